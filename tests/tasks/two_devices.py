@@ -31,5 +31,5 @@ def run_on_two_devices(script, options):
         if getattr(mirrored_options, field.name) != field.default
     ]
     command = [sys.executable, "-c", _CODE, script, *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr

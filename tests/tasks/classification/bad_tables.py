@@ -26,7 +26,7 @@ class BadFile:
         name: test id.
         files: file name in `--data_dir` -> content; None creates a folder.
         message: regular expression that the error matches.
-        split: split that cannot be read; the others can, as far as their labels are known.
+        split: split that cannot be read; the others can be read if their labels are known.
         flags: flags other than `--data_dir`.
     """
 
@@ -61,52 +61,65 @@ TRAIN = b"ham\tA good film\nspam\tA bad plot\nham\tNot fast\nspam\tThe story\n"
 NAMED = b"label\ttext\n" + TRAIN
 SCORES = b"0.5\tA good film\n1\tA bad plot\n2.25\tNot fast\n3\tThe story\n"
 JSON = b'{"label": "ham", "text": "a"}\n{"label": "spam", "text": "b"}\n'
-_LONG = b"x" * (10 << 20)
+_LONG_TEXT = b"x" * (10 << 20)
 
 
-def _train(name: str, content: bytes, message: str, flags: Mapping = BY_NUMBER) -> BadFile:
+def _bad_tsv(name: str, content: bytes, message: str, flags: Mapping = BY_NUMBER) -> BadFile:
     return BadFile(name, {"train.tsv": content}, message, flags=flags)
 
 
-def _other(split: str, name: str, file: str, content: bytes, message: str, **flags: str) -> BadFile:
-    """An invalid file next to a valid training file."""
+def _bad_split(
+    split: str, name: str, file: str, content: bytes, message: str, **flags: str
+) -> BadFile:
+    """Returns an invalid file next to a valid training file."""
     return BadFile(name, {"train.tsv": TRAIN, file: content}, message, split, BY_NUMBER | flags)
 
 
-def _json(name: str, content: bytes, message: str, **flags: str) -> BadFile:
+def _bad_jsonl(name: str, content: bytes, message: str, **flags: str) -> BadFile:
     return BadFile(name, {"train.jsonl": content}, message, flags=BY_NAME | flags)
 
 
 _ROWS = [
-    _train(
+    _bad_tsv(
         "too few cells", TRAIN + b"ham only\n", r"train\.tsv:5: 1 column, but 2 in .*'ham only'"
     ),
-    _train("too many cells", TRAIN + b"ham\ta\tb\n", r"train\.tsv:5: 3 columns, but 2 .*--quoted"),
-    _train(
-        "a tab in quotes", TRAIN + b'ham\t"a\tb"\n', r"train\.tsv:5: 3 columns.*pass --quoted=yes"
+    _bad_tsv(
+        "too many cells", TRAIN + b"ham\ta\tb\n", r"train\.tsv:5: 3 columns, but 2 .*--quoted"
     ),
-    _train(
-        "a blank line inside", NAMED + b"\nham\ta\n", r"train\.tsv:6: the line is empty", BY_NAME
+    _bad_tsv(
+        "tab in quotes", TRAIN + b'ham\t"a\tb"\n', r"train\.tsv:5: 3 columns.*pass --quoted=yes"
     ),
-    _train("NUL", TRAIN + b"ham\ta \0 b\n", r"train\.tsv:5: NUL byte at position 7"),
-    _train("lone CR", TRAIN + b"ham\ta\rspam\tb\n", r"train\.tsv:5: CR without LF .*Remove it"),
-    _train("old Mac", TRAIN.replace(b"\n", b"\r"), r"train\.tsv:1: CR without .* tr '\\r' '\\n'"),
-    _train("UTF-16", TRAIN.decode().encode("utf-16"), r"train\.tsv:1: .*UTF-16.* iconv -f utf-16"),
-    _train("UTF-16 without mark", TRAIN.decode().encode("utf-16-le"), r"train\.tsv:1: NUL byte"),
-    _train("latin-1", TRAIN + b"ham\tcaf\xe9\n", r"train\.tsv:5: the file is not UTF-8 .*latin-1"),
-    _train(
-        "10 MB in one cell", TRAIN + b"ham\t" + _LONG, r"train\.tsv:5: a cell has more than 131072"
+    _bad_tsv(
+        "blank line inside the file",
+        NAMED + b"\nham\ta\n",
+        r"train\.tsv:6: the line is empty",
+        BY_NAME,
     ),
-    _train("empty", b"", r"train\.tsv is empty"),
-    _train("blank lines alone", b"\n\r\n\n", r"train\.tsv is empty"),
-    _train("names alone", b"label\ttext\n", r"train\.tsv has column names, but no rows", BY_NAME),
+    _bad_tsv("NUL byte", TRAIN + b"ham\ta \0 b\n", r"train\.tsv:5: NUL byte at position 7"),
+    _bad_tsv("lone CR", TRAIN + b"ham\ta\rspam\tb\n", r"train\.tsv:5: CR without LF .*Remove it"),
+    _bad_tsv("old Mac", TRAIN.replace(b"\n", b"\r"), r"train\.tsv:1: CR without .* tr '\\r' '\\n'"),
+    _bad_tsv(
+        "UTF-16", TRAIN.decode().encode("utf-16"), r"train\.tsv:1: .*UTF-16.* iconv -f utf-16"
+    ),
+    _bad_tsv("UTF-16 without BOM", TRAIN.decode().encode("utf-16-le"), r"train\.tsv:1: NUL byte"),
+    _bad_tsv(
+        "latin-1", TRAIN + b"ham\tcaf\xe9\n", r"train\.tsv:5: the file is not UTF-8 .*latin-1"
+    ),
+    _bad_tsv(
+        "10 MB in one cell",
+        TRAIN + b"ham\t" + _LONG_TEXT,
+        r"train\.tsv:5: a cell has more than 131072",
+    ),
+    _bad_tsv("empty", b"", r"train\.tsv is empty"),
+    _bad_tsv("only blank lines", b"\n\r\n\n", r"train\.tsv is empty"),
+    _bad_tsv("header only", b"label\ttext\n", r"train\.tsv has column names, but no rows", BY_NAME),
     BadFile("a folder", {"train.tsv": None}, r"train\.tsv must be a file, but is a folder"),
     BadFile(
-        "damaged gzip",
+        "truncated gzip",
         {"train.tsv.gz": gzip.compress(TRAIN * 99, mtime=0)[:-20]},
         r"train\.tsv\.gz is not a",
     ),
-    BadFile("no gzip", {"train.tsv.gz": TRAIN}, r"train\.tsv\.gz is not a complete gzip file"),
+    BadFile("not gzip", {"train.tsv.gz": TRAIN}, r"train\.tsv\.gz is not a complete gzip file"),
     BadFile(
         "unclosed quote",
         {"train.csv": b'label,text\nham,a\nspam,"b\nham,c\nspam,d\n'},
@@ -114,36 +127,36 @@ _ROWS = [
         flags=BY_NAME,
     ),
     BadFile(
-        "unclosed quote behind a closed one",
+        "unclosed quote after a closed one",
         {"train.csv": b'label,text\nham,a\n"spam\n","b\nham,c\n'},
         r"train\.csv:3: a quote",
         flags=BY_NAME,
     ),
     BadFile(
-        "unclosed quote before much text",
+        "unclosed quote before a long text",
         {"train.csv": b'label,text\nham,"a\n' + b"ham,b\n" * (csv.field_size_limit() // 4)},
         r"train\.csv:2: a cell has more than 131072 .* closing quote missing\?",
         flags=BY_NAME,
     ),
     BadFile(
-        "text behind a quote",
+        "text after a closing quote",
         {"train.csv": b'label,text\nham,"a" b\nspam,c\n'},
         r"train\.csv:2: text after a closing quote in this row",
         flags=BY_NAME,
     ),
     BadFile(
-        "a comma in a text",
+        "comma in a text",
         {"train.csv": b"label,text\nham,a\nspam,b, c\n"},
         r"train\.csv:3: 3 columns, but 2 in the first row: 'spam,b, c'.* in quotes",
         flags=BY_NAME,
     ),
     BadFile(
-        "a workbook",
+        "Excel workbook",
         {"train.csv": b"PK\x03\x04\x14\0\6\0\x08\0"},
         r"train\.csv:1: NUL byte .* Is it a text file\?",
     ),
     BadFile(
-        "Excel's separator",
+        "Excel's delimiter declaration",
         {"train.csv": b"sep=;\r\nlabel;text\r\nham;a\r\nspam;b\r\n"},
         r"train\.csv:1: 'sep=;' is Excel's delimiter declaration.* Remove the line",
         flags=BY_NAME,
@@ -151,80 +164,80 @@ _ROWS = [
 ]
 
 _COLUMNS = [
-    _train(
-        "names twice",
+    _bad_tsv(
+        "duplicate column name",
         b"label\ttext\ttext\nham\ta\tb\n",
         r"train\.tsv:1: columns 2 and 3 are both called 'text'",
         BY_NAME,
     ),
-    _train(
-        "no such name",
+    _bad_tsv(
+        "unknown column name",
         b"Label\tSMS\nham\ta\n",
         r"train\.tsv:1: there is no column 'text' \(--text_column\), only 'Label', 'SMS'",
         BY_NAME,
     ),
-    _train(
-        "a name nearly right",
+    _bad_tsv(
+        "column name in a different case",
         b"Label\tText\nham\ta\n",
         r"'text' .* Did you mean --text_column=Text\?",
         BY_NAME,
     ),
-    _train(
-        "no column of labels",
+    _bad_tsv(
+        "missing label column",
         b"text\tn\na\t1\n",
         r"train\.tsv:1: there is no column 'label'",
         BY_NAME,
     ),
-    _train(
-        "names, and none in the file",
+    _bad_tsv(
+        "column names, but no header",
         TRAIN,
         r"train\.tsv:1: there is no column 'text'.* pass 1-based column numbers",
         BY_NAME,
     ),
-    _train("names in quotes", b'"label"\t"text"\n"ham"\t"a"\n', r"--quoted=yes", BY_NAME),
-    _train(
-        "a name without header",
+    _bad_tsv("quoted column names", b'"label"\t"text"\n"ham"\t"a"\n', r"--quoted=yes", BY_NAME),
+    _bad_tsv(
+        "column name with --has_header=no",
         TRAIN,
         r"--text_column=text is a name, but --has_header=no",
         BY_NAME | {"has_header": "no"},
     ),
-    _train(
+    _bad_tsv(
         "column 0",
         TRAIN,
         r"train\.tsv:1: --text_column=0, but the row has 2 columns",
         {"text_column": "0", "label_column": "1"},
     ),
-    _train(
+    _bad_tsv(
         "column 3 of 2",
         TRAIN,
         r"train\.tsv:1: --text_pair_column=3, but the row has 2 columns",
         BY_NUMBER | {"text_pair_column": "3"},
     ),
-    _train(
-        "one column twice",
+    _bad_tsv(
+        "same column number twice",
         TRAIN,
         r"train\.tsv: --text_column and --text_pair_column=2 are the same",
         BY_NUMBER | {"text_pair_column": "2"},
     ),
-    _train(
-        "one column by name and number",
+    _bad_tsv(
+        "same column by name and number",
         NAMED,
         r"--text_column and --label_column=2 are the same",
         {"text_column": "text", "label_column": "2"},
     ),
-    _train(
-        "commas in a TSV",
+    _bad_tsv(
+        "comma-separated TSV",
         b"label,text\nham,a\nspam,b\n",
         r"train\.tsv:1: .* Is this a CSV\? Then call it \.csv",
         BY_NAME,
     ),
-    _train(
-        "semicolons in a TSV",
+    _bad_tsv(
+        "semicolon-separated TSV",
         b"ham;a\nspam;b\n",
         r"train\.tsv:1: --text_column=2, but the row has 1 column.*Is this a CSV\?",
     ),
-    _train("no label column", TRAIN, r"--label_column", {"text_column": "2"}),
-    _other(
+    _bad_tsv("no --label_column", TRAIN, r"--label_column", {"text_column": "2"}),
+    _bad_split(
         "predict",
         "duplicate ids",
         "test.tsv",
@@ -232,9 +245,9 @@ _COLUMNS = [
         r"test\.tsv:3: duplicate id '1', as in .*test\.tsv:1\.",
         id_column="3",
     ),
-    _other(
+    _bad_split(
         "predict",
-        "an empty id",
+        "empty id",
         "test.tsv",
         b"?\ta\t1\n?\tb\t\n",
         r"test\.tsv:2: the id is empty",
@@ -243,159 +256,167 @@ _COLUMNS = [
 ]
 
 _LABELS = [
-    _train("an empty label", TRAIN + b" \ta\n", r"train\.tsv:5: the label is empty"),
-    _train(
-        "one label only",
+    _bad_tsv("empty label", TRAIN + b" \ta\n", r"train\.tsv:5: the label is empty"),
+    _bad_tsv(
+        "only one label",
         b"ham\ta\nham\tb\n",
         r"train\.tsv: every row has the label ham; .*--label_column",
     ),
-    _train(
-        "not one of --labels",
+    _bad_tsv(
+        "label not in --labels",
         TRAIN + b"spma\ta\n",
         r"train\.tsv:5: label 'spma' is not one of ham, spam\. Did you mean spam\?",
         BY_NUMBER | {"labels": "ham,spam"},
     ),
-    _train(
-        "--labels twice",
+    _bad_tsv(
+        "duplicate label in --labels",
         TRAIN,
         r"--labels: duplicate label 'ham'",
         BY_NUMBER | {"labels": "ham,ham"},
     ),
-    _train(
+    _bad_tsv(
         "NaN among scores",
         SCORES + b"nan\ta\n",
         r"train\.tsv:5: label 'nan' is not a number, but most labels are",
     ),
-    _train("no score", SCORES + b"\ta\n", r"train\.tsv:5: label '' is not a number"),
-    _train(
-        "inf",
+    _bad_tsv("missing score", SCORES + b"\ta\n", r"train\.tsv:5: label '' is not a number"),
+    _bad_tsv(
+        "infinite score",
         SCORES + b"inf\ta\n",
         r"train\.tsv:5: label 'inf' is not a number",
         BY_NUMBER | {"problem_type": "regression"},
     ),
-    _train(
-        "a number too large",
+    _bad_tsv(
+        "too large number",
         SCORES + b"1e999\ta\n",
         r"train\.tsv:5: label '1e999' is not a number",
         BY_NUMBER | {"problem_type": "regression"},
     ),
-    _train(
-        "a decimal comma",
+    _bad_tsv(
+        "one decimal comma",
         SCORES + b"1,5\ta\n",
         r"train\.tsv:5: label '1,5' .* Write a decimal point",
         BY_NUMBER | {"problem_type": "regression"},
     ),
-    _train(
+    _bad_tsv(
         "NaN among whole numbers",
         b"0\ta\n1\tb\n" * 20 + b"nan\tc\n",
         r"train\.tsv:41: label 'nan' is not a number, but .*--problem_type=classification",
     ),
-    _train(
+    _bad_tsv(
         "decimal commas",
         b"0,5\ta\n1\tb\n1,5\tc\n",
         r"train\.tsv:1: label '0,5' is not a number, but .* Write a decimal point",
     ),
-    _train(
-        "a regression of names",
+    _bad_tsv(
+        "regression with label names",
         TRAIN,
         r"train\.tsv:1: label 'ham' is not a number.*has_header",
         BY_NUMBER | {"problem_type": "regression", "has_header": "no"},
     ),
-    _train(
-        "a regression with --labels",
+    _bad_tsv(
+        "regression with --labels",
         SCORES,
         r"--problem_type=regression uses numbers, not labels",
         BY_NUMBER | {"problem_type": "regression", "labels": "a,b"},
     ),
-    _train(
+    _bad_tsv(
         "no labels at all",
         b"\ta\n,\tb\n",
         r"train\.tsv: no row has a label",
         BY_NUMBER | {"problem_type": "multilabel", "has_header": "no"},
     ),
-    _train(
-        "an empty separator",
+    _bad_tsv(
+        "empty separator",
         TRAIN,
         r"--label_separator",
         BY_NUMBER | {"problem_type": "multilabel", "label_separator": ""},
     ),
     BadFile(
-        "a line end in a label",
+        "line break in a label",
         {"train.csv": b'"ham\n",a\n"sp\nam",b\n'},
         r"train\.csv:3: label 'sp\\nam' contains a line break",
     ),
-    _other(
+    _bad_split(
         "eval",
-        "a label only in dev",
+        "unknown label in dev",
         "dev.tsv",
         b"ham\ta\nSpam\tb\n",
         r"dev\.tsv:2: label 'Spam' is not one of ham, spam\. Did you mean spam\?",
     ),
-    _other(
+    _bad_split(
         "eval",
-        "an unknown label in a compressed dev",
+        "unknown label in a compressed dev",
         "dev.tsv.gz",
         gzip.compress(b"ham\ta\neggs\tb\n", mtime=0),
         r"dev\.tsv\.gz:2: label 'eggs' is not one of ham, spam\.",
     ),
-    _other(
-        "eval", "no label in dev", "valid.csv", b"ham,a\n,b\n", r"valid\.csv:2: the label is empty"
+    _bad_split(
+        "eval",
+        "empty label in dev",
+        "valid.csv",
+        b"ham,a\n,b\n",
+        r"valid\.csv:2: the label is empty",
     ),
-    _other("eval", "dev is ragged", "dev.tsv", b"ham\ta\nspam\n", r"dev\.tsv:2: 1 column, but 2"),
+    _bad_split("eval", "ragged dev", "dev.tsv", b"ham\ta\nspam\n", r"dev\.tsv:2: 1 column, but 2"),
 ]
 
 _JSON = [
-    _json("not JSON", JSON + b"ham\ta\n", r"train\.jsonl:3: not JSON"),
-    _json("a list on a line", JSON + b'["ham", "a"]\n', r"train\.jsonl:3: .* is not an object"),
-    _json(
-        "a missing key",
+    _bad_jsonl("not JSON", JSON + b"ham\ta\n", r"train\.jsonl:3: not JSON"),
+    _bad_jsonl(
+        "list instead of an object",
+        JSON + b'["ham", "a"]\n',
+        r"train\.jsonl:3: .* is not an object",
+    ),
+    _bad_jsonl(
+        "missing key",
         JSON + b'\n{"text": "a"}\n',
         r"train\.jsonl:4: there is no key 'label' \(--label_column\), only 'text'",
     ),
-    _json(
-        "a null text",
+    _bad_jsonl(
+        "null text",
         JSON + b'{"label": "ham", "text": null}\n',
         r"train\.jsonl:3: the text is missing",
     ),
-    _json(
-        "a null label",
+    _bad_jsonl(
+        "null label",
         JSON + b'{"label": null, "text": "a"}\n',
         r"train\.jsonl:3: the label is missing",
     ),
-    _json(
-        "an object as text",
+    _bad_jsonl(
+        "object as text",
         JSON + b'{"label": "ham", "text": {"a": 1}}\n',
         r"train\.jsonl:3: the text must be a string or a number\. Received: '\{\"a\": 1\}'",
     ),
-    _json(
+    _bad_jsonl(
         "NaN as label",
         JSON + b'{"label": NaN, "text": "a"}\n',
         r"train\.jsonl:3: the label must be a string or a number\. Received: 'NaN'",
     ),
-    _json(
+    _bad_jsonl(
         "Infinity as score",
         b'{"label": 0.5, "text": "a"}\n{"label": 1, "text": ""}\n{"label": Infinity, "text": ""}\n',
         r"train\.jsonl:3: the label must be a string or a number\. Received: 'Infinity'",
     ),
-    _json(
-        "half a character",
+    _bad_jsonl(
+        "lone surrogate",
         JSON + b'{"label": "ham", "text": "\\ud83d"}\n',
         r"train\.jsonl:3: the text contains half a character",
     ),
-    _json(
-        "numbers of columns",
+    _bad_jsonl(
+        "column number for JSON",
         JSON,
         r"train\.jsonl:1: there is no key '2' .*only 'label', 'text'\. Pass one of these",
         text_column="2",
     ),
-    _json(
-        "lists for one label",
+    _bad_jsonl(
+        "label list for classification",
         JSON + b'{"label": ["ham"], "text": "a"}\n',
         r"train\.jsonl:3: a list of labels needs --problem_type=multilabel",
         problem_type="classification",
     ),
     BadFile(
-        "an element of a list",
+        "missing key in a JSON list",
         {"train.json": b'[{"label": "ham", "text": "a"},\n{"label": "spam"}]'},
         r"train\.json: element 2: there is no key 'text'",
         flags=BY_NAME,
@@ -414,47 +435,47 @@ _FILES = [
         r"contains dev\.tsv and valid\.tsv\. .*--eval_file",
         "eval",
     ),
-    _train(
-        "no such training file",
+    _bad_tsv(
+        "missing training file",
         TRAIN,
         r"--train_file=tran\.tsv: no such file, nor in .*has: train\.tsv",
         BY_NUMBER | {"train_file": "tran.tsv"},
     ),
     BadFile(
-        "nothing to learn from",
+        "no training file",
         {"test.tsv": b"a\tb\n"},
         r"no training file to take the labels from|labels\.txt|There is no file to train on",
         "predict",
     ),
     BadFile(
-        "nothing to evaluate on",
+        "no dev file",
         {"train.tsv": TRAIN},
         r"There is no file to evaluate on: pass --eval_file, or --dev_fraction=0\.2",
         "eval",
         BY_NUMBER | {"dev_fraction": "0"},
     ),
-    _train(
-        "a part that is all",
+    _bad_tsv(
+        "--dev_fraction=1",
         TRAIN,
         r"--dev_fraction",
         BY_NUMBER | {"dev_fraction": "1"},
     ),
-    _train(
-        "too few rows to keep some",
+    _bad_tsv(
+        "too few rows to hold out",
         b"ham\ta\nspam\tb\n",
         r"train\.tsv: 2 rows, too few to hold some out",
         BY_NUMBER | {"dev_fraction": "0.9"},
     ),
-    _other("predict", "no text to predict", "test.tsv", b"", r"test\.tsv is empty"),
-    _other(
+    _bad_split("predict", "empty test file", "test.tsv", b"", r"test\.tsv is empty"),
+    _bad_split(
         "predict",
-        "text to predict in another column",
+        "test file with too few columns",
         "test.tsv",
         b"just a text\n",
         r"test\.tsv:1: --text_column=2, but the row has 1 column",
     ),
     BadFile(
-        "nothing to predict",
+        "no test file",
         {"train.tsv": TRAIN},
         r"There is no (test set|file to predict).*test\.tsv",
         "predict",

@@ -23,7 +23,7 @@ from tests.tasks.classification.bad_tables import (
     write_files,
 )
 
-ALL = {"dev_fraction": "0"}
+NO_HELD_OUT_ROWS = {"dev_fraction": "0"}
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def read_dataset(tmp_path, caplog):
     return read
 
 
-def pairs(examples):
+def label_text_pairs(examples):
     return [(example.label, example.text_a) for example in examples]
 
 
@@ -59,34 +59,36 @@ def test_case_names_are_unique():
 
 # ---- File formats --------------------------------------------------------------------------
 
-SAME = [("ham", "A good film, it was"), ("spam", 'A "bad" plot'), ("ham", "Not; fast")]
-SAME_TSV = "".join(f"{label}\t{text}\n" for label, text in SAME)
-SAME_CSV = 'ham,"A good film, it was"\nspam,"A ""bad"" plot"\nham,Not; fast\n'
-SAME_QUOTED = "".join(f'"{x}"\t"{y.replace(chr(34), chr(34) * 2)}"\n' for x, y in SAME)
-SAME_JSON = "".join(json.dumps({"text": text, "label": label}) + "\n" for label, text in SAME)
+EXAMPLES = [("ham", "A good film, it was"), ("spam", 'A "bad" plot'), ("ham", "Not; fast")]
+EXAMPLES_TSV = "".join(f"{label}\t{text}\n" for label, text in EXAMPLES)
+EXAMPLES_CSV = 'ham,"A good film, it was"\nspam,"A ""bad"" plot"\nham,Not; fast\n'
+EXAMPLES_QUOTED = "".join(f'"{x}"\t"{y.replace(chr(34), chr(34) * 2)}"\n' for x, y in EXAMPLES)
+EXAMPLES_JSON = "".join(
+    json.dumps({"text": text, "label": label}) + "\n" for label, text in EXAMPLES
+)
 
 
 @pytest.mark.parametrize(
     ("flags", "file"),
     [
-        (BY_NUMBER, {"train_tsv": SAME_TSV}),
-        (BY_NUMBER, {"train_tsv": "Class\tMessage\n" + SAME_TSV}),
-        (BY_NUMBER, {"train_txt": "\ufeffClass\tMessage\r\n" + SAME_TSV}),
-        (BY_NAME, {"train_tsv": " label\ttext \n" + SAME_TSV.replace("\n", "\r\n")}),
-        (BY_NUMBER, {"train_csv": SAME_CSV}),
-        (BY_NAME, {"train_csv": "label,text\n" + SAME_CSV}),
-        (BY_NUMBER | {"has_header": "yes"}, {"train_csv": "label,text\n" + SAME_CSV}),
-        (BY_NAME, {"train_csv": "label;text\n" + SAME_QUOTED.replace("\t", ";")}),
-        (BY_NAME, {"train_jsonl": SAME_JSON}),
-        (BY_NAME, {"train_json": json.dumps([json.loads(x) for x in SAME_JSON.splitlines()])}),
-        (BY_NAME, {"train_ndjson_gz": gzip.compress(SAME_JSON.encode(), mtime=0)}),
-        (BY_NAME | {"quoted": "yes"}, {"train_tsv": '"label"\t"text"\n' + SAME_QUOTED}),
+        (BY_NUMBER, {"train_tsv": EXAMPLES_TSV}),
+        (BY_NUMBER, {"train_tsv": "Class\tMessage\n" + EXAMPLES_TSV}),
+        (BY_NUMBER, {"train_txt": "\ufeffClass\tMessage\r\n" + EXAMPLES_TSV}),
+        (BY_NAME, {"train_tsv": " label\ttext \n" + EXAMPLES_TSV.replace("\n", "\r\n")}),
+        (BY_NUMBER, {"train_csv": EXAMPLES_CSV}),
+        (BY_NAME, {"train_csv": "label,text\n" + EXAMPLES_CSV}),
+        (BY_NUMBER | {"has_header": "yes"}, {"train_csv": "label,text\n" + EXAMPLES_CSV}),
+        (BY_NAME, {"train_csv": "label;text\n" + EXAMPLES_QUOTED.replace("\t", ";")}),
+        (BY_NAME, {"train_jsonl": EXAMPLES_JSON}),
+        (BY_NAME, {"train_json": json.dumps([json.loads(x) for x in EXAMPLES_JSON.splitlines()])}),
+        (BY_NAME, {"train_ndjson_gz": gzip.compress(EXAMPLES_JSON.encode(), mtime=0)}),
+        (BY_NAME | {"quoted": "yes"}, {"train_tsv": '"label"\t"text"\n' + EXAMPLES_QUOTED}),
     ],
 )
-def test_formats_give_the_same_examples(read_dataset, flags, file):
-    dataset = read_dataset(flags | ALL, **file)
+def test_file_formats(read_dataset, flags, file):
+    dataset = read_dataset(flags | NO_HELD_OUT_ROWS, **file)
     assert (dataset.problem_type, dataset.labels) == ("classification", ("ham", "spam"))
-    assert pairs(dataset.read("train")) == SAME
+    assert label_text_pairs(dataset.read("train")) == EXAMPLES
     assert [example.guid for example in dataset.read("train")] == ["train-0", "train-1", "train-2"]
 
 
@@ -110,8 +112,8 @@ def test_json_values_that_are_not_strings(read_dataset):
         '{"text": 1.0, "label": false}',
         '{"text": "", "label": true}',
     ]
-    dataset = read_dataset(BY_NAME | ALL, train_jsonl="\n".join(rows))
-    assert pairs(dataset.read("train")) == [("true", "1"), ("false", "1"), ("true", "")]
+    dataset = read_dataset(BY_NAME | NO_HELD_OUT_ROWS, train_jsonl="\n".join(rows))
+    assert label_text_pairs(dataset.read("train")) == [("true", "1"), ("false", "1"), ("true", "")]
 
 
 # ---- Column names --------------------------------------------------------------------------
@@ -137,14 +139,14 @@ def test_json_values_that_are_not_strings(read_dataset):
     ],
 )
 def test_header_is_detected_from_the_label_column(read_dataset, caplog, rows, flags, is_header):
-    dataset = read_dataset(BY_NUMBER | ALL | flags, train_tsv="\n".join(rows))
+    dataset = read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS | flags, train_tsv="\n".join(rows))
     assert len(dataset.read("train")) == len(rows) - is_header
-    guess = f"the first row is used as column names: {rows[0].replace(chr(9), ', ')} (--has"
-    assert caplog.text.count(guess) == is_header
+    message = f"the first row is used as column names: {rows[0].replace(chr(9), ', ')} (--has"
+    assert caplog.text.count(message) == is_header
 
 
 def test_requested_column_names_are_not_logged(read_dataset, caplog):
-    read_dataset(BY_NAME | ALL, train_tsv=b"label\ttext\n" + TRAIN)
+    read_dataset(BY_NAME | NO_HELD_OUT_ROWS, train_tsv=b"label\ttext\n" + TRAIN)
     assert "column names" not in caplog.text
 
 
@@ -175,7 +177,7 @@ def test_header_of_the_test_file(read_dataset, caplog, train, test, rows, is_dou
     assert len(examples) == rows
     assert {example.label for example in examples} == {None}
     assert examples[0].guid == "test-0"
-    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(warnings) == is_doubtful
     if is_doubtful:
         name = examples[0].text_a
@@ -184,16 +186,16 @@ def test_header_of_the_test_file(read_dataset, caplog, train, test, rows, is_dou
 
 
 def test_header_above_unique_labels(read_dataset, caplog):
-    dataset = read_dataset(BY_NUMBER | ALL, train_tsv="label\tx\nham\ta\nspam\tb\n")
+    dataset = read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS, train_tsv="label\tx\nham\ta\nspam\tb\n")
     assert "label" in dataset.labels
     assert "train.tsv:1 looks like a header, but is read as data: label, x" in caplog.text
     caplog.clear()
-    read_dataset(BY_NUMBER | ALL, train_tsv="ham\ttext\nham\ta\nspam\tb\n")
+    read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS, train_tsv="ham\ttext\nham\ta\nspam\tb\n")
     assert "looks like" not in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("rows", "flags", "is_said"),
+    ("rows", "flags", "expected_warning"),
     [
         ('"ham"\t"a b"\n"spam"\t"c d"\n', {}, True),
         ('"ham"\ta b\n"spam"\tc d\n', {}, True),
@@ -203,9 +205,12 @@ def test_header_above_unique_labels(read_dataset, caplog):
         ('"ham"\t"a b"\n"spam"\t"c d"\n', {"quoted": "yes"}, False),
     ],
 )
-def test_quoted_cells_warning(read_dataset, caplog, rows, flags, is_said):
-    read_dataset(BY_NUMBER | ALL | flags, train_tsv=rows)
-    assert caplog.text.count("is in quotes, which stay in it. --quoted=yes removes") == is_said
+def test_quoted_cells_warning(read_dataset, caplog, rows, flags, expected_warning):
+    read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS | flags, train_tsv=rows)
+    assert (
+        caplog.text.count("is in quotes, which stay in it. --quoted=yes removes")
+        == expected_warning
+    )
 
 
 def test_declared_header_is_skipped(read_dataset, caplog):
@@ -218,9 +223,10 @@ def test_declared_header_is_skipped(read_dataset, caplog):
 def test_number_as_column_name(read_dataset):
     flags = {"text_column": "1", "label_column": "0"}
     dataset = read_dataset(
-        flags | ALL | {"has_header": "yes"}, train_tsv="2\t1\t0\nx\ta\tham\nx\tb\tspam\n"
+        flags | NO_HELD_OUT_ROWS | {"has_header": "yes"},
+        train_tsv="2\t1\t0\nx\ta\tham\nx\tb\tspam\n",
     )
-    assert pairs(dataset.read("train")) == [("ham", "a"), ("spam", "b")]
+    assert label_text_pairs(dataset.read("train")) == [("ham", "a"), ("spam", "b")]
 
 
 def test_test_file_needs_no_labels(read_dataset):
@@ -246,7 +252,7 @@ def test_test_file_needs_no_labels(read_dataset):
 )
 def test_label_inference(read_dataset, cells, problem_type, labels):
     rows = "".join(f"{cell}\ta\n" for cell in cells)
-    dataset = read_dataset(BY_NUMBER | ALL | {"has_header": "no"}, train_tsv=rows)
+    dataset = read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS | {"has_header": "no"}, train_tsv=rows)
     assert (dataset.problem_type, tuple(dataset.labels)) == (problem_type, labels)
     assert [example.label for example in dataset.read("train")] == [c.strip() for c in cells]
 
@@ -257,10 +263,10 @@ def test_label_inference(read_dataset, cells, problem_type, labels):
 def test_missing_number_is_not_a_class(read_dataset, mark):
     rows = "1\ta\n2\tb\n3\tc\n"
     with pytest.raises(UserError, match=r"train\.tsv:4: label .* is not a number, but") as caught:
-        read_dataset(BY_NUMBER | ALL, train_tsv=f"{rows}{mark}\td\n")
+        read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS, train_tsv=f"{rows}{mark}\td\n")
     assert str(caught.value).count("--problem_type=classification") == bool(mark)
     if mark:
-        flags = BY_NUMBER | ALL | {"problem_type": "classification"}
+        flags = BY_NUMBER | NO_HELD_OUT_ROWS | {"problem_type": "classification"}
         assert mark in read_dataset(flags).labels
 
 
@@ -294,7 +300,7 @@ def test_decimal_commas(read_dataset):
         read_dataset(BY_NUMBER, train_tsv="0.5\ta\n1\tb\n0,0\tc\n")
     flags = BY_NUMBER | {"problem_type": "classification"}
     assert read_dataset(flags, train_tsv=rows).labels == ("0,5", "1,0", "1,5")
-    # A few of many names.
+    # Most labels are names, so 1,2 is a name as well.
     assert len(read_dataset(BY_NUMBER, train_tsv="1,2\ta\nx\tb\ny\tc\n").labels) == 3
 
 
@@ -312,7 +318,9 @@ def test_numbers_as_classes(read_dataset):
 def test_multi_label_json(read_dataset, caplog):
     rows = [["b", "a", "b"], [], "c| a", ["c", 1]]
     content = "\n".join(json.dumps({"text": "x", "label": row}) for row in rows)
-    dataset = read_dataset(BY_NAME | ALL | {"label_separator": "|"}, train_jsonl=content)
+    dataset = read_dataset(
+        BY_NAME | NO_HELD_OUT_ROWS | {"label_separator": "|"}, train_jsonl=content
+    )
     assert (dataset.problem_type, dataset.labels) == ("multilabel", ("1", "a", "b", "c"))
     labels = [example.label for example in dataset.read("train")]
     assert labels == [("a", "b"), (), ("a", "c"), ("1", "c")]
@@ -320,7 +328,7 @@ def test_multi_label_json(read_dataset, caplog):
 
 
 def test_multi_label_separator(read_dataset, caplog):
-    flags = BY_NUMBER | ALL | {"problem_type": "multilabel"}
+    flags = BY_NUMBER | NO_HELD_OUT_ROWS | {"problem_type": "multilabel"}
     read_dataset(flags, train_tsv="a;b\tx\n\ty\nb\tz\n").read("train")
     assert "no row has two labels. Is --label_separator=, correct?" in caplog.text
     caplog.clear()
@@ -356,7 +364,7 @@ def test_inferred_settings_are_logged(read_dataset, caplog):
 def test_too_many_distinct_labels_warning(read_dataset, caplog):
     read_dataset(BY_NUMBER, train_tsv="".join(f"{n}\ta\n" for n in range(60)) + "3\tb\n")
     assert "59 of 60 labels occur only once. Check --label_column" in caplog.text
-    # Also in a small file: text and label columns were swapped.
+    # Also for a small file, here with text and label columns swapped.
     read_dataset(BY_NUMBER, train_tsv="".join(f"film {n}\t{'ab'[n % 2]}\n" for n in range(20)))
     assert "20 of 20 labels occur only once" in caplog.text
 
@@ -379,7 +387,7 @@ def test_rows_are_held_out_for_evaluation(read_dataset, caplog):
     for part in (train, held_out):
         numbers = [int(example.guid.removeprefix("train-")) for example in part]
         assert numbers == sorted(numbers)
-    assert sorted(pairs(train + held_out)) == sorted(
+    assert sorted(label_text_pairs(train + held_out)) == sorted(
         tuple(x.split("\t")) for x in rows.splitlines()
     )
     without_eval = read_dataset(BY_NUMBER)
@@ -401,9 +409,15 @@ def test_small_files_are_split(read_dataset, content):
 
 def test_no_rows_are_held_out_with_a_dev_file(read_dataset):
     dataset = read_dataset(BY_NUMBER, train_tsv=TRAIN, dev_tsv=b"ham\ta\n")
-    assert (len(dataset.read("train")), pairs(dataset.read("eval"))) == (4, [("ham", "a")])
+    assert (len(dataset.read("train")), label_text_pairs(dataset.read("eval"))) == (
+        4,
+        [("ham", "a")],
+    )
     assert dataset.describe("eval").endswith("dev.tsv")
-    assert len(read_dataset(BY_NUMBER | ALL | {"eval_file": "train.tsv"}).read("eval")) == 4
+    assert (
+        len(read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS | {"eval_file": "train.tsv"}).read("eval"))
+        == 4
+    )
 
 
 def test_prediction_holds_out_nothing(read_dataset, caplog):
@@ -508,9 +522,9 @@ def test_invalid_data_dir(tmp_path, monkeypatch, data_dir, message):
 def test_missing_splits(read_dataset):
     dataset = read_dataset(BY_NUMBER | {"labels": "a,b"})
     for split, flag in (("train", "train"), ("eval", "eval"), ("predict", "predict")):
-        for ask in (dataset.read, dataset.describe):
+        for method in (dataset.read, dataset.describe):
             with pytest.raises(UserError, match=f"pass --{flag}_file"):
-                ask(split)
+                method(split)
 
 
 # ---- Headers -------------------------------------------------------------------------------
@@ -520,49 +534,55 @@ NUMBERS = {"label_column": "2", "text_column": "3"}
 
 
 @pytest.mark.parametrize(
-    ("split", "content", "found"),
+    ("split", "content", "expected_warning"),
     [
         ("eval", "id\tlabel\ttitle\ttext\n1\tham\tnews\tgood\n", "column 3 is 'title', but 'text'"),
-        # Taken for data, as it is not the header of the training file.
+        # Read as data, as it differs from the header of the training file.
         ("predict", "id\ttext\tsource\n1\tgood\tweb\n", "column 3 is 'source', but 'text'"),
         ("eval", "id\tLabel\tText\n1\tham\tgood\n", None),
         ("predict", "id\tlabel\ttext\n1\t\tgood\n", None),
         ("predict", "1\tham\tgood\n", None),
     ],
 )
-def test_columns_by_number_that_have_another_name(read_dataset, caplog, split, content, found):
+def test_column_number_with_a_different_name(
+    read_dataset, caplog, split, content, expected_warning
+):
     file = {"eval": "dev_tsv", "predict": "test_tsv"}[split]
-    made = read_dataset(NUMBERS, train_tsv=HEADER, **{file: content})
+    dataset = read_dataset(NUMBERS, train_tsv=HEADER, **{file: content})
     caplog.clear()
-    made.read(split)
-    named = [each for each in caplog.messages if "in the training file" in each]
-    assert len(named) == bool(found)
-    assert all(found in each and each.endswith("Check --text_column") for each in named)
+    dataset.read(split)
+    warnings = [message for message in caplog.messages if "in the training file" in message]
+    assert len(warnings) == bool(expected_warning)
+    for warning in warnings:
+        assert expected_warning in warning
+        assert warning.endswith("Check --text_column")
 
 
-def test_columns_by_name_may_stand_elsewhere(read_dataset, caplog):
+def test_named_columns_may_be_in_any_order(read_dataset, caplog):
     read_dataset(BY_NAME, train_tsv=HEADER, dev_tsv="text\tlabel\ngood\tham\n").read("eval")
     assert "in the training file" not in caplog.text
-    # A row of data may have the same words.
-    read_dataset(BY_NUMBER | ALL, train_tsv=SAME_TSV, dev_tsv="ham\tspam\n").read("eval")
-    assert not [each for each in caplog.records if each.levelname == "WARNING"]
+    # A data row may look like a header.
+    read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS, train_tsv=EXAMPLES_TSV, dev_tsv="ham\tspam\n").read(
+        "eval"
+    )
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
-def test_a_header_in_the_middle(read_dataset, caplog, tmp_path):
-    joined = read_dataset(BY_NAME | ALL, train_tsv=HEADER + HEADER + HEADER)
-    assert joined.labels == ("ham", "label", "spam")
-    assert [each for each in caplog.messages if "equals" in each] == [
+def test_repeated_header_warning(read_dataset, caplog, tmp_path):
+    dataset = read_dataset(BY_NAME | NO_HELD_OUT_ROWS, train_tsv=HEADER + HEADER + HEADER)
+    assert dataset.labels == ("ham", "label", "spam")
+    assert [message for message in caplog.messages if "equals" in message] == [
         f"{tmp_path}/train.tsv:6 equals the header (2 such rows in all). "
         "Check whether files were joined"
     ]
     caplog.clear()
-    read_dataset(BY_NAME | ALL, train_tsv=HEADER)
-    read_dataset(BY_NUMBER | ALL, train_tsv=SAME_TSV + SAME_TSV)
+    read_dataset(BY_NAME | NO_HELD_OUT_ROWS, train_tsv=HEADER)
+    read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS, train_tsv=EXAMPLES_TSV + EXAMPLES_TSV)
     assert "equals the header" not in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("labels", "found"),
+    ("labels", "mixed_values"),
     [
         ("true false 1 0", "false and 0"),
         ('"yes" 1 0 1', '"yes" and 1'),
@@ -572,18 +592,24 @@ def test_a_header_in_the_middle(read_dataset, caplog, tmp_path):
         ('"a" "1"', None),
     ],
 )
-def test_labels_of_different_kinds(read_dataset, caplog, tmp_path, labels, found):
+def test_labels_of_different_types(read_dataset, caplog, tmp_path, labels, mixed_values):
     rows = [f'{{"text": "a", "label": {label}}}' for label in labels.split()]
-    read_dataset(BY_NAME | ALL, train_jsonl="\n".join(rows))
-    warnings = [each for each in caplog.messages if "different kinds" in each]
-    message = f"{tmp_path}/train.jsonl: labels of different kinds, such as {found}. Check them"
-    assert warnings == [message] * bool(found)
+    read_dataset(BY_NAME | NO_HELD_OUT_ROWS, train_jsonl="\n".join(rows))
+    warnings = [message for message in caplog.messages if "different kinds" in message]
+    message = (
+        f"{tmp_path}/train.jsonl: labels of different kinds, such as {mixed_values}. Check them"
+    )
+    assert warnings == [message] * bool(mixed_values)
 
 
-@pytest.mark.parametrize(("fraction", "warned"), [(0.5, True), (0.2, False), (0.0, False)])
-def test_dev_fraction_with_a_dev_file(tmp_path, run_log, fraction, warned):
+@pytest.mark.parametrize(
+    ("fraction", "expected_warning"), [(0.5, True), (0.2, False), (0.0, False)]
+)
+def test_dev_fraction_with_a_dev_file(tmp_path, run_log, fraction, expected_warning):
     for name in ("train", "dev"):
         (tmp_path / f"{name}.tsv").write_text(HEADER)
     flags = {**BY_NAME, "task_name": "tsv", "data_dir": str(tmp_path), "dev_fraction": fraction}
     make_dataset(ClassifierOptions(do_train=True, **flags))
-    assert ("--dev_fraction=0.5 has no effect, as there is a dev file" in run_log.text) == warned
+    assert (
+        "--dev_fraction=0.5 has no effect, as there is a dev file" in run_log.text
+    ) == expected_warning

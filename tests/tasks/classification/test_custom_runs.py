@@ -26,8 +26,8 @@ from tests.tasks.classification.test_task import options
 
 STEPS = {"do_train": True, "do_eval": True, "do_predict": True}
 COLUMNS = {"task_name": "tsv", "text_column": "text", "label_column": "label"}
-# Enough to learn the decisive words.
-LEARNS = {"num_train_epochs": 20.0, "learning_rate": 2e-3, "max_seq_length": 16}
+# Enough to learn which words determine the label.
+TRAINING = {"num_train_epochs": 20.0, "learning_rate": 2e-3, "max_seq_length": 16}
 
 
 def custom_options(tiny, tmp_path, **changes):
@@ -56,7 +56,7 @@ def trained_classifier(tiny, tmp_path_factory):
     data = folder / "data"
     write(data, "train.tsv", [(label_of(text), text) for text in sentences(120)])
     write(data, "test.tsv", [[text] for text in sentences(15, seed=9)], header=["text"])
-    run = custom_options(tiny, folder, **STEPS, **LEARNS)
+    run = custom_options(tiny, folder, **STEPS, **TRAINING)
     return run, classification.run(run), folder / "out"
 
 
@@ -133,9 +133,9 @@ def test_split_warnings_are_logged_once(tiny, tmp_path, caplog):
             custom_options(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=1.0)
         )
     warnings = [
-        each.getMessage()
-        for each in caplog.records
-        if each.levelname == "WARNING" and each.name.startswith("bert_tf")
+        record.getMessage()
+        for record in caplog.records
+        if record.levelname == "WARNING" and record.name.startswith("bert_tf")
     ]
     assert len(warnings) == 1
     assert "dev.tsv: 20 of 20 rows to evaluate on (100.0%) have the text of a t" in warnings[0]
@@ -208,7 +208,7 @@ def test_multi_label_classification(tiny, tmp_path):
         (tmp_path / "data" / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
     # Other seeds reach 0.86 to 1.0.
     training_flags = {"num_train_epochs": 60.0, "train_batch_size": 16, "learning_rate": 5e-3}
-    run = custom_options(tiny, tmp_path, **STEPS, **{**LEARNS, **training_flags})
+    run = custom_options(tiny, tmp_path, **STEPS, **{**TRAINING, **training_flags})
     metrics = classification.run(run).metrics
     # Always predicting all three labels gives 0.5.
     assert metrics["eval_f1_micro"] >= 0.7
@@ -222,11 +222,11 @@ def test_multi_label_classification(tiny, tmp_path):
         assert ",".join(prediction.labels) == row[2]
         above_threshold = [float(value) >= 0.5 for value in row[3:]]
         assert row[2].split(",") == [
-            k for k, o in zip(sorted(kinds), above_threshold, strict=True) if o
+            kind for kind, is_above in zip(sorted(kinds), above_threshold, strict=True) if is_above
         ] or (not any(above_threshold) and row[2] == "")
-    # Evaluation alone still recognizes the problem type.
-    again = custom_options(tiny, tmp_path, do_eval=True, max_seq_length=16)
-    assert classification.run(again).metrics == metrics
+    # Evaluation without training reads the problem type from run.json.
+    evaluation = custom_options(tiny, tmp_path, do_eval=True, max_seq_length=16)
+    assert classification.run(evaluation).metrics == metrics
 
 
 def test_regression(tiny, tmp_path):
@@ -353,14 +353,14 @@ def test_truncation_is_reported(tiny, tmp_path, run_log):
 @pytest.fixture
 def conversions(monkeypatch):
     """Counts calls that convert examples to features."""
-    counted = []
+    counts = []
 
     def count(examples, *more):
-        counted.append(len(examples))
+        counts.append(len(examples))
         return packing.convert_examples(examples, *more)
 
     monkeypatch.setattr(task, "convert_examples", count)
-    return counted
+    return counts
 
 
 def test_records_are_rebuilt_only_after_relevant_changes(tiny, tmp_path, conversions):
@@ -368,7 +368,7 @@ def test_records_are_rebuilt_only_after_relevant_changes(tiny, tmp_path, convers
     write(tmp_path / "data", "train.tsv", rows)
     write(tmp_path / "data", "dev.tsv", rows[:8])
 
-    def converted(**changes):
+    def count_conversions(**changes):
         conversions.clear()
         classification.run(
             custom_options(tiny, tmp_path, do_eval=True, labels="praise,none of that", **changes)
@@ -376,34 +376,34 @@ def test_records_are_rebuilt_only_after_relevant_changes(tiny, tmp_path, convers
         return sum(conversions)
 
     out = tmp_path / "out"
-    assert converted() == 8
+    assert count_conversions() == 8
     before = (out / "eval.tf_record").read_bytes()
-    assert converted() == 0
+    assert count_conversions() == 0
     # Flags that do not affect the records, and a file with only a newer mtime.
     (tmp_path / "data" / "dev.tsv").touch()
-    assert converted(eval_batch_size=3, random_seed=4, init_checkpoint=None) == 0
+    assert count_conversions(eval_batch_size=3, random_seed=4, init_checkpoint=None) == 0
     assert (out / "eval.tf_record").read_bytes() == before
-    assert converted(max_seq_length=12) == 8
-    assert converted(max_seq_length=12, do_lower_case=False) == 8
-    assert converted() == 8
+    assert count_conversions(max_seq_length=12) == 8
+    assert count_conversions(max_seq_length=12, do_lower_case=False) == 8
+    assert count_conversions() == 8
     assert (out / "eval.tf_record").read_bytes() == before
     write(tmp_path / "data", "dev.tsv", [*rows[:7], (rows[7][0], "good")])
-    assert converted() == 8
+    assert count_conversions() == 8
     assert (out / "eval.tf_record").read_bytes() != before
     write(tmp_path / "data", "dev.tsv", [("praise", text) for _, text in rows[:8]])
-    assert converted() == 8
+    assert count_conversions() == 8
     # A vocabulary with two words swapped.
     vocab = (tiny.folder / "vocab.txt").read_text().replace("good\nbad\n", "bad\ngood\n")
     (tmp_path / "vocab.txt").write_text(vocab)
-    assert converted(vocab_file=str(tmp_path / "vocab.txt")) == 8
-    assert converted(vocab_file=str(tmp_path / "vocab.txt")) == 0
-    # Records that are foreign or damaged.
+    assert count_conversions(vocab_file=str(tmp_path / "vocab.txt")) == 8
+    assert count_conversions(vocab_file=str(tmp_path / "vocab.txt")) == 0
+    # Records of a different run, and damaged or missing files.
     (out / "eval.tf_record").write_bytes(before)
-    assert converted(vocab_file=str(tmp_path / "vocab.txt")) == 8
+    assert count_conversions(vocab_file=str(tmp_path / "vocab.txt")) == 8
     (out / "records.json").write_text("{")
-    assert converted(vocab_file=str(tmp_path / "vocab.txt")) == 8
+    assert count_conversions(vocab_file=str(tmp_path / "vocab.txt")) == 8
     (out / "eval.tf_record").unlink()
-    assert converted(vocab_file=str(tmp_path / "vocab.txt")) == 8
+    assert count_conversions(vocab_file=str(tmp_path / "vocab.txt")) == 8
 
 
 # ---- Weights ---------------------------------------------------------------------------------
@@ -414,9 +414,9 @@ def test_class_weights():
     counts = np.array([6, 3, 0])
     assert label_weights("balanced", labels, counts).tolist() == [0.5, 1, 1]
     assert label_weights("b:c:2.5, d:3", labels, counts).tolist() == [1, 2.5, 3]
-    for wrong in ("a", "a:", "e:1", "a:0", "a:nan", "a:1,,"):
+    for weights in ("a", "a:", "e:1", "a:0", "a:nan", "a:1,,"):
         with pytest.raises(UserError, match="--class_weights"):
-            label_weights(wrong, labels, counts)
+            label_weights(weights, labels, counts)
 
 
 def test_class_weights_favor_rare_labels(tiny, tmp_path):
@@ -467,15 +467,15 @@ def test_invalid_file_exits_with_a_one_line_error(tiny, tmp_path):
     write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad"), ("a",)])
     flags = {**tiny.flags, **COLUMNS, "data_dir": tmp_path / "data", "do_train": "true"}
     command = [f"--{name}={value}" for name, value in flags.items()]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "run_classifier.py", *command, f"--output_dir={tmp_path / 'out'}"],
         cwd=ROOT,
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith(f"ERROR: {tmp_path}/data/train.tsv:4: 1 column, but 2")
+    assert process.returncode == 1
+    assert len(process.stderr.splitlines()) == 1
+    assert process.stderr.startswith(f"ERROR: {tmp_path}/data/train.tsv:4: 1 column, but 2")
     assert not (tmp_path / "out").exists()
 
 
@@ -534,7 +534,7 @@ def trained_folder(tmp_path):
     return tmp_path
 
 
-def model_of(folder):
+def checkpoint_flags(folder):
     return {"init_checkpoint": str(folder / "out")}
 
 
@@ -546,23 +546,27 @@ def model_of(folder):
         ({"problem_type": "regression"}, "was trained with classification: omit"),
     ],
 )
-def test_predictor_and_script_reject_a_different_model(tiny, trained_folder, flags, message):
+def test_flags_must_match_the_model(tiny, trained_folder, flags, message):
     write(trained_folder / "data", "test.tsv", [["the film"]], header=["text"])
     for steps in ({}, {"do_predict": True}):
         with pytest.raises(UserError, match=message):
             make_dataset(
                 custom_options(
-                    tiny, trained_folder, **{**TEXTS, **flags, **steps, **model_of(trained_folder)}
+                    tiny,
+                    trained_folder,
+                    **{**TEXTS, **flags, **steps, **checkpoint_flags(trained_folder)},
                 )
             )
     label_flags = {"labels": "no,yes", "problem_type": "classification"}
     make_dataset(
-        custom_options(tiny, trained_folder, **TEXTS, **label_flags, **model_of(trained_folder))
+        custom_options(
+            tiny, trained_folder, **TEXTS, **label_flags, **checkpoint_flags(trained_folder)
+        )
     )
 
 
 @pytest.mark.parametrize(
-    ("header", "flags", "warns"),
+    ("header", "flags", "expected_warning"),
     [
         (["text", "id"], {}, False),
         # A different file may have different column names.
@@ -572,7 +576,9 @@ def test_predictor_and_script_reject_a_different_model(tiny, trained_folder, fla
         (["text", "id"], {"text_pair_column": "id"}, True),
     ],
 )
-def test_columns_that_differ_from_training(tiny, trained_folder, header, flags, warns, run_log):
+def test_columns_that_differ_from_training(
+    tiny, trained_folder, header, flags, expected_warning, run_log
+):
     write(
         trained_folder / "data",
         "test.tsv",
@@ -581,7 +587,10 @@ def test_columns_that_differ_from_training(tiny, trained_folder, header, flags, 
     )
     make_dataset(
         custom_options(
-            tiny, trained_folder, **{**TEXTS, **flags, **model_of(trained_folder)}, do_predict=True
+            tiny,
+            trained_folder,
+            **{**TEXTS, **flags, **checkpoint_flags(trained_folder)},
+            do_predict=True,
         )
     )
-    assert ("trained on column text, not" in run_log.text) == warns
+    assert ("trained on column text, not" in run_log.text) == expected_warning

@@ -38,36 +38,40 @@ def make_rows(*labels, text="text"):
 
 
 @pytest.fixture
-def logged(caplog):
+def check_messages(caplog):
     caplog.set_level(logging.INFO, "bert_tf")
 
-    def logged(*args):
+    def check_messages(*args):
         caplog.clear()
         check_split(*args)
-        return [(each.levelname, each.getMessage()) for each in caplog.records]
+        return [(record.levelname, record.getMessage()) for record in caplog.records]
 
-    return logged
+    return check_messages
 
 
-def test_valid_dataset_does_not_warn(logged):
+def test_valid_dataset_does_not_warn(check_messages):
     data = FakeDataset(["a", "b"])
     training = make_rows("a", "b", "a")
-    assert logged(data, "train", training, training) == []
-    assert logged(data, "eval", make_rows("b", "a", text="other"), training) == []
-    assert logged(data, "predict", make_rows(None, None, text="other"), training) == []
+    assert check_messages(data, "train", training, training) == []
+    assert check_messages(data, "eval", make_rows("b", "a", text="other"), training) == []
+    assert check_messages(data, "predict", make_rows(None, None, text="other"), training) == []
 
 
-def test_single_label(logged):
+def test_single_label(check_messages):
     expected = [("WARNING", "train.tsv: all 3 rows have the label 'a'. Check the label column")]
-    assert logged(FakeDataset(["a", "b"]), "train", make_rows("a", "a", "a"), []) == expected
+    assert (
+        check_messages(FakeDataset(["a", "b"]), "train", make_rows("a", "a", "a"), []) == expected
+    )
     expected = [("WARNING", "dev.tsv: all 2 rows have the label '1.5'. Check the label column")]
-    assert logged(FakeDataset([], REGRESSION), "eval", make_rows("1.5", "1.5"), []) == expected
-    assert logged(FakeDataset(["a", "b"]), "eval", make_rows("a"), []) == []
+    assert (
+        check_messages(FakeDataset([], REGRESSION), "eval", make_rows("1.5", "1.5"), []) == expected
+    )
+    assert check_messages(FakeDataset(["a", "b"]), "eval", make_rows("a"), []) == []
 
 
-def test_nearly_identical_labels(logged):
+def test_nearly_identical_labels(check_messages):
     labels = ["Positive", "negative", "positive", "not spam", "notspam"]
-    ((level, message),) = logged(FakeDataset(labels), "train", make_rows(*labels), [])
+    ((level, message),) = check_messages(FakeDataset(labels), "train", make_rows(*labels), [])
     assert level == "WARNING"
     assert message == (
         "train.tsv: labels that differ only in case or white space: 'Positive', 'positive', "
@@ -75,16 +79,16 @@ def test_nearly_identical_labels(logged):
     )
 
 
-def test_labels_missing_from_training(logged):
+def test_labels_missing_from_training(check_messages):
     training = make_rows("a", "b")
-    messages = logged(
+    messages = check_messages(
         FakeDataset(["a", "b", "c", "d"]), "eval", make_rows("a", "d", "c", text="x"), training
     )
     assert messages == [("WARNING", "dev.tsv: no row of the training set has the label c, d")]
     multi_label_splits = [
         make_rows(*x, text=str(n)) for n, x in enumerate([[("a",), ("b", "c"), ()], [(), ("d",)]])
     ]
-    messages = logged(
+    messages = check_messages(
         FakeDataset(["a", "b", "c", "d"], MULTILABEL),
         "eval",
         multi_label_splits[1],
@@ -92,58 +96,61 @@ def test_labels_missing_from_training(logged):
     )
     assert messages == [("WARNING", "dev.tsv: no row of the training set has the label d")]
     assert (
-        logged(
+        check_messages(
             FakeDataset([], REGRESSION), "eval", make_rows("1", "2", text="x"), make_rows("3", "4")
         )
         == []
     )
 
 
-def test_rows_that_also_occur_in_training(logged):
+def test_rows_that_also_occur_in_training(check_messages):
     training = make_rows("a", "b", *["a"] * 198)
     others = make_rows(*["a", "b"] * 99, text="x")
     message = "dev.tsv: 3 of 201 rows to evaluate on (1.5%) have the text of a training row"
-    assert logged(FakeDataset(["a", "b"]), "eval", others + make_rows("b", "b", "b"), training) == [
-        ("WARNING", message)
-    ]
+    assert check_messages(
+        FakeDataset(["a", "b"]), "eval", others + make_rows("b", "b", "b"), training
+    ) == [("WARNING", message)]
     # Users cannot fix published datasets.
     published = FakeDataset(["a", "b"], is_published=True)
-    assert logged(published, "eval", others + make_rows("b", "b", "b"), training) == [
+    assert check_messages(published, "eval", others + make_rows("b", "b", "b"), training) == [
         ("INFO", message)
     ]
-    assert logged(FakeDataset(["a", "b"]), "eval", others + make_rows("b", "b"), training) == []
+    assert (
+        check_messages(FakeDataset(["a", "b"]), "eval", others + make_rows("b", "b"), training)
+        == []
+    )
     # Second texts are compared as well.
     pair = [InputExample("", "text 0", "other", "a"), InputExample("", "text 1", "other", "b")]
-    assert logged(FakeDataset(["a", "b"]), "eval", pair, training) == []
+    assert check_messages(FakeDataset(["a", "b"]), "eval", pair, training) == []
 
 
-def test_rows_that_were_kept_of_the_training_file_are_no_mistake(logged):
+def test_held_out_training_rows_do_not_warn(check_messages):
     data = FakeDataset(["a", "b"], holds_out=True)
     data.describe = lambda split: "all.tsv"
-    ((level, message),) = logged(data, "eval", make_rows("a", "b"), make_rows("b", "a"))
+    ((level, message),) = check_messages(data, "eval", make_rows("a", "b"), make_rows("b", "a"))
     assert (level, message[:41]) == ("INFO", "all.tsv: 2 of 2 rows to evaluate on (100.")
 
 
-def test_the_training_file_as_a_dev_file_is_a_mistake(logged):
+def test_training_file_used_as_dev_file_warns(check_messages):
     data = FakeDataset(["a", "b"])
     data.describe = lambda split: "all.tsv"
-    ((level, message),) = logged(data, "eval", make_rows("a", "b"), make_rows("b", "a"))
+    ((level, message),) = check_messages(data, "eval", make_rows("a", "b"), make_rows("b", "a"))
     assert (level, message[:41]) == ("WARNING", "all.tsv: 2 of 2 rows to evaluate on (100.")
 
 
-def test_texts_with_different_labels(logged):
+def test_texts_with_different_labels(check_messages):
     training = [*make_rows("a", "b"), *make_rows("b"), *make_rows(*["a"] * 17, text="x")]
-    found = logged(FakeDataset(["a", "b"]), "train", [*training, *make_rows("c")], [])
-    assert found == [
+    messages = check_messages(FakeDataset(["a", "b"]), "train", [*training, *make_rows("c")], [])
+    assert messages == [
         (
             "WARNING",
             "train.tsv: 3 of 21 rows (14.3%) have texts with different labels, such as 'text 0': "
             "a, b, c. Check the labels",
         )
     ]
-    assert logged(FakeDataset(["a", "b"]), "train", training, []) == []
+    assert check_messages(FakeDataset(["a", "b"]), "train", training, []) == []
     assert (
-        logged(
+        check_messages(
             FakeDataset(["a", "b"], is_published=True),
             "train",
             make_rows("a", "b") + make_rows("b"),
@@ -152,19 +159,22 @@ def test_texts_with_different_labels(logged):
         == []
     )
     assert (
-        logged(FakeDataset([], REGRESSION), "train", make_rows("1", "2") + make_rows("3"), []) == []
+        check_messages(
+            FakeDataset([], REGRESSION), "train", make_rows("1", "2") + make_rows("3"), []
+        )
+        == []
     )
     several = [*make_rows(("a",), ("a", "b")), *make_rows(("b",))]
-    ((_, message),) = logged(FakeDataset(["a", "b"], MULTILABEL), "train", several, [])
+    ((_, message),) = check_messages(FakeDataset(["a", "b"], MULTILABEL), "train", several, [])
     assert "2 of 3 rows (66.7%)" in message
 
 
-def test_numbers_on_another_scale(logged):
+def test_labels_on_a_different_scale(check_messages):
     training = make_rows("0", "0.5", "1")
-    found = logged(
+    messages = check_messages(
         FakeDataset([], REGRESSION), "eval", make_rows("1", "80", "11", "-11", text="x"), training
     )
-    assert found == [
+    assert messages == [
         (
             "WARNING",
             "dev.tsv: 2 of 4 labels, such as 80, are far outside of 0 to 1 in training. "
@@ -172,37 +182,46 @@ def test_numbers_on_another_scale(logged):
         )
     ]
     assert (
-        logged(FakeDataset([], REGRESSION), "eval", make_rows("-9", "11", text="x"), training) == []
+        check_messages(
+            FakeDataset([], REGRESSION), "eval", make_rows("-9", "11", text="x"), training
+        )
+        == []
     )
     assert (
-        logged(
+        check_messages(
             FakeDataset([], REGRESSION), "eval", make_rows("5", "6", text="x"), make_rows("1", "1")
         )
         == []
     )
 
 
-def texts(*found):
-    return [InputExample("", text, None, "a") for text in found]
+def make_examples(*texts):
+    return [InputExample("", text, None, "a") for text in texts]
 
 
 @pytest.mark.parametrize(
     ("examples", "message"),
     [
-        (texts("a film", "none", *["the story"] * 30), None),
-        (texts("in 1999", "42", "a film", "7 of 10"), None),
+        (make_examples("a film", "none", *["the story"] * 30), None),
+        (make_examples("in 1999", "42", "a film", "7 of 10"), None),
         (
-            texts("1000001", "1,000", "-2.5", "a film"),
+            make_examples("1000001", "1,000", "-2.5", "a film"),
             "3 of 4 texts are numbers, such as '1000001'",
         ),
-        (texts("NaN", "a film", "the story"), "1 of 3 texts are missing values, such as 'NaN'"),
-        (texts("cafÃ©", "a film"), "1 of 2 texts are garbled, such as 'cafÃ©'. Check the encoding"),
-        (texts("itâ€™s", "a film"), "1 of 2 texts are garbled"),
-        (texts("a irmã", "café ã", "IRMÃ: «sim»"), None),
+        (
+            make_examples("NaN", "a film", "the story"),
+            "1 of 3 texts are missing values, such as 'NaN'",
+        ),
+        (
+            make_examples("cafÃ©", "a film"),
+            "1 of 2 texts are garbled, such as 'cafÃ©'. Check the encoding",
+        ),
+        (make_examples("itâ€™s", "a film"), "1 of 2 texts are garbled"),
+        (make_examples("a irmã", "café ã", "IRMÃ: «sim»"), None),
     ],
 )
-def test_suspicious_texts(logged, examples, message):
-    messages = logged(FakeDataset(["a", "b"]), "predict", examples, [])
+def test_suspicious_texts(check_messages, examples, message):
+    messages = check_messages(FakeDataset(["a", "b"]), "predict", examples, [])
     assert [message in text for _, text in messages] == [True] * bool(message)
 
 
@@ -217,9 +236,9 @@ def test_suspicious_texts(logged, examples, message):
         (["a,b", "a,c", "b,c", "a,b,c"], CLASSIFICATION, "pass --problem_type=multilabel"),
     ],
 )
-def test_labels_that_are_probably_misread(logged, labels, problem_type, message):
-    found = logged(FakeDataset(labels, problem_type), "train", make_rows("x", "y"), [])
-    assert [message in text for _, text in found] == [True] * bool(message)
+def test_probably_misread_labels(check_messages, labels, problem_type, message):
+    messages = check_messages(FakeDataset(labels, problem_type), "train", make_rows("x", "y"), [])
+    assert [message in text for _, text in messages] == [True] * bool(message)
 
 
 @pytest.mark.parametrize(
@@ -230,13 +249,13 @@ def test_labels_that_are_probably_misread(logged, labels, problem_type, message)
         ([], REGRESSION, "spearman"),
     ],
 )
-def test_the_primary_metric(labels, problem_type, metric):
+def test_primary_metric(labels, problem_type, metric):
     kind = PROBLEM_TYPES[problem_type]
     names = kind(FakeDataset(labels, problem_type), ClassifierOptions()).metric_names
-    found = kind(
+    metric_names = kind(
         FakeDataset(labels, problem_type, primary_metric=metric), ClassifierOptions()
     ).metric_names
-    assert found == (metric, *(name for name in names if name != metric))
+    assert metric_names == (metric, *(name for name in names if name != metric))
     expected = f"task x: primary_metric must be one of {', '.join(names)}, not 'mathews'"
     with pytest.raises(UserError, match=expected):
         kind(FakeDataset(labels, problem_type, primary_metric="mathews"), ClassifierOptions())

@@ -94,7 +94,7 @@ def test_edge_cases_match_the_original(write, tmp_path, name):
             read_and_convert()
 
 
-# ---- The published sets --------------------------------------------------------------------
+# ---- Published datasets ----------------------------------------------------------------------
 
 
 @pytest.mark.shared
@@ -161,7 +161,7 @@ def test_known_rows_of_other_datasets():
     assert (wnli[0].text_b, wnli[0].label) == ("The carrot had a hole.", "1")
 
 
-# Datasets without files in the repository, in the layout of the GLUE downloads.
+# Small files in the layout of the GLUE datasets that tests do not read.
 OTHER_LAYOUTS = [
     ("qqp", "train", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n7\t1\t2\ta?\tb?\t1\n"),
     ("qqp", "test", "id\tquestion1\tquestion2\n7\ta?\tb?\n"),
@@ -262,7 +262,7 @@ def test_missing_header_warning(write, caplog, task, split, row, suspicious_cell
     )
     folder = write(task, split, row + data_row)
     assert len(read_examples(TASKS[task], split, folder)) == 1
-    messages = [each.getMessage() for each in caplog.records]
+    messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == bool(suspicious_cell)
     if suspicious_cell:
         assert f"tsv:1: the first line is skipped, because task {task} has a header" in messages[0]
@@ -332,9 +332,9 @@ def test_invalid_lines(write, task, split, content, message):
 
 def test_regression_labels_must_be_numbers(tmp_path):
     sts = TsvTask("sts-b", (), {"dev": Split(file="dev.tsv", text_a=0, label=LAST, guid="dev")})
-    for wrong in ("high", "nan", ""):
-        (tmp_path / "dev.tsv").write_text(f"text\tscore\na\t3.5\nb\t{wrong}\n")
-        with pytest.raises(UserError, match=f"dev.tsv:3: label '{wrong}' .* is not a number"):
+    for label in ("high", "nan", ""):
+        (tmp_path / "dev.tsv").write_text(f"text\tscore\na\t3.5\nb\t{label}\n")
+        with pytest.raises(UserError, match=f"dev.tsv:3: label '{label}' .* is not a number"):
             read_examples(sts, "dev", str(tmp_path))
 
 
@@ -364,7 +364,7 @@ def test_line_endings_boms_and_blank_lines_are_ignored(tmp_path, task, split):
 
 
 @pytest.mark.parametrize(
-    ("task", "split", "header", "missing"),
+    ("task", "split", "header", "missing_column"),
     [
         ("qnli", "train", "index\tsentence1\tsentence2\tlabel\n", "question"),
         ("rte", "dev", "index\tquestion\tsentence\tlabel\n", "sentence1"),
@@ -373,16 +373,16 @@ def test_line_endings_boms_and_blank_lines_are_ignored(tmp_path, task, split):
         ("qqp", "test", "id\tquestion1\tquestion2\n", None),
     ],
 )
-def test_the_folder_of_another_task_is_pointed_out(write, caplog, task, split, header, missing):
+def test_folder_of_a_different_task_warning(write, caplog, task, split, header, missing_column):
     assert read_examples(TASKS[task], split, write(task, split, header)) == []
-    message = f"train.tsv:1: task {task} has a column {missing!r}, and the header has 'i"
-    assert len(caplog.messages) == bool(missing)
-    assert all(message.replace("train", split) in each for each in caplog.messages)
+    message = f"train.tsv:1: task {task} has a column {missing_column!r}, and the header has 'i"
+    assert len(caplog.messages) == bool(missing_column)
+    assert all(message.replace("train", split) in text for text in caplog.messages)
 
 
 @pytest.mark.shared
 @pytest.mark.parametrize("folder", ["CoLA", "MRPC", "RTE", "SST-2", "STS-B", "WNLI"])
-def test_published_headers_are_right(caplog, folder):
+def test_published_headers_do_not_warn(caplog, folder):
     task = task_named(folder)
     for split in task.splits:
         read_examples(task, split, str(data(f"glue/{folder}")))

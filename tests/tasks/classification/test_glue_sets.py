@@ -21,7 +21,7 @@ def run(tiny, tmp_path, task, folder, **changes):
     return classification.run(run_options).metrics, tmp_path / "out"
 
 
-def submission(out, name):
+def read_submission(out, name):
     lines = [line.split("\t") for line in (out / name).read_text().splitlines()]
     assert lines[0] == ["index", "prediction"]
     assert [int(line[0]) for line in lines[1:]] == list(range(len(lines) - 1))
@@ -39,18 +39,18 @@ PUBLISHED = {
 }
 
 
-# The default test run covers two of each kind.
-def _some_slow(tasks, daily):
-    return [task if task in daily else pytest.param(task, marks=pytest.mark.slow) for task in tasks]
+# The default test run covers only some tasks.
+def _mark_slow_except(tasks, fast):
+    return [task if task in fast else pytest.param(task, marks=pytest.mark.slow) for task in tasks]
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("task", _some_slow(PUBLISHED, ["CoLA", "SST-2", "STS-B"]))
+@pytest.mark.parametrize("task", _mark_slow_except(PUBLISHED, ["CoLA", "SST-2", "STS-B"]))
 def test_published_datasets(tiny, tmp_path, task):
     folder = data(f"glue/{task}")
-    trained, evaluated, predicted, name, figure = PUBLISHED[task]
+    num_train, num_eval, num_test, name, metric = PUBLISHED[task]
     # Three steps.
-    epochs = 3.5 * 32 / trained
+    epochs = 3.5 * 32 / num_train
     metrics, out = run(
         tiny,
         tmp_path,
@@ -61,14 +61,14 @@ def test_published_datasets(tiny, tmp_path, task):
         glue_submission=True,
     )
     assert metrics["global_step"] == 3
-    assert -1 <= metrics[figure] <= 1
-    assert records.count_records(str(out / "train.tf_record")) == trained
-    assert records.count_records(str(out / "eval.tf_record")) == evaluated
-    assert len((out / "test_results.tsv").read_text().splitlines()) == predicted
-    answers = submission(out, name)
-    assert len(answers) == predicted
+    assert -1 <= metrics[metric] <= 1
+    assert records.count_records(str(out / "train.tf_record")) == num_train
+    assert records.count_records(str(out / "eval.tf_record")) == num_eval
+    assert len((out / "test_results.tsv").read_text().splitlines()) == num_test
+    answers = read_submission(out, name)
+    assert len(answers) == num_test
     rows = [line.split("\t") for line in (out / "test_predictions.tsv").read_text().splitlines()]
-    assert len(rows) == predicted + 1
+    assert len(rows) == num_test + 1
     if task == "STS-B":
         assert all(0 <= float(answer) <= 5 and len(answer) == 5 for answer in answers)
     else:
@@ -78,23 +78,29 @@ def test_published_datasets(tiny, tmp_path, task):
         assert set(answers) <= {"entailment", "not_entailment"}
 
 
-def _row(cells, cells_by_column):
+def _make_row(cells, cells_by_column):
     row = ["-"] * cells
     for column, value in cells_by_column.items():
         row[column] = value
     return "\t".join(row)
 
 
-def _files(
+def _make_files(
     task, cells, texts, label, labels, test_cells, test_texts, header=True, dev="dev", test="test"
 ):
-    """Small files in a task's layout: number of columns, and columns of the texts and the label."""
+    """Returns small files in a task's layout.
+
+    Args:
+        cells: number of columns.
+        texts: columns of the texts.
+        label: column of the label; None for the last one.
+    """
     rng = random.Random(2)
     words = lambda: " ".join(rng.choices(WORDS, k=6))  # noqa: E731
     contents = {}
     for split, count, size in (("train", 30, cells), (dev, 12, cells + (4 if dev != "dev" else 0))):
         rows = [
-            _row(
+            _make_row(
                 size,
                 {
                     **{p: words() for p in texts},
@@ -103,9 +109,9 @@ def _files(
             )
             for n in range(count)
         ]
-        contents[f"{split}.tsv"] = [_row(size, {})] * header + rows
-    contents[f"{test}.tsv"] = [_row(test_cells, {})] + [
-        _row(test_cells, {p: words() for p in test_texts}) for _ in range(7)
+        contents[f"{split}.tsv"] = [_make_row(size, {})] * header + rows
+    contents[f"{test}.tsv"] = [_make_row(test_cells, {})] + [
+        _make_row(test_cells, {p: words() for p in test_texts}) for _ in range(7)
     ]
     return contents
 
@@ -113,11 +119,13 @@ def _files(
 NLI = ("neutral", "entailment", "contradiction")
 LAYOUTS = {
     "mnli": (
-        _files("mnli", 12, (8, 9), None, NLI, 10, (8, 9), dev="dev_matched", test="test_matched"),
+        _make_files(
+            "mnli", 12, (8, 9), None, NLI, 10, (8, 9), dev="dev_matched", test="test_matched"
+        ),
         "MNLI-m.tsv",
     ),
     "mnli-mm": (
-        _files(
+        _make_files(
             "mnli-mm",
             12,
             (8, 9),
@@ -131,14 +139,14 @@ LAYOUTS = {
         "MNLI-mm.tsv",
     ),
     "qnli": (
-        _files("qnli", 4, (1, 2), None, ("entailment", "not_entailment"), 3, (1, 2)),
+        _make_files("qnli", 4, (1, 2), None, ("entailment", "not_entailment"), 3, (1, 2)),
         "QNLI.tsv",
     ),
-    "qqp": (_files("qqp", 6, (3, 4), None, ("0", "1"), 3, (1, 2)), "QQP.tsv"),
+    "qqp": (_make_files("qqp", 6, (3, 4), None, ("0", "1"), 3, (1, 2)), "QQP.tsv"),
 }
 
 
-@pytest.mark.parametrize("task", _some_slow(LAYOUTS, ["mnli-mm", "qqp"]))
+@pytest.mark.parametrize("task", _mark_slow_except(LAYOUTS, ["mnli-mm", "qqp"]))
 def test_other_layouts(tiny, tmp_path, task):
     files, name = LAYOUTS[task]
     folder = tmp_path / "data"
@@ -151,7 +159,7 @@ def test_other_layouts(tiny, tmp_path, task):
     # Each label occurs as often as it was written.
     counts = {label: label_metrics["support"] for label, label_metrics in report["labels"].items()}
     assert set(counts.values()) == {12 // len(counts)}
-    assert set(submission(out, name)) <= set(counts)
+    assert set(read_submission(out, name)) <= set(counts)
 
 
 def test_xnli_and_glue_diagnostics(tiny, tmp_path):
@@ -161,10 +169,10 @@ def test_xnli_and_glue_diagnostics(tiny, tmp_path):
     rows = ["premise\thypo\tlabel"]
     rows += [f"{SENTENCE}\t{SENTENCE}\t{labels[n % 3]}" for n in range(30)]
     (folder / "multinli" / "multinli.train.zh.tsv").write_text("\n".join(rows) + "\n")
-    rows = [_row(9, {})]
+    rows = [_make_row(9, {})]
     for n in range(12):
         language = "zh" if n % 2 else "en"
-        rows.append(_row(9, {0: language, 1: NLI[n % 3], 6: SENTENCE, 7: "good"}))
+        rows.append(_make_row(9, {0: language, 1: NLI[n % 3], 6: SENTENCE, 7: "good"}))
     (folder / "xnli.dev.tsv").write_text("\n".join(rows) + "\n")
     metrics, out = run(tiny, tmp_path, "XNLI", folder, do_predict=False, num_train_epochs=1.0)
     assert metrics["global_step"] == 7
@@ -182,4 +190,4 @@ def test_xnli_and_glue_diagnostics(tiny, tmp_path):
         output_dir=str(tmp_path / "ax"),
     )
     classification.run(run_options)
-    assert set(submission(tmp_path / "ax", "AX.tsv")) <= set(NLI)
+    assert set(read_submission(tmp_path / "ax", "AX.tsv")) <= set(NLI)

@@ -2,9 +2,8 @@
 
 `tests/checkpoints/formats/hub/v2.tar.xz` and `v4.tar.xz` were written by the exporters of
 tf-models-official 2.20 (TensorFlow 2.20), `legacy/bert/export_tfhub.py` and
-`nlp/tools/export_tfhub_lib.py` (with the head for masked words): a BERT of one layer with random
-weights, with inputs as lists in the first and as dicts in the second. `outputs.npz` has their
-outputs.
+`nlp/tools/export_tfhub_lib.py` (with the masked-LM head): a one-layer BERT with random weights,
+whose inputs are lists in the first and dicts in the second. `outputs.npz` contains their outputs.
 """
 
 import shutil
@@ -153,14 +152,14 @@ def test_invalid_handles(tiny, tmp_path, handle, message):
 
 
 @pytest.mark.parametrize("name", ["saved_model.pb", "variables/variables.index"])
-@pytest.mark.parametrize("damage", ["missing", "cut", "empty"])
+@pytest.mark.parametrize("damage", ["missing", "truncated", "empty"])
 def test_incomplete_module(tiny, tmp_path, modules, name, damage):
     shutil.copytree(modules["v2"], tmp_path / "module")
     path = tmp_path / "module" / name
     content = path.read_bytes()
     path.unlink()
     if damage != "missing":
-        path.write_bytes(content[: len(content) // 2] if damage == "cut" else b"")
+        path.write_bytes(content[: len(content) // 2] if damage == "truncated" else b"")
     with pytest.raises(UserError, match=r"No such file|damaged|not a checkpoint|Cannot read"):
         hub.run(options(tiny, tmp_path, tmp_path / "module"))
     assert not (tmp_path / "output").exists()

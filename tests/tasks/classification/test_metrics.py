@@ -1,4 +1,4 @@
-"""Classification metrics, compared with hand-counted values and plain formulas."""
+"""Classification metrics, compared with hand-computed values and plain formulas."""
 
 import json
 import subprocess
@@ -21,16 +21,16 @@ def _warnings_as_errors():
         yield
 
 
-def output_rows(targets, predicted, labels):
-    """Model outputs that yield these predictions."""
+def make_outputs(targets, predicted, labels):
+    """Returns model outputs that yield these predictions."""
     return {
         "probabilities": np.float32(0.1) + np.eye(labels, dtype=np.float32)[predicted] / 2,
         "label_ids": np.int32(targets),
     }
 
 
-def metrics_of(targets, predicted, labels):
-    outputs = output_rows(targets, predicted, labels)
+def compute_metrics(targets, predicted, labels):
+    outputs = make_outputs(targets, predicted, labels)
     actual = metrics.classification_metrics(
         per_example_loss=np.ones(len(targets), np.float32), **outputs
     )
@@ -40,7 +40,7 @@ def metrics_of(targets, predicted, labels):
 
 def test_binary_classification():
     # Label 1: 3 predicted, 2 of them correct; support 4.
-    actual = metrics_of([1, 1, 1, 1, 0, 0, 0, 0], [1, 1, 0, 0, 1, 0, 0, 0], 2)
+    actual = compute_metrics([1, 1, 1, 1, 0, 0, 0, 0], [1, 1, 0, 0, 1, 0, 0, 0], 2)
     expected = {
         "eval_accuracy": 5 / 8,
         "eval_loss": 1,
@@ -59,7 +59,7 @@ def test_binary_classification():
 
 
 def test_three_labels_with_one_absent():
-    actual = metrics_of([0, 0, 1, 1], [0, 1, 1, 1], 3)
+    actual = compute_metrics([0, 0, 1, 1], [0, 1, 1, 1], 3)
     assert "eval_f1" not in actual
     assert actual["eval_f1_macro"] == pytest.approx((2 / 3 + 4 / 5 + 0) / 3)
     assert actual["eval_precision_macro"] == pytest.approx((1 + 2 / 3 + 0) / 3)
@@ -81,7 +81,7 @@ def test_three_labels_with_one_absent():
     ],
 )
 def test_degenerate_cases(targets, predicted, labels, accuracy, macro):
-    actual = metrics_of(targets, predicted, labels)
+    actual = compute_metrics(targets, predicted, labels)
     assert actual["eval_accuracy"] == actual["eval_f1_micro"] == accuracy
     assert actual["eval_f1_macro"] == pytest.approx(macro)
     if len(set(targets)) == 1 or len(set(predicted)) == 1:
@@ -89,13 +89,13 @@ def test_degenerate_cases(targets, predicted, labels, accuracy, macro):
 
 
 def test_no_correct_prediction():
-    actual = metrics_of([0, 0, 1, 1], [1, 1, 0, 0], 2)
+    actual = compute_metrics([0, 0, 1, 1], [1, 1, 0, 0], 2)
     assert actual["eval_matthews"] == -1
     assert {name for name, metric in actual.items() if metric} == {"eval_loss", "eval_matthews"}
 
 
 def test_nan_outputs():
-    outputs = output_rows([0, 1], [0, 1], 2) | {
+    outputs = make_outputs([0, 1], [0, 1], 2) | {
         "probabilities": np.full((2, 2), np.nan, np.float32)
     }
     losses = np.full(2, np.nan, np.float32)
@@ -105,7 +105,7 @@ def test_nan_outputs():
 
 
 def test_classification_report():
-    outputs = output_rows([0, 0, 0, 1, 2], [0, 0, 1, 1, 1], 3)
+    outputs = make_outputs([0, 0, 0, 1, 2], [0, 0, 1, 1, 1], 3)
     report = metrics.classification_report(**outputs, labels=["a", "b", "c"])
     assert report["confusion_matrix"] == [[2, 1, 0], [0, 1, 0], [0, 1, 0]]
     assert list(report["labels"]) == ["a", "b", "c"]
@@ -125,9 +125,9 @@ LABELS = st.integers(0, 4)
 @given(st.lists(st.tuples(LABELS, LABELS), min_size=1), st.integers(5, 7))
 def test_random_classifications(pairs, labels):
     targets, predicted = (list(column) for column in zip(*pairs, strict=True))
-    scores = metrics_of(targets, predicted, labels)
+    scores = compute_metrics(targets, predicted, labels)
     names = [str(label) for label in range(labels)]
-    report = metrics.classification_report(**output_rows(targets, predicted, labels), labels=names)
+    report = metrics.classification_report(**make_outputs(targets, predicted, labels), labels=names)
     matrix = np.array(report["confusion_matrix"])
     assert matrix.sum() == len(targets)
     assert scores["eval_accuracy"] == pytest.approx(np.trace(matrix) / matrix.sum())
@@ -184,7 +184,7 @@ def test_nearly_constant_or_very_large_values():
     assert large["eval_pearson"] == pytest.approx(-1)
 
 
-def multi_label_rows(targets, predicted):
+def make_multi_label_outputs(targets, predicted):
     return {
         "probabilities": np.where(np.array(predicted), np.float32(0.5), np.float32(0.49)),
         "label_ids": np.int32(targets),
@@ -192,7 +192,9 @@ def multi_label_rows(targets, predicted):
 
 
 def test_multi_label_metrics():
-    outputs = multi_label_rows([[1, 0, 1], [0, 1, 0], [0, 0, 0]], [[1, 0, 1], [1, 1, 0], [0, 0, 0]])
+    outputs = make_multi_label_outputs(
+        [[1, 0, 1], [0, 1, 0], [0, 0, 0]], [[1, 0, 1], [1, 1, 0], [0, 0, 0]]
+    )
     losses = np.float32([1, 2, 6])
     actual = metrics.multilabel_metrics(per_example_loss=losses, **outputs)
     # Three of four predicted labels are correct, and all three true labels are predicted.
@@ -220,7 +222,7 @@ def test_multi_label_metrics():
 def test_multi_label_without_positive_labels(labels):
     no_labels = np.zeros((3, labels), int)
     for predicted, accuracy in ((no_labels, 1), (no_labels + 1, 0)):
-        outputs = multi_label_rows(no_labels, predicted)
+        outputs = make_multi_label_outputs(no_labels, predicted)
         actual = metrics.multilabel_metrics(per_example_loss=np.ones(3), **outputs)
         assert actual.pop("eval_accuracy") == accuracy
         assert actual.pop("eval_loss") == 1
@@ -234,7 +236,7 @@ def test_multi_label_without_positive_labels(labels):
 def test_random_multi_labels(labels, codes):
     bits = np.array([[code >> bit & 1 for bit in range(8)] for code in codes])
     targets, predicted = bits[:, :labels], bits[:, 4 : 4 + labels]
-    outputs = multi_label_rows(targets, predicted)
+    outputs = make_multi_label_outputs(targets, predicted)
     actual = metrics.multilabel_metrics(per_example_loss=np.ones(len(codes)), **outputs)
     hits, num_predicted, support = (targets & predicted), predicted.sum(axis=0), targets.sum(axis=0)
     assert actual["eval_accuracy"] == pytest.approx((targets == predicted).all(axis=1).mean())
@@ -271,6 +273,6 @@ def test_metrics_on_one_line():
 @pytest.mark.parametrize("module", ["metrics", "plots"])
 def test_libraries_are_imported_lazily(module):
     code = f"import sys, bert_tf.tasks.classification.{module}; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert f"bert_tf.tasks.classification.{module}" in done.stdout.split(), done.stderr
-    assert not {"sklearn", "scipy", "matplotlib"} & set(done.stdout.split())
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert f"bert_tf.tasks.classification.{module}" in process.stdout.split(), process.stderr
+    assert not {"sklearn", "scipy", "matplotlib"} & set(process.stdout.split())

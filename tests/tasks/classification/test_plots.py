@@ -79,7 +79,7 @@ def test_unusual_counts(counts):
 
 def test_labels_are_drawn_verbatim():
     pixels(plots.plot_confusion_matrix(matrix(len(ODD_LABELS)), ODD_LABELS))
-    # Different names give different plots, even if no font has their characters.
+    # Different labels give different plots, even if no font has their characters.
     names = [["$a$", "b"], ["a", "b"], ["好", "b"], ["b", "好"]]
     images = [plots.plot_confusion_matrix(matrix(2), labels) for labels in names]
     assert len(set(images)) == len(images)
@@ -113,8 +113,8 @@ def test_matplotlib_state_is_unchanged():
         "assert list(dict.items(matplotlib.rcParams)) == before;"
         "from matplotlib import pyplot; print(pyplot.get_fignums())"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (process.stdout.strip(), process.stderr) == ("[]", "")
 
 
 def test_missing_glyphs_do_not_warn():
@@ -123,5 +123,5 @@ def test_missing_glyphs_do_not_warn():
         "from bert_tf.tasks.classification import plots;"
         "plots.plot_confusion_matrix([[1, 0], [0, 1]], ['电影', 'ไทย'])"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")

@@ -85,18 +85,18 @@ def test_all_steps_write_the_same_files_as_the_original(tiny, tmp_path, run_log)
 
 def test_curves_are_written(tiny, tmp_path):
     classification.run(options(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=1))
-    assert _curves(tmp_path / "out") == {
+    assert _read_tags(tmp_path / "out") == {
         "loss",
         "learning_rate",
         "gradient_norm",
         "sequences_per_second",
         "tokens_per_second",
     }
-    curves = _curves(tmp_path / "out" / "eval")
+    curves = _read_tags(tmp_path / "out" / "eval")
     assert {"eval_accuracy", "eval_loss", "loss", "eval_f1"} <= curves
 
 
-def _curves(folder):
+def _read_tags(folder):
     (path,) = folder.glob("events.out.tfevents.*")
     tags = set()
     for record in tf.data.TFRecordDataset(str(path)):
@@ -109,8 +109,8 @@ def _curves(folder):
 
 
 def test_later_prediction_equals_prediction_after_training(tiny, tmp_path):
-    trained = options(tiny, tmp_path, do_train=True, do_predict=True, num_train_epochs=2)
-    classification.run(trained)
+    run = options(tiny, tmp_path, do_train=True, do_predict=True, num_train_epochs=2)
+    classification.run(run)
     first = (tmp_path / "out" / "test_results.tsv").read_text()
     again = options(
         tiny,
@@ -125,15 +125,15 @@ def test_later_prediction_equals_prediction_after_training(tiny, tmp_path):
 
 
 def test_training_resumes_from_output_dir_over_init_checkpoint(tiny, tmp_path, run_log):
-    half = options(tiny, tmp_path, do_train=True, num_train_epochs=1)
-    classification.run(half)
+    one_epoch = options(tiny, tmp_path, do_train=True, num_train_epochs=1)
+    classification.run(one_epoch)
     run_log.clear()
     classification.run(options(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=2))
     assert "Resuming from" in run_log.text
     assert "is ignored: --output_dir has its own checkpoints" in run_log.text
     assert checkpoint.step_of(checkpoint.latest(str(tmp_path / "out"))) == 9
     run_log.clear()
-    # A damaged run.json is no error. Skipped training keeps it; further training rewrites it.
+    # A damaged run.json is not an error. Skipped training keeps it; further training rewrites it.
     (tmp_path / "out" / "run.json").write_text("{")
     classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=2))
     assert (tmp_path / "out" / "run.json").read_text() == "{"
@@ -150,19 +150,19 @@ def test_init_checkpoint_is_recorded(tiny, tmp_path, run_log):
     equivalent_path = os.path.join(
         os.path.dirname(init_checkpoint), ".", os.path.basename(init_checkpoint)
     )
-    of_files = f"{init_checkpoint}.index"
-    for another, warned in (
+    index_file = f"{init_checkpoint}.index"
+    for path, is_warning in (
         ("elsewhere", True),
         ("elsewhere", True),
         (equivalent_path, False),
-        (of_files, False),
+        (index_file, False),
     ):
         run_log.clear()
-        flags = {"do_train": True, "num_train_epochs": 1, "init_checkpoint": another}
+        flags = {"do_train": True, "num_train_epochs": 1, "init_checkpoint": path}
         classification.run(options(tiny, tmp_path, **flags))
         (record,) = [record for record in run_log.records if "is ignored" in record.getMessage()]
         assert record.getMessage().endswith(f"from a run that started from {init_checkpoint}")
-        assert (record.levelname == "WARNING") == warned
+        assert (record.levelname == "WARNING") == is_warning
 
 
 def test_weights_depend_only_on_the_seed(tiny, tmp_path):
@@ -213,7 +213,7 @@ def test_random_initialization_is_logged(tiny, tmp_path, run_log):
     assert "all weights are initialized randomly, and stay random without" in run_log.text
 
 
-def test_tpu_flags_warn_of_their_current_meaning(tiny, tmp_path, run_log):
+def test_ignored_tpu_flags_warn(tiny, tmp_path, run_log):
     run = options(tiny, tmp_path, do_eval=True, tpu_zone="b", iterations_per_loop=500)
     classification.run(run)
     assert "--tpu_zone=b: Ignored without --use_tpu=true" in run_log.text
@@ -245,11 +245,11 @@ def test_evaluation_metrics_match_the_original():
     outputs = model(inputs)
     losses = np.asarray(cross_entropy(outputs["logits"], case["label_ids"]))
     real = case["is_real_example"] == 1
-    metric_names = classification_metrics(
+    metrics = classification_metrics(
         np.asarray(outputs["probabilities"])[real], case["label_ids"][real], losses[real]
     )
-    assert metric_names["eval_accuracy"] == pytest.approx(float(case["eval_accuracy"]), abs=1e-6)
-    assert metric_names["eval_loss"] == pytest.approx(float(case["eval_loss"]), abs=2e-5)
+    assert metrics["eval_accuracy"] == pytest.approx(float(case["eval_accuracy"]), abs=1e-6)
+    assert metrics["eval_loss"] == pytest.approx(float(case["eval_loss"]), abs=2e-5)
     assert losses.mean() == pytest.approx(float(case["loss"]), abs=2e-5)
     assert 0 in case["is_real_example"]
 
@@ -261,14 +261,18 @@ def test_evaluation_metrics_match_the_original():
         {"precision": "bfloat16", "recompute_layers": True, "gradient_accumulation_steps": 2},
         {"precision": "float16", "length_grouping": True},
     ],
-    ids=["plain", "bfloat16 recomputed in pieces", "float16 grouped"],
+    ids=[
+        "default",
+        "bfloat16 with recomputation and micro-batches",
+        "float16 with length grouping",
+    ],
 )
 def test_resumed_run_equals_uninterrupted_run(tiny, tmp_path, monkeypatch, changes):
     """Bitwise: data order, optimizer slots, step, schedule and dropout are restored."""
     run = {"do_train": True, "num_train_epochs": 2, "learning_rate": 1e-2, **changes}
     classification.run(options(tiny, tmp_path, **run, output_dir=str(tmp_path / "whole")))
 
-    monkeypatch.setattr(training, "train", _stops_after(4))
+    monkeypatch.setattr(training, "train", _make_train_with_steps(4))
     classification.run(options(tiny, tmp_path, **run, output_dir=str(tmp_path / "parts")))
     monkeypatch.undo()
     assert checkpoint.names_in(str(tmp_path / "parts"))[-1] == "model.ckpt-4"
@@ -286,7 +290,7 @@ def test_resumed_run_equals_uninterrupted_run(tiny, tmp_path, monkeypatch, chang
 @pytest.mark.parametrize(
     "changes", [{}, {"gradient_accumulation_steps": 2, "recompute_layers": True}]
 )
-def test_padding_changes_no_weight_or_result(tiny, tmp_path, monkeypatch, changes):
+def test_padding_does_not_affect_weights_or_results(tiny, tmp_path, monkeypatch, changes):
     config_without_dropout = dict(
         tiny.config.to_dict(), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
     )
@@ -336,14 +340,14 @@ def test_padding_changes_no_weight_or_result(tiny, tmp_path, monkeypatch, change
     assert np.ptp(rows[:, 0]) > 1e-2
 
 
-def _stops_after(steps):
+def _make_train_with_steps(steps):
     train = training.train
 
-    def stopped(step, state, batches, options, *more):
+    def train_fewer_steps(step, state, batches, options, *more):
         options = dataclasses.replace(options, num_train_steps=steps)
         train(step, state, batches, options, *more)
 
-    return stopped
+    return train_fewer_steps
 
 
 def test_options_are_passed_to_the_optimizer(tiny, tmp_path, monkeypatch):
@@ -361,28 +365,28 @@ def test_options_are_passed_to_the_optimizer(tiny, tmp_path, monkeypatch):
 
 
 def test_dropout_is_applied_only_in_training(tiny, tmp_path, monkeypatch):
-    seen = []
+    calls = []
     call = BertClassifier.call
 
     def spy(self, inputs, training=None, dropout_seed=None):
-        seen.append((training, dropout_seed is not None))
+        calls.append((training, dropout_seed is not None))
         return call(self, inputs, training=training, dropout_seed=dropout_seed)
 
     monkeypatch.setattr(BertClassifier, "call", spy)
     classification.run(options(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=1))
-    assert seen == [(True, True), (False, False)]
+    assert calls == [(True, True), (False, False)]
 
 
 def test_example_order_depends_on_the_seed(tiny, tmp_path, monkeypatch):
-    first = []
+    first_batches = []
 
     def record_first_batch(step, state, batches, *rest):
-        first.append(next(iter(batches))["input_ids"].numpy().tolist())
+        first_batches.append(next(iter(batches))["input_ids"].numpy().tolist())
 
     monkeypatch.setattr(training, "train", record_first_batch)
     for seed in (1, 1, 2):
         classification.run(options(tiny, tmp_path, do_train=True, random_seed=seed))
-    assert first[0] == first[1] != first[2]
+    assert first_batches[0] == first_batches[1] != first_batches[2]
 
 
 def test_loss_is_the_mean_over_batches(tiny, tmp_path, monkeypatch):

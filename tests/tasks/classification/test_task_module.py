@@ -46,7 +46,7 @@ def write(tmp_path):
     return write
 
 
-def task(examples: str, labels: str = '["yes", "no"]', extra_code: str = "") -> str:
+def task_module_code(examples: str, labels: str = '["yes", "no"]', extra_code: str = "") -> str:
     """Returns the source of a task module with these training examples."""
     return f"""
     from bert_tf.data.features import InputExample as Example, PaddingInputExample
@@ -79,7 +79,9 @@ def test_task_module(write):
 
 def test_multi_label_task(write):
     examples = '[Example("a", "x", None, ["no", "yes", "no"]), Example("b", "y", None, ())]'
-    dataset = load_task_module(write(task(examples, extra_code='problem_type = "multilabel"')), "")
+    dataset = load_task_module(
+        write(task_module_code(examples, extra_code='problem_type = "multilabel"')), ""
+    )
     assert dataset.problem_type == "multilabel"
     assert [example.label for example in dataset.read("train")] == [("yes", "no"), ()]
 
@@ -87,7 +89,7 @@ def test_multi_label_task(write):
 @pytest.mark.parametrize("labels", ["None", "[]"])
 def test_regression_task(write, labels):
     examples = '[Example(1, "x", None, 2), Example(2, "y", None, " -0.5")]'
-    dataset = load_task_module(write(task(examples, labels)), "")
+    dataset = load_task_module(write(task_module_code(examples, labels)), "")
     assert (dataset.problem_type, dataset.labels) == ("regression", ())
     assert [example.label for example in dataset.read("train")] == ["2", "-0.5"]
     assert dataset.read("train")[0].guid == "1"
@@ -96,7 +98,9 @@ def test_regression_task(write, labels):
 def test_module_imports_from_its_folder(write, tmp_path):
     (tmp_path / "helper_of_my_task.py").write_text("LABELS = ['a', 'b']\n")
     original_path = list(sys.path)
-    content = task("[]", "self.labels", "from helper_of_my_task import LABELS as labels")
+    content = task_module_code(
+        "[]", "self.labels", "from helper_of_my_task import LABELS as labels"
+    )
     dataset = load_task_module(write(content), "")
     assert dataset.labels == ("a", "b")
     assert dataset.read("train") == []
@@ -121,22 +125,28 @@ def test_subclassed_processor(write):
         ("raise SystemExit\n", ":1: SystemExit"),
         ("x = 1\n", ": no class has one of get_train_examples, get_dev_examples, get_test_ex"),
         ("from json import JSONDecoder as Mine\n", ": no class has one of"),
-        (task("[]") + task("[]").replace("Mine", "Yours"), r": 2 classes \(Mine, Yours\) have"),
-        ("class A:\n    get_dev_examples = 1\n", r": class A has no get_labels\(\)"),
-        (task("[]", extra_code="def __init__(self, x): pass"), ": TypeError: .*missing 1 required"),
-        (task("[]", "1 / 0"), ":8: ZeroDivisionError: division by zero"),
-        (task("[]", '"yes"'), r": get_labels\(\) returns 'yes'. Return a list"),
         (
-            task("[]", "[0, 1]"),
+            task_module_code("[]") + task_module_code("[]").replace("Mine", "Yours"),
+            r": 2 classes \(Mine, Yours\) have",
+        ),
+        ("class A:\n    get_dev_examples = 1\n", r": class A has no get_labels\(\)"),
+        (
+            task_module_code("[]", extra_code="def __init__(self, x): pass"),
+            ": TypeError: .*missing 1 required",
+        ),
+        (task_module_code("[]", "1 / 0"), ":8: ZeroDivisionError: division by zero"),
+        (task_module_code("[]", '"yes"'), r": get_labels\(\) returns 'yes'. Return a list"),
+        (
+            task_module_code("[]", "[0, 1]"),
             r": get_labels\(\) returns the label 0 \(int\), not a string of one line",
         ),
-        (task("[]", '["a", "a"]'), r": get_labels\(\) returns the duplicate label .a."),
+        (task_module_code("[]", '["a", "a"]'), r": get_labels\(\) returns the duplicate label .a."),
         (
-            task("[]", extra_code='problem_type = "regression"'),
+            task_module_code("[]", extra_code='problem_type = "regression"'),
             r": problem_type is 'regression', but .* 2",
         ),
         (
-            task("[]", "None", 'problem_type = "multilabel"'),
+            task_module_code("[]", "None", 'problem_type = "multilabel"'),
             r".* returns no labels\. Use regression",
         ),
     ],
@@ -154,27 +164,42 @@ MULTI = 'problem_type = "multilabel"'
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (task("None"), r": get_train_examples\(data_dir\) returns None"),
-        (task("3"), ": TypeError: 'int' object is not iterable"),
-        (task("open(data_dir)"), ":6: IsADirectoryError: "),
-        (task("[Example(1)]"), ":6: TypeError: .*missing 1 required positional argument: 'text_a'"),
-        (task("[PaddingInputExample()]"), ": example train-0 of .* has no text"),
-        (task('[Example("a", None)]'), ": example a of .* has no text: its text_a is None"),
-        (task('[Example("a", "b", 3)]'), ": example a of .*: its text_b is 3, not a text"),
-        (task('[Example("a", "b")]'), ": example a of .* has no label"),
-        (task('[Example("a", "b", "", "maybe")]'), r"'maybe' is not one of .*: yes, no"),
+        (task_module_code("None"), r": get_train_examples\(data_dir\) returns None"),
+        (task_module_code("3"), ": TypeError: 'int' object is not iterable"),
+        (task_module_code("open(data_dir)"), ":6: IsADirectoryError: "),
         (
-            task('[Example("a", "b", "", ["no"])]'),
+            task_module_code("[Example(1)]"),
+            ":6: TypeError: .*missing 1 required positional argument: 'text_a'",
+        ),
+        (task_module_code("[PaddingInputExample()]"), ": example train-0 of .* has no text"),
+        (
+            task_module_code('[Example("a", None)]'),
+            ": example a of .* has no text: its text_a is None",
+        ),
+        (
+            task_module_code('[Example("a", "b", 3)]'),
+            ": example a of .*: its text_b is 3, not a text",
+        ),
+        (task_module_code('[Example("a", "b")]'), ": example a of .* has no label"),
+        (
+            task_module_code('[Example("a", "b", "", "maybe")]'),
+            r"'maybe' is not one of .*: yes, no",
+        ),
+        (
+            task_module_code('[Example("a", "b", "", ["no"])]'),
             r"\['no'\] \(list\) is not one of get_labels\(\)",
         ),
         (
-            task('[Example("a", "b", "", 0)]', '["0", "1"]'),
+            task_module_code('[Example("a", "b", "", 0)]', '["0", "1"]'),
             r"0 \(int\) is not one of get_labels\(\): 0, 1",
         ),
-        (task('[Example("a", "b", "", "no")]', extra_code=MULTI), "'no' is not a list"),
-        (task('[Example("a", "b", "", ["x"])]', extra_code=MULTI), "'x' is not one of"),
-        (task('[Example("a", "b", "", float("nan"))]', "None"), "nan is not a finite number"),
-        (task('[Example("a", "b", "", "x")]', "None"), "'x' is not a finite number"),
+        (task_module_code('[Example("a", "b", "", "no")]', extra_code=MULTI), "'no' is not a list"),
+        (task_module_code('[Example("a", "b", "", ["x"])]', extra_code=MULTI), "'x' is not one of"),
+        (
+            task_module_code('[Example("a", "b", "", float("nan"))]', "None"),
+            "nan is not a finite number",
+        ),
+        (task_module_code('[Example("a", "b", "", "x")]', "None"), "'x' is not a finite number"),
     ],
 )
 def test_invalid_examples(write, tmp_path, content, message):

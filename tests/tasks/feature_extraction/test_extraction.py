@@ -60,7 +60,7 @@ def run(tiny, folder, **changes):
     return folder / "out"
 
 
-def expected(tiny, layer, lines=LINES, max_seq_length=12):
+def compute_features(tiny, layer, lines=LINES, max_seq_length=12):
     """Returns the tokens and one layer of each text, computed one text at a time."""
     tokenizer = FullTokenizer(tiny.flags["vocab_file"])
     model = BertModel(tiny.config)
@@ -88,7 +88,7 @@ def test_jsonl_output(tiny, folder):
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["linex_index"] for line in lines] == list(range(len(LINES)))
     for index, number in ((-1, 0), (0, 1)):
-        for line, (tokens, values) in zip(lines, expected(tiny, index), strict=True):
+        for line, (tokens, values) in zip(lines, compute_features(tiny, index), strict=True):
             assert list(line) == ["linex_index", "features"]
             assert [feature["token"] for feature in line["features"]] == tokens
             layers = [feature["layers"][number] for feature in line["features"]]
@@ -103,7 +103,7 @@ def test_pooled_jsonl_output(tiny, folder, pooling):
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     pool = {"cls": lambda v: v[0], "mean": lambda v: v.mean(0), "max": lambda v: v.max(0)}
     pool["mean_max"] = lambda v: np.concatenate([v.mean(0), v.max(0)])
-    for line, (_, values) in zip(lines, expected(tiny, -1), strict=True):
+    for line, (_, values) in zip(lines, compute_features(tiny, -1), strict=True):
         assert list(line) == ["linex_index", "layers"]
         (layer,) = line["layers"]
         np.testing.assert_allclose(layer["values"], pool[pooling](values), atol=2e-5)
@@ -111,13 +111,13 @@ def test_pooled_jsonl_output(tiny, folder, pooling):
 
 @pytest.mark.parametrize("max_bytes", [1 << 28, 1])
 def test_array_output(tiny, folder, monkeypatch, max_bytes):
-    # Independent of the number of texts buffered at once.
+    # The result does not depend on the number of buffered texts.
     monkeypatch.setattr("bert_tf.tasks.feature_extraction.extraction._MAX_BYTES", max_bytes)
     output = np.load(run(tiny, folder, layers="1,-2", output_format="npz"))
     assert output["layers"].tolist() == [1, -2]
     splits = output["row_splits"].tolist()
     assert output["features"].dtype == np.float32
-    for row, (tokens, values) in enumerate(expected(tiny, 1)):
+    for row, (tokens, values) in enumerate(compute_features(tiny, 1)):
         part = slice(splits[row], splits[row + 1])
         assert output["tokens"][part].tolist() == tokens
         np.testing.assert_allclose(output["features"][part, 0], values, atol=2e-5)
@@ -135,7 +135,9 @@ def test_tfrecord_output(tiny, folder):
         tf.train.Example.FromString(record.numpy()).features.feature
         for record in tf.data.TFRecordDataset(str(path))
     ]
-    for row, (record, (tokens, values)) in enumerate(zip(records, expected(tiny, 0), strict=True)):
+    for row, (record, (tokens, values)) in enumerate(
+        zip(records, compute_features(tiny, 0), strict=True)
+    ):
         assert record["index"].int64_list.value[:] == [row]
         assert [token.decode() for token in record["tokens"].bytes_list.value] == tokens
         vectors = np.reshape(record["layer_0"].float_list.value, values.shape)
@@ -145,7 +147,7 @@ def test_tfrecord_output(tiny, folder):
 @pytest.mark.parametrize("flags", [{}, {"fixed_shapes": True}, {"precision": "bfloat16"}])
 def test_compute_options(tiny, folder, flags):
     output = np.load(run(tiny, folder, output_format="npz", pooling="mean", **flags))
-    means = [values.mean(0) for _, values in expected(tiny, -1)]
+    means = [values.mean(0) for _, values in compute_features(tiny, -1)]
     tolerance = 0.05 if "precision" in flags else 2e-5
     np.testing.assert_allclose(output["features"][:, 0], means, atol=tolerance)
 
@@ -163,7 +165,7 @@ def test_input_columns(tiny, folder, flags):
     output = np.load(run(tiny, folder, output_format="npz", **flags))
     lines = ["a ||| b c", "the good film"]
     assert output["tokens"].tolist() == [
-        t for tokens, _ in expected(tiny, -1, lines) for t in tokens
+        t for tokens, _ in compute_features(tiny, -1, lines) for t in tokens
     ]
 
 
@@ -199,28 +201,31 @@ def test_truncated_texts_are_counted(tiny, folder, caplog, monkeypatch):
 def test_script(tiny, folder):
     run_options = dataclasses.asdict(options(tiny, folder))
     flags = [f"--{name}={value}" for name, value in run_options.items() if value is not None]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, str(ROOT / "extract_features.py"), *flags], capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     assert len((folder / "out").read_text().splitlines()) == len(LINES)
 
 
-BAD = {
+INVALID_OPTIONS = {
     "layer 2": ({"layers": "0,2"}, "there is no layer 2. The model has 2: 0 to 1"),
     "layer -3": ({"layers": "-3"}, "there is no layer -3"),
-    "no number": ({"layers": "last"}, "--layers must be comma-separated integers"),
+    "not an integer": ({"layers": "last"}, "--layers must be comma-separated integers"),
     "no layers": ({"layers": ""}, "--layers must be comma-separated integers"),
-    "batch": ({"batch_size": 0}, "--batch_size must be between 1"),
-    "no input": ({"input_file": "nowhere.txt"}, "No such file: nowhere.txt"),
+    "batch size": ({"batch_size": 0}, "--batch_size must be between 1"),
+    "missing input file": ({"input_file": "nowhere.txt"}, "No such file: nowhere.txt"),
     "no checkpoint": ({"init_checkpoint": None}, "--init_checkpoint"),
-    "no column": ({"text_column": "text"}, "in.txt:1: there is no column 'text'"),
+    "unknown column": ({"text_column": "text"}, "in.txt:1: there is no column 'text'"),
     "column 0": ({"text_column": "0"}, "columns count from 1"),
-    "few columns": ({"text_column": "3"}, "in.txt:1: text input needs at least 3 columns"),
-    "pair only": ({"text_pair_column": "2"}, "--text_pair_column needs --text_column"),
-    "header": ({"text_column": "a", "has_header": "no"}, "--has_header=no"),
+    "too few columns": ({"text_column": "3"}, "in.txt:1: text input needs at least 3 columns"),
+    "pair column without text column": (
+        {"text_pair_column": "2"},
+        "--text_pair_column needs --text_column",
+    ),
+    "column name without header": ({"text_column": "a", "has_header": "no"}, "--has_header=no"),
     "too long": ({"max_seq_length": 25}, "--max_seq_length=25 exceeds the model's 24"),
-    "folder": ({"output_file": "/nowhere/out"}, "there is no folder /nowhere"),
+    "missing folder": ({"output_file": "/nowhere/out"}, "there is no folder /nowhere"),
 }
 
 
@@ -234,8 +239,8 @@ def test_large_inputs_run_in_parallel(tiny, folder):
     flags |= {"batch_size": 2, "output_file": folder / "many"}
     script = [sys.executable, str(ROOT / "extract_features.py")]
     command = script + [f"--{name}={value}" for name, value in flags.items() if value is not None]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
     np.testing.assert_allclose(np.load(folder / "many")["features"], expected, atol=1e-5)
 
 
@@ -263,14 +268,14 @@ print(tf.config.threading.get_intra_op_parallelism_threads())
 def test_large_inputs_use_one_thread_per_text(tiny, folder, changes, num_texts, threads):
     run_options = dataclasses.asdict(options(tiny, folder, batch_size=1, **changes))
     command = [sys.executable, "-c", THREADS, json.dumps(run_options, default=str), str(num_texts)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [str(threads)]
+    process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.split() == [str(threads)]
 
 
-@pytest.mark.parametrize("case", BAD)
+@pytest.mark.parametrize("case", INVALID_OPTIONS)
 def test_invalid_options_are_rejected_before_work_starts(tiny, folder, case):
-    changes, message = BAD[case]
+    changes, message = INVALID_OPTIONS[case]
     (folder / "out").write_text("old")
     with pytest.raises(UserError, match=re.escape(message)):
         run(tiny, folder, **changes)
@@ -297,12 +302,12 @@ def test_empty_input(tiny, folder, monkeypatch, output_format, source):
 
 
 @pytest.mark.parametrize(
-    ("name", "begin"),
+    ("name", "prefix"),
     [("x.npz", b"PK"), ("x.TFRECORD", b""), ("x.jsonl", b'{"linex_index'), ("x", b'{"linex_index')],
 )
-def test_output_format_from_file_name(tiny, folder, name, begin):
+def test_output_format_from_file_name(tiny, folder, name, prefix):
     run(tiny, folder, output_file=str(folder / name), pooling="cls")
-    assert (folder / name).read_bytes().startswith(begin)
+    assert (folder / name).read_bytes().startswith(prefix)
     if name == "x.TFRECORD":
         assert sum(1 for _ in tf.data.TFRecordDataset(str(folder / name))) == len(LINES)
     run(tiny, folder, output_file=str(folder / name), pooling="cls", output_format="jsonl")
@@ -321,7 +326,7 @@ def test_pretokenized_texts(tiny, folder):
     ]
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names, not on Windows")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
 def test_pipe_as_output(tiny, folder):
     expected = run(tiny, folder).read_bytes()
     with reader_of(folder / "pipe", folder / "copy"):
@@ -332,7 +337,7 @@ def test_pipe_as_output(tiny, folder):
     assert sorted(path.name for path in folder.iterdir()) == ["copy", "in.txt", "out", "pipe"]
 
 
-def test_input_that_would_be_written_over(tiny, folder):
+def test_input_file_is_not_overwritten(tiny, folder):
     with pytest.raises(UserError, match="is also an input file"):
         run(tiny, folder, output_file=str(folder / "in.txt"))
     assert (folder / "in.txt").read_text().startswith(LINES[0])
@@ -348,14 +353,14 @@ def test_invalid_utf8_line(tiny, folder):
 @pytest.mark.parametrize("pooling", ["none", "mean"])
 def test_two_devices_give_the_same_vectors_as_one(tiny, folder, pooling):
     flags = {"pooling": pooling, "output_format": "npz"}
-    one = dict(np.load(run(tiny, folder, **flags)))
+    single = dict(np.load(run(tiny, folder, **flags)))
     # Six texts: the last batch is not full.
     run_on_two_devices("extract_features", options(tiny, folder, **flags))
-    two = dict(np.load(folder / "out"))
-    assert one.keys() == two.keys()
-    np.testing.assert_allclose(two.pop("features"), one.pop("features"), atol=1e-6)
-    for name, values in one.items():
-        np.testing.assert_array_equal(two[name], values)
+    mirrored = dict(np.load(folder / "out"))
+    assert single.keys() == mirrored.keys()
+    np.testing.assert_allclose(mirrored.pop("features"), single.pop("features"), atol=1e-6)
+    for name, values in single.items():
+        np.testing.assert_array_equal(mirrored[name], values)
 
 
 def test_duplicate_layer(tiny, folder):
@@ -378,9 +383,9 @@ def test_unknown_words_warning_names_the_file(tiny, folder, run_log):
 
 def test_casing_of_release_is_checked_by_name(tiny, folder):
     path = "models/cased_L-12_H-768_A-12/bert_model.ckpt"
-    given = options(tiny, folder, init_checkpoint=path, do_lower_case=True)
+    run_options = options(tiny, folder, init_checkpoint=path, do_lower_case=True)
     with pytest.raises(UserError, match="--do_lower_case=true does not match"):
-        given.check()
+        run_options.check()
 
 
 @pytest.mark.parametrize(
@@ -405,7 +410,7 @@ def test_probable_mistakes_warn(tiny, folder, run_log, changes, content, warning
     assert warning in run_log.text
 
 
-def test_columns_separated_by_spaces(tiny, folder):
+def test_comma_separated_columns(tiny, folder):
     (folder / "in.txt").write_text("id,text\n1,good\n")
     with pytest.raises(UserError, match="tab-separated"):
         run(tiny, folder, text_column="text")
@@ -426,5 +431,5 @@ def test_column_and_header_warnings_are_logged_once(
     (folder / name).write_text(text)
     extraction.run(options(tiny, folder, input_file=str(folder / name), **flags))
     messages = [r.getMessage() for r in caplog.records if "in." in r.getMessage()]
-    messages = [each for each in messages if "[UNK]" not in each]
-    assert [message in each for each in messages] == [True] * bool(message)
+    messages = [text for text in messages if "[UNK]" not in text]
+    assert [message in text for text in messages] == [True] * bool(message)

@@ -26,7 +26,7 @@ from tests.tasks.two_devices import run_on_two_devices
 from tests.training.helpers import STRATEGY
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]"]
-BEGINS = ["a", "b", "good", "bad", "film", "the", ".", "goods", "über"]
+WORD_STARTS = ["a", "b", "good", "bad", "film", "the", ".", "goods", "über"]
 CONTINUATIONS = ["##s", "##y", "##ness", "##e"]
 LINES = [
     "the [MASK] film .",
@@ -35,7 +35,7 @@ LINES = [
     "a [MASK] b [MASK] c [MASK] [MASK] [MASK] .",
     "x[MASK]s",
 ]
-# Number of masks in each line that is not blank.
+# Number of masks in each non-blank line.
 MASKS = [1, 1, 5, 1]
 
 
@@ -43,7 +43,7 @@ MASKS = [1, 1, 5, 1]
 def model(tmp_path_factory):
     """A checkpoint with all heads; its vocab_size exceeds the vocabulary."""
     folder = tmp_path_factory.mktemp("pretrained")
-    names = [*SPECIAL, *BEGINS, *CONTINUATIONS]
+    names = [*SPECIAL, *WORD_STARTS, *CONTINUATIONS]
     (folder / "vocab.txt").write_text("\n".join(names) + "\n")
     # Large weights give distinct probabilities.
     config = BertConfig(len(names) + 3, **SIZES, initializer_range=0.3)
@@ -91,7 +91,7 @@ def fill(model, folder, texts, **changes):
     return fill_mask.FillMask(options(model, folder, **changes)).fill(texts)
 
 
-def distributions(model, tokens, fits=lambda name: True):
+def mask_probabilities(model, tokens, fits=lambda name: True):
     """Returns, for each [MASK] of a row, a softmax over the valid pieces (one row at a time)."""
     ids = [model.names.index(token) for token in ["[CLS]", *tokens, "[SEP]"]]
     mask_positions = [index for index, number in enumerate(ids) if model.names[number] == "[MASK]"]
@@ -124,7 +124,7 @@ def test_pieces_match_a_plain_softmax(model, folder, flags):
     masks_per_text = fill(model, folder, texts, **flags)
     assert [len(masks) for masks in masks_per_text] == MASKS
     for text, masks in zip(texts, masks_per_text, strict=True):
-        expected = distributions(model, tokens_of(model, text))
+        expected = mask_probabilities(model, tokens_of(model, text))
         for candidates, probabilities in zip(masks, expected, strict=True):
             assert len(candidates) == 5
             assert_likeliest(candidates, probabilities, model.names)
@@ -133,7 +133,7 @@ def test_pieces_match_a_plain_softmax(model, folder, flags):
 def test_all_pieces(model, folder):
     # top_k exceeds the number of pieces.
     ((candidates,),) = fill(model, folder, ["the [MASK]"], top_k=1000)
-    (expected,) = distributions(model, tokens_of(model, "the [MASK]"))
+    (expected,) = mask_probabilities(model, tokens_of(model, "the [MASK]"))
     assert len(candidates) == len(model.names)
     assert_likeliest(candidates, expected, model.names)
     assert sum(candidate.probability for candidate in candidates) == pytest.approx(1, abs=1e-5)
@@ -141,18 +141,18 @@ def test_all_pieces(model, folder):
 
 def test_bfloat16_is_close_to_float32(model, folder):
     ((candidates,),) = fill(model, folder, ["the [MASK]"], top_k=1000, precision="bfloat16")
-    (expected,) = distributions(model, tokens_of(model, "the [MASK]"))
+    (expected,) = mask_probabilities(model, tokens_of(model, "the [MASK]"))
     probability_by_word = {candidate.word: candidate.probability for candidate in candidates}
     np.testing.assert_allclose(
         [probability_by_word[name] for name in model.names], expected, atol=0.03
     )
 
 
-def whole_words(model, text):
+def score_whole_words(model, text):
     """Scores all words of one or two pieces for the only mask of a text, one at a time."""
 
     def is_word_start(name):
-        return name in BEGINS
+        return name in WORD_STARTS
 
     def is_continuation(name):
         return name in CONTINUATIONS
@@ -160,15 +160,17 @@ def whole_words(model, text):
     def distribution(pieces, fits):
         tokens = tokens_of(model, text)
         mask_index = tokens.index("[MASK]")
-        return distributions(
+        return mask_probabilities(
             model, [*tokens[:mask_index], *pieces, *tokens[mask_index + 1 :]], fits
         )[0]
 
-    (ones,) = [distribution(["[MASK]"], is_word_start)]
-    scores = {name: p for name, p in zip(model.names, ones, strict=True) if is_word_start(name)}
+    single_pieces = distribution(["[MASK]"], is_word_start)
+    scores = {
+        name: p for name, p in zip(model.names, single_pieces, strict=True) if is_word_start(name)
+    }
     firsts = distribution(["[MASK]", "[MASK]"], is_word_start)
     tokenizer = FullTokenizer(str(model.folder / "vocab.txt"))
-    for first in BEGINS:
+    for first in WORD_STARTS:
         seconds = distribution([first, "[MASK]"], is_continuation)
         for second in CONTINUATIONS:
             word = first + second[2:]
@@ -183,9 +185,9 @@ def whole_words(model, text):
 )
 def test_whole_words_match_a_plain_search(model, folder, text, top_k):
     # The beam is as wide as the number of word beginnings, so the search is exhaustive.
-    assert top_k >= len(BEGINS)
+    assert top_k >= len(WORD_STARTS)
     ((candidates,),) = fill(model, folder, [text], top_k=top_k, whole_word=True, max_word_pieces=2)
-    expected = whole_words(model, text)
+    expected = score_whole_words(model, text)
     # `good` + `##s` would be `goods`, which is a single token, and `.` is never continued.
     # The umlaut is stripped before tokenization.
     assert {"goodness", "bads"} <= expected.keys()
@@ -193,14 +195,14 @@ def test_whole_words_match_a_plain_search(model, folder, text, top_k):
     assert "übers" not in expected
     names = list(expected)
     assert len(candidates) == top_k
-    assert any(candidate.word not in BEGINS for candidate in candidates)
+    assert any(candidate.word not in WORD_STARTS for candidate in candidates)
     assert_likeliest(candidates, np.array([expected[name] for name in names]), names)
 
 
 def test_whole_words_keep_other_masks(model, folder):
     text = "a [MASK] b [MASK]"
     (masks,) = fill(model, folder, [text], whole_word=True, max_word_pieces=1)
-    expected = distributions(model, tokens_of(model, text), lambda name: name in BEGINS)
+    expected = mask_probabilities(model, tokens_of(model, text), lambda name: name in WORD_STARTS)
     for candidates, probabilities in zip(masks, expected, strict=True):
         assert_likeliest(candidates, probabilities, model.names)
     ((candidates_alone,),) = fill(model, folder, ["the [MASK]"], whole_word=True, top_k=1)
@@ -253,31 +255,31 @@ def test_batching_does_not_change_predictions(model, folder, monkeypatch, flags)
     monkeypatch.setattr(fill_mask, "_MAX_TEXTS", 1)
     monkeypatch.setattr(fill_mask, "_MAX_ROWS", 2)
     for actual, expected_line in zip(run(model, folder, **flags), expected, strict=True):
-        assert_same(actual, expected_line)
+        assert_equal_lines(actual, expected_line)
 
 
-def assert_same(actual, expected):
+def assert_equal_lines(actual, expected):
     """Asserts that JSON lines are equal, up to rounding of probabilities."""
     assert actual.keys() == expected.keys()
     assert (actual["line"], actual["text"]) == (expected["line"], expected["text"])
-    for one, other in zip(actual["masks"], expected["masks"], strict=True):
-        assert [candidate["word"] for candidate in one] == [
-            candidate["word"] for candidate in other
-        ]
-        values = [[candidate["probability"] for candidate in mask] for mask in (one, other)]
+    for masks in zip(actual["masks"], expected["masks"], strict=True):
+        actual_words, expected_words = ([candidate["word"] for candidate in mask] for mask in masks)
+        assert actual_words == expected_words
+        values = [[candidate["probability"] for candidate in mask] for mask in masks]
         np.testing.assert_allclose(*values, atol=3e-6)
 
 
 def test_several_threads(model, folder):
-    words = fill_mask.FillMask(options(model, folder, whole_word=True))
+    filler = fill_mask.FillMask(options(model, folder, whole_word=True))
     texts = [line for line in LINES if line] * 3
-    expected = words.fill(texts)
+    expected = filler.fill(texts)
     with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(words.fill, [texts] * 4))
-    assert words.num_texts == 5 * len(texts)
+        results = list(pool.map(filler.fill, [texts] * 4))
+    assert filler.num_texts == 5 * len(texts)
     for result in results:
-        for one, other in zip(itertools.chain(*result), itertools.chain(*expected), strict=True):
-            assert [c.word for c in one] == [c.word for c in other]
+        for masks in zip(itertools.chain(*result), itertools.chain(*expected), strict=True):
+            actual_words, expected_words = ([c.word for c in mask] for mask in masks)
+            assert actual_words == expected_words
 
 
 def test_text_on_the_command_line(model, folder, capsysbinary):
@@ -317,7 +319,7 @@ def test_two_devices_give_the_same_words_as_one(model, folder):
     run_on_two_devices("predict_masked", options(model, folder, whole_word=True, batch_size=4))
     lines = (folder / "out").read_text().splitlines()
     for actual, expected_line in zip(map(json.loads, lines), expected, strict=True):
-        assert_same(actual, expected_line)
+        assert_equal_lines(actual, expected_line)
 
 
 def test_whole_words_of_small_bert(folder):
@@ -338,33 +340,36 @@ def test_whole_words_of_small_bert(folder):
     assert max(len(pieces(candidate.word)) for candidate in candidates) > 1
 
 
-BAD = {
-    "both": ({"text": "[MASK]"}, "Pass either --input_file=FILE"),
-    "neither": ({"input_file": None}, "Pass either --input_file=FILE"),
-    "text": ({"input_file": None, "text": "nothing"}, "--text: there is no [MASK]"),
+INVALID_OPTIONS = {
+    "two inputs": ({"text": "[MASK]"}, "Pass either --input_file=FILE"),
+    "no input": ({"input_file": None}, "Pass either --input_file=FILE"),
+    "text without mask": ({"input_file": None, "text": "nothing"}, "--text: there is no [MASK]"),
     "no output": ({"output_file": ""}, "--output_file is empty"),
     "no checkpoint": ({"init_checkpoint": None}, "--init_checkpoint"),
-    "format": ({"output_format": "csv"}, "--output_format must be one of table, jsonl"),
+    "output format": ({"output_format": "csv"}, "--output_format must be one of table, jsonl"),
     "top_k": ({"top_k": 0}, "--top_k must be between 1 and 1000"),
-    "batch": ({"batch_size": 0}, "--batch_size must be between 1"),
-    "pieces": ({"max_word_pieces": 2}, "--max_word_pieces needs --whole_word=true"),
-    "room": (
+    "batch size": ({"batch_size": 0}, "--batch_size must be between 1"),
+    "pieces without whole words": (
+        {"max_word_pieces": 2},
+        "--max_word_pieces needs --whole_word=true",
+    ),
+    "no room for pieces": (
         {"whole_word": True, "max_seq_length": 4},
         "--max_seq_length=4 has no room for --max_word_pieces=3",
     ),
-    "case": (
+    "casing": (
         {"init_checkpoint": "cased_L-12_H-768_A-12/bert_model.ckpt"},
         "--do_lower_case=false",
     ),
-    "no input": ({"input_file": "nowhere.txt"}, "No such file: nowhere.txt"),
+    "missing input file": ({"input_file": "nowhere.txt"}, "No such file: nowhere.txt"),
     "too long": ({"max_seq_length": 25}, "--max_seq_length=25 exceeds the model's 24"),
-    "folder": ({"output_file": "/nowhere/out"}, "there is no folder /nowhere"),
+    "missing folder": ({"output_file": "/nowhere/out"}, "there is no folder /nowhere"),
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@pytest.mark.parametrize("case", INVALID_OPTIONS)
 def test_invalid_options_are_rejected_before_work_starts(model, folder, case):
-    changes, message = BAD[case]
+    changes, message = INVALID_OPTIONS[case]
     (folder / "out").write_text("old")
     with pytest.raises(UserError, match=re.escape(message)):
         run(model, folder, **changes)
@@ -380,7 +385,7 @@ def test_line_without_mask(model, folder, monkeypatch):
         run(model, folder)
 
 
-def test_input_that_would_be_written_over(model, folder):
+def test_input_file_is_not_overwritten(model, folder):
     with pytest.raises(UserError, match="is also an input file"):
         run(model, folder, output_file=str(folder / "in.txt"))
     assert (folder / "in.txt").read_text().startswith(LINES[0])

@@ -120,14 +120,14 @@ def test_every_mask_is_predicted_once(lines, max_seq_length, max_masks, width):
     assert masked_texts.text.tolist() == [text for text, _ in masks]
     if not masks:
         return
-    every = np.arange(len(masks))
-    rows, mask_slots = masked_texts.shared_rows(every, max_masks)
+    all_masks = np.arange(len(masks))
+    rows, mask_slots = masked_texts.shared_rows(all_masks, max_masks)
     texts = rows_to_text(rows)
     slots = [tuple(index) for index in mask_slots.tolist()]
     assert len(set(slots)) == len(masks)
     assert {row for row, _ in slots} == set(range(len(texts)))
     fills = np.full((len(masks), width), ord("x"), np.int32)
-    filled, first = masked_texts.rows(every, fills)
+    filled, first = masked_texts.rows(all_masks, fills)
     for mask, ((text, index), row) in enumerate(zip(masks, rows_to_text(filled), strict=True)):
         line = pieces[text]
         mask_start = int(first[mask]) - 1
@@ -162,13 +162,13 @@ def test_pieces_match_the_tokenizer(tmp_path):
 def test_allowed_pieces():
     names = ["[PAD]", "[unused7]", "[MASK]", "a", "##a", "[", "]", "##", "", "."]
     allowed = allowed_pieces(dict(enumerate(names)), 12)
-    is_allowed_by_piece = {
+    allowed_by_kind = {
         kind: [n for n, is_allowed in zip(names, allowed[kind], strict=False) if is_allowed]
         for kind in range(3)
     }
-    assert is_allowed_by_piece[ANY] == names
-    assert is_allowed_by_piece[BEGIN] == ["a", "[", "]", "."]
-    assert is_allowed_by_piece[CONTINUATION] == ["##a", "##"]
+    assert allowed_by_kind[ANY] == names
+    assert allowed_by_kind[BEGIN] == ["a", "[", "]", "."]
+    assert allowed_by_kind[CONTINUATION] == ["##a", "##"]
     assert not allowed[:, len(names) :].any()
 
 

@@ -27,7 +27,7 @@ COLUMNS = ["sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label"
 
 
 def rows(count, seed):
-    """Questions whose correct ending repeats the last word of the context."""
+    """Yields questions whose correct ending repeats the last word of the context."""
     rng = random.Random(seed)
     for _ in range(count):
         words = rng.sample(["good", "bad", "slow", "fast"], 4)
@@ -40,8 +40,8 @@ def write(path, questions):
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
-        for context, word, start, *more in questions:
-            writer.writerow([f"{context} {word}", start, *more])
+        for context, word, question, *endings_and_label in questions:
+            writer.writerow([f"{context} {word}", question, *endings_and_label])
 
 
 @pytest.fixture(scope="module")
@@ -63,15 +63,15 @@ def options(tiny, folder, data, **flags):
 
 
 @pytest.fixture(scope="module")
-def trained(tiny, data, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("trained")
+def trained_model(tiny, data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained_model")
     steps = {"do_train": True, "do_eval": True, "do_predict": True, "do_export": True}
     run = options(tiny, folder, data, **steps, eval_every="1epoch")
     return run, multiple_choice.run(run), folder / "out"
 
 
-def test_metrics_and_files(trained):
-    _, results, out = trained
+def test_metrics_and_files(trained_model):
+    _, results, out = trained_model
     assert set(results.metrics) == {"eval_accuracy", "loss", "global_step"}
     # Chance is 0.25.
     assert results.metrics["eval_accuracy"] > 0.6
@@ -84,8 +84,8 @@ def test_metrics_and_files(trained):
     assert json.loads((out / "run.json").read_text())["script"] == "run_multiple_choice"
 
 
-def test_predictor_equals_the_predictions_file(trained, data):
-    _, _, out = trained
+def test_predictor_equals_the_predictions_file(trained_model, data):
+    _, _, out = trained_model
     predictor = Predictor.from_output_dir(out)
     with (data / "test.csv").open() as file:
         predicted = predictor(
@@ -99,25 +99,25 @@ def test_predictor_equals_the_predictions_file(trained, data):
         assert prediction.choice == line["choice"]
         assert prediction.probabilities == pytest.approx(line["probabilities"], abs=1e-5)
     assert predictor([]) == []
-    for wrong in ("a", ("a", "b"), ("a", 1, 2, 3, 4)):
+    for value in ("a", ("a", "b"), ("a", 1, 2, 3, 4)):
         with pytest.raises(UserError, match="Input 0: expected a tuple of a context and 4 endings"):
-            predictor([wrong])
+            predictor([value])
 
 
-def test_predictor_does_not_read_the_training_data(trained, tmp_path):
+def test_predictor_does_not_read_the_training_data(trained_model, tmp_path):
     """Not even after a run with --eval_every."""
-    shutil.copytree(trained[2], tmp_path / "out", ignore=shutil.ignore_patterns("export"))
+    shutil.copytree(trained_model[2], tmp_path / "out", ignore=shutil.ignore_patterns("export"))
     path = tmp_path / "out" / "run.json"
     run = json.loads(path.read_text())
     run["flags"]["data_dir"] = str(tmp_path / "deleted")
     path.write_text(json.dumps(run))
     question = ("a film", "the plot", "it was good", "a b", "slow")
-    expected = Predictor.from_output_dir(trained[2])(question)
+    expected = Predictor.from_output_dir(trained_model[2])(question)
     assert Predictor.from_output_dir(tmp_path / "out")(question) == expected
 
 
-def test_exported_model_equals_the_predictor(trained, tiny):
-    _, _, out = trained
+def test_exported_model_equals_the_predictor(trained_model, tiny):
+    _, _, out = trained_model
     signature = tf.saved_model.load(str(out / "export" / "1")).signatures["serving_default"]
     rng = np.random.default_rng(0)
     ids = rng.integers(5, 15, (2, 4, 9), dtype=np.int32)
@@ -130,8 +130,8 @@ def test_exported_model_equals_the_predictor(trained, tiny):
     np.testing.assert_allclose(probabilities, model(inputs)["probabilities"], atol=1e-6)
 
 
-def test_later_evaluation_equals_evaluation_after_training(trained, tiny, data, tmp_path):
-    _, results, out = trained
+def test_later_evaluation_equals_evaluation_after_training(trained_model, tiny, data, tmp_path):
+    _, results, out = trained_model
     eval_options = options(tiny, tmp_path, data, do_eval=True, init_checkpoint=str(out / "best"))
     metrics = multiple_choice.run(eval_options).metrics
     assert metrics["eval_accuracy"] == results.metrics["eval_accuracy"]
@@ -200,8 +200,8 @@ def test_invalid_flags(tiny, tmp_path, data, changes, message):
         multiple_choice.run(options(tiny, tmp_path, data, do_train=True, **changes))
 
 
-def test_different_number_of_endings_is_rejected(trained, tiny, tmp_path, data):
-    _, _, out = trained
+def test_different_number_of_endings_is_rejected(trained_model, tiny, tmp_path, data):
+    _, _, out = trained_model
     (tmp_path / "val.jsonl").write_text(
         '{"sent1": "a", "sent2": "", "e": ["b", "c"], "label": 0}\n'
     )
@@ -217,7 +217,7 @@ def test_unknown_words_warning(tiny, tmp_path, run_log):
     assert "[UNK]" in run_log.text
 
 
-PEER = """
+TRANSFORMERS_CODE = """
 import sys, numpy as np, torch, transformers
 model = transformers.BertForMultipleChoice.from_pretrained(sys.argv[1]).eval()
 inputs = {key: torch.tensor(value) for key, value in np.load(sys.argv[2]).items()}
@@ -227,11 +227,11 @@ with torch.no_grad():
 
 
 @pytest.mark.slow
-def test_logits_match_transformers(trained, tiny, tmp_path):
+def test_logits_match_transformers(trained_model, tiny, tmp_path):
     """Runs in a separate process, as PyTorch may fail to load next to TensorFlow."""
     if not importlib.util.find_spec("transformers"):
         pytest.skip("needs transformers and PyTorch: the extra benchmark")
-    _, _, out = trained
+    _, _, out = trained_model
     request = Request(output=str(tmp_path / "hf"), to="hugging_face", head="classification")
     convert(find_source(str(out / "best")), request)
     rng = np.random.default_rng(3)
@@ -240,8 +240,10 @@ def test_logits_match_transformers(trained, tiny, tmp_path):
     inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": ids % 2}
     np.savez(tmp_path / "inputs.npz", **inputs)
     paths = [str(tmp_path / name) for name in ("hf", "inputs.npz", "logits.npy")]
-    done = subprocess.run([sys.executable, "-c", PEER, *paths], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(
+        [sys.executable, "-c", TRANSFORMERS_CODE, *paths], capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr
     model = BertMultipleChoice(tiny.config)
     checkpoint.restore(model, str(out / "best" / "model.ckpt"))
     logits = model({"input_ids": ids, "input_mask": mask, "segment_ids": ids % 2})["logits"]
@@ -253,7 +255,7 @@ def questions(label, count=20, endings=("a", "b", "c", "d")):
 
 
 @pytest.mark.parametrize(
-    ("found", "warned"),
+    ("csv_rows", "expected_warning"),
     [
         (questions(lambda n: 1 + n % 3), True),
         (questions(lambda n: n % 4), False),
@@ -262,21 +264,21 @@ def questions(label, count=20, endings=("a", "b", "c", "d")):
         (questions(lambda n: 1 + n % 3, count=19), False),
     ],
 )
-def test_labels_from_1_on(tmp_path, run_log, found, warned):
-    write(tmp_path / "train.csv", found)
-    write(tmp_path / "val.csv", found)
+def test_labels_starting_at_1_warning(tmp_path, run_log, csv_rows, expected_warning):
+    write(tmp_path / "train.csv", csv_rows)
+    write(tmp_path / "val.csv", csv_rows)
     run = MultipleChoiceOptions(data_dir=str(tmp_path))
     read_questions(run, "train", None)
     read_questions(run, "eval", None)
     message = (
         f"{tmp_path}/train.csv: no label is 0, but some are 3, the last one. Check that labels "
     )
-    assert run_log.messages == [f"{message}begin with 0"] * warned
+    assert run_log.messages == [f"{message}begin with 0"] * expected_warning
 
 
-def test_endings_that_are_all_equal(tmp_path, run_log):
-    same = questions(lambda n: 0, count=3, endings=("a", "a", "a", "a"))
-    write(tmp_path / "train.csv", same + questions(lambda n: 0, 2, ("a", "a", "a", "b")))
+def test_equal_endings_warning(tmp_path, run_log):
+    equal_endings = questions(lambda n: 0, count=3, endings=("a", "a", "a", "a"))
+    write(tmp_path / "train.csv", equal_endings + questions(lambda n: 0, 2, ("a", "a", "a", "b")))
     read_questions(MultipleChoiceOptions(data_dir=str(tmp_path)), "train", None)
     message = "all endings are equal in 3 of 5 questions. Check --ending_columns"
     assert run_log.messages == [f"{tmp_path}/train.csv: {message}"]

@@ -60,13 +60,13 @@ def options(tiny, corpus, **changes):
     )
 
 
-def records(path) -> list[bytes]:
+def read_records(path) -> list[bytes]:
     return [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
 
 
 def test_records_and_metadata(tiny, corpus):
     assert create_data.run(options(tiny, corpus)) == [f"{corpus}/out.tfrecord"]
-    entries = tf.train.Example.FromString(records(corpus / "out.tfrecord")[0]).features.feature
+    entries = tf.train.Example.FromString(read_records(corpus / "out.tfrecord")[0]).features.feature
     lengths = {
         name: len(entries[name].int64_list.value or entries[name].float_list.value)
         for name in entries
@@ -89,9 +89,9 @@ def test_examples_are_distributed_round_robin(tiny, corpus):
     create_data.run(options(tiny, corpus))
     outputs = f"{corpus}/x.tfrecord, {corpus}/y.tfrecord"
     create_data.run(options(tiny, corpus, output_file=outputs))
-    all_records = records(corpus / "out.tfrecord")
-    assert records(corpus / "x.tfrecord") == all_records[::2]
-    assert records(corpus / "y.tfrecord") == all_records[1::2]
+    all_records = read_records(corpus / "out.tfrecord")
+    assert read_records(corpus / "x.tfrecord") == all_records[::2]
+    assert read_records(corpus / "y.tfrecord") == all_records[1::2]
 
 
 # ---- Shards --------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def test_examples_are_distributed_round_robin(tiny, corpus):
 SHARDED = {"num_workers": 1, "shard_mb": 0.001}
 
 
-def sharded(tiny, corpus, name, **changes) -> bytes:
+def create_sharded(tiny, corpus, name, **changes) -> bytes:
     output = f"{corpus}/{name}.tfrecord"
     create_data.run(options(tiny, corpus, **{**SHARDED, "output_file": output, **changes}))
     assert not os.path.exists(f"{output}.parts")
@@ -107,42 +107,44 @@ def sharded(tiny, corpus, name, **changes) -> bytes:
 
 
 def test_number_of_workers_does_not_change_the_records(tiny, corpus):
-    one = sharded(tiny, corpus, "one")
-    assert sharded(tiny, corpus, "two", num_workers=2) == one
-    assert sharded(tiny, corpus, "other", random_seed=2) != one
+    expected = create_sharded(tiny, corpus, "one")
+    assert create_sharded(tiny, corpus, "two", num_workers=2) == expected
+    assert create_sharded(tiny, corpus, "other", random_seed=2) != expected
     # About as many examples as without shards.
     create_data.run(options(tiny, corpus))
     num_unsharded, num_sharded = (
-        len(records(corpus / name)) for name in ("out.tfrecord", "one.tfrecord")
+        len(read_records(corpus / name)) for name in ("out.tfrecord", "one.tfrecord")
     )
     assert abs(num_unsharded - num_sharded) < 0.1 * num_unsharded
 
 
-def test_killed_run_resumes_with_missing_parts(tiny, corpus, monkeypatch):
-    complete = sharded(tiny, corpus, "whole")
+def test_killed_run_resumes_with_the_missing_parts(tiny, corpus, monkeypatch):
+    complete = create_sharded(tiny, corpus, "whole")
     write_unit = sharded_data.write_unit
-    done = []
+    written = []
 
-    def killed(job, folder, unit):
-        if len(done) == 2:
+    def write_two_units(job, folder, unit):
+        if len(written) == 2:
             raise KeyboardInterrupt
-        done.append(unit.number)
+        written.append(unit.number)
         write_unit(job, folder, unit)
 
-    monkeypatch.setattr(sharded_data, "write_unit", killed)
+    monkeypatch.setattr(sharded_data, "write_unit", write_two_units)
     with pytest.raises(KeyboardInterrupt):
-        sharded(tiny, corpus, "parts")
+        create_sharded(tiny, corpus, "parts")
     assert not (corpus / "parts.tfrecord").exists()
-    again = []
+    resumed = []
     monkeypatch.setattr(
-        sharded_data, "write_unit", lambda *args: again.append(args[2].number) or write_unit(*args)
+        sharded_data,
+        "write_unit",
+        lambda *args: resumed.append(args[2].number) or write_unit(*args),
     )
-    assert sharded(tiny, corpus, "parts") == complete
-    assert done == [0, 1]
-    assert again[0] == 2
+    assert create_sharded(tiny, corpus, "parts") == complete
+    assert written == [0, 1]
+    assert resumed[0] == 2
 
 
-def leave_parts(tiny, corpus, monkeypatch, **changes):
+def leave_unmerged_parts(tiny, corpus, monkeypatch, **changes):
     """Simulates a run that was killed before its parts were merged."""
     monkeypatch.setattr(sharded_data, "join", _interrupt)
     with pytest.raises(KeyboardInterrupt):
@@ -156,26 +158,26 @@ def _interrupt(*args):
 
 
 def test_parts_of_modified_input_are_not_reused(tiny, corpus, monkeypatch):
-    leave_parts(tiny, corpus, monkeypatch)
+    leave_unmerged_parts(tiny, corpus, monkeypatch)
     text = (corpus / "one.txt").read_text()
     (corpus / "one.txt").write_text(text[::-1].strip() + "\n")
-    assert sharded(tiny, corpus, "out") == sharded(tiny, corpus, "other")
+    assert create_sharded(tiny, corpus, "out") == create_sharded(tiny, corpus, "other")
 
 
 def test_incomplete_parts_are_not_reused(tiny, corpus, monkeypatch):
-    expected = sharded(tiny, corpus, "other")
-    parts = leave_parts(tiny, corpus, monkeypatch)
+    expected = create_sharded(tiny, corpus, "other")
+    parts = leave_unmerged_parts(tiny, corpus, monkeypatch)
     (parts / "000000-000.tfrecord").write_bytes(b"")
-    assert sharded(tiny, corpus, "out") == expected
-    parts = leave_parts(tiny, corpus, monkeypatch, random_seed=3)
+    assert create_sharded(tiny, corpus, "out") == expected
+    parts = leave_unmerged_parts(tiny, corpus, monkeypatch, random_seed=3)
     (parts / "plan.json").unlink()
-    assert sharded(tiny, corpus, "out") == expected
+    assert create_sharded(tiny, corpus, "out") == expected
 
 
 def test_single_document_shards_warning(tiny, corpus, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     text = _write(corpus / "in.txt", b"a good film\nthe story was slow\nit was not bad\n")
-    sharded(tiny, corpus, "one", input_file=text)
+    create_sharded(tiny, corpus, "one", input_file=text)
     assert "1 shards contain only one document" in caplog.text
 
 
@@ -196,14 +198,14 @@ def test_last_of_two_concurrent_runs_wins(tiny, corpus, monkeypatch):
     create_data.run(options(tiny, corpus))
     threads[0].join()
     description = json.loads((corpus / "out.tfrecord.json").read_text())
-    entries = tf.train.Example.FromString(records(corpus / "out.tfrecord")[0]).features.feature
+    entries = tf.train.Example.FromString(read_records(corpus / "out.tfrecord")[0]).features.feature
     assert description["max_seq_length"] == len(entries["input_ids"].int64_list.value) == 16
     assert description["bytes"] == os.path.getsize(corpus / "out.tfrecord")
     assert not [name for name in os.listdir(corpus) if "lock" in name or "tmp" in name]
 
 
 def test_parts_are_locked_by_one_run(tiny, corpus, monkeypatch):
-    expected = sharded(tiny, corpus, "expected")
+    expected = create_sharded(tiny, corpus, "expected")
     write_unit, rejected = sharded_data.write_unit, []
 
     def start_second_run(*args):
@@ -213,11 +215,11 @@ def test_parts_are_locked_by_one_run(tiny, corpus, monkeypatch):
         write_unit(*args)
 
     monkeypatch.setattr(sharded_data, "write_unit", start_second_run)
-    assert sharded(tiny, corpus, "out") == expected
+    assert create_sharded(tiny, corpus, "out") == expected
     assert rejected
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names, not on Windows")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
 def test_pipe_as_output(tiny, corpus):
     create_data.run(options(tiny, corpus))
     pipe, before = corpus / "pipe", os.listdir(corpus)
@@ -243,9 +245,9 @@ def _fail(*args):
 
 def test_beam_and_workers_give_the_same_records(tiny, corpus):
     pytest.importorskip("apache_beam")
-    expected = sharded(tiny, corpus, "one")
+    expected = create_sharded(tiny, corpus, "one")
     beam = {"num_workers": 0, "beam_runner": "DirectRunner"}
-    assert sharded(tiny, corpus, "beam", **beam) == expected
+    assert create_sharded(tiny, corpus, "beam", **beam) == expected
     output_files = f"{corpus}/x.tfrecord,{corpus}/y.tfrecord"
     create_data.run(options(tiny, corpus, **{**SHARDED, **beam, "output_file": output_files}))
     split = [(corpus / name).read_bytes() for name in ("x.tfrecord", "y.tfrecord")]
@@ -253,7 +255,7 @@ def test_beam_and_workers_give_the_same_records(tiny, corpus):
     assert [(corpus / name).read_bytes() for name in ("x.tfrecord", "y.tfrecord")] == split
     (corpus / "one.txt").write_bytes(b"bad \xff\n")
     with pytest.raises(UserError, match=r"pipeline failed: .*one\.txt:1: the file is not UTF-8"):
-        sharded(tiny, corpus, "bad", **beam)
+        create_sharded(tiny, corpus, "bad", **beam)
     assert not (corpus / "bad.tfrecord").exists()
 
 
@@ -268,9 +270,9 @@ def test_invalid_beam_options(tiny, corpus, monkeypatch):
 
 
 def test_parts_of_different_command_are_not_reused(tiny, corpus, monkeypatch):
-    complete = sharded(tiny, corpus, "whole", random_seed=2)
-    assert len(os.listdir(leave_parts(tiny, corpus, monkeypatch))) > 4
-    assert sharded(tiny, corpus, "out", random_seed=2) == complete
+    complete = create_sharded(tiny, corpus, "whole", random_seed=2)
+    assert len(os.listdir(leave_unmerged_parts(tiny, corpus, monkeypatch))) > 4
+    assert create_sharded(tiny, corpus, "out", random_seed=2) == complete
 
 
 # ---- Invalid input -------------------------------------------------------------------------

@@ -25,8 +25,10 @@ FOLDER = "pretraining_data"
 
 @cache
 def runs() -> dict[str, dict]:
-    read = json.loads(golden(f"{FOLDER}/runs.json").read_text())
-    return {run["name"]: run for run in read if run["exit_code"] == 0 and any(run["num_records"])}
+    all_runs = json.loads(golden(f"{FOLDER}/runs.json").read_text())
+    return {
+        run["name"]: run for run in all_runs if run["exit_code"] == 0 and any(run["num_records"])
+    }
 
 
 @cache
@@ -34,7 +36,7 @@ def encoder(vocab_file: str, lower: bool) -> LineEncoder:
     return LineEncoder(FullTokenizer(vocab_file, lower))
 
 
-def make(run: dict) -> tuple[list, PretrainingDataOptions]:
+def make_instances(run: dict) -> tuple[list, PretrainingDataOptions]:
     flags = run["flags"]
     folder = golden(f"{FOLDER}/inputs").parent
     lower = flags.get("do_lower_case", True) not in (False, "False", "false")
@@ -67,7 +69,7 @@ def test_all_runs_are_covered():
 @pytest.mark.parametrize("name", NAMES)
 def test_records_match_the_original(name):
     run = runs()[name]
-    instances, options = make(run)
+    instances, options = make_instances(run)
     outputs = len(run["output_files"])
     for part in range(outputs):
         batches = record_batches(instances[part::outputs], options)
@@ -76,12 +78,12 @@ def test_records_match_the_original(name):
         digest = hashlib.sha256(b"".join(records)).hexdigest()
         if digest != run["sha256_of_concatenated_payloads_with_sorted_keys"][part]:
             path = golden(f"{FOLDER}/{run['output_files'][part]}")
-            theirs = [
+            expected = [
                 tf.train.Example.FromString(r.numpy()) for r in tf.data.TFRecordDataset(str(path))
             ]
-            ours = [tf.train.Example.FromString(record) for record in records]
-            assert ours == theirs
-            pytest.fail("the same records in other bytes")
+            actual = [tf.train.Example.FromString(record) for record in records]
+            assert actual == expected
+            pytest.fail("equal records, but serialized differently")
 
 
 # ---- Random numbers ------------------------------------------------------------------------
@@ -90,8 +92,8 @@ def test_records_match_the_original(name):
 @given(st.integers(0, 2**40), st.integers(1, 12), st.integers(1, 12))
 def test_fast_rng_samples_distinct_items(seed, size, count):
     items = list(range(size))
-    chosen = FastRng(random.Random(seed)).sample(items, count)
-    assert len(set(chosen)) == len(chosen) == min(count, size)
+    sample = FastRng(random.Random(seed)).sample(items, count)
+    assert len(set(sample)) == len(sample) == min(count, size)
     assert sorted(items) == list(range(size))
 
 

@@ -33,7 +33,7 @@ def finish(script, flags) -> str:
 
 
 def kill_when(script, flags, should_kill) -> bool:
-    """Starts a command, kills it when `is_time()`, and returns whether it was still running."""
+    """Starts a command, kills it once `should_kill()`, and returns whether it was running."""
     process = start(script, flags)
     while process.poll() is None and not should_kill():
         time.sleep(0.005)
@@ -67,7 +67,7 @@ def test_data_creation(tiny, text, num_workers):
     flags["output_file"] = f"{text}/killed"
     parts = text / "killed.parts"
 
-    def done() -> int:
+    def count_parts() -> int:
         return len([name for name in os.listdir(parts) if name.endswith(".tfrecord")])
 
     kills = 0
@@ -75,7 +75,7 @@ def test_data_creation(tiny, text, num_workers):
         kills += kill_when(
             "create_pretraining_data.py",
             flags,
-            lambda count=count: parts.exists() and done() >= 5 * count,
+            lambda count=count: parts.exists() and count_parts() >= 5 * count,
         )
         assert not (text / "killed").exists()
         assert not (text / "killed.json").exists()
@@ -111,13 +111,13 @@ def test_pretraining(tiny, text):
     finish("run_pretraining.py", {**flags, "output_dir": f"{text}/undisturbed"})
     flags["output_dir"] = f"{text}/killed"
 
-    def newest() -> int:
+    def latest_step() -> int:
         prefix = checkpoint.latest(flags["output_dir"])
         return checkpoint.step_of(prefix) if prefix else -1
 
     kills = 0
     for step in (0, 20, 50, 90):
-        kills += kill_when("run_pretraining.py", flags, lambda step=step: newest() >= step)
+        kills += kill_when("run_pretraining.py", flags, lambda step=step: latest_step() >= step)
     assert kills == 4
     assert "model.ckpt-" in finish("run_pretraining.py", flags)
     results = [(text / name / "eval_results.txt").read_text() for name in ("killed", "undisturbed")]

@@ -19,11 +19,11 @@ def write_texts(folder, *texts: str) -> list[str]:
     return paths
 
 
-def shards(paths, shard_bytes) -> list[list[list[str]]]:
+def read_all_shards(paths, shard_bytes) -> list[list[list[str]]]:
     return [shard for unit in plan(paths, shard_bytes) for shard in read_shards(unit, shard_bytes)]
 
 
-def documents(text: str) -> list[list[str]]:
+def split_documents(text: str) -> list[list[str]]:
     grouped_lines: list[list[str]] = [[]]
     for line in text.split("\n"):
         line = line.replace("\r", "").strip()
@@ -42,17 +42,17 @@ def test_every_document_is_in_exactly_one_shard(tmp_path_factory, lines, shard_b
     text = "\n".join(lines) + end
     paths = write_texts(tmp_path_factory.mktemp("corpus"), text)
     # A document may be up to eight times as long as a shard.
-    all_shards = shards(paths, max(shard_bytes, len(text.encode()) // 8 + 1))
-    assert [document for shard in all_shards for document in shard] == documents(text)
+    all_shards = read_all_shards(paths, max(shard_bytes, len(text.encode()) // 8 + 1))
+    assert [document for shard in all_shards for document in shard] == split_documents(text)
 
 
 def test_shard_boundaries_at_every_byte(tmp_path):
     text = "one\ntwo\n\nthree\n\n\nfour\nfive\n\n" * 3
     paths = write_texts(tmp_path, text)
     for shard_bytes in range(4, len(text) + 2):
-        all_shards = shards(paths, shard_bytes)
-        assert [document for shard in all_shards for document in shard] == documents(text)
-    assert len(shards(paths, 20)) > 3
+        all_shards = read_all_shards(paths, shard_bytes)
+        assert [document for shard in all_shards for document in shard] == split_documents(text)
+    assert len(read_all_shards(paths, 20)) > 3
 
 
 def test_small_files_share_a_unit_but_stay_separate(tmp_path):
@@ -63,22 +63,22 @@ def test_small_files_share_a_unit_but_stay_separate(tmp_path):
         *[["4.txt"]] * 3,
     ]
     assert [unit.number for unit in units] == [0, 1, 2, 3]
-    assert shards(paths, 20) == [[["a", "b"], ["c"], ["d"], ["e"]], [["f" * 50]]]
+    assert read_all_shards(paths, 20) == [[["a", "b"], ["c"], ["d"], ["e"]], [["f" * 50]]]
 
 
 def test_compressed_files(tmp_path):
     text = "one\ntwo\n\nthree\n\n" * 40
     path = tmp_path / "books.txt.gz"
     path.write_bytes(gzip.compress(text.encode()))
-    all_shards = shards([str(path)], 100)
+    all_shards = read_all_shards([str(path)], 100)
     assert len(all_shards) > 3
-    assert [document for shard in all_shards for document in shard] == documents(text)
+    assert [document for shard in all_shards for document in shard] == split_documents(text)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(UserError, match=r"books.txt.gz is not a complete gzip file"):
-        shards([str(path)], 100)
+        read_all_shards([str(path)], 100)
     path.write_text("plain text")
     with pytest.raises(UserError, match=r"books.txt.gz is not a complete gzip file"):
-        shards([str(path)], 100)
+        read_all_shards([str(path)], 100)
 
 
 def test_file_without_blank_lines(tmp_path):
@@ -86,8 +86,8 @@ def test_file_without_blank_lines(tmp_path):
     with pytest.raises(
         UserError, match=r"0\.txt: no blank line in .* MB from byte 0: put a blank line"
     ):
-        shards(paths, 100)
-    assert shards(paths, 10_000) == [[["a line"] * 1000]]
+        read_all_shards(paths, 100)
+    assert read_all_shards(paths, 10_000) == [[["a line"] * 1000]]
 
 
 def test_invalid_utf8_file(tmp_path):
@@ -96,4 +96,4 @@ def test_invalid_utf8_file(tmp_path):
     # Also for a shard that starts in the middle of the file.
     for size in (1000, 5):
         with pytest.raises(UserError, match=r"latin\.txt:3: the file is not UTF-8 .*iconv"):
-            shards([str(path)], size)
+            read_all_shards([str(path)], size)

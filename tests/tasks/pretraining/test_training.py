@@ -42,7 +42,7 @@ def options(tiny, records, **changes):
     )
 
 
-def tensors(folder, step):
+def read_tensors(folder, step):
     prefix = f"{folder}/model.ckpt-{step}"
     return dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
 
@@ -79,7 +79,7 @@ def test_resumed_training_equals_uninterrupted_training(tiny, records, monkeypat
     pretraining.run(options(tiny, records, do_train=True, output_dir=resumed_dir))
     monkeypatch.undo()
     pretraining.run(options(tiny, records, do_train=True, output_dir=resumed_dir))
-    expected, actual = tensors(uninterrupted_dir, 6), tensors(resumed_dir, 6)
+    expected, actual = read_tensors(uninterrupted_dir, 6), read_tensors(resumed_dir, 6)
     assert expected.keys() == actual.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(actual[name], value, err_msg=name)
@@ -90,19 +90,19 @@ def test_micro_batches_equal_the_full_batch(tiny, records):
     config = dict(tiny.config.to_dict(), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     (records / "config.json").write_text(json.dumps(config))
     weights_per_run = []
-    for pieces in (1, 4):
-        out = str(records / f"pieces{pieces}")
+    for micro_batches in (1, 4):
+        out = str(records / f"micro_batches{micro_batches}")
         run = options(
             tiny,
             records,
             do_train=True,
             output_dir=out,
             bert_config_file=str(records / "config.json"),
-            gradient_accumulation_steps=pieces,
+            gradient_accumulation_steps=micro_batches,
             learning_rate=1e-3,
         )
         pretraining.run(run)
-        weights_per_run.append(tensors(out, 6))
+        weights_per_run.append(read_tensors(out, 6))
     for name, value in weights_per_run[0].items():
         np.testing.assert_allclose(weights_per_run[1][name], value, atol=2e-5, err_msg=name)
 
@@ -118,7 +118,7 @@ def test_lamb_learns_and_resumes(tiny, records):
 
 def test_unused_next_sentence_head_does_not_change(tiny, records):
     pretraining.run(options(tiny, records, do_train=True, use_next_sentence=False))
-    before, after = (tensors(records / "out", step) for step in (0, 6))
+    before, after = (read_tensors(records / "out", step) for step in (0, 6))
     changed = {name for name in before if not np.array_equal(before[name], after[name])}
     untouched = {name for name in before if "seq_relationship" in name or "pooler" in name}
     assert untouched
@@ -128,7 +128,7 @@ def test_unused_next_sentence_head_does_not_change(tiny, records):
     assert metrics["loss"] == pytest.approx(metrics["masked_lm_loss"], rel=0.05)
 
 
-def test_evaluation_repeats_too_few_records(tiny, records):
+def test_evaluation_repeats_a_small_dataset(tiny, records):
     short_run = options(tiny, records, do_eval=True, eval_batch_size=1, max_eval_steps=1)
     long_run = options(tiny, records, do_eval=True, eval_batch_size=64, max_eval_steps=40)
     assert pretraining.run(long_run).metrics["loss"] > 0
@@ -138,9 +138,9 @@ def test_evaluation_repeats_too_few_records(tiny, records):
 # ---- Incompatible records ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("described", [True, False])
-def test_lengths_that_differ_from_the_records(tiny, records, described):
-    if not described:  # The original writes no metadata.
+@pytest.mark.parametrize("has_metadata", [True, False])
+def test_lengths_must_match_the_records(tiny, records, has_metadata):
+    if not has_metadata:  # The original writes no metadata.
         for path in records.glob("*.tfr.json"):
             path.unlink()
 
@@ -177,18 +177,18 @@ def test_invalid_record_files(tiny, records):
 
 def test_incompatible_vocabularies(tiny, records):
     path = records / "b.tfr.json"
-    described = json.loads(path.read_text())
-    path.write_text(json.dumps({**described, "vocab_sha256": "other"}))
+    metadata = json.loads(path.read_text())
+    path.write_text(json.dumps({**metadata, "vocab_sha256": "other"}))
     with pytest.raises(UserError, match=r"a\.tfr and .*b\.tfr use different vocab"):
         pretraining.run(options(tiny, records, do_train=True))
-    path.write_text(json.dumps({**described, "vocab_size": 20}))
+    path.write_text(json.dumps({**metadata, "vocab_size": 20}))
     with pytest.raises(
         UserError, match="a vocabulary of at least 20 entries, but the model has only 19"
     ):
         pretraining.run(options(tiny, records, do_train=True))
 
 
-def test_vocabulary_next_to_a_checkpoint(tiny, records, tmp_path):
+def test_vocabulary_next_to_the_checkpoint(tiny, records, tmp_path):
     for path in tiny.folder.glob("bert_model.ckpt*"):
         shutil.copy(path, tmp_path)
     start = {"do_eval": True, "init_checkpoint": str(tmp_path / "bert_model.ckpt")}

@@ -36,7 +36,7 @@ def chinese():
     return FullTokenizer(str(golden("vocab/chinese.txt")))
 
 
-def words_of(tokenizer, segmenter, text=TEXT):
+def tokenize_to_words(tokenizer, segmenter, text=TEXT):
     """Returns tokens, with those of a word joined by `_`."""
     encode = LineEncoder(tokenizer, segmenter)
     (ids,) = encode([text])
@@ -53,17 +53,17 @@ def words_of(tokenizer, segmenter, text=TEXT):
 def test_word_list_segmenter(tmp_path, chinese):
     path = tmp_path / "words.txt"
     path.write_text("北京\n欢迎\n欢迎你\n\n", encoding="utf-8")
-    known = load_segmenter(str(path))
-    assert known("北京欢迎你好") == ["北京", "欢迎你", "好"]
-    plain = words_of(chinese, None)
-    assert plain[:5] == ["北", "京", "欢", "迎", "你"]
+    segmenter = load_segmenter(str(path))
+    assert segmenter("北京欢迎你好") == ["北京", "欢迎你", "好"]
+    unsegmented = tokenize_to_words(chinese, None)
+    assert unsegmented[:5] == ["北", "京", "欢", "迎", "你"]
     # Words that are not in the list are not merged.
-    assert words_of(chinese, known) == ["北_京", "欢_迎_你", *plain[5:]]
+    assert tokenize_to_words(chinese, segmenter) == ["北_京", "欢_迎_你", *unsegmented[5:]]
 
 
 def test_function_as_segmenter(chinese):
     segmenter = load_segmenter("tests.tasks.pretraining.test_word_segments:pairs")
-    assert words_of(chinese, segmenter, "北京欢迎你") == ["北_京", "欢_迎", "你"]
+    assert tokenize_to_words(chinese, segmenter, "北京欢迎你") == ["北_京", "欢_迎", "你"]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_invalid_segmenter_names(name, message):
 )
 def test_failing_segmenters(chinese, function, message):
     with pytest.raises(UserError, match=message):
-        words_of(chinese, function, "北京欢迎你")
+        tokenize_to_words(chinese, function, "北京欢迎你")
 
 
 def test_whole_words_are_masked(tmp_path, chinese):
@@ -111,8 +111,8 @@ def test_whole_words_are_masked(tmp_path, chinese):
     for instance in instances:
         assert max(instance.input_ids) < encode.vocab.size
         assert len(instance.positions) > 1
-        together = dict(zip(instance.positions, instance.labels, strict=True))
-        for position, label in together.items():
+        label_by_position = dict(zip(instance.positions, instance.labels, strict=True))
+        for position, label in label_by_position.items():
             # A word split by [SEP] continues in the second segment.
             if label in first and instance.input_ids[position + 1] != encode.vocab.sep_id:
-                assert position + 1 in together
+                assert position + 1 in label_by_position

@@ -22,18 +22,18 @@ from bert_tf.tasks.question_answering.windows import Windows
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 from tests.oracle import golden
-from tests.tasks.question_answering.test_windows import converted
+from tests.tasks.question_answering.test_windows import convert_golden
 
 RUNS = ["v1", "v1_b", "v1_ties", "v1_wild", "v2_thr0", "v2_thr-1", "v2_thr3", "v2_ties"]
 RUNS += ["v2_n3_len5", "v1flag_on_v2data", "v2_b", "v2_n8_len6"]
 
 
 @functools.cache
-def stored():
+def read_runs():
     return {run["name"]: run for run in json.loads(golden("squad/predictions.json").read_text())}
 
 
-def top_spans(start_logits, end_logits, count):
+def find_top_spans(start_logits, end_logits, count):
     spans = {}
     for name, logits in (("start", start_logits), ("end", end_logits)):
         tensors = top_positions(keras.ops.convert_to_tensor(logits), name, count, logits.shape[1])
@@ -41,7 +41,7 @@ def top_spans(start_logits, end_logits, count):
     return spans
 
 
-def options_of(n_best_size, max_answer_length, version_2_with_negative=False):
+def make_options(n_best_size, max_answer_length, version_2_with_negative=False):
     return SquadOptions(
         n_best_size=n_best_size,
         max_answer_length=max_answer_length,
@@ -49,36 +49,38 @@ def options_of(n_best_size, max_answer_length, version_2_with_negative=False):
     )
 
 
-def decoded(run):
-    windows, _, tokenizer = converted(run["features"].removeprefix("features/"))
+def decode_run(run):
+    windows, _, tokenizer = convert_golden(run["features"].removeprefix("features/"))
     logits = np.load(golden(f"squad/{run['logits']}"))
-    top = top_spans(logits["start_logits"], logits["end_logits"], run["n_best_size"])
+    top = find_top_spans(logits["start_logits"], logits["end_logits"], run["n_best_size"])
     names = ("n_best_size", "max_answer_length", "version_2_with_negative")
-    lists = decode(windows, top, tokenizer, options_of(*(run[name] for name in names)))
+    lists = decode(windows, top, tokenizer, make_options(*(run[name] for name in names)))
     return Predictions(windows.questions, lists, run["null_score_diff_threshold"])
 
 
-def text_of(name):
+def read_golden(name):
     path = golden(f"squad/predictions/{name}")
     return gzip.open(path, "rt").read() if name.endswith(".gz") else path.read_text()
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_files_match_the_original(name):
-    assert stored().keys() == set(RUNS)
-    run = stored()[name]
-    outputs = decoded(run)
+    assert read_runs().keys() == set(RUNS)
+    run = read_runs()[name]
+    outputs = decode_run(run)
     if run["error"]:
         # The original has no answer if no span is valid.
         unanswered = [name for name, texts in outputs.lists.items() if not texts.best_text()]
         assert unanswered
         assert {outputs.texts[name] for name in unanswered} == {""}
         return
-    assert json.dumps(outputs.texts, indent=4) + "\n" == text_of(f"{name}/predictions.json")
+    assert json.dumps(outputs.texts, indent=4) + "\n" == read_golden(f"{name}/predictions.json")
     lists = {key: value.answers for key, value in outputs.lists.items()}
-    assert n_best_json(lists) == text_of(f"{name}/nbest_predictions.json.gz")
+    assert n_best_json(lists) == read_golden(f"{name}/nbest_predictions.json.gz")
     if run["version_2_with_negative"]:
-        assert json.dumps(outputs.null_odds, indent=4) + "\n" == text_of(f"{name}/null_odds.json")
+        assert json.dumps(outputs.null_odds, indent=4) + "\n" == read_golden(
+            f"{name}/null_odds.json"
+        )
     else:
         assert not outputs.null_odds
 
@@ -91,7 +93,7 @@ def test_answer_texts_match_the_original():
         assert get_final_text(**unit) == result
     for unit in filter(lambda unit: unit["logits"], units["best_indexes"]):
         logits = np.array([unit["logits"]], np.float32)
-        top = top_spans(logits, logits, unit["n_best_size"])
+        top = find_top_spans(logits, logits, unit["n_best_size"])
         assert top["start_indexes"][0].tolist() == unit["result"]
     for unit in units["softmax"]:
         entries = [Answer("", score, 0.0) for score in unit["scores"]]
@@ -136,7 +138,9 @@ def test_answer_texts_match_the_reference_alignment(text, lower, draw):
     expected = get_final_text(join_pieces(pieces), words, lower)
     logits = np.zeros((2, 1, 200), np.float32)
     logits[0, 0, windows.offset[0] + start] = logits[1, 0, windows.offset[0] + end] = 1
-    (decoded_answers,) = decode(windows, top_spans(*logits, 1), tokenizer, options_of(1, 200))
+    (decoded_answers,) = decode(
+        windows, find_top_spans(*logits, 1), tokenizer, make_options(1, 200)
+    )
     assert decoded_answers.answers[0].text == expected
 
 
@@ -158,10 +162,10 @@ def test_no_windows_or_no_valid_span(negative):
         SquadExample("1", "a", Paragraph.of("").words),
         SquadExample("2", "a", Paragraph.of("b c").words),
     ]
-    options = options_of(2, 30, negative)
+    options = make_options(2, 30, negative)
     empty = Windows(examples[:1], BatchTokenizer(tokenizer), 10, 4, 4)
     no_logits = np.zeros((0, 10), np.float32)
-    (decoded_answers,) = decode(empty, top_spans(no_logits, no_logits, 2), tokenizer, options)
+    (decoded_answers,) = decode(empty, find_top_spans(no_logits, no_logits, 2), tokenizer, options)
     expected = Answer("" if negative else "empty", 0.0, 0.0)
     assert decoded_answers.answers == [expected]
     assert decoded_answers.null_odds == (0.0 if negative else None)
@@ -169,7 +173,7 @@ def test_no_windows_or_no_valid_span(negative):
     windows = Windows(examples, BatchTokenizer(tokenizer), 10, 4, 4)
     # [CLS] and padding get the highest logits.
     logits = np.array([[3, 0, 0, 0, 0, 0, 2, 2, 1, 1]], np.float32)
-    decoded_answers = decode(windows, top_spans(logits, logits, 2), tokenizer, options)[1]
+    decoded_answers = decode(windows, find_top_spans(logits, logits, 2), tokenizer, options)[1]
     assert decoded_answers.answers == [Answer("", 3.0, 3.0) if negative else expected]
     assert decoded_answers.null_odds == (6.0 if negative else None)
     assert decoded_answers.text(100.0) == expected.text
@@ -212,7 +216,7 @@ def test_n_best_lists_match_plain_loops(draw):
     expected = plain_squad.decode(
         examples, features, *logits.astype(float).tolist(), count, longest, do_lower_case=True
     )
-    lists = decode(windows, top_spans(*logits, count), tokenizer, options_of(count, longest))
+    lists = decode(windows, find_top_spans(*logits, count), tokenizer, make_options(count, longest))
     predictions = Predictions(examples, lists, 0.0)
     assert tuple(predictions.contents().values()) == expected
     assert [prediction.text for prediction in predictions] == list(json.loads(expected[0]).values())

@@ -1,4 +1,4 @@
-"""Exact match and F1, checked by hand and against the formulas of the official scripts."""
+"""Exact match and F1, compared with hand-computed values and the official formulas."""
 
 import string
 
@@ -38,13 +38,13 @@ def test_squad_v2_metrics():
     predictions = {"1": "cat", "2": "", "3": "dog", "4": "cow"}
     odds = {"1": -3.0, "2": 2.0, "3": -1.0, "4": -2.0}
     metrics = scoring.score_with_negative(examples, predictions, odds)
-    third = 200 / 3
+    partial_f1 = 200 / 3
     assert metrics == {
         "exact": 50.0,
-        "f1": pytest.approx((100 + 100 + 0 + third) / 4),
+        "f1": pytest.approx((100 + 100 + 0 + partial_f1) / 4),
         "total": 4,
         "HasAns_exact": 50.0,
-        "HasAns_f1": pytest.approx((100 + third) / 2),
+        "HasAns_f1": pytest.approx((100 + partial_f1) / 2),
         "HasAns_total": 2,
         "NoAns_exact": 50.0,
         "NoAns_f1": 50.0,
@@ -52,16 +52,16 @@ def test_squad_v2_metrics():
         # Threshold -3 answers one question, -2 answers two; any higher adds a wrong answer.
         "best_exact": 75.0,
         "best_exact_thresh": -3.0,
-        "best_f1": pytest.approx((100 + third + 200) / 4),
+        "best_f1": pytest.approx((100 + partial_f1 + 200) / 4),
         "best_f1_thresh": -2.0,
     }
     assert scoring.best_f1_threshold(examples, predictions, odds) == -2.0
     # Questions with equal odds share a threshold.
     equal_odds = dict.fromkeys(odds, 0.0)
     assert scoring.best_f1_threshold(examples[1:], predictions, equal_odds) < 0.0
-    none = scoring.score_with_negative([example("1")], {"1": ""}, {"1": 1.0})
-    assert "HasAns_exact" not in none
-    assert none["exact"] == none["NoAns_f1"] == none["best_f1"] == 100.0
+    metrics = scoring.score_with_negative([example("1")], {"1": ""}, {"1": 1.0})
+    assert "HasAns_exact" not in metrics
+    assert metrics["exact"] == metrics["NoAns_f1"] == metrics["best_f1"] == 100.0
 
 
 def test_character_metrics():
@@ -106,8 +106,8 @@ def test_languages_without_spaces(answers, by_characters):
 HAN = st.text(alphabet="北京大学ab 。：-", max_size=9)
 
 
-def tokens(text):
-    """Plain tokenization of the CMRC 2018 script: single Han characters, runs of other text."""
+def split_tokens(text):
+    """Tokenizes as in the CMRC 2018 script: single Han characters, runs of other text."""
     result, word = [], ""
     for char in text.lower():
         if char in "。：-":
@@ -120,9 +120,9 @@ def tokens(text):
     return [token for token in [*result, word] if token]
 
 
-@given(HAN, HAN.filter(tokens))
+@given(HAN, HAN.filter(split_tokens))
 def test_character_f1_matches_plain_loops(prediction, answer):
-    predicted_tokens, answer_tokens = tokens(prediction), tokens(answer)
+    predicted_tokens, answer_tokens = split_tokens(prediction), split_tokens(answer)
     runs = (
         size
         for first in range(len(predicted_tokens))
@@ -156,14 +156,14 @@ def test_best_threshold_is_optimal(rows):
     assert f1_at(best) == pytest.approx(max(map(f1_at, [-100.0, *odds.values()])))
 
 
-def words(text):
+def split_words(text):
     letters = "".join(char for char in text.lower() if char not in string.punctuation)
     return [word for word in letters.split() if word not in ("a", "an", "the")]
 
 
-def f1_of(prediction, answer):
-    """Plain loop version of F1 in the SQuAD 2.0 script."""
-    predicted_words, answer_words = words(prediction), words(answer)
+def plain_f1(prediction, answer):
+    """Computes F1 as in the SQuAD 2.0 script, with plain loops."""
+    predicted_words, answer_words = split_words(prediction), split_words(answer)
     if not predicted_words or not answer_words:
         return float(predicted_words == answer_words)
     num_common = sum(
@@ -179,8 +179,8 @@ def test_metrics_match_plain_loops(rows):
     metrics = scoring.score_with_negative(examples, predictions, dict.fromkeys(predictions, 0.0))
     exact = f1 = 0.0
     for answers, text in rows:
-        non_empty = [answer for answer in answers if words(answer)] or [""]
-        exact += max(words(text) == words(answer) for answer in non_empty)
-        f1 += max(f1_of(text, answer) for answer in non_empty)
+        non_empty = [answer for answer in answers if split_words(answer)] or [""]
+        exact += max(split_words(text) == split_words(answer) for answer in non_empty)
+        f1 += max(plain_f1(text, answer) for answer in non_empty)
     assert metrics["exact"] == pytest.approx(100 * exact / len(rows))
     assert metrics["f1"] == pytest.approx(100 * f1 / len(rows))

@@ -11,12 +11,12 @@ from bert_tf.tasks.question_answering.squad_reader import Paragraph, read_squad_
 from tests.oracle import golden
 
 
-def stored():
+def read_golden_examples():
     with gzip.open(golden("squad/examples.json.gz"), "rt") as file:
         return json.load(file)
 
 
-READ = [
+FILES = [
     ("train-v1.1.json", True, False),
     ("train-v2.0.json", True, True),
     ("dev-v1.1.json", False, False),
@@ -24,10 +24,10 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize(("name", "is_training", "negative"), READ)
+@pytest.mark.parametrize(("name", "is_training", "negative"), FILES)
 def test_examples_match_the_original(name, is_training, negative):
     key = f"{name} training={is_training} version_2_with_negative={negative}"
-    expected = stored()[key]["examples"]
+    expected = read_golden_examples()[key]["examples"]
     examples = read_squad_examples(str(golden(f"squad/{name}")), is_training, negative)
     assert len(examples) == len(expected) > 30
     for example, reference in zip(examples, expected, strict=True):
@@ -49,7 +49,9 @@ def test_examples_match_the_original(name, is_training, negative):
 def test_training_order_matches_the_original(name, negative):
     examples = read_squad_examples(str(golden(f"squad/{name}")), True, negative)
     random.Random(12345).shuffle(examples)
-    assert [e.qas_id for e in examples] == stored()[f"{name} order after the pre-shuffle of main"]
+    assert [e.qas_id for e in examples] == read_golden_examples()[
+        f"{name} order after the pre-shuffle of main"
+    ]
 
 
 def edge_cases():
@@ -60,13 +62,13 @@ def edge_cases():
 
 def test_files_rejected_by_the_original_are_rejected(tmp_path):
     path = tmp_path / "case.json"
-    seen = set()
+    results = set()
     for case in edge_cases():
         path.write_text(json.dumps(case["json"]))
         arguments = (str(path), case["is_training"], case["version_2_with_negative"])
         # These fail later in the original and never here: see test_decoding.py.
         fails_later = case.get("exception") in ("AttributeError",) or "tokens" in case["name"]
-        seen.add(case["result"])
+        results.add(case["result"])
         if case["result"] == "error" and not fails_later:
             reason = "has no|need exactly one|the text has 12 characters"
             with pytest.raises(UserError, match=rf"case\.json.* ({reason})"):
@@ -76,7 +78,7 @@ def test_files_rejected_by_the_original_are_rejected(tmp_path):
                 read_squad_examples(*arguments)
         else:
             assert len(read_squad_examples(*arguments)) == case.get("num_examples", 1)
-    assert seen == {"ok", "error"}
+    assert results == {"ok", "error"}
 
 
 def write_squad(folder, *questions, context="The cat sat."):
@@ -186,29 +188,35 @@ def write_questions(folder, *questions):
     return str(folder / "train.json")
 
 
-def asked(qas_id, text="What?", **more):
+def make_question(qas_id, text="What?", **more):
     answers = [{"text": "film", "answer_start": 4}]
     return {"id": qas_id, "question": text, "answers": answers, "is_impossible": False, **more}
 
 
 @pytest.mark.parametrize("is_training", [True, False])
 def test_empty_questions(tmp_path, caplog, is_training):
-    path = write_questions(tmp_path, asked("a"), asked("b", " "), asked("c", ""))
+    path = write_questions(
+        tmp_path, make_question("a"), make_question("b", " "), make_question("c", "")
+    )
     assert len(read_squad_examples(path, is_training, False)) == 3
     expected = f'{path}: 2 of 3 questions are empty (check "question"), the first is b'
     assert caplog.messages == [expected]
     with pytest.raises(UserError, match=r'all questions are empty\. Check "question"'):
-        read_squad_examples(write_questions(tmp_path, asked("b", "")), is_training, False)
+        read_squad_examples(write_questions(tmp_path, make_question("b", "")), is_training, False)
 
 
 def test_impossible_questions_with_answers(tmp_path, caplog):
-    right = asked("b", is_impossible=True, answers=[], plausible_answers=[{"text": "film"}])
-    path = write_questions(tmp_path, asked("a"), right, asked("c", is_impossible=True))
-    assert [each.is_impossible for each in read_squad_examples(path, True, True)] == [
+    impossible = make_question(
+        "b", is_impossible=True, answers=[], plausible_answers=[{"text": "film"}]
+    )
+    path = write_questions(
+        tmp_path, make_question("a"), impossible, make_question("c", is_impossible=True)
+    )
+    assert [example.is_impossible for example in read_squad_examples(path, True, True)] == [
         *(False, True, True)
     ]
     problem = '1 of 3 questions are impossible, but have answers (check "is_impossible")'
     assert caplog.messages == [f"{path}: {problem}, the first is c"]
     caplog.clear()
-    read_squad_examples(write_questions(tmp_path, asked("a"), right), True, True)
+    read_squad_examples(write_questions(tmp_path, make_question("a"), impossible), True, True)
     assert not caplog.messages

@@ -81,9 +81,9 @@ def test_train_predict_and_evaluate(tiny, folder):
     assert {name: entries[0]["text"] for name, entries in lists.items()} == predictions
     assert sum(entry["probability"] for entry in lists["good"]) == pytest.approx(1.0)
     assert results.metrics["f1"] == 100.0
-    figures = read(folder, "eval_results.json")
-    assert figures["f1"] == pytest.approx(results.metrics["f1"])
-    assert f"f1 = {figures['f1']}\n" in (folder / "out" / "eval_results.txt").read_text()
+    written_metrics = read(folder, "eval_results.json")
+    assert written_metrics["f1"] == pytest.approx(results.metrics["f1"])
+    assert f"f1 = {written_metrics['f1']}\n" in (folder / "out" / "eval_results.txt").read_text()
     assert records.count_records(str(folder / "out" / "train.tf_record")) == 12
     assert records.count_records(str(folder / "out" / "eval.tf_record")) == 3
 
@@ -106,11 +106,11 @@ def test_character_metrics_for_languages_without_spaces(
     (folder / "dev.json").write_text(json.dumps(file))
     with caplog.at_level("INFO", logger="bert_tf"):
         metrics = squad.run(options(tiny, folder, do_eval=True, **flags)).metrics
-    figures = {"exact_characters", "f1_characters"}
-    assert metrics.keys() & figures == (figures if by_characters else set())
-    assert read(folder, "eval_results.json").keys() >= {"f1", *(figures if by_characters else ())}
-    is_guessed = by_characters and "answer_scoring" not in flags
-    assert caplog.text.count("most answer characters are Han, kana or Thai") == is_guessed
+    names = {"exact_characters", "f1_characters"}
+    assert metrics.keys() & names == (names if by_characters else set())
+    assert read(folder, "eval_results.json").keys() >= {"f1", *(names if by_characters else ())}
+    is_inferred = by_characters and "answer_scoring" not in flags
+    assert caplog.text.count("most answer characters are Han, kana or Thai") == is_inferred
 
 
 def test_best_weights_by_character_metrics(tiny, folder):
@@ -166,31 +166,34 @@ def test_unanswerable_questions(tiny, folder):
 def test_padding_is_trimmed_without_fixed_shapes(tiny, folder):
     """The best spans are equal, but n-best lists that reach into the padding differ."""
     squad.run(options(tiny, folder, do_predict=True, max_answer_length=3))
-    plain = read(folder, "nbest_predictions.json")
+    padded = read(folder, "nbest_predictions.json")
     flags = {"fixed_shapes": False, "resume": "never", "max_answer_length": 3}
     squad.run(options(tiny, folder, do_predict=True, **flags))
-    cut = read(folder, "nbest_predictions.json")
-    assert cut.keys() == plain.keys()
-    for name, entries in cut.items():
-        both = {entry["text"]: entry["start_logit"] for entry in plain[name]}
-        trimmed = {entry["text"]: entry["start_logit"] for entry in entries}
-        assert len(both.keys() & trimmed.keys()) > 5
-        for text in both.keys() & trimmed.keys():
-            assert trimmed[text] == pytest.approx(both[text], abs=1e-5)
+    trimmed = read(folder, "nbest_predictions.json")
+    assert trimmed.keys() == padded.keys()
+    for name in trimmed:
+        expected, actual = (
+            {entry["text"]: entry["start_logit"] for entry in lists[name]}
+            for lists in (padded, trimmed)
+        )
+        common_texts = expected.keys() & actual.keys()
+        assert len(common_texts) > 5
+        for text in common_texts:
+            assert actual[text] == pytest.approx(expected[text], abs=1e-5)
 
 
 @pytest.mark.parametrize("fixed_shapes", [True, False])
 def test_loss_includes_padding(tiny, folder, fixed_shapes, monkeypatch):
-    losses_include_padding, make = [], training.make_train_step
+    skip_padding, original = [], training.make_train_step
 
     def make_train_step(state, loss, strategy, options, *args):
-        losses_include_padding.append(options.skip_padding)
-        return make(state, loss, strategy, options, *args)
+        skip_padding.append(options.skip_padding)
+        return original(state, loss, strategy, options, *args)
 
     monkeypatch.setattr(training, "make_train_step", make_train_step)
     flags = {"do_train": True, "num_train_epochs": 0.5, "train_batch_size": 4}
     squad.run(options(tiny, folder, fixed_shapes=fixed_shapes, **flags))
-    assert losses_include_padding == [False]
+    assert skip_padding == [False]
 
 
 def test_only_empty_texts(tiny, folder):
@@ -285,7 +288,7 @@ def test_blocked_output_files_are_rejected_before_work_starts(tiny, folder):
 def test_epochs_count_questions_warning(tiny, folder, caplog):
     path = folder / "train.json"
     path.write_text(path.read_text().replace(TEXT, f"{TEXT} " * 5))
-    task = task_of(tiny, options(tiny, folder, verbose_logging=True))
+    task = make_task(tiny, options(tiny, folder, verbose_logging=True))
     with caplog.at_level("DEBUG"):
         windows = task.read("train")
     assert task.epoch_size(windows) == 12
@@ -294,10 +297,10 @@ def test_epochs_count_questions_warning(tiny, folder, caplog):
     assert "answer: ('fast story',)\n  tokens: [CLS] [UNK] was" in caplog.text
 
 
-def test_stride_beyond_the_window_leaves_no_gap(tiny, folder):
+def test_stride_longer_than_the_window_leaves_no_gap(tiny, folder):
     path = folder / "dev.json"
     path.write_text(path.read_text().replace(TEXT, f"{TEXT} " * 5))
-    windows = task_of(tiny, options(tiny, folder, doc_stride=1000)).read("eval")
+    windows = make_task(tiny, options(tiny, folder, doc_stride=1000)).read("eval")
     ends = windows.start + windows.length
     assert windows.window_index.max() > 2
     np.testing.assert_array_equal(
@@ -306,7 +309,7 @@ def test_stride_beyond_the_window_leaves_no_gap(tiny, folder):
     )
 
 
-def task_of(tiny, run):
+def make_task(tiny, run):
     return QuestionAnswering(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
 
 
@@ -330,10 +333,10 @@ def test_records_match_the_original(tmp_path, monkeypatch, name, file):
     parts = (windows[first : first + 10] for first in range(0, len(windows), 10))
     rows = (task.featurize(part, split) for part in parts)
     records.write_records(str(path), task.features(split), rows)
-    assert parsed(path) == parsed(golden(f"squad/tfrecord/{name}.tf_record"))
+    assert parse_records(path) == parse_records(golden(f"squad/tfrecord/{name}.tf_record"))
 
 
-def parsed(path):
+def parse_records(path):
     dataset = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
     return [tf.train.Example.FromString(record) for record in dataset]
 
@@ -341,7 +344,7 @@ def parsed(path):
 def test_metrics_match_the_written_predictions(tiny, folder):
     run = options(tiny, folder, do_eval=True)
     metrics = squad.run(run).metrics
-    examples = task_of(tiny, run).read("eval").questions
+    examples = make_task(tiny, run).read("eval").questions
     recomputed = scores.score(examples, read(folder, "predictions.json"))
     assert {key: metrics[key] for key in recomputed} == recomputed
 
@@ -349,18 +352,18 @@ def test_metrics_match_the_written_predictions(tiny, folder):
 def test_two_devices_give_the_same_answers_as_one(tiny, folder):
     flags = {"do_eval": True, "predict_batch_size": 2}
     expected = squad.run(options(tiny, folder, **flags)).metrics
-    one = read(folder, "nbest_predictions.json")
+    single = read(folder, "nbest_predictions.json")
     run_on_two_devices("run_squad", options(tiny, folder, **flags))
-    two = read(folder, "nbest_predictions.json")
+    mirrored = read(folder, "nbest_predictions.json")
     assert read(folder, "eval_results.json")["f1"] == pytest.approx(expected["f1"])
-    for name, entries in one.items():
-        for ours, theirs in zip(two[name], entries, strict=True):
-            assert ours["text"] == theirs["text"]
-            assert ours["start_logit"] == pytest.approx(theirs["start_logit"], abs=1e-5)
+    for name, entries in single.items():
+        for actual, reference in zip(mirrored[name], entries, strict=True):
+            assert actual["text"] == reference["text"]
+            assert actual["start_logit"] == pytest.approx(reference["start_logit"], abs=1e-5)
 
 
 @pytest.mark.parametrize(("threshold", "negative"), [(-3.0, False), (-3.0, True), (0.0, False)])
-def test_a_threshold_without_effect(tiny, run_log, threshold, negative):
+def test_threshold_without_effect_warning(tiny, run_log, threshold, negative):
     flags = {"null_score_diff_threshold": threshold, "version_2_with_negative": negative}
     tokenizer = FullTokenizer(tiny.flags["vocab_file"])
     QuestionAnswering(SquadOptions(**flags), tiny.config, tokenizer)

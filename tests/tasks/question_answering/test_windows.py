@@ -27,7 +27,7 @@ NAMES += ["train2_c", "dev1_c", "dev2_c", "dev1_d"]
 
 
 @functools.cache
-def converted(name):
+def convert_golden(name):
     """Returns windows, parameters and tokenizer of a stored conversion."""
     rows = {row["name"]: row for row in json.loads(golden("squad/conversions.json").read_text())}
     assert rows.keys() == set(NAMES)
@@ -43,7 +43,7 @@ def converted(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_match_the_original(name):
-    windows, row, _ = converted(name)
+    windows, row, _ = convert_golden(name)
     expected = np.load(golden(f"squad/features/{name}.npz"))
     assert len(windows) == row["num_features"] == len(expected["unique_ids"])
     half = len(windows) // 2
@@ -68,7 +68,7 @@ def max_context_flags(windows):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_token_maps_match_the_original(name):
-    windows, _, tokenizer = converted(name)
+    windows, _, tokenizer = convert_golden(name)
     with gzip.open(golden(f"squad/features/{name}.json.gz"), "rt") as file:
         features = json.load(file)
     context = max_context_flags(windows)

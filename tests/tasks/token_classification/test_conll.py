@@ -50,7 +50,15 @@ def test_conll_2003_layout(path):
         lambda text: text.rstrip("\n"),
         lambda text: text.replace("O\n\n", "O\n"),
     ],
-    ids=["bom", "crlf", "tabs", "more spaces", "blank", "no final line end", "no blank after mark"],
+    ids=[
+        "bom",
+        "crlf",
+        "tabs",
+        "multiple spaces",
+        "white space in blank lines",
+        "no final newline",
+        "no blank line after mark",
+    ],
 )
 def test_harmless_file_variants(path, change):
     expected = conll.read_conll(str(path))
@@ -158,7 +166,7 @@ def test_file_without_blank_lines_is_one_sentence(path, caplog):
     path.write_text("a O\n\n" + "b B-X\n" * 501)
     conll.read_conll(str(path))
     message = f"{path}: one sentence of 501 words, from line 3 on. Are blank lines missing?"
-    assert [each.getMessage() for each in caplog.records] == [message]
+    assert [record.getMessage() for record in caplog.records] == [message]
     caplog.clear()
     path.write_text("b B-X\n" * 500 + "\na O\n")
     conll.read_conll(str(path))
@@ -168,7 +176,7 @@ def test_file_without_blank_lines_is_one_sentence(path, caplog):
 
 
 @pytest.mark.parametrize("prefix", ["B-", "word"])
-def test_words_in_the_label_column(path, prefix):
+def test_label_column_that_contains_words(path, prefix):
     path.write_text("".join(f"O {prefix}{number} O\n" for number in range(1001)))
     expected = r"train\.txt: column 2 has 1,001 different values: .* Check --label_column"
     with pytest.raises(UserError, match=expected):

@@ -13,7 +13,7 @@ from bert_tf.tasks.token_classification import conll, ner_metrics
 LABELS = st.lists(st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B"]), min_size=1, max_size=8)
 
 
-def spans(sentences):
+def entity_spans(sentences):
     """Returns sentence, first word, last word and type of each entity."""
     entities = set()
     for row, labels in enumerate(sentences):
@@ -28,19 +28,23 @@ def spans(sentences):
 
 
 def f1(gold, predicted):
-    gold, predicted = spans(gold), spans(predicted)
+    gold, predicted = entity_spans(gold), entity_spans(predicted)
     return 2 * len(gold & predicted) / max(len(gold) + len(predicted), 1)
 
 
 @given(st.lists(st.tuples(LABELS, st.randoms(use_true_random=False)), min_size=1, max_size=5))
 def test_metrics_equal_a_plain_count(rows):
     gold = [labels for labels, _ in rows]
-    # Change some labels.
+    # Replace some labels.
     predicted = [
         [rng.choice([label, label, "O", "I-A", "B-B"]) for label in labels] for labels, rng in rows
     ]
     scores = ner_metrics.entity_scores(gold, predicted)
-    correct, all_gold, all_predicted = spans(gold) & spans(predicted), spans(gold), spans(predicted)
+    correct, all_gold, all_predicted = (
+        entity_spans(gold) & entity_spans(predicted),
+        entity_spans(gold),
+        entity_spans(predicted),
+    )
     assert scores[""]["precision"] == pytest.approx(len(correct) / max(len(all_predicted), 1))
     assert scores[""]["recall"] == pytest.approx(len(correct) / max(len(all_gold), 1))
     assert scores[""]["f1"] == pytest.approx(f1(gold, predicted))
@@ -82,14 +86,14 @@ def test_single_type_without_a_name():
     assert scores[""]["f1"] == 0.5
 
 
-def test_without_seqeval(monkeypatch):
-    real = builtins.__import__
+def test_missing_seqeval(monkeypatch):
+    original_import = builtins.__import__
 
-    def without(name, *args, **kwargs):
+    def import_without_seqeval(name, *args, **kwargs):
         if name.startswith("seqeval"):
             raise ImportError("No module named 'seqeval'")
-        return real(name, *args, **kwargs)
+        return original_import(name, *args, **kwargs)
 
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setattr(builtins, "__import__", import_without_seqeval)
     with pytest.raises(UserError, match=r'pip install "\.\[ner\]"'):
         ner_metrics.require_seqeval()

@@ -111,10 +111,12 @@ def test_train_evaluate_and_predict(tiny, folder, caplog):
     by_type = metrics.pop("entities")
     assert list(metrics) == ["f1", "global_step", "loss", "precision", "recall"]
     assert list(by_type) == ["A", "B"]
-    assert all(list(each) == ["precision", "recall", "f1", "support"] for each in by_type.values())
+    assert all(
+        list(scores) == ["precision", "recall", "f1", "support"] for scores in by_type.values()
+    )
     assert f"f1 = {results.metrics['f1']}\n" in (out / "eval_results.txt").read_text()
     assert (out / "labels.txt").read_text() == "O\nB-A\nB-B\nI-A\n"
-    # Every word of the test set has a label.
+    # Every word of the test set is labeled.
     expected, predicted_sentences = rows_of(folder / "test.txt"), rows_of(out / "label_test.txt")
     assert column(predicted_sentences, 0) == column(expected, 0)
     assert column(predicted_sentences, 1) == column(expected, 2)
@@ -174,8 +176,8 @@ def test_folder_without_conll_files(tiny, tmp_path):
         task(tiny, tmp_path).read("predict")
 
 
-PART = st.characters(exclude_characters=" \t\r\n", codec="utf-8") | st.sampled_from(WORDS)
-TOKEN = st.lists(PART, min_size=1, max_size=30).map("".join)
+WORD_PART = st.characters(exclude_characters=" \t\r\n", codec="utf-8") | st.sampled_from(WORDS)
+TOKEN = st.lists(WORD_PART, min_size=1, max_size=30).map("".join)
 TOKEN = TOKEN.filter(lambda word: word != conll.DOCUMENT and not word.startswith("\ufeff"))
 
 
@@ -279,7 +281,7 @@ def test_iob1_is_scored_as_bio(tiny, folder):
         if scheme == "iob1":
             for name in ("train", "dev"):
                 path = folder / f"{name}.txt"
-                path.write_text(_iob1(path.read_text()))
+                path.write_text(_to_iob1(path.read_text()))
         out = folder / scheme
         results.append(
             ner.run(options(tiny, folder, **TRAINING, do_eval=True, output_dir=str(out)))
@@ -289,7 +291,7 @@ def test_iob1_is_scored_as_bio(tiny, folder):
     assert results[0].metrics == results[1].metrics
 
 
-def _iob1(text):
+def _to_iob1(text):
     """Converts BIO to IOB1: `B-` only after an adjacent entity of the same type."""
     lines, previous = [], ""
     for line in text.split("\n"):
@@ -314,7 +316,7 @@ def test_run_json_of_older_version(tiny, tmp_path):
     folder = golden("run_directories") / "data" / "ner"
     run = options(tiny, tmp_path, do_train=True, data_dir=str(folder))
     ner_task = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
-    # The format in run.json of earlier versions.
+    # The digest that earlier versions wrote to run.json.
     assert describe_data(ner_task.identity(ner_task.read("train"))) == "24 rows (eb79d1e4)"
 
 
@@ -329,7 +331,7 @@ def test_predictor_inputs(tiny, tmp_path):
     words = [[], ["The", "film", ",", "it", "was", "good", "."], [], ["good", "plot"], []]
     assert [sentence.words for sentence in predicted_sentences] == words
     assert [sentence.labels for sentence in predicted_sentences] == [
-        ["B-A"] * len(each) for each in words
+        ["B-A"] * len(sentence) for sentence in words
     ]
     empty_examples = ner_task.from_inputs(["", ()])
     assert not len(ner_task.featurize(empty_examples, "predict")["input_ids"])
@@ -455,15 +457,15 @@ def test_script(tiny, folder):
     flags = "".join(f"--{name}={getattr(run, name)}\n" for name in names)
     (folder / "flags.txt").write_text(flags)
     command = [sys.executable, "run_ner.py", f"--flagfile={folder / 'flags.txt'}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
     assert column(rows_of(folder / "out" / "label_test.txt"), 0) == column(
         rows_of(folder / "test.txt"), 0
     )
     command.append("--label_column=0")
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr == (
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert process.returncode == 1
+    assert process.stderr == (
         "ERROR: --label_column counts from 1, or is -1 for the last. Received: 0\n"
     )
 
@@ -492,7 +494,7 @@ def test_real_words_are_predicted_once_and_in_order(tiny, tmp_path, doc_context)
         (path,) = ner_task.write_predictions(examples, predicted, str(tmp_path))
         with open(path) as written, open(folder / f"{name}.txt") as source:
             for output_line, source_line in zip(written, source, strict=True):
-                # Word and label of every line except document marks.
+                # Words and labels are equal in all lines except document marks.
                 if not source_line.startswith("-DOCSTART-"):
                     assert output_line.split()[:2] == source_line.split()[::3]
 

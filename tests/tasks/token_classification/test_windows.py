@@ -24,17 +24,17 @@ class LetterTokenizer:
         return RaggedIds.from_lists([[ord(c) for c in text if c != " "] for text in texts])
 
 
-def windows_of(sentences, max_seq_length, documents=None):
+def make_windows(sentences, max_seq_length, documents=None):
     words = [word for sentence in sentences for word in sentence]
-    document_starts = np.cumsum([0, *map(len, sentences)]).tolist()
-    return WordWindows(words, document_starts, LetterTokenizer(), max_seq_length, documents)
+    sentence_starts = np.cumsum([0, *map(len, sentences)]).tolist()
+    return WordWindows(words, sentence_starts, LetterTokenizer(), max_seq_length, documents)
 
 
 def rows_to_text(windows):
     """Returns rows as text, in which labeled words start with a capital letter."""
     rows = windows.inputs(0, len(windows))
     row, position = windows.word_positions(0, len(windows))
-    labelled = set(zip(row.tolist(), position.tolist(), strict=True))
+    labeled = set(zip(row.tolist(), position.tolist(), strict=True))
     text = []
     for row, (ids, mask) in enumerate(zip(rows["input_ids"], rows["input_mask"], strict=True)):
         size = int(mask.sum())
@@ -43,30 +43,30 @@ def rows_to_text(windows):
         assert not ids[size:].any()
         assert not mask[size:].any()
         letters = [chr(number) for number in ids[1 : size - 1]]
-        marked = (c.upper() if (row, n) in labelled else c for n, c in enumerate(letters, 1))
+        marked = (c.upper() if (row, n) in labeled else c for n, c in enumerate(letters, 1))
         text.append("".join(marked))
     assert not rows["segment_ids"].any()
     return text
 
 
 def test_short_sentences_are_rows():
-    assert rows_to_text(windows_of([["ab", "c"], ["d"]], 8)) == ["AbC", "D"]
+    assert rows_to_text(make_windows([["ab", "c"], ["d"]], 8)) == ["AbC", "D"]
 
 
 def test_long_sentences_are_split_into_overlapping_windows():
     # Four pieces fit; a word is labeled in the window whose middle is nearest to its start.
-    assert rows_to_text(windows_of([list("abcdefgh"), ["x"]], 6)) == ["ABCd", "cDEf", "eFGH", "X"]
-    assert rows_to_text(windows_of([list("abcde")], 6)) == ["ABCd", "bcDE"]
-    assert rows_to_text(windows_of([list("abc")], 3)) == ["A", "B", "C"]
+    assert rows_to_text(make_windows([list("abcdefgh"), ["x"]], 6)) == ["ABCd", "cDEf", "eFGH", "X"]
+    assert rows_to_text(make_windows([list("abcde")], 6)) == ["ABCd", "bcDE"]
+    assert rows_to_text(make_windows([list("abc")], 3)) == ["A", "B", "C"]
 
 
-def test_too_long_word_is_truncated():
-    assert rows_to_text(windows_of([["a", "bcdefghijkl", "m"]], 6)) == ["ABcd", "jklM"]
-    assert rows_to_text(windows_of([["bcdefghijkl"]], 5)) == ["Bcd"]
+def test_long_word_is_truncated():
+    assert rows_to_text(make_windows([["a", "bcdefghijkl", "m"]], 6)) == ["ABcd", "jklM"]
+    assert rows_to_text(make_windows([["bcdefghijkl"]], 5)) == ["Bcd"]
 
 
 def test_word_without_pieces_is_unknown():
-    windows = windows_of([["a", " ", "b"], [" "]], 8)
+    windows = make_windows([["a", " ", "b"], [" "]], 8)
     assert windows.inputs(0, 2)["input_ids"][:, :6].tolist() == [
         [CLS, ord("a"), UNK, ord("b"), SEP, 0],
         [CLS, UNK, SEP, 0, 0, 0],
@@ -76,18 +76,18 @@ def test_word_without_pieces_is_unknown():
 
 
 def test_empty_sentences_have_no_windows():
-    windows = windows_of([[], ["ab"], [], list("cdefg"), [], []], 6)
+    windows = make_windows([[], ["ab"], [], list("cdefg"), [], []], 6)
     assert rows_to_text(windows) == ["Ab", "CDEf", "deFG"]
     assert windows.first_window.tolist() == [0, 0, 1, 1, 3, 3, 3]
-    assert len(windows_of([[], []], 6)) == len(windows_of([], 6)) == 0
+    assert len(make_windows([[], []], 6)) == len(make_windows([], 6)) == 0
 
 
 def test_document_context():
     sentences = [["ab"], ["cd", "e"], ["fgh"], ["ij"], ["klmnopq"]]
     # The second document starts at `ij`, the fifth word.
-    windows = windows_of(sentences, 9, documents=[0, 4, 6])
+    windows = make_windows(sentences, 9, documents=[0, 4, 6])
     assert rows_to_text(windows) == ["Abcdefg", "abCdEfg", "bcdeFgh", "Ijklmno", "Klmnopq"]
-    assert rows_to_text(windows_of(sentences, 100, [0, 4, 6])) == [
+    assert rows_to_text(make_windows(sentences, 100, [0, 4, 6])) == [
         "Abcdefgh",
         "abCdEfgh",
         "abcdeFgh",
@@ -131,27 +131,29 @@ def test_every_word_is_labeled_once(sentences, max_seq_length, document_starts, 
     assert len(row) == len(words)
     assert (np.diff(row) >= 0).all()
     assert set(row.tolist()) == set(range(len(windows)))
-    room = max_seq_length - 2
-    assert (windows.length <= room).all()
+    max_pieces = max_seq_length - 2
+    assert (windows.length <= max_pieces).all()
     for number, word in enumerate(words):
         start_piece = int(windows.start[row[number]])
         assert start_piece + position_in_row[number] - 1 == first[number]
         assert rows[row[number], position_in_row[number]] == (10 if word.strip() else UNK)
         sentence = int(np.searchsorted(splits, number, "right")) - 1
         size = first[splits[sentence + 1]] - first[splits[sentence]]
-        if size <= room:
+        if size <= max_pieces:
             continue
-        # Among all windows of the sentence that contain the word.
+        # The context in each window of the sentence; negative without the word.
         in_sentence = np.searchsorted(splits, windows.first_word[:-1], "right") - 1 == sentence
         offset = first[number] - windows.start[in_sentence]
         context = np.minimum(offset, windows.length[in_sentence] - 1 - offset)
-        assert min(position_in_row[number] - 1, room - position_in_row[number]) == context.max()
+        assert (
+            min(position_in_row[number] - 1, max_pieces - position_in_row[number]) == context.max()
+        )
     if doc_context:
         # Windows are full if the document is long enough, and do not leave it.
         for n in range(len(windows)):
             document = np.searchsorted(documents, windows.first_word[n], "right")
             start, end = (first[documents[document + shift]] for shift in (-1, 0))
-            assert windows.length[n] == min(room, end - start)
+            assert windows.length[n] == min(max_pieces, end - start)
             assert start <= windows.start[n] <= windows.start[n] + windows.length[n] <= end
 
 
@@ -180,12 +182,12 @@ def test_pieces_match_the_tokenizer(tmp_path, lower):
         (" \t\n", ""),
     ],
 )
-def test_words_of_a_text(text, words):
+def test_split_words(text, words):
     assert split_words(text) == words.split()
 
 
 @given(st.text(st.sampled_from("aB.'’s,_(- \t\u00e9")))
-def test_no_character_of_a_text_is_lost(text):
+def test_split_words_keeps_all_characters(text):
     words = split_words(text)
     assert "".join(words) == "".join(text.split())
     assert all(words)
