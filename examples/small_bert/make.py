@@ -30,7 +30,7 @@ SHORT = {"max_seq_length": 32, "max_predictions_per_seq": 5}
 LONG = {"max_seq_length": 128, "max_predictions_per_seq": 20}
 
 
-def documents(text: str, paragraphs: int = 1) -> list[str]:
+def split_into_documents(text: str, paragraphs: int = 1) -> list[str]:
     """Splits a book into documents with one sentence per line.
 
     Blank lines separate paragraphs. A sentence ends at `.`, `!` or `?` and any closing quotation
@@ -126,7 +126,7 @@ def main() -> None:
         folder = work / ("held_out" if path.name == args.held_out else "train")
         folder.mkdir(exist_ok=True)
         # Documents must be longer than an example, to provide next sentences.
-        text = "\n\n".join(documents(path.read_text(encoding="utf-8"), paragraphs=20))
+        text = "\n\n".join(split_into_documents(path.read_text(encoding="utf-8"), paragraphs=20))
         (folder / path.name).write_text(text + "\n", encoding="utf-8")
 
     run("create_vocab.py", input_file=work / "train", output_file=vocab, vocab_size=8000)
