@@ -1,4 +1,4 @@
-"""The memory estimate, compared with measurements of benchmarks/memory.py."""
+"""The memory estimate, compared with the results of benchmarks/memory.py."""
 
 import json
 
@@ -13,7 +13,7 @@ CELLS = json.loads((ROOT / "benchmarks" / "results" / "memory.json").read_text()
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell['row']} {cell['precision']}")
-def test_estimate_is_close_to_measurements(cell):
+def test_estimate_matches_measurements(cell):
     both = cell["row"] == "both"
     estimated = estimate_training_bytes(
         BertConfig(30522),
@@ -28,9 +28,9 @@ def test_estimate_is_close_to_measurements(cell):
     assert estimated == pytest.approx(measured, rel=0.15)
 
 
-def test_estimate_increases_with_every_size():
+def test_estimate_increases_with_size():
     config = BertConfig(30522)
-    plain = estimate_training_bytes(config, PARAMETERS, 32, 128)
-    assert estimate_training_bytes(config, PARAMETERS, 64, 128) > plain
-    assert estimate_training_bytes(config, PARAMETERS, 32, 512) > 4 * plain
-    assert estimate_training_bytes(config, 2 * PARAMETERS, 32, 128) > plain
+    base = estimate_training_bytes(config, PARAMETERS, 32, 128)
+    assert estimate_training_bytes(config, PARAMETERS, 64, 128) > base
+    assert estimate_training_bytes(config, PARAMETERS, 32, 512) > 4 * base
+    assert estimate_training_bytes(config, 2 * PARAMETERS, 32, 128) > base
