@@ -77,9 +77,9 @@ class MethodRunner:
         """Runs a method; returns seconds and peak MB."""
         output = self.folder / method
         command = [sys.executable, __file__, method, str(text), str(output), self._vocab_file]
-        done = subprocess.run(command, capture_output=True, text=True)
-        timing.require(done.returncode == 0, done.stderr)
-        return tuple(json.loads(done.stdout.splitlines()[-1]))
+        process = subprocess.run(command, capture_output=True, text=True)
+        timing.require(process.returncode == 0, process.stderr)
+        return tuple(json.loads(process.stdout.splitlines()[-1]))
 
 
 def compare_methods(runner: MethodRunner, text: Path, rounds: int) -> dict:

@@ -131,7 +131,7 @@ def test_truncation_to_max_seq_length(a, b, max_seq_length, kept):
     ("tokens_b", "max_seq_length", "special"),
     [(None, 1, 2), ([], 1, 2), (["b"], 2, 3), (["b"], 0, 3)],
 )
-def test_max_seq_length_below_special_tokens_is_rejected(tokens_b, max_seq_length, special):
+def test_no_space_for_special_tokens_is_rejected(tokens_b, max_seq_length, special):
     expected = f"max_seq_length={max_seq_length} is too small: the {special} special tokens"
     with pytest.raises(UserError, match=expected):
         truncate_to_fit(["a"], tokens_b, max_seq_length)

@@ -126,7 +126,7 @@ def test_replica_batches_form_the_global_batch(records_path, count):
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_process_yields_the_batches_of_its_replicas_in_turn(records_path):
+def test_process_combines_batches_of_its_replicas(records_path):
     kwargs = {"batch_size": 12, "drop_remainder": True}
     dataset = read_dataset(records_path, IDS, replicas=Replicas(2, 2, 4), **kwargs)
     assert dataset.element_spec["id"].shape == (3,)
@@ -146,15 +146,15 @@ def test_files_are_sharded_across_processes(records_path, tmp_path):
         path = str(tmp_path / f"{first}.tf_record")
         write_records(path, IDS, id_batches(range(first, first + 100)))
         paths.append(path)
-    seen = []
+    ids_per_process = []
     for process in range(2):
         dataset = read_dataset(
             paths, IDS, 20, replicas=Replicas(process * 2, 2, 4), shard_files=True, repeat=True
         )
         parts = batch_ids(dataset.take(40))
         assert {len(part) for part in parts} == {5}
-        seen.append(flatten(parts))
-    assert seen == [[*range(100), *range(200, 300)], [*range(100, 200)] * 2]
+        ids_per_process.append(flatten(parts))
+    assert ids_per_process == [[*range(100), *range(200, 300)], [*range(100, 200)] * 2]
     # The number of records in memory stays bounded.
     flags = {"shard_files": True, "repeat": True, "shuffle_seed": 1, "num_records": 10}
     dataset = read_dataset(paths[1:], IDS, 20, replicas=Replicas(0, 2, 4), **flags)
@@ -202,18 +202,18 @@ def round_up(lengths) -> int:
 def test_batches_are_trimmed_to_the_longest_text(texts, group):
     path, lengths = texts
     full = next(iter(read_dataset(path, TEXTS, 1000)))
-    seen = []
+    order = []
     for batch in read_dataset(path, TEXTS, 16, trim_padding=True, group_by_length=group):
         rows = batch["id"].numpy()
-        seen += rows.tolist()
+        order += rows.tolist()
         length = round_up(lengths[rows])
         for name in ("input_ids", "input_mask", "segment_ids"):
             assert batch[name].shape == (len(rows), length)
             np.testing.assert_array_equal(batch[name], full[name].numpy()[rows, :length])
             assert not full[name].numpy()[rows, length:].any()
         assert batch["other"].shape == (len(rows), 40)
-    assert sorted(seen) == list(range(1000))
-    assert (seen == list(range(1000))) == (not group)
+    assert sorted(order) == list(range(1000))
+    assert (order == list(range(1000))) == (not group)
 
 
 def test_batch_without_tokens_has_nonzero_length(tmp_path):
@@ -275,8 +275,8 @@ def test_replicas_share_length_groups(texts):
     parts = [
         list(read_dataset(path, TEXTS, 16, replicas=Replicas(r, 1, 2), **kwargs)) for r in range(2)
     ]
-    for batch, one, two in zip(full, *parts, strict=True):
-        rows = [part["id"].numpy().tolist() for part in (one, two)]
+    for batch, *replica_batches in zip(full, *parts, strict=True):
+        rows = [part["id"].numpy().tolist() for part in replica_batches]
         assert batch["id"].numpy().tolist() == rows[0] + rows[1]
-        for part, indices in zip((one, two), rows, strict=True):
+        for part, indices in zip(replica_batches, rows, strict=True):
             assert part["input_ids"].shape == (8, round_up(lengths[indices]))

@@ -48,11 +48,11 @@ IDS = st.lists(st.integers(1, 9), max_size=9)
 
 @given(st.lists(st.tuples(IDS, IDS), max_size=5), st.integers(3, 16), st.booleans())
 def test_batch_packing_matches_single_packing(pairs, max_seq_length, with_second):
-    a = RaggedIds.from_lists([one for one, _ in pairs])
-    b = RaggedIds.from_lists([two for _, two in pairs]) if with_second else None
+    a = RaggedIds.from_lists([first for first, _ in pairs])
+    b = RaggedIds.from_lists([second for _, second in pairs]) if with_second else None
     actual = pack_batch(a, b, max_seq_length, 101, 102)
-    for row, (one, two) in enumerate(pairs):
-        tokens_a, tokens_b = list(one), list(two) if with_second else None
+    for row, (first, second) in enumerate(pairs):
+        tokens_a, tokens_b = list(first), list(second) if with_second else None
         truncate_to_fit(tokens_a, tokens_b, max_seq_length)
         packed = pack(tokens_a, tokens_b, max_seq_length, IdentityTokenizer())
         for key, values in actual.items():

@@ -73,8 +73,8 @@ def no_op():
 @pytest.mark.parametrize("num_workers", [1, 3])
 def test_each_item_is_processed_once(tmp_path, num_workers):
     work = functools.partial(write_pid, tmp_path)
-    done = list(parallel_for(work, range(80), num_workers, no_op))
-    assert sorted(done) == list(range(80))
+    results = list(parallel_for(work, range(80), num_workers, no_op))
+    assert sorted(results) == list(range(80))
     pids = {path.read_text() for path in tmp_path.iterdir()}
     assert len(list(tmp_path.iterdir())) == 80
     assert str(os.getpid()) in pids

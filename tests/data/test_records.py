@@ -75,13 +75,13 @@ def test_records_match_the_original(tmp_path, name):
 
 def test_write_parse_round_trip(tmp_path):
     path = str(tmp_path / "mixed.tf_record")
-    other = {
+    converted_row = {
         "ids": np.array([[7, -8, 2**31 - 1]]),
         "weights": np.array([[1.0, 0.25]], np.float16),
         "label": [[True]],
         "score": [3],
     }
-    assert write_records(path, MIXED, [*stack([ROW]), other]) == 2
+    assert write_records(path, MIXED, [*stack([ROW]), converted_row]) == 2
     (batch,) = read_dataset(path, MIXED, batch_size=8)
     actual = {key: (tensor.dtype.name, tensor.numpy().tolist()) for key, tensor in batch.items()}
     assert actual == {
@@ -93,7 +93,7 @@ def test_write_parse_round_trip(tmp_path):
 
 
 def test_writing_is_deterministic(tmp_path):
-    paths = [tmp_path / "one", tmp_path / "two"]
+    paths = [tmp_path / "first.tf_record", tmp_path / "second.tf_record"]
     write_records(str(paths[0]), MIXED, stack([ROW] * 5))
     write_records(str(paths[1]), MIXED[::-1], stack([dict(reversed(ROW.items()))]) * 5)
     assert paths[0].read_bytes() == paths[1].read_bytes()

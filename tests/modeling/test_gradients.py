@@ -72,10 +72,10 @@ print(all(v.value.grad is not None for v in model.trainable_variables))
 def test_training_on_the_pytorch_backend():
     pytest.importorskip("torch")
     environment = {**os.environ, "KERAS_BACKEND": "torch"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", TRAIN_WITH_TORCH], capture_output=True, text=True, env=environment
     )
-    assert done.stdout.strip() == "True", done.stderr
+    assert process.stdout.strip() == "True", process.stderr
 
 
 def test_training_uses_custom_gradients(monkeypatch):

@@ -54,8 +54,8 @@ def test_saved_model_loads_in_a_fresh_process(name, tmp_path):
     expected = model(inputs)
     model.save(tmp_path / "model.keras")
     command = [sys.executable, "-c", LOAD_AND_RUN, tmp_path / "model.keras", tmp_path / "out.npz"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == [v.path for v in model.trainable_variables]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert json.loads(process.stdout) == [v.path for v in model.trainable_variables]
     outputs = np.load(tmp_path / "out.npz")
     for key in outputs.files:
         np.testing.assert_array_equal(outputs[key], np.asarray(expected[key]), err_msg=key)
@@ -71,8 +71,8 @@ def test_compiled_model_loads_in_a_fresh_process(tmp_path):
         "print(type(keras.saving.load_model(sys.argv[1]).optimizer).__name__)"
     )
     command = [sys.executable, "-c", code, tmp_path / "model.keras"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout.strip() == "AdamWeightDecay", done.stderr
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert process.stdout.strip() == "AdamWeightDecay", process.stderr
 
 
 @pytest.mark.parametrize("name", ["encoder", "pretrainer", "classifier"])

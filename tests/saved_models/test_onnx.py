@@ -174,11 +174,11 @@ def test_export_only_replaces_earlier_exports(exported, tmp_path):
     folder, options = exported
     assert export_model.run(options) == folder
     (tmp_path / "notes.txt").write_text("not ours")
-    other = ExportOptions(
+    other_options = ExportOptions(
         model_dir=options.model_dir, export_dir=str(tmp_path), format="onnx", max_seq_length=24
     )
     with pytest.raises(UserError, match=r"contains other files, such as notes\.txt: pass"):
-        export_model.run(other)
+        export_model.run(other_options)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 

@@ -78,19 +78,19 @@ RANGES = [(32, 127), (128, 0x250), (0x300, 0x370), (0x370, 0x3000), (0x3000, 0x1
 
 def random_text(rng: random.Random, words: list[str]) -> str:
     def char() -> str:
-        kind = rng.random()
-        if kind < 0.1:
+        draw = rng.random()
+        if draw < 0.1:
             return rng.choice(SPECIAL)
-        first, last = (0, 0x110000) if kind < 0.2 else rng.choice(RANGES)
+        first, last = (0, 0x110000) if draw < 0.2 else rng.choice(RANGES)
         return chr(rng.randrange(first, last))
 
-    kind = rng.random()
-    if kind < 0.4:
+    draw = rng.random()
+    if draw < 0.4:
         return "".join(char() for _ in range(rng.randrange(30)))
-    if kind < 0.8:
+    if draw < 0.8:
         parts = [rng.choice([rng.choice(words), char(), " "]) for _ in range(rng.randrange(20))]
         return "".join(parts)
-    if kind < 0.97:
+    if draw < 0.97:
         return " ".join(rng.choices(words, k=rng.randrange(12)))
     long = rng.choice(["a", "É", "가", "\U00010428", "中", "a\u0301"]) * rng.randrange(60, 205)
     return f"{rng.choice(words)} {long}{rng.choice(words)}, {long} end"

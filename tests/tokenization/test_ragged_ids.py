@@ -22,9 +22,9 @@ def test_indexing_and_concatenation(rows, data):
 
 
 def test_spans_are_concatenated_and_reordered():
-    first = RaggedIds.from_lists([[7, 8], []], [[(0, 1), (1, 4)], []])
-    both = RaggedIds.concatenate([first, RaggedIds.from_lists([[9]], [[(2, 3)]])])
-    assert both.spans.tolist() == [[0, 1], [1, 4], [2, 3]]
-    assert both.take(np.array([2, 0])).spans.tolist() == [[2, 3], [0, 1], [1, 4]]
-    assert RaggedIds.concatenate([first, RaggedIds.from_lists([[9]])]).spans is None
+    prefix = RaggedIds.from_lists([[7, 8], []], [[(0, 1), (1, 4)], []])
+    ids = RaggedIds.concatenate([prefix, RaggedIds.from_lists([[9]], [[(2, 3)]])])
+    assert ids.spans.tolist() == [[0, 1], [1, 4], [2, 3]]
+    assert ids.take(np.array([2, 0])).spans.tolist() == [[2, 3], [0, 1], [1, 4]]
+    assert RaggedIds.concatenate([prefix, RaggedIds.from_lists([[9]])]).spans is None
     assert RaggedIds.from_lists([[], []], [[], []]).spans.shape == (0, 2)

@@ -94,7 +94,7 @@ def test_write_error_is_raised_at_the_next_call(trained, tmp_path, full_disk):
     concurrent.futures.wait([saver._pending], timeout=60)
     with pytest.raises(UserError, match="No space left"):
         saver.check()
-    # `close` does not raise, because it may run while another error is handled.
+    # `close` does not raise, so as not to hide an error that ended training.
     saver.save(checkpoint.snapshot(model, optimizer))
     saver.close()
     assert not full_disk

@@ -54,7 +54,7 @@ def pretraining(tiny, tmp_path_factory):
         "max_eval_steps": 9,
     }
     runs = Runs("run_pretraining", tiny, folder, **sizes, **flags)
-    runs.run(runs.make_command("one"))
+    runs.run(runs.make_command("one_device"))
     return runs
 
 
@@ -69,9 +69,9 @@ SLOW = pytest.mark.slow
 def test_pretraining_matches_one_device(pretraining, devices, workers):
     name = f"devices{devices}_workers{workers}"
     run_on(pretraining, name, devices, workers)
-    pretraining.assert_same_steps(name, "one", workers)
+    pretraining.assert_same_steps(name, "one_device", workers)
     assert pretraining.eval_metrics(name) == pytest.approx(
-        pretraining.eval_metrics("one"), rel=1e-5
+        pretraining.eval_metrics("one_device"), rel=1e-5
     )
 
 
@@ -108,7 +108,7 @@ def questions(tiny, tmp_path_factory):
         "train_batch_size": 12,
     }
     runs = Runs("run_squad", tiny, folder, **flags)
-    runs.run(runs.make_command("one"))
+    runs.run(runs.make_command("one_device"))
     return runs
 
 
@@ -116,11 +116,13 @@ def questions(tiny, tmp_path_factory):
 def test_squad_matches_one_device(questions, devices, workers):
     name = f"devices{devices}_workers{workers}"
     run_on(questions, name, devices, workers)
-    questions.assert_same_steps(name, "one", workers)
-    assert questions.eval_metrics(name) == pytest.approx(questions.eval_metrics("one"), rel=1e-5)
+    questions.assert_same_steps(name, "one_device", workers)
+    assert questions.eval_metrics(name) == pytest.approx(
+        questions.eval_metrics("one_device"), rel=1e-5
+    )
     actual, expected = (
         json.loads((questions.folder / run / "nbest_predictions.json").read_text())
-        for run in (name, "one")
+        for run in (name, "one_device")
     )
     assert list(actual) == list(expected) == [f"q{number}" for number in range(11)]
     for question, answers in expected.items():

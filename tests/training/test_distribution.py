@@ -54,14 +54,16 @@ def runs(tiny, tmp_path_factory):
     data_dir = write_contradictory_data(tiny.folder / "mrpc", folder / "mrpc")
     flags = {**tiny.flags, **FLAGS, "task_name": "mrpc", "data_dir": data_dir}
     runs = Runs("run_classifier", tiny, folder, **flags)
-    runs.run(runs.make_command("one"))
+    runs.run(runs.make_command("one_device"))
     return runs
 
 
 def assert_matches_one_device(runs, name, workers=1):
-    runs.assert_same_steps(name, "one", workers)
-    assert runs.eval_metrics(name) == pytest.approx(runs.eval_metrics("one"), rel=1e-5)
-    actual, expected = (np.loadtxt(runs.folder / run / "test_results.tsv") for run in (name, "one"))
+    runs.assert_same_steps(name, "one_device", workers)
+    assert runs.eval_metrics(name) == pytest.approx(runs.eval_metrics("one_device"), rel=1e-5)
+    actual, expected = (
+        np.loadtxt(runs.folder / run / "test_results.tsv") for run in (name, "one_device")
+    )
     assert actual.shape == (13, 2)
     np.testing.assert_allclose(actual, expected, atol=1e-5)
     # All rows differ, so a wrong order would be detected.
@@ -114,7 +116,7 @@ def test_per_replica_clipping_changes_training(runs):
     flags = {"gradient_clip_scope": "replica", "distribution_strategy": "mirrored"}
     runs.run(runs.make_command("replica", 2, **flags))
     losses, norms = runs.step_metrics("replica").T
-    one_device_losses = runs.step_metrics("one")[:, 0]
+    one_device_losses = runs.step_metrics("one_device")[:, 0]
     # The first losses have the same weights; later ones follow different updates.
     assert losses[0] == pytest.approx(one_device_losses[0], rel=1e-5)
     assert np.abs(losses - one_device_losses).max() > 1e-4 * one_device_losses[0]
@@ -122,7 +124,7 @@ def test_per_replica_clipping_changes_training(runs):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_signaled_script_saves_and_exits_with_its_code(runs, number, code):
+def test_signal_saves_and_sets_the_exit_code(runs, number, code):
     name = f"signaled{number}"
     command = runs.make_command(name, num_train_epochs=30000)
     process = subprocess.Popen(

@@ -14,15 +14,15 @@ CELLS = json.loads((ROOT / "benchmarks" / "results" / "memory.json").read_text()
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell['row']} {cell['precision']}")
 def test_estimate_matches_measurements(cell):
-    both = cell["row"] == "both"
+    use_both = cell["row"] == "both"
     estimated = estimate_training_bytes(
         BertConfig(30522),
         PARAMETERS,
         32,
         128,
         precision=cell["precision"],
-        accumulation_steps=4 if both or "accumulation" in cell["row"] else 1,
-        recompute_layers=both or "recompute" in cell["row"],
+        accumulation_steps=4 if use_both or "accumulation" in cell["row"] else 1,
+        recompute_layers=use_both or "recompute" in cell["row"],
     )
     measured = cell["peak_bytes"] - cell["imported_bytes"]
     assert estimated == pytest.approx(measured, rel=0.15)

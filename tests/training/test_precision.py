@@ -51,7 +51,7 @@ def _make_float16_step(loss_fn=classifier_loss):
     return lambda: step(batches[0], NO_STOP), model, optimizer, scale
 
 
-def test_non_finite_gradient_skips_the_update_and_halves_the_scale():
+def test_overflow_skips_the_update_and_halves_the_scale():
     @tf.custom_gradient
     def overflow(x):
         return x, lambda upstream: upstream * float("inf")
