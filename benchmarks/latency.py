@@ -140,7 +140,7 @@ def main() -> None:
         rows[name] = {
             "milliseconds": round(1000 * statistics.median(times) / len(lines), 3),
             "relative to ONNX Runtime": round(
-                timing.median_speedup(times, seconds["ONNX Runtime"]), 3
+                timing.median_ratio(times, seconds["ONNX Runtime"]), 3
             ),
             "mean cosine": round(float(cosines.mean()), 5),
             "min cosine": round(float(cosines.min()), 5),

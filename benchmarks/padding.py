@@ -151,7 +151,7 @@ def main() -> None:
         results[phase] = {
             "rows/s": {name: round(count / statistics.median(s), 1) for name, s in seconds.items()},
             "times faster than padded": {
-                name: round(timing.median_speedup(seconds["padded"], seconds[name]), 2)
+                name: round(timing.median_ratio(seconds["padded"], seconds[name]), 2)
                 for name in names
                 if name != "padded"
             },

@@ -87,7 +87,7 @@ def main() -> None:
         p50, p99 = np.percentile(1000 * values["seconds"][1:], [50, 99]).round(2).tolist()
         first, last = values["megabytes"][[0, -1]].round().tolist()
         results[name] = {"p50 ms": p50, "p99 ms": p99, "MB": [first, last]}
-    results["times faster"] = round(timing.median_speedup(totals["theirs"], totals["ours"]), 2)
+    results["times faster"] = round(timing.median_ratio(totals["theirs"], totals["ours"]), 2)
     print(results)
     timing.write_results(
         "predictor", results, "tensorflow", "torch", "transformers", "tokenizers", "numpy"

@@ -97,7 +97,7 @@ def compare_methods(runner: MethodRunner, text: Path, rounds: int) -> dict:
     one, two = ((runner.folder / name).read_bytes() for name in ("one worker", "two workers"))
     timing.require(one == two, "the records of two workers differ from those of one")
     times_faster = {
-        m: round(timing.median_speedup(seconds["baseline"], seconds[m]), 2) for m in WORKERS
+        m: round(timing.median_ratio(seconds["baseline"], seconds[m]), 2) for m in WORKERS
     }
     return {
         "MB": round(text.stat().st_size / 1e6, 2),
@@ -105,7 +105,7 @@ def compare_methods(runner: MethodRunner, text: Path, rounds: int) -> dict:
         "seconds": {name: round(statistics.median(s), 2) for name, s in seconds.items()},
         "times faster than the baseline": times_faster,
         "two workers, times faster than one": round(
-            timing.median_speedup(seconds["one worker"], seconds["two workers"]), 2
+            timing.median_ratio(seconds["one worker"], seconds["two workers"]), 2
         ),
     }
 

@@ -149,7 +149,7 @@ def main() -> None:
         "sentences/s": {
             name: round(len(lines) / statistics.median(times)) for name, times in seconds.items()
         },
-        "times faster": round(timing.median_speedup(seconds["theirs"], seconds["ours"]), 2),
+        "times faster": round(timing.median_ratio(seconds["theirs"], seconds["ours"]), 2),
     }
     print(results)
     timing.write_results(

@@ -99,7 +99,7 @@ def main() -> None:
         "windows": len(features),
         "seconds": {name: round(statistics.median(s), 2) for name, s in seconds.items()},
         "times faster": {
-            name: round(timing.median_speedup(seconds[f"{name}, original"], seconds[name]), 1)
+            name: round(timing.median_ratio(seconds[f"{name}, original"], seconds[name]), 1)
             for name in ("convert", "decode")
         },
     }

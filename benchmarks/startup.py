@@ -123,9 +123,7 @@ def main() -> None:
         "rows": len(ours),
         "max probability difference": difference,
         "seconds": {name: round(statistics.median(times), 2) for name, times in seconds.items()},
-        "times faster": round(
-            timing.median_speedup(seconds["transformers"], seconds["bert_tf"]), 2
-        ),
+        "times faster": round(timing.median_ratio(seconds["transformers"], seconds["bert_tf"]), 2),
     }
     print(results)
     timing.write_results("startup", results, "tensorflow", "keras", "torch", "transformers")
