@@ -1,9 +1,9 @@
-"""Times the conversion of a TSV file to TFRecords, in rows/s, against the original's method.
+"""Times the conversion of a TSV file to TFRecords, in rows/s, against the original algorithm.
 
 usage: python benchmarks/features.py --vocab_file=FILE --data_dir=SST-2 [--rounds=3]
 
-Converts all rows of SST-2's train.tsv (text, label) from memory, on all cores. Both methods write
-the records that run_classifier.py trains on; the records are compared first.
+Converts all rows of SST-2's train.tsv (text, label), which are read in advance, on all cores. Both
+methods write the records that run_classifier.py trains on; the records are compared first.
 """
 
 import argparse
@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import plain, timing
+from benchmarks import baseline, timing
 from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.data.features import InputExample
 from bert_tf.data.packing import convert_examples, label_ids_of
@@ -26,12 +26,12 @@ from bert_tf.data.records import write_records
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 
-# The plain method converts every 20th row.
-PLAIN_STRIDE = 20
+# The baseline converts every 20th row.
+BASELINE_STRIDE = 20
 CHUNK_ROWS = 1024
 
 
-def read(data_dir: Path) -> list[tuple[str, str]]:
+def read_rows(data_dir: Path) -> list[tuple[str, str]]:
     """Returns the (text, label) pairs of the training set."""
     lines = (data_dir / "train.tsv").read_text(encoding="utf-8").split("\n")[1:]
     return [tuple(line.split("\t")) for line in lines if line]
@@ -45,47 +45,49 @@ def main() -> None:
     parser.add_argument("--max_seq_length", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
-    rows, length = read(args.data_dir), args.max_seq_length
-    sample = rows[::PLAIN_STRIDE]
+    rows, length = read_rows(args.data_dir), args.max_seq_length
+    sample = rows[::BASELINE_STRIDE]
     tokenizer = FullTokenizer(args.vocab_file)
-    slow, fast = plain.PlainTokenizer(tokenizer.vocab, True), BatchTokenizer(tokenizer)
+    baseline_tokenizer = baseline.BaselineTokenizer(tokenizer.vocab, True)
+    batch_tokenizer = BatchTokenizer(tokenizer)
     features = (*sequence_features(length), Feature("label_ids"), Feature("is_real_example"))
     folder = tempfile.TemporaryDirectory()
-    ours, theirs = f"{folder.name}/ours.tf_record", f"{folder.name}/plain.tf_record"
+    our_path, baseline_path = f"{folder.name}/ours.tf_record", f"{folder.name}/baseline.tf_record"
 
-    def convert(chunk: list[InputExample]) -> dict[str, np.ndarray]:
-        rows = convert_examples(chunk, label_ids_of(chunk, ("0", "1")), length, fast)
-        return {feature.name: rows[feature.name] for feature in features}
+    def convert_chunk(chunk: list[InputExample]) -> dict[str, np.ndarray]:
+        labels = label_ids_of(chunk, ("0", "1"))
+        arrays = convert_examples(chunk, labels, length, batch_tokenizer)
+        return {feature.name: arrays[feature.name] for feature in features}
 
-    def convert_fast(rows: list[tuple[str, str]]) -> None:
+    def convert(rows: list[tuple[str, str]]) -> None:
         examples = [InputExample(str(n), text, label=label) for n, (text, label) in enumerate(rows)]
-        write_records(ours, features, map_in_order(convert, chunks(examples, CHUNK_ROWS)))
+        write_records(our_path, features, map_in_order(convert_chunk, chunks(examples, CHUNK_ROWS)))
 
-    def convert_plainly() -> None:
+    def convert_with_baseline() -> None:
         packed = (
-            plain.pack(slow.encode(text), length, tokenizer.vocab)
+            baseline.pack(baseline_tokenizer.encode(text), length, tokenizer.vocab)
             | {"label_ids": [int(label)], "is_real_example": [1]}
             for text, label in sample
         )
-        plain.write_records(theirs, packed)
+        baseline.write_records(baseline_path, packed)
 
-    convert_fast(sample)
-    convert_plainly()
+    convert(sample)
+    convert_with_baseline()
     parsed = [
         [tf.train.Example.FromString(record.numpy()) for record in tf.data.TFRecordDataset(path)]
-        for path in (ours, theirs)
+        for path in (our_path, baseline_path)
     ]
     timing.require(parsed[0] == parsed[1], "the records differ")
 
-    count = {"bert_tf": len(rows), "the original's way": len(sample)}
-    methods = {"bert_tf": lambda: convert_fast(rows), "the original's way": convert_plainly}
-    seconds = timing.interleaved(methods, args.rounds)
+    count = {"bert_tf": len(rows), "original": len(sample)}
+    methods = {"bert_tf": lambda: convert(rows), "original": convert_with_baseline}
+    seconds = timing.time_interleaved(methods, args.rounds)
     per_row = {name: [s / count[name] for s in times] for name, times in seconds.items()}
     results = {
         "rows": len(rows),
         "max_seq_length": length,
         "rows/s": {name: round(1 / statistics.median(s)) for name, s in per_row.items()},
-        "times faster": round(timing.ratio(per_row["the original's way"], per_row["bert_tf"]), 1),
+        "times faster": round(timing.median_speedup(per_row["original"], per_row["bert_tf"]), 1),
         "seconds for all rows": round(float(np.median(seconds["bert_tf"])), 2),
     }
     print(results)

@@ -4,14 +4,14 @@ usage: python benchmarks/fine_tuning.py --vocab_file=FILE --data_dir=MRPC [--pre
            [--release=uncased_L-12_H-768_A-12] [--rows=192] [--full_rows] [--rounds=5]
            [--only_best]
 
-Both models have the same random weights and the size of a published model. Ours pads a batch to its
-longest text (default flags), or also groups by length (--length_grouping=true, the best flags).
-Theirs pads to --max_seq_length, as the example run_glue.py does, or to the longest text of a batch,
-as DataCollatorWithPadding does; it uses AdamW and clips gradients to a norm of 1. The logits of the
-first batch are compared. Two methods at a time take turns in two processes (four would need 30 GB
-for BERT-base), on the same rows, which are tokenized in advance. Memory is the peak of a process.
---only_best compares only our best flags with their dynamic padding; it is for processors without
-bfloat16, where one of their steps takes minutes. Needs torch and transformers.
+Both models have the size of a published model and the same random weights. bert_tf pads batches to
+their longest text (default flags), or also groups texts by length (--length_grouping=true, the best
+flags). transformers pads to --max_seq_length, like the example run_glue.py, or to the longest text
+of a batch, like DataCollatorWithPadding; it uses AdamW and clips gradients to a norm of 1. The
+logits of the first batch are compared. Methods are timed in pairs, alternating between two
+processes (four would need 30 GB for BERT-base), on the same pre-tokenized rows. Memory is the peak
+of a process. --only_best only compares our best flags with dynamic padding; use it on processors
+without bfloat16, where a step of transformers takes minutes. Needs torch and transformers.
 """
 
 import argparse
@@ -31,7 +31,9 @@ import numpy as np
 
 from benchmarks import timing
 
+# Name of a method -> arguments of `read_dataset`.
 OURS = {"bert_tf": {}, "bert_tf, best flags": {"group_by_length": True}}
+# Name of a method -> whether to pad to the maximum length.
 THEIRS = {"transformers, padded": True, "transformers, dynamic": False}
 PAIRS = (
     ("bert_tf", "transformers, padded"),
@@ -41,7 +43,7 @@ PAIRS = (
 BATCH, RATE = 32, 2e-5
 
 
-def ours(folder: Path, precision: str, name: str) -> Callable[[], Any]:
+def make_bert_tf_trainer(folder: Path, precision: str, name: str) -> Callable[[], Any]:
     """Returns a function that trains on all rows once with bert_tf."""
     from bert_tf.quiet import import_tensorflow
 
@@ -65,8 +67,8 @@ def ours(folder: Path, precision: str, name: str) -> Callable[[], Any]:
         optimizer = create_optimizer(RATE, 10_000, 1000)
         optimizer.build(model.trainable_variables)
     checkpoints.restore(model, str(folder / "bert_model.ckpt"))
-    first = {key: tf.constant(value[:BATCH]) for key, value in rows.items()}
-    np.save(folder / f"{name}.npy", model(first, training=False)["logits"].numpy())
+    first_batch = {key: tf.constant(value[:BATCH]) for key, value in rows.items()}
+    np.save(folder / f"{name}.npy", model(first_batch, training=False)["logits"].numpy())
     dataset = read_dataset(
         str(folder / "train.tf_record"),
         (*sequence_features(length), Feature("label_ids"), Feature("is_real_example")),
@@ -88,23 +90,23 @@ def ours(folder: Path, precision: str, name: str) -> Callable[[], Any]:
 
     def train() -> None:
         for batch in itertools.islice(batches, count // BATCH):
-            results = step(batch, tf.constant(0))
-        float(results["loss"])
+            metrics = step(batch, tf.constant(0))
+        float(metrics["loss"])
 
     return train
 
 
-def theirs(folder: Path, precision: str, name: str) -> Callable[[], Any]:
+def make_torch_trainer(folder: Path, precision: str, name: str) -> Callable[[], Any]:
     """Returns a function that trains on all rows once with Hugging Face's model."""
-    from benchmarks.fine_tuning_torch import make_train
+    from benchmarks.fine_tuning_torch import make_trainer
 
-    return make_train(folder, BATCH, RATE, precision, name, pad_to_max=THEIRS[name])
+    return make_trainer(folder, BATCH, RATE, precision, name, pad_to_max=THEIRS[name])
 
 
-def timed(
+def make_timer(
     make: Callable[..., Callable[[], Any]], folder: Path, precision: str, name: str
 ) -> Callable[[], tuple[float, int]]:
-    """Returns a function that trains once; it returns seconds and the process's peak bytes."""
+    """Returns a function that trains once, and returns seconds and the process's peak bytes."""
     train = make(folder, precision, name)
 
     def measure() -> tuple[float, int]:
@@ -117,7 +119,7 @@ def timed(
 
 def write_inputs(folder: Path, args: argparse.Namespace) -> None:
     """Writes the rows, weights and configuration for both models."""
-    # Not at the top: PyTorch and TensorFlow can conflict in one process.
+    # Imported here because PyTorch and TensorFlow can conflict in one process.
     import keras
 
     from bert_tf import checkpoints, releases
@@ -137,7 +139,7 @@ def write_inputs(folder: Path, args: argparse.Namespace) -> None:
     features = (*sequence_features(length), Feature("label_ids"), Feature("is_real_example"))
     rows = {feature.name: converted[feature.name] for feature in features}
     if args.full_rows:
-        fill(rows)
+        fill_padding(rows)
     write_records(str(folder / "train.tf_record"), features, [rows])
     np.savez(folder / "rows.npz", **rows)
     config = releases.named(args.release).config()
@@ -149,15 +151,15 @@ def write_inputs(folder: Path, args: argparse.Namespace) -> None:
     np.savez(folder / "weights.npz", **values)
 
 
-def fill(rows: dict[str, np.ndarray]) -> None:
-    """Fills each row's padding by repeating its tokens."""
+def fill_padding(rows: dict[str, np.ndarray]) -> None:
+    """Replaces the padding of each row by repeating its tokens."""
     for ids, mask in zip(rows["input_ids"], rows["input_mask"], strict=True):
         ids[:] = np.resize(ids[: mask.sum()], len(ids))
         mask[:] = 1
 
 
-def arguments(description: str) -> argparse.ArgumentParser:
-    """Returns a parser with the flags for the model and the data."""
+def make_parser(description: str) -> argparse.ArgumentParser:
+    """Returns a parser with the flags for model and data."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--vocab_file", type=Path, required=True)
     parser.add_argument("--data_dir", required=True)
@@ -171,7 +173,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
 
 def main() -> None:
     """Compares and times both models; prints and writes the results."""
-    parser = arguments(__doc__.splitlines()[0])
+    parser = make_parser(__doc__.splitlines()[0])
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--only_best", action="store_true")
     args = parser.parse_args()
@@ -180,39 +182,43 @@ def main() -> None:
     pairs = PAIRS[1:2] if args.only_best else PAIRS
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        # In a separate process, so that TensorFlow's memory is freed.
+        # A separate process, so that TensorFlow's memory is freed.
         timing.run_in_process(write_inputs, folder, args)
         measured: dict[tuple[str, str], dict[str, list[Any]]] = {}
         for pair in pairs:
             makers = {
                 name: functools.partial(
-                    timed, ours if name in OURS else theirs, folder, args.precision, name
+                    make_timer,
+                    make_bert_tf_trainer if name in OURS else make_torch_trainer,
+                    folder,
+                    args.precision,
+                    name,
                 )
                 for name in pair
             }
-            measured[pair] = timing.interleaved_measurements(makers, args.rounds)
+            measured[pair] = timing.measure_in_processes(makers, args.rounds)
         logits = [np.load(folder / f"{name}.npy") for pair in pairs for name in pair]
         tokens = float(np.load(folder / "rows.npz")["input_mask"].sum(1).mean())
     difference = max(float(np.abs(logits[0] - other).max()) for other in logits)
     is_close = difference < (1e-4 if args.precision == "float32" else 5e-2)
     timing.require(is_close, f"the logits of the first batch differ by {difference}")
     results: dict[str, Any] = {
-        "sizes of": args.release,
+        "release": args.release,
         "rows": args.rows,
-        "mean tokens of a row": round(tokens, 1),
+        "mean tokens per row": round(tokens, 1),
         "max_seq_length": args.max_seq_length,
         "batch_size": BATCH,
         "precision": args.precision,
-        "largest difference of logits": difference,
+        "max logit difference": difference,
     }
-    for (mine, other), measurements in measured.items():
+    for (our_name, other), measurements in measured.items():
         seconds = {name: [second for second, _ in rounds] for name, rounds in measurements.items()}
         peak = {name: rounds[-1][1] / 1e9 for name, rounds in measurements.items()}
-        results[f"{mine} than {other}"] = {
+        results[f"{our_name} than {other}"] = {
             "rows/s": {n: round(args.rows / statistics.median(s), 2) for n, s in seconds.items()},
-            "times faster": round(timing.ratio(seconds[other], seconds[mine]), 2),
-            "GB at most": {name: round(gigabytes, 2) for name, gigabytes in peak.items()},
-            "times less memory": round(peak[other] / peak[mine], 2),
+            "times faster": round(timing.median_speedup(seconds[other], seconds[our_name]), 2),
+            "peak GB": {name: round(gigabytes, 2) for name, gigabytes in peak.items()},
+            "times less memory": round(peak[other] / peak[our_name], 2),
         }
     print(results)
     timing.write_results(

@@ -1,4 +1,4 @@
-"""Hugging Face's BERT on PyTorch, the model that fine_tuning.py compares ours with."""
+"""Hugging Face's BERT on PyTorch, for fine_tuning.py."""
 
 import contextlib
 import itertools
@@ -11,38 +11,40 @@ import numpy as np
 import torch
 import transformers
 
-from benchmarks.torch_weights import take_weights
+from benchmarks.torch_weights import load_weights
 
-DECAY, WARM_UP_STEPS, STEPS = 0.01, 1000, 10_000
+WEIGHT_DECAY, WARMUP_STEPS, TRAIN_STEPS = 0.01, 1000, 10_000
 
 
 def build_model(folder: Path) -> Any:
-    """Builds the model with our weights and its default attention (SDPA)."""
+    """Builds the model with the weights in `folder` and default attention (SDPA)."""
     settings = json.loads((folder / "bert_config.json").read_text())
     # The original approximates gelu with tanh.
     settings["hidden_act"] = "gelu_pytorch_tanh"
     model = transformers.BertForSequenceClassification(transformers.BertConfig(**settings))
-    take_weights(model, folder / "weights.npz")
+    load_weights(model, folder / "weights.npz")
     return model
 
 
-def inputs(rows: dict[str, np.ndarray], indices: np.ndarray, pad_to_max: bool) -> dict[str, Any]:
-    """Returns the model's inputs, cut to the batch's longest row unless `pad_to_max`."""
+def make_inputs(
+    rows: dict[str, np.ndarray], indices: np.ndarray, pad_to_max: bool
+) -> dict[str, Any]:
+    """Returns the model's inputs, trimmed to the batch's longest row unless `pad_to_max`."""
     length = None if pad_to_max else int(rows["input_mask"][indices].sum(1).max())
     names = {
         "input_ids": "input_ids",
         "attention_mask": "input_mask",
         "token_type_ids": "segment_ids",
     }
-    batch = {theirs: rows[ours][indices, :length] for theirs, ours in names.items()}
+    batch = {name: rows[our_name][indices, :length] for name, our_name in names.items()}
     batch["labels"] = rows["label_ids"][indices]
     return {name: torch.tensor(value).long() for name, value in batch.items()}
 
 
-def make_train(
+def make_trainer(
     folder: Path, batch_size: int, rate: float, precision: str, name: str, pad_to_max: bool
 ) -> Callable[[], None]:
-    """Returns a function that trains on all rows once, as `Trainer` does."""
+    """Returns a function that trains on all rows once, like `transformers.Trainer`."""
     rows = dict(np.load(folder / "rows.npz"))
     count = len(rows["input_ids"])
     torch.manual_seed(1)
@@ -54,24 +56,24 @@ def make_train(
         return torch.autocast("cpu", torch.bfloat16)
 
     with torch.inference_mode(), autocast():
-        first = inputs(rows, np.arange(batch_size), pad_to_max=True)
-        logits = model.eval()(**first).logits
+        first_batch = make_inputs(rows, np.arange(batch_size), pad_to_max=True)
+        logits = model.eval()(**first_batch).logits
         np.save(folder / f"{name}.npy", logits.float().numpy())
     model.train()
     no_decay = ("bias", "LayerNorm.weight")
     named = list(model.named_parameters())
     groups = [
-        {"params": [p for n, p in named if not n.endswith(no_decay)], "weight_decay": DECAY},
+        {"params": [p for n, p in named if not n.endswith(no_decay)], "weight_decay": WEIGHT_DECAY},
         {"params": [p for n, p in named if n.endswith(no_decay)], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, lr=rate, fused=True)
-    schedule = transformers.get_linear_schedule_with_warmup(optimizer, WARM_UP_STEPS, STEPS)
-    batches = _batches(count, batch_size)
+    schedule = transformers.get_linear_schedule_with_warmup(optimizer, WARMUP_STEPS, TRAIN_STEPS)
+    batches = _shuffled_batches(count, batch_size)
 
     def train() -> None:
         for indices in itertools.islice(batches, count // batch_size):
             with autocast():
-                loss = model(**inputs(rows, indices, pad_to_max)).loss
+                loss = model(**make_inputs(rows, indices, pad_to_max)).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
@@ -82,7 +84,7 @@ def make_train(
     return train
 
 
-def _batches(count: int, batch_size: int) -> Iterator[np.ndarray]:
+def _shuffled_batches(count: int, batch_size: int) -> Iterator[np.ndarray]:
     rng = np.random.default_rng(1)
     while True:
         order = rng.permutation(count)

@@ -1,11 +1,12 @@
-"""Times a forward pass of BERT-base against the machine's limit and against PyTorch.
+"""Times a forward pass of BERT-base against the hardware limit and against PyTorch.
 
 usage: python benchmarks/forward.py [--precision=bfloat16] [--rounds=5]
 
-The input is 8 full rows of 128 tokens; the weights are random; all cores are used. The limit is the
-time of the matrix products alone (see limit.py), each with the fastest of TensorFlow, XLA and
-PyTorch, measured in the same rounds. bert_tf runs with default flags and with `--jit_compile=true`.
-Each method runs in a separate process; all outputs are compared. Needs torch and transformers.
+The input is 8 full rows of 128 tokens; weights are random; all cores are used. The limit is the
+time of the matrix products alone (see matmul_limit.py), each with the fastest of TensorFlow, XLA
+and PyTorch, measured in the same rounds. bert_tf runs with default flags and with
+`--jit_compile=true`. Each method runs in a separate process; all outputs are compared. Needs torch
+and transformers.
 """
 
 import argparse
@@ -21,15 +22,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 
-from benchmarks import limit, timing
+from benchmarks import matmul_limit, timing
 
 BATCH, LENGTH = 8, 128
+# Name of a method -> value of --jit_compile.
 OURS = {"bert_tf": "false", "bert_tf, --jit_compile=true": "true"}
 PEER = "transformers"
 
 
-def ours(folder: Path, precision: str, name: str) -> Callable[[], Any]:
-    """Returns a function that times a prediction of the pooled output with bert_tf."""
+def make_bert_tf_timer(folder: Path, precision: str, name: str) -> Callable[[], Any]:
+    """Returns a function that times the pooled output with bert_tf."""
     from bert_tf.quiet import import_tensorflow
 
     import_tensorflow()
@@ -55,19 +57,19 @@ def ours(folder: Path, precision: str, name: str) -> Callable[[], Any]:
     ).step
     batch = {key: tf.constant(value) for key, value in np.load(folder / "rows.npz").items()}
     np.save(folder / f"{name}.npy", tf.cast(step(batch)["pooled"], tf.float32).numpy())
-    return lambda: _seconds(lambda: step(batch)["pooled"].numpy())
+    return lambda: _time_call(lambda: step(batch)["pooled"].numpy())
 
 
-def theirs(folder: Path, precision: str) -> Callable[[], Any]:
+def make_torch_timer(folder: Path, precision: str) -> Callable[[], Any]:
     """Returns a function that times Hugging Face's model, with its weights in `precision`."""
     import torch
 
-    from benchmarks.fine_tuning_torch import build_model, inputs
+    from benchmarks.fine_tuning_torch import build_model, make_inputs
 
     model = build_model(folder).bert.eval().to(getattr(torch, precision))
     rows = dict(np.load(folder / "rows.npz"))
     rows["label_ids"] = rows["input_ids"][:, 0]
-    batch = inputs(rows, np.arange(BATCH), pad_to_max=True)
+    batch = make_inputs(rows, np.arange(BATCH), pad_to_max=True)
     del batch["labels"]
 
     def predict() -> Any:
@@ -75,10 +77,10 @@ def theirs(folder: Path, precision: str) -> Callable[[], Any]:
             return model(**batch).pooler_output
 
     np.save(folder / f"{PEER}.npy", predict().float().numpy())
-    return lambda: _seconds(predict)
+    return lambda: _time_call(predict)
 
 
-def _seconds(function: Callable[[], Any]) -> list[float]:
+def _time_call(function: Callable[[], Any]) -> list[float]:
     start = time.perf_counter()
     function()
     return [time.perf_counter() - start]
@@ -116,32 +118,34 @@ def main() -> None:
         folder = Path(temporary)
         timing.run_in_process(write_inputs, folder)
         makers: dict[str, Callable[[], Any]] = {
-            name: functools.partial(ours, folder, precision, name) for name in OURS
+            name: functools.partial(make_bert_tf_timer, folder, precision, name) for name in OURS
         }
-        makers[PEER] = functools.partial(theirs, folder, precision)
+        makers[PEER] = functools.partial(make_torch_timer, folder, precision)
         limits: dict[str, Callable[[], Any]] = {
-            "TensorFlow": functools.partial(limit.by_tensorflow, *shape, precision, False),
-            "XLA": functools.partial(limit.by_tensorflow, *shape, precision, True),
-            "PyTorch": functools.partial(limit.by_torch, *shape, precision),
+            "TensorFlow": functools.partial(
+                matmul_limit.make_tensorflow_timer, *shape, precision, False
+            ),
+            "XLA": functools.partial(matmul_limit.make_tensorflow_timer, *shape, precision, True),
+            "PyTorch": functools.partial(matmul_limit.make_torch_timer, *shape, precision),
         }
-        seconds = timing.interleaved_measurements({**makers, **limits}, args.rounds)
+        seconds = timing.measure_in_processes({**makers, **limits}, args.rounds)
         outputs = [np.load(folder / f"{name}.npy") for name in makers]
     difference = max(float(np.abs(outputs[0] - other).max()) for other in outputs[1:])
     is_close = difference < (1e-4 if precision == "float32" else 0.1)
     timing.require(is_close, f"the outputs differ by {difference}")
-    counts = list(limit.products(*shape).values())
-    # [rounds]; lower bound of the time of a forward pass.
-    bounds = np.array([seconds[name] for name in limits]).min(axis=0) @ counts
-    share = {name: bounds / np.array(seconds[name])[:, 0] for name in makers}
+    counts = list(matmul_limit.count_matmuls(*shape).values())
+    # [rounds]: the time of the matrix products of a forward pass.
+    matmul_seconds = np.array([seconds[name] for name in limits]).min(axis=0) @ counts
+    fractions = {name: matmul_seconds / np.array(seconds[name])[:, 0] for name in makers}
     results = {
         "rows": BATCH,
-        "tokens of a row": LENGTH,
+        "tokens per row": LENGTH,
         "precision": precision,
-        "largest difference of outputs": difference,
-        "seconds of the products": round(float(np.median(bounds)), 3),
+        "max output difference": difference,
+        "seconds of matrix products": round(float(np.median(matmul_seconds)), 3),
         "seconds": {name: round(float(np.median(seconds[name])), 3) for name in makers},
         "% of the limit": {
-            name: round(100 * float(np.median(shares))) for name, shares in share.items()
+            name: round(100 * float(np.median(fraction))) for name, fraction in fractions.items()
         },
     }
     print(results)

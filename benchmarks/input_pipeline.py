@@ -1,10 +1,10 @@
-"""Times the input pipeline, in rows/s, against the original's.
+"""Times the input pipeline, in rows/s, against that of the original release.
 
 usage: python benchmarks/input_pipeline.py [--rows=20000] [--max_seq_length=128] [--rounds=5]
 
-Reads, shuffles, batches and parses records of 12 to max_seq_length random ids. The original
-shuffles with a buffer of 100 records and parses each record in `map_and_batch`; the package
-shuffles all records and parses whole batches.
+Reads, shuffles, batches and parses records of 12 to --max_seq_length random ids. The original uses
+a shuffle buffer of 100 records and parses single records in `map_and_batch`; bert_tf shuffles all
+records and parses whole batches.
 """
 
 import argparse
@@ -24,14 +24,16 @@ from bert_tf.data.input_pipeline import read_dataset
 from bert_tf.data.records import write_records
 
 
-def original(path: str, features: tuple[Feature, ...], batch_size: int) -> tf.data.Dataset:
-    """Returns the pipeline of the original release."""
-    specification = {
+def build_original_pipeline(
+    path: str, features: tuple[Feature, ...], batch_size: int
+) -> tf.data.Dataset:
+    """Builds the input pipeline of the original release."""
+    feature_spec = {
         feature.name: tf.io.FixedLenFeature(feature.shape, tf.int64) for feature in features
     }
 
     def decode(record: tf.Tensor) -> dict[str, tf.Tensor]:
-        example = tf.io.parse_single_example(record, specification)
+        example = tf.io.parse_single_example(record, feature_spec)
         return {name: tf.cast(value, tf.int32) for name, value in example.items()}
 
     records = tf.data.TFRecordDataset(path).shuffle(100)
@@ -60,11 +62,11 @@ def main() -> None:
     path = f"{folder.name}/train.tf_record"
     write_records(path, features, [batch])
     pipelines = {
-        "the original's": lambda: original(path, features, args.batch_size),
+        "original": lambda: build_original_pipeline(path, features, args.batch_size),
         "shuffled": lambda: read_dataset(
             path, features, args.batch_size, shuffle_seed=1, num_records=args.rows
         ),
-        "shuffled and cut": lambda: read_dataset(
+        "shuffled, trimmed": lambda: read_dataset(
             path,
             features,
             args.batch_size,
@@ -72,7 +74,7 @@ def main() -> None:
             num_records=args.rows,
             trim_padding=True,
         ),
-        "shuffled, cut and grouped": lambda: read_dataset(
+        "shuffled, trimmed, grouped": lambda: read_dataset(
             path,
             features,
             args.batch_size,
@@ -82,7 +84,7 @@ def main() -> None:
             group_by_length=True,
         ),
     }
-    # Check that every pipeline yields all rows once.
+    # The sum of all ids detects missing and repeated rows.
     id_sums = set()
     for make in pipelines.values():
         id_sums.add(sum(int(tf.reduce_sum(tf.cast(b["input_ids"], tf.int64))) for b in make()))
@@ -90,20 +92,20 @@ def main() -> None:
         id_sums == {int(batch["input_ids"].sum())}, "a pipeline does not yield all rows once"
     )
 
-    def drain(name: str) -> None:
+    def iterate(name: str) -> None:
         for _ in pipelines[name]():
             pass
 
-    seconds = timing.interleaved(
-        {name: lambda name=name: drain(name) for name in pipelines}, args.rounds
+    seconds = timing.time_interleaved(
+        {name: lambda name=name: iterate(name) for name in pipelines}, args.rounds
     )
     results = {
         "rows": args.rows,
         "max_seq_length": args.max_seq_length,
         "batch_size": args.batch_size,
         "rows/s": {name: round(args.rows / statistics.median(s)) for name, s in seconds.items()},
-        "times faster than the original's": {
-            name: round(timing.ratio(seconds["the original's"], s), 2)
+        "times faster than the original": {
+            name: round(timing.median_speedup(seconds["original"], s), 2)
             for name, s in seconds.items()
         },
     }

@@ -3,11 +3,11 @@
 usage: python benchmarks/keras_hub_step.py --vocab_file=FILE --data_dir=MRPC
            [--release=uncased_L-12_H-768_A-12] [--rows=96] [--full_rows] [--rounds=5]
 
-Both train with the same weights on rows of MRPC in batches of 32. KerasHub's preprocessor pads to
-128 tokens; with --full_rows, tokens replace the padding, so that there is none to skip. Theirs is
-`train_on_batch` of a classifier with its default `compile()`, with TensorFlow's default settings
-and with oneDNN, which our scripts enable. Ours runs with default flags. Two processes take turns,
-and the logits of the first batch are compared. Needs keras-hub.
+Both train the same weights on rows of MRPC in batches of 32. KerasHub's preprocessor pads to 128
+tokens; with --full_rows, tokens replace the padding, so that none can be skipped. KerasHub runs
+`train_on_batch` of a classifier with its default `compile()`, both with TensorFlow's default
+settings and with oneDNN, which our scripts enable. bert_tf runs with default flags. The methods
+alternate in separate processes; the logits of the first batch are compared. Needs keras-hub.
 """
 
 import functools
@@ -26,9 +26,10 @@ import numpy as np
 from benchmarks import fine_tuning, timing
 
 BATCH = fine_tuning.BATCH
+# Name of a method -> environment variables.
 THEIRS = {"keras_hub": {}, "keras_hub with oneDNN": {"TF_ENABLE_ONEDNN_OPTS": "1"}}
 
-# Their layer names -> ours.
+# Substrings of KerasHub's variable names -> the original's.
 _NAMES = {
     "token_embedding/embeddings": "bert/embeddings/word_embeddings",
     "position_embedding/embeddings": "bert/embeddings/position_embeddings",
@@ -47,7 +48,7 @@ _NAMES = {
 }
 
 
-def theirs(folder: Path, name: str) -> Callable[[], Any]:
+def make_keras_hub_trainer(folder: Path, name: str) -> Callable[[], Any]:
     """Returns a function that trains on all rows once with KerasHub."""
     os.environ.update(THEIRS[name], KERAS_BACKEND="tensorflow")
     import keras_hub
@@ -66,7 +67,7 @@ def theirs(folder: Path, name: str) -> Callable[[], Any]:
         num_segments=config.type_vocab_size,
     )
     model = keras_hub.models.BertTextClassifier(backbone, num_classes=2, preprocessor=None)
-    take_weights(model, folder / "weights.npz")
+    load_weights(model, folder / "weights.npz")
     rows = dict(np.load(folder / "rows.npz"))
     inputs = {
         "token_ids": rows["input_ids"],
@@ -87,23 +88,23 @@ def theirs(folder: Path, name: str) -> Callable[[], Any]:
     return train
 
 
-def take_weights(model: Any, path: Path) -> None:
-    """Loads our weights, stored under the original's names, into KerasHub's classifier."""
+def load_weights(model: Any, path: Path) -> None:
+    """Loads the arrays of a .npz file, stored under the original's names, into the classifier."""
     values = np.load(path)
     for variable in model.trainable_variables:
         name = variable.path
-        for theirs, original in _NAMES.items():
-            name = name.replace(theirs, original)
+        for keras_part, original_part in _NAMES.items():
+            name = name.replace(keras_part, original_part)
         value = values[name].T if name == "output_weights" else values[name]
         variable.assign(value.reshape(variable.shape))
 
 
 def main() -> None:
     """Compares and times both models; prints and writes the results."""
-    parser = fine_tuning.arguments(__doc__.splitlines()[0])
+    parser = fine_tuning.make_parser(__doc__.splitlines()[0])
     parser.set_defaults(rows=96)
     args = parser.parse_args()
-    mine = "bert_tf"
+    our_name = "bert_tf"
     rates: dict[str, dict[str, float]] = {}
     ratios, differences = {}, []
     with tempfile.TemporaryDirectory() as temporary:
@@ -111,26 +112,28 @@ def main() -> None:
         timing.run_in_process(fine_tuning.write_inputs, folder, args)
         for other in THEIRS:
             makers: dict[str, Callable[[], Any]] = {
-                mine: functools.partial(fine_tuning.ours, folder, "float32", mine),
-                other: functools.partial(theirs, folder, other),
+                our_name: functools.partial(
+                    fine_tuning.make_bert_tf_trainer, folder, "float32", our_name
+                ),
+                other: functools.partial(make_keras_hub_trainer, folder, other),
             }
-            seconds = timing.interleaved_processes(makers, args.rounds)
-            rates[f"beside {other}"] = {
+            seconds = timing.time_in_processes(makers, args.rounds)
+            rates[f"timed with {other}"] = {
                 name: round(args.rows / statistics.median(times), 2)
                 for name, times in seconds.items()
             }
-            ratios[other] = round(timing.ratio(seconds[other], seconds[mine]), 2)
+            ratios[other] = round(timing.median_speedup(seconds[other], seconds[our_name]), 2)
             logits = [np.load(folder / f"{name}.npy") for name in makers]
             differences.append(float(np.abs(logits[0] - logits[1]).max()))
         tokens = float(np.load(folder / "rows.npz")["input_mask"].sum(1).mean())
     timing.require(max(differences) < 1e-4, f"the logits differ by {differences}")
     results = {
-        "sizes of": args.release,
+        "release": args.release,
         "rows": args.rows,
-        "mean tokens of a row": round(tokens, 1),
+        "mean tokens per row": round(tokens, 1),
         "max_seq_length": args.max_seq_length,
         "batch_size": BATCH,
-        "largest difference of logits": max(differences),
+        "max logit difference": max(differences),
         "rows/s": rates,
         "times faster than": ratios,
     }

@@ -1,21 +1,21 @@
-"""Checks that a training run that is killed repeatedly ends with the same weights.
+"""Checks that a repeatedly killed training run ends with the same weights.
 
 usage: python benchmarks/kill_and_resume.py --model_dir=DIR --data_dir=DIR --work_dir=DIR
 
 `run_classifier.py` trains on MRPC once without interruption. The same command, in a different
-folder, is killed (SIGKILL) repeatedly: during startup, between two checkpoints, and while writing
-one. In the end, all tensors of both runs' last checkpoints must be bitwise equal.
+folder, is repeatedly killed (SIGKILL) and restarted: during startup, between checkpoints, and
+while writing one. All tensors of both runs' last checkpoints must be bitwise equal.
 
-With --full_disk nothing is killed: the second run runs out of disk space, must stop with one ERROR
-line, and must resume once there is space. It needs a small file system with room for 7 checkpoints
-(5 are kept, each three times the size of the weights), for instance in memory:
+With --full_disk, the second run is not killed but runs out of disk space: it must stop with one
+ERROR line, and resume once space is available. This needs a small file system with space for 7
+checkpoints (5 are kept, each three times the size of the weights), for instance in memory:
 
     mkdir /tmp/small && mount -t tmpfs -o size=2g tmpfs /tmp/small
     python benchmarks/kill_and_resume.py ... --full_disk --small_dir=/tmp/small
 
-Other flags are passed to run_classifier.py (--precision=bfloat16). An uninterrupted run of the same
-command in --work_dir is reused: remove it after changing the code. The exit code is 1 if a check
-fails.
+Other flags, such as --precision=bfloat16, are passed to run_classifier.py. An uninterrupted run of
+the same command in --work_dir is reused: remove it after changing the code. The exit code is 1 if a
+check fails.
 """
 
 import argparse
@@ -40,8 +40,8 @@ from bert_tf import checkpoints
 from bert_tf.errors import UserError
 
 SCRIPT = Path(__file__).resolve().parents[1] / "run_classifier.py"
-# Shares of the kills that occur during startup, and while a checkpoint is being written.
-START_SHARE, WRITE_SHARE = 0.15, 0.35
+# Fractions of kills during startup, and while a checkpoint is being written.
+STARTUP_FRACTION, WRITE_FRACTION = 0.15, 0.35
 # Defaults of the training flags.
 FLAGS = {
     "max_seq_length": 64,
@@ -49,11 +49,19 @@ FLAGS = {
     "num_train_epochs": 3.0,
     "save_checkpoints_steps": 20,
 }
-COLUMNS = ("moment", "seconds", "before", "resumed", "killed at", "readable", "unfinished files")
+COLUMNS = (
+    "phase",
+    "seconds",
+    "last readable before",
+    "resumed from",
+    "killed at",
+    "last readable after",
+    "unfinished files",
+)
 
 
-class Training:
-    """A training run in a folder, which can be started repeatedly."""
+class TrainingRun:
+    """A training run in a folder, which can be restarted."""
 
     def __init__(self, flags: list[str], folder: Path, logs: Path) -> None:
         self.command = [sys.executable, str(SCRIPT), *flags]
@@ -63,8 +71,8 @@ class Training:
         """Starts the process."""
         self.starts += 1
         self.log = self.logs / f"{self.folder.name}-{self.starts:02d}.log"
-        self.left_over = self.unfinished()
-        self.started = time.time()
+        self.previous_unfinished = self.unfinished_files()
+        self.start_time = time.time()
         command = [*self.command, f"--output_dir={self.folder}"]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -79,168 +87,179 @@ class Training:
         self.start()
         return self.process.wait()
 
-    def step(self) -> int:
-        """Returns the step of the newest checkpoint, -1 if there is none."""
+    def last_step(self) -> int:
+        """Returns the step of the last checkpoint, or -1 if there is none."""
         names = checkpoints.names_in(str(self.folder))
         return int(names[-1].split("-")[1]) if names else -1
 
-    def readable_step(self) -> int:
-        """Returns the step of the newest completely readable checkpoint, -1 if there is none."""
+    def last_readable_step(self) -> int:
+        """Returns the step of the last completely readable checkpoint, or -1 if there is none."""
         try:
-            newest, _ = checkpoints.newest_readable(str(self.folder))
+            prefix, _ = checkpoints.newest_readable(str(self.folder))
         except UserError:
-            newest = None
-        return checkpoints.step_of(newest) if newest else -1
+            prefix = None
+        return checkpoints.step_of(prefix) if prefix else -1
 
-    def resumed(self) -> int | None:
+    def resumed_step(self) -> int | None:
         """Returns the step from which the process resumed, according to its log."""
         match = re.search(r"^Resuming from \S*model\.ckpt-(\d+) ", self.log.read_text(), re.M)
         return int(match[1]) if match else None
 
-    def unfinished(self) -> set[tuple[str, float]]:
-        """Returns the name and time of each file of an incomplete or unlisted checkpoint."""
+    def unfinished_files(self) -> set[tuple[str, float]]:
+        """Returns name and modification time of the files of incomplete or unlisted checkpoints."""
         listed = checkpoints.names_in(str(self.folder))
         files = [*self.folder.glob("model.ckpt-*"), *self.folder.glob("checkpoint.tmp")]
         names = {file: re.sub(r"\.(index|data-\d+-of-\d+)$", "", file.name) for file in files}
         return {(f.name, f.stat().st_mtime) for f in files if names[f] not in listed}
 
     def is_writing(self, min_bytes: float = 0) -> bool:
-        """Returns whether a checkpoint is being written and has at least `min_bytes`."""
-        old = {name for name, _ in self.left_over}
+        """Returns whether a checkpoint is being written, with at least `min_bytes` so far."""
+        old = {name for name, _ in self.previous_unfinished}
         try:
             files = [file for file in self.folder.glob("*tempstate*") if file.name not in old]
             return any(file.stat().st_size >= min_bytes for file in files)
-        except FileNotFoundError:  # It was just renamed.
+        except FileNotFoundError:  # just renamed
             return True
 
 
-def run_undisturbed(training: Training, save_steps: int) -> dict[str, float]:
+def run_uninterrupted(training: TrainingRun, save_steps: int) -> dict[str, float]:
     """Trains to the end, or reuses an earlier run of the same command.
 
-    Returns the seconds until the first step and per step, the last step, and a checkpoint's bytes.
+    Returns:
+        The seconds until the first step and per step, the last step, and a checkpoint's bytes.
     """
-    record = training.folder.with_suffix(".json")
-    if record.exists() and training.step() > 0:
-        command, stats = json.loads(record.read_text())
+    stats_file = training.folder.with_suffix(".json")
+    if stats_file.exists() and training.last_step() > 0:
+        command, stats = json.loads(stats_file.read_text())
         if command == training.command:
             return stats
     shutil.rmtree(training.folder, ignore_errors=True)
     training.start()
-    training.wait(lambda: training.step() >= save_steps)
+    training.wait(lambda: training.last_step() >= save_steps)
     first_save = time.time()
-    code, last = training.process.wait(), training.step()
+    code, last = training.process.wait(), training.last_step()
     if code or last < 2 * save_steps:
-        sys.exit(f"The uninterrupted run failed or has too few checkpoints: {training.log}")
-    step = (time.time() - first_save) / (last - save_steps)
-    start = first_save - training.started - save_steps * step
+        sys.exit(f"The uninterrupted run failed or wrote too few checkpoints: {training.log}")
+    seconds_per_step = (time.time() - first_save) / (last - save_steps)
+    startup = first_save - training.start_time - save_steps * seconds_per_step
     num_bytes = os.path.getsize(f"{training.folder}/model.ckpt-{last}.data-00000-of-00001")
-    stats = {"start": start, "step": step, "last": last, "bytes": num_bytes}
-    record.write_text(json.dumps([training.command, stats]))
+    stats = {"startup": startup, "step": seconds_per_step, "last": last, "bytes": num_bytes}
+    stats_file.write_text(json.dumps([training.command, stats]))
     return stats
 
 
-def wait_for_moment(
-    training: Training, kind: str, target: int, save_steps: int, stats: dict[str, float]
+def wait_until_kill(
+    training: TrainingRun, phase: str, target: int, save_steps: int, stats: dict[str, float]
 ) -> None:
-    """Waits until it is time to kill, after the checkpoint of step `target`, or for the end."""
-    if kind == "start":
-        moment = training.started + random.uniform(0, stats["start"])
-        training.wait(lambda: time.time() >= moment)
+    """Waits for a random time in `phase`, after the checkpoint of step `target`, or for the end."""
+    if phase == "startup":
+        kill_time = training.start_time + random.uniform(0, stats["startup"])
+        training.wait(lambda: time.time() >= kill_time)
         return
-    is_new = training.step() < target
-    training.wait(lambda: training.step() >= target and (is_new or training.resumed() is not None))
-    begin = time.time() if is_new else max(time.time(), training.started + stats["start"])
-    moment = begin + random.uniform(0, save_steps * stats["step"])
-    # Times are estimates, and polling may miss that a small file is being written: the next
-    # checkpoint also ends the wait.
-    newest = training.step()
-    if kind == "steps":
-        training.wait(lambda: time.time() >= moment or training.step() > newest)
+    is_new = training.last_step() < target
+    training.wait(
+        lambda: training.last_step() >= target and (is_new or training.resumed_step() is not None)
+    )
+    begin = time.time() if is_new else max(time.time(), training.start_time + stats["startup"])
+    kill_time = begin + random.uniform(0, save_steps * stats["step"])
+    # Times are estimates, and polling may miss the writing of a small file, so the next checkpoint
+    # also ends the wait.
+    last = training.last_step()
+    if phase == "steps":
+        training.wait(lambda: time.time() >= kill_time or training.last_step() > last)
         return
-    # A third of the kills come later, when the file is renamed and old checkpoints are removed.
+    # A third of these kills come later, while the file is renamed and old checkpoints are removed.
     fraction = random.uniform(0, 1.5)
     min_bytes = min(fraction, 0.95) * stats["bytes"]
-    training.wait(lambda: training.is_writing(min_bytes) or training.step() > newest, 0.0005)
+    training.wait(lambda: training.is_writing(min_bytes) or training.last_step() > last, 0.0005)
     training.wait(lambda: fraction < 0.95 or not training.is_writing(), 0.0005)
 
 
 def kill_and_resume(
-    training: Training, kills: int, save_steps: int, stats: dict[str, float]
+    training: TrainingRun, kills: int, save_steps: int, stats: dict[str, float]
 ) -> tuple[dict[str, Any], dict[str, bool]]:
     """Kills a run `kills` times, then lets it finish; returns statistics and checks."""
-    starts, writes = round(kills * START_SHARE), round(kills * WRITE_SHARE)
-    kinds = ["start"] * starts + ["write"] * writes + ["steps"] * (kills - starts - writes)
-    random.shuffle(kinds)
+    startups, writes = round(kills * STARTUP_FRACTION), round(kills * WRITE_FRACTION)
+    phases = ["startup"] * startups + ["write"] * writes + ["steps"] * (kills - startups - writes)
+    random.shuffle(phases)
     rows, damaged, code = [], 0, -9
     print("|", " | ".join(COLUMNS), "|\n", "|---" * len(COLUMNS), "|", sep="")
     while code == -9 and len(rows) <= kills:
-        before = training.readable_step()
+        before = training.last_readable_step()
         # Leave at least one checkpoint for each kill that follows.
         remaining = kills + 1 - len(rows)
         spare = (stats["last"] - max(before, 0)) // save_steps - 1 - remaining
         skipped = max(int(max(spare, 0) / remaining + random.random()), before < 1)
         target = max(before, 0) + skipped * save_steps
-        kind = [*kinds, "end"][len(rows)]
+        phase = [*phases, "end"][len(rows)]
         training.start()
-        if kind != "end":
-            wait_for_moment(training, kind, target, save_steps, stats)
+        if phase != "end":
+            wait_until_kill(training, phase, target, save_steps, stats)
             training.process.kill()
         code = training.process.wait()
-        seconds, step = time.time() - training.started, training.readable_step()
-        since = training.started + stats["start"]
+        seconds, step = time.time() - training.start_time, training.last_readable_step()
+        # When training began to run the steps after the last checkpoint.
+        since = training.start_time + stats["startup"]
         if step > before:
             since = (training.folder / f"model.ckpt-{step}.index").stat().st_mtime
-        killed_at = max(step, 0) + max(0, training.started + seconds - since) / stats["step"]
+        killed_at = max(step, 0) + max(0, training.start_time + seconds - since) / stats["step"]
         killed_at = int(min(killed_at, max(step, 0) + save_steps, stats["last"]))
-        files = sorted(name for name, _ in training.unfinished() - training.left_over)
-        row = (kind, round(seconds, 1), before, training.resumed(), killed_at, step, files)
+        unfinished = training.unfinished_files() - training.previous_unfinished
+        files = sorted(name for name, _ in unfinished)
+        row = (phase, round(seconds, 1), before, training.resumed_step(), killed_at, step, files)
         rows.append(dict(zip(COLUMNS, row, strict=True)))
-        damaged += step < before or step != training.step()
+        damaged += step < before or step != training.last_step()
         print("|", " | ".join(map(str, row)), "|", flush=True)
-    above_0 = sum((row["resumed"] or 0) > 0 for row in rows[1:])
+    above_0 = sum((row["resumed from"] or 0) > 0 for row in rows[1:])
     in_write = sum(bool(row["unfinished files"]) for row in rows)
-    results = {"kills": len(rows) - 1, "restarts above 0": above_0, "kills in a write": in_write}
+    results = {
+        "kills": len(rows) - 1,
+        "restarts above step 0": above_0,
+        "kills during a write": in_write,
+    }
     return {**results, "starts": rows}, {
-        "it finished after all kills": len(rows) == kills + 1 and code == 0,
-        "no checkpoint was lost or damaged": not damaged,
-        "it always resumed from the newest checkpoint": all(
-            row["resumed"] in (None, row["before"]) for row in rows
+        "finished after all kills": len(rows) == kills + 1 and code == 0,
+        "no checkpoint lost or damaged": not damaged,
+        "always resumed from the last checkpoint": all(
+            row["resumed from"] in (None, row["last readable before"]) for row in rows
         ),
-        "3 of 4 restarts were above step 0": above_0 >= 0.75 * kills,
-        "a write was hit": in_write > 0,
+        "3 of 4 restarts above step 0": above_0 >= 0.75 * kills,
+        "killed during a write": in_write > 0,
     }
 
 
 def run_out_of_space(
-    training: Training, reference: Training, last: int
+    training: TrainingRun, reference: TrainingRun, last: int
 ) -> tuple[dict[str, Any], dict[str, bool]]:
     """Fills the disk at the third checkpoint; returns statistics and checks."""
     disk = training.folder.parent
     ballast = disk / "ballast"
     ballast.unlink(missing_ok=True)
-    checkpoint, total = _space(reference.folder, f"model.ckpt-{last}.*"), _space(reference.folder)
-    free = shutil.disk_usage(disk).free
-    if not disk.is_mount() or free < total + 2 * checkpoint:
-        sys.exit(f"{disk} must be a file system with at least {total + 2 * checkpoint} bytes free")
-    room = total - _space(reference.folder, "model.ckpt-*") + 5 * checkpoint // 2
+    checkpoint_bytes = _disk_usage(reference.folder, f"model.ckpt-{last}.*")
+    total = _disk_usage(reference.folder)
+    required, free = total + 2 * checkpoint_bytes, shutil.disk_usage(disk).free
+    if not disk.is_mount() or free < required:
+        sys.exit(f"{disk} must be a file system with at least {required} bytes free")
+    # Leave space for two and a half checkpoints, and all other files.
+    available = total - _disk_usage(reference.folder, "model.ckpt-*") + 5 * checkpoint_bytes // 2
     with ballast.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, free - room)
+        os.posix_fallocate(file.fileno(), 0, free - available)
     code = training.run()
     lines = training.log.read_text().splitlines()
     errors = [line for line in lines if line.startswith(("ERROR", "Traceback"))]
-    newest, step = checkpoints.latest(str(training.folder)), training.readable_step()
+    latest, step = checkpoints.latest(str(training.folder)), training.last_readable_step()
     ballast.unlink()
     code_after = training.run()
     return {"errors": errors, "stopped at": step}, {
-        "it stopped with exit code 1": code == 1,
-        "and one ERROR line": len(errors) == 1,
-        "which names the last good checkpoint": bool(re.search(rf"{newest}(?!\d)", str(errors))),
-        "which is above step 0 and readable": 0 < step == training.resumed(),
-        "it finished once there was space": code_after == 0,
+        "stopped with exit code 1": code == 1,
+        "printed one ERROR line": len(errors) == 1,
+        "error names the last checkpoint": bool(re.search(rf"{latest}(?!\d)", str(errors))),
+        "resumed from it, above step 0": 0 < step == training.resumed_step(),
+        "finished once space was available": code_after == 0,
     }
 
 
-def _space(folder: Path, pattern: str = "*") -> int:
+def _disk_usage(folder: Path, pattern: str = "*") -> int:
     return sum(file.stat().st_blocks * 512 for file in folder.glob(pattern))
 
 
@@ -251,14 +270,21 @@ def read_tensors(prefix: str) -> dict[str, tuple]:
 
 
 def main() -> None:
-    """Runs one of the two modes; prints the result and writes it to --work_dir."""
+    """Runs one of the two modes; prints the results and writes them to --work_dir."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("--model_dir", required=True, type=Path, help="vocabulary, config, weights")
+    parser.add_argument(
+        "--model_dir",
+        required=True,
+        type=Path,
+        help="folder with vocabulary, configuration and weights",
+    )
     parser.add_argument("--data_dir", required=True, help="folder of MRPC")
-    parser.add_argument("--work_dir", required=True, type=Path, help="for runs, logs and result")
+    parser.add_argument(
+        "--work_dir", required=True, type=Path, help="folder for runs, logs and results"
+    )
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1, help="random seed of the kill times")
-    parser.add_argument("--full_disk", action="store_true", help="fill the disk instead of killing")
+    parser.add_argument("--full_disk", action="store_true", help="fill the disk, kill nothing")
     parser.add_argument("--small_dir", type=Path, help="small file system, for --full_disk")
     for name, default in FLAGS.items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
@@ -271,10 +297,10 @@ def main() -> None:
     flags += [f"--{name}={getattr(args, name)}" for name in FLAGS]
     random.seed(args.seed)
     args.work_dir.mkdir(parents=True, exist_ok=True)
-    reference = Training(flags, args.work_dir / "undisturbed", args.work_dir)
-    stats = run_undisturbed(reference, args.save_checkpoints_steps)
+    reference = TrainingRun(flags, args.work_dir / "uninterrupted", args.work_dir)
+    stats = run_uninterrupted(reference, args.save_checkpoints_steps)
     name, parent = ("full_disk", args.small_dir) if args.full_disk else ("killed", args.work_dir)
-    training = Training(flags, parent / name, args.work_dir)
+    training = TrainingRun(flags, parent / name, args.work_dir)
     shutil.rmtree(training.folder, ignore_errors=True)
     if args.full_disk:
         results, checks = run_out_of_space(training, reference, stats["last"])
@@ -285,12 +311,12 @@ def main() -> None:
     )
     names = {**expected, **actual}
     different = sorted(name for name in names if expected.get(name) != actual.get(name))
-    checks["all tensors are the same"] = not different
-    result = {"command": training.command, "undisturbed": stats, **results}
+    checks["all tensors are equal"] = not different
+    result = {"command": training.command, "uninterrupted": stats, **results}
     reference_files, files = (
         {f.name for f in run.folder.glob("model.ckpt-*")} for run in (reference, training)
     )
-    result |= {"left over": sorted(files - reference_files), "tensors": len(expected)}
+    result |= {"extra files": sorted(files - reference_files), "tensors": len(expected)}
     result |= {"different": different, "checks": checks}
     (args.work_dir / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps({key: result[key] for key in result if key != "starts"}, indent=1))

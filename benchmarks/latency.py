@@ -1,13 +1,13 @@
-"""Times one sentence at a time: this package's engines beside ONNX Runtime and transformers.
+"""Times embedding one sentence at a time: our engines, ONNX Runtime and transformers.
 
 usage: python benchmarks/latency.py --model_dir=DIR --texts=FILE [--count=300] [--rounds=5]
 
 FILE has a text on each line. Each method tokenizes a text and computes the mean of the last layer,
-on all cores, in a process of its own; the methods take turns, text by text in the same order, and
-the ratios are medians over the rounds. Cosines compare the vectors with those of TensorFlow. The
-rows "ONNX Runtime" are what a user writes with tokenizers and onnxruntime for the same exported
-files. Needs the extras `onnx` and `benchmark`; without torch and transformers, those are left out.
-`model_dir` contains bert_model.ckpt, bert_config.json and vocab.txt.
+on all cores, in a separate process. The methods alternate over the same texts; ratios are medians
+over the rounds. Cosines compare the vectors with TensorFlow's. The rows "ONNX Runtime" use only
+tokenizers and onnxruntime, with the same exported files. Needs the extras `onnx` and `benchmark`;
+transformers is skipped if torch is missing. --model_dir contains bert_model.ckpt, bert_config.json
+and vocab.txt.
 """
 
 import argparse
@@ -26,15 +26,17 @@ import numpy as np
 
 from benchmarks import sentences, timing
 
-Vector = Callable[[str], np.ndarray]
+Encoder = Callable[[str], np.ndarray]
 
 LENGTH = sentences.MAX_SEQ_LENGTH
+# Name of a method -> flags of `Predictor`.
 ENGINES = {
     "bert_tf, tensorflow": {},
     "bert_tf, onnx": {"engine": "onnx"},
     "bert_tf, onnx int8": {"engine": "onnx", "precision": "int8"},
 }
-BARE = {"ONNX Runtime": "float32", "ONNX Runtime, our int8": "int8"}
+# Name of a method -> precision.
+ONNX_RUNTIME = {"ONNX Runtime": "float32", "ONNX Runtime, our int8": "int8"}
 PEER = "transformers"
 
 
@@ -56,8 +58,8 @@ def export(model_dir: Path, folder: Path) -> None:
         export_model.run(options)
 
 
-def ours(model_dir: Path, folder: Path, name: str) -> Vector:
-    """Returns the function from a text to its vector, by an engine of this package."""
+def make_bert_tf_encoder(model_dir: Path, folder: Path, name: str) -> Encoder:
+    """Returns a function from a text to its vector, with one of our engines."""
     from bert_tf import Predictor
 
     flags: dict[str, Any] = {"layers": "-1", "pooling": "mean", "max_seq_length": LENGTH}
@@ -68,75 +70,83 @@ def ours(model_dir: Path, folder: Path, name: str) -> Vector:
     return lambda text: predictor(text).values[0]
 
 
-def bare(folder: Path, precision: str) -> Vector:
-    """Returns the same function with tokenizers and onnxruntime alone."""
+def make_onnx_runtime_encoder(folder: Path, precision: str) -> Encoder:
+    """Returns the same function, with only tokenizers and onnxruntime."""
     import onnxruntime
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / precision / "tokenizer.json"))
     session = onnxruntime.InferenceSession(str(folder / precision / "model.onnx"))
 
-    def vector(text: str) -> np.ndarray:
-        encoded = tokenizer.encode(text)
+    def encode(text: str) -> np.ndarray:
+        encoding = tokenizer.encode(text)
         inputs = {
-            "input_ids": np.array([encoded.ids]),
-            "attention_mask": np.array([encoded.attention_mask]),
-            "token_type_ids": np.array([encoded.type_ids]),
+            "input_ids": np.array([encoding.ids]),
+            "attention_mask": np.array([encoding.attention_mask]),
+            "token_type_ids": np.array([encoding.type_ids]),
         }
         return session.run(["sentence_embedding"], inputs)[0][0]
 
-    return vector
+    return encode
 
 
-def peer(model_dir: Path, folder: Path) -> Vector:
-    """Returns the same function with transformers on PyTorch."""
-    vectors = sentences.torch_encoder(model_dir, folder, batch_size=1)
-    return lambda text: vectors([text])[0]
+def make_torch_encoder(model_dir: Path, folder: Path) -> Encoder:
+    """Returns the same function, with transformers on PyTorch."""
+    encode = sentences.make_torch_encoder(model_dir, folder, batch_size=1)
+    return lambda text: encode([text])[0]
 
 
-def work(make: Callable[[], Vector], lines: list[str], path: Path) -> Callable[[], Any]:
-    """Returns a function that computes line by line, and writes the vectors."""
-    vector = make()
-    return lambda: np.save(path, np.stack([vector(line) for line in lines]))
+def make_workload(
+    make_encoder: Callable[[], Encoder], lines: list[str], path: Path
+) -> Callable[[], Any]:
+    """Returns a function that encodes the lines one at a time, and saves the vectors."""
+    encode = make_encoder()
+    return lambda: np.save(path, np.stack([encode(line) for line in lines]))
 
 
 def main() -> None:
-    """Measures, prints a table and writes `results/latency.json`."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Times all methods; prints and writes the results."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model_dir", type=Path, required=True)
     parser.add_argument("--texts", type=Path, required=True)
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=5)
-    flags = parser.parse_args()
-    lines = flags.texts.read_text(encoding="utf-8").splitlines()[: flags.count]
+    args = parser.parse_args()
+    lines = args.texts.read_text(encoding="utf-8").splitlines()[: args.count]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        timing.run_in_process(export, flags.model_dir, folder)
-        methods: dict[str, Callable[[], Vector]] = {
-            name: functools.partial(ours, flags.model_dir, folder, name) for name in ENGINES
+        timing.run_in_process(export, args.model_dir, folder)
+        methods: dict[str, Callable[[], Encoder]] = {
+            name: functools.partial(make_bert_tf_encoder, args.model_dir, folder, name)
+            for name in ENGINES
         }
-        methods |= {name: functools.partial(bare, folder, kind) for name, kind in BARE.items()}
+        methods |= {
+            name: functools.partial(make_onnx_runtime_encoder, folder, precision)
+            for name, precision in ONNX_RUNTIME.items()
+        }
         if importlib.util.find_spec("torch"):
-            timing.run_in_process(sentences.write_weights, flags.model_dir, folder)
-            methods[PEER] = functools.partial(peer, flags.model_dir, folder)
+            timing.run_in_process(sentences.write_weights, args.model_dir, folder)
+            methods[PEER] = functools.partial(make_torch_encoder, args.model_dir, folder)
         makers = {
-            name: functools.partial(work, make, lines, folder / f"{number}.npy")
+            name: functools.partial(make_workload, make, lines, folder / f"{number}.npy")
             for number, (name, make) in enumerate(methods.items())
         }
-        seconds = timing.interleaved_processes(makers, flags.rounds)
+        seconds = timing.time_in_processes(makers, args.rounds)
         vectors = [np.load(folder / f"{number}.npy") for number in range(len(methods))]
     rows = {}
-    for (name, times), found in zip(seconds.items(), vectors, strict=True):
-        cosines = (found * vectors[0]).sum(1) / np.linalg.norm(found, axis=1)
+    for (name, times), outputs in zip(seconds.items(), vectors, strict=True):
+        cosines = (outputs * vectors[0]).sum(1) / np.linalg.norm(outputs, axis=1)
         cosines /= np.linalg.norm(vectors[0], axis=1)
         rows[name] = {
             "milliseconds": round(1000 * statistics.median(times) / len(lines), 3),
-            "to ONNX Runtime": round(timing.ratio(times, seconds["ONNX Runtime"]), 3),
+            "relative to ONNX Runtime": round(
+                timing.median_speedup(times, seconds["ONNX Runtime"]), 3
+            ),
             "mean cosine": round(float(cosines.mean()), 5),
-            "lowest cosine": round(float(cosines.min()), 5),
+            "min cosine": round(float(cosines.min()), 5),
         }
         print(name, rows[name])
-    timing.require(rows["bert_tf, onnx"]["lowest cosine"] > 0.9999, "The vectors differ")
+    timing.require(rows["bert_tf, onnx"]["min cosine"] > 0.9999, "the vectors differ")
     timing.write_results("latency", {"texts": len(lines), "rows": rows}, "onnxruntime")
 
 

@@ -2,9 +2,9 @@
 
 usage: python benchmarks/long_run.py [--steps=3000]
 
-The model has 2 layers of 128 units. Length and number of tokens change in each step, which reveals
-caches that grow with the number of shapes (TensorFlow, oneDNN, malloc). Each step is followed by a
-prediction for the same rows.
+The model has 2 layers of 128 units. Sequence length and number of tokens change in each step, which
+reveals caches that grow with the number of shapes (TensorFlow, oneDNN, malloc). Each training step
+is followed by a prediction for the same rows.
 """
 
 import argparse
@@ -33,11 +33,11 @@ from bert_tf.options import DeviceOptions
 CONFIG = BertConfig(3000, 128, 2, 2, 512)
 BATCH, SHORTEST, LONGEST = 32, 10, 64
 # Steps after which memory is measured.
-CHECKPOINTS = (100, 500, 1000, 2000, 3000, 5000, 10_000, 20_000)
+MEASURED_STEPS = (100, 500, 1000, 2000, 3000, 5000, 10_000, 20_000)
 
 
-def make_steps() -> tuple[Any, Any]:
-    """Returns the compiled training step and prediction functions."""
+def make_functions() -> tuple[Any, Any]:
+    """Returns the compiled functions for a training step and for prediction."""
     devices = training.open_devices(DeviceOptions())
     with devices.strategy.scope():
         model = BertClassifier(CONFIG, 2)
@@ -45,7 +45,7 @@ def make_steps() -> tuple[Any, Any]:
         optimizer.build(model.trainable_variables)
     names = ("input_ids", "input_mask", "segment_ids")
     inputs = {name: tf.TensorSpec([None, None], tf.int32) for name in names}
-    step = training.make_train_step(
+    train_step = training.make_train_step(
         training.TrainState(model, optimizer),
         training.mean_loss(lambda out, batch: cross_entropy(out["logits"], batch["label_ids"])),
         devices.strategy,
@@ -59,11 +59,11 @@ def make_steps() -> tuple[Any, Any]:
         devices,
         BATCH,
     )
-    return step, inference.predict
+    return train_step, inference.predict
 
 
 def random_batch(rng: np.random.Generator) -> dict[str, tf.Tensor]:
-    """Returns rows of random lengths, padded to a random length."""
+    """Returns a batch of rows of random lengths, padded to a random length."""
     length = rng.integers(SHORTEST, LONGEST + 1)
     tokens = rng.integers(3, length + 1, BATCH)
     mask = np.arange(length) < tokens[:, None]
@@ -81,17 +81,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=3000)
     args = parser.parse_args()
-    step, predict = make_steps()
+    train_step, predict = make_functions()
     rng = np.random.default_rng(1)
     megabytes = {}
-    for number in range(1, args.steps + 1):
+    for step in range(1, args.steps + 1):
         batch = random_batch(rng)
-        step(batch, tf.constant(0))
+        train_step(batch, tf.constant(0))
         predict({name: value.numpy() for name, value in batch.items()})
-        if number in CHECKPOINTS or number == args.steps:
+        if step in MEASURED_STEPS or step == args.steps:
             pages = int(Path("/proc/self/statm").read_text().split()[1])
-            megabytes[str(number)] = round(pages * os.sysconf("SC_PAGE_SIZE") / 1e6)
-            print(number, "steps:", megabytes[str(number)], "MB", flush=True)
+            megabytes[str(step)] = round(pages * os.sysconf("SC_PAGE_SIZE") / 1e6)
+            print(step, "steps:", megabytes[str(step)], "MB", flush=True)
     timing.write_results("long_run", {"MB after steps": megabytes}, "tensorflow", "keras", "numpy")
 
 

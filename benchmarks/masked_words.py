@@ -2,12 +2,12 @@
 
 usage: python benchmarks/masked_words.py --text=FILE [--count=1000] [--seed=1] [--model_dir=DIR]
 
-FILE is a plain text with a blank line between paragraphs. --count of its words, drawn uniformly,
-are replaced with [MASK], each in a copy of its paragraph; a word is a sequence of letters. A
-prediction is correct if it equals the word as the tokenizer normalizes it (lower-case for an
-uncased model). Without --whole_word, words of several word pieces are never predicted. The baseline
-always predicts the most frequent word pieces among the masked words, so no constant prediction is
-better. --model_dir contains bert_model.ckpt, bert_config.json and vocab.txt; the default is
+FILE is a plain text with a blank line between paragraphs. --count words (sequences of letters) are
+drawn uniformly, and each is replaced with [MASK] in a copy of its paragraph. A prediction is
+correct if it equals the word after the tokenizer's normalization (lower case for uncased models).
+Without --whole_word, words of several word pieces are never predicted. The baseline always predicts
+the most frequent word pieces among the masked words, which no other constant prediction can beat.
+--model_dir contains bert_model.ckpt, bert_config.json and vocab.txt; the default is
 examples/small_bert.
 """
 
@@ -29,11 +29,11 @@ from bert_tf.tokenization import FullTokenizer
 
 SMALL_BERT = Path(__file__).resolve().parents[1] / "examples" / "small_bert"
 _WORD = re.compile(r"[^\W\d_]+")
-_TOP = 5
+_TOP_K = 5
 
 
 def sample_words(text: str, count: int, seed: int) -> list[tuple[str, str]]:
-    """Returns paragraphs with one masked word each, and the words."""
+    """Returns pairs of a paragraph with one masked word, and that word."""
     paragraphs = [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", text)]
     words = [(paragraph, match) for paragraph in paragraphs for match in _WORD.finditer(paragraph)]
     sample = random.Random(seed).sample(words, count)
@@ -41,10 +41,10 @@ def sample_words(text: str, count: int, seed: int) -> list[tuple[str, str]]:
 
 
 def accuracy(ranks: list[int | None]) -> dict[str, float]:
-    """Returns top-1 and top-5 accuracy."""
+    """Computes top-1 and top-5 accuracy."""
     return {
         "top-1": sum(rank == 0 for rank in ranks) / len(ranks),
-        f"top-{_TOP}": sum(rank is not None for rank in ranks) / len(ranks),
+        f"top-{_TOP_K}": sum(rank is not None for rank in ranks) / len(ranks),
     }
 
 
@@ -60,7 +60,7 @@ def main() -> None:
         "bert_config_file": str(args.model_dir / "bert_config.json"),
         "vocab_file": str(args.model_dir / "vocab.txt"),
         "init_checkpoint": str(args.model_dir / "bert_model.ckpt"),
-        "top_k": _TOP,
+        "top_k": _TOP_K,
     }
     import_tensorflow()
     from bert_tf.tasks.fill_mask.fill_mask import FillMask
@@ -69,14 +69,14 @@ def main() -> None:
     tokenizer = FullTokenizer(flags["vocab_file"])
     pieces = [tokenizer.tokenize(word) for _, word in sample]
     words = ["".join(tokenizer.basic_tokenizer.tokenize(word)) for _, word in sample]
-    single_pieces = [word for word, cut in zip(words, pieces, strict=True) if cut == [word]]
-    top_counts = [count for _, count in collections.Counter(single_pieces).most_common(_TOP)]
+    single_pieces = [word for word, tokens in zip(words, pieces, strict=True) if tokens == [word]]
+    top_counts = [count for _, count in collections.Counter(single_pieces).most_common(_TOP_K)]
     results = {
         "words": len(words),
-        "of one piece": len(single_pieces) / len(words),
-        "the commonest": {
+        "fraction of a single piece": len(single_pieces) / len(words),
+        "most frequent pieces": {
             "top-1": top_counts[0] / len(words),
-            f"top-{_TOP}": sum(top_counts) / len(words),
+            f"top-{_TOP_K}": sum(top_counts) / len(words),
         },
     }
     for name, whole_word in (("pieces", False), ("--whole_word", True)):
@@ -87,8 +87,11 @@ def main() -> None:
             guesses = [candidate.word for candidate in candidates]
             ranks.append(guesses.index(word) if word in guesses else None)
         results[name] = accuracy(ranks)
-        several = [rank for rank, cut in zip(ranks, pieces, strict=True) if len(cut) > 1]
-        results[name][f"top-{_TOP} of those of several pieces"] = accuracy(several)[f"top-{_TOP}"]
+        multi_piece_ranks = [
+            rank for rank, tokens in zip(ranks, pieces, strict=True) if len(tokens) > 1
+        ]
+        top_k_accuracy = accuracy(multi_piece_ranks)[f"top-{_TOP_K}"]
+        results[name][f"top-{_TOP_K}, words of several pieces"] = top_k_accuracy
     print(json.dumps(results, indent=1))
     timing.write_results("masked_words", results, "tensorflow", "numpy")
 

@@ -2,8 +2,8 @@
 
 usage: python benchmarks/memory.py [--num_layers=12] [--batch_size=32] [--length=128] [--steps=3]
 
-Trains a model of the size of the uncased 2018 base model on the CPU, with random weights and random
-ids. Each table cell is measured in a separate process. Prints the table, and writes all numbers to
+Trains a model of the size of BERT-base, uncased, on the CPU, with random weights and inputs. Each
+table cell is measured in a separate process. Prints the table, and writes all numbers to
 benchmarks/results/memory.json.
 """
 
@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import timing
 
 RESULTS = Path(__file__).resolve().parent / "results" / "memory.json"
-# Name of a row -> number of micro-batches, whether layers are recomputed.
+# Name of a row -> number of micro-batches, and whether layers are recomputed.
 ROWS = {
     "plain": (1, False),
     "--gradient_accumulation_steps=4": (4, False),
@@ -38,13 +38,13 @@ ROWS = {
 PRECISIONS = ("float32", "bfloat16")
 
 
-def memory(field: str) -> int:
-    """Returns the memory of this process in bytes: current (`VmRSS`) or peak (`VmHWM`)."""
+def read_memory(field: str) -> int:
+    """Returns this process's current (`VmRSS`) or peak (`VmHWM`) memory in bytes."""
     status = Path("/proc/self/status").read_text()
     return int(re.search(rf"^{field}:\s+(\d+) kB", status, re.M)[1]) * 1024
 
 
-def measure(args: argparse.Namespace) -> dict[str, Any]:
+def measure_cell(args: argparse.Namespace) -> dict[str, Any]:
     """Trains for a few steps in this process; returns the memory and step time of one cell."""
     import numpy as np
     import tensorflow as tf
@@ -60,14 +60,14 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     micro_batches, recompute = ROWS[args.row]
     options = DeviceOptions(precision=args.precision, distribution_strategy="one_device")
     strategy = training.open_devices(options).strategy
-    tf.zeros([]) + 1.0  # starts TensorFlow's devices
-    imported = memory("VmRSS")
+    tf.zeros([]) + 1.0  # initializes TensorFlow's devices
+    imported = read_memory("VmRSS")
     config = BertConfig(vocab_size=30522, num_hidden_layers=args.num_layers)
     with strategy.scope():
         model = BertClassifier(config, 2, recompute_layers=recompute)
         optimizer = create_optimizer(5e-5, num_train_steps=1000, num_warmup_steps=100)
         optimizer.build(model.trainable_variables)
-    built = memory("VmRSS")
+    built = read_memory("VmRSS")
     # Shapes are dynamic, as in the scripts.
     names = ("input_ids", "input_mask", "segment_ids")
     spec = {name: tf.TensorSpec([None, None], tf.int32) for name in names}
@@ -98,7 +98,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         "precision": args.precision,
         "imported_bytes": imported,
         "built_bytes": built,
-        "peak_bytes": memory("VmHWM"),
+        "peak_bytes": read_memory("VmHWM"),
         "estimated_bytes": estimate_training_bytes(
             config,
             parameters,
@@ -114,7 +114,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def run_cell(row: str, precision: str) -> dict[str, Any]:
-    """Runs `measure` in a new process."""
+    """Runs `measure_cell` in a new process."""
     command = [sys.executable, *sys.argv, f"--row={row}", f"--precision={precision}"]
     process = subprocess.run(command, capture_output=True, text=True)
     if process.returncode:
@@ -122,7 +122,7 @@ def run_cell(row: str, precision: str) -> dict[str, Any]:
     return json.loads(process.stdout.splitlines()[-1])
 
 
-def table(cells: list[dict[str, Any]]) -> str:
+def format_table(cells: list[dict[str, Any]]) -> str:
     """Returns the results as a Markdown table, with memory in GB (10^9 bytes)."""
     columns = ("peak", "before the first step", "estimated / measured", "s / step")
     names = [f"{precision}: {column}" for precision in PRECISIONS for column in columns]
@@ -142,13 +142,13 @@ def table(cells: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def machine() -> dict[str, Any]:
+def describe_machine() -> dict[str, Any]:
     """Returns package versions, the processor and the number of cores."""
     return {
         "tensorflow": importlib.metadata.version("tensorflow"),
         "keras": importlib.metadata.version("keras"),
         "python": platform.python_version(),
-        "cpu": timing.processor(),
+        "cpu": timing.processor_name(),
         "cores": os.cpu_count(),
     }
 
@@ -165,16 +165,16 @@ def main() -> None:
     parser.add_argument("--precision", choices=PRECISIONS, default=PRECISIONS[0])
     args = parser.parse_args()
     if args.row:
-        print(json.dumps(measure(args)))
+        print(json.dumps(measure_cell(args)))
         return
     cells = []
     for row in ROWS:
         for precision in PRECISIONS:
             cells.append(run_cell(row, precision))
             print(json.dumps(cells[-1]), file=sys.stderr, flush=True)
-    print(table(cells))
+    print(format_table(cells))
     command = " ".join(["python", *sys.argv])
-    result = {"command": command, **machine(), "cells": cells}
+    result = {"command": command, **describe_machine(), "cells": cells}
     args.results.parent.mkdir(parents=True, exist_ok=True)
     args.results.write_text(json.dumps(result, indent=1) + "\n")
 

@@ -2,11 +2,11 @@
 
 usage: python benchmarks/padding.py --model_dir=DIR --data_dir=MRPC [--rounds=5]
 
-Uses the encoder in --model_dir. Training: "padded" pads every batch to --max_seq_length, as the
-original does; "cut" pads to the longest text of the batch; "tokens" also skips the computation for
-the remaining padding, which is the default on CPUs; "grouped" adds --length_grouping. Prediction:
-"padded" is --fixed_shapes; "grouped" is the default, batches of texts of similar length. The losses
-of both kinds of prediction are compared first.
+Uses the encoder in --model_dir. Training: "padded" pads every batch to --max_seq_length, like the
+original; "trimmed" pads to the longest text of the batch; "unpadded" also skips computation for the
+remaining padding, the default on CPUs; "grouped" adds --length_grouping. Prediction: "padded" is
+--fixed_shapes; "grouped" is the default, which batches texts of similar length. The losses of both
+prediction modes are compared first.
 """
 
 import argparse
@@ -42,16 +42,16 @@ from bert_tf.tasks.classification import glue
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 
-# Arguments of `read_dataset`, and whether to skip the computation for padding.
+# Arguments of `read_dataset`, and whether to skip computation for padding.
 TRAINING = {
     "padded": ({}, False),
-    "cut": ({"trim_padding": True}, False),
-    "tokens": ({"trim_padding": True}, True),
+    "trimmed": ({"trim_padding": True}, False),
+    "unpadded": ({"trim_padding": True}, True),
     "grouped": ({"trim_padding": True, "group_by_length": True}, True),
 }
 # Whether shapes are fixed.
 PREDICTION = {"padded": True, "grouped": False}
-# Number of batches or rows in a measurement.
+# Batches or rows per measurement.
 TRAIN_BATCHES = 20
 PREDICT_ROWS = 512
 
@@ -112,10 +112,10 @@ def main() -> None:
         )
         for name, fixed_shapes in PREDICTION.items()
     }
-    predicted = [mode.predict(sample)["losses"] for mode in inference.values()]
-    difference = float(np.abs(predicted[0] - predicted[1]).max())
+    predicted_losses = [mode.predict(sample)["losses"] for mode in inference.values()]
+    difference = float(np.abs(predicted_losses[0] - predicted_losses[1]).max())
     is_close = args.precision != "float32" or difference < 1e-5
-    timing.require(is_close, f"the losses of the predictions differ by {difference}")
+    timing.require(is_close, f"the predicted losses differ by {difference}")
 
     batches = {
         name: iter(read_dataset(path, features, size, shuffle_seed=1, repeat=True, **arguments))
@@ -129,11 +129,11 @@ def main() -> None:
         float(metrics["loss"])
 
     results = {
-        "mean tokens of a row": round(float(rows["input_mask"].sum(1).mean()), 1),
+        "mean tokens per row": round(float(rows["input_mask"].sum(1).mean()), 1),
         "max_seq_length": length,
         "batch_size": size,
         "precision": args.precision,
-        "largest difference of losses": difference,
+        "max loss difference": difference,
     }
     for phase, count, names, function in (
         ("training", size * TRAIN_BATCHES, TRAINING, train),
@@ -147,11 +147,11 @@ def main() -> None:
         if args.only not in (None, phase):
             continue
         functions = {name: functools.partial(function, name) for name in names}
-        seconds = timing.interleaved(functions, args.rounds)
+        seconds = timing.time_interleaved(functions, args.rounds)
         results[phase] = {
             "rows/s": {name: round(count / statistics.median(s), 1) for name, s in seconds.items()},
             "times faster than padded": {
-                name: round(timing.ratio(seconds["padded"], seconds[name]), 2)
+                name: round(timing.median_speedup(seconds["padded"], seconds[name]), 2)
                 for name in names
                 if name != "padded"
             },

@@ -1,9 +1,9 @@
-"""Writes the results in benchmarks/results to tables, and those of one machine to a plot.
+"""Writes the results in benchmarks/results to tables, and plots those of one machine.
 
 usage: python benchmarks/picture.py
 
-Run it after the benchmarks. It writes docs/speed.png, and the tables between the markers in
-docs/performance.md and README.md. Results from machines other than that of fine_tuning_float32 are
+Run this after the benchmarks. It writes docs/speed.png, and the tables between the markers in
+docs/performance.md and README.md. Results of machines other than that of fine_tuning_float32 are
 omitted.
 """
 
@@ -14,13 +14,13 @@ from typing import Any
 from matplotlib import pyplot
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURE = ROOT / "docs" / "speed.png"
+PLOT = ROOT / "docs" / "speed.png"
 # Folder with the results of an older processor.
-OLDER = "avx2"
-TABLES = (("README.md", ""), ("docs/performance.md", ""), ("docs/performance.md", OLDER))
+OLDER_RESULTS = "avx2"
+TABLES = (("README.md", ""), ("docs/performance.md", ""), ("docs/performance.md", OLDER_RESULTS))
 END = "<!-- end of results -->\n"
 
-# Task, results file, keys of the ratio in that file, our flags, and the alternative.
+# Task, results file, path of the ratio in that file, our flags, and the alternative.
 ROWS = (
     (
         "fine-tuning BERT-base on MRPC",
@@ -124,7 +124,7 @@ def read_results(folder: str) -> list[tuple[str, str, str, float, dict[str, Any]
     return [row for row in rows if [row[-1][key] for key in ("cpu", "cores")] == machine]
 
 
-def table(folder: str) -> str:
+def format_table(folder: str) -> str:
     """Returns the results as a Markdown table."""
     lines = ["| task | our flags | alternative | ratio | command |", "|---|---|---|---|---|"]
     lines += [
@@ -134,8 +134,8 @@ def table(folder: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def draw() -> None:
-    """Plots the ratios as bars; 1 means equal."""
+def plot() -> None:
+    """Plots the ratios as a bar chart; 1 means equal."""
     rows = read_results("")[::-1]
     figure, axes = pyplot.subplots(figsize=(9, 0.45 * len(rows) + 1.2), layout="constrained")
     names = [f"{task}\n{flags} | {alternative}" for task, flags, alternative, _, _ in rows]
@@ -148,7 +148,7 @@ def draw() -> None:
     axes.minorticks_off()
     axes.set_xlabel("ratio of time or memory (above 1: bert_tf is better)")
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(PICTURE, dpi=130)
+    figure.savefig(PLOT, dpi=130)
 
 
 def main() -> None:
@@ -157,8 +157,10 @@ def main() -> None:
         begin = f"<!-- results {folder} -->\n" if folder else "<!-- results -->\n"
         before, rest = (ROOT / page).read_text(encoding="utf-8").split(begin)
         after = rest.split(END, maxsplit=1)[1]
-        (ROOT / page).write_text(before + begin + table(folder) + END + after, encoding="utf-8")
-    draw()
+        (ROOT / page).write_text(
+            before + begin + format_table(folder) + END + after, encoding="utf-8"
+        )
+    plot()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Measures the gain of examples/small_bert over random weights.
+"""Compares fine-tuning examples/small_bert with training from random weights.
 
 usage: python benchmarks/small_bert.py --data_dir=CONLL2003 [--rows=5000] [--epochs=3] [--seeds=5]
 
-`run_ner.py` trains on the first sentences of train.txt and evaluates on valid.txt. Compares the
-entity F1 of models that start from the small BERT and from random weights, with the same random
+`run_ner.py` trains on the first sentences of train.txt and evaluates on valid.txt. Entity F1 is
+compared for models initialized from the small BERT and from random weights, with the same random
 seeds. The standard deviation of the random weights is that of the configuration, or 0.02 as in the
 paper. Needs the extra `ner`.
 """
@@ -28,14 +28,16 @@ SMALL_BERT = Path(__file__).resolve().parents[1] / "examples" / "small_bert"
 
 
 def write_data(data_dir: Path, rows: int, folder: Path) -> None:
-    """Writes the first sentences of the training set, and the full dev set."""
+    """Writes the first sentences of the training set, and the whole dev set."""
     blocks = (data_dir / "train.txt").read_text(encoding="utf-8").split("\n\n")
     sentences = [block for block in blocks if not block.startswith("-DOCSTART-")][:rows]
     (folder / "train.txt").write_text("\n\n".join(sentences) + "\n", encoding="utf-8")
     shutil.copy(data_dir / "valid.txt", folder / "dev.txt")
 
 
-def f1(folder: Path, config: BertConfig, init_checkpoint: str | None, **flags: object) -> float:
+def train_and_evaluate(
+    folder: Path, config: BertConfig, init_checkpoint: str | None, **flags: object
+) -> float:
     """Trains a model and returns its entity F1."""
     config_file = folder / "bert_config.json"
     config_file.write_text(config.to_json_string())
@@ -78,8 +80,9 @@ def main() -> None:
         for seed in range(1, args.seeds + 1):
             for name, (model_config, init_checkpoint) in initializations.items():
                 flags = {"random_seed": seed, "num_train_epochs": args.epochs}
-                scores[name].append(f1(folder, model_config, init_checkpoint, **flags))
-                print(seed, name, scores[name][-1], flush=True)
+                score = train_and_evaluate(folder, model_config, init_checkpoint, **flags)
+                scores[name].append(score)
+                print(seed, name, score, flush=True)
     results = {"rows": args.rows, "epochs": args.epochs, "entity F1 on the dev set": scores}
     for name in list(initializations)[1:]:
         gains = [a - b for a, b in zip(scores["pre-trained"], scores[name], strict=True)]

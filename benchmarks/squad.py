@@ -1,9 +1,9 @@
-"""Times the conversion of SQuAD questions and the decoding of answers, against the original's.
+"""Times feature conversion and decoding for SQuAD, against the original algorithm.
 
 usage: python benchmarks/squad.py --vocab_file=FILE --predict_file=dev-v1.1.json [--rounds=3]
 
-Converts all questions of the file to rows of 384 word pieces with stride 128, and decodes random
-logits, on all cores. The rows and the bytes of both JSON files are compared first.
+Converts all questions to rows of 384 word pieces with stride 128, and decodes random logits, on all
+cores. The rows and the contents of both JSON files are compared first.
 """
 
 import argparse
@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 
-from benchmarks import plain_squad, timing
+from benchmarks import baseline_squad, timing
 from bert_tf.config import BertConfig
 from bert_tf.data.parallel import chunks, map_in_order
 from bert_tf.options import SquadOptions
@@ -29,8 +29,8 @@ N_BEST_SIZE, MAX_ANSWER_LENGTH = 20, 30
 CHUNK_ROWS = 1024
 
 
-class Package:
-    """The package's methods."""
+class BertTfPipeline:
+    """Converts questions and decodes logits with bert_tf."""
 
     def __init__(self, vocab_file: str, predict_file: str) -> None:
         self.tokenizer = FullTokenizer(vocab_file)
@@ -64,15 +64,15 @@ def main() -> None:
     parser.add_argument("--predict_file", required=True)
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
-    package = Package(args.vocab_file, args.predict_file)
+    pipeline = BertTfPipeline(args.vocab_file, args.predict_file)
 
-    def convert_plainly() -> tuple[list, list]:
+    def convert_with_baseline() -> tuple[list, list]:
         examples = read_squad_examples(args.predict_file, False, False)
-        features = plain_squad.convert(examples, package.tokenizer, **LENGTHS)
+        features = baseline_squad.convert_examples(examples, pipeline.tokenizer, **LENGTHS)
         return examples, list(features)
 
-    rows = package.convert()
-    examples, features = convert_plainly()
+    rows = pipeline.convert()
+    examples, features = convert_with_baseline()
     for name in ("input_ids", "input_mask", "segment_ids"):
         ours = np.concatenate([part[name] for part in rows])
         theirs = np.array([getattr(feature, name) for feature in features])
@@ -81,25 +81,25 @@ def main() -> None:
     logits = rng.normal(size=(2, len(features), LENGTHS["max_seq_length"])).astype(np.float32)
     logit_lists = logits.astype(np.float64).tolist()
 
-    def decode_plainly() -> tuple[str, str]:
-        return plain_squad.decode(
+    def decode_with_baseline() -> tuple[str, str]:
+        return baseline_squad.decode_predictions(
             examples, features, *logit_lists, N_BEST_SIZE, MAX_ANSWER_LENGTH, do_lower_case=True
         )
 
-    timing.require(package.decode(*logits) == decode_plainly(), "the files differ")
+    timing.require(pipeline.decode(*logits) == decode_with_baseline(), "the files differ")
     methods = {
-        "convert": package.convert,
-        "convert plainly": convert_plainly,
-        "decode": lambda: package.decode(*logits),
-        "decode plainly": decode_plainly,
+        "convert": pipeline.convert,
+        "convert, original": convert_with_baseline,
+        "decode": lambda: pipeline.decode(*logits),
+        "decode, original": decode_with_baseline,
     }
-    seconds = timing.interleaved(methods, args.rounds)
+    seconds = timing.time_interleaved(methods, args.rounds)
     results = {
         "questions": len(examples),
         "windows": len(features),
         "seconds": {name: round(statistics.median(s), 2) for name, s in seconds.items()},
         "times faster": {
-            name: round(timing.ratio(seconds[f"{name} plainly"], seconds[name]), 1)
+            name: round(timing.median_speedup(seconds[f"{name}, original"], seconds[name]), 1)
             for name in ("convert", "decode")
         },
     }

@@ -1,14 +1,13 @@
-"""Compares the accuracy of fine-tuning on SQuAD with that of Hugging Face's BERT on PyTorch.
+"""Compares accuracy after fine-tuning on SQuAD with Hugging Face's BERT on PyTorch.
 
 usage: python benchmarks/squad_peer.py --model_dir=DIR --train_file=FILE --predict_file=FILE \
          --work_dir=DIR [--epochs=2] [--max_seq_length=192] [--doc_stride=96]
 
-`run_squad.py` trains our model and answers the questions. The peer, Hugging Face's model, starts
-from the same checkpoint and trains on the same rows (`train.tf_record`, in a different random
-order) with the same optimizer, written in PyTorch. Its logits for the rows of `eval.tf_record` are
-decoded and scored by the same code, so that only model and training differ. torchmetrics also
-scores the `predictions.json` of both. The peer is not trained again if its logits exist. Needs
-torch, torchmetrics and transformers.
+`run_squad.py` trains and evaluates our model. The peer, Hugging Face's model, starts from the same
+checkpoint and trains on the same rows (`train.tf_record`, in a different random order) with the
+same optimizer, written in PyTorch. Its logits for `eval.tf_record` are decoded and scored by our
+code, so that only model and training differ. torchmetrics also scores both `predictions.json`. The
+peer is not trained again if its logits exist. Needs torch, torchmetrics and transformers.
 """
 
 import argparse
@@ -34,8 +33,8 @@ ROOT = Path(__file__).resolve().parents[1]
 BATCH, RATE = 12, 3e-5
 
 
-def read(path: Path, task: QuestionAnswering, split: str) -> dict[str, np.ndarray]:
-    """Returns all rows of a record file."""
+def read_rows(path: Path, task: QuestionAnswering, split: str) -> dict[str, np.ndarray]:
+    """Reads all rows of a record file."""
     (rows,) = read_chunks(str(path), task.features(split), 1 << 20)
     return dict(rows)
 
@@ -57,7 +56,7 @@ def run_peer(*arguments: object) -> str:
 
 
 def main() -> None:
-    """Trains both models; prints and writes the results."""
+    """Trains and evaluates both models; prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ("model_dir", "train_file", "predict_file", "work_dir"):
         parser.add_argument(f"--{name}", type=Path, required=True)
@@ -95,14 +94,16 @@ def main() -> None:
     metrics = json.loads((ours / "eval_results.json").read_text())
     weights = dict(checkpoints.read(prefix, checkpoints.shapes(prefix)))
     np.savez(theirs / "weights.npz", **weights)
-    np.savez(theirs / "train.npz", **read(ours / "train.tf_record", task, "train"))
-    np.savez(theirs / "eval.npz", **read(ours / "eval.tf_record", task, "eval"))
+    np.savez(theirs / "train.npz", **read_rows(ours / "train.tf_record", task, "train"))
+    np.savez(theirs / "eval.npz", **read_rows(ours / "eval.tf_record", task, "eval"))
     shutil.copy(args.model_dir / "bert_config.json", theirs / "config.json")
     if not (theirs / "logits.npz").exists():
         run_peer("train", theirs, metrics["global_step"])
     logits = np.load(theirs / "logits.npz")
-    top = task.fetch({f"{name}_logits": logits[name] for name in ("start", "end")}, {})
-    predictions = task.decode(windows, {name: np.asarray(value) for name, value in top.items()})
+    top_spans = task.fetch({f"{name}_logits": logits[name] for name in ("start", "end")}, {})
+    predictions = task.decode(
+        windows, {name: np.asarray(value) for name, value in top_spans.items()}
+    )
     task.write_predictions(windows, predictions, str(theirs))
     results = {
         "flags": {k: v for k, v in flags.items() if not k.endswith(("file", "dir", "checkpoint"))},

@@ -1,11 +1,11 @@
-"""Hugging Face's BERT on PyTorch, the model that squad_peer.py compares ours with.
+"""Hugging Face's BERT on PyTorch, for squad_peer.py.
 
 usage: python benchmarks/squad_torch.py train FOLDER NUM_TRAIN_STEPS
        python benchmarks/squad_torch.py score FILE PREDICTIONS
 
-It is a separate script because PyTorch and TensorFlow can conflict in one process. `train` reads
-`config.json`, `weights.npz` (an original checkpoint), `train.npz` and `eval.npz` (rows) from the
-folder, and writes `logits.npz`. `score` prints exact match and F1, computed by torchmetrics.
+This is a separate script because PyTorch and TensorFlow can conflict in one process. `train` reads
+`config.json`, `weights.npz` (from an original checkpoint), `train.npz` and `eval.npz` (rows) from
+the folder, and writes `logits.npz`. `score` prints exact match and F1, computed by torchmetrics.
 """
 
 import json
@@ -20,16 +20,16 @@ import numpy as np
 import torch
 import transformers
 
-from benchmarks.torch_weights import take_weights
+from benchmarks.torch_weights import load_weights
 
-BATCH, RATE, WARM_UP = 12, 3e-5, 0.1
+BATCH_SIZE, LEARNING_RATE, WARMUP_PROPORTION = 12, 3e-5, 0.1
 
 
 def build_model(folder: Path) -> Any:
     """Builds the model with the weights of an original checkpoint."""
     settings = json.loads((folder / "config.json").read_text())
     model = transformers.BertForQuestionAnswering(transformers.BertConfig(**settings))
-    take_weights(model, folder / "weights.npz")
+    load_weights(model, folder / "weights.npz")
     return model
 
 
@@ -58,14 +58,14 @@ class BertAdam(torch.optim.Optimizer):
                 parameter.add_(update, alpha=-group["lr"])
 
 
-def inputs(rows: dict[str, np.ndarray], indices: np.ndarray) -> dict[str, torch.Tensor]:
+def make_inputs(rows: dict[str, np.ndarray], indices: np.ndarray) -> dict[str, torch.Tensor]:
     """Returns the model's inputs."""
     names = {
         "input_ids": "input_ids",
         "attention_mask": "input_mask",
         "token_type_ids": "segment_ids",
     }
-    batch = {theirs: torch.tensor(rows[ours][indices]).long() for theirs, ours in names.items()}
+    batch = {name: torch.tensor(rows[our_name][indices]).long() for name, our_name in names.items()}
     if "start_positions" in rows:
         batch["start_positions"] = torch.tensor(rows["start_positions"][indices]).long()
         batch["end_positions"] = torch.tensor(rows["end_positions"][indices]).long()
@@ -80,19 +80,19 @@ def train(model: Any, rows: dict[str, np.ndarray], num_train_steps: int) -> None
         {"params": [p for n, p in named if not n.endswith(no_decay)], "weight_decay": 0.01},
         {"params": [p for n, p in named if n.endswith(no_decay)], "weight_decay": 0.0},
     ]
-    optimizer = BertAdam(groups, {"lr": RATE})
+    optimizer = BertAdam(groups, {"lr": LEARNING_RATE})
     schedule = transformers.get_linear_schedule_with_warmup(
-        optimizer, int(num_train_steps * WARM_UP), num_train_steps
+        optimizer, int(num_train_steps * WARMUP_PROPORTION), num_train_steps
     )
     rng = np.random.default_rng(12345)
     count = len(rows["input_ids"])
     order = np.concatenate([rng.permutation(count) for _ in range(num_train_steps)][:64])
     model.train()
     for step in range(num_train_steps):
-        indices = order[step * BATCH : (step + 1) * BATCH]
-        # Takes half as long as float32; weights and evaluation stay in float32.
+        indices = order[step * BATCH_SIZE : (step + 1) * BATCH_SIZE]
+        # Twice as fast as float32; weights and evaluation stay in float32.
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = model(**inputs(rows, indices)).loss
+            loss = model(**make_inputs(rows, indices)).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -104,32 +104,32 @@ def train(model: Any, rows: dict[str, np.ndarray], num_train_steps: int) -> None
             )
 
 
-def logits_of(model: Any, rows: dict[str, np.ndarray]) -> list[np.ndarray]:
+def predict_logits(model: Any, rows: dict[str, np.ndarray]) -> list[np.ndarray]:
     """Returns the start and end logits of all rows."""
     model.eval()
     logits: list[list[np.ndarray]] = [[], []]
     with torch.no_grad():
         for first in range(0, len(rows["input_ids"]), 32):
             last = min(first + 32, len(rows["input_ids"]))
-            outputs = model(**inputs(rows, np.arange(first, last)))
+            outputs = model(**make_inputs(rows, np.arange(first, last)))
             logits[0].append(outputs.start_logits.numpy())
             logits[1].append(outputs.end_logits.numpy())
     return [np.concatenate(parts) for parts in logits]
 
 
-def train_and_answer(folder: Path, num_train_steps: int) -> None:
-    """Trains, and writes the logits of all evaluation rows."""
+def train_and_predict(folder: Path, num_train_steps: int) -> None:
+    """Trains the model, and writes the logits of all evaluation rows."""
     torch.manual_seed(12345)
-    # Uses all cores; the default is one thread for two cores.
+    # The default is one thread per two cores.
     torch.set_num_threads(os.cpu_count() or 1)
     model = build_model(folder)
     train(model, dict(np.load(folder / "train.npz")), num_train_steps)
-    start_logits, end_logits = logits_of(model, dict(np.load(folder / "eval.npz")))
+    start_logits, end_logits = predict_logits(model, dict(np.load(folder / "eval.npz")))
     np.savez(folder / "logits.npz", start=start_logits, end=end_logits)
 
 
 def score(predict_file: Path, predictions: Path) -> None:
-    """Prints the metrics as JSON."""
+    """Prints exact match and F1 as JSON."""
     from torchmetrics.functional.text import squad
 
     contents = json.loads(predict_file.read_text(encoding="utf-8"))
@@ -147,6 +147,6 @@ def score(predict_file: Path, predictions: Path) -> None:
 if __name__ == "__main__":
     _, command, path, argument = sys.argv
     if command == "train":
-        train_and_answer(Path(path), int(argument))
+        train_and_predict(Path(path), int(argument))
     else:
         score(Path(path), Path(argument))

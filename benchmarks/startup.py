@@ -1,11 +1,11 @@
-"""Times a command that predicts ten texts, against Hugging Face's pipeline.
+"""Times ten predictions including startup, against Hugging Face's pipeline.
 
 usage: python benchmarks/startup.py --vocab_file=FILE --data_dir=MRPC
            [--release=uncased_L-12_H-768_A-12] [--rounds=5]
 
-`run_classifier.py --do_predict` and a short script with `transformers.pipeline` take turns to
-classify ten pairs of MRPC, each in a new process that is timed from start to end. Both models have
-the same random weights, of the size of a published model, in their usual file formats
+`run_classifier.py --do_predict` and a short script with `transformers.pipeline` alternate in
+classifying ten pairs of MRPC, each in a new process that is timed from start to exit. Both models
+have the size of a published model and the same random weights, in their usual file formats
 (bert_model.ckpt, safetensors). The probabilities are compared. Needs torch and transformers.
 """
 
@@ -41,7 +41,7 @@ for row in rows[1:]:
 
 def write_inputs(folder: Path, args: argparse.Namespace) -> None:
     """Writes ten rows, and a model in both formats."""
-    # Runs in a separate process, so that the timed commands have all memory.
+    # Called in a separate process, so that its memory is freed for the timed commands.
     import keras
 
     from bert_tf import checkpoints, registry, releases
@@ -67,7 +67,7 @@ def write_inputs(folder: Path, args: argparse.Namespace) -> None:
     registry.run(ConversionOptions(**options))
 
 
-def commands(folder: Path) -> dict[str, list[str]]:
+def make_commands(folder: Path) -> dict[str, list[str]]:
     """Returns the commands to time, by name."""
     model = folder / "model"
     ours = [
@@ -84,8 +84,8 @@ def commands(folder: Path) -> dict[str, list[str]]:
     return {"bert_tf": ours, "transformers": theirs}
 
 
-def run(arguments: list[str], output: Path) -> None:
-    """Runs a command after removing the output of the previous one."""
+def run_command(arguments: list[str], output: Path) -> None:
+    """Runs a command, after removing the output of the previous one."""
     shutil.rmtree(output.parent / "out", ignore_errors=True)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
@@ -107,11 +107,11 @@ def main() -> None:
         folder = Path(temporary)
         timing.run_in_process(write_inputs, folder, args)
         functions = {
-            # Ours is last, so that its output is kept.
-            name: lambda name=name, command=command: run(command, folder / f"{name}.tsv")
-            for name, command in reversed(commands(folder).items())
+            # bert_tf is last, so that its output is kept.
+            name: lambda name=name, command=command: run_command(command, folder / f"{name}.tsv")
+            for name, command in reversed(make_commands(folder).items())
         }
-        seconds = timing.interleaved(functions, args.rounds)
+        seconds = timing.time_interleaved(functions, args.rounds)
         ours = np.loadtxt(folder / "out" / "test_results.tsv")
         theirs = np.loadtxt(folder / "transformers.tsv")
     difference = float(np.abs(ours - theirs).max())
@@ -119,11 +119,13 @@ def main() -> None:
         ours.shape == (10, 2) and difference < 1e-4, f"the probabilities differ by {difference}"
     )
     results = {
-        "sizes of": args.release,
+        "release": args.release,
         "rows": len(ours),
-        "largest difference of probabilities": difference,
+        "max probability difference": difference,
         "seconds": {name: round(statistics.median(times), 2) for name, times in seconds.items()},
-        "times faster": round(timing.ratio(seconds["transformers"], seconds["bert_tf"]), 2),
+        "times faster": round(
+            timing.median_speedup(seconds["transformers"], seconds["bert_tf"]), 2
+        ),
     }
     print(results)
     timing.write_results("startup", results, "tensorflow", "keras", "torch", "transformers")

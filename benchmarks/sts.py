@@ -1,10 +1,10 @@
-"""Evaluates sentence vectors on STS-B with Spearman's rank correlation.
+"""Evaluates sentence embeddings on STS-B with Spearman's rank correlation.
 
 usage: python benchmarks/sts.py --model_dir=DIR --data_dir=STS-B [--pooling=mean] [--layers=-1]
 
-`extract_features.py` computes a vector for each sentence in both columns of dev.tsv; the cosine
-similarities of the pairs are correlated with the human scores. --model_dir contains
-bert_model.ckpt, bert_config.json and vocab.txt.
+`extract_features.py` encodes the sentences in both columns of dev.tsv; the cosine similarities of
+the pairs are correlated with the human scores. --model_dir contains bert_model.ckpt,
+bert_config.json and vocab.txt.
 """
 
 import argparse
@@ -24,8 +24,8 @@ from bert_tf.data.tsv import read_tsv
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def vectors(args: argparse.Namespace, column: str, folder: str) -> np.ndarray:
-    """Returns the vectors of the sentences in a column, [N, H]."""
+def extract_vectors(args: argparse.Namespace, column: str, folder: str) -> np.ndarray:
+    """Encodes the sentences in a column to vectors, [N, H]."""
     flags = {
         "input_file": args.data_dir / "dev.tsv",
         "text_column": column,
@@ -54,7 +54,7 @@ def main() -> None:
     column = header.cells.index("score")
     scores = [float(row.cells[column]) for row in rows]
     with tempfile.TemporaryDirectory() as folder:
-        a, b = (vectors(args, name, folder) for name in ("sentence1", "sentence2"))
+        a, b = (extract_vectors(args, name, folder) for name in ("sentence1", "sentence2"))
     cosines = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
     results = {
         "pairs": len(scores),

@@ -1,4 +1,4 @@
-"""Interleaved timing for all benchmarks, and result files with package versions and machine."""
+"""Interleaved timing for all benchmarks, and result files with versions and hardware."""
 
 import contextlib
 import functools
@@ -18,12 +18,14 @@ from typing import Any
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
-def interleaved(functions: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """Times functions in turn, so that other load on the machine affects all of them.
+def time_interleaved(
+    functions: Mapping[str, Callable[[], Any]], rounds: int
+) -> dict[str, list[float]]:
+    """Times functions in turn, so that other load on the machine affects all of them alike.
 
     Args:
-        functions: functions by name; each is called once before the first round to warm up.
-        rounds: number of measurements of each.
+        functions: functions by name; each is called once to warm up.
+        rounds: number of measurements per function.
 
     Returns:
         The seconds of each round, by name.
@@ -39,29 +41,29 @@ def interleaved(functions: Mapping[str, Callable[[], Any]], rounds: int) -> dict
     return seconds
 
 
-def interleaved_processes(
+def time_in_processes(
     makers: Mapping[str, Callable[[], Callable[[], Any]]], rounds: int
 ) -> dict[str, list[float]]:
-    """Times functions as `interleaved` does, each in a separate process.
+    """Like `time_interleaved`, but runs each function in a separate process.
 
     Args:
         makers: picklable functions by name; each returns, in its process, the function to time.
-        rounds: number of measurements of each.
+        rounds: number of measurements per function.
     """
-    return interleaved_measurements(
-        {name: functools.partial(_timed, make) for name, make in makers.items()}, rounds
+    return measure_in_processes(
+        {name: functools.partial(_make_timer, make) for name, make in makers.items()}, rounds
     )
 
 
-def interleaved_measurements(
+def measure_in_processes(
     makers: Mapping[str, Callable[[], Callable[[], Any]]], rounds: int
 ) -> dict[str, list[Any]]:
     """Calls measuring functions in turn, each in a separate process.
 
     Args:
         makers: picklable functions by name; each returns, in its process, a measuring function,
-            which is called once before the first round to warm up.
-        rounds: number of measurements by each.
+            which is called once to warm up.
+        rounds: number of measurements per function.
 
     Returns:
         The measurements of each round, by name.
@@ -71,25 +73,27 @@ def interleaved_measurements(
         try:
             return connections[name].recv()
         except EOFError:
-            sys.exit(f"The process of {name} failed, see above")
+            sys.exit(f"The process for {name} failed; see its output above")
 
     context = multiprocessing.get_context("spawn")
-    measured: dict[str, list[Any]] = {name: [] for name in makers}
+    measurements: dict[str, list[Any]] = {name: [] for name in makers}
     connections: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         for name, make in makers.items():
-            connections[name], theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(make, theirs), daemon=True)
+            connections[name], child_connection = context.Pipe()
+            process = context.Process(
+                target=_serve_measurements, args=(make, child_connection), daemon=True
+            )
             process.start()
-            theirs.close()
+            child_connection.close()
             stack.callback(process.join)
             stack.callback(connections[name].close)
             receive(name)
         for _ in range(rounds):
             for name, connection in connections.items():
                 connection.send(None)
-                measured[name].append(receive(name))
-    return measured
+                measurements[name].append(receive(name))
+    return measurements
 
 
 def run_in_process(function: Callable[..., Any], *arguments: Any) -> None:
@@ -98,10 +102,10 @@ def run_in_process(function: Callable[..., Any], *arguments: Any) -> None:
     process.start()
     process.join()
     if process.exitcode:
-        sys.exit(f"{function.__name__} failed, see above")
+        sys.exit(f"{function.__name__} failed; see its output above")
 
 
-def _serve(make: Callable[[], Callable[[], Any]], connection: Any) -> None:
+def _serve_measurements(make: Callable[[], Callable[[], Any]], connection: Any) -> None:
     measure = make()
     measure()
     connection.send(None)
@@ -113,7 +117,7 @@ def _serve(make: Callable[[], Callable[[], Any]], connection: Any) -> None:
         connection.send(measure())
 
 
-def _timed(make: Callable[[], Callable[[], Any]]) -> Callable[[], float]:
+def _make_timer(make: Callable[[], Callable[[], Any]]) -> Callable[[], float]:
     function = make()
 
     def measure() -> float:
@@ -131,25 +135,25 @@ def peak_bytes() -> int:
 
 
 def require(condition: bool, message: str) -> None:
-    """Ends the benchmark with a message if a check of the results fails."""
+    """Exits with a message if a check of the results fails."""
     if not condition:
         sys.exit(message)
 
 
-def ratio(slow: list[float], fast: list[float]) -> float:
-    """Returns how many times faster `fast` is: the median of the rounds' ratios."""
+def median_speedup(slow: list[float], fast: list[float]) -> float:
+    """Returns the median over the rounds of the time ratio `slow / fast`."""
     return statistics.median(a / b for a, b in zip(slow, fast, strict=True))
 
 
 def use_one_core() -> None:
-    """Binds this process, and the threads it starts afterwards, to one core."""
+    """Pins this process, and threads started afterwards, to one core."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     os.environ["RAYON_NUM_THREADS"] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
-def processor() -> str:
-    """Returns the name of the CPU and its widest instruction set for matrix products."""
+def processor_name() -> str:
+    """Returns the CPU's name and its most capable instruction set for matrix products."""
     text = Path("/proc/cpuinfo").read_text()
     name = re.search(r"^model name\s*: (.*)$", text, re.M)
     instruction_sets = {
@@ -163,14 +167,14 @@ def processor() -> str:
 
 
 def write_results(name: str, results: Mapping[str, Any], *packages: str) -> None:
-    """Writes `results/<name>.json`: command, versions, processor, cores and results."""
+    """Writes `results/<name>.json` with command, versions, processor, cores and results."""
     script, arguments = f"benchmarks/{Path(sys.argv[0]).name}", sys.argv[1:]
     contents = {
-        # Folder names of this machine are removed.
+        # Strip local folder names.
         "command": " ".join(["python", script, *(re.sub("=.*/", "=", a) for a in arguments)]),
         "python": platform.python_version(),
         **{package: importlib.metadata.version(package) for package in packages},
-        "cpu": processor(),
+        "cpu": processor_name(),
         "cores": len(os.sched_getaffinity(0)),
         **results,
     }

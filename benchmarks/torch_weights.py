@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-# Parts of transformers' parameter names -> parts of the original's names.
+# Substrings of transformers' parameter names -> the original's.
 _NAMES = {
     ".layer.": ".layer_",
     ".": "/",
@@ -18,25 +18,25 @@ _NAMES = {
 }
 
 
-def take_weights(model: Any, path: Path) -> None:
+def load_weights(model: Any, path: Path) -> None:
     """Loads the arrays of a .npz file, stored under the original's names, into a model.
 
-    Parameters that the file lacks, such as those of a new head, are not changed.
+    Parameters missing from the file, such as those of a new head, are left unchanged.
 
     Raises:
-        KeyError: the file lacks a weight of the encoder.
+        KeyError: an encoder weight is missing from the file.
     """
     values = np.load(path)
     state = model.state_dict()
     for name, target in state.items():
         if name.endswith("position_ids"):
             continue
-        stored = name
-        for theirs, original in _NAMES.items():
-            stored = stored.replace(theirs, original)
-        is_kernel = stored.endswith("/weight")
-        stored = stored.replace("/weight", "/kernel")
-        if stored in values or name.startswith("bert."):
-            value = values[stored]
+        original_name = name
+        for torch_part, original_part in _NAMES.items():
+            original_name = original_name.replace(torch_part, original_part)
+        is_kernel = original_name.endswith("/weight")
+        original_name = original_name.replace("/weight", "/kernel")
+        if original_name in values or name.startswith("bert."):
+            value = values[original_name]
             target.copy_(torch.tensor(value.T if is_kernel else value))
     model.load_state_dict(state)

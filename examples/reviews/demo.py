@@ -1,7 +1,7 @@
-"""Fine-tunes a small BERT on the reviews beside this file, evaluates it, and predicts.
+"""Fine-tunes a small BERT on the reviews in this folder, evaluates it, and predicts.
 
-It runs the same command that you would type, prints it first, and shows the predictions as a
-table. The model is that of `examples/small_bert`, which has read nine books.
+Prints and runs a `run_classifier.py` command, then prints the predictions as a table. The model is
+`examples/small_bert`, which was pre-trained on nine books.
 """
 
 import csv
@@ -38,30 +38,30 @@ FLAGS = {
 
 
 def main() -> None:
-    """Runs the command and prints what came out of it."""
+    """Runs the command and prints its results."""
     print("1. Fine-tune on train.tsv, evaluate on dev.tsv, predict test.tsv:\n", flush=True)
-    # Without this a second run would find the first one's checkpoints and have nothing to do.
+    # Otherwise a second run would resume from the finished run, with no steps left.
     shutil.rmtree(OUTPUT, ignore_errors=True)
     arguments = [f"--{name}={value}" for name, value in FLAGS.items()]
     print("   python run_classifier.py \\")
     print(" \\\n".join(f"     {shlex.quote(argument)}" for argument in arguments), "\n", flush=True)
     subprocess.run([sys.executable, "run_classifier.py", *arguments], cwd=ROOT, check=True)
 
-    print("\n2. The evaluation, eval_results.txt:\n")
+    print("\n2. Evaluation (eval_results.txt):\n")
     print("   " + (OUTPUT / "eval_results.txt").read_text().replace("\n", "\n   "))
-    print("3. The predictions, test_predictions.tsv:\n")
+    print("3. Predictions (test_predictions.tsv):\n")
     print_predictions()
     print(f"\nAll files are in {OUTPUT.relative_to(ROOT)}/.")
 
 
 def print_predictions() -> None:
     """Prints each test review with the probability of being positive."""
-    with open(OUTPUT / "test_predictions.tsv", encoding="utf-8") as lines:
-        rows = list(csv.DictReader(lines, delimiter="\t"))
+    with open(OUTPUT / "test_predictions.tsv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
     print("   positive  review")
     for row in rows:
-        verdict = "+" if row["label"] == "positive" else "-"
-        print(f"   {float(row['probability_positive']):6.1%} {verdict}  {row['text']}")
+        sign = "+" if row["label"] == "positive" else "-"
+        print(f"   {float(row['probability_positive']):6.1%} {sign}  {row['text']}")
 
 
 if __name__ == "__main__":

@@ -1,19 +1,19 @@
-"""The original release's pre-training data in plain Python: the baseline of pretraining_data.py.
+"""The original release's creation of pre-training data in plain Python, for pretraining_data.py.
 
-Tokens are strings, and examples are made one at a time. It draws the same random numbers in the
-same order as the package, and returns the same examples; the benchmark checks that first.
+Tokens are strings, and instances are created one at a time. Random numbers are drawn in the same
+order as in bert_tf, so the instances are identical, which the benchmark verifies.
 """
 
 import random
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from benchmarks.plain import PlainTokenizer, write_records
+from benchmarks.baseline import BaselineTokenizer, write_records
 
 Document = list[list[str]]
 
 
-def make_records(
+def create_records(
     text: str,
     output: str,
     vocab: dict[str, int],
@@ -21,15 +21,15 @@ def make_records(
     max_seq_length: int,
     max_predictions_per_seq: int,
 ) -> None:
-    """Converts a text file to a record file, with the original's seed."""
-    documents = read([text], PlainTokenizer(vocab, True))
+    """Converts a text file to a record file, with the original's random seed."""
+    documents = read_documents([text], BaselineTokenizer(vocab, True))
     sizes = (max_seq_length, max_predictions_per_seq)
-    instances = make(documents, list(vocab), random.Random(12345), dupe_factor, *sizes)
-    write_records(output, rows(instances, vocab, *sizes))
+    instances = create_instances(documents, list(vocab), random.Random(12345), dupe_factor, *sizes)
+    write_records(output, create_features(instances, vocab, *sizes))
 
 
-def read(paths: Iterable[str], tokenizer: PlainTokenizer) -> list[Document]:
-    """Returns the documents in text files as lists of sentences, which are lists of tokens."""
+def read_documents(paths: Iterable[str], tokenizer: BaselineTokenizer) -> list[Document]:
+    """Reads documents: lists of sentences, which are lists of tokens."""
     documents: list[Document] = [[]]
     for path in paths:
         with open(path, encoding="utf-8", newline="\n") as file:
@@ -37,13 +37,17 @@ def read(paths: Iterable[str], tokenizer: PlainTokenizer) -> list[Document]:
                 line = line.replace("\r", "").strip()
                 if not line:
                     documents.append([])
-                tokens = [t for word in tokenizer.words(line) for t in tokenizer.pieces(word)]
+                tokens = [
+                    piece
+                    for word in tokenizer.split_words(line)
+                    for piece in tokenizer.split_pieces(word)
+                ]
                 if tokens:
                     documents[-1].append(tokens)
     return [document for document in documents if document]
 
 
-def make(
+def create_instances(
     documents: list[Document],
     vocab: Sequence[str],
     rng: random.Random,
@@ -53,25 +57,26 @@ def make(
     short_seq_prob: float = 0.1,
     masked_lm_prob: float = 0.15,
 ) -> list[dict[str, Any]]:
-    """Returns all examples, shuffled."""
+    """Returns all instances, shuffled."""
     rng.shuffle(documents)
     instances: list[dict[str, Any]] = []
     for _ in range(dupe_factor):
         for index in range(len(documents)):
-            for pair in pairs(documents, index, rng, max_seq_length, short_seq_prob):
-                instances.append(mask(*pair, vocab, rng, max_predictions, masked_lm_prob))
+            pairs = create_pairs(documents, index, rng, max_seq_length, short_seq_prob)
+            for pair in pairs:
+                instances.append(mask_tokens(*pair, vocab, rng, max_predictions, masked_lm_prob))
     rng.shuffle(instances)
     return instances
 
 
-def pairs(
+def create_pairs(
     documents: list[Document],
     index: int,
     rng: random.Random,
     max_seq_length: int,
     short_seq_prob: float,
 ) -> Iterable[tuple[list[str], list[str], bool]]:
-    """Yields the segments A and B of each example of a document, and whether B is random."""
+    """Yields segments A and B of each instance of a document, and whether B is random."""
     document, max_tokens = documents[index], max_seq_length - 3
     target = max_tokens
     if rng.random() < short_seq_prob:
@@ -110,7 +115,7 @@ def pairs(
         i += 1
 
 
-def mask(
+def mask_tokens(
     a: list[str],
     b: list[str],
     is_random: bool,
@@ -119,7 +124,7 @@ def mask(
     max_predictions: int,
     masked_lm_prob: float,
 ) -> dict[str, Any]:
-    """Returns an example with masked tokens."""
+    """Returns an instance with masked tokens."""
     tokens = ["[CLS]", *a, "[SEP]", *b, "[SEP]"]
     candidates = [[i] for i, token in enumerate(tokens) if token not in ("[CLS]", "[SEP]")]
     rng.shuffle(candidates)
@@ -144,20 +149,20 @@ def mask(
     }
 
 
-def rows(
+def create_features(
     instances: Iterable[dict[str, Any]],
     vocab: dict[str, int],
     max_seq_length: int,
     max_predictions: int,
 ) -> Iterable[dict[str, list]]:
-    """Yields the padded features of each record."""
+    """Yields the padded features of each instance."""
     for instance in instances:
         ids = [vocab[token] for token in instance["tokens"]]
-        mask_row, segments = [1] * len(ids), list(instance["segment_ids"])
+        input_mask, segment_ids = [1] * len(ids), list(instance["segment_ids"])
         while len(ids) < max_seq_length:
             ids.append(0)
-            mask_row.append(0)
-            segments.append(0)
+            input_mask.append(0)
+            segment_ids.append(0)
         positions = [position for position, _ in instance["masked"]]
         labels = [vocab[token] for _, token in instance["masked"]]
         weights = [1.0] * len(labels)
@@ -167,8 +172,8 @@ def rows(
             weights.append(0.0)
         yield {
             "input_ids": ids,
-            "input_mask": mask_row,
-            "segment_ids": segments,
+            "input_mask": input_mask,
+            "segment_ids": segment_ids,
             "masked_lm_positions": positions,
             "masked_lm_ids": labels,
             "masked_lm_weights": weights,

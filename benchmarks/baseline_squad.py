@@ -1,8 +1,8 @@
-"""The original release's question answering in plain Python: the baseline of squad.py.
+"""The original release's question answering in plain Python, as a baseline for squad.py.
 
-It tokenizes the text again for each question, word by word, keeps windows in lists and
-dictionaries, and finds answers by looping over pairs of start and end positions. The results equal
-those of the package; the benchmark checks that first.
+Tokenizes the context again for each question, word by word, stores windows in lists and
+dictionaries, and finds answers by looping over pairs of start and end positions. The results are
+identical to those of bert_tf, which the benchmark verifies.
 """
 
 import collections
@@ -17,8 +17,8 @@ from bert_tf.tokenization import BasicTokenizer, FullTokenizer
 
 
 @dataclass
-class PlainFeatures:
-    """A window of a question's text; `words` maps its positions to word indices."""
+class WindowFeatures:
+    """A window of a question's context; `words` maps its positions to word indices."""
 
     example_index: int
     tokens: list[str]
@@ -29,13 +29,13 @@ class PlainFeatures:
     segment_ids: list[int]
 
 
-def convert(
+def convert_examples(
     examples: Sequence[SquadExample],
     tokenizer: FullTokenizer,
     max_seq_length: int,
     doc_stride: int,
     max_query_length: int,
-) -> Iterator[PlainFeatures]:
+) -> Iterator[WindowFeatures]:
     """Yields the windows of all questions."""
     for index, example in enumerate(examples):
         query = tokenizer.tokenize(example.question_text)[:max_query_length]
@@ -55,22 +55,24 @@ def convert(
             start += min(length, doc_stride)
         for number, (start, length) in enumerate(spans):
             row = ["[CLS]", *query, "[SEP]"]
-            segments = [0] * len(row)
+            segment_ids = [0] * len(row)
             words, is_max_context = {}, {}
             for position in range(start, start + length):
                 words[len(row)] = word_indices[position]
-                is_max_context[len(row)] = _best_span(spans, position) == number
+                is_max_context[len(row)] = _max_context_span(spans, position) == number
                 row.append(tokens[position])
-                segments.append(1)
+                segment_ids.append(1)
             row.append("[SEP]")
-            segments.append(1)
+            segment_ids.append(1)
             padding = [0] * (max_seq_length - len(row))
             ids = tokenizer.convert_tokens_to_ids(row) + padding
             mask = [1] * len(row) + padding
-            yield PlainFeatures(index, row, words, is_max_context, ids, mask, segments + padding)
+            yield WindowFeatures(
+                index, row, words, is_max_context, ids, mask, segment_ids + padding
+            )
 
 
-def _best_span(spans: list[tuple[int, int]], position: int) -> int:
+def _max_context_span(spans: list[tuple[int, int]], position: int) -> int:
     best_score, best_span = -1.0, 0
     for number, (start, length) in enumerate(spans):
         if start <= position < start + length:
@@ -80,28 +82,28 @@ def _best_span(spans: list[tuple[int, int]], position: int) -> int:
     return best_span
 
 
-def decode(
+def decode_predictions(
     examples: Sequence[SquadExample],
-    features: Sequence[PlainFeatures],
+    features: Sequence[WindowFeatures],
     start_logits: Sequence[list[float]],
     end_logits: Sequence[list[float]],
     n_best_size: int,
     max_answer_length: int,
     do_lower_case: bool,
 ) -> tuple[str, str]:
-    """Returns `predictions.json` and `nbest_predictions.json` of SQuAD 1.1."""
+    """Returns the contents of `predictions.json` and `nbest_predictions.json` for SQuAD 1.1."""
     windows = collections.defaultdict(list)
     for number, feature in enumerate(features):
         windows[feature.example_index].append(number)
-    texts: dict[str, str] = {}
-    lists: dict[str, list[dict[str, Any]]] = {}
+    predictions: dict[str, str] = {}
+    nbest_predictions: dict[str, list[dict[str, Any]]] = {}
     for index, example in enumerate(examples):
         pairs = []
         for number in windows[index]:
             feature = features[number]
             starts, ends = start_logits[number], end_logits[number]
-            for start in _highest(starts, n_best_size):
-                for end in _highest(ends, n_best_size):
+            for start in _top_positions(starts, n_best_size):
+                for end in _top_positions(ends, n_best_size):
                     if start not in feature.words or end not in feature.words:
                         continue
                     if not feature.is_max_context[start]:
@@ -118,7 +120,7 @@ def decode(
             pieces = " ".join(feature.tokens[start : end + 1])
             predicted = " ".join(pieces.replace(" ##", "").replace("##", "").split())
             words = example.doc_tokens[feature.words[start] : feature.words[end] + 1]
-            text = _project(predicted, " ".join(words), do_lower_case)
+            text = _align_to_text(predicted, " ".join(words), do_lower_case)
             entries.setdefault(text, (start_logit, end_logit))
         answers = list(entries.items()) or [("empty", (0.0, 0.0))]
         scores = [start + end for _, (start, end) in answers]
@@ -126,7 +128,7 @@ def decode(
         total = 0.0
         for exponential in exponentials:
             total += exponential
-        lists[example.qas_id] = [
+        nbest_predictions[example.qas_id] = [
             {
                 "text": text,
                 "probability": exponential / total,
@@ -137,16 +139,19 @@ def decode(
                 answers, exponentials, strict=True
             )
         ]
-        texts[example.qas_id] = answers[0][0]
-    return json.dumps(texts, indent=4) + "\n", json.dumps(lists, indent=4) + "\n"
+        predictions[example.qas_id] = answers[0][0]
+    return (
+        json.dumps(predictions, indent=4) + "\n",
+        json.dumps(nbest_predictions, indent=4) + "\n",
+    )
 
 
-def _highest(logits: list[float], count: int) -> list[int]:
+def _top_positions(logits: list[float], count: int) -> list[int]:
     ordered = sorted(enumerate(logits), key=lambda pair: pair[1], reverse=True)
     return [position for position, _ in ordered[:count]]
 
 
-def _project(predicted: str, text: str, do_lower_case: bool) -> str:
+def _align_to_text(predicted: str, text: str, do_lower_case: bool) -> str:
     normalized = " ".join(BasicTokenizer(do_lower_case).tokenize(text))
     begin = normalized.find(predicted)
     if begin < 0:

@@ -1,7 +1,7 @@
-"""The original release's methods in plain Python: the baseline of other benchmarks.
+"""The original release's algorithms in plain Python, as a baseline for benchmarks.
 
 The tokenizer iterates over characters, features are lists, and each record is a protocol buffer.
-The results equal those of the package; the benchmarks check that first.
+The results are identical to those of bert_tf, which the benchmarks verify.
 """
 
 import unicodedata
@@ -11,11 +11,11 @@ from typing import Any
 from bert_tf.tokenization import is_cjk, is_control, is_punctuation, is_whitespace
 
 
-class PlainTokenizer:
+class BaselineTokenizer:
     """WordPiece tokenization, character by character.
 
     Args:
-        vocab: token -> id.
+        vocab: mapping from tokens to ids.
         do_lower_case: whether to lower-case and strip accents.
     """
 
@@ -24,13 +24,13 @@ class PlainTokenizer:
         self.do_lower_case = do_lower_case
 
     def encode(self, text: str) -> list[int]:
-        """Returns the ids of the tokens of a text."""
+        """Returns the token ids of a text."""
         tokens = []
-        for word in self.words(text):
-            tokens.extend(self.pieces(word))
+        for word in self.split_words(text):
+            tokens.extend(self.split_pieces(word))
         return [self.vocab[token] for token in tokens]
 
-    def words(self, text: str) -> list[str]:
+    def split_words(self, text: str) -> list[str]:
         """Returns the normalized words and punctuation characters of a text."""
         cleaned = []
         for char in text:
@@ -49,7 +49,7 @@ class PlainTokenizer:
         return " ".join(words).split()
 
     def split_at_punctuation(self, word: str) -> list[str]:
-        """Splits a word so that each punctuation character is a separate word."""
+        """Splits a word such that each punctuation character is a separate word."""
         parts: list[list[str]] = []
         starts_word = True
         for char in word:
@@ -63,8 +63,8 @@ class PlainTokenizer:
                 parts[-1].append(char)
         return ["".join(part) for part in parts]
 
-    def pieces(self, word: str) -> list[str]:
-        """Splits a word greedily into the longest pieces in the vocabulary, from left to right."""
+    def split_pieces(self, word: str) -> list[str]:
+        """Splits a word into word pieces, greedily by the longest match first."""
         if len(word) > 200:
             return ["[UNK]"]
         pieces = []
@@ -84,7 +84,7 @@ class PlainTokenizer:
 
 
 def pack(ids: Sequence[int], max_seq_length: int, vocab: dict[str, int]) -> dict[str, list[int]]:
-    """Converts the ids of one text to a padded row of model inputs."""
+    """Converts token ids of a text to a padded row of model inputs."""
     input_ids = [vocab["[CLS]"], *ids[: max_seq_length - 2], vocab["[SEP]"]]
     input_mask = [1] * len(input_ids)
     while len(input_ids) < max_seq_length:
