@@ -1,4 +1,4 @@
-"""The registry is the single source for scripts, entry points and docs pages."""
+"""The registry lists all scripts, which have entry points and docs pages."""
 
 import re
 

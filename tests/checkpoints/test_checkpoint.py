@@ -280,8 +280,8 @@ def test_devices_can_be_configured_after_reading_a_step(tmp_path):
         f"assert checkpoint.step_of({str(tmp_path / 'x.ckpt')!r}) == 7\n"
         "tf.config.threading.set_intra_op_parallelism_threads(1)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
 
 
 def test_object_based_checkpoint_is_identified(tmp_path):

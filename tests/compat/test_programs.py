@@ -72,8 +72,8 @@ from extract_features import read_examples
 import bert_tf
 print(MrpcProcessor().get_labels(), hasattr(bert_tf, "nothing"), "tensorflow" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout.strip() == "['0', '1'] False False", done.stderr
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert result.stdout.strip() == "['0', '1'] False False", result.stderr
 
 
 def test_processors_read_documented_columns(tiny):

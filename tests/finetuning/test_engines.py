@@ -73,8 +73,8 @@ def test_predicting_imports_no_tensorflow(trained, tmp_path):  # noqa: F811
         predictor = Predictor.from_output_dir(folder, engine="onnx", **flags)
         expected.append(f"{predictor(inputs)} {predictor(inputs[0])}")
     command = [sys.executable, "-c", _WITHOUT_TENSORFLOW, json.dumps(requests)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout == "\n".join([*expected, "set()", ""]), done.stderr
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert result.stdout == "\n".join([*expected, "set()", ""]), result.stderr
 
 
 def test_one_export_serves_until_the_checkpoint_changes(trained, tmp_path):  # noqa: F811

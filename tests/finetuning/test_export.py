@@ -37,9 +37,9 @@ print(json.dumps({n: [x.decode() for x in v] if n == "label" else v for n, v in 
 
 def serve(folder, signature, tmp_path, **inputs):
     command = [sys.executable, "-c", LOADER, str(folder), signature, json.dumps(inputs)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr[-2000:]
+    return json.loads(result.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +96,12 @@ def test_export_without_text_ops(reviews):
     folder = str(out / "export" / "1" / "ids")
     ids = ["input_ids=[[2,5,9,3]]", "input_mask=[[1,1,1,1]]", "segment_ids=[[0,0,0,0]]"]
     flags = ["run", "--dir", folder, "--tag_set", "serve", "--signature_def", "ids"]
-    done = subprocess.run(
+    result = subprocess.run(
         [*command, *flags, "--input_exprs", ";".join(ids)], capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "Result for output key probabilities:" in done.stdout
-    assert "Result for output key label:" in done.stdout
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert "Result for output key probabilities:" in result.stdout
+    assert "Result for output key label:" in result.stdout
 
 
 @pytest.mark.slow

@@ -155,11 +155,11 @@ def test_run_ner_directory_exports_token_labels(models, tmp_path):
 def test_command_line(models, tmp_path):
     command = [sys.executable, str(ROOT / "convert_checkpoint.py")]
     command += [f"--input={models['classification']}", f"--output={tmp_path / 'x'}"]
-    done = subprocess.run([*command, "--to=hugging_face"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "41 variables (classification)" in done.stderr
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
+    result = subprocess.run([*command, "--to=hugging_face"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "41 variables (classification)" in result.stderr
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
     assert line.startswith("ERROR: --output=")
     assert "does not determine the format" in line

@@ -46,8 +46,8 @@ def _export(source, output, **options):
 def _run(folder, jobs):
     (folder / "jobs.json").write_text(json.dumps(jobs))
     script = Path(__file__).parent / "peer.py"
-    done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run([sys.executable, script, folder], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
     return json.loads((folder / "results.json").read_text())
 
 
