@@ -1,4 +1,4 @@
-"""A tiny model with each head, as an original checkpoint with configuration and vocabulary."""
+"""Fixtures: an original checkpoint of a tiny model for each head, with config and vocabulary."""
 
 import shutil
 
