@@ -52,7 +52,7 @@ def _run_worker(folder, jobs):
 
 
 @pytest.fixture(scope="module")
-def worker_results(tiny, models, tmp_path_factory):
+def transformers_results(tiny, models, tmp_path_factory):
     """The folder of exported models, and the results of transformers for them."""
     folder, jobs = tmp_path_factory.mktemp("transformers"), {}
     for name in NAMES:
@@ -110,8 +110,8 @@ def _assert_outputs_match(name, ours, theirs):
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("name", NAMES)
-def test_exported_models_match_transformers(worker_results, name, activation):
-    folder, results = worker_results
+def test_exported_models_match_transformers(transformers_results, name, activation):
+    folder, results = transformers_results
     # There are no missing, unexpected or mismatched keys.
     assert results[f"{name}_{activation}"] == {}
     theirs = np.load(folder / f"{name}_{activation}.npz")
@@ -122,8 +122,8 @@ def test_exported_models_match_transformers(worker_results, name, activation):
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("name", NAMES)
-def test_models_saved_by_transformers_are_read(worker_results, name, activation, tmp_path):
-    folder, _ = worker_results
+def test_models_saved_by_transformers_are_read(transformers_results, name, activation, tmp_path):
+    folder, _ = transformers_results
     saved = folder / f"{name}_{activation}_saved"
     assert (saved / "model.safetensors.index.json").exists()
     convert(find_source(str(saved)), Request(output=str(tmp_path / "x"), to="original"))
@@ -134,8 +134,8 @@ def test_models_saved_by_transformers_are_read(worker_results, name, activation,
     _assert_outputs_match(name, _compute_outputs(tmp_path / "x", name), theirs)
 
 
-def test_masked_lm_model_is_read(worker_results, tiny, tmp_path):
-    folder, _ = worker_results
+def test_masked_lm_model_is_read(transformers_results, tiny, tmp_path):
+    folder, _ = transformers_results
     source = find_source(str(folder / "masked_lm"))
     convert(source, Request(output=str(tmp_path / "x"), to="original"))
     state = np.load(folder / "masked_lm.npz")
@@ -149,8 +149,8 @@ def test_masked_lm_model_is_read(worker_results, tiny, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_half_precision_weights_are_read_exactly(worker_results, dtype):
-    folder, _ = worker_results
+def test_half_precision_weights_are_read_exactly(transformers_results, dtype):
+    folder, _ = transformers_results
     source = find_source(str(folder / f"{dtype}_saved"))
     assert set(source.types().values()) == {dtype}
     ((_, embeddings),) = source.read(["bert/embeddings/word_embeddings"])
@@ -158,8 +158,8 @@ def test_half_precision_weights_are_read_exactly(worker_results, dtype):
 
 
 @pytest.mark.parametrize("lower", [True, False])
-def test_tokenizers_match_transformers(worker_results, models, lower):
-    folder, results = worker_results
+def test_tokenizers_match_transformers(transformers_results, models, lower):
+    folder, results = transformers_results
     ours = FullTokenizer(str(models["encoder"] / "vocab.txt"), do_lower_case=lower)
     assert results[f"lower_{lower}"] == [ours.tokenize(TEXT), 24]
     # transformers saves the vocabulary in tokenizer.json.
@@ -172,6 +172,6 @@ def test_tokenizers_match_transformers(worker_results, models, lower):
     assert Path(source.vocab_file).read_text() == (models["encoder"] / "vocab.txt").read_text()
 
 
-def test_labels_and_settings_are_exported(worker_results):
-    _, results = worker_results
+def test_labels_and_settings_are_exported(transformers_results):
+    _, results = transformers_results
     assert results["labels"] == [{"0": "x", "1": "y", "2": "z"}, 3, 0.1, 1e-12]

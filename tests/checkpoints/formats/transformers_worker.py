@@ -1,4 +1,4 @@
-"""Runs transformers in a separate process, since PyTorch may fail to load after TensorFlow.
+"""Runs transformers in a separate process, since PyTorch may fail to load next to TensorFlow.
 
 `python transformers_worker.py FOLDER` reads `FOLDER/jobs.json`, and writes `results.json` and the
 arrays of each job to FOLDER.

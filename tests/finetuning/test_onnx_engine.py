@@ -1,4 +1,4 @@
-"""engine="onnx": tasks and encoders compute as with TensorFlow, from one export."""
+"""--engine=onnx: predictions of tasks and encoders match TensorFlow's."""
 
 import itertools
 import json
@@ -28,24 +28,24 @@ INPUTS = {
 }
 
 
-def plain(prediction):
-    """Rounds the numbers in a prediction."""
+def rounded(prediction):
+    """Returns a prediction with rounded numbers, as plain containers."""
     if isinstance(prediction, float):
         return round(prediction, 4)
     if isinstance(prediction, dict):
-        return {name: plain(value) for name, value in prediction.items()}
+        return {name: rounded(value) for name, value in prediction.items()}
     if hasattr(prediction, "_asdict"):
-        return plain(prediction._asdict())
+        return rounded(prediction._asdict())
     is_sequence = isinstance(prediction, list | tuple)
-    return [plain(value) for value in prediction] if is_sequence else prediction
+    return [rounded(value) for value in prediction] if is_sequence else prediction
 
 
 @pytest.mark.parametrize("task", INPUTS)
-def test_predictions_are_those_of_tensorflow(trained, task):  # noqa: F811
+def test_predictions_match_tensorflow(trained, task):  # noqa: F811
     folder, inputs = trained.folder / task, INPUTS[task]
     expected = Predictor.from_output_dir(folder)(inputs)
-    found = Predictor.from_output_dir(folder, engine="onnx")(inputs)
-    assert [*map(plain, found)] == [*map(plain, expected)]
+    actual = Predictor.from_output_dir(folder, engine="onnx")(inputs)
+    assert [*map(rounded, actual)] == [*map(rounded, expected)]
     assert Predictor.from_output_dir(folder, engine="onnx")([]) == []
 
 
@@ -61,43 +61,43 @@ print({"tensorflow", "keras"} & set(sys.modules))
 """
 
 
-def test_predicting_imports_no_tensorflow(trained, tmp_path):  # noqa: F811
+def test_prediction_does_not_import_tensorflow(trained, tmp_path):  # noqa: F811
     flags = {"script": "extract_features", "layers": "-1", "pooling": "mean"}
-    requests = [(str(trained.folder / task), {}, inputs) for task, inputs in INPUTS.items()]
+    cases = [(str(trained.folder / task), {}, inputs) for task, inputs in INPUTS.items()]
     for task, folder in (("mrpc", trained.folder / "mrpc"), ("encoder", SMALL_BERT)):
         out = str(tmp_path / task)
         export_model.run(ExportOptions(model_dir=str(folder), export_dir=out, format="onnx"))
-        requests.append((out, {} if task == "mrpc" else flags, PAIRS))
+        cases.append((out, {} if task == "mrpc" else flags, PAIRS))
     expected = []
-    for folder, flags, inputs in requests:
+    for folder, flags, inputs in cases:
         predictor = Predictor.from_output_dir(folder, engine="onnx", **flags)
         expected.append(f"{predictor(inputs)} {predictor(inputs[0])}")
-    command = [sys.executable, "-c", _WITHOUT_TENSORFLOW, json.dumps(requests)]
+    command = [sys.executable, "-c", _WITHOUT_TENSORFLOW, json.dumps(cases)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert result.stdout == "\n".join([*expected, "set()", ""]), result.stderr
 
 
-def test_one_export_serves_until_the_checkpoint_changes(trained, tmp_path):  # noqa: F811
+def test_export_is_reused_until_the_checkpoint_changes(trained, tmp_path):  # noqa: F811
     folder = tmp_path / "mrpc"
     shutil.copytree(trained.folder / "mrpc", folder, ignore=shutil.ignore_patterns("onnx"))
     file = folder / "onnx" / "model.onnx"
 
-    def exported(**flags):
+    def export_time(**flags):
         Predictor.from_output_dir(folder, engine="onnx", **flags)
         return file.stat().st_mtime_ns
 
-    first = exported()
-    assert exported() == first
-    small = exported(precision="int8")
-    assert small > first
-    again = exported()
-    assert again > small
+    first = export_time()
+    assert export_time() == first
+    quantized = export_time(precision="int8")
+    assert quantized > first
+    again = export_time()
+    assert again > quantized
     (index,) = folder.glob("model.ckpt-[1-9]*.index")
     os.utime(index)
-    assert exported() > again
+    assert export_time() > again
 
 
-def test_each_checkpoint_of_a_folder_has_its_own_export(tiny, tmp_path):
+def test_each_checkpoint_has_its_own_export(tiny, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("a good film\n")
     model = tmp_path / "model"
@@ -106,9 +106,11 @@ def test_each_checkpoint_of_a_folder_has_its_own_export(tiny, tmp_path):
     prefix = str(model / "bert_model.ckpt")
     values = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
     noisy = {name: value + rng.normal(0, 0.1, value.shape) for name, value in values.items()}
-    checkpoint.write(str(model / "noisy.ckpt"), {n: np.float32(v) for n, v in noisy.items()})
+    checkpoint.write(
+        str(model / "noisy.ckpt"), {name: np.float32(value) for name, value in noisy.items()}
+    )
 
-    def features(name, engine, **flags):
+    def extract(name, engine, **flags):
         options = ExtractionOptions(
             input_file=str(texts),
             output_file=str(tmp_path / "out.npz"),
@@ -126,13 +128,13 @@ def test_each_checkpoint_of_a_folder_has_its_own_export(tiny, tmp_path):
     results = []
     for name in ("bert_model.ckpt", "noisy.ckpt"):
         for flags in ({}, {"bert_config_file": str(tmp_path / "other.json")}):
-            results.append(features(name, "onnx", **flags))
-            expected = features(name, "tensorflow", **flags)
+            results.append(extract(name, "onnx", **flags))
+            expected = extract(name, "tensorflow", **flags)
             np.testing.assert_allclose(results[-1], expected, atol=1e-5)
     assert not any(np.allclose(a, b, atol=1e-3) for a, b in itertools.combinations(results, 2))
 
 
-def test_casing_of_an_exported_folder_is_checked(trained, tmp_path):  # noqa: F811
+def test_casing_of_an_export_is_checked(trained, tmp_path):  # noqa: F811
     out = str(tmp_path / "onnx")
     folder = str(trained.folder / "mrpc")
     export_model.run(ExportOptions(model_dir=folder, export_dir=out, format="onnx"))
@@ -144,7 +146,7 @@ def test_casing_of_an_exported_folder_is_checked(trained, tmp_path):  # noqa: F8
         export_model.run(ExportOptions(**flags))
 
 
-def test_a_script_needs_a_checkpoint(tiny, tmp_path):
+def test_script_requires_a_checkpoint(tiny, tmp_path):
     options = ClassifierOptions(
         **tiny.flags,
         task_name="MRPC",
@@ -157,20 +159,20 @@ def test_a_script_needs_a_checkpoint(tiny, tmp_path):
         classification.run(options)
 
 
-def test_an_exported_folder_is_enough(trained, tmp_path):  # noqa: F811
+def test_predictor_from_an_export(trained, tmp_path):  # noqa: F811
     folder, out = trained.folder / "mrpc", tmp_path / "onnx"
     options = ExportOptions(model_dir=str(folder), export_dir=str(out), format="onnx")
     export_model.run(options)
     expected = Predictor.from_output_dir(folder)(PAIRS)
-    found = Predictor.from_output_dir(out, engine="onnx")(PAIRS)
-    assert [*map(plain, found)] == [*map(plain, expected)]
+    actual = Predictor.from_output_dir(out, engine="onnx")(PAIRS)
+    assert [*map(rounded, actual)] == [*map(rounded, expected)]
     with pytest.raises(UserError, match=r"model\.onnx is float32, not int8: pass precision=float"):
         Predictor.from_output_dir(out, engine="onnx", precision="int8")
     with pytest.raises(UserError, match="checkpoint"):
         Predictor.from_output_dir(out)
 
 
-def test_a_script_predicts_and_evaluates(trained, tiny, tmp_path):  # noqa: F811
+def test_script_evaluates_and_predicts(trained, tiny, tmp_path):  # noqa: F811
     results = {}
     for engine in ("tensorflow", "onnx"):
         folder = tmp_path / engine
@@ -189,19 +191,19 @@ def test_a_script_predicts_and_evaluates(trained, tiny, tmp_path):  # noqa: F811
         metrics = classification.run(options).metrics
         lines = (folder / "test_results.tsv").read_text().splitlines()
         results[engine] = metrics, np.array([line.split("\t") for line in lines], float)
-    (metrics, rows), (others, other_rows) = results.values()
-    np.testing.assert_allclose(rows, other_rows, atol=2e-6)
-    assert metrics.keys() == others.keys()
-    np.testing.assert_allclose([*metrics.values()], [*others.values()], atol=1e-5)
+    (metrics, rows), (onnx_metrics, onnx_rows) = results.values()
+    np.testing.assert_allclose(rows, onnx_rows, atol=2e-6)
+    assert metrics.keys() == onnx_metrics.keys()
+    np.testing.assert_allclose([*metrics.values()], [*onnx_metrics.values()], atol=1e-5)
 
 
 @pytest.mark.parametrize("pooling", ["none", "cls", "mean", "max", "mean_max"])
-def test_features_are_those_of_tensorflow(tmp_path, pooling):
+def test_features_match_tensorflow(tmp_path, pooling):
     texts = tmp_path / "texts.txt"
     texts.write_text("A film to remember\nthe plot was slow ||| and long\n")
     model = tmp_path / "model"
     shutil.copytree(SMALL_BERT, model)
-    found = {}
+    features = {}
     for engine in ("tensorflow", "onnx"):
         output = tmp_path / f"{engine}.npz"
         extraction.run(
@@ -214,11 +216,11 @@ def test_features_are_those_of_tensorflow(tmp_path, pooling):
                 engine=engine,
             )
         )
-        found[engine] = np.load(output)["features"]
-    np.testing.assert_allclose(found["onnx"], found["tensorflow"], atol=1e-5)
+        features[engine] = np.load(output)["features"]
+    np.testing.assert_allclose(features["onnx"], features["tensorflow"], atol=1e-5)
 
 
-def test_features_of_an_exported_encoder(tmp_path):
+def test_features_from_an_encoder_export(tmp_path):
     out = str(tmp_path / "onnx")
     export_model.run(ExportOptions(model_dir=SMALL_BERT, export_dir=out, format="onnx"))
     flags = {"script": "extract_features", "pooling": "mean", "engine": "onnx"}
@@ -239,17 +241,17 @@ def test_features_of_an_exported_encoder(tmp_path):
         ({"engine": "onnx", "do_train": True}, "--engine=onnx is for evaluation and prediction"),
     ],
 )
-def test_flags_that_do_not_fit_together(tiny, tmp_path, flags, message):
+def test_incompatible_flags_are_rejected(tiny, tmp_path, flags, message):
     options = {"do_predict": True, "task_name": "MRPC", "data_dir": str(tiny.folder / "mrpc")}
     options |= {**tiny.flags, "output_dir": str(tmp_path)}
     with pytest.raises(UserError, match=message):
         ClassifierOptions(**{**options, **flags}).check()
 
 
-def test_a_damaged_model_is_one_sentence(trained, tmp_path):  # noqa: F811
+def test_damaged_model_is_rejected(trained, tmp_path):  # noqa: F811
     out = tmp_path / "onnx"
     flags = {"model_dir": str(trained.folder / "mrpc"), "export_dir": str(out), "format": "onnx"}
     export_model.run(ExportOptions(**flags))
-    Path(out / "model.onnx").write_bytes(b"no model")
+    Path(out / "model.onnx").write_bytes(b"not a model")
     with pytest.raises(UserError, match=r"Cannot load .*model\.onnx: "):
         Predictor.from_output_dir(out, engine="onnx")
