@@ -118,7 +118,7 @@ _PRINT_BACKEND = "\nimport keras; print(keras.config.backend())"
         "import bert_tf.data.input_pipeline",
     ],
 )
-def test_tensorflow_backend_is_selected_before_keras_is_imported(program, tmp_path):
+def test_import_selects_the_tensorflow_backend(program, tmp_path):
     (tmp_path / "keras.json").write_text('{"backend": "torch"}')
     environment = {} if program.endswith("checkpoint") else {"KERAS_BACKEND": "jax"}
     actual = _run(

@@ -205,9 +205,7 @@ def default_prediction(run_on_mrpc):
         '["not", "settings"]',
     ],
 )
-def test_keras_json_and_environment_do_not_change_predictions(
-    run_on_mrpc, default_prediction, tmp_path, settings
-):
+def test_predictions_ignore_keras_settings(run_on_mrpc, default_prediction, tmp_path, settings):
     (tmp_path / "keras.json").write_text(settings)
     default, expected_dir = default_prediction
     changed, out = run_on_mrpc("--do_predict", KERAS_BACKEND="jax", KERAS_HOME=str(tmp_path))

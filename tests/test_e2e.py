@@ -53,7 +53,7 @@ def _read_pairs(path):
 
 
 @pytest.mark.parametrize("name", ["classifier_eval_predict", "classifier_eval_predict_bs"])
-def test_evaluation_and_prediction_match_the_original(name, tmp_path):
+def test_classifier_outputs_match_the_original(name, tmp_path):
     _rerun(_load_runs()[name], tmp_path)
     folder = golden(f"e2e/{name}")
     expected = _read_metrics(folder / "eval_results.txt")

@@ -44,7 +44,7 @@ def assert_locked(path, pid=None):
         pass
 
 
-def test_lock_excludes_other_processes_until_released(tmp_path):
+def test_lock_excludes_other_processes(tmp_path):
     path = tmp_path / "out" / ".lock"
     process = hold(path)
     assert_locked(path, process.pid)

@@ -67,7 +67,7 @@ def test_resumed_training_matches_the_old_release(old_runs, monkeypatch, name):
         assert norms[variable] == pytest.approx(norm, rel=1e-4, abs=1e-5), variable
 
 
-def test_classifier_predictions_match_the_old_release(old_runs, monkeypatch):
+def test_predictions_match_the_old_release(old_runs, monkeypatch):
     name = "run_classifier"
     expected = np.loadtxt(old_runs / name / "test_results.tsv", delimiter="\t")
     (old_runs / name / "test_results.tsv").unlink()

@@ -112,7 +112,7 @@ def test_ner_matches_the_script(trained):
     assert predictor([]) == []
 
 
-def test_pretrained_model_fills_masks_and_extracts_features():
+def test_predictor_with_a_pretrained_model():
     fill_mask = Predictor.from_output_dir(SMALL_BERT, "predict_masked", top_k=3)
     text = "She opened the [MASK] and ran into the garden."
     (candidates,) = fill_mask(text)
@@ -334,7 +334,7 @@ def test_training_resumes_with_copied_files(tiny, tmp_path):
     assert Predictor.from_output_dir(tmp_path / "out")("a").label in "01"
 
 
-def test_training_does_not_overwrite_a_different_vocabulary(tiny, trained, tmp_path):
+def test_different_vocabulary_is_not_overwritten(tiny, trained, tmp_path):
     folder = shutil.copytree(trained.folder / "mrpc", tmp_path / "copy")
     (folder / "vocab.txt").write_text("other\n")
     flags = {**tiny.flags, **TRAIN_FLAGS, "task_name": "MRPC", "output_dir": str(folder)}

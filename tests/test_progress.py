@@ -16,7 +16,7 @@ def make_metrics(loss):
     return {"loss": loss, "learning_rate": 5e-5, "sequences": 8.0, "tokens": 1200.0}
 
 
-def test_training_bar_shows_metrics_throughput_and_eta(monkeypatch):
+def test_training_bar_content(monkeypatch):
     # The clock advances one second per call.
     seconds = iter(range(10_000))
     monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(seconds)))
@@ -34,7 +34,7 @@ def test_training_bar_shows_metrics_throughput_and_eta(monkeypatch):
     assert "00:00<00:00" in last
 
 
-def test_interrupted_training_bar_keeps_the_last_step(monkeypatch):
+def test_interrupted_bar_keeps_the_last_step(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     bar = progress.TrainingProgress(first_step=0, total_steps=9)

@@ -281,14 +281,14 @@ def _model_shapes(config):
 
 
 @pytest.mark.parametrize("name", ["uncased_L-2_H-128_A-2", "uncased_L-4_H-256_A-4"])
-def test_small_models_have_the_variables_of_their_release(name):
+def test_small_model_shapes_match_the_release(name):
     config = named(name).config()
     assert _model_shapes(config) == release_shapes(config)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["cased_L-12_H-768_A-12", "wwm_uncased_L-24_H-1024_A-16"])
-def test_base_and_large_have_the_variables_of_their_release(name):
+def test_base_and_large_shapes_match_the_release(name):
     config = named(name).config()
     assert _model_shapes(config) == release_shapes(config)
     gc.collect()  # The large model takes 1.4 GB.

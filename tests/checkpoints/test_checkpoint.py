@@ -47,7 +47,7 @@ def test_restored_values_match_the_original(name):
     assert len(variables) > 10
 
 
-def test_restored_variables_match_the_original_assignment_maps():
+def test_restored_names_match_the_original():
     assignment_maps = json.loads(golden("checkpoints/assignment_maps.json").read_text())
     models = {
         "classifier": lambda: BertClassifier(config(), 2),
@@ -159,7 +159,7 @@ def test_latest_in_a_moved_directory(tmp_path):
     assert checkpoint.latest(str(tmp_path / "nowhere")) is None
 
 
-def test_restore_accepts_a_directory_as_a_path_object():
+def test_restore_accepts_path_objects():
     folder = ROOT / "examples" / "small_bert"
     model = BertModel(_load_config(folder))
     restored = checkpoint.restore(model, folder)
@@ -167,7 +167,7 @@ def test_restore_accepts_a_directory_as_a_path_object():
     assert not restored.new
 
 
-def test_resolve_accepts_prefixes_files_and_directories(tmp_path):
+def test_resolve_path_forms(tmp_path):
     prefix = str(tmp_path / "bert_model.ckpt")
     checkpoint.write(prefix, {"x": np.float32([1])})
     for path in (prefix, f"{prefix}.index", f"{prefix}.data-00000-of-00001", f"{prefix}.meta"):
@@ -208,7 +208,7 @@ def test_hub_name_is_rejected(name, tmp_path, monkeypatch):
     assert "downloaded" not in str(error.value)
 
 
-def test_shape_mismatches_and_missing_layers_are_both_listed():
+def test_shape_mismatches_and_missing_layers_are_listed():
     wide = BertClassifier(config(intermediate_size=256), 2)
     with pytest.raises(
         UserError,
@@ -232,7 +232,7 @@ def test_head_with_different_labels_is_rejected(tmp_path):
         checkpoint.restore(BertClassifier(config(), 2), prefix)
 
 
-def test_rejected_checkpoint_leaves_the_model_unchanged():
+def test_rejected_checkpoint_keeps_the_weights():
     model = BertClassifier(config(intermediate_size=256), 2)
     before = [variable.numpy() for variable in model.trainable_variables]
     with pytest.raises(UserError):
@@ -241,7 +241,7 @@ def test_rejected_checkpoint_leaves_the_model_unchanged():
         np.testing.assert_array_equal(variable.numpy(), value)
 
 
-def test_model_may_have_fewer_layers_than_the_checkpoint():
+def test_model_with_fewer_layers_is_restored():
     restored = checkpoint.restore(BertModel(config(num_hidden_layers=2)), _main_prefix())
     assert "bert/encoder/layer_2 (16)" in restored.describe()
     assert restored.new == ()
@@ -272,7 +272,7 @@ def test_errors_omit_tensorflow_op_names(tmp_path):
     assert not re.search(r"\{\{|Op:|name:", str(error.value))
 
 
-def test_reading_the_step_does_not_initialize_devices(tmp_path):
+def test_step_of_does_not_initialize_devices(tmp_path):
     checkpoint.write(str(tmp_path / "x.ckpt"), {"global_step": np.int64(7)})
     code = (
         "import tensorflow as tf\n"
@@ -337,7 +337,7 @@ def test_frozen_layers_are_restored_and_saved(tmp_path):
     }
 
 
-def test_checkpoint_without_matching_variables_is_rejected():
+def test_unmatched_variables_are_rejected():
     with pytest.raises(UserError, match="not in the checkpoint: enc2/embeddings"):
         checkpoint.restore(BertModel(config(), name="enc2"), _main_prefix())
 
@@ -350,7 +350,7 @@ def test_checkpoint_without_matching_variables_is_rejected():
         (np.array([b"x"] * 64), "not finite numbers"),
     ],
 )
-def test_non_finite_and_non_float_values_are_rejected(tmp_path, value, message):
+def test_invalid_values_are_rejected(tmp_path, value, message):
     values = dict(checkpoint.read(_main_prefix(), checkpoint.shapes(_main_prefix())))
     values["bert/pooler/dense/bias"] = value
     checkpoint.write(str(tmp_path / "bad.ckpt"), values)

@@ -62,7 +62,7 @@ def test_unknown_integer_label_is_rejected(tokenizer):
         run_classifier.convert_examples_to_features([example], np.array([0, 1]), 6, tokenizer)
 
 
-def test_script_names_are_imported_without_tensorflow():
+def test_script_imports_do_not_load_tensorflow():
     code = """
 import sys
 from run_classifier import *
@@ -252,7 +252,7 @@ def test_graph_mode_errors_name_the_replacement(tiny, tokenizer):
         ((), {"loss": 0.7, "init_lr": 2e-5, "num_train_steps": 9, "num_warmup_steps": 0}),
     ],
 )
-def test_create_optimizer_error_names_the_replacement(args, kwargs):
+def test_create_optimizer_names_the_replacement(args, kwargs):
     with pytest.raises(UserError, match=r"use create_optimizer\(init_lr, num_train_steps, num_w"):
         optimization.create_optimizer(*args, **kwargs)
 

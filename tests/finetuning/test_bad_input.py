@@ -138,7 +138,7 @@ def test_missing_file_error_lists_existing_files(tiny, tmp_path):
     ],
     ids=["bom", "crlf", "trailing_blank_lines", "no_final_newline"],
 )
-def test_harmless_file_variants_give_the_same_metrics(tiny, tmp_path, change):
+def test_file_variants_give_the_same_metrics(tiny, tmp_path, change):
     folder = tmp_path / "data"
     folder.mkdir()
     text = (tiny.folder / "mrpc" / "dev.tsv").read_text().replace("good", '"good', 1)
@@ -230,7 +230,7 @@ def test_output_dir_of_a_different_model_is_rejected(tiny, tmp_path):
 
 
 @pytest.mark.parametrize("num_hidden_layers", [1, 3])
-def test_output_dir_with_different_num_layers_is_rejected(tiny, tmp_path, num_hidden_layers):
+def test_output_dir_with_other_num_layers_is_rejected(tiny, tmp_path, num_hidden_layers):
     classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=1))
     before = sorted(os.listdir(tmp_path / "out"))
     config = {**tiny.config.to_dict(), "num_hidden_layers": num_hidden_layers}
@@ -271,7 +271,7 @@ def test_only_damaged_checkpoints_are_rejected(tiny, tmp_path):
     assert (out / "train.tf_record").stat().st_mtime_ns == mtime
 
 
-def test_batch_size_not_divisible_by_accumulation_steps(tiny, tmp_path):
+def test_indivisible_batch_size_is_rejected(tiny, tmp_path):
     run = options(tiny, tmp_path, do_train=True, gradient_accumulation_steps=3)
     _assert_user_error(run, "--train_batch_size=4 must be a multiple of 3")
 
@@ -294,7 +294,7 @@ def test_resume_must_and_never(tiny, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["eval", "eval_results.txt", "train.tf_record"])
-def test_blocked_output_paths_are_rejected_before_training(tiny, tmp_path, name):
+def test_blocked_output_paths_are_rejected(tiny, tmp_path, name):
     out = tmp_path / "out"
     if name == "eval":
         out.mkdir()

@@ -136,7 +136,7 @@ def test_records_contain_the_teacher_logits(tiny, teacher, tmp_path):
     assert len(Predictor.from_output_dir(tmp_path / "out")(pairs)) == len(pairs)
 
 
-def test_teacher_weight_0_equals_training_without_teacher(tiny, teacher, tmp_path):
+def test_teacher_weight_0_ignores_the_teacher(tiny, teacher, tmp_path):
     classification.run(options(tiny, tmp_path, **TRAINING, output_dir=str(tmp_path / "plain")))
     for weight in (0.0, 0.5):
         run = student_options(tiny, teacher, tmp_path, teacher_weight=weight)
@@ -336,7 +336,7 @@ def _assert_rejected(run, message):
     assert not os.path.exists(f"{run.output_dir}/run.json")
 
 
-def test_teacher_with_other_labels_or_script_is_rejected(tiny, teacher, tmp_path):
+def test_incompatible_teacher_is_rejected(tiny, teacher, tmp_path):
     teacher_dir = tmp_path / "teacher"
     shutil.copytree(teacher, teacher_dir)
     (teacher_dir / "labels.txt").write_text("1\n0\n")

@@ -358,7 +358,7 @@ def test_outdated_evaluations_are_ignored(
         ("run_2", False),
     ],
 )
-def test_blocked_output_paths_are_rejected_before_training(tiny, tmp_path, name, is_folder):
+def test_blocked_output_paths_are_rejected(tiny, tmp_path, name, is_folder):
     out = tmp_path / "out"
     out.mkdir()
     (out / name).mkdir() if is_folder else (out / name).write_text("")

@@ -142,7 +142,7 @@ def test_invalid_run_json_is_ignored(tmp_path, model_sources, text):
     assert find_source(str(folder)).do_lower_case is None
 
 
-def test_init_checkpoint_is_checked_before_data_is_read(tiny, tmp_path):
+def test_init_checkpoint_is_checked_before_data(tiny, tmp_path):
     run = options(tiny, tmp_path, do_train=True, init_checkpoint=str(tmp_path / "nothing"))
     with pytest.raises(UserError, match="nothing"):
         classification.run(dataclasses.replace(run, data_dir=str(tmp_path / "nowhere")))

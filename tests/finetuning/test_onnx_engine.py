@@ -77,7 +77,7 @@ def test_prediction_does_not_import_tensorflow(trained, tmp_path):  # noqa: F811
     assert result.stdout == "\n".join([*expected, "set()", ""]), result.stderr
 
 
-def test_export_is_reused_until_the_checkpoint_changes(trained, tmp_path):  # noqa: F811
+def test_export_is_reused_for_the_same_checkpoint(trained, tmp_path):  # noqa: F811
     folder = tmp_path / "mrpc"
     shutil.copytree(trained.folder / "mrpc", folder, ignore=shutil.ignore_patterns("onnx"))
     file = folder / "onnx" / "model.onnx"

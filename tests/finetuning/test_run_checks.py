@@ -53,7 +53,7 @@ def warning_messages(run_log):
     ]
 
 
-def test_skipped_training_warns_of_changed_flags_and_data(tiny, out, tmp_path, run_log):
+def test_skipped_training_warns_about_changes(tiny, out, tmp_path, run_log):
     before = read_files(out)
     classification.run(options(tiny, tmp_path, **TRAINING))
     (skipped,) = warning_messages(run_log)
@@ -117,7 +117,7 @@ def test_different_output_type_is_rejected(tiny, out, tmp_path, name, value):
             classification.run(options(tiny, tmp_path, **steps))
 
 
-def test_results_of_a_different_task_are_not_overwritten(tiny, out, tmp_path, run_log):
+def test_results_of_another_task_are_not_overwritten(tiny, out, tmp_path, run_log):
     before = {name: (out / name).read_text() for name in ("eval_results.txt", "eval_results.json")}
     run = options(tiny, tmp_path, task_name="CoLA", do_eval=True, do_predict=True)
     results = classification.run(run)
@@ -142,7 +142,7 @@ def test_results_of_a_different_task_are_not_overwritten(tiny, out, tmp_path, ru
         (None, "MRPC", ""),
     ],
 )
-def test_result_suffix_of_incompatible_tasks(tmp_path, run_log, trained_task, task, suffix):
+def test_result_suffix(tmp_path, run_log, trained_task, task, suffix):
     (tmp_path / "run.json").write_text(json.dumps({"flags": {"task_name": trained_task}}))
     run = ClassifierOptions(task_name=task, do_eval=True, output_dir=str(tmp_path))
     assert run_checks.result_suffix(run) == suffix
@@ -217,7 +217,7 @@ def test_constant_predictions_warn(tmp_path, run_log):
         assert ("eval_matthews is 0: all 2 runs" in run_log.text) == warns
 
 
-def test_output_dir_of_a_different_script_is_rejected(tiny, out, tmp_path):
+def test_output_dir_of_another_script_is_rejected(tiny, out, tmp_path):
     run = PretrainingOptions(
         output_dir=str(out), do_train=True, bert_config_file=tiny.flags["bert_config_file"]
     )
@@ -332,8 +332,8 @@ def test_files_changed_after_training_warn(tiny, out, tmp_path, run_log):
     export_model.run(ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "export")))
     assert changed_file_warnings() == [expected, expected.replace("vocab.txt", "labels.txt")]
     # Earlier releases did not record file digests.
-    run = json.loads((out / "run.json").read_text())
-    assert run.pop("digests").keys() >= {"vocab.txt", "labels.txt"}
-    (out / "run.json").write_text(json.dumps(run))
+    metadata = json.loads((out / "run.json").read_text())
+    assert metadata.pop("digests").keys() >= {"vocab.txt", "labels.txt"}
+    (out / "run.json").write_text(json.dumps(metadata))
     Predictor.from_output_dir(out)(pair)
     assert changed_file_warnings() == []

@@ -53,7 +53,7 @@ def test_vocabulary_different_from_the_model(vocabulary_warnings):
     assert "first at line 111: '' instead of 'jg'" in vocabulary_warnings(ENTRIES[:110], ENTRIES)[0]
 
 
-def test_oddities_of_the_model_vocabulary_do_not_warn(vocabulary_warnings):
+def test_irregular_model_vocabulary_does_not_warn(vocabulary_warnings):
     odd_entries = [*LETTERS[:3], *SPECIAL[::-1], "aa", "", *LETTERS[3:]]
     assert vocabulary_warnings(odd_entries, odd_entries, vocab_size=200) == []
     # [unusedN] may be replaced with new words, and trailing blank lines have no effect.
@@ -87,7 +87,7 @@ def test_edited_vocabulary_of_the_model_warns(vocabulary_warnings, tmp_path):
 
 
 def test_vocabulary_smaller_than_the_model_warns(vocabulary_warnings):
-    # vocab_size may be rounded up to a multiple of 8 to 64.
+    # vocab_size may be padded to a multiple of 8, 16, 32 or 64.
     assert vocabulary_warnings(ENTRIES, vocab_size=128) == []
     (warning,) = vocabulary_warnings(ENTRIES[:-1], vocab_size=len(ENTRIES))
     assert "has 113 entries, but the model's vocab_size is 114" in warning

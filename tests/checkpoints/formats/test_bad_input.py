@@ -82,7 +82,7 @@ def test_pickle_is_never_loaded(tmp_path):
         )
 
 
-def test_tensor_names_of_other_architectures_are_rejected(hf_folder, tmp_path):
+def test_other_architectures_are_rejected(hf_folder, tmp_path):
     save_file({"wte.weight": np.ones([3, 2], "float32")}, hf_folder / "model.safetensors")
     _assert_rejected(hf_folder, tmp_path, r"has no BERT word embeddings\. It contains: wte\.weight")
 
@@ -289,7 +289,7 @@ def test_invalid_options_are_rejected(tmp_path):
             conversion.run(ConversionOptions(**flags))
 
 
-def test_label_order_and_head_mismatches_are_rejected(models, tmp_path):
+def test_label_and_head_mismatches_are_rejected(models, tmp_path):
     _assert_rejected(
         models["token"], tmp_path, "in a different order", labels=LABELS[::-1],
         head="token", to="hugging_face",

@@ -185,13 +185,13 @@ def test_unknown_architecture_is_reported(modified):
     ("problem_type", "flag"),
     [("multi_label_classification", "multilabel"), ("regression", "regression")],
 )
-def test_multi_label_and_regression_outputs_are_reported(modified, problem_type, flag):
+def test_problem_type_is_reported(modified, problem_type, flag):
     (note,) = find_source(str(modified("classification", problem_type=problem_type))).notes
     assert f"problem_type is {problem_type}. " in note
     assert f"--problem_type={flag}" in note
 
 
-def test_missing_config_keys_use_transformers_defaults():
+def test_missing_config_keys_use_defaults():
     config = hugging_face_config.read({"vocab_size": 9}, "config.json")
     assert (config.type_vocab_size, config.hidden_act) == (2, "gelu_erf")
 

@@ -92,7 +92,7 @@ def test_optimizer_and_heads_are_ignored(tmp_path):
     ]
 
 
-def test_unrelated_object_based_checkpoint_is_rejected(tmp_path):
+def test_other_object_based_checkpoints_are_rejected(tmp_path):
     prefix = tf.train.Checkpoint(x=tf.Variable(1.0, name="scale")).save(str(tmp_path / "ckpt"))
     with pytest.raises(UserError, match=r"BERT encoder .* the variables scale"):
         find_source(prefix)

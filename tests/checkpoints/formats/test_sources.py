@@ -98,7 +98,7 @@ def test_zip_bomb_is_rejected(models, tmp_path, monkeypatch):
         find_source(copied)
 
 
-def test_zip_without_exactly_one_checkpoint_is_rejected(models, tmp_path):
+def test_zip_must_contain_one_checkpoint(models, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "readme.txt").write_text("")
     with pytest.raises(UserError, match=r"no original BERT checkpoint.*readme\.txt"):
@@ -117,7 +117,7 @@ def test_truncated_zip_is_rejected(models, tmp_path, fraction):
         find_source(path)
 
 
-def test_directory_without_exactly_one_model_is_rejected(models, tmp_path):
+def test_directory_must_contain_one_model(models, tmp_path):
     convert(
         find_source(str(models["encoder"])),
         Request(output=str(tmp_path / "x"), to="hugging_face"),
