@@ -61,12 +61,12 @@ def _write_tsv(path: Path, rows: list[list[str]]) -> None:
 def _write_squad(folder: Path, texts: list[str]) -> None:
     folder.mkdir(parents=True)
     for version in ("1.1", "2.0"):
-        for split, first, last in (("train", 0, 90), ("dev", 90, 120)):
+        for split, begin, end in (("train", 0, 90), ("dev", 90, 120)):
             paragraphs = [
                 _make_paragraph(
                     " ".join(texts[start : start + 3]), f"{split}{start}", version == "2.0"
                 )
-                for start in range(first, last, 3)
+                for start in range(begin, end, 3)
             ]
             data = [{"title": "Reviews", "paragraphs": paragraphs}]
             dataset = {"version": version, "data": data}
@@ -88,9 +88,9 @@ def _make_paragraph(context: str, name: str, with_unanswerable: bool) -> dict:
 
 def _write_conll(folder: Path, texts: list[str]) -> None:
     folder.mkdir(parents=True)
-    for split, first, last in (("train", 0, 60), ("dev", 60, 90), ("test", 90, 110)):
+    for split, begin, end in (("train", 0, 60), ("dev", 60, 90), ("test", 90, 110)):
         lines = ["-DOCSTART- -X- -X- O", ""]
-        for number, text in enumerate(texts[first:last]):
+        for number, text in enumerate(texts[begin:end]):
             city = ("Paris", "Oslo", "Lima")[number % 3]
             lines += [f"{word} NN B-NP O" for word in text.split()]
             lines += [f"{city} NNP B-NP B-LOC", ""]
@@ -100,13 +100,13 @@ def _write_conll(folder: Path, texts: list[str]) -> None:
 def _write_swag(folder: Path, texts: list[str]) -> None:
     folder.mkdir(parents=True)
     ending_columns = [f"ending{number}" for number in range(4)]
-    for split, first, last in (("train", 0, 48), ("val", 48, 64), ("test", 64, 72)):
+    for split, begin, end in (("train", 0, 48), ("val", 48, 64), ("test", 64, 72)):
         with open(folder / f"{split}.csv", "w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(
                 ["video-id", "sent1", "sent2", *ending_columns, "label"][: 7 + (split != "test")]
             )
-            for number in range(first, last):
+            for number in range(begin, end):
                 words, label = texts[number].split(), number % 4
                 endings = ["nobody"] * 4
                 endings[label] = words[-1]

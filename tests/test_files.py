@@ -147,13 +147,13 @@ def test_stdout_errors(redirection, code, message):
 
 def test_last_writer_wins(tmp_path):
     path = str(tmp_path / "out.txt")
-    with files.atomic_write(path) as first, open(first, "w") as one:
-        one.write("first, ")
-        one.flush()
-        with files.atomic_write(path) as second, open(second, "w") as two:
-            two.write("second")
+    with files.atomic_write(path) as first_path, open(first_path, "w") as first:
+        first.write("first, ")
+        first.flush()
+        with files.atomic_write(path) as second_path, open(second_path, "w") as second:
+            second.write("second")
         assert (tmp_path / "out.txt").read_text() == "second"
-        one.write("and longer")
+        first.write("and longer")
     assert (tmp_path / "out.txt").read_text() == "first, and longer"
     assert os.listdir(tmp_path) == ["out.txt"]
 
@@ -217,7 +217,7 @@ def test_pipes_and_files_receive_the_same_bytes(tmp_path, kind):
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs /proc/self/fd")
 def test_device_files_are_written_in_place(tmp_path):
-    """Writes through a link of its own: a faulty atomic write as root would replace a device."""
+    """Uses a link of its own: as root, a faulty atomic write would replace a system device."""
     (tmp_path / "link").symlink_to("/proc/self/fd/1")
     script = "import sys; from bert_tf import files; files.write_text(sys.argv[1], 'text')"
     command = [sys.executable, "-c", script, str(tmp_path / "link")]

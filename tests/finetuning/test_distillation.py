@@ -165,12 +165,12 @@ def test_student_approaches_the_teacher(tiny, teacher, tmp_path):
     classification.run(options(tiny, tmp_path / "plain", **TRAINING))
     run = student_options(tiny, teacher, tmp_path, teacher_weight=1.0, num_train_epochs=30.0)
     classification.run(run)
-    outs = teacher, tmp_path / "out", tmp_path / "plain" / "out"
-    taught, distilled, plain = (
+    output_dirs = teacher, tmp_path / "out", tmp_path / "plain" / "out"
+    teacher_outputs, distilled, plain = (
         np.array([[*row.probabilities.values()] for row in Predictor.from_output_dir(out)(pairs)])
-        for out in outs
+        for out in output_dirs
     )
-    assert np.abs(distilled - taught).max() < np.abs(plain - taught).max()
+    assert np.abs(distilled - teacher_outputs).max() < np.abs(plain - teacher_outputs).max()
 
 
 def test_resumed_run_equals_an_uninterrupted_run(tiny, teacher, tmp_path, run_log):

@@ -99,8 +99,7 @@ def test_repeated_command_skips_training(trained):
 
 def test_evaluation_does_not_change_training(trained, tiny, tmp_path):
     _, _, out = trained
-    plain = options(tiny, tmp_path, **TRAINING)
-    classification.run(plain)
+    classification.run(options(tiny, tmp_path, **TRAINING))
     prefixes = [str(folder / "model.ckpt-27") for folder in (out, tmp_path / "out")]
     evaluated, plain = (dict(checkpoint.read(p, checkpoint.shapes(p))) for p in prefixes)
     for name, value in evaluated.items():
@@ -193,10 +192,10 @@ def test_several_runs(tiny, tmp_path):
     assert results.metrics["eval_loss"] == summary["mean"]["eval_loss"]
     # Records are written once, and each run equals a single run with its seed.
     assert not list(out.glob("run_*/*.tf_record"))
-    alone = options(
-        tiny, tmp_path, **short_training, random_seed=8, output_dir=str(tmp_path / "alone")
+    single_run = options(
+        tiny, tmp_path, **short_training, random_seed=8, output_dir=str(tmp_path / "single_run")
     )
-    metrics = classification.run(alone).metrics
+    metrics = classification.run(single_run).metrics
     assert float(str(metrics["eval_loss"])) == run_metrics[1]["eval_loss"]
 
 

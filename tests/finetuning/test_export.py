@@ -30,8 +30,8 @@ folder, signature, inputs = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 serve = tf.saved_model.load(folder).signatures[signature]
 outputs = serve(**{name: tf.constant(value) for name, value in inputs.items()})
 assert not [name for name in sys.modules if name.startswith("bert_tf")]
-plain = {name: value.numpy().tolist() for name, value in outputs.items()}
-print(json.dumps({n: [x.decode() for x in v] if n == "label" else v for n, v in plain.items()}))
+values = {name: value.numpy().tolist() for name, value in outputs.items()}
+print(json.dumps({n: [x.decode() for x in v] if n == "label" else v for n, v in values.items()}))
 """
 
 

@@ -32,7 +32,7 @@ def test_read_label_map(tmp_path):
 
 
 def test_label_map_next_to_a_converted_checkpoint(tmp_path):
-    """Uses a folder as `convert_checkpoint.py` writes it, with a copy of the label map."""
+    """Uses a folder as written by `convert_checkpoint.py`, which copies the label map."""
     options = ClassifierOptions(task_name="tsv", do_predict=True, output_dir=str(tmp_path))
     assert label_map.folder_of_checkpoint(options) == str(tmp_path)
     (tmp_path / "labels.txt").write_text("no\nyes\n")
@@ -56,7 +56,7 @@ def test_label_map_from_transformers_config(tmp_path):
         if expected:
             assert label_map.of_checkpoint(options) == expected
             continue
-        # These are only transformers' default names.
+        # transformers' default names do not count as labels.
         with pytest.raises(UserError, match="or --labels in the order of the model's outputs"):
             label_map.of_checkpoint(options)
 

@@ -294,13 +294,13 @@ def test_changed_config_warns(tiny, tmp_path, run_log):
 
 
 def test_invalid_value_types_are_rejected():
-    for flag, value, kind in (
+    for flag, value, type_name in (
         ("do_train", "false", "bool"),
         ("max_seq_length", "32", "int"),
         ("learning_rate", "1e-4", "float"),
         ("train_batch_size", True, "int"),
     ):
-        with pytest.raises(UserError, match=f"--{flag} must be of type {kind}. Received: "):
+        with pytest.raises(UserError, match=f"--{flag} must be of type {type_name}. Received: "):
             check_values(ClassifierOptions(**{flag: value}))
     check_values(ClassifierOptions(learning_rate=1))
 

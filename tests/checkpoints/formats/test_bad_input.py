@@ -24,7 +24,7 @@ from tests.test_locks import hold
 
 @pytest.fixture
 def hf_folder(models, tmp_path):
-    """A transformers directory, which tests corrupt."""
+    """A transformers directory that tests may corrupt."""
     convert(
         find_source(str(models["classification"])),
         Request(output=str(tmp_path / "hugging_face"), to="hugging_face"),
