@@ -24,8 +24,13 @@ QUESTION_AND_CONTEXT = (
 
 @pytest.fixture
 def old_runs(tmp_path, monkeypatch):
-    """Copies the directories of earlier releases and makes the copy the working directory."""
+    """Copies the directories of earlier releases and makes the copy the working directory.
+
+    The data and models that `run.json` names no longer exist.
+    """
     folder = shutil.copytree(golden("run_directories"), tmp_path / "old")
+    for path in folder.glob("*/run.json"):
+        path.write_text(path.read_text().replace("/tmp/old", str(tmp_path / "gone")))
     monkeypatch.chdir(folder)
     return folder
 
