@@ -5,6 +5,9 @@ from typing import Any
 
 from bert_tf.errors import UserError
 
+# Modules that run exported models, by engine; the extra has the engine's name.
+RUNTIMES = {"onnx": "onnxruntime", "litert": "ai_edge_litert.interpreter"}
+
 
 def import_extra(module: str, extra: str) -> Any:
     """Imports a module of an optional package.

@@ -7,10 +7,10 @@ from typing import Any
 from bert_tf import checkpoints
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.engines import find_onnx_model, is_exported, use_exported_files
-from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
+from bert_tf.finetuning.engines import add_model_files, find_exported_model, is_exported
+from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.finetuning.task import MakeTask, Task
-from bert_tf.inference.onnx_engine import OnnxInference
+from bert_tf.inference.exported_model import ExportedModel
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
@@ -20,16 +20,12 @@ class TaskPredictor:
     """Predicts with a task's model in `output_dir`; thread-safe."""
 
     def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
-        folder = options.output_dir or ""
-        uses_onnx = options.engine == "onnx"
-        if uses_onnx and is_exported(folder):
-            options = use_exported_files(options, folder)
-        else:
-            options = find_model_files(options)
+        options = add_model_files(options, options.output_dir or "")
         self._task = task = make_task(options, *load_config_and_tokenizer(options))
         # The labels are unknown, so only the encoder's inputs are needed.
         features = [feature for feature in task.features("predict") if feature.per_token]
-        load = _onnx_inference if uses_onnx else _tensorflow_inference
+        uses_tensorflow = options.engine == "tensorflow"
+        load = _load_with_tensorflow if uses_tensorflow else _load_exported
         self._inference = load(task, options, features)
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
@@ -40,7 +36,7 @@ class TaskPredictor:
         return list(self._task.decode(examples, outputs))
 
 
-def _tensorflow_inference(task: Task, options: FineTuningOptions, features: Any) -> RowBatches:
+def _load_with_tensorflow(task: Task, options: FineTuningOptions, features: Any) -> RowBatches:
     from bert_tf import training
     from bert_tf.finetuning.initialization import restore_trained
 
@@ -53,10 +49,10 @@ def _tensorflow_inference(task: Task, options: FineTuningOptions, features: Any)
         return training.Inference(model, task.fetch, features, devices, batch_size)
 
 
-def _onnx_inference(task: Task, options: FineTuningOptions, features: Any) -> RowBatches:
+def _load_exported(task: Task, options: FineTuningOptions, features: Any) -> RowBatches:
     folder = options.output_dir or ""
     checkpoint = ""
-    if not is_exported(folder):
+    if not is_exported(folder, options.engine):
         # Only an export reads the checkpoint, and skips a damaged one.
         checkpoint = run_metadata.best_prefix(folder) or checkpoints.resolve(folder)
 
@@ -66,10 +62,10 @@ def _onnx_inference(task: Task, options: FineTuningOptions, features: Any) -> Ro
 
         model = task.build_model(zero_init_encoder=True)
         restore_trained(model, folder)
-        export_to_folder(model, options, export_dir, entries, task.labels)
+        export_to_folder(model, options, export_dir, entries, task.labels, format=options.engine)
 
-    path = find_onnx_model(folder, options, checkpoint, export)
-    return OnnxInference(path, task.fetch, features, options.predict_batch_size)
+    path = find_exported_model(folder, options, checkpoint, export)
+    return ExportedModel(path, task.fetch, features, options.predict_batch_size)
 
 
 def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -> None:

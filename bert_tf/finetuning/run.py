@@ -14,7 +14,7 @@ from bert_tf.checkpoints.formats.source import BEST_FOLDER
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
 from bert_tf.finetuning.distillation import Teacher, open_teacher
-from bert_tf.finetuning.engines import find_onnx_model
+from bert_tf.finetuning.engines import find_exported_model
 from bert_tf.finetuning.export import export_task, export_to_folder, require_text_input
 from bert_tf.finetuning.initialization import restore_weights
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
@@ -32,7 +32,7 @@ from bert_tf.finetuning.record_cache import MANIFEST
 from bert_tf.finetuning.records import Splits, record_file
 from bert_tf.finetuning.run_checks import check_resumed, result_suffix
 from bert_tf.finetuning.task import MakeTask, Task
-from bert_tf.inference.onnx_engine import OnnxInference
+from bert_tf.inference.exported_model import ExportedModel
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
@@ -142,10 +142,10 @@ class FineTuningRun:
         keras.utils.set_random_seed(options.random_seed)
         self.model = self._build_model()
         self.restored = restore_weights(self.model, options)
-        if options.engine == "onnx" and not (self.restored or options.init_checkpoint):
+        if options.engine != "tensorflow" and not (self.restored or options.init_checkpoint):
             raise UserError(
-                f"--engine=onnx: --output_dir={self.output_dir} has no checkpoint to export. Pass "
-                "the folder of a training run, or --init_checkpoint"
+                f"--engine={options.engine}: --output_dir={self.output_dir} has no checkpoint to "
+                "export. Pass the folder of a training run, or --init_checkpoint"
             )
         if self.restored:
             self.step = checkpoints.step_of(self.restored)
@@ -303,19 +303,20 @@ class FineTuningRun:
         # Other precisions use a cast copy of the weights, which is out of date after training.
         if inference is None or self.devices.precision != "float32":
             features, size = task.features(split), self.options.batch_size(split)
-            if self.options.engine == "onnx":
+            if self.options.engine != "tensorflow":
                 folder = label_map.folder_of_checkpoint(self.options)
                 checkpoint = self.restored or self.options.init_checkpoint or ""
-                onnx_file = find_onnx_model(folder, self.options, checkpoint, self._to_onnx)
-                inference = OnnxInference(onnx_file, fetch, features, size)
+                model_file = find_exported_model(folder, self.options, checkpoint, self._to_folder)
+                inference = ExportedModel(model_file, fetch, features, size)
             else:
                 inference = training.Inference(self.model, fetch, features, self.devices, size)
             self._inference[split] = inference
         outputs = inference.predict_records(path, count, split)
         return task.decode(self.splits[split], outputs), outputs.get("loss")
 
-    def _to_onnx(self, export_dir: str, entries: Mapping[str, str]) -> None:
-        export_to_folder(self.model, self.options, export_dir, entries, self.task.labels)
+    def _to_folder(self, export_dir: str, entries: Mapping[str, str]) -> None:
+        options, labels = self.options, self.task.labels
+        export_to_folder(self.model, options, export_dir, entries, labels, format=options.engine)
 
     def _evaluate_and_predict(self, step: int) -> Results:
         """Evaluates and predicts, depending on the options, and writes the results."""

@@ -5,6 +5,7 @@ import os
 
 from bert_tf import files
 from bert_tf.errors import UserError
+from bert_tf.extras import RUNTIMES, import_extra
 from bert_tf.options.fields import check_values, option
 from bert_tf.tokenization import validate_case_matches_checkpoint
 
@@ -203,24 +204,27 @@ class EngineOptions(DeviceOptions):
     precision: str = option(
         "float32",
         "Precision of the computation; weights and optimizer stay in float32. int8: quantized "
-        "weights, with --engine=onnx only.",
+        "weights, with --engine=onnx or litert only.",
         new=True,
         choices=("float32", "bfloat16", "float16", "int8"),
     )
     engine: str = option(
         "tensorflow",
         "Library that computes predictions of a trained model. onnx: ONNX Runtime, faster for "
-        "single texts on a CPU; exports the model once, to the folder onnx next to it.",
+        "single texts on a CPU. litert: LiteRT, fastest with int8. Both export the model once, to "
+        "the folder onnx or litert next to it.",
         new=True,
-        choices=("tensorflow", "onnx"),
+        choices=("tensorflow", "onnx", "litert"),
     )
 
     def check_engine(self) -> None:
-        """Raises a UserError if engine and precision do not fit together."""
-        other = ("int8",) if self.engine == "onnx" else ("bfloat16", "float16")
+        """Raises a UserError if the engine is not installed or does not have the precision."""
+        other = ("bfloat16", "float16") if self.engine == "tensorflow" else ("int8",)
         usable = ("float32", *other)
         if self.precision not in usable:
             raise UserError(
                 f"--precision={self.precision} is not for --engine={self.engine}, which has "
                 f"{' and '.join(usable)}"
             )
+        if self.engine != "tensorflow":
+            import_extra(RUNTIMES[self.engine], self.engine)

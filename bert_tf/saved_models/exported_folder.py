@@ -17,14 +17,11 @@ from bert_tf.checkpoints.formats.heads import HEADS
 from bert_tf.checkpoints.label_map import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.extras import import_extra
-from bert_tf.inference.onnx_engine import MODEL
+from bert_tf.inference.exported_model import MODEL_FILES
 from bert_tf.progress import log
 from bert_tf.saved_models.litert_model import build_litert_model
 from bert_tf.saved_models.onnx_graph import build_onnx_model
 from bert_tf.tokenization import FullTokenizer
-
-# Model files by format.
-MODEL_FILES = {"onnx": MODEL, "litert": "model.tflite"}
 
 
 def export_folder(
@@ -55,7 +52,7 @@ def export_folder(
         precision: "float32", or "int8" for dynamic quantization: weights are stored as integers,
             with a scale per column, and activations are quantized at run time.
         pooling: see `build_onnx_model`.
-        hidden_states: see `build_onnx_model`; for ONNX only.
+        hidden_states: see `build_onnx_model`.
 
     Raises:
         UserError: a package is missing, the model cannot be exported, or `export_dir` contains
@@ -83,7 +80,8 @@ def export_folder(
                 _write_onnx(path, build_onnx_model(model, pooling, hidden_states), precision)
             else:
                 lists = {name: contents[name] for name in contents if name.endswith(".txt")}
-                files.write_bytes(path, build_litert_model(model, precision, pooling, lists))
+                content = build_litert_model(model, precision, pooling, hidden_states, lists)
+                files.write_bytes(path, content)
             for name, text in texts.items():
                 files.write_text(os.path.join(folder, name), text)
             files.remove_tree(export_dir)

@@ -13,8 +13,8 @@ import keras
 import tensorflow as tf
 
 from bert_tf.errors import UserError, reason
+from bert_tf.inference.exported_model import HIDDEN_STATES, INPUTS
 from bert_tf.quiet import hide_stderr
-from bert_tf.saved_models.onnx_graph import INPUTS
 
 # Output names of the models, and those of the files: the same as in ONNX.
 _OUTPUTS = {
@@ -32,6 +32,7 @@ def build_litert_model(
     model: keras.Model,
     precision: str = "float32",
     pooling: str | None = None,
+    hidden_states: bool = False,
     associated_files: Mapping[str, str] | None = None,
 ) -> bytes:
     """Converts a model to the content of a `.tflite` file.
@@ -44,6 +45,7 @@ def build_litert_model(
         precision: "float32", or "int8" for dynamic-range quantization: weights are stored as
             integers, and activations are quantized where they are used.
         pooling: see `build_onnx_model`.
+        hidden_states: see `build_onnx_model`.
         associated_files: texts by name, appended to the file as a ZIP archive.
 
     Raises:
@@ -54,11 +56,8 @@ def build_litert_model(
 
     @tf.function(input_signature=specs, autograph=False)
     def compute(input_ids: Any, attention_mask: Any, token_type_ids: Any) -> dict[str, Any]:
-        inputs = {
-            "input_ids": input_ids,
-            "input_mask": attention_mask,
-            "segment_ids": token_type_ids,
-        }
+        values = (input_ids, attention_mask, token_type_ids)
+        inputs = dict(zip(INPUTS.values(), values, strict=True))
         if "masked_lm_positions" in model.input_names:
             batch_shape = tf.shape(input_ids)
             inputs["masked_lm_positions"] = tf.broadcast_to(tf.range(batch_shape[1]), batch_shape)
@@ -67,6 +66,9 @@ def build_litert_model(
         if pooling:
             hidden = named["last_hidden_state"]
             named["sentence_embedding"] = _pool(hidden, attention_mask, pooling)
+        if hidden_states:
+            layers = enumerate(outputs["all_encoder_layers"])
+            named |= {f"{HIDDEN_STATES}{index}": layer for index, layer in layers}
         return named
 
     module = tf.Module()

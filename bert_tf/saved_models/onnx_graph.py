@@ -12,6 +12,7 @@ import numpy as np
 
 from bert_tf.errors import UserError
 from bert_tf.extras import import_extra
+from bert_tf.inference.exported_model import HIDDEN_STATES, INPUTS
 from bert_tf.modeling import (
     BertClassifier,
     BertModel,
@@ -21,8 +22,6 @@ from bert_tf.modeling import (
 )
 from bert_tf.modeling.layers import LAYER_NORM_EPSILON, MASK_BIAS
 
-# The names that Hugging Face Transformers gives to `input_ids`, `input_mask` and `segment_ids`.
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # Gelu and LayerNormalization are operators of this version of ONNX.
 _OPSET = 20
 # Read by ONNX Runtime 1.17 and newer.
@@ -76,7 +75,7 @@ def build_onnx_model(
     outputs = _head_outputs(graph, model, layers[-1], inputs[1], pooling)
     if hidden_states:
         shape_of_layer = ["batch", "sequence", encoder.config.hidden_size]
-        outputs |= {f"hidden_states.{n}": (x, shape_of_layer) for n, x in enumerate(layers)}
+        outputs |= {f"{HIDDEN_STATES}{n}": (x, shape_of_layer) for n, x in enumerate(layers)}
     if rank == 3:
         choices = graph.node("Slice", [shape, graph.ints([1]), graph.ints([2])])
         rows = graph.node("Concat", [graph.ints([-1]), choices], axis=0)

@@ -1,4 +1,4 @@
-"""engine="onnx": tasks and encoders compute as with TensorFlow, from one export."""
+"""The engines onnx and litert: predictions equal TensorFlow's, from one export."""
 
 import itertools
 import json
@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 from bert_tf import Predictor, checkpoint
 from bert_tf.errors import UserError
+from bert_tf.inference.exported_model import MODEL_FILES
 from bert_tf.options import ExportOptions, ExtractionOptions
 from bert_tf.tasks import classification, extraction
 from bert_tf.tasks.classification.options import ClassifierOptions
@@ -20,6 +22,7 @@ from bert_tf.tasks.export_model import export_model
 from tests.oracle import ROOT
 from tests.test_predictor import CONTEXT, SMALL_BERT, trained  # noqa: F401
 
+ENGINES = ("onnx", "litert")
 PAIRS = [("a good film", "it was bad"), ("the plot", ""), ("zzz \u4e2d é", "a b c " * 20)]
 INPUTS = {
     "mrpc": PAIRS,
@@ -28,25 +31,26 @@ INPUTS = {
 }
 
 
-def plain(prediction):
-    """Rounds the numbers in a prediction."""
+def rounded(prediction):
+    """Returns a prediction with rounded numbers, as plain containers."""
     if isinstance(prediction, float):
         return round(prediction, 4)
     if isinstance(prediction, dict):
-        return {name: plain(value) for name, value in prediction.items()}
+        return {name: rounded(value) for name, value in prediction.items()}
     if hasattr(prediction, "_asdict"):
-        return plain(prediction._asdict())
+        return rounded(prediction._asdict())
     is_sequence = isinstance(prediction, list | tuple)
-    return [plain(value) for value in prediction] if is_sequence else prediction
+    return [rounded(value) for value in prediction] if is_sequence else prediction
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("task", INPUTS)
-def test_predictions_are_those_of_tensorflow(trained, task):  # noqa: F811
+def test_predictions_match_tensorflow(trained, task, engine):  # noqa: F811
     folder, inputs = trained.folder / task, INPUTS[task]
     expected = Predictor.from_output_dir(folder)(inputs)
-    found = Predictor.from_output_dir(folder, engine="onnx")(inputs)
-    assert [*map(plain, found)] == [*map(plain, expected)]
-    assert Predictor.from_output_dir(folder, engine="onnx")([]) == []
+    predictor = Predictor.from_output_dir(folder, engine=engine)
+    assert [*map(rounded, predictor(inputs))] == [*map(rounded, expected)]
+    assert predictor([]) == []
 
 
 _WITHOUT_TENSORFLOW = """
@@ -55,49 +59,52 @@ from bert_tf import Predictor
 
 for folder, flags, inputs in json.loads(sys.argv[1]):
     inputs = [tuple(item) if isinstance(item, list) else item for item in inputs]
-    predictor = Predictor.from_output_dir(folder, engine="onnx", **flags)
+    predictor = Predictor.from_output_dir(folder, **flags)
     print(predictor(inputs), predictor(inputs[0]))
 print({"tensorflow", "keras"} & set(sys.modules))
 """
 
 
-def test_predicting_imports_no_tensorflow(trained, tmp_path):  # noqa: F811
-    flags = {"script": "extract_features", "layers": "-1", "pooling": "mean"}
-    requests = [(str(trained.folder / task), {}, inputs) for task, inputs in INPUTS.items()]
+@pytest.mark.parametrize("engine", ENGINES)
+def test_prediction_does_not_import_tensorflow(trained, tmp_path, engine):  # noqa: F811
+    use = {"engine": engine}
+    flags = {**use, "script": "extract_features", "layers": "-1", "pooling": "mean"}
+    cases = [(str(trained.folder / task), use, inputs) for task, inputs in INPUTS.items()]
     for task, folder in (("mrpc", trained.folder / "mrpc"), ("encoder", SMALL_BERT)):
         out = str(tmp_path / task)
-        export_model.run(ExportOptions(model_dir=str(folder), export_dir=out, format="onnx"))
-        requests.append((out, {} if task == "mrpc" else flags, PAIRS))
+        export_model.run(ExportOptions(model_dir=str(folder), export_dir=out, format=engine))
+        cases.append((out, use if task == "mrpc" else flags, PAIRS))
     expected = []
-    for folder, flags, inputs in requests:
-        predictor = Predictor.from_output_dir(folder, engine="onnx", **flags)
+    for folder, flags, inputs in cases:
+        predictor = Predictor.from_output_dir(folder, **flags)
         expected.append(f"{predictor(inputs)} {predictor(inputs[0])}")
-    command = [sys.executable, "-c", _WITHOUT_TENSORFLOW, json.dumps(requests)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout == "\n".join([*expected, "set()", ""]), done.stderr
+    command = [sys.executable, "-c", _WITHOUT_TENSORFLOW, json.dumps(cases)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert result.stdout == "\n".join([*expected, "set()", ""]), result.stderr
 
 
-def test_one_export_serves_until_the_checkpoint_changes(trained, tmp_path):  # noqa: F811
+@pytest.mark.parametrize("engine", ENGINES)
+def test_export_is_reused_for_the_same_checkpoint(trained, tmp_path, engine):  # noqa: F811
     folder = tmp_path / "mrpc"
-    shutil.copytree(trained.folder / "mrpc", folder, ignore=shutil.ignore_patterns("onnx"))
-    file = folder / "onnx" / "model.onnx"
+    shutil.copytree(trained.folder / "mrpc", folder, ignore=shutil.ignore_patterns(*ENGINES))
+    file = folder / engine / MODEL_FILES[engine]
 
-    def exported(**flags):
-        Predictor.from_output_dir(folder, engine="onnx", **flags)
+    def export_time(**flags):
+        Predictor.from_output_dir(folder, engine=engine, **flags)
         return file.stat().st_mtime_ns
 
-    first = exported()
-    assert exported() == first
-    small = exported(precision="int8")
-    assert small > first
-    again = exported()
-    assert again > small
+    first = export_time()
+    assert export_time() == first
+    quantized = export_time(precision="int8")
+    assert quantized > first
+    again = export_time()
+    assert again > quantized
     (index,) = folder.glob("model.ckpt-[1-9]*.index")
     os.utime(index)
-    assert exported() > again
+    assert export_time() > again
 
 
-def test_each_checkpoint_of_a_folder_has_its_own_export(tiny, tmp_path):
+def test_each_checkpoint_has_its_own_export(tiny, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("a good film\n")
     model = tmp_path / "model"
@@ -108,7 +115,7 @@ def test_each_checkpoint_of_a_folder_has_its_own_export(tiny, tmp_path):
     noisy = {name: value + rng.normal(0, 0.1, value.shape) for name, value in values.items()}
     checkpoint.write(str(model / "noisy.ckpt"), {n: np.float32(v) for n, v in noisy.items()})
 
-    def features(name, engine, **flags):
+    def extract(name, engine, **flags):
         options = ExtractionOptions(
             input_file=str(texts),
             output_file=str(tmp_path / "out.npz"),
@@ -126,13 +133,13 @@ def test_each_checkpoint_of_a_folder_has_its_own_export(tiny, tmp_path):
     results = []
     for name in ("bert_model.ckpt", "noisy.ckpt"):
         for flags in ({}, {"bert_config_file": str(tmp_path / "other.json")}):
-            results.append(features(name, "onnx", **flags))
-            expected = features(name, "tensorflow", **flags)
+            results.append(extract(name, "onnx", **flags))
+            expected = extract(name, "tensorflow", **flags)
             np.testing.assert_allclose(results[-1], expected, atol=1e-5)
     assert not any(np.allclose(a, b, atol=1e-3) for a, b in itertools.combinations(results, 2))
 
 
-def test_casing_of_an_exported_folder_is_checked(trained, tmp_path):  # noqa: F811
+def test_casing_of_an_export_is_checked(trained, tmp_path):  # noqa: F811
     out = str(tmp_path / "onnx")
     folder = str(trained.folder / "mrpc")
     export_model.run(ExportOptions(model_dir=folder, export_dir=out, format="onnx"))
@@ -144,7 +151,7 @@ def test_casing_of_an_exported_folder_is_checked(trained, tmp_path):  # noqa: F8
         export_model.run(ExportOptions(**flags))
 
 
-def test_a_script_needs_a_checkpoint(tiny, tmp_path):
+def test_script_requires_a_checkpoint(tiny, tmp_path):
     options = ClassifierOptions(
         **tiny.flags,
         task_name="MRPC",
@@ -157,24 +164,28 @@ def test_a_script_needs_a_checkpoint(tiny, tmp_path):
         classification.run(options)
 
 
-def test_an_exported_folder_is_enough(trained, tmp_path):  # noqa: F811
-    folder, out = trained.folder / "mrpc", tmp_path / "onnx"
-    options = ExportOptions(model_dir=str(folder), export_dir=str(out), format="onnx")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_predictor_from_an_export(trained, tmp_path, engine):  # noqa: F811
+    folder, out = trained.folder / "mrpc", tmp_path / "exported"
+    options = ExportOptions(model_dir=str(folder), export_dir=str(out), format=engine)
     export_model.run(options)
     expected = Predictor.from_output_dir(folder)(PAIRS)
-    found = Predictor.from_output_dir(out, engine="onnx")(PAIRS)
-    assert [*map(plain, found)] == [*map(plain, expected)]
-    with pytest.raises(UserError, match=r"model\.onnx is float32, not int8: pass precision=float"):
-        Predictor.from_output_dir(out, engine="onnx", precision="int8")
+    predictions = Predictor.from_output_dir(out, engine=engine)(PAIRS)
+    assert [*map(rounded, predictions)] == [*map(rounded, expected)]
+    with pytest.raises(UserError, match=r"model\.\w+ is float32, not int8: pass precision=float"):
+        Predictor.from_output_dir(out, engine=engine, precision="int8")
+    (other,) = {*ENGINES} - {engine}
+    with pytest.raises(UserError, match=f"was exported for the engine {engine}: pass engine="):
+        Predictor.from_output_dir(out, engine=other)
     with pytest.raises(UserError, match="checkpoint"):
         Predictor.from_output_dir(out)
 
 
-def test_a_script_predicts_and_evaluates(trained, tiny, tmp_path):  # noqa: F811
+def test_script_evaluates_and_predicts(trained, tiny, tmp_path):  # noqa: F811
     results = {}
-    for engine in ("tensorflow", "onnx"):
+    for engine in ("tensorflow", *ENGINES):
         folder = tmp_path / engine
-        shutil.copytree(trained.folder / "mrpc", folder, ignore=shutil.ignore_patterns("onnx"))
+        shutil.copytree(trained.folder / "mrpc", folder, ignore=shutil.ignore_patterns(*ENGINES))
         options = ClassifierOptions(
             task_name="MRPC",
             data_dir=str(tiny.folder / "mrpc"),
@@ -189,20 +200,21 @@ def test_a_script_predicts_and_evaluates(trained, tiny, tmp_path):  # noqa: F811
         metrics = classification.run(options).metrics
         lines = (folder / "test_results.tsv").read_text().splitlines()
         results[engine] = metrics, np.array([line.split("\t") for line in lines], float)
-    (metrics, rows), (others, other_rows) = results.values()
-    np.testing.assert_allclose(rows, other_rows, atol=2e-6)
-    assert metrics.keys() == others.keys()
-    np.testing.assert_allclose([*metrics.values()], [*others.values()], atol=1e-5)
+    expected_metrics, expected_rows = results.pop("tensorflow")
+    for metrics, rows in results.values():
+        np.testing.assert_allclose(rows, expected_rows, atol=2e-6)
+        assert metrics.keys() == expected_metrics.keys()
+        np.testing.assert_allclose([*metrics.values()], [*expected_metrics.values()], atol=1e-5)
 
 
 @pytest.mark.parametrize("pooling", ["none", "cls", "mean", "max", "mean_max"])
-def test_features_are_those_of_tensorflow(tmp_path, pooling):
+def test_features_match_tensorflow(tmp_path, pooling):
     texts = tmp_path / "texts.txt"
     texts.write_text("A film to remember\nthe plot was slow ||| and long\n")
     model = tmp_path / "model"
     shutil.copytree(SMALL_BERT, model)
-    found = {}
-    for engine in ("tensorflow", "onnx"):
+    features = {}
+    for engine in ("tensorflow", *ENGINES):
         output = tmp_path / f"{engine}.npz"
         extraction.run(
             ExtractionOptions(
@@ -214,11 +226,13 @@ def test_features_are_those_of_tensorflow(tmp_path, pooling):
                 engine=engine,
             )
         )
-        found[engine] = np.load(output)["features"]
-    np.testing.assert_allclose(found["onnx"], found["tensorflow"], atol=1e-5)
+        features[engine] = np.load(output)["features"]
+    expected = features.pop("tensorflow")
+    for values in features.values():
+        np.testing.assert_allclose(values, expected, atol=1e-5)
 
 
-def test_features_of_an_exported_encoder(tmp_path):
+def test_features_from_an_encoder_export(tmp_path):
     out = str(tmp_path / "onnx")
     export_model.run(ExportOptions(model_dir=SMALL_BERT, export_dir=out, format="onnx"))
     flags = {"script": "extract_features", "pooling": "mean", "engine": "onnx"}
@@ -236,20 +250,32 @@ def test_features_of_an_exported_encoder(tmp_path):
     [
         ({"precision": "int8"}, "--precision=int8 is not for --engine=tensorflow"),
         ({"engine": "onnx", "precision": "bfloat16"}, "--precision=bfloat16 is not for --engine=o"),
+        ({"engine": "litert", "precision": "float16"}, "--precision=float16 is not for --engine=l"),
         ({"engine": "onnx", "do_train": True}, "--engine=onnx is for evaluation and prediction"),
     ],
 )
-def test_flags_that_do_not_fit_together(tiny, tmp_path, flags, message):
+def test_incompatible_flags_are_rejected(tiny, tmp_path, flags, message):
     options = {"do_predict": True, "task_name": "MRPC", "data_dir": str(tiny.folder / "mrpc")}
     options |= {**tiny.flags, "output_dir": str(tmp_path)}
     with pytest.raises(UserError, match=message):
         ClassifierOptions(**{**options, **flags}).check()
 
 
-def test_a_damaged_model_is_one_sentence(trained, tmp_path):  # noqa: F811
-    out = tmp_path / "onnx"
-    flags = {"model_dir": str(trained.folder / "mrpc"), "export_dir": str(out), "format": "onnx"}
+@pytest.mark.parametrize("engine", ENGINES)
+def test_damaged_model_is_rejected(trained, tmp_path, engine):  # noqa: F811
+    out = tmp_path / "exported"
+    flags = {"model_dir": str(trained.folder / "mrpc"), "export_dir": str(out), "format": engine}
     export_model.run(ExportOptions(**flags))
-    Path(out / "model.onnx").write_bytes(b"no model")
-    with pytest.raises(UserError, match=r"Cannot load .*model\.onnx: "):
-        Predictor.from_output_dir(out, engine="onnx")
+    Path(out / MODEL_FILES[engine]).write_bytes(b"not a model")
+    with pytest.raises(UserError, match=rf"Cannot load .*{MODEL_FILES[engine]}: "):
+        Predictor.from_output_dir(out, engine=engine)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_threads_share_a_predictor(trained, engine):  # noqa: F811
+    predictor = Predictor.from_output_dir(trained.folder / "mrpc", engine=engine)
+    inputs = [("a good film " * n, "it was bad") for n in range(1, 9)] * 8
+    expected = [*map(predictor, inputs)]
+    with ThreadPoolExecutor(8) as pool:
+        predictions = [*pool.map(predictor, inputs)]
+    assert [*map(rounded, predictions)] == [*map(rounded, expected)]

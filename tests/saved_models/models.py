@@ -3,6 +3,7 @@
 import numpy as np
 
 from bert_tf.config import BertConfig
+from bert_tf.inference.exported_model import INPUTS
 from bert_tf.modeling import (
     BertClassifier,
     BertModel,
@@ -10,7 +11,6 @@ from bert_tf.modeling import (
     BertSpanLabeler,
     BertTokenClassifier,
 )
-from bert_tf.saved_models.onnx_graph import INPUTS
 from bert_tf.tasks.multiple_choice.model import BertMultipleChoice
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}

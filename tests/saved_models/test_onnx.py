@@ -13,10 +13,11 @@ import tokenizers
 from bert_tf import checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
+from bert_tf.inference.exported_model import INPUTS
 from bert_tf.modeling import BertModel
 from bert_tf.options import ExportOptions
 from bert_tf.saved_models.exported_folder import tokenizer_json
-from bert_tf.saved_models.onnx_graph import INPUTS, build_onnx_model
+from bert_tf.saved_models.onnx_graph import build_onnx_model
 from bert_tf.tasks.export_model import export_model
 from bert_tf.tokenization import FullTokenizer, convert_to_unicode
 from tests import oracle

@@ -21,10 +21,10 @@ from bert_tf.data.packing import pack_batch
 from bert_tf.data.parallel import num_cores
 from bert_tf.data.texts import STDIN, Text, display_name, read_columns, read_lines
 from bert_tf.errors import UserError
-from bert_tf.finetuning.engines import find_onnx_model, is_exported, use_exported_files
-from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
+from bert_tf.finetuning.engines import add_model_files, find_exported_model
+from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.finetuning.prediction import PairCheck, require_texts
-from bert_tf.inference.onnx_engine import OnnxInference
+from bert_tf.inference.exported_model import HIDDEN_STATES, ExportedModel
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.progress import bar, log
 from bert_tf.tasks.feature_extraction.feature_files import FORMATS
@@ -35,8 +35,6 @@ from bert_tf.tokenization.ragged_ids import RaggedIds
 # Maximum bytes of features, and number of texts, per chunk.
 _MAX_BYTES = 1 << 28
 _MAX_TEXTS = 4096
-# Subfolder of the checkpoint's folder for the encoder's ONNX model.
-_ONNX_FOLDER = "onnx_encoder"
 # With this many batches per core, little time is lost while a few cores finish. Short texts form
 # larger, and therefore fewer, batches.
 _MANY_BATCHES = 16
@@ -149,10 +147,7 @@ class Extractor:
     def __init__(self, options: ExtractionOptions, total: int = 0) -> None:
         checkpoint = options.init_checkpoint or ""
         self._folder = checkpoint if files.is_dir(checkpoint) else os.path.dirname(checkpoint)
-        if options.engine == "onnx" and is_exported(self._folder):
-            options = use_exported_files(options, self._folder)
-        else:
-            options = find_model_files(options)
+        options = add_model_files(options, self._folder)
         self.config, tokenizer = load_config_and_tokenizer(options)
         self.layers = options.layer_indexes(self.config.num_hidden_layers)
         self.tokenizer = BatchTokenizer(tokenizer)
@@ -160,12 +155,12 @@ class Extractor:
         self._lock = threading.Lock()
         self._options = options
         self._inference: RowBatches
-        if options.engine == "onnx":
-            self._inference = self._onnx_inference()
+        if options.engine == "tensorflow":
+            self._inference = self._load_with_tensorflow(_has_many_batches(options, total))
         else:
-            self._inference = self._tensorflow_inference(_has_many_batches(options, total))
+            self._inference = self._load_exported()
 
-    def _tensorflow_inference(self, one_thread: bool) -> RowBatches:
+    def _load_with_tensorflow(self, one_thread: bool) -> RowBatches:
         from bert_tf import training
         from bert_tf.finetuning.initialization import restore_from
         from bert_tf.modeling import BertModel
@@ -184,7 +179,7 @@ class Extractor:
             log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
             return training.Inference(model, self._select, features, devices, options.batch_size)
 
-    def _onnx_inference(self) -> OnnxInference:
+    def _load_exported(self) -> ExportedModel:
         options = self._options
 
         def export(export_dir: str, entries: Mapping[str, str]) -> None:
@@ -194,14 +189,15 @@ class Extractor:
 
             model = BertModel(self.config, zero_init_encoder=True)
             log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
-            export_to_folder(model, options, export_dir, entries, hidden_states=True)
+            export_to_folder(
+                model, options, export_dir, entries, format=options.engine, hidden_states=True
+            )
 
-        path = find_onnx_model(
-            self._folder, options, options.init_checkpoint or "", export, _ONNX_FOLDER
-        )
+        checkpoint = options.init_checkpoint or ""
+        path = find_exported_model(self._folder, options, checkpoint, export, "_encoder")
         features = sequence_features(options.max_seq_length)
-        inference = OnnxInference(path, self._select, features, options.batch_size)
-        all_layers = "hidden_states.0" in inference.output_names
+        inference = ExportedModel(path, self._select, features, options.batch_size)
+        all_layers = f"{HIDDEN_STATES}0" in inference.output_names
         if "last_hidden_state" not in inference.output_names:
             raise UserError(f"{path} is not an encoder: it has no last_hidden_state")
         if not all_layers and not {-1, self.config.num_hidden_layers - 1}.issuperset(self.layers):

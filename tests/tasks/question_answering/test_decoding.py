@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import plain_squad
+from benchmarks import baseline_squad
 from bert_tf.options import SquadOptions
 from bert_tf.tasks.question_answering import decoding
 from bert_tf.tasks.question_answering.answer_text import get_final_text, join_pieces
@@ -207,13 +207,13 @@ def test_n_best_lists_match_plain_loops(draw):
     examples = [SquadExample(str(n), "a", Paragraph.of(text).words) for n, text in enumerate(texts)]
     lengths = (draw.draw(st.integers(6, 20)), draw.draw(st.integers(1, 20)), 2)
     windows = Windows(examples, BatchTokenizer(tokenizer), *lengths)
-    features = list(plain_squad.convert(examples, tokenizer, *lengths))
+    features = list(baseline_squad.convert(examples, tokenizer, *lengths))
     assert len(features) == len(windows)
     seed, count, longest = (draw.draw(st.integers(1, 9)) for _ in range(3))
     # Few distinct values, for many ties.
     shape = (2, len(features), lengths[0])
     logits = np.random.default_rng(seed).integers(0, 4, shape).astype(np.float32)
-    expected = plain_squad.decode(
+    expected = baseline_squad.decode(
         examples, features, *logits.astype(float).tolist(), count, longest, do_lower_case=True
     )
     lists = decode(windows, find_top_spans(*logits, count), tokenizer, make_options(count, longest))

@@ -1,0 +1,122 @@
+"""Inference with exported models, by runtimes that need no TensorFlow."""
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_tf.data.feature_specs import Feature
+from bert_tf.data.parallel import num_cores
+from bert_tf.errors import UserError
+from bert_tf.extras import RUNTIMES, import_extra
+from bert_tf.inference.row_batches import RowBatches, Rows
+from bert_tf.quiet import hide_stderr
+
+# File of a model in its folder, by format.
+MODEL_FILES = {"onnx": "model.onnx", "litert": "model.tflite"}
+# Input name in an exported model, as in Hugging Face Transformers -> feature name.
+INPUTS = {
+    "input_ids": "input_ids",
+    "attention_mask": "input_mask",
+    "token_type_ids": "segment_ids",
+}
+# Prefix of the outputs that hold the output of each layer; a number follows.
+HIDDEN_STATES = "hidden_states."
+# Output name in an exported model -> `BertModel`'s output name, where they differ.
+_OUTPUTS = {"last_hidden_state": "sequence_output", "pooler_output": "pooled_output"}
+
+
+class ExportedModel(RowBatches):
+    """Runs a model file that `export_model.py` wrote; several threads may share it.
+
+    Args:
+        path: a file with a name in `MODEL_FILES`, which tells its format.
+        fetch: maps (outputs, batch) to the arrays [B, ...] to return. Both arguments are dicts
+            with the TensorFlow model's names as keys.
+        features: inputs of the model and of `fetch`.
+        batch_size: rows of a batch.
+
+    Raises:
+        UserError: the runtime's package is missing, or cannot load the file.
+
+    Attributes:
+        output_names: names of the outputs in the file.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        fetch: Callable[[Any, Rows], Mapping[str, Any]],
+        features: Sequence[Feature],
+        batch_size: int,
+    ) -> None:
+        super().__init__(features, batch_size)
+        open_file = _open_onnx if os.path.basename(path) == MODEL_FILES["onnx"] else _open_litert
+        try:
+            self._run, self.output_names = open_file(path)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"Cannot load {path}: {str(error)[:200]}") from error
+        self._fetch = fetch
+
+    def _compute(self, batch: Rows) -> Rows:
+        values = self._run({name: batch[feature] for name, feature in INPUTS.items()})
+        outputs: dict[str, Any] = {_OUTPUTS.get(name, name): values[name] for name in values}
+        layers = [name for name in outputs if name.startswith(HIDDEN_STATES)]
+        if layers:
+            outputs["all_encoder_layers"] = [
+                outputs.pop(f"{HIDDEN_STATES}{index}") for index in range(len(layers))
+            ]
+        fetched = self._fetch(outputs, batch)
+        return {name: np.asarray(value) for name, value in fetched.items()}
+
+    @functools.cached_property
+    def _output_specs(self) -> Mapping[str, tuple[tuple[int, ...], np.dtype]]:
+        # From a dummy row of two tokens: the file does not know what `fetch` returns.
+        types = {"int64": np.int32, "float32": np.float32}
+        row = {}
+        for feature in self._features:
+            shape = (*feature.shape[:-1], 2) if feature.per_token else feature.shape
+            row[feature.name] = np.ones((1, *shape), types[feature.dtype])
+        outputs = self._compute(row)
+        return {name: (value.shape[1:], value.dtype) for name, value in outputs.items()}
+
+
+# Maps arrays by input name to arrays by output name.
+_Run = Callable[[Rows], Rows]
+
+
+def _open_onnx(path: str) -> tuple[_Run, list[str]]:
+    """Returns a function that runs a model with ONNX Runtime, and its output names."""
+    runtime = import_extra(RUNTIMES["onnx"], "onnx")
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+
+    def run(inputs: Rows) -> Rows:
+        int64 = {name: value.astype(np.int64) for name, value in inputs.items()}
+        return dict(zip(names, session.run(None, int64), strict=True))
+
+    return run, names
+
+
+def _open_litert(path: str) -> tuple[_Run, list[str]]:
+    """Returns a function that runs a model with LiteRT, and its output names."""
+    runtime = import_extra(RUNTIMES["litert"], "litert")
+    # The runtime logs the creation of its kernels.
+    with hide_stderr():
+        interpreter = runtime.Interpreter(path, num_threads=num_cores())
+        interpreter.allocate_tensors()
+    runner = interpreter.get_signature_runner()
+    # Calls share the interpreter's memory.
+    lock = threading.Lock()
+
+    def run(inputs: Rows) -> Rows:
+        int32 = {name: value.astype(np.int32, copy=False) for name, value in inputs.items()}
+        with lock:
+            return runner(**int32)
+
+    return run, list(runner.get_output_details())
