@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from bert_tf.errors import UserError
+from bert_tf.extras import import_extra
 
 Item = TypeVar("Item")
 
@@ -17,14 +18,8 @@ def for_each_on_beam(
     The function is pickled by name, so this package must be installed on the workers. Options are
     `name=value` pairs separated by commas, or `--name=value --other=value` if values have commas.
     """
-    try:
-        import apache_beam as beam  # pyright: ignore[reportMissingImports]
-        from apache_beam.options import (  # pyright: ignore[reportMissingImports]
-            pipeline_options,
-        )
-    except ImportError as error:
-        advice = "pip install 'bert_tf[beam]'"
-        raise UserError(f"--beam_runner needs Apache Beam ({error}): {advice}") from error
+    beam = import_extra("apache_beam", "beam")
+    pipeline_options = import_extra("apache_beam.options.pipeline_options", "beam")
     pairs = (f"--{option.strip()}" for option in options.split(",") if option.strip())
     has_dashes = options.lstrip().startswith("--")
     arguments = [f"--runner={runner}", *(shlex.split(options) if has_dashes else pairs)]

@@ -17,11 +17,12 @@ from bert_tf.data import array_ops
 from bert_tf.data.cell_values import counted
 from bert_tf.data.feature_specs import Feature
 from bert_tf.errors import UserError
+from bert_tf.extras import import_extra
 from bert_tf.finetuning import label_map
 from bert_tf.finetuning.task import Task
 from bert_tf.progress import log
 from bert_tf.tasks.token_classification import conll
-from bert_tf.tasks.token_classification.ner_metrics import entity_scores, require_seqeval
+from bert_tf.tasks.token_classification.ner_metrics import entity_scores
 from bert_tf.tasks.token_classification.options import NerOptions
 from bert_tf.tasks.token_classification.token_examples import NO_LABEL, LabeledWords, Sentences
 from bert_tf.tasks.token_classification.windows import WordWindows, split_words
@@ -70,7 +71,7 @@ class TokenClassification(Task):
     def read(self, split: str) -> Sentences:
         """Reads the sentences of a split; there is at least one."""
         if split == "eval":
-            require_seqeval()
+            import_extra("seqeval.metrics", "ner")  # Fails now instead of after training.
         file = self._train_file if split == "train" and self._train_file else self._read_file(split)
         self.tokenizer.warn_about_unknown(file.path, file.by_sentence(file.words))
         examples = self._make_sentences(file)
