@@ -47,11 +47,11 @@ def convert_examples_to_features(
     batch_tokenizer, count = BatchTokenizer(tokenizer), 0
     for index, example in enumerate(examples):
         windows = Windows([example], batch_tokenizer, max_seq_length, doc_stride, max_query_length)
-        columns = windows.inputs(0, len(windows))
+        columns = windows.inputs()
         columns["unique_id"] = columns.pop("unique_ids") + count
         count += len(windows)
         if is_training:
-            targets = windows.targets(0, len(windows))
+            targets = windows.targets()
             columns["start_position"] = targets["start_positions"]
             columns["end_position"] = targets["end_positions"]
         for row in range(len(windows)):
