@@ -16,8 +16,8 @@ from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Task
 from bert_tf.progress import log
 from bert_tf.tasks.question_answering import decoding, scoring, squad_reader
+from bert_tf.tasks.question_answering.decoding import FILES, Predictions
 from bert_tf.tasks.question_answering.options import SquadOptions
-from bert_tf.tasks.question_answering.predictions import FILES, Predictions
 from bert_tf.tasks.question_answering.squad_reader import SquadExample, split_words
 from bert_tf.tasks.question_answering.windows import Windows
 from bert_tf.tokenization import FullTokenizer

@@ -14,8 +14,7 @@ from benchmarks import plain_squad
 from bert_tf.options import SquadOptions
 from bert_tf.tasks.question_answering import decoding
 from bert_tf.tasks.question_answering.answer_text import get_final_text, join_pieces
-from bert_tf.tasks.question_answering.decoding import Answer, decode, n_best_json
-from bert_tf.tasks.question_answering.predictions import Predictions
+from bert_tf.tasks.question_answering.decoding import Answer, Predictions, decode, n_best_json
 from bert_tf.tasks.question_answering.squad_reader import SquadExample, split_words
 from bert_tf.tasks.question_answering.task import top_positions
 from bert_tf.tasks.question_answering.windows import Windows
