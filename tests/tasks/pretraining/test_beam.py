@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.tasks.pretraining.beam_units import for_each_on_beam
+from bert_tf.tasks.pretraining.create_data import for_each_on_beam
 
 
 @pytest.fixture
