@@ -76,11 +76,7 @@ class ProblemType(abc.ABC):
         self.num_outputs = len(data.labels)
         self.target = Feature("label_ids")
         self._weights: np.ndarray | None = None
-        names = self.metric_names
-        primary = data.primary_metric or names[0]
-        if primary not in names:
-            known = ", ".join(names)
-            raise UserError(f"{data.name}: primary_metric must be one of {known}, not {primary!r}")
+        names, primary = self.metric_names, data.primary_metric or self.metric_names[0]
         self.metric_names = (primary, *(name for name in names if name != primary))
 
     def set_class_weights(self, examples: Sequence[InputExample]) -> None:
