@@ -26,7 +26,6 @@ from bert_tf.tasks.classification.datasets import (
 from bert_tf.tasks.classification.metrics import (
     THRESHOLD,
     classification_metrics,
-    classification_report,
     multilabel_metrics,
     regression_metrics,
 )
@@ -112,19 +111,6 @@ class ProblemType(abc.ABC):
     @abc.abstractmethod
     def answer(self, value: Any) -> str:
         """Converts the values of one example to a cell of a table."""
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns of a table of predictions."""
-        return [self.answer_column, *(f"probability_{label}" for label in self.labels)]
-
-    def row(self, value: Any) -> list[Any]:
-        """Returns the cells of an example for `columns`."""
-        return [self.answer(value), *value]
-
-    def report(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
-        """Computes the metrics of each label; empty for numbers."""
-        return classification_report(values, label_ids, self.labels) if self.labels else {}
 
 
 class _SingleLabel(ProblemType):
@@ -235,9 +221,6 @@ class _Regression(ProblemType):
     def answer(self, value: Any) -> str:
         # STS-B has scores from 0 to 5, with three decimals.
         return f"{np.clip(value, 0.0, 5.0):.3f}"
-
-    def row(self, value: Any) -> list[Any]:
-        return [value]
 
 
 PROBLEM_TYPES: Mapping[str, type[ProblemType]] = {

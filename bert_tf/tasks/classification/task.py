@@ -24,7 +24,7 @@ from bert_tf.finetuning.task import Task
 from bert_tf.progress import log
 from bert_tf.tasks.classification.dataset_factory import make_dataset
 from bert_tf.tasks.classification.datasets import CLASSIFICATION, check_split
-from bert_tf.tasks.classification.metrics import describe_report
+from bert_tf.tasks.classification.metrics import classification_report, describe_report
 from bert_tf.tasks.classification.options import ClassifierOptions
 from bert_tf.tasks.classification.plots import plot_confusion_matrix
 from bert_tf.tasks.classification.problem_types import PROBLEM_TYPES, ProblemType
@@ -149,9 +149,10 @@ class Classification(Task):
         self, examples: Sequence[InputExample], predictions: Predictions, output_dir: str
     ) -> tuple[Mapping[str, Any], Iterable[str]]:
         """Reports metrics by label, and plots the confusion matrix."""
-        report = self.problem.report(predictions.values, self.problem.label_ids(examples))
-        if not report:
+        if not self.labels:
             return {}, ()
+        label_ids = self.problem.label_ids(examples)
+        report = classification_report(predictions.values, label_ids, self.labels)
         log.info("%s", describe_report(report))
         if "confusion_matrix" not in report:
             return report, ()
@@ -210,10 +211,13 @@ def _prediction_rows(
     examples: Sequence[InputExample], values: np.ndarray, problem: ProblemType
 ) -> Iterator[Sequence[Any]]:
     pairs = any(example.text_b for example in examples)
-    yield ["id", "text", *(["text_pair"] if pairs else []), *problem.columns]
+    probabilities = [f"probability_{label}" for label in problem.labels]
+    text_columns = ["text", "text_pair"] if pairs else ["text"]
+    yield ["id", *text_columns, problem.answer_column, *probabilities]
     for example, value in zip(examples, values, strict=True):
         texts = [example.text_a, example.text_b or ""] if pairs else [example.text_a]
-        yield [example.guid, *texts, *problem.row(value)]
+        cells = [problem.answer(value), *value] if problem.labels else [value]
+        yield [example.guid, *texts, *cells]
 
 
 def _format_table(rows: Iterable[Sequence[Any]]) -> str:
