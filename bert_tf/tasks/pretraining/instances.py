@@ -1,8 +1,8 @@
 """Pre-training instances: pairs of segments with masked tokens (Devlin et al. 2018, section 3.1).
 
-Random numbers are drawn in the same order as in the original release, so that the same documents
-and the same `random.Random` give the same instances. A document is a list of sentences, and a
-sentence is a list of token ids.
+Without shards, random numbers are drawn in the same order as in the original release, so that the
+same documents and the same `random.Random` give the same instances. A document is a list of
+sentences, and a sentence is a list of token ids.
 """
 
 import contextlib
