@@ -10,7 +10,7 @@ from typing import Any
 from bert_tf.data.cell_values import COLUMN_NAME, counted, excerpt, first_few, parse_number
 from bert_tf.data.tables import Row
 from bert_tf.errors import UserError
-from bert_tf.tasks.classification.label_inference import LabelParser, is_missing_number
+from bert_tf.tasks.classification.label_inference import MISSING_NUMBER, LabelParser
 from bert_tf.tasks.classification.options import ClassifierOptions
 
 _logger = logging.getLogger(__name__)
@@ -197,7 +197,7 @@ def _is_label_name(first: str, others: Sequence[str], labels: LabelParser) -> bo
 
 def _is_number_like(label: str) -> bool:
     # `label_inference` reports missing numbers.
-    return parse_number(label) is not None or is_missing_number(label)
+    return parse_number(label) is not None or bool(MISSING_NUMBER.fullmatch(label))
 
 
 def _join_names(names: Sequence[str]) -> str:

@@ -79,7 +79,8 @@ class CustomDataset(TextDataset):
 
     def read(self, split: str) -> list[InputExample]:
         """Reads the examples of a split (at least one); those for prediction have no labels."""
-        if split != "predict" and "train" in self._examples and "eval" not in self._paths:
+        holds_out = self.holds_out and self._options.dev_fraction and "eval" not in self._examples
+        if split != "predict" and holds_out:
             self._hold_out_dev_set()
         if split not in self._examples:
             path = self._path(split)
@@ -150,8 +151,6 @@ class CustomDataset(TextDataset):
         return examples
 
     def _hold_out_dev_set(self) -> None:
-        if "eval" in self._examples or not self._options.dev_fraction:
-            return
         path, examples = self._paths["train"], self._examples["train"]
         size = max(1, round(self._options.dev_fraction * len(examples)))
         rows = counted(len(examples), "row")

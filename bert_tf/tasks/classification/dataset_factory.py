@@ -42,17 +42,14 @@ def make_dataset(options: ClassifierOptions) -> TextDataset:
     else:
         data = GlueDataset(glue.task_named(options.task_name or ""), options.data_dir or "")
     if not data.is_published:
-        label_map.require_same(data.labels, _describe_label_source(options, data), options)
+        flag = options.task_module or ("--labels" if options.labels else None)
+        source = flag or (data.describe("train") if options.do_train else data.name)
+        label_map.require_same(data.labels, source, options)
     elif not options.do_train:
         label_map.require_order(data.labels, options)
     if options.glue_submission and not data.submission:
         raise UserError(f"--glue_submission: {data.name} is not a GLUE task")
     return data
-
-
-def _describe_label_source(options: ClassifierOptions, data: TextDataset) -> str:
-    source = options.task_module or ("--labels" if options.labels else None)
-    return source or (data.describe("train") if options.do_train else data.name)
 
 
 def _find_paths(options: ClassifierOptions) -> dict[str, str]:

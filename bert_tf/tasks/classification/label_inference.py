@@ -21,12 +21,7 @@ AUTO = "auto"
 # More labels than this (or half the rows, in small files) that mostly occur once are not classes.
 _MANY_LABELS, _FEW_LABELS = 50, 8
 # Common spellings of a missing number.
-_MISSING = re.compile(r"(-?inf|infinity|nan|n/?a|null|none|[?-])?", re.IGNORECASE)
-
-
-def is_missing_number(text: str) -> bool:
-    """Returns whether a text is a common placeholder for a missing number, such as `nan` or `?`."""
-    return bool(_MISSING.fullmatch(text))
+MISSING_NUMBER = re.compile(r"(-?inf|infinity|nan|n/?a|null|none|[?-])?", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +123,7 @@ def _infer_problem_type(places: Sequence[str], values: Sequence[Any], known: Lab
     all_integers = all(number.is_integer() for number in valid)
     for place, text, number in zip(places, texts, numbers, strict=True):
         # A number that only parses with its comma replaced has a decimal comma.
-        is_invalid = number is not None or is_missing_number(text) or not all_integers
+        is_invalid = number is not None or MISSING_NUMBER.fullmatch(text) or not all_integers
         if is_invalid and parse_number(text) is None:
             raise _not_a_number(text, place, ", but most labels are")
     return CLASSIFICATION if all_integers else REGRESSION

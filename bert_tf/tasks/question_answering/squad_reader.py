@@ -4,14 +4,15 @@ Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine Comprehension of T
 "Know What You Don't Know: Unanswerable Questions for SQuAD".
 """
 
-import bisect
 import collections
 import json
 import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from bert_tf import files
 from bert_tf.data.cell_values import first_few
@@ -34,28 +35,19 @@ _FORMAT = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Paragraph:
-    """A text: its words, the index of each word's first character, and the text's length."""
+class Paragraph(NamedTuple):
+    """The words of a text, and for each character the index of the word it is in or follows."""
 
     words: list[str]
-    starts: list[int]
-    length: int
+    word_of_character: list[int]  # -1 before the first word
 
-    @classmethod
-    def of(cls, context: str) -> "Paragraph":
-        """Splits a text into words."""
-        words = list(_WORD.finditer(context))
-        return cls([m.group() for m in words], [m.start() for m in words], len(context))
 
-    def word_at(self, index: int) -> int:
-        """Returns the index of the word that a character is in or follows; -1 before all words.
-
-        As for a list, the character index may be negative. Raises an IndexError if out of range.
-        """
-        if not -self.length <= index < self.length:
-            raise IndexError(index)
-        return bisect.bisect_right(self.starts, index % self.length) - 1
+def split_words(text: str) -> Paragraph:
+    """Splits a text into words."""
+    words = list(_WORD.finditer(text))
+    starts = [word.start() for word in words]
+    indexes = np.searchsorted(starts, np.arange(len(text)), "right") - 1
+    return Paragraph([word.group() for word in words], indexes.tolist())
 
 
 @dataclass(slots=True)
@@ -147,7 +139,7 @@ def _read_questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]
         location = f"{path}: data[{n}]"
         for m, entry in enumerate(_get(article, "paragraphs", list, location)):
             paragraph_location = f"{location}.paragraphs[{m}]"
-            paragraph = Paragraph.of(_get(entry, "context", str, paragraph_location))
+            paragraph = split_words(_get(entry, "context", str, paragraph_location))
             for k, question in enumerate(_get(entry, "qas", list, paragraph_location)):
                 yield f"{paragraph_location}.qas[{k}]", paragraph, question
 
@@ -189,11 +181,12 @@ def _answer(
     answer_location = f"{location}.answers[0]"
     text = _get(answers[0], "text", str, answer_location)
     index = _get(answers[0], "answer_start", int, answer_location)
+    words, word_of_character = paragraph
     try:
-        start, end = paragraph.word_at(index), paragraph.word_at(index + len(text) - 1)
+        start, end = (word_of_character[i] for i in (index, index + len(text) - 1))
     except IndexError:
         problem = f"the answer {text[:40]!r} begins at {index}, but the text has"
-        raise UserError(f"{location}: {problem} {paragraph.length} characters") from None
+        raise UserError(f"{location}: {problem} {len(word_of_character)} characters") from None
     # Compares whole words: `answer_start` may be wrong, but inside the right word.
-    has_answer = " ".join(text.split()) in " ".join(paragraph.words[start : end + 1])
+    has_answer = " ".join(text.split()) in " ".join(words[start : end + 1])
     return (text, start, end, False) if has_answer else ()

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.tasks.question_answering.squad_reader import Paragraph, read_squad_examples
+from bert_tf.tasks.question_answering.squad_reader import read_squad_examples, split_words
 from tests.oracle import golden
 
 
@@ -173,13 +173,20 @@ def test_duplicate_ids_warning(tmp_path, caplog):
 
 def test_whitespace_in_other_scripts():
     text = "\u5317\u4eac\u3000\u5e02 \uff11\uff19\uff15\uff10\u5e74\u202fcafe\u0301\u00a0x\n"
-    paragraph = Paragraph.of(text)
+    paragraph = split_words(text)
     expected = ["\u5317\u4eac\u3000\u5e02", "\uff11\uff19\uff15\uff10\u5e74", "cafe\u0301\u00a0x"]
     assert paragraph.words == expected
-    assert [paragraph.word_at(n) for n in (0, 2, 4, 5, 10, 11, -1)] == [0, 0, 0, 1, 1, 2, 2]
-    assert Paragraph.of(" a").word_at(0) == -1
-    with pytest.raises(IndexError):
-        paragraph.word_at(len(text))
+    assert [paragraph.word_of_character[n] for n in (0, 2, 4, 5, 10, 11, -1)] == [
+        0,
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+    ]
+    assert split_words(" a").word_of_character[0] == -1
+    assert len(paragraph.word_of_character) == len(text)
 
 
 def write_questions(folder, *questions):
