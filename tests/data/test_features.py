@@ -8,8 +8,6 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bert_tf.data.features import (
     InputExample,
@@ -17,9 +15,6 @@ from bert_tf.data.features import (
     PaddingInputExample,
     convert_examples_to_features,
     convert_single_example,
-    pack,
-    truncate_seq_pair,
-    truncate_to_fit,
 )
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.glue import TASKS, TsvTask, read_examples
@@ -70,105 +65,6 @@ def test_features_match_the_original(name):
         np.testing.assert_array_equal(actual, expected[key], key)
     assert [feature.label_id for feature in features] == expected["label_ids"].tolist()
     assert [feature.is_real_example for feature in features] == expected["is_real_example"].tolist()
-
-
-def test_pair_truncation_matches_the_original():
-    table = json.loads(golden("classifier/edge_cases.json").read_text("utf-8"))
-    for case in table["truncate_seq_pair"]:
-        tokens_a = [f"a{i}" for i in range(case["len_a"])]
-        tokens_b = [f"b{i}" for i in range(case["len_b"])]
-        truncate_seq_pair(tokens_a, tokens_b, case["max_length"])
-        assert (len(tokens_a), len(tokens_b)) == (case["kept_a"], case["kept_b"]), case
-
-
-# ---- Truncation ----------------------------------------------------------------------------
-
-
-@given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 130))
-def test_pair_truncation(len_a, len_b, max_length):
-    whole_a, whole_b = list(range(len_a)), list(range(len_b))
-    tokens_a, tokens_b = whole_a.copy(), whole_b.copy()
-    truncate_seq_pair(tokens_a, tokens_b, max_length)
-    assert len(tokens_a) + len(tokens_b) == min(len_a + len_b, max_length)
-    assert tokens_a == whole_a[: len(tokens_a)]
-    assert tokens_b == whole_b[: len(tokens_b)]
-    # The original rule, token by token.
-    kept_a, kept_b = len_a, len_b
-    while kept_a + kept_b > max_length:
-        if kept_a > kept_b:
-            kept_a -= 1
-        else:
-            kept_b -= 1
-    assert (len(tokens_a), len(tokens_b)) == (kept_a, kept_b)
-
-
-def test_negative_length_is_rejected():
-    with pytest.raises(ValueError, match="max_length=-1"):
-        truncate_seq_pair(["a"], ["b"], -1)
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "max_seq_length", "kept"),
-    [
-        ("a b c d", None, 5, ("a b c", None)),
-        ("a b c d", "", 5, ("a b c", "")),
-        ("a b c d", None, 6, ("a b c d", None)),
-        ("a b c d", None, 2, ("", None)),
-        ("a b c d", "e f", 7, ("a b", "e f")),
-        ("a b", "c d", 6, ("a b", "c")),
-        ("a b", "c d", 3, ("", "")),
-    ],
-)
-def test_truncation_to_max_seq_length(a, b, max_seq_length, kept):
-    tokens_a, tokens_b = a.split(), None if b is None else b.split()
-    truncate_to_fit(tokens_a, tokens_b, max_seq_length)
-    expected_a, expected_b = kept
-    assert tokens_a == expected_a.split()
-    assert tokens_b == (None if expected_b is None else expected_b.split())
-
-
-@pytest.mark.parametrize(
-    ("tokens_b", "max_seq_length", "special"),
-    [(None, 1, 2), ([], 1, 2), (["b"], 2, 3), (["b"], 0, 3)],
-)
-def test_no_room_for_special_tokens(tokens_b, max_seq_length, special):
-    expected = f"max_seq_length={max_seq_length} is too small: the {special} special tokens"
-    with pytest.raises(UserError, match=expected):
-        truncate_to_fit(["a"], tokens_b, max_seq_length)
-
-
-# ---- Packing -------------------------------------------------------------------------------
-
-
-def test_pack_single_text():
-    packed = pack(["is", "it"], None, 6, Words())
-    assert packed.tokens == ["[CLS]", "is", "it", "[SEP]"]
-    assert packed.input_ids == [1, 12, 12, 2, 0, 0]
-    assert packed.input_mask == [1, 1, 1, 1, 0, 0]
-    assert packed.segment_ids == [0, 0, 0, 0, 0, 0]
-
-
-def test_pack_pair():
-    packed = pack(["is", "it"], ["not"], 9, Words())
-    assert packed.tokens == ["[CLS]", "is", "it", "[SEP]", "not", "[SEP]"]
-    assert packed.input_ids == [1, 12, 12, 2, 13, 2, 0, 0, 0]
-    assert packed.input_mask == [1, 1, 1, 1, 1, 1, 0, 0, 0]
-    assert packed.segment_ids == [0, 0, 0, 0, 1, 1, 0, 0, 0]
-
-
-def test_full_sequence_has_no_padding():
-    assert pack(["a"], ["b"], 5, Words()).input_mask == [1, 1, 1, 1, 1]
-
-
-def test_packing_too_many_tokens_is_rejected():
-    with pytest.raises(ValueError, match="5 tokens do not fit into max_seq_length=4"):
-        pack(["a"], ["b"], 4, Words())
-
-
-def test_packing_does_not_modify_its_arguments():
-    tokens_a, tokens_b = ["a"], ["b"]
-    pack(tokens_a, tokens_b, 8, Words())
-    assert (tokens_a, tokens_b) == (["a"], ["b"])
 
 
 # ---- Examples ------------------------------------------------------------------------------
@@ -232,15 +128,18 @@ def test_too_small_max_seq_length_is_rejected():
         convert(example, max_seq_length=2)
 
 
-def test_first_five_examples_are_logged(caplog, monkeypatch):
+def test_first_five_examples_are_logged(caplog, monkeypatch, tmp_path):
     # A script run by an earlier test may have configured logging so that caplog sees no messages.
     monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
     examples = [InputExample(f"train-{i}", f"word{i}", None, "yes") for i in range(7)]
+    vocab = tmp_path / "vocab.txt"
+    vocab.write_text("\n".join(["[UNK]", "[CLS]", "[SEP]", *(f"word{i}" for i in range(7))]))
     with caplog.at_level(logging.DEBUG, logger="bert_tf.data.features"):
-        convert_examples_to_features(examples, ["no", "yes"], 5, Words())
+        convert_examples_to_features(examples, ["no", "yes"], 5, FullTokenizer(str(vocab)))
     logged = [f"train-{i}" for i in range(7) if f"train-{i}" in caplog.text]
     assert logged == [f"train-{i}" for i in range(5)]
     assert "tokens: [CLS] word3 [SEP]" in caplog.text
+    assert "input_ids: 1 6 2 0 0" in caplog.text
     assert "label: yes (id = 1)" in caplog.text
 
 
