@@ -98,18 +98,7 @@ class BertConfig:
             UserError: the file is missing, is not a JSON object, or has an invalid value; the
                 message names the file.
         """
-        text = files.read_text(json_file).removeprefix("\ufeff")
-        try:
-            json_object = json.loads(text)
-        except json.JSONDecodeError as error:
-            where = f"{json_file}:{error.lineno}"
-            raise UserError(
-                f"{where}: invalid JSON: {error.msg} at position {error.colno}"
-            ) from error
-        except (ValueError, RecursionError) as error:  # huge numbers, deep nesting
-            raise UserError(f"{json_file}: not a model configuration: {error}") from error
-        if not isinstance(json_object, dict):
-            raise UserError(f"{json_file}: expected a JSON object with the model configuration")
+        json_object = files.read_json(json_file)
         try:
             return cls.from_dict(json_object)
         except UserError as error:

@@ -7,6 +7,7 @@ imported only for remote paths, so that tokenization and data preparation work w
 import contextlib
 import glob as glob_module
 import gzip
+import json
 import os
 import shutil
 import sys
@@ -191,6 +192,21 @@ def open_decompressed(path: str, regular: bool = False) -> Iterator[Any]:
 def read_text(path: str, max_bytes: int = _MAX_BYTES) -> str:
     """Reads a small UTF-8 file, as `read_small_file_lines` does."""
     return "\n".join(read_small_file_lines(path, max_bytes))
+
+
+def read_json(path: str, max_bytes: int = _MAX_BYTES) -> dict[str, Any]:
+    """Reads a small file with a JSON object; raises a UserError for any other content."""
+    text = read_text(path, max_bytes).removeprefix("\ufeff")
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        problem = f"invalid JSON: {error.msg} at position {error.colno}"
+        raise UserError(f"{path}:{error.lineno}: {problem}") from error
+    except (ValueError, RecursionError) as error:  # huge numbers, deep nesting
+        raise UserError(f"{path}: invalid JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: expected a JSON object. Received: {text[:40]!r}")
+    return content
 
 
 def read_small_file_lines(path: str, max_bytes: int = _MAX_BYTES) -> list[str]:

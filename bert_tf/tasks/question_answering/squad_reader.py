@@ -6,7 +6,6 @@ Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine Comprehension of T
 
 import bisect
 import collections
-import json
 import logging
 import re
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ _EMPTY = 'empty (check "question")'
 _CONTRADICTORY = 'impossible, but have answers (check "is_impossible")'
 # Number of question ids listed in a warning.
 _MAX_LISTED = 5
-# The default limit of `read_text` is for small files; data sets may be larger.
+# The default limit of `read_json` is for small files; data sets may be larger.
 _MAX_BYTES = 1 << 36
 _FORMAT = (
     '{"data": [{"paragraphs": [{"context": TEXT, "qas": [{"id": TEXT, "question": TEXT, '
@@ -133,16 +132,7 @@ def read_squad_examples(
 
 def _read_questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
     """Yields the location in the file, the text and the JSON object of each question."""
-    text = files.read_text(path, _MAX_BYTES).removeprefix("\ufeff")
-    try:
-        content = json.loads(text)
-    except json.JSONDecodeError as error:
-        reason = f"not JSON ({error.msg} at position {error.colno})"
-        expected = "expected a file in SQuAD format"
-        raise UserError(f"{path}:{error.lineno}: {reason}: {expected}") from error
-    # For numbers with thousands of digits, or thousands of nested brackets.
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} cannot be read as JSON ({error})") from error
+    content = files.read_json(path, _MAX_BYTES)
     for n, article in enumerate(_get(content, "data", list, path)):
         location = f"{path}: data[{n}]"
         for m, entry in enumerate(_get(article, "paragraphs", list, location)):
