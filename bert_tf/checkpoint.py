@@ -1,4 +1,19 @@
 """Public alias of `bert_tf.checkpoints`: finds, reads, restores and writes checkpoints."""
 
-from bert_tf.checkpoints import *  # noqa: F403
-from bert_tf.checkpoints.model import restore  # noqa: F401
+# ruff: noqa: F401
+from bert_tf.checkpoints import (
+    latest,
+    named_variables,
+    names_in,
+    read,
+    resolve,
+    restore_optimizer,
+    save,
+    save_snapshot,
+    shapes,
+    snapshot,
+    step_of,
+    summarize,
+    write,
+)
+from bert_tf.checkpoints.model import restore
