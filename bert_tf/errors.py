@@ -18,9 +18,9 @@ def reason(error: BaseException) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
-def shortened(items: Sequence[str], limit: int) -> str:
+def shortened(items: Sequence[str], limit: int = 10) -> str:
     """Joins at most `limit` items for a message, and appends the number of the others."""
-    suffix = f" and {len(items) - limit} more" if len(items) > limit else ""
+    suffix = f" and {len(items) - limit:,} more" if len(items) > limit else ""
     return ", ".join(items[:limit]) + suffix
 
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_tf import files
-from bert_tf.data.cell_values import first_few
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, shortened
 
 _logger = logging.getLogger(__name__)
 
@@ -111,7 +110,7 @@ def read_squad_examples(
         reason = f": skipped {len(skipped)} whose answer is not in the text" if skipped else ""
         raise UserError(f"{path} has no usable questions{reason}")
     if skipped:
-        total, ids = len(skipped) + len(examples), first_few(skipped, _MAX_LISTED)
+        total, ids = len(skipped) + len(examples), shortened(skipped, _MAX_LISTED)
         message = "%s: skipped %d of %d questions, because their answer is not at answer_start: %s"
         _logger.warning(message, path, len(skipped), total, ids)
         _logger.debug("Skipped: %s", ", ".join(skipped))
@@ -126,7 +125,7 @@ def read_squad_examples(
     duplicates = sorted(qas_id for qas_id, count in counts.items() if count > 1)
     if duplicates:
         message = "%s: %d ids belong to several questions, of which only the last is used: %s"
-        _logger.warning(message, path, len(duplicates), first_few(duplicates, _MAX_LISTED))
+        _logger.warning(message, path, len(duplicates), shortened(duplicates, _MAX_LISTED))
     return examples
 
 
