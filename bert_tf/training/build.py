@@ -176,7 +176,6 @@ def training_batches(
             drop_remainder=devices.needs_full_batches,
             group_by_length=options.length_grouping and not devices.fixed_shapes,
             skip_batches=skip_batches,
-            shard_files=True,
             replicas=Replicas(first, count, context.num_replicas_in_sync),
             trim_padding=not devices.fixed_shapes,
         )
