@@ -8,7 +8,6 @@ from bert_tf.checkpoints import (
     read,
     resolve,
     restore_optimizer,
-    save,
     save_snapshot,
     shapes,
     snapshot,

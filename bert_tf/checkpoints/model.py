@@ -84,10 +84,13 @@ def restore(model: keras.Model, prefix: str, tensors: "Source | None" = None) ->
     )
 
 
-def restore_optimizer(optimizer: Any, prefix: str) -> bool:
-    """Restores Adam slots and step of an optimizer, which must be built.
+def restore_optimizer(
+    optimizer: Any, prefix: str, extra: Mapping[str, keras.Variable] | None = None
+) -> bool:
+    """Restores Adam slots and step of an optimizer, which must be built, and `extra` variables.
 
-    Returns whether the checkpoint has all slots; released checkpoints have none. Others stay zero.
+    Returns whether the checkpoint has all slots; released checkpoints have none. Variables that it
+    lacks keep their values.
     """
     stored = shapes(prefix)
     slots = _named_slots(optimizer)
@@ -97,16 +100,10 @@ def restore_optimizer(optimizer: Any, prefix: str) -> bool:
             raise UserError(f"{name} in {prefix} has shape {stored[name]}; expected {shape}")
     _assign(present, prefix, present)
     optimizer.iterations.assign(step_of(prefix))
+    extra = extra or {}
+    for name, value in read(prefix, extra.keys() & stored.keys()):
+        extra[name].assign(value)
     return len(present) == len(slots)
-
-
-def restore_extra(variables: Mapping[str, keras.Variable], prefix: str) -> bool:
-    """Restores the `extra` variables of `save`; returns whether the checkpoint has all of them."""
-    stored = shapes(prefix)
-    present = [name for name in variables if name in stored]
-    for name, value in read(prefix, present):
-        variables[name].assign(value)
-    return len(present) == len(variables)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,16 +125,6 @@ def snapshot(
     variables = {**named_variables(model), **_named_slots(optimizer), **(extra or {})}
     values = {name: on_cpu(variable.value) for name, variable in variables.items()}
     return Snapshot(int(optimizer.iterations.numpy()), values)
-
-
-def save(
-    folder: str,
-    model: keras.Model,
-    optimizer: Any,
-    extra: Mapping[str, keras.Variable] | None = None,
-) -> str:
-    """Takes a `snapshot` and writes it; see `save_snapshot`."""
-    return save_snapshot(folder, snapshot(model, optimizer, extra))
 
 
 def save_snapshot(folder: str, state: Snapshot) -> str:

@@ -85,7 +85,7 @@ def test_tf1_saver_reads_written_checkpoints(tmp_path):
     model = load(BertClassifier(config(), 2))
     optimizer = _trained(model)
     optimizer.iterations.assign(7)
-    prefix = checkpoint.save(str(tmp_path), model, optimizer)
+    prefix = checkpoint.save_snapshot(str(tmp_path), checkpoint.snapshot(model, optimizer))
     expected = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
     assert expected["global_step"] == 7
     assert expected["global_step"].dtype == np.int64
@@ -110,7 +110,7 @@ def test_names_and_shapes_match_an_original_training_run(tmp_path):
     expected = json.loads(golden("checkpoint_variables.json").read_text())
     rows = {name: shape for name, shape, _ in expected["classifier_train/model.ckpt-0"]}
     model = BertClassifier(config(), 2)
-    prefix = checkpoint.save(str(tmp_path), model, _trained(model))
+    prefix = checkpoint.save_snapshot(str(tmp_path), checkpoint.snapshot(model, _trained(model)))
     assert checkpoint.shapes(prefix) == rows
 
 
@@ -120,7 +120,10 @@ def test_state_file_lists_the_five_kept_checkpoints(tmp_path):
     folder = str(tmp_path)
     for step in (0, 3, 6, 9, 12, 15, 18):
         optimizer.iterations.assign(step)
-        assert checkpoint.save(folder, model, optimizer) == f"{folder}/model.ckpt-{step}"
+        assert (
+            checkpoint.save_snapshot(folder, checkpoint.snapshot(model, optimizer))
+            == f"{folder}/model.ckpt-{step}"
+        )
         assert checkpoint.latest(folder) == f"{folder}/model.ckpt-{step}"
     kept = [f"model.ckpt-{step}" for step in (6, 9, 12, 15, 18)]
     lines = (tmp_path / "checkpoint").read_text().splitlines()
@@ -142,7 +145,7 @@ def test_state_file_equals_the_original(tmp_path):
     optimizer = _trained(model)
     for step in (0, 4, 8, 10):
         optimizer.iterations.assign(step)
-        checkpoint.save(str(tmp_path), model, optimizer)
+        checkpoint.save_snapshot(str(tmp_path), checkpoint.snapshot(model, optimizer))
     assert (tmp_path / "checkpoint").read_text() == expected
 
 
@@ -329,7 +332,9 @@ def test_frozen_layers_are_restored_and_saved(tmp_path):
     assert len(checkpoint.restore(model, _main()).restored) == 55
     optimizer = create_optimizer(1e-3, 10, 2)
     optimizer.build(model.trainable_variables)
-    stored = checkpoint.shapes(checkpoint.save(str(tmp_path), model, optimizer))
+    stored = checkpoint.shapes(
+        checkpoint.save_snapshot(str(tmp_path), checkpoint.snapshot(model, optimizer))
+    )
     assert len([name for name in stored if "adam" not in name]) == 57 + 1
     assert {name for name in stored if "adam_m" in name} == {
         "output_bias/adam_m",
@@ -380,7 +385,7 @@ def test_invalid_global_step_is_rejected(tmp_path, step):
 def test_slot_shape_mismatch_is_rejected(tmp_path):
     model = BertModel(config("alt_tiny"))
     optimizer = _trained(model)
-    prefix = checkpoint.save(str(tmp_path), model, optimizer)
+    prefix = checkpoint.save_snapshot(str(tmp_path), checkpoint.snapshot(model, optimizer))
     values = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
     values["bert/pooler/dense/bias/adam_m"] = np.zeros([3], "float32")
     checkpoint.write(prefix, values)

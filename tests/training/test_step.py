@@ -42,7 +42,7 @@ def _steps(
 
 
 def _values(model, optimizer, tmp_path):
-    prefix = checkpoint.save(str(tmp_path), model, optimizer)
+    prefix = checkpoint.save_snapshot(str(tmp_path), checkpoint.snapshot(model, optimizer))
     return dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
 
 

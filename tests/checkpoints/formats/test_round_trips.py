@@ -61,7 +61,7 @@ def _trained(tiny, folder):
             value.assign(np.full(value.shape, index + 1, "float32"))
     optimizer.iterations.assign(7)
     scale = {"loss_scale/value": keras.Variable(8.0)}
-    return checkpoint.save(str(folder), model, optimizer, scale)
+    return checkpoint.save_snapshot(str(folder), checkpoint.snapshot(model, optimizer, scale))
 
 
 def test_optimizer_is_kept_or_stripped(tiny, tmp_path):
