@@ -66,7 +66,27 @@ class BertConfig:
     initializer_range: float = 0.02
 
     def __post_init__(self) -> None:
-        self._check()
+        for key in SIZES:
+            value = getattr(self, key)
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
+                raise UserError(f"{key} must be a positive integer. Received: {value!r}")
+        if self.hidden_size % self.num_attention_heads:
+            raise UserError(
+                "hidden_size must be a multiple of num_attention_heads. Received: "
+                f"hidden_size={self.hidden_size}, num_attention_heads={self.num_attention_heads}"
+            )
+        for key in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            value = getattr(self, key)
+            if value is not None and not (_is_non_negative(value) and value < 1):
+                raise UserError(f"{key} must be a number in [0, 1). Received: {value!r}")
+        value = self.initializer_range
+        if not _is_non_negative(value):
+            raise UserError(f"initializer_range must be a finite number >= 0. Received: {value!r}")
+        act = self.hidden_act
+        is_known = act is None or (isinstance(act, str) and act.lower() in ("", *ACTIVATIONS))
+        if not (is_known or callable(act)):
+            names = ", ".join(ACTIVATIONS)
+            raise UserError(f"hidden_act must be one of {names}. Received: {act!r}")
 
     @classmethod
     def from_dict(cls, json_object: dict[str, Any]) -> "BertConfig":
@@ -78,16 +98,16 @@ class BertConfig:
         if "vocab_size" not in json_object:
             keys = ", ".join(sorted(json_object)) or "no keys"
             raise UserError(f"The model configuration lacks the key vocab_size. Received: {keys}")
-        config = cls(vocab_size=json_object["vocab_size"])
         known = {field.name for field in dataclasses.fields(cls)}
-        for key, value in json_object.items():
-            if key not in known and hasattr(cls, key):
+        values = copy.deepcopy(json_object)
+        for key in [key for key in values if key not in known]:
+            if hasattr(cls, key):
                 raise UserError(f"The model configuration must not contain the key {key!r}")
-            similar = difflib.get_close_matches(key, vars(config), 1, _SIMILARITY)
-            if similar and similar[0] not in json_object and key[:1] == similar[0][:1]:
+            similar = difflib.get_close_matches(key, known, 1, _SIMILARITY)
+            if similar and similar[0] not in values and key[:1] == similar[0][:1]:
                 raise UserError(f"Unknown key {key!r}; did you mean {similar[0]!r}?")
-            setattr(config, key, copy.deepcopy(value))
-        config._check()
+        config = cls(**{key: value for key, value in values.items() if key in known})
+        vars(config).update(values)
         return config
 
     @classmethod
@@ -119,29 +139,6 @@ class BertConfig:
 
     def __repr__(self) -> str:
         return f"BertConfig({self.__dict__})"
-
-    def _check(self) -> None:
-        for key in SIZES:
-            value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
-                raise UserError(f"{key} must be a positive integer. Received: {value!r}")
-        if self.hidden_size % self.num_attention_heads:
-            raise UserError(
-                "hidden_size must be a multiple of num_attention_heads. Received: "
-                f"hidden_size={self.hidden_size}, num_attention_heads={self.num_attention_heads}"
-            )
-        for key in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            value = getattr(self, key)
-            if value is not None and not (_is_non_negative(value) and value < 1):
-                raise UserError(f"{key} must be a number in [0, 1). Received: {value!r}")
-        value = self.initializer_range
-        if not _is_non_negative(value):
-            raise UserError(f"initializer_range must be a finite number >= 0. Received: {value!r}")
-        act = self.hidden_act
-        is_known = act is None or (isinstance(act, str) and act.lower() in ("", *ACTIVATIONS))
-        if not (is_known or callable(act)):
-            names = ", ".join(ACTIVATIONS)
-            raise UserError(f"hidden_act must be one of {names}. Received: {act!r}")
 
 
 def _is_non_negative(value: Any) -> bool:

@@ -67,7 +67,7 @@ def test_round_trip(extra):
         ("initializer_range", float("inf")),
         ("vocab_size", 10**30),
         ("to_dict", 5),
-        ("_check", 3),
+        ("to_dict", 3),
         ("hidden_act", "swish"),
         ("hidden_act", 3),
     ],
