@@ -214,7 +214,7 @@ def read_small_file_lines(path: str, max_bytes: int = _MAX_BYTES) -> list[str]:
     with open_decompressed(path, regular=True) as file:
         if size(path) > max_bytes:
             raise UserError(f"{path} has more than {max_bytes >> 20} MB: is it the right file?")
-        return list(text_lines.decode(path, text_lines.split(path, file, max_bytes)))
+        return list(text_lines.read(path, file, max_bytes))
 
 
 def read_lines(path: str) -> Iterator[str]:
@@ -225,7 +225,7 @@ def read_lines(path: str) -> Iterator[str]:
     line (`train.tsv:12: ...`) that is not UTF-8 or longer than 128 MB.
     """
     with open_decompressed(path) as file:
-        yield from text_lines.decode(path, text_lines.split(path, file))
+        yield from text_lines.read(path, file)
 
 
 def resolve(path: str) -> str:

@@ -64,11 +64,7 @@ def read_table(path: str, quoted: str = "auto") -> list[Row]:
 
 
 def _decode(path: str, lines: Iterable[bytes]) -> Iterator[str]:
-    for number, raw in enumerate(lines, start=1):
-        try:
-            line = raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise UserError(text_lines.explain_encoding(path, number, raw, error)) from error
+    for number, line in enumerate(text_lines.decode(path, lines), start=1):
         if "\0" in line:
             problem = f"NUL byte at position {line.index(chr(0)) + 1}"
             command = f"iconv -f utf-16le -t utf-8 {os.path.basename(path)}"
