@@ -16,8 +16,6 @@ from typing import Any
 from bert_tf.config import SIZES, BertConfig
 
 BUCKET = "https://storage.googleapis.com/bert_models"
-# An archive of the zips of all 24 smaller models.
-SMALL_MODELS_URL = f"{BUCKET}/2020_02_20/all_bert_models.zip"
 
 
 @dataclasses.dataclass(frozen=True)
