@@ -138,7 +138,7 @@ def write(
     vocab_file: str,
     do_lower_case: bool,
 ) -> None:
-    """Writes weights, config.json and tokenizer_config.json to an find_file folder."""
+    """Writes weights, config.json and tokenizer_config.json to an existing folder."""
     tensors, pooler = {}, {}
     prefix = "bert." if head.name == "encoder" else ""
     for name, value in weights.items():
