@@ -20,9 +20,6 @@ from typing import IO, Any
 from bert_tf import text_lines
 from bert_tf.errors import UserError, reason, shortened
 
-# Size limit of small files, such as configurations and vocabularies.
-_MAX_BYTES = 1 << 27
-
 
 def is_remote(path: str) -> bool:
     """Returns whether `path` is on a remote file system (`gs://...`)."""
@@ -189,12 +186,12 @@ def open_decompressed(path: str, regular: bool = False) -> Iterator[Any]:
             raise UserError(f"{path} is not a complete gzip file: {error}") from error
 
 
-def read_text(path: str, max_bytes: int = _MAX_BYTES) -> str:
+def read_text(path: str, max_bytes: int = text_lines.MAX_BYTES) -> str:
     """Reads a small UTF-8 file, as `read_small_file_lines` does."""
     return "\n".join(read_small_file_lines(path, max_bytes))
 
 
-def read_json(path: str, max_bytes: int = _MAX_BYTES) -> dict[str, Any]:
+def read_json(path: str, max_bytes: int = text_lines.MAX_BYTES) -> dict[str, Any]:
     """Reads a small file with a JSON object; raises a UserError for any other content."""
     text = read_text(path, max_bytes).removeprefix("\ufeff")
     try:
@@ -209,7 +206,7 @@ def read_json(path: str, max_bytes: int = _MAX_BYTES) -> dict[str, Any]:
     return content
 
 
-def read_small_file_lines(path: str, max_bytes: int = _MAX_BYTES) -> list[str]:
+def read_small_file_lines(path: str, max_bytes: int = text_lines.MAX_BYTES) -> list[str]:
     """Reads the lines of a small file; raises a UserError for pipes, devices and larger files."""
     with open_decompressed(path, regular=True) as file:
         if size(path) > max_bytes:

@@ -8,11 +8,11 @@ from typing import Any
 
 from bert_tf.errors import UserError
 
-# Size limit of a line. The corpus text8 has a single line of 95 MB.
-_MAX_BYTES = 1 << 27
+# Size limit of a line, and of small files. The corpus text8 has a single line of 95 MB.
+MAX_BYTES = 1 << 27
 
 
-def split(name: str, file: Any, max_bytes: int = _MAX_BYTES) -> Iterator[bytes]:
+def split(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
     """Yields a file's lines, with line breaks; raises a UserError if one exceeds `max_bytes`."""
     read_line = functools.partial(file.readline, max_bytes + 1)
     # TensorFlow's remote files cannot read part of a line.
@@ -33,7 +33,7 @@ def decode(name: str, lines: Iterable[bytes]) -> Iterator[str]:
             raise UserError(_explain_encoding(name, number, raw, error)) from error
 
 
-def read(name: str, file: Any, max_bytes: int = _MAX_BYTES) -> Iterator[str]:
+def read(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[str]:
     """Yields a file's lines as `files.read_lines` does; errors call the file `name`."""
     for line in decode(name, split(name, file, max_bytes)):
         text = line.rstrip("\n").replace("\r", "")
