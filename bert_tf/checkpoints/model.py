@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
+from bert_tf import backend
 from bert_tf.checkpoints.folder import add_newest, latest, remove, resolve
-from bert_tf.checkpoints.tensors import GLOBAL_STEP, on_cpu, read, shapes, step_of, write
+from bert_tf.checkpoints.tensors import GLOBAL_STEP, read, shapes, step_of, write
 from bert_tf.errors import UserError, shortened
 from bert_tf.modeling import checkpoint_name
 
@@ -123,7 +124,9 @@ def snapshot(
 ) -> Snapshot:
     """Takes a snapshot of weights, Adam slots, step and `extra` variables (`EXTRA_NAMES`)."""
     variables = {**named_variables(model), **_named_slots(optimizer), **(extra or {})}
-    values = {name: on_cpu(variable.value) for name, variable in variables.items()}
+    with backend.tf.device("/cpu:0"):
+        tensors = {n: backend.tf.convert_to_tensor(v.value) for n, v in variables.items()}
+        values = {name: backend.tf.identity(value) for name, value in tensors.items()}
     return Snapshot(int(optimizer.iterations.numpy()), values)
 
 

@@ -55,12 +55,6 @@ def read(prefix: str, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         yield name, value
 
 
-def on_cpu(value: Any) -> Any:
-    """Returns a variable's current value as a tensor on the CPU."""
-    with backend.tf.device("/cpu:0"):
-        return backend.tf.identity(backend.tf.convert_to_tensor(value))
-
-
 def write(prefix: str, tensors: Mapping[str, Any]) -> None:
     """Writes a checkpoint that a TF1 `Saver` and `tf.train.load_checkpoint` can read.
 

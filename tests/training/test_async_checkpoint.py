@@ -98,18 +98,4 @@ def test_write_error_is_raised_at_the_next_call(trained, tmp_path, full_disk):
     saver.save(checkpoint.snapshot(model, optimizer))
     saver.close()
     assert not full_disk
-
-
-@pytest.mark.parametrize("failures", [1, 2])
-def test_saving_recovers_after_a_failure(trained, tmp_path, full_disk, failures):
-    del full_disk[failures:]
-    model, optimizer, _ = trained
-    saver = AsyncSaver(str(tmp_path))
-    saver.save(checkpoint.snapshot(model, optimizer))
-    if failures == 2:
-        with pytest.raises(UserError, match="No space left"):
-            saver.save(checkpoint.snapshot(model, optimizer))
-    else:
-        saver.save(checkpoint.snapshot(model, optimizer))
-        assert checkpoint.latest(str(tmp_path))
-    saver.close()
+    assert checkpoint.latest(str(tmp_path)) is None
