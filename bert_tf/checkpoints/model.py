@@ -107,35 +107,27 @@ def restore_optimizer(
     return len(present) == len(slots)
 
 
-@dataclasses.dataclass(frozen=True)
-class Snapshot:
-    """The content of a training checkpoint, unaffected by later training steps.
-
-    On a CPU, values share memory with the model until its next update. After that, they take up
-    memory until the snapshot is released.
-    """
-
-    step: int
-    values: Mapping[str, Any]  # name -> tensor on the CPU
-
-
 def snapshot(
     model: keras.Model, optimizer: Any, extra: Mapping[str, keras.Variable] | None = None
-) -> Snapshot:
-    """Takes a snapshot of weights, Adam slots, step and `extra` variables (`EXTRA_NAMES`)."""
+) -> dict[str, Any]:
+    """Returns weights, Adam slots, step and `extra` variables (`EXTRA_NAMES`), by name.
+
+    Later training steps do not change the tensors, which are on the CPU. There, they share memory
+    with the model until its next update, and take up memory of their own afterwards.
+    """
     variables = {**named_variables(model), **_named_slots(optimizer), **(extra or {})}
     with backend.tf.device("/cpu:0"):
-        tensors = {n: backend.tf.convert_to_tensor(v.value) for n, v in variables.items()}
-        values = {name: backend.tf.identity(value) for name, value in tensors.items()}
-    return Snapshot(int(optimizer.iterations.numpy()), values)
+        values = {n: backend.tf.convert_to_tensor(v.value) for n, v in variables.items()}
+        copies = {name: backend.tf.identity(value) for name, value in values.items()}
+    return {**copies, GLOBAL_STEP: np.int64(optimizer.iterations.numpy())}
 
 
-def save_snapshot(folder: str, state: Snapshot) -> str:
+def save_snapshot(folder: str, tensors: Mapping[str, Any]) -> str:
     """Writes `model.ckpt-<step>`, keeps the newest five checkpoints, and returns the prefix."""
-    name = f"model.ckpt-{state.step}"
+    name = f"model.ckpt-{tensors[GLOBAL_STEP]}"
     prefix = os.path.join(folder, name)
     try:
-        write(prefix, {**state.values, GLOBAL_STEP: np.int64(state.step)})
+        write(prefix, tensors)
     except UserError as error:
         last_good = latest(folder)
         if last_good != prefix:

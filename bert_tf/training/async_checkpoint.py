@@ -1,6 +1,8 @@
 """Asynchronous checkpointing: a background thread writes, so that training does not wait."""
 
 import concurrent.futures
+from collections.abc import Mapping
+from typing import Any
 
 from bert_tf import checkpoints
 
@@ -17,7 +19,7 @@ class AsyncSaver:
         self._executor = concurrent.futures.ThreadPoolExecutor(1, "checkpoints")
         self._pending: concurrent.futures.Future[str] | None = None
 
-    def save(self, snapshot: checkpoints.Snapshot) -> None:
+    def save(self, snapshot: Mapping[str, Any]) -> None:
         """Starts writing a checkpoint; raises a UserError if the previous one failed."""
         self.wait()
         self._pending = self._executor.submit(checkpoints.save_snapshot, self._folder, snapshot)
