@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint, scripts
+from bert_tf import checkpoint, checkpoints, scripts
 from bert_tf.modeling import BertClassifier
 from bert_tf.predictor import Predictor
 from tests.oracle import golden
@@ -102,10 +102,10 @@ def test_keras_files_match_the_checkpoint_weights(old_runs):
     ((_, weights),) = expected
     model = keras.saving.load_model("classifier.keras")
     assert isinstance(model, BertClassifier)
-    named = checkpoint.named_variables(model)
+    named = checkpoints.named_variables(model)
     np.testing.assert_array_equal(named["output_weights"].numpy(), weights)
     other = BertClassifier(model.config, 2)
     other.load_weights("classifier.weights.h5")
     np.testing.assert_array_equal(
-        checkpoint.named_variables(other)["output_weights"].numpy(), weights
+        checkpoints.named_variables(other)["output_weights"].numpy(), weights
     )

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import pytest
 
-from bert_tf import checkpoint, releases
+from bert_tf import checkpoint, checkpoints, releases
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel, BertPretrainer
@@ -280,7 +280,7 @@ def test_parameter_counts_match_published_file_sizes(name, megabytes):
 
 def _shapes_of_a_model(config):
     model = BertPretrainer(config)
-    variables = checkpoint.named_variables(model)
+    variables = checkpoints.named_variables(model)
     return {name: tuple(variable.shape) for name, variable in variables.items()}
 
 
@@ -345,7 +345,7 @@ def test_non_english_feature_extraction(name, vocab, texts, tmp_path):
     (folder / "bert_config.json").write_text(config.to_json_string())
     (folder / "vocab.txt").write_bytes(vocabulary(vocab).read_bytes())
     keras.utils.set_random_seed(3)
-    variables = checkpoint.named_variables(BertModel(config))
+    variables = checkpoints.named_variables(BertModel(config))
     prefix = str(folder / "bert_model.ckpt")
     checkpoint.write(prefix, {key: variable.value for key, variable in variables.items()})
     (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")

@@ -92,15 +92,15 @@ def train(work: Path, name: str, steps: int, **flags: object) -> None:
 
 def keep_weights(trained: str, path: Path) -> None:
     """Writes the weights of a training without what Adam keeps."""
-    from bert_tf import checkpoint
+    from bert_tf import checkpoints
     from bert_tf.config import BertConfig
     from bert_tf.modeling import BertPretrainer
 
     model = BertPretrainer(BertConfig.from_json_file(str(HERE / "bert_config.json")))
-    checkpoint.restore(model, trained)
-    variables = checkpoint.named_variables(model)
+    checkpoints.restore(model, trained)
+    variables = checkpoints.named_variables(model)
     values = {name: variable.value for name, variable in variables.items()}
-    checkpoint.write(str(path), values)
+    checkpoints.write(str(path), values)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint
+from bert_tf import checkpoint, checkpoints
 from bert_tf.errors import UserError
 from bert_tf.modeling import (
     BertClassifier,
@@ -41,7 +41,7 @@ def _trained(model):
 @pytest.mark.parametrize("name", ["main", "alt_relu", "alt_linear", "alt_tiny"])
 def test_values_match_the_file(name):
     weights = np.load(golden(f"checkpoints/{name}/weights.npz"))
-    variables = checkpoint.named_variables(load(BertPretrainer(config(name)), name))
+    variables = checkpoints.named_variables(load(BertPretrainer(config(name)), name))
     for key in variables:
         np.testing.assert_array_equal(np.asarray(variables[key]), weights[key], err_msg=key)
     assert len(variables) > 10
@@ -85,7 +85,7 @@ def test_tf1_saver_reads_written_checkpoints(tmp_path):
     model = load(BertClassifier(config(), 2))
     optimizer = _trained(model)
     optimizer.iterations.assign(7)
-    prefix = checkpoint.save_snapshot(str(tmp_path), checkpoint.snapshot(model, optimizer))
+    prefix = checkpoints.save_snapshot(str(tmp_path), checkpoints.snapshot(model, optimizer))
     expected = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
     assert expected["global_step"] == 7
     assert expected["global_step"].dtype == np.int64
@@ -97,7 +97,7 @@ def test_tf1_saver_reads_written_checkpoints(tmp_path):
         with tf.compat.v1.Session() as session:
             tf.compat.v1.train.Saver().restore(session, prefix)
             values = session.run(variables)
-    for name, variable in checkpoint.named_variables(model).items():
+    for name, variable in checkpoints.named_variables(model).items():
         np.testing.assert_array_equal(values[name], np.asarray(variable))
     for variable, slots in optimizer.slots():
         for slot, value in slots.items():
@@ -110,7 +110,7 @@ def test_names_and_shapes_match_an_original_training_run(tmp_path):
     expected = json.loads(golden("checkpoint_variables.json").read_text())
     rows = {name: shape for name, shape, _ in expected["classifier_train/model.ckpt-0"]}
     model = BertClassifier(config(), 2)
-    prefix = checkpoint.save_snapshot(str(tmp_path), checkpoint.snapshot(model, _trained(model)))
+    prefix = checkpoints.save_snapshot(str(tmp_path), checkpoints.snapshot(model, _trained(model)))
     assert checkpoint.shapes(prefix) == rows
 
 
@@ -121,7 +121,7 @@ def test_state_file_lists_the_five_kept_checkpoints(tmp_path):
     for step in (0, 3, 6, 9, 12, 15, 18):
         optimizer.iterations.assign(step)
         assert (
-            checkpoint.save_snapshot(folder, checkpoint.snapshot(model, optimizer))
+            checkpoints.save_snapshot(folder, checkpoints.snapshot(model, optimizer))
             == f"{folder}/model.ckpt-{step}"
         )
         assert checkpoint.latest(folder) == f"{folder}/model.ckpt-{step}"
@@ -145,7 +145,7 @@ def test_state_file_equals_the_original(tmp_path):
     optimizer = _trained(model)
     for step in (0, 4, 8, 10):
         optimizer.iterations.assign(step)
-        checkpoint.save_snapshot(str(tmp_path), checkpoint.snapshot(model, optimizer))
+        checkpoints.save_snapshot(str(tmp_path), checkpoints.snapshot(model, optimizer))
     assert (tmp_path / "checkpoint").read_text() == expected
 
 
@@ -229,7 +229,7 @@ def test_shape_mismatches_and_missing_layers_are_both_listed():
 
 def test_different_labels_are_rejected(tmp_path):
     prefix = str(tmp_path / "model.ckpt-1")
-    named = checkpoint.named_variables(BertClassifier(config(), 3))
+    named = checkpoints.named_variables(BertClassifier(config(), 3))
     checkpoint.write(prefix, {name: variable.numpy() for name, variable in named.items()})
     with pytest.raises(UserError, match=r"output_weights .*Its head differs"):
         checkpoint.restore(BertClassifier(config(), 2), prefix)
@@ -279,7 +279,7 @@ def test_devices_can_be_configured_after_reading_a_step(tmp_path):
     checkpoint.write(str(tmp_path / "x.ckpt"), {"global_step": np.int64(7)})
     code = (
         "import tensorflow as tf\n"
-        "from bert_tf import checkpoint\n"
+        "from bert_tf import checkpoint, checkpoints\n"
         f"assert checkpoint.step_of({str(tmp_path / 'x.ckpt')!r}) == 7\n"
         "tf.config.threading.set_intra_op_parallelism_threads(1)\n"
     )
@@ -296,7 +296,7 @@ def test_object_based_checkpoint_is_identified(tmp_path):
 def test_missing_slots_are_detected():
     model = BertPretrainer(config())
     optimizer = _trained(model)
-    assert not checkpoint.restore_optimizer(optimizer, _main())
+    assert not checkpoints.restore_optimizer(optimizer, _main())
 
 
 def test_unwritable_path_raises_user_error(tmp_path):
@@ -307,10 +307,10 @@ def test_unwritable_path_raises_user_error(tmp_path):
 
 def test_summary_groups_layers():
     names = [f"bert/encoder/layer_{i}/output/dense/{kind}" for i in range(12) for kind in "ab"]
-    assert checkpoint.summarize([*names, "output_bias"]) == (
+    assert checkpoints.summarize([*names, "output_bias"]) == (
         "bert/encoder/layer_0..11 (24), output_bias"
     )
-    assert checkpoint.summarize([]) == "none"
+    assert checkpoints.summarize([]) == "none"
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_frozen_layers_are_restored_and_saved(tmp_path):
     optimizer = create_optimizer(1e-3, 10, 2)
     optimizer.build(model.trainable_variables)
     stored = checkpoint.shapes(
-        checkpoint.save_snapshot(str(tmp_path), checkpoint.snapshot(model, optimizer))
+        checkpoints.save_snapshot(str(tmp_path), checkpoints.snapshot(model, optimizer))
     )
     assert len([name for name in stored if "adam" not in name]) == 57 + 1
     assert {name for name in stored if "adam_m" in name} == {
@@ -385,9 +385,9 @@ def test_invalid_global_step_is_rejected(tmp_path, step):
 def test_slot_shape_mismatch_is_rejected(tmp_path):
     model = BertModel(config("alt_tiny"))
     optimizer = _trained(model)
-    prefix = checkpoint.save_snapshot(str(tmp_path), checkpoint.snapshot(model, optimizer))
+    prefix = checkpoints.save_snapshot(str(tmp_path), checkpoints.snapshot(model, optimizer))
     values = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
     values["bert/pooler/dense/bias/adam_m"] = np.zeros([3], "float32")
     checkpoint.write(prefix, values)
     with pytest.raises(UserError, match=r"bias/adam_m in .* has shape \[3\]; expected \[16\]"):
-        checkpoint.restore_optimizer(optimizer, prefix)
+        checkpoints.restore_optimizer(optimizer, prefix)

@@ -36,7 +36,7 @@ def trained():
 
 
 def _values(model, optimizer):
-    actual = {name: v.numpy() for name, v in checkpoint.named_variables(model).items()}
+    actual = {name: v.numpy() for name, v in checkpoints.named_variables(model).items()}
     for variable, slots in optimizer.slots():
         for slot, value in slots.items():
             actual[f"{checkpoint_name(variable)}/{slot}"] = value.numpy()
@@ -47,7 +47,7 @@ def test_checkpoint_contains_the_values_of_its_step(trained, tmp_path, monkeypat
     model, optimizer, step = trained
     step()
     expected = _values(model, optimizer)
-    may_write, write = threading.Event(), checkpoint.save_snapshot
+    may_write, write = threading.Event(), checkpoints.save_snapshot
 
     def delayed_write(folder, snapshot):
         assert may_write.wait(60)
@@ -55,7 +55,7 @@ def test_checkpoint_contains_the_values_of_its_step(trained, tmp_path, monkeypat
 
     monkeypatch.setattr(checkpoints, "save_snapshot", delayed_write)
     saver = AsyncSaver(str(tmp_path))
-    saver.save(checkpoint.snapshot(model, optimizer))
+    saver.save(checkpoints.snapshot(model, optimizer))
     for _ in range(3):
         step()
     saver.check()
@@ -75,7 +75,7 @@ def test_checkpoint_contains_the_values_of_its_step(trained, tmp_path, monkeypat
 @pytest.fixture
 def full_disk(monkeypatch):
     """Makes writes fail until the list is empty; each attempt removes one item."""
-    left, write = ["full", "full"], checkpoint.save_snapshot
+    left, write = ["full", "full"], checkpoints.save_snapshot
 
     def fail(folder, snapshot):
         if left:
@@ -90,12 +90,12 @@ def full_disk(monkeypatch):
 def test_write_error_is_raised_at_the_next_call(trained, tmp_path, full_disk):
     model, optimizer, _ = trained
     saver = AsyncSaver(str(tmp_path))
-    saver.save(checkpoint.snapshot(model, optimizer))
+    saver.save(checkpoints.snapshot(model, optimizer))
     concurrent.futures.wait([saver._pending], timeout=60)
     with pytest.raises(UserError, match="No space left"):
         saver.check()
     # An error while closing does not hide the one that ended training.
-    saver.save(checkpoint.snapshot(model, optimizer))
+    saver.save(checkpoints.snapshot(model, optimizer))
     saver.close()
     assert not full_disk
     assert checkpoint.latest(str(tmp_path)) is None
