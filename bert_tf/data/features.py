@@ -95,7 +95,7 @@ def pack_example(
     example: Any, max_seq_length: int, tokenizer: FullTokenizer
 ) -> dict[str, list[int]]:
     """Tokenizes, truncates and packs the texts of an example; see `packing.pack_batch`."""
-    texts = (tokenizer.tokenize(text or "") for text in (example.text_a, example.text_b))
+    texts = (tokenizer.tokenize(text) for text in (example.text_a, example.text_b or ""))
     a, b = (RaggedIds.from_lists([tokenizer.convert_tokens_to_ids(tokens)]) for tokens in texts)
     special_ids = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
     packed = pack_batch(a, b, max_seq_length, *special_ids)

@@ -61,7 +61,9 @@ def _csv_error(path: str, first_line: int, last_line: int, error: csv.Error) -> 
         return UserError(f"{path}:{last_line}: CR without LF in the line. {advice}")
     if "limit" in reason:
         limit = csv.field_size_limit()
-        problem = f"a cell has more than {limit} characters. Is a closing quote missing?"
+        problem = (
+            f"a cell has more than {limit} characters. Is a line end or a closing quote missing?"
+        )
     elif "unexpected end" in reason:
         problem = 'a quote (") opened in this row is not closed.'
     else:
