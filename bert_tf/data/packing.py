@@ -4,7 +4,7 @@ B is the number of rows, S max_seq_length.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +12,6 @@ from bert_tf.data.text_windows import count_dropped, split_into_windows
 from bert_tf.errors import UserError
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
-
-if TYPE_CHECKING:
-    from bert_tf.data.features import InputExample
 
 CUT_TOKENS = "cut_tokens"
 """Key of the number of tokens that truncation removed from each row, int64 [B].
@@ -24,7 +21,7 @@ For an example split into windows, its first row counts the tokens that no windo
 
 
 def convert_examples(
-    examples: Sequence["InputExample"],
+    examples: Sequence[Any],
     label_ids: np.ndarray | None,
     max_seq_length: int,
     tokenizer: BatchTokenizer,
@@ -33,7 +30,7 @@ def convert_examples(
     """Converts examples to B rows; the batch version of `features.convert_single_example`.
 
     Args:
-        examples: each gives one row or, with `windows`, one or more.
+        examples: `InputExample`s; each gives one row or, with `windows`, one or more.
         label_ids: label id of each example; None if unlabeled.
         max_seq_length: S.
         tokenizer: tokenizer of the model's vocabulary.
@@ -64,9 +61,7 @@ def convert_examples(
     }
 
 
-def encode_texts(
-    examples: Sequence["InputExample"], tokenizer: BatchTokenizer
-) -> tuple[RaggedIds, RaggedIds]:
+def encode_texts(examples: Sequence[Any], tokenizer: BatchTokenizer) -> tuple[RaggedIds, RaggedIds]:
     """Returns the ids of the first and second texts; those of a missing second text are empty."""
     a = tokenizer.encode([example.text_a for example in examples])
     return a, tokenizer.encode([example.text_b or "" for example in examples])
