@@ -31,8 +31,9 @@ from benchmarks import timing
 from bert_tf import checkpoints, training
 from bert_tf.config import BertConfig
 from bert_tf.data.feature_specs import Feature, sequence_features
+from bert_tf.data.features import label_ids_of
 from bert_tf.data.input_pipeline import read_dataset
-from bert_tf.data.packing import convert_examples, label_ids_of
+from bert_tf.data.packing import convert_examples
 from bert_tf.data.records import write_records
 from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.losses import cross_entropy

@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from bert_tf import checkpoint
+from bert_tf import checkpoint, checkpoints
 from bert_tf.checkpoints.formats import Request, convert, find_source
 from bert_tf.data.records import Feature, read_chunks
 from bert_tf.errors import UserError
@@ -367,7 +367,7 @@ def three_layer_model(tiny, tmp_path_factory):
     config = dataclasses.replace(tiny.config, num_hidden_layers=3)
     (folder / "bert_config.json").write_text(config.to_json_string())
     shutil.copy(tiny.folder / "vocab.txt", folder)
-    variables = checkpoint.named_variables(BertModel(config))
+    variables = checkpoints.named_variables(BertModel(config))
     values = {name: variable.value for name, variable in variables.items()}
     checkpoint.write(str(folder / "bert_model.ckpt"), values)
     return folder

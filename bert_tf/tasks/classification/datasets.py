@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bert_tf.data.cell_values import excerpt, first_few
+from bert_tf.data.cell_values import excerpt
 from bert_tf.data.features import InputExample
+from bert_tf.errors import shortened
 from bert_tf.tasks.classification import glue
 
 _logger = logging.getLogger(__name__)
@@ -145,7 +146,7 @@ def _check_contradictions(path: str, examples: Sequence[InputExample]) -> None:
         labels[text].add(example.label)
     odd = [text for text in texts if len(labels[text]) > 1]
     if len(odd) > _MAX_CONTRADICTORY * len(texts):
-        example_labels = first_few(sorted(map(str, labels[odd[0]])))
+        example_labels = shortened(sorted(map(str, labels[odd[0]])))
         message = "%s: %d of %d rows (%.1f%%) have texts with different labels, such as %s: %s"
         values = len(odd), len(texts), 100 * len(odd) / len(texts), excerpt(odd[0][0])
         _logger.warning(f"{message}. Check the labels", path, *values, example_labels)

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.data.cell_values import counted, excerpt, first_few, parse_number, to_text
-from bert_tf.errors import UserError
+from bert_tf.data.cell_values import counted, excerpt, parse_number, to_text
+from bert_tf.errors import UserError, shortened
 from bert_tf.tasks.classification.datasets import CLASSIFICATION, MULTILABEL, REGRESSION
 
 _logger = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class LabelParser:
             close = difflib.get_close_matches(name, self.labels, n=1)
             advice = f"Did you mean {close[0]}?" if close else _advice(place)
             subject = f"{place}: label {excerpt(name)}"
-            raise UserError(f"{subject} is not one of {first_few(self.labels)}. {advice}")
+            raise UserError(f"{subject} is not one of {shortened(self.labels)}. {advice}")
 
 
 def infer_labels(
@@ -100,7 +100,7 @@ def infer_labels(
         parser = dataclasses.replace(parser, labels=parser.labels or _sort_labels(counts))
         _check_labels(path, parser, counts, len(values))
         kinds = [f"{label} ({counts[label]:,})" for label in parser.labels]
-        summary = f"{counted(len(kinds), 'label')}: {first_few(kinds)}"
+        summary = f"{counted(len(kinds), 'label')}: {shortened(kinds)}"
     _logger.info("%s: %s; %s with %s", path, counted(len(values), "row"), problem_type, summary)
     return parser
 
@@ -159,7 +159,7 @@ def _check_labels(path: str, parser: LabelParser, counts: Counter[str], rows: in
     if all(counts[label] == rows for label in labels) or (
         len(labels) < 2 and parser.problem_type != MULTILABEL
     ):
-        reason = f"every row has the label {first_few(labels)}" if labels else "no row has a label"
+        reason = f"every row has the label {shortened(labels)}" if labels else "no row has a label"
         raise UserError(f"{path}: {reason}; nothing to learn. Check --label_column")
     once = sum(counts[label] == 1 for label in labels)
     many = len(labels) > min(_MANY_LABELS, max(_FEW_LABELS, rows / 2))

@@ -13,8 +13,7 @@ from bert_tf import backend
 from bert_tf.data import array_ops
 from bert_tf.data.cell_values import parse_number
 from bert_tf.data.feature_specs import Feature
-from bert_tf.data.features import InputExample
-from bert_tf.data.packing import label_ids_of
+from bert_tf.data.features import InputExample, label_ids_of
 from bert_tf.errors import UserError
 from bert_tf.progress import log
 from bert_tf.tasks.classification.datasets import (

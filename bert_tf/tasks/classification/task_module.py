@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf import files
-from bert_tf.data.cell_values import first_few, parse_number
+from bert_tf.data.cell_values import parse_number
 from bert_tf.data.features import InputExample
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, shortened
 from bert_tf.tasks.classification.datasets import (
     CLASSIFICATION,
     MULTILABEL,
@@ -89,7 +89,7 @@ class ModuleDataset(TextDataset):
         labels = list(label) if is_multilabel else [label]
         for each in labels:
             if not isinstance(each, str) or each not in self.labels:
-                allowed = f"one of get_labels(): {first_few(self.labels)}"
+                allowed = f"one of get_labels(): {shortened(self.labels)}"
                 raise UserError(f"{place}: its label {_show(each)} is not {allowed}")
         return tuple(each for each in self.labels if each in labels) if is_multilabel else label
 

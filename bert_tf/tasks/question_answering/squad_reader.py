@@ -5,7 +5,6 @@ Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine Comprehension of T
 """
 
 import collections
-import json
 import logging
 import re
 from collections.abc import Iterator
@@ -15,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf import files
-from bert_tf.data.cell_values import first_few
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, shortened
 
 _logger = logging.getLogger(__name__)
 
@@ -27,7 +25,7 @@ _EMPTY = 'empty (check "question")'
 _CONTRADICTORY = 'impossible, but have answers (check "is_impossible")'
 # Number of question ids listed in a warning.
 _MAX_LISTED = 5
-# The default limit of `read_text` is for small files; data sets may be larger.
+# The default limit of `read_json` is for small files; data sets may be larger.
 _MAX_BYTES = 1 << 36
 _FORMAT = (
     '{"data": [{"paragraphs": [{"context": TEXT, "qas": [{"id": TEXT, "question": TEXT, '
@@ -104,7 +102,7 @@ def read_squad_examples(
         reason = f": skipped {len(skipped)} whose answer is not in the text" if skipped else ""
         raise UserError(f"{path} has no usable questions{reason}")
     if skipped:
-        total, ids = len(skipped) + len(examples), first_few(skipped, _MAX_LISTED)
+        total, ids = len(skipped) + len(examples), shortened(skipped, _MAX_LISTED)
         message = "%s: skipped %d of %d questions, because their answer is not at answer_start: %s"
         _logger.warning(message, path, len(skipped), total, ids)
         _logger.debug("Skipped: %s", ", ".join(skipped))
@@ -119,22 +117,13 @@ def read_squad_examples(
     duplicates = sorted(qas_id for qas_id, count in counts.items() if count > 1)
     if duplicates:
         message = "%s: %d ids belong to several questions, of which only the last is used: %s"
-        _logger.warning(message, path, len(duplicates), first_few(duplicates, _MAX_LISTED))
+        _logger.warning(message, path, len(duplicates), shortened(duplicates, _MAX_LISTED))
     return examples
 
 
 def _read_questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
     """Yields the location in the file, the text and the JSON object of each question."""
-    text = files.read_text(path, _MAX_BYTES).removeprefix("\ufeff")
-    try:
-        content = json.loads(text)
-    except json.JSONDecodeError as error:
-        reason = f"not JSON ({error.msg} at position {error.colno})"
-        expected = "expected a file in SQuAD format"
-        raise UserError(f"{path}:{error.lineno}: {reason}: {expected}") from error
-    # For numbers with thousands of digits, or thousands of nested brackets.
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} cannot be read as JSON ({error})") from error
+    content = files.read_json(path, _MAX_BYTES)
     for n, article in enumerate(_get(content, "data", list, path)):
         location = f"{path}: data[{n}]"
         for m, entry in enumerate(_get(article, "paragraphs", list, location)):

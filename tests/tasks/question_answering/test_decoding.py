@@ -206,13 +206,13 @@ def test_n_best_lists_match_plain_loops(draw):
     examples = [SquadExample(str(n), "a", split_words(text).words) for n, text in enumerate(texts)]
     lengths = (draw.draw(st.integers(6, 20)), draw.draw(st.integers(1, 20)), 2)
     windows = Windows(examples, BatchTokenizer(tokenizer), *lengths)
-    features = list(baseline_squad.convert(examples, tokenizer, *lengths))
+    features = list(baseline_squad.convert_examples(examples, tokenizer, *lengths))
     assert len(features) == len(windows)
     seed, count, longest = (draw.draw(st.integers(1, 9)) for _ in range(3))
     # Few distinct values, for many ties.
     shape = (2, len(features), lengths[0])
     logits = np.random.default_rng(seed).integers(0, 4, shape).astype(np.float32)
-    expected = baseline_squad.decode(
+    expected = baseline_squad.decode_predictions(
         examples, features, *logits.astype(float).tolist(), count, longest, do_lower_case=True
     )
     lists = decode(windows, find_top_spans(*logits, count), tokenizer, make_options(count, longest))

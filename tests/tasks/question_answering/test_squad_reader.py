@@ -98,16 +98,16 @@ def question(**changes):
     [
         (
             '{"data": [\n1,\n}',
-            r"squad\.json:3: not JSON .*at position 1\): expected a file in SQuAD",
+            r"squad\.json:3: invalid JSON: .* at position 1",
         ),
-        ("[]", r'squad\.json has no "data"'),
+        ("[]", r"squad\.json: expected a JSON object\. Received: '\[\]'"),
         ('{"data": [{}]}', r'data\[0\] has no "paragraphs"'),
         (
             '{"data": [{"paragraphs": [{"context": 1}]}]}',
             r"paragraphs\[0\] has an invalid \"context\"",
         ),
-        ("[" * 100_000, "cannot be read as JSON"),
-        ("9" * 5000, "cannot be read as JSON"),
+        ("[" * 100_000, "squad.json: invalid JSON"),
+        ("9" * 5000, "squad.json: invalid JSON"),
         ('{"data": []}', "has no usable questions$"),
         (
             '{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": "1"}]}]}]}',
