@@ -1,14 +1,14 @@
-"""Reads words and their labels from columns, as in the files of the CoNLL shared tasks.
+"""Reads labeled words from files with columns, as in the CoNLL shared tasks.
 
 Tjong Kim Sang and De Meulder 2003, "Introduction to the CoNLL-2003 Shared Task:
 Language-Independent Named Entity Recognition": one word per line, its label in the last column; a
 blank line after each sentence; and `-DOCSTART-` before each document.
 
-Labels are in BIO, IOB1 (the scheme of 2003, where `B-` only separates an entity from one of the
-same type before it) or BIOES.
+The label scheme is BIO, BIOES or IOB1, the scheme of 2003, where an entity starts with `B-` only
+if it directly follows another entity of the same type.
 
-The MSRA corpus of Chinese entities (SIGHAN 2006) may have one sentence per line, in spans such as
-`TEXT/nr` (person), `/ns` (place), `/nt` (organization) or `/o`; each character becomes a word.
+The MSRA corpus of Chinese entities (SIGHAN 2006) has one sentence per line, split into spans such
+as `TEXT/nr` (person), `/ns` (place), `/nt` (organization) or `/o`; each character becomes a word.
 """
 
 import itertools
@@ -25,12 +25,12 @@ _logger = logging.getLogger(__name__)
 
 OUTSIDE = "O"
 DOCUMENT = "-DOCSTART-"
-# The last column of a row.
+# As a label column: the last column of a row.
 LAST = -1
 
-# Other spaces, such as U+00A0, are parts of words.
+# Only spaces and tabs separate columns: other spaces, such as U+00A0, are parts of words.
 _COLUMN = re.compile("[^ \t]+")
-# The entity type may be omitted if there is only one.
+# Without an entity type (`B`, `I`), all entities have the same, unnamed type.
 _LABEL = re.compile("O|[BIES](-.+)?")
 _SPAN = re.compile("(.+)/(o|nr|ns|nt)")
 _SPAN_TYPES = {"nr": "PER", "ns": "LOC", "nt": "ORG"}
@@ -41,33 +41,33 @@ _SHOWN_CHARACTERS = 60
 
 @dataclass(slots=True)
 class ConllFile:
-    """The W words of a file, with their labels as in the file and their 1-based line numbers."""
+    """The W words of a file, with their original labels and 1-based line numbers."""
 
     path: str
     words: list[str] = field(default_factory=list)
     labels: list[str] | None = None
-    lines: list[int] = field(default_factory=list)
-    # Index of the first word of each sentence, then W.
-    sentences: list[int] = field(default_factory=lambda: [0])
-    # Index of the first word of each document, then W.
-    documents: list[int] = field(default_factory=lambda: [0])
-    # Line numbers of the `-DOCSTART-` lines.
-    marks: list[int] = field(default_factory=list)
+    line_numbers: list[int] = field(default_factory=list)
+    # Index of the first word of each sentence, followed by W.
+    sentence_starts: list[int] = field(default_factory=lambda: [0])
+    # Index of the first word of each document, followed by W.
+    document_starts: list[int] = field(default_factory=lambda: [0])
+    # 1-based numbers of the `-DOCSTART-` lines.
+    docstart_lines: list[int] = field(default_factory=list)
     num_lines: int = 0
     # Whether each line is a sentence, as in MSRA's files.
     has_spans: bool = False
 
     def with_predictions(self, predicted: Sequence[str]) -> str:
-        """Returns the lines of the file as columns: word, label if any, predicted label.
+        """Returns the file's lines with these columns: word, label if any, predicted label.
 
         `-DOCSTART-` lines also get labels, as the shared task's script (conlleval) requires. A line
         of spans becomes one line per character, followed by a blank line.
         """
         columns = [self.words, *([self.labels] if self.labels else []), predicted]
         lines: list[list[str]] = [[] for _ in range(self.num_lines)]
-        for number in self.marks:
+        for number in self.docstart_lines:
             lines[number - 1].append(" ".join([DOCUMENT] + [OUTSIDE] * (len(columns) - 1)))
-        for number, *row in zip(self.lines, *columns, strict=True):
+        for number, *row in zip(self.line_numbers, *columns, strict=True):
             lines[number - 1].append(" ".join(row))
         end = "\n\n" if self.has_spans else "\n"
         return "".join("\n".join(line) + end for line in lines)
@@ -76,61 +76,64 @@ class ConllFile:
 def read_conll(
     path: str, token_column: int = 1, label_column: int = LAST, need_labels: bool = True
 ) -> ConllFile:
-    """Reads a UTF-8 file whose columns, counted from 1, are separated by spaces or tabs.
+    """Reads a UTF-8 file whose columns are separated by spaces or tabs.
 
-    Raises a UserError for invalid files. Without `need_labels`, the label column may be missing.
+    `token_column` and `label_column` count from 1. The label column may be missing unless
+    `need_labels` is set. Raises a UserError for invalid files.
     """
     file = ConllFile(path)
     labels: list[str] = []
-    token, label, width, first = 0, None, 0, []
+    token_index, label_index, num_columns, first_row = 0, None, 0, []
     for number, line in enumerate(files.read_lines(path), start=1):
         file.num_lines = number
         columns = _COLUMN.findall(line.removeprefix("\ufeff") if number == 1 else line)
         if not columns or DOCUMENT in columns:
-            _end(file.sentences, file.words)
+            _end_unit(file.sentence_starts, file.words)
             if columns:
-                file.marks.append(number)
-                _end(file.documents, file.words)
+                file.docstart_lines.append(number)
+                _end_unit(file.document_starts, file.words)
             continue
         where = f"{path}:{number}"
         if not file.words:
-            # In a file without labels, "w/o" is a word, not a span.
+            # The first line with words shows the file's format. If a file may have no labels, a
+            # single column such as "w/o" is a word, not a span.
             are_spans = all(map(_SPAN.fullmatch, columns))
             file.has_spans = are_spans and (need_labels or len(columns) > 1)
-            token, label, width, first = 0, 1, 2, columns
+            token_index, label_index, num_columns, first_row = 0, 1, 2, columns
             if not file.has_spans:
-                wanted, width = (token_column, label_column, need_labels), len(columns)
-                token, label = _find_columns(columns, *wanted, where)
+                num_columns, numbers = len(columns), (token_column, label_column)
+                token_index, label_index = _find_columns(columns, *numbers, need_labels, where)
         for row in _split_spans(columns, where) if file.has_spans else [columns]:
-            if len(row) != width:
-                missing = " and no label" if label is not None and len(row) <= label else ""
+            if len(row) != num_columns:
+                has_no_label = label_index is not None and len(row) <= label_index
                 raise UserError(
-                    f"{where}: {counted(len(row), 'column')}{missing}, but "
-                    f"{counted(width, 'column')} in {path}:{file.lines[0]}: {_excerpt(row, first)}"
+                    f"{where}: {counted(len(row), 'column')}{' and no label' * has_no_label}, but "
+                    f"{counted(num_columns, 'column')} in {path}:{file.line_numbers[0]}: "
+                    f"{_excerpt(row, first_row)}"
                 )
-            file.words.append(row[token])
-            file.lines.append(number)
-            if label is not None:
-                labels.append(row[label])
+            file.words.append(row[token_index])
+            file.line_numbers.append(number)
+            if label_index is not None:
+                labels.append(row[label_index])
         if file.has_spans:
-            _end(file.sentences, file.words)
+            _end_unit(file.sentence_starts, file.words)
     if not file.words:
         raise UserError(f"{path} contains no words; expected a word and its label on each line")
-    _end(file.sentences, file.words)
-    _end(file.documents, file.words)
+    _end_unit(file.sentence_starts, file.words)
+    _end_unit(file.document_starts, file.words)
     file.labels = labels or None
-    _check_labels(file, 1 if label is None else label + 1)
+    _check_labels(file, 1 if label_index is None else label_index + 1)
     return file
 
 
-def _end(starts: list[int], words: list[str]) -> None:
-    """Ends a sentence or a document unless it is empty."""
+def _end_unit(starts: list[int], words: list[str]) -> None:
+    """Ends the current sentence or document, given the starts of all so far, unless it is empty."""
     if starts[-1] < len(words):
         starts.append(len(words))
 
 
 def _split_spans(spans: list[str], where: str) -> Iterator[list[str]]:
-    """Yields rows of the characters of a line of spans, and their labels in BIO."""
+    """Yields a row [character, BIO label] for each character of a line of spans."""
     for text in spans:
         span = _SPAN.fullmatch(text)
         if span is None:
@@ -143,25 +146,26 @@ def _split_spans(spans: list[str], where: str) -> Iterator[list[str]]:
 def _find_columns(
     columns: list[str], token_column: int, label_column: int, need_labels: bool, where: str
 ) -> tuple[int, int | None]:
-    """Returns the indices of the word column and the label column, if any."""
+    """Returns the 0-based indices of the word column and of the label column, if any."""
     row = f"the row has {counted(len(columns), 'column')}"
     if token_column > len(columns):
         raise UserError(f"{where}: --token_column={token_column}, but {row}: {_excerpt(columns)}")
-    label = len(columns) if label_column == LAST else label_column
-    has_label = label <= len(columns) and label != token_column
+    label_number = len(columns) if label_column == LAST else label_column
+    has_label = label_number <= len(columns) and label_number != token_column
     if need_labels and not has_label:
         raise UserError(
             f"{where}: {row} and no label (--label_column={label_column}): {_excerpt(columns)}"
         )
-    return token_column - 1, label - 1 if has_label else None
+    return token_column - 1, label_number - 1 if has_label else None
 
 
 def _check_labels(file: ConllFile, column: int) -> None:
-    """Warns about missing blank lines; raises a UserError if `column` does not have labels."""
-    start, end = max(itertools.pairwise(file.sentences), key=lambda pair: pair[1] - pair[0])
+    """Warns if blank lines seem to be missing; raises a UserError if `column` is not of labels."""
+    starts = file.sentence_starts
+    start, end = max(itertools.pairwise(starts), key=lambda pair: pair[1] - pair[0])
     if end - start > _MAX_SENTENCE_WORDS and not file.has_spans:
         message = "%s: one sentence of %d words, from line %d on. Are blank lines missing?"
-        _logger.warning(message, file.path, end - start, file.lines[start])
+        _logger.warning(message, file.path, end - start, file.line_numbers[start])
     labels = file.labels or []
     distinct = set(labels)
     if len(distinct) > _MAX_LABELS:
@@ -169,35 +173,36 @@ def _check_labels(file: ConllFile, column: int) -> None:
         raise UserError(f"{file.path}: {problem}. Check --label_column")
     invalid = {label for label in distinct if not is_label(label)}
     if invalid:
-        word = next(word for word, label in enumerate(labels) if label in invalid)
+        index = next(index for index, label in enumerate(labels) if label in invalid)
         raise UserError(
-            f"{file.path}:{file.lines[word]}: {_excerpt([labels[word]])} in column {column} is not "
-            "a label such as O or B-PER. Check --label_column, and that the scheme is BIO, IOB1 or "
-            "BIOES (in BILOU, write E- for L- and S- for U-)"
+            f"{file.path}:{file.line_numbers[index]}: {_excerpt([labels[index]])} in column "
+            f"{column} is not a label such as O or B-PER. Check --label_column, and that the "
+            "scheme is BIO, IOB1 or BIOES (if it is BILOU, replace L- with E- and U- with S-)"
         )
 
 
-def _excerpt(columns: list[str], first: Sequence[str] = ()) -> str:
-    is_comment = "#" in (columns[0], *first[:1])
-    advice = ". Comments (#) are not supported: remove these lines" if is_comment else ""
-    return f"{' '.join(columns)[:_SHOWN_CHARACTERS]!r}{advice}"
+def _excerpt(columns: list[str], first_row: Sequence[str] = ()) -> str:
+    """Quotes the beginning of a row, with advice if it or the file's first row is a comment."""
+    is_comment = "#" in (columns[0], *first_row[:1])
+    advice = ". Comments (#) are not supported: remove the lines that start with #"
+    return f"{' '.join(columns)[:_SHOWN_CHARACTERS]!r}{advice if is_comment else ''}"
 
 
-def to_bio(labels: Sequence[str], sentences: Sequence[int]) -> list[str]:
-    """Converts the labels of all words from IOB1 to BIO; those in BIO or BIOES stay as they are."""
+def to_bio(labels: Sequence[str], sentence_starts: Sequence[int]) -> list[str]:
+    """Converts the labels of all words from IOB1 to BIO; labels in BIO or BIOES do not change."""
     if any(label[0] in "ES" for label in set(labels)):
         return list(labels)
-    starts, previous = set(sentences), OUTSIDE
+    starts, previous = set(sentence_starts), OUTSIDE
     converted: list[str] = []
-    for word, label in enumerate(labels):
-        inside = word not in starts and previous != OUTSIDE and previous[1:] == label[1:]
-        converted.append(f"B{label[1:]}" if label[0] == "I" and not inside else label)
+    for index, label in enumerate(labels):
+        continues = index not in starts and previous != OUTSIDE and previous[1:] == label[1:]
+        converted.append(f"B{label[1:]}" if label[0] == "I" and not continues else label)
         previous = label
     return converted
 
 
 def label_list(labels: Sequence[str]) -> list[str]:
-    """Returns the distinct labels, `O` first, the others in alphabetical order."""
+    """Returns the distinct labels: `O`, then all others in alphabetical order."""
     return sorted(set(labels), key=lambda label: (label != OUTSIDE, label))
 
 

@@ -1,6 +1,6 @@
-"""Precision, recall and F1 of entities, as the CoNLL shared tasks' script (conlleval) defines them.
+"""Precision, recall and F1 of entities, as defined by conlleval, the script of the CoNLL tasks.
 
-Computed by seqeval (Nakayama 2018), an optional dependency.
+seqeval (Nakayama 2018), an optional dependency, computes them.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 from bert_tf.extras import import_extra
 
-# Averages in seqeval's report; the first one is over all entities.
+# Averages in seqeval's report; the micro average is over all entities.
 _ALL = "micro avg"
 _AVERAGES = (_ALL, "macro avg", "weighted avg")
 # Metric name -> its name in seqeval's report.
@@ -20,17 +20,18 @@ def entity_scores(
 ) -> dict[str, dict[str, float]]:
     """Scores entities, given the labels of each sentence in BIO, IOB1 or BIOES.
 
-    Returns `precision`, `recall`, `f1` in [0, 1], 0 for 0/0, and `support`, the number of entities
-    in `gold`: of all entities under "", then of each type in alphabetical order.
+    Returns scores of all entities under the key "", then scores of each entity type, in
+    alphabetical order: `precision`, `recall` and `f1`, each in [0, 1] and 0 if it is 0/0, and
+    `support`, the number of entities in `gold`.
     """
     seqeval = import_extra("seqeval.metrics", "ner")
-    labels = [[list(row) for row in rows] for rows in (gold, predicted)]
+    labels = [[list(sentence) for sentence in sentences] for sentences in (gold, predicted)]
     report: dict[str, Any] = {_ALL: dict.fromkeys(_SCORES.values(), 0) | {"support": 0}}
     # Without entities, seqeval would divide by zero.
-    if any(label != "O" for rows in labels for row in rows for label in row):
+    if any(label != "O" for sentences in labels for row in sentences for label in row):
         report = seqeval.classification_report(*labels, output_dict=True, zero_division=0)
     return {
-        name: {ours: float(values[theirs]) for ours, theirs in _SCORES.items()}
+        name: {score: float(values[key]) for score, key in _SCORES.items()}
         | {"support": int(values["support"])}
         for name in ["", *sorted(report.keys() - set(_AVERAGES))]
         for values in [report[name or _ALL]]

@@ -1,7 +1,7 @@
 """Token classification such as named entity recognition: the task of `run_ner.py`.
 
-The first piece of each word predicts its label (section 5.3 of the paper). B rows, S
-max_seq_length, L labels.
+The first word piece of each word predicts its label (section 5.3 of the paper). Shapes: B rows, S
+max_seq_length, L labels, W words of a file.
 """
 
 import itertools
@@ -31,15 +31,15 @@ from bert_tf.tokenization.fast import BatchTokenizer
 
 LABEL_TEST = "label_test.txt"
 
-# Possible file names of each split; the last is the one in the CoNLL-2003 shared task.
-_FILES = {
+# Possible file names of each split; the last one is its name in the CoNLL-2003 shared task.
+_FILE_NAMES = {
     "train": ("train.txt", "eng.train"),
     "eval": ("dev.txt", "valid.txt", "eng.testa"),
     "predict": ("test.txt", "eng.testb"),
 }
 _LOGGED_WINDOWS = 5
 
-# The id of a missing label, or of a label that the model does not know.
+# Label id of positions without a label, and of words whose label the model does not know.
 _NO_LABEL = -1
 
 Scores = Mapping[str, Mapping[str, float]]
@@ -47,14 +47,14 @@ Scores = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True, eq=False)
 class Sentences(Sequence[Any]):
-    """Sentences of a file, as pairs (words, labels); labels may be []. Slices are views."""
+    """Sentences of a file, as pairs (words, labels or [] if there are none). Slices are views."""
 
     file: conll.ConllFile
     # Windows of all sentences of the file.
     windows: WordWindows
-    # int32 [W], `_NO_LABEL` where the model has no such label; empty if the file has no labels.
+    # Label ids of all words of the file, int32 [W], some `_NO_LABEL`; [0] if it has no labels.
     label_ids: np.ndarray
-    # Indices of these sentences in the file.
+    # Indices, among all sentences of the file, of the sentences in this object.
     indices: range
 
     def __len__(self) -> int:
@@ -64,12 +64,12 @@ class Sentences(Sequence[Any]):
         indices = self.indices[index]
         if isinstance(indices, range):
             return replace(self, indices=indices)
-        words = slice(*self.file.sentences[indices : indices + 2])
+        words = slice(*self.file.sentence_starts[indices : indices + 2])
         return self.file.words[words], (self.file.labels or [])[words]
 
     @property
     def window_range(self) -> tuple[int, int]:
-        """Range of their windows: the first one, and one past the last."""
+        """Index of the first window of these sentences, and the index after their last window."""
         first_window = self.windows.first_window
         return int(first_window[self.indices.start]), int(first_window[self.indices.stop])
 
@@ -82,7 +82,7 @@ class LabeledWords(NamedTuple):
 
     @property
     def entities(self) -> list[tuple[str, str]]:
-        """Type and text of each entity; an `I-` or `E-` that continues no entity begins one."""
+        """Type and text of each entity; an `I-` or `E-` that does not continue one begins one."""
         entities: list[tuple[str, list[str]]] = []
         open_type: str | None = None
         for word, label in zip(self.words, self.labels, strict=True):
@@ -96,7 +96,7 @@ class LabeledWords(NamedTuple):
 
 
 class TokenClassification(Task):
-    """Classifies the words of CoNLL files; an example is a sentence, in one or more rows.
+    """Classifies the words of CoNLL files; an example is a sentence, and fills one or more rows.
 
     Labels come from the training file or, without training, from the checkpoint's label map.
     """
@@ -128,12 +128,12 @@ class TokenClassification(Task):
         file = self._train_file if split == "train" and self._train_file else self._read_file(split)
         examples = self._make_sentences(file)
         self.tokenizer.warn_about_unknown(file.path, [words for words, _ in examples])
-        count, num_windows = len(examples), len(examples.windows)
-        sizes = counted(count, "sentence"), counted(len(file.words), "word")
+        num_sentences, num_windows = len(examples), len(examples.windows)
+        sizes = counted(num_sentences, "sentence"), counted(len(file.words), "word")
         log.info("%s: %s, %s, %s", file.path, *sizes, counted(num_windows, "window"))
-        if count == 1 and num_windows > 1:
+        if num_sentences == 1 and num_windows > 1:
             log.warning("%s: no blank lines; reading all words as one sentence", file.path)
-        if self.options.doc_context and not file.marks:
+        if self.options.doc_context and not file.docstart_lines:
             message = "--doc_context: %s has no %s line; reading it as one document"
             log.warning(message, file.path, conll.DOCUMENT)
         self._log_windows(examples)
@@ -141,28 +141,28 @@ class TokenClassification(Task):
 
     def _read_file(self, split: str) -> conll.ConllFile:
         options = self.options
-        paths = [os.path.join(options.data_dir or "", name) for name in _FILES[split]]
+        paths = [os.path.join(options.data_dir or "", name) for name in _FILE_NAMES[split]]
         path = next(filter(files.exists, paths), None)
         if path is None:
             reason = files.describe_absence(paths[0])
-            raise UserError(f"No such file: {paths[0]} or {_FILES[split][-1]} ({reason})")
+            raise UserError(f"No such file: {paths[0]} or {_FILE_NAMES[split][-1]} ({reason})")
         columns = options.token_column, options.label_column
         return conll.read_conll(path, *columns, need_labels=split != "predict")
 
     def _make_sentences(self, file: conll.ConllFile) -> Sentences:
-        documents = file.documents if self.options.doc_context else None
-        length = self.options.max_seq_length
-        windows = WordWindows(file.words, file.sentences, self.tokenizer, length, documents)
-        labels = conll.to_bio(file.labels or [], file.sentences)
-        ids = {label: number for number, label in enumerate(self.labels)}
-        label_ids = np.array([ids.get(label, _NO_LABEL) for label in labels], np.int32)
+        documents = file.document_starts if self.options.doc_context else None
+        length, starts = self.options.max_seq_length, file.sentence_starts
+        windows = WordWindows(file.words, starts, self.tokenizer, length, documents)
+        labels = conll.to_bio(file.labels or [], starts)
+        id_of_label = {label: label_id for label_id, label in enumerate(self.labels)}
+        label_ids = np.array([id_of_label.get(label, _NO_LABEL) for label in labels], np.int32)
         unknown = np.flatnonzero(label_ids == _NO_LABEL)
         if len(unknown):
-            place = f"{file.path}:{file.lines[unknown[0]]}"
-            names = ", ".join(sorted({labels[word] for word in unknown}))
+            place = f"{file.path}:{file.line_numbers[unknown[0]]}"
+            names = ", ".join(sorted({labels[index] for index in unknown}))
             message = "%s: label %s is not in the training data; counted as wrong (%s: %s)"
             log.warning(message, place, labels[unknown[0]], counted(len(unknown), "word"), names)
-        return Sentences(file, windows, label_ids, range(len(file.sentences) - 1))
+        return Sentences(file, windows, label_ids, range(len(starts) - 1))
 
     def _log_windows(self, examples: Sentences) -> None:
         windows, reference = examples.windows, self.tokenizer.reference
@@ -175,20 +175,20 @@ class TokenClassification(Task):
             log.debug("Window %d\n  tokens: %s\n  input_ids: %s\n  labels: %s", row, *values)
 
     def featurize(self, examples: Sentences, split: str) -> Mapping[str, np.ndarray]:
-        """Returns a row for each window."""
-        windows, (first, last) = examples.windows, examples.window_range
-        inputs = windows.inputs(first, last)
+        """Converts each window of the sentences to a row."""
+        windows, (first, stop) = examples.windows, examples.window_range
+        inputs = windows.inputs(first, stop)
         if split == "predict":
             return inputs
         label_ids = np.full_like(inputs["input_ids"], _NO_LABEL)
-        words = slice(windows.first_word[first], windows.first_word[last])
-        label_ids[windows.word_positions(first, last)] = examples.label_ids[words]
+        words = slice(windows.first_word[first], windows.first_word[stop])
+        label_ids[windows.word_positions(first, stop)] = examples.label_ids[words]
         mask = label_ids != _NO_LABEL
         return inputs | {"label_ids": np.where(mask, label_ids, 0), "label_mask": mask.astype(int)}
 
     def identity(self, examples: Sentences) -> Sequence[Any]:
-        """Adds the document boundaries, which determine the context of each sentence."""
-        return [*examples, examples.file.documents] if self.options.doc_context else examples
+        """Adds the starts of the documents, which determine the context of each sentence."""
+        return [*examples, examples.file.document_starts] if self.options.doc_context else examples
 
     def epoch_size(self, examples: Sentences) -> int:
         """Returns the number of windows."""
@@ -201,7 +201,7 @@ class TokenClassification(Task):
         return BertTokenClassifier(self.config, len(self.labels), **kwargs)
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
-        """Computes the mean cross entropy over the labels of each row, 0 if it has none."""
+        """Computes the mean cross entropy over the labels of each row; 0 if a row has no labels."""
         from bert_tf.modeling.losses import cross_entropy
 
         ops = array_ops.namespace(batch["label_mask"])
@@ -210,13 +210,13 @@ class TokenClassification(Task):
         return ops.sum(mask * losses, axis=1) / ops.maximum(ops.sum(mask, axis=1), 1.0)
 
     def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Selects the most probable label of each piece, int32 [B, S]."""
+        """Selects the id of the most probable label of each word piece, int32 [B, S]."""
         label_ids = array_ops.argmax(outputs["logits"])
         # Batches may be trimmed to their longest row, but all results need the same shape.
         return {"label_ids": array_ops.pad_rows(label_ids, self.options.max_seq_length)}
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Selects the outputs for each word piece; for a word, use those of its first piece."""
+        """Selects outputs for each word piece; clients read those of a word at its first piece."""
         probabilities = outputs["probabilities"]  # [B, S, L]
         tf = backend.tf
         labels = tf.gather(tf.constant(self.labels), tf.argmax(probabilities, axis=-1))
@@ -225,9 +225,10 @@ class TokenClassification(Task):
     def decode(
         self, examples: Sentences, outputs: Mapping[str, np.ndarray]
     ) -> Sequence[LabeledWords]:
-        """Merges windows: each word is labeled in the window that gives it the most context."""
+        """Takes the label of each word from the window that gives the word the most context."""
         positions = examples.windows.word_positions(*examples.window_range)
-        labels = iter([self.labels[number] for number in outputs["label_ids"][positions].tolist()])
+        label_ids = outputs["label_ids"][positions].tolist()
+        labels = (self.labels[label_id] for label_id in label_ids)
         return [
             LabeledWords(words, list(itertools.islice(labels, len(words)))) for words, _ in examples
         ]
@@ -241,7 +242,7 @@ class TokenClassification(Task):
     def report(
         self, examples: Sentences, predictions: Sequence[LabeledWords], output_dir: str
     ) -> tuple[Mapping[str, Any], Sequence[str]]:
-        """Returns the metrics of each entity type."""
+        """Returns the metrics of each entity type, under the key `entities`."""
         scores = _score(examples, predictions)
         return {"entities": {name: values for name, values in scores.items() if name}}, ()
 
@@ -257,26 +258,26 @@ class TokenClassification(Task):
         return [path]
 
     def from_inputs(self, inputs: Sequence[Any]) -> Sentences:
-        """Converts texts, which are split into words, or tuples of words.
+        """Converts strings, which are split into words, or tuples of words.
 
-        With `doc_context`, the inputs are the sentences of a document in order.
+        With `doc_context`, the inputs are the sentences of one document, in order.
         """
         file = conll.ConllFile("")
-        for number, item in enumerate(inputs):
+        for index, item in enumerate(inputs):
             words = split_words(item) if isinstance(item, str) else item
             if not isinstance(words, list | tuple) or not all(isinstance(x, str) for x in words):
-                expected = f"Input {number}: expected a text, or a tuple of words"
+                expected = f"Input {index}: expected a string, or a tuple of words"
                 raise UserError(f"{expected}. Received: {repr(item)[:100]}")
             file.words += words
             # An input without words is an empty sentence.
-            file.sentences.append(len(file.words))
-        file.documents.append(len(file.words))
+            file.sentence_starts.append(len(file.words))
+        file.document_starts.append(len(file.words))
         return self._make_sentences(file)
 
 
 def _read_training_labels(file: conll.ConllFile, options: NerOptions) -> list[str]:
-    """Returns the training file's labels; raises a UserError if a resumed run has others."""
-    labels = conll.label_list(conll.to_bio(file.labels or [], file.sentences))
+    """Returns the training file's labels; raises a UserError if a run to resume has others."""
+    labels = conll.label_list(conll.to_bio(file.labels or [], file.sentence_starts))
     if labels == [conll.OUTSIDE]:
         raise UserError(f"{file.path}: all labels are O; nothing to learn. Check --label_column")
     label_map.require_same(labels, file.path, options, conll.is_label)

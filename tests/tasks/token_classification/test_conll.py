@@ -32,8 +32,12 @@ def test_conll_2003_layout(path):
     file = conll.read_conll(str(path))
     assert file.words == ["EU", "rejects", "Peter", "Blackburn", "Bonn"]
     assert file.labels == ["B-ORG", "O", "B-PER", "I-PER", "B-LOC"]
-    assert file.lines == [3, 4, 6, 7, 11]
-    assert (file.sentences, file.documents, file.marks) == ([0, 2, 4, 5], [0, 4, 5], [1, 9])
+    assert file.line_numbers == [3, 4, 6, 7, 11]
+    assert (file.sentence_starts, file.document_starts, file.docstart_lines) == (
+        [0, 2, 4, 5],
+        [0, 4, 5],
+        [1, 9],
+    )
     chunks = conll.read_conll(str(path), token_column=2, label_column=3)
     assert (chunks.words[0], chunks.labels[0]) == ("NNP", "B-NP")
 
@@ -56,7 +60,7 @@ def test_conll_2003_layout(path):
         "multiple spaces",
         "white space in blank lines",
         "no final newline",
-        "no blank line after mark",
+        "no blank line after -DOCSTART-",
     ],
 )
 def test_harmless_file_variants(path, change):
@@ -65,7 +69,7 @@ def test_harmless_file_variants(path, change):
     parsed = conll.read_conll(str(path))
     for name in ("words", "labels"):
         assert getattr(parsed, name) == getattr(expected, name)
-    assert parsed.documents == expected.documents
+    assert parsed.document_starts == expected.document_starts
 
 
 def test_write_predictions(path):
@@ -100,7 +104,7 @@ def test_test_file_without_label_column(path):
         (b"EU NNP\n", r"train\.txt:1: 'NNP' in column 2 is not a label such as O or B-PER"),
         (
             b"EU O\nrejects U-ORG\n",
-            r"BIO, IOB1 or BIOES \(in BILOU, write E- for L- and S- for U-\)$",
+            r"BIO, IOB1 or BIOES \(if it is BILOU, replace L- with E- and U- with S-\)$",
         ),
         (
             b"# sent_id = 1\n1\tEU\t_\t_\tB-ORG\n",
@@ -136,12 +140,12 @@ def test_msra_spans(path):
         *["B-ORG", "I-ORG", "I-ORG", "I-ORG", "O", "B-PER", "I-PER", "I-PER", "O", "O", "O"],
         *["O", "B-LOC", "I-LOC", "B-LOC", "O"],
     ]
-    assert (file.sentences, file.lines) == ([0, 11, 16], [1] * 11 + [3] * 5)
+    assert (file.sentence_starts, file.line_numbers) == ([0, 11, 16], [1] * 11 + [3] * 5)
     written = path.parent / "label_test.txt"
     written.write_text(file.with_predictions(file.labels), "utf-8")
     again = conll.read_conll(str(written))
     assert (again.words, again.labels) == (file.words, file.labels)
-    assert again.sentences == file.sentences
+    assert again.sentence_starts == file.sentence_starts
     path.write_text(SPANS + "上海\n", "utf-8")
     with pytest.raises(UserError, match=r"train\.txt:4: '上海' does not end with /o, /nr, /ns or"):
         conll.read_conll(str(path))
@@ -158,7 +162,7 @@ def test_conlleval_tabs(path):
     path.write_text("-DOCSTART-\nEU\tB-ORG\tO\nrejects\tO\tO\n\n北\tB-LOC\tB-LOC\n", "utf-8")
     file = conll.read_conll(str(path), label_column=2)
     assert (file.words, file.labels) == (["EU", "rejects", "北"], ["B-ORG", "O", "B-LOC"])
-    assert (file.sentences, file.marks) == ([0, 2, 3], [1])
+    assert (file.sentence_starts, file.docstart_lines) == ([0, 2, 3], [1])
 
 
 def test_file_without_blank_lines_is_one_sentence(path, caplog):
@@ -187,9 +191,9 @@ def test_iob1_becomes_bio():
     #          sentence 1                          2        3
     iob1 = ["I-A", "I-A", "B-A", "I-B", "O", "I-A", "I-A", "B-A", "I-A"]
     bio = ["B-A", "I-A", "B-A", "B-B", "O", "B-A", "B-A", "B-A", "I-A"]
-    sentences = [0, 6, 7, 9]
-    assert conll.to_bio(iob1, sentences) == bio
-    assert conll.to_bio(bio, sentences) == bio
+    sentence_starts = [0, 6, 7, 9]
+    assert conll.to_bio(iob1, sentence_starts) == bio
+    assert conll.to_bio(bio, sentence_starts) == bio
     assert conll.to_bio(["I", "O", "I", "I"], [0, 4]) == ["B", "O", "B", "I"]
     bioes = ["B-A", "I-A", "E-A", "S-A", "O", "I-A"]
     assert conll.to_bio(bioes, [0, 6]) == bioes
@@ -214,7 +218,7 @@ def test_words_are_returned_once_and_in_order(tmp_path_factory, rows):
     path.write_bytes("\n".join([*lines, "end O"]).encode())
     file = conll.read_conll(str(path))
     assert list(zip(file.words, file.labels, strict=True)) == [*words, ("end", "O")]
-    assert file.sentences == sorted(set(file.sentences))
+    assert file.sentence_starts == sorted(set(file.sentence_starts))
     written = file.with_predictions([f"B-{number}" for number in range(len(file.words))])
     parsed = [line.split(" ") for line in written.split("\n")[:-1]]
     assert len(parsed) == len(rows) + 1
@@ -225,8 +229,12 @@ def test_words_are_returned_once_and_in_order(tmp_path_factory, rows):
 @pytest.mark.shared
 def test_real_files():
     file = conll.read_conll(str(data("conll2003/train.txt")))
-    assert (len(file.sentences) - 1, len(file.words), len(file.marks)) == (14_041, 203_621, 946)
-    assert len(file.documents) == 947
-    assert conll.to_bio(file.labels, file.sentences) == file.labels
+    assert (len(file.sentence_starts) - 1, len(file.words), len(file.docstart_lines)) == (
+        14_041,
+        203_621,
+        946,
+    )
+    assert len(file.document_starts) == 947
+    assert conll.to_bio(file.labels, file.sentence_starts) == file.labels
     types = ("LOC", "MISC", "ORG", "PER")
     assert conll.label_list(file.labels) == ["O", *(f"{p}-{name}" for p in "BI" for name in types)]

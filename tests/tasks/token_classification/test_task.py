@@ -338,7 +338,7 @@ def test_predictor_inputs(tiny, tmp_path):
     empty = {"label_ids": np.zeros((0, 24), np.int32)}
     assert ner_task.decode(empty_examples, empty) == [([], []), ([], [])]
     assert ner_task.decode(ner_task.from_inputs([]), empty) == []
-    with pytest.raises(UserError, match=r"Input 1: expected a text, or a tuple of words\. Rec"):
+    with pytest.raises(UserError, match=r"Input 1: expected a string, or a tuple of words\. Rec"):
         ner_task.from_inputs(["a", ("b", 3)])
 
 

@@ -1,4 +1,4 @@
-"""Word windows: each word is labeled in one window, where it has the most context."""
+"""Word windows: each word is labeled in one window, the one with the most context for the word."""
 
 from types import SimpleNamespace
 
@@ -16,7 +16,7 @@ CLS, SEP, UNK = 1, 2, 3
 
 
 class LetterTokenizer:
-    """Tokenizes words to letters; drops spaces."""
+    """Splits words into letters, whose ids are their code points; drops spaces."""
 
     reference = SimpleNamespace(vocab={"[CLS]": CLS, "[SEP]": SEP, "[UNK]": UNK})
 
@@ -24,37 +24,37 @@ class LetterTokenizer:
         return RaggedIds.from_lists([[ord(c) for c in text if c != " "] for text in texts])
 
 
-def make_windows(sentences, max_seq_length, documents=None):
+def make_windows(sentences, max_seq_length, document_starts=None):
     words = [word for sentence in sentences for word in sentence]
     sentence_starts = np.cumsum([0, *map(len, sentences)]).tolist()
-    return WordWindows(words, sentence_starts, LetterTokenizer(), max_seq_length, documents)
+    return WordWindows(words, sentence_starts, LetterTokenizer(), max_seq_length, document_starts)
 
 
 def rows_to_text(windows):
-    """Returns rows as text, in which labeled words start with a capital letter."""
-    rows = windows.inputs(0, len(windows))
-    row, position = windows.word_positions(0, len(windows))
-    labeled = set(zip(row.tolist(), position.tolist(), strict=True))
-    text = []
-    for row, (ids, mask) in enumerate(zip(rows["input_ids"], rows["input_mask"], strict=True)):
+    """Returns the text of each row; words that are labeled in that row start with a capital."""
+    inputs = windows.inputs(0, len(windows))
+    rows, positions = windows.word_positions(0, len(windows))
+    labeled = set(zip(rows.tolist(), positions.tolist(), strict=True))
+    texts = []
+    for row, (ids, mask) in enumerate(zip(inputs["input_ids"], inputs["input_mask"], strict=True)):
         size = int(mask.sum())
         assert ids[0] == CLS
         assert ids[size - 1] == SEP
         assert not ids[size:].any()
         assert not mask[size:].any()
-        letters = [chr(number) for number in ids[1 : size - 1]]
+        letters = [chr(code_point) for code_point in ids[1 : size - 1]]
         marked = (c.upper() if (row, n) in labeled else c for n, c in enumerate(letters, 1))
-        text.append("".join(marked))
-    assert not rows["segment_ids"].any()
-    return text
+        texts.append("".join(marked))
+    assert not inputs["segment_ids"].any()
+    return texts
 
 
-def test_short_sentences_are_rows():
+def test_each_short_sentence_is_one_row():
     assert rows_to_text(make_windows([["ab", "c"], ["d"]], 8)) == ["AbC", "D"]
 
 
 def test_long_sentences_are_split_into_overlapping_windows():
-    # Four pieces fit; a word is labeled in the window whose middle is nearest to its start.
+    # With max_seq_length=6, four pieces fit next to [CLS] and [SEP].
     assert rows_to_text(make_windows([list("abcdefgh"), ["x"]], 6)) == ["ABCd", "cDEf", "eFGH", "X"]
     assert rows_to_text(make_windows([list("abcde")], 6)) == ["ABCd", "bcDE"]
     assert rows_to_text(make_windows([list("abc")], 3)) == ["A", "B", "C"]
@@ -85,7 +85,7 @@ def test_empty_sentences_have_no_windows():
 def test_document_context():
     sentences = [["ab"], ["cd", "e"], ["fgh"], ["ij"], ["klmnopq"]]
     # The second document starts at `ij`, the fifth word.
-    windows = make_windows(sentences, 9, documents=[0, 4, 6])
+    windows = make_windows(sentences, 9, document_starts=[0, 4, 6])
     assert rows_to_text(windows) == ["Abcdefg", "abCdEfg", "bcdeFgh", "Ijklmno", "Klmnopq"]
     assert rows_to_text(make_windows(sentences, 100, [0, 4, 6])) == [
         "Abcdefgh",
@@ -104,64 +104,70 @@ SENTENCES = st.lists(
 
 
 @given(SENTENCES, st.integers(3, 24), st.sets(st.integers(1, 4)), st.booleans())
-def test_every_word_is_labeled_once(sentences, max_seq_length, document_starts, doc_context):
-    """Each word is labeled once, in order, at its first piece, where it has the most context."""
+def test_every_word_is_labeled_once(sentences, max_seq_length, first_sentences, doc_context):
+    """Each word is labeled once, in order, at its first piece, in the window with most context.
+
+    `first_sentences` are the indices of sentences that begin a document, in addition to 0.
+    """
     words = [word for sentence in sentences for word in sentence]
-    # All pieces of all words are distinct.
-    sizes = [max(len(word.strip()), 1) for word in words]
-    first = np.cumsum([0, *sizes])
-    splits = np.cumsum([0, *map(len, sentences)])
-    documents = sorted(
-        {0, len(words), *(int(splits[b]) for b in document_starts if b < len(splits))}
+    # A word without pieces becomes [UNK].
+    num_pieces = [max(len(word.strip()), 1) for word in words]
+    first_piece = np.cumsum([0, *num_pieces])
+    sentence_starts = np.cumsum([0, *map(len, sentences)])
+    document_starts = sorted(
+        {0, len(words)}
+        | {int(sentence_starts[n]) for n in first_sentences if n < len(sentence_starts)}
     )
 
-    class NumberTokenizer(LetterTokenizer):
+    class CountingTokenizer(LetterTokenizer):
+        """Numbers the pieces of each word from 10, so that 10 is the first piece of any word."""
+
         def encode(self, texts):
             return RaggedIds.from_lists([range(10, 10 + len(text.strip())) for text in texts])
 
     windows = WordWindows(
         words,
-        splits.tolist(),
-        NumberTokenizer(),
+        sentence_starts.tolist(),
+        CountingTokenizer(),
         max_seq_length,
-        documents if doc_context else None,
+        document_starts if doc_context else None,
     )
-    rows = windows.inputs(0, len(windows))["input_ids"]
+    input_ids = windows.inputs(0, len(windows))["input_ids"]
     row, position_in_row = windows.word_positions(0, len(windows))
     assert len(row) == len(words)
     assert (np.diff(row) >= 0).all()
     assert set(row.tolist()) == set(range(len(windows)))
     max_pieces = max_seq_length - 2
     assert (windows.length <= max_pieces).all()
-    for number, word in enumerate(words):
-        start_piece = int(windows.start[row[number]])
-        assert start_piece + position_in_row[number] - 1 == first[number]
-        assert rows[row[number], position_in_row[number]] == (10 if word.strip() else UNK)
-        sentence = int(np.searchsorted(splits, number, "right")) - 1
-        size = first[splits[sentence + 1]] - first[splits[sentence]]
-        if size <= max_pieces:
+    for index, word in enumerate(words):
+        window, position = row[index], position_in_row[index]
+        assert windows.start[window] + position - 1 == first_piece[index]
+        assert input_ids[window, position] == (10 if word.strip() else UNK)
+        sentence = int(np.searchsorted(sentence_starts, index, "right")) - 1
+        start, end = first_piece[sentence_starts[sentence : sentence + 2]]
+        if end - start <= max_pieces:
             continue
-        # The context in each window of the sentence; negative without the word.
-        in_sentence = np.searchsorted(splits, windows.first_word[:-1], "right") - 1 == sentence
-        offset = first[number] - windows.start[in_sentence]
+        # Number of pieces between the word's first piece and the nearer end of each window of its
+        # sentence; negative for windows that do not contain the piece.
+        sentence_of_window = np.searchsorted(sentence_starts, windows.first_word[:-1], "right") - 1
+        in_sentence = sentence_of_window == sentence
+        offset = first_piece[index] - windows.start[in_sentence]
         context = np.minimum(offset, windows.length[in_sentence] - 1 - offset)
-        assert (
-            min(position_in_row[number] - 1, max_pieces - position_in_row[number]) == context.max()
-        )
+        assert min(position - 1, max_pieces - position) == context.max()
     if doc_context:
-        # Windows are full if the document is long enough, and do not leave it.
+        # Windows stay inside their document, and are full if it has enough pieces.
         for n in range(len(windows)):
-            document = np.searchsorted(documents, windows.first_word[n], "right")
-            start, end = (first[documents[document + shift]] for shift in (-1, 0))
+            next_document = np.searchsorted(document_starts, windows.first_word[n], "right")
+            start, end = first_piece[document_starts[next_document - 1 : next_document + 1]]
             assert windows.length[n] == min(max_pieces, end - start)
             assert start <= windows.start[n] <= windows.start[n] + windows.length[n] <= end
 
 
-@pytest.mark.parametrize("lower", [True, False])
-def test_pieces_match_the_tokenizer(tmp_path, lower):
+@pytest.mark.parametrize("do_lower_case", [True, False])
+def test_pieces_match_the_tokenizer(tmp_path, do_lower_case):
     vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##able", "U", ".", "n", "u"]
     (tmp_path / "vocab.txt").write_text("\n".join(vocab) + "\n")
-    tokenizer = FullTokenizer(str(tmp_path / "vocab.txt"), lower)
+    tokenizer = FullTokenizer(str(tmp_path / "vocab.txt"), do_lower_case)
     words = ["unable", "U.N.", "\x07", "unable", "zebra"]
     windows = WordWindows(words, [0, 5], BatchTokenizer(tokenizer), 16)
     tokens = [token for word in words for token in tokenizer.tokenize(word) or ["[UNK]"]]
