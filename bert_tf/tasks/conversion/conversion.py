@@ -1,4 +1,4 @@
-"""Converts models between formats: `convert_checkpoint.py`."""
+"""Converts models between checkpoint formats; the work of `convert_checkpoint.py`."""
 
 from bert_tf import file_names, files
 from bert_tf.checkpoints import label_map
@@ -9,7 +9,7 @@ from bert_tf.tasks.conversion.options import ConversionOptions
 
 
 def run(options: ConversionOptions) -> None:
-    """Converts a model, or prints its description. If an error occurs, nothing is written."""
+    """Converts a model or, with `--inspect`, describes it. Writes nothing if an error occurs."""
     options.check()
     source = find_source(options.input or "")
     if options.inspect:
@@ -33,6 +33,7 @@ def run(options: ConversionOptions) -> None:
 
 
 def _parse_labels(value: str) -> list[str]:
+    """Reads labels from a file with that name, if there is one, or from a comma-separated list."""
     if files.exists(value):
         return label_map.read(value)
     labels = file_names.split(value)

@@ -1,4 +1,4 @@
-"""Exports a trained model as a SavedModel, to ONNX or to LiteRT, for `export_model.py`."""
+"""Exports a trained model as a SavedModel, to ONNX or to LiteRT; the work of `export_model.py`."""
 
 import os
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _TASK_FLAGS = ("task_name", "text_pairs", "text_input", "ids_model", "jit_compil
 
 
 def run(options: ExportOptions) -> str:
-    """Exports a model; returns its folder, `export_dir` or a new version in it."""
+    """Exports a model; returns the folder with it: `export_dir`, or a new version inside it."""
     options.check()
     folder = options.model_dir or ""
     _require_model_folder(folder)
@@ -37,10 +37,10 @@ def run(options: ExportOptions) -> str:
 
 
 def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) -> str:
-    flags: dict[str, Any] = {"task_name": options.task_name} if options.task_name else {}
-    if flags and script not in (None, "run_classifier"):
+    task_flag = {"task_name": options.task_name} if options.task_name else {}
+    if task_flag and script not in (None, "run_classifier"):
         raise UserError(f"--task_name is for run_classifier, but {folder} was trained by {script}")
-    task_options = run_metadata.read_options(folder, script, **flags, **_overrides(options))
+    task_options = run_metadata.read_options(folder, script, **task_flag, **_overrides(options))
     make_task = registry.SCRIPTS[registry.script_of(type(task_options))].make_task
     if not make_task:
         problem = f"{folder} was trained by {script}"
@@ -52,11 +52,11 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     model = task.build_model()
     restore_trained(model, folder)
     if options.format != "saved_model":
-        return _export_folder(options, model, task.options, task.labels)
+        return _export_as_files(options, model, task.options, task.labels)
     export_dir = options.export_dir or ""
-    pairs = {"auto": None, "true": True, "false": False}[options.text_pairs]
-    same = {name: getattr(options, name) for name in ("text_input", "ids_model", "jit_compile")}
-    return export_task(task, model, task.options, export_dir, text_pairs=pairs, **same)
+    text_pairs = {"auto": None, "true": True, "false": False}[options.text_pairs]
+    flags = {name: getattr(options, name) for name in ("text_input", "ids_model", "jit_compile")}
+    return export_task(task, model, task.options, export_dir, text_pairs=text_pairs, **flags)
 
 
 def _export_encoder(options: ExportOptions, folder: str) -> str:
@@ -70,7 +70,7 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
     export_dir = options.export_dir or ""
     model = None if options.form == "preprocessor" else _restore_encoder(options, folder, config)
     if options.format != "saved_model":
-        return _export_folder(options, model, encoder_options)
+        return _export_as_files(options, model, encoder_options)
     contents = run_metadata.model_files(encoder_options)
     with new_version(export_dir, contents) as (path, assets, version):
         if model is None:
@@ -84,22 +84,24 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
 
 
 def _restore_encoder(options: ExportOptions, folder: str, config: BertConfig) -> BertModel:
-    """Restores a folder's encoder; raises UserError if it is fine-tuned for an unknown task."""
+    """Restores the encoder; with `--form=auto`, a checkpoint with a fine-tuned head is an error."""
     model = BertModel(config)
     prefix = run_metadata.best_prefix(folder) or checkpoints.resolve(folder)
     restored = checkpoints.restore(model, prefix)
-    weights = [name for name in restored.unused if name.endswith("output_weights")]
-    heads = [name for name in weights if not name.startswith("cls/seq_relationship/")]
+    head_weights = [name for name in restored.unused if name.endswith("output_weights")]
+    # The next-sentence head is that of pre-training, not of a fine-tuned model.
+    heads = [name for name in head_weights if not name.startswith("cls/seq_relationship/")]
     if heads and options.form == "auto":
-        kind = f"a fine-tuned model ({heads[0]}), and {folder} does not record its task"
+        problem = f"a fine-tuned model ({heads[0]}), but {folder} does not record its task"
         advice = "pass --form=task with --script and --task_name, or --form=encoder"
-        raise UserError(f"{prefix} is {kind}: {advice}")
+        raise UserError(f"{prefix} is {problem}: {advice}")
     return model
 
 
-def _export_folder(
+def _export_as_files(
     options: ExportOptions, model: Any, model_options: Any, labels: Sequence[str] = ()
 ) -> str:
+    """Exports a model to ONNX or LiteRT."""
     return export_to_folder(
         model,
         model_options,
@@ -112,14 +114,14 @@ def _export_folder(
 
 
 def _overrides(options: ExportOptions) -> dict[str, Any]:
-    """Returns flags that override those of the training run."""
+    """Returns the flags that take precedence over the flags of the training run."""
     folder, length = options.model_dir or "", options.max_seq_length
-    lower: bool | None = options.do_lower_case == "true"
+    do_lower_case: bool | None = options.do_lower_case == "true"
     if options.do_lower_case == "auto":
-        lower = find_source(folder).do_lower_case
-        if lower is None:
-            lower = guess_lower_case(os.path.join(folder, run_metadata.VOCAB))
-    return {"do_lower_case": lower, **({"max_seq_length": length} if length else {})}
+        do_lower_case = find_source(folder).do_lower_case
+        if do_lower_case is None:
+            do_lower_case = guess_lower_case(os.path.join(folder, run_metadata.VOCAB))
+    return {"do_lower_case": do_lower_case, **({"max_seq_length": length} if length else {})}
 
 
 def _require_model_folder(folder: str) -> None:
@@ -128,5 +130,8 @@ def _require_model_folder(folder: str) -> None:
     for path in (folder, *(os.path.join(folder, name) for name in names)):
         if not (files.is_dir if path == folder else files.exists)(path):
             problem = f"{path} is not a folder" if path == folder else f"No such file: {path}"
-            advice = "--model_dir must be an output folder or a release (see convert_checkpoint.py)"
+            advice = (
+                "--model_dir must be the output_dir of a training run or the folder of a published "
+                "model; convert_checkpoint.py converts models in other formats"
+            )
             raise UserError(f"{problem} ({files.describe_absence(path)}): {advice}")

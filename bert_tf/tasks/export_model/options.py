@@ -6,7 +6,9 @@ from bert_tf import registry
 from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
 
-_ANY_LENGTH = 128
+# Stands in for an unspecified --max_seq_length when the limits of values are checked.
+_VALID_LENGTH = 128
+# Flags that only apply to --format=saved_model.
 _SAVED_MODEL_FLAGS = ("text_pairs", "text_input", "ids_model", "jit_compile")
 
 
@@ -62,16 +64,16 @@ class ExportOptions:
     do_lower_case: str = option(
         "auto",
         "Lower-case the text: true for uncased models. auto: as in training, or inferred from the "
-        "folder's name.",
+        "folder's name or vocabulary.",
         choices=("auto", "true", "false"),
     )
     text_pairs: str = option(
         "auto",
-        "Whether serving_default takes text pairs. auto: as in the task. The signature `pairs` "
-        "always does.",
+        "Whether the signature serving_default takes text pairs. auto: if the task's inputs are "
+        "pairs. The signature `pairs` always takes pairs.",
         choices=("auto", "true", "false"),
     )
-    text_input: bool = option(True, "Include the tokenizer; without it the model takes ids.")
+    text_input: bool = option(True, "Include the tokenizer; without it, the model takes ids.")
     ids_model: bool = option(
         True,
         "Also write a model without text operations to the subfolder ids, for programs without "
@@ -86,15 +88,16 @@ class ExportOptions:
         """Checks the options without reading any files."""
         check_required(self)
         # 0 means that the length is not specified.
-        check_values(dataclasses.replace(self, max_seq_length=self.max_seq_length or _ANY_LENGTH))
+        check_values(dataclasses.replace(self, max_seq_length=self.max_seq_length or _VALID_LENGTH))
         defaults = ExportOptions()
         is_saved_model = self.format == "saved_model"
-        unused = ("precision", "pooling") if is_saved_model else _SAVED_MODEL_FLAGS
-        for name in unused:
+        not_applicable = ("precision", "pooling") if is_saved_model else _SAVED_MODEL_FLAGS
+        for name in not_applicable:
             if getattr(self, name) != getattr(defaults, name):
                 raise UserError(f"--{name} does not apply to --format={self.format}")
         if self.form == "preprocessor" and not is_saved_model:
-            raise UserError("--form=preprocessor needs --format=saved_model: others take no texts")
+            reason = "a model in another format takes token ids, not texts"
+            raise UserError(f"--form=preprocessor needs --format=saved_model: {reason}")
         scripts = [name for name, script in registry.SCRIPTS.items() if script.make_task]
         if self.script and self.script not in scripts:
             known = ", ".join(scripts)
