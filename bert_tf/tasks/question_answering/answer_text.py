@@ -1,4 +1,4 @@
-"""Maps predicted word pieces back to the original text, as the original does."""
+"""Maps predicted word pieces back to the text of the document, as the original BERT code does."""
 
 from collections.abc import Iterable
 
@@ -26,10 +26,11 @@ def align(part: str, text: str, normalized: str) -> str:
     start = normalized.find(part)
     if start < 0 or part != part.strip(" ") or not part:
         return text
-    in_text, in_normalized = (
+    # Positions of the non-space characters, which correspond one to one.
+    text_positions, normalized_positions = (
         [index for index, char in enumerate(chars) if char != " "] for chars in (text, normalized)
     )
-    if len(in_text) != len(in_normalized):
+    if len(text_positions) != len(normalized_positions):
         return text
-    first, last = map(in_normalized.index, (start, start + len(part) - 1))
-    return text[in_text[first] : in_text[last] + 1]
+    first, last = map(normalized_positions.index, (start, start + len(part) - 1))
+    return text[text_positions[first] : text_positions[last] + 1]

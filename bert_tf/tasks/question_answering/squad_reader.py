@@ -20,7 +20,7 @@ _logger = logging.getLogger(__name__)
 
 # The original splits texts only at these characters, not at U+00A0, U+3000 or U+2028.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
-# Descriptions of doubtful questions in warnings.
+# Problems of questions, as worded in warnings.
 _EMPTY = 'empty (check "question")'
 _CONTRADICTORY = 'impossible, but have answers (check "is_impossible")'
 # Number of question ids listed in a warning.
@@ -34,18 +34,18 @@ _FORMAT = (
 
 
 class Paragraph(NamedTuple):
-    """The words of a text, and for each character the index of the word it is in or follows."""
+    """The words of a text, and the index of the word at each character of the text."""
 
     words: list[str]
-    word_of_character: list[int]  # -1 before the first word
+    word_index_at: list[int]  # a space belongs to the word before it; -1 before the first word
 
 
 def split_words(text: str) -> Paragraph:
-    """Splits a text into words."""
-    words = list(_WORD.finditer(text))
-    starts = [word.start() for word in words]
-    indexes = np.searchsorted(starts, np.arange(len(text)), "right") - 1
-    return Paragraph([word.group() for word in words], indexes.tolist())
+    """Splits a text into words at white space."""
+    matches = list(_WORD.finditer(text))
+    starts = [match.start() for match in matches]
+    word_indices = np.searchsorted(starts, np.arange(len(text)), "right") - 1
+    return Paragraph([match.group() for match in matches], word_indices.tolist())
 
 
 @dataclass(slots=True)
@@ -55,12 +55,13 @@ class SquadExample:
     Attributes:
         qas_id: the question's id, unique in the file.
         question_text: the question.
-        doc_tokens: words of the text; questions about the same text share the list.
+        doc_tokens: words of the text; questions about the same text share one list object.
         orig_answer_text: answer to train on; "" if there is none, None if not training.
-        start_position: index of the answer's first word; -1 without answer, None if not training.
-        end_position: index of the answer's last word, likewise.
+        start_position: index of the answer's first word; -1 if there is no answer, None if not
+            training.
+        end_position: index of the answer's last word; -1 or None like `start_position`.
         is_impossible: whether the text contains no answer; False if not training.
-        answers: all correct answers; empty if there are none, None if the file does not have them.
+        answers: all correct answers, () if there are none; None if the file does not list them.
     """
 
     qas_id: str
@@ -76,53 +77,55 @@ class SquadExample:
 def read_squad_examples(
     path: str, is_training: bool, version_2_with_negative: bool
 ) -> list[SquadExample]:
-    """Reads all questions in a file, as the original does.
+    """Reads all questions in a file, as the original BERT code does.
 
-    For training, a question needs exactly one answer or, with `version_2_with_negative`,
+    For training, a question needs exactly one answer or, with `version_2_with_negative`, the mark
     `is_impossible`. Questions whose answer is not in the text at `answer_start` are skipped with a
-    warning. Raises a UserError that locates the first invalid entry.
+    warning. Raises a UserError that names the location of the first invalid entry.
     """
     examples: list[SquadExample] = []
-    skipped: list[str] = []
-    doubtful: dict[str, list[str]] = {_EMPTY: [], _CONTRADICTORY: []}
+    skipped_ids: list[str] = []
+    doubtful_ids: dict[str, list[str]] = {_EMPTY: [], _CONTRADICTORY: []}
     for location, paragraph, entry in _read_questions(path):
         qas_id = str(_get(entry, "id", (str, int, float), location))
         question = _get(entry, "question", str, location)
-        doubtful[_EMPTY] += [qas_id] * (not question.strip())
+        doubtful_ids[_EMPTY] += [qas_id] * (not question.strip())
         if version_2_with_negative and entry.get("is_impossible") is True and entry.get("answers"):
-            doubtful[_CONTRADICTORY].append(qas_id)
-        answer = _answer(paragraph, entry, version_2_with_negative, location) if is_training else ()
-        if is_training and not answer:
-            skipped.append(qas_id)
-            continue
-        example = SquadExample(qas_id, question, paragraph.words, *answer)
+            doubtful_ids[_CONTRADICTORY].append(qas_id)
+        target: tuple = ()
+        if is_training:
+            target = _training_answer(paragraph, entry, version_2_with_negative, location)
+            if not target:
+                skipped_ids.append(qas_id)
+                continue
+        example = SquadExample(qas_id, question, paragraph.words, *target)
         example.answers = _answer_texts(entry)
         examples.append(example)
     if not examples:
-        reason = f": skipped {len(skipped)} whose answer is not in the text" if skipped else ""
-        raise UserError(f"{path} has no usable questions{reason}")
-    if skipped:
-        total, ids = len(skipped) + len(examples), shortened(skipped, _MAX_LISTED)
+        problem = f": skipped {len(skipped_ids)} whose answer is not at answer_start"
+        raise UserError(f"{path} has no usable questions{problem if skipped_ids else ''}")
+    total = len(examples) + len(skipped_ids)
+    if skipped_ids:
         message = "%s: skipped %d of %d questions, because their answer is not at answer_start: %s"
-        _logger.warning(message, path, len(skipped), total, ids)
-        _logger.debug("Skipped: %s", ", ".join(skipped))
-    count = len(examples) + len(skipped)
-    if len(doubtful[_EMPTY]) == count:
+        listed_ids = shortened(skipped_ids, _MAX_LISTED)
+        _logger.warning(message, path, len(skipped_ids), total, listed_ids)
+        _logger.debug("Skipped: %s", ", ".join(skipped_ids))
+    if len(doubtful_ids[_EMPTY]) == total:
         raise UserError(f'{path}: all questions are empty. Check "question"')
-    for problem, ids in doubtful.items():
+    for problem, ids in doubtful_ids.items():
         if ids:
             message = "%s: %d of %d questions are %s, the first is %s"
-            _logger.warning(message, path, len(ids), count, problem, ids[0])
+            _logger.warning(message, path, len(ids), total, problem, ids[0])
     counts = collections.Counter(example.qas_id for example in examples)
-    duplicates = sorted(qas_id for qas_id, count in counts.items() if count > 1)
-    if duplicates:
-        message = "%s: %d ids belong to several questions, of which only the last is used: %s"
-        _logger.warning(message, path, len(duplicates), shortened(duplicates, _MAX_LISTED))
+    repeated_ids = sorted(qas_id for qas_id, count in counts.items() if count > 1)
+    if repeated_ids:
+        message = "%s: %d ids belong to several questions; results are those of the last: %s"
+        _logger.warning(message, path, len(repeated_ids), shortened(repeated_ids, _MAX_LISTED))
     return examples
 
 
 def _read_questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
-    """Yields the location in the file, the text and the JSON object of each question."""
+    """Yields each question: its location in the file, its text in words, and its JSON object."""
     content = files.read_json(path, _MAX_BYTES)
     for n, article in enumerate(_get(content, "data", list, path)):
         location = f"{path}: data[{n}]"
@@ -133,8 +136,9 @@ def _read_questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]
                 yield f"{paragraph_location}.qas[{k}]", paragraph, question
 
 
-def _get(parent: Any, key: str, kind: Any, location: str) -> Any:
-    if isinstance(parent, dict) and isinstance(parent.get(key), kind):
+def _get(parent: Any, key: str, expected_type: Any, location: str) -> Any:
+    """Returns the value of a key; raises a UserError unless it has the expected type."""
+    if isinstance(parent, dict) and isinstance(parent.get(key), expected_type):
         return parent[key]
     problem = f'has no "{key}"'
     if isinstance(parent, dict) and key in parent:
@@ -145,15 +149,18 @@ def _get(parent: Any, key: str, kind: Any, location: str) -> Any:
 def _answer_texts(entry: dict[str, Any]) -> tuple[str, ...] | None:
     """Returns the correct answers; None if they are missing or invalid."""
     try:
-        return tuple(_get(x, "text", str, "") for x in _get(entry, "answers", list, ""))
+        return tuple(_get(answer, "text", str, "") for answer in _get(entry, "answers", list, ""))
     except UserError:
         return None
 
 
-def _answer(
+def _training_answer(
     paragraph: Paragraph, entry: dict[str, Any], version_2_with_negative: bool, location: str
 ) -> tuple:
-    """Returns answer, first and last word, `is_impossible`; () if the answer is not in the text."""
+    """Reads the answer to train on; returns () if it is not in the text at `answer_start`.
+
+    Returns the values of `orig_answer_text`, `start_position`, `end_position`, `is_impossible`.
+    """
     if version_2_with_negative:
         if "is_impossible" not in entry:
             advice = "omit --version_2_with_negative for SQuAD 1.1 files"
@@ -162,20 +169,20 @@ def _answer(
             return "", -1, -1, True
     answers = _get(entry, "answers", list, location)
     if len(answers) != 1:
-        advice = ". Evaluation data may have several" if answers else ""
+        advice = ". Only evaluation questions may have several" if answers else ""
         if not answers and not version_2_with_negative:
             advice = ". For questions without an answer, pass --version_2_with_negative=true"
         needed = "training questions need exactly one"
         raise UserError(f"{location} has {len(answers)} answers: {needed}{advice}")
     answer_location = f"{location}.answers[0]"
     text = _get(answers[0], "text", str, answer_location)
-    index = _get(answers[0], "answer_start", int, answer_location)
-    words, word_of_character = paragraph
+    first = _get(answers[0], "answer_start", int, answer_location)
+    words, word_index_at = paragraph
     try:
-        start, end = (word_of_character[i] for i in (index, index + len(text) - 1))
+        start, end = word_index_at[first], word_index_at[first + len(text) - 1]
     except IndexError:
-        problem = f"the answer {text[:40]!r} begins at {index}, but the text has"
-        raise UserError(f"{location}: {problem} {len(word_of_character)} characters") from None
-    # Compares whole words: `answer_start` may be wrong, but inside the right word.
+        problem = f"the answer {text[:40]!r} does not fit at answer_start={first}: the text has"
+        raise UserError(f"{location}: {problem} {len(word_index_at)} characters") from None
+    # As in the original, `answer_start` may be off, as long as it is inside the right word.
     has_answer = " ".join(text.split()) in " ".join(words[start : end + 1])
     return (text, start, end, False) if has_answer else ()
