@@ -97,7 +97,7 @@ def write_predictions(
             null_logits = [(r.start_logits[0], r.end_logits[0]) for _, r in windows[index]]
             null = decoding.Answer("", *min(null_logits, key=sum, default=(0.0, 0.0)))
         get_text = functools.partial(_get_answer, example.doc_tokens, do_lower_case)
-        n_best_lists.append(decoding.n_best(entries, null, get_text, n_best_size))
+        n_best_lists.append(decoding.make_n_best(entries, null, get_text, n_best_size))
     threshold = FLAGS.null_score_diff_threshold
     contents = decoding.Predictions(all_examples, n_best_lists, threshold).contents()
     paths = (output_prediction_file, output_nbest_file, output_null_log_odds_file)
@@ -105,7 +105,7 @@ def write_predictions(
         files.write_text(path, content)
 
 
-def _candidates(feature: InputFeatures, result: RawResult, size: int) -> Iterator[decoding.Entry]:
+def _candidates(feature: InputFeatures, result: RawResult, size: int) -> Iterator[decoding.Span]:
     """Yields the valid spans of a window: ((window, start), end, start logit, end logit)."""
     starts, ends = (
         sorted(range(len(logits)), key=lambda index, logits=logits: -logits[index])[:size]

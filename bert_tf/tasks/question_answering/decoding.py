@@ -1,6 +1,7 @@
-"""Decodes start and end logits into n-best lists of answers and files, as the original does.
+"""Decodes start and end logits into n-best lists of answers, as the original BERT code does.
 
-Shapes: N windows, and the K most likely starts and ends of each.
+Shapes: N windows; the K most likely starts, and the K most likely ends, of each window; n windows
+of one question.
 """
 
 import functools
@@ -23,12 +24,12 @@ PREDICTIONS = "predictions.json"
 NBEST_PREDICTIONS = "nbest_predictions.json"
 NULL_ODDS = "null_odds.json"
 FILES = (PREDICTIONS, NBEST_PREDICTIONS, NULL_ODDS)
-# The text that the original returns if there is no valid answer.
-_NO_ANSWER = "empty"
+# The text that the original returns in place of an answer if no span is valid.
+_NO_VALID_SPAN = "empty"
 
 
 class Answer(NamedTuple):
-    """An entry of an n-best list; the text "" means "no answer"."""
+    """An answer in an n-best list; the text "" means that the question has no answer."""
 
     text: str
     start_logit: float
@@ -41,10 +42,10 @@ class Answer(NamedTuple):
 
 
 class NBest(NamedTuple):
-    """The most likely answers to a question, at least one, best first."""
+    """The most likely answers to a question, best first; there is at least one."""
 
     answers: list[Answer]
-    # Score of "no answer" minus that of the best answer; None without `version_2_with_negative`.
+    # Score of "no answer" minus score of the best answer; None without `version_2_with_negative`.
     null_odds: float | None = None
 
     def text(self, null_score_diff_threshold: float) -> str:
@@ -58,8 +59,8 @@ class NBest(NamedTuple):
         return next((answer.text for answer in self.answers if answer.text), "")
 
 
-# A span: first and last token (here indexes into the tokens of all texts), and their logits.
-Entry = tuple[Any, Any, float, float]
+# First token, last token, start logit, end logit. Here, tokens are indices in `Windows.token_ids`.
+Span = tuple[Any, Any, float, float]
 
 
 def decode(
@@ -67,31 +68,32 @@ def decode(
 ) -> list[NBest]:
     """Returns the n-best list of each question; `top` comes from `task.top_positions`.
 
-    A span is valid if start and end are in the window, the start has its maximum context there, and
-    the length is 1 to `max_answer_length`. As in the original, the end's context is not checked.
+    A span is valid if its start and end are in the window, no other window gives its start more
+    context, and its length is at most `max_answer_length`. As in the original, the context of the
+    end is not checked.
 
     With `version_2_with_negative`, the original fails if a question has no valid span; here the
-    answer is "", and the null score is compared with 0.
+    answer is "", and the null odds are the score of "no answer" minus 0.
     """
-    text_of = _make_text_of(windows, tokenizer)
+    get_text = _make_get_text(windows, tokenizer)
     row_splits = np.searchsorted(windows.question_index, np.arange(len(windows.questions) + 1))
     n_best_lists = []
-    for first, end in itertools.pairwise(row_splits.tolist()):
-        rows = np.arange(first, end)
+    for first, stop in itertools.pairwise(row_splits.tolist()):
+        rows = np.arange(first, stop)
         null = _find_null_answer(top, rows) if options.version_2_with_negative else None
-        entries = _find_best_spans(windows, top, options.max_answer_length, rows)
-        n_best_lists.append(n_best(entries, null, text_of, options.n_best_size))
+        spans = _find_valid_spans(windows, top, options.max_answer_length, rows)
+        n_best_lists.append(make_n_best(spans, null, get_text, options.n_best_size))
     return n_best_lists
 
 
-def _find_best_spans(
+def _find_valid_spans(
     windows: Windows, top: Mapping[str, np.ndarray], max_length: int, rows: np.ndarray
-) -> Iterator[Entry]:
-    """Returns the valid spans in the windows [n] of a question, best first."""
+) -> Iterator[Span]:
+    """Returns the valid spans in all windows of a question, `rows` [n]; best first."""
     offset, length = windows.offset[rows, None], windows.length[rows, None]
     starts = top["start_indexes"][rows] - offset  # [n, K]
     ends = top["end_indexes"][rows] - offset
-    distance = ends[:, None, :] - starts[:, :, None]  # [n, K, K]
+    distance = ends[:, None, :] - starts[:, :, None]  # [n, starts K, ends K]
     valid = (distance >= 0) & (distance < max_length)
     valid &= windows.is_max_context(rows, starts)[:, :, None]
     valid &= ((ends >= 0) & (ends < length))[:, None, :]
@@ -106,61 +108,61 @@ def _find_best_spans(
 
 
 def _find_null_answer(top: Mapping[str, np.ndarray], rows: np.ndarray) -> Answer:
-    """Returns "no answer" with its lowest score in any window; 0 if there are no windows."""
+    """Returns "no answer" with its lowest score in the windows `rows`; 0 if there are none."""
     logits = zip(top["null_start_logits"][rows], top["null_end_logits"][rows], strict=True)
     answers = [Answer("", float(start), float(end)) for start, end in logits]
     return min(answers, key=lambda answer: answer.score, default=Answer("", 0.0, 0.0))
 
 
-def n_best(
-    entries: Iterable[Entry],
+def make_n_best(
+    spans: Iterable[Span],
     null: Answer | None,
-    text_of: Callable[[Any, Any], str],
+    get_text: Callable[[Any, Any], str],
     n_best_size: int,
 ) -> NBest:
-    """Returns the n-best list from entries sorted best first; drops duplicate texts.
+    """Returns the n-best list for spans sorted best first; drops spans whose text is in the list.
 
-    `null` is SQuAD 2.0's "no answer", with which the list may be longer than `n_best_size` by one;
-    `text_of` returns the text from a first to a last token.
+    `null` is SQuAD 2.0's "no answer", which is always in the list, if necessary in addition to
+    `n_best_size` others. `get_text` returns the text of a span, given its first and last token.
     """
     answers: dict[str, Answer] = {}
-    for start, end, start_logit, end_logit in entries:
+    for start, end, start_logit, end_logit in spans:
         if len(answers) >= n_best_size:
             break
         if null and "" not in answers and null.score > start_logit + end_logit:
             answers[""] = null
             if len(answers) >= n_best_size:
                 break
-        text = text_of(start, end)
+        text = get_text(start, end)
         if text not in answers:
             answers[text] = Answer(text, start_logit, end_logit)
     if not null:
-        return NBest(list(answers.values()) or [Answer(_NO_ANSWER, 0.0, 0.0)])
+        return NBest(list(answers.values()) or [Answer(_NO_VALID_SPAN, 0.0, 0.0)])
     answers.setdefault("", null)
     best = next((answer for answer in answers.values() if answer.text), Answer("", 0.0, 0.0))
     return NBest(list(answers.values()), null.score - best.start_logit - best.end_logit)
 
 
-def _make_text_of(windows: Windows, tokenizer: FullTokenizer) -> Callable[[int, int], str]:
-    """Returns a function that maps first and last token to the answer in the original text."""
+def _make_get_text(windows: Windows, tokenizer: FullTokenizer) -> Callable[[int, int], str]:
+    """Returns a function from the first and last token of a span to its characters in the text."""
     normalize = functools.cache(lambda word: " ".join(tokenizer.basic_tokenizer.tokenize(word)))
 
-    def text_of(start: int, end: int) -> str:
+    def get_text(start: int, end: int) -> str:
         first, last = int(windows.token_words[start]), int(windows.token_words[end])
         words = windows.words[first : last + 1]
         text = " ".join(words)
-        # A span of whole words needs no alignment.
+        # A span of whole words needs no alignment with the characters of the words.
         if windows.word_splits[first] == start and windows.word_splits[last + 1] == end + 1:
             return text
         ids = windows.token_ids[start : end + 1].tolist()
         pieces = (tokenizer.inv_vocab[token_id] for token_id in ids)
         return align(join_pieces(pieces), text, " ".join(filter(None, map(normalize, words))))
 
-    return text_of
+    return get_text
 
 
 def probabilities(answers: Sequence[Answer]) -> list[float]:
-    """Returns the softmax of the scores, bit for bit as the original does."""
+    """Returns the softmax of the scores, bit-identical to the original's."""
     highest = max(answer.score for answer in answers)
     exponentials = [math.exp(answer.score - highest) for answer in answers]
     # Not `sum`, which rounds differently since Python 3.12.
@@ -169,16 +171,16 @@ def probabilities(answers: Sequence[Answer]) -> list[float]:
 
 
 def n_best_json(n_best_lists: Mapping[str, Sequence[Answer]]) -> str:
-    """Formats n-best lists by question id like the original's `nbest_predictions.json`."""
+    """Formats n-best lists, keyed by question id, like the original's `nbest_predictions.json`."""
     keys = "text", "probability", "start_logit", "end_logit"
-    entries = {
+    contents = {
         qas_id: [
             dict(zip(keys, (text, probability, *logits), strict=True))
             for (text, *logits), probability in zip(answers, probabilities(answers), strict=True)
         ]
         for qas_id, answers in n_best_lists.items()
     }
-    return json.dumps(entries, indent=4) + "\n"
+    return json.dumps(contents, indent=4) + "\n"
 
 
 class AnswerPrediction(NamedTuple):
@@ -187,7 +189,7 @@ class AnswerPrediction(NamedTuple):
     Attributes:
         text: the answer; "" if there is none.
         n_best: the most likely answers, best first, with probabilities that add up to 1.
-        null_odds: score of "no answer" minus that of the best answer, in logits; None without
+        null_odds: score of "no answer" minus score of the best answer, in logits; None without
             `version_2_with_negative`.
     """
 
@@ -197,33 +199,36 @@ class AnswerPrediction(NamedTuple):
 
 
 class Predictions(Sequence[AnswerPrediction]):
-    """Predictions in the order of the questions, and, for the files, by question id."""
+    """A sequence of predictions in the order of the questions; its attributes are by question id.
+
+    If questions share an id, the attributes describe only the last of these questions.
+    """
 
     def __init__(
-        self, examples: Sequence[SquadExample], n_best: Sequence[NBest], threshold: float
+        self, examples: Sequence[SquadExample], n_best_lists: Sequence[NBest], threshold: float
     ) -> None:
-        self._n_best = n_best
+        self._n_best_lists = n_best_lists
         self.threshold = threshold
-        # If questions share an id, the last one's list replaces that of the first.
-        self.lists = {e.qas_id: entry for e, entry in zip(examples, n_best, strict=True)}
-        self.texts = {qas_id: entry.text(threshold) for qas_id, entry in self.lists.items()}
-        odds = ((qas_id, entry.null_odds) for qas_id, entry in self.lists.items())
+        self.n_best = {e.qas_id: n_best for e, n_best in zip(examples, n_best_lists, strict=True)}
+        self.texts = {qas_id: n_best.text(threshold) for qas_id, n_best in self.n_best.items()}
+        odds = ((qas_id, n_best.null_odds) for qas_id, n_best in self.n_best.items())
         self.null_odds = {qas_id: value for qas_id, value in odds if value is not None}
 
     def __len__(self) -> int:
-        return len(self._n_best)
+        return len(self._n_best_lists)
 
     def __getitem__(self, index: Any) -> Any:
-        entry = self._n_best[index]
-        texts = [answer.text for answer in entry.answers]
-        n_best = list(zip(texts, probabilities(entry.answers), strict=True))
-        return AnswerPrediction(entry.text(self.threshold), n_best, entry.null_odds)
+        n_best = self._n_best_lists[index]
+        texts = [answer.text for answer in n_best.answers]
+        answers = list(zip(texts, probabilities(n_best.answers), strict=True))
+        return AnswerPrediction(n_best.text(self.threshold), answers, n_best.null_odds)
 
     def contents(self) -> dict[str, str]:
-        """Returns the contents of the prediction files by file name."""
+        """Returns the contents of the prediction files, keyed by file name."""
+        n_best_lists = {qas_id: n_best.answers for qas_id, n_best in self.n_best.items()}
         contents = {
             PREDICTIONS: json.dumps(self.texts, indent=4) + "\n",
-            NBEST_PREDICTIONS: n_best_json({k: entry.answers for k, entry in self.lists.items()}),
+            NBEST_PREDICTIONS: n_best_json(n_best_lists),
         }
         if self.null_odds:
             contents[NULL_ODDS] = json.dumps(self.null_odds, indent=4) + "\n"

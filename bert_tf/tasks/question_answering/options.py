@@ -6,9 +6,9 @@ from bert_tf.errors import UserError
 from bert_tf.options.fields import option
 from bert_tf.options.fine_tuning import FineTuningOptions
 
-# [CLS] question [SEP] window [SEP]
-SPECIAL_TOKENS = 3
-_COUNT = (1, 2**31 - 1)
+# [CLS] and two [SEP], in `[CLS] question [SEP] window [SEP]`.
+NUM_SPECIAL_TOKENS = 3
+_POSITIVE = (1, 2**31 - 1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,19 +27,19 @@ class SquadOptions(FineTuningOptions):
         384, "Maximum input length in word pieces: a question and a window of its text."
     )
     doc_stride: int = option(
-        128, "Number of word pieces between the starts of consecutive windows.", limits=_COUNT
+        128, "Number of word pieces between the starts of consecutive windows.", limits=_POSITIVE
     )
     max_query_length: int = option(
-        64, "Maximum length of a question in word pieces; the rest is truncated.", limits=_COUNT
+        64, "Maximum length of a question in word pieces; the rest is truncated.", limits=_POSITIVE
     )
     n_best_size: int = option(
         20,
         "Number of answers per question in nbest_predictions.json, and of answer starts and ends "
         "considered per window.",
-        limits=_COUNT,
+        limits=_POSITIVE,
     )
     max_answer_length: int = option(
-        30, "Maximum length of an answer in word pieces.", limits=_COUNT
+        30, "Maximum length of an answer in word pieces.", limits=_POSITIVE
     )
     version_2_with_negative: bool = option(
         False, "Whether some questions have no answer, as in SQuAD 2.0."
@@ -91,15 +91,15 @@ class SquadOptions(FineTuningOptions):
                 raise UserError(f"--null_score_diff_threshold=auto needs --{flag}=true")
 
     def check_model(self) -> None:
-        """Checks the options that a trained model needs."""
+        """Checks the options that are needed to use a trained model."""
         super().check_model()
         if self.null_score_diff_threshold == "auto":
-            raise UserError("null_score_diff_threshold=auto needs the right answers: pass a number")
+            raise UserError("null_score_diff_threshold=auto needs evaluation data: pass a number")
         self._check_lengths()
 
     def _check_lengths(self) -> None:
-        if self.max_seq_length <= self.max_query_length + SPECIAL_TOKENS:
+        if self.max_seq_length <= self.max_query_length + NUM_SPECIAL_TOKENS:
             raise UserError(
                 f"--max_seq_length={self.max_seq_length} must be greater than --max_query_length="
-                f"{self.max_query_length} and {SPECIAL_TOKENS} special tokens"
+                f"{self.max_query_length} plus {NUM_SPECIAL_TOKENS} special tokens"
             )

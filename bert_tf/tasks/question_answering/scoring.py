@@ -1,8 +1,8 @@
 """Exact match and F1 of answers, as the official scripts of SQuAD 1.1 and 2.0 compute them.
 
 Character-level metrics follow Cui et al. 2019, "A Span-Extraction Dataset for Chinese Machine
-Reading Comprehension" (CMRC 2018): tokens are Han characters (here also kana and Thai) and words in
-other scripts, and F1 is based on the longest common run of tokens.
+Reading Comprehension" (CMRC 2018): a token is a Han character (here also a kana or Thai character)
+or a word in another script, and F1 is based on the longest common run of tokens.
 """
 
 import collections
@@ -17,12 +17,12 @@ from bert_tf.tasks.question_answering.squad_reader import SquadExample
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
-# The Han characters in the CMRC 2018 script; kana; Thai.
+# The Han characters in the CMRC 2018 script, then kana and Thai.
 _CHARACTERS = "\u4e00-\u9fa5\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f\u0e00-\u0e7f"
 _WORD = rf"[^\W{_CHARACTERS}]+"
 # A period within a word, or a comma before digits, does not split it.
 _TOKEN = re.compile(rf"[{_CHARACTERS}]|{_WORD}(?:\.{_WORD}|,\d+)*|[^\w\s]")
-# As in the CMRC 2018 script, plus the Japanese middle dot.
+# The punctuation that the CMRC 2018 script ignores, and the Japanese middle dot.
 _IGNORED = re.compile(r"[-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』・]")
 
 
@@ -32,12 +32,12 @@ def normalize_answer(text: str) -> str:
 
 
 def exact_match(prediction: str, answer: str) -> float:
-    """Returns 1 if both are equal after normalization, else 0."""
+    """Returns 1 if prediction and answer are equal after normalization, else 0."""
     return float(normalize_answer(prediction) == normalize_answer(answer))
 
 
 def f1(prediction: str, answer: str) -> float:
-    """Returns the F1 score of the words; 0 if there are none in common."""
+    """Returns the F1 score of the words; 0 if prediction and answer share no word."""
     predicted, correct = normalize_answer(prediction).split(), normalize_answer(answer).split()
     num_same = sum((collections.Counter(predicted) & collections.Counter(correct)).values())
     if not num_same:
@@ -46,14 +46,14 @@ def f1(prediction: str, answer: str) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def uses_characters(examples: Sequence[SquadExample]) -> bool:
+def should_score_characters(examples: Sequence[SquadExample]) -> bool:
     """Returns whether most characters of the correct answers are Han, kana or Thai."""
-    text = "".join("".join(answer.split()) for e in examples for answer in e.answers or ())
-    return 2 * len(re.findall(f"[{_CHARACTERS}]", text)) > len(text)
+    all_answers = "".join("".join(answer.split()) for e in examples for answer in e.answers or ())
+    return 2 * len(re.findall(f"[{_CHARACTERS}]", all_answers)) > len(all_answers)
 
 
 def exact_characters(prediction: str, answer: str) -> float:
-    """Returns 1 if both are equal except for case and punctuation, else 0."""
+    """Returns 1 if prediction and answer differ only in case and punctuation, else 0."""
     predicted, correct = (_IGNORED.sub("", x.lower().strip()) for x in (prediction, answer))
     return float(predicted == correct)
 
@@ -76,9 +76,10 @@ def score(
     predictions: Mapping[str, str],
     metrics: Mapping[str, Callable[[str, str], float]] = BY_WORDS,
 ) -> dict[str, float]:
-    """Returns means of metrics in percent, by default those of SQuAD 1.1.
+    """Returns the mean of each metric in percent; by default, the metrics of SQuAD 1.1.
 
-    `predictions` are by question id; "" is correct for a question without an answer.
+    A prediction is compared with the most similar of the correct answers; "" is correct if there
+    are none. `predictions` are keyed by question id.
     """
     return {
         name: 100
@@ -95,17 +96,17 @@ def score_with_negative(
 ) -> dict[str, float]:
     """Returns the metrics of the official SQuAD 2.0 script; mappings are keyed by question id.
 
-    `exact` and `f1` are means in percent over all questions, over those with answers (`HasAns_`),
-    and over those without (`NoAns_`). `best_exact` and `best_f1` are the means if questions with
-    null odds above `best_exact_thresh` or `best_f1_thresh` get no answer. Unlike the script, which
-    drops answers with odds above its `--na-prob-thresh` of 1.0, this scores all predictions as is.
+    `exact` and `f1` are means in percent over all questions, over questions with an answer
+    (`HasAns_`), and over questions without one (`NoAns_`). `best_exact` and `best_f1` are the means
+    if questions with null odds above `best_exact_thresh` or `best_f1_thresh` get no answer. The
+    script drops answers with odds above its `--na-prob-thresh` of 1.0; this function drops none.
     """
     metrics = {"exact": exact_match, "f1": _f1_or_exact}
     scores = {key: _score_all(examples, predictions, metric) for key, metric in metrics.items()}
     has_answer = {example.qas_id: bool(example.answers) for example in examples}
     results: dict[str, float] = {}
-    for prefix, kinds in (("", (True, False)), ("HasAns_", (True,)), ("NoAns_", (False,))):
-        ids = [qas_id for qas_id, has in has_answer.items() if has in kinds]
+    for prefix, selected in (("", (True, False)), ("HasAns_", (True,)), ("NoAns_", (False,))):
+        ids = [qas_id for qas_id, is_answerable in has_answer.items() if is_answerable in selected]
         if ids:
             for key, values in scores.items():
                 results[prefix + key] = 100 * sum(values[qas_id] for qas_id in ids) / len(ids)
@@ -124,24 +125,25 @@ def best_f1_threshold(
     """Returns the threshold for null odds with the best F1; the lowest one in case of ties.
 
     Unlike the official `best_f1_thresh`, it treats questions with equal odds alike, as prediction
-    does. `best_texts` are the best answers other than "no answer", by question id.
+    does. `best_texts` are the best answers other than "no answer", keyed by question id.
     """
-    answered = _score_all(examples, best_texts, _f1_or_exact)
-    unanswered = _score_all(examples, dict.fromkeys(best_texts, ""), _f1_or_exact)
-    gains: dict[float, float] = collections.defaultdict(float)
-    for qas_id in answered:
-        gains[null_odds[qas_id]] += answered[qas_id] - unanswered[qas_id]
-    # Start with no question answered.
-    current = best = 0.0
-    threshold = math.nextafter(min(gains), -math.inf)
-    for odds in sorted(gains):
-        current += gains[odds]
-        if current > best:
-            best, threshold = current, odds
+    scores = _score_all(examples, best_texts, _f1_or_exact)
+    scores_unanswered = _score_all(examples, dict.fromkeys(best_texts, ""), _f1_or_exact)
+    gain_at: dict[float, float] = collections.defaultdict(float)
+    for qas_id in scores:
+        gain_at[null_odds[qas_id]] += scores[qas_id] - scores_unanswered[qas_id]
+    # The lowest threshold answers no question; each higher one also those with these null odds.
+    gain = best_gain = 0.0
+    threshold = math.nextafter(min(gain_at), -math.inf)
+    for odds in sorted(gain_at):
+        gain += gain_at[odds]
+        if gain > best_gain:
+            best_gain, threshold = gain, odds
     return threshold
 
 
 def _f1_or_exact(prediction: str, answer: str) -> float:
+    """Returns the F1 of SQuAD 2.0: exact match if either text has no words."""
     if not normalize_answer(prediction) or not normalize_answer(answer):
         return exact_match(prediction, answer)
     return f1(prediction, answer)
@@ -152,6 +154,7 @@ def _score_all(
     predictions: Mapping[str, str],
     metric: Callable[[str, str], float],
 ) -> dict[str, float]:
+    """Returns the metric of each question for the most similar correct answer, by question id."""
     return {
         example.qas_id: max(
             metric(predictions[example.qas_id], answer)
@@ -167,12 +170,12 @@ def _best_threshold(
     null_odds: Mapping[str, float],
     has_answer: Mapping[str, bool],
 ) -> tuple[float, float]:
-    """Returns the best mean in percent, and the highest null odds of an answered question."""
-    # Start with no question answered, for which the official threshold is 0.
-    best = current = float(sum(not has for has in has_answer.values()))
+    """Returns the best mean in percent, and the highest null odds of a question it answers."""
+    # Start with no question answered, for which the threshold in the official script is 0.
+    best = total = float(sum(not is_answerable for is_answerable in has_answer.values()))
     threshold = 0.0
     for qas_id in sorted(scores, key=lambda qas_id: null_odds[qas_id]):
-        current += scores[qas_id] if has_answer[qas_id] else -float(bool(predictions[qas_id]))
-        if current > best:
-            best, threshold = current, null_odds[qas_id]
+        total += scores[qas_id] if has_answer[qas_id] else -float(bool(predictions[qas_id]))
+        if total > best:
+            best, threshold = total, null_odds[qas_id]
     return 100 * best / len(scores), threshold

@@ -23,17 +23,17 @@ from bert_tf.tasks.question_answering.windows import Windows
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 
-# As in the original, training examples are always shuffled in the same way.
+# As in the original BERT code, training questions are first shuffled with this seed in every run.
 _SHUFFLE_SEED = 12345
 _LOGGED_EXAMPLES = 20
-# Number of questions to check for unknown tokens.
+# Number of questions whose texts are checked for unknown tokens.
 _NUM_CHECKED = 2000
-# With more windows per question than this, warn that epochs are counted in questions.
+# If there are more windows per question, a warning says that an epoch does not cover all of them.
 _MANY_WINDOWS = 1.5
 
 
 class QuestionAnswering(Task):
-    """Questions about texts: one row per window of a text, and one prediction per question."""
+    """Answers questions about texts: a row per window of a text, and a prediction per question."""
 
     targets = tuple(map(Feature, ("start_positions", "end_positions", "is_impossible")))
     text_pairs = True
@@ -49,11 +49,13 @@ class QuestionAnswering(Task):
         self.config = config
         self.tokenizer = BatchTokenizer(tokenizer)
         if options.null_score_diff_threshold and not options.version_2_with_negative:
-            message = "--null_score_diff_threshold has no effect: check --version_2_with_negative"
+            message = (
+                "--null_score_diff_threshold is ignored without --version_2_with_negative=true"
+            )
             log.warning(message)
         word_metrics = ("f1", "exact" if options.version_2_with_negative else "exact_match")
-        scores_characters = options.answer_scoring == "characters"
-        character_metrics = ("f1_characters", "exact_characters") if scores_characters else ()
+        by_characters = options.answer_scoring == "characters"
+        character_metrics = ("f1_characters", "exact_characters") if by_characters else ()
         self.metric_names = (*character_metrics, *word_metrics)
 
     def read(self, split: str) -> Windows:
@@ -66,7 +68,7 @@ class QuestionAnswering(Task):
             random.Random(_SHUFFLE_SEED).shuffle(examples)
         elif options.evaluates:
             _require_answers(examples, path, with_negative)
-            if options.answer_scoring == "auto" and scoring.uses_characters(examples):
+            if options.answer_scoring == "auto" and scoring.should_score_characters(examples):
                 message = (
                     "%s: most answer characters are Han, kana or Thai: also scoring characters"
                 )
@@ -79,7 +81,7 @@ class QuestionAnswering(Task):
             raise UserError(f"{path}: all texts are empty; cannot train")
         ratio = len(windows) / len(examples)
         if is_training and ratio > _MANY_WINDOWS:
-            message = "There are %.1f windows per question, but an epoch is counted in questions"
+            message = "There are %.1f windows per question, but an epoch has one per question"
             log.warning(
                 f"{message}: --num_train_epochs=%.3g covers every window once", ratio, ratio
             )
@@ -102,12 +104,12 @@ class QuestionAnswering(Task):
             log.debug("%s\n  tokens: %s\n  input_ids: %s", header, tokens, " ".join(map(str, ids)))
 
     def features(self, split: str) -> tuple[Feature, ...]:
-        """Declares the original's record features; targets only for training."""
+        """Returns the features of the original's records; only training has targets."""
         inputs = sequence_features(self.options.max_seq_length)
         return (Feature("unique_ids"), *inputs, *(self.targets if split == "train" else ()))
 
     def featurize(self, examples: Windows, split: str) -> dict[str, np.ndarray]:
-        """Returns a row for each window."""
+        """Converts each window of the questions to a row."""
         return examples.inputs() | (examples.targets() if split == "train" else {})
 
     def build_model(self, **kwargs: Any) -> Any:
@@ -117,35 +119,36 @@ class QuestionAnswering(Task):
         return BertSpanLabeler(self.config, **kwargs)
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
-        """Computes the mean of the cross entropies of start and end, [B]."""
+        """Computes the mean of the cross entropies of start and end for each row, [B]."""
         from bert_tf.modeling.losses import span_loss
 
         start, end = outputs["start_logits"], outputs["end_logits"]
         return span_loss(start, end, batch["start_positions"], batch["end_positions"])
 
     def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Selects the n best logits of each row instead of all S."""
+        """Selects the `n_best_size` highest start logits and end logits of each row."""
         limits = self.options.n_best_size, self.options.max_seq_length
         starts = top_positions(outputs["start_logits"], "start", *limits)
         return starts | top_positions(outputs["end_logits"], "end", *limits)
 
     def decode(self, examples: Windows, outputs: Mapping[str, np.ndarray]) -> Predictions:
-        """Answers each question; also finds the threshold if it is `auto`."""
-        n_best = decoding.decode(examples, outputs, self.tokenizer.reference, self.options)
+        """Answers each question; with `null_score_diff_threshold=auto`, chooses the threshold."""
+        questions, tokenizer = examples.questions, self.tokenizer.reference
+        n_best_lists = decoding.decode(examples, outputs, tokenizer, self.options)
         threshold = self.options.null_score_diff_threshold
         if isinstance(threshold, str):
-            candidates = Predictions(examples.questions, n_best, 0.0)
-            texts = {qas_id: entry.best_text() for qas_id, entry in candidates.lists.items()}
-            threshold = scoring.best_f1_threshold(examples.questions, texts, candidates.null_odds)
+            candidates = Predictions(questions, n_best_lists, 0.0)
+            texts = {qas_id: n_best.best_text() for qas_id, n_best in candidates.n_best.items()}
+            threshold = scoring.best_f1_threshold(questions, texts, candidates.null_odds)
             log.info("--null_score_diff_threshold=auto: the best F1 is at %s", threshold)
-        return Predictions(examples.questions, n_best, threshold)
+        return Predictions(questions, n_best_lists, threshold)
 
     def metrics(self, examples: Windows, predictions: Predictions) -> dict[str, Any]:
-        """Scores answers like the official SQuAD script and, if requested, by characters."""
+        """Scores answers as the official SQuAD script and, depending on options, by characters."""
         questions, texts = examples.questions, predictions.texts
         scoring_mode, character_scores = self.options.answer_scoring, {}
         if scoring_mode == "characters" or (
-            scoring_mode == "auto" and scoring.uses_characters(questions)
+            scoring_mode == "auto" and scoring.should_score_characters(questions)
         ):
             character_scores = scoring.score(questions, texts, scoring.BY_CHARACTERS)
         if not self.options.version_2_with_negative:
@@ -157,26 +160,29 @@ class QuestionAnswering(Task):
     def write_predictions(
         self, examples: Windows, predictions: Predictions, output_dir: str
     ) -> list[str]:
-        """Writes answers, n-best lists and, for SQuAD 2.0, null odds."""
+        """Writes answers, n-best lists and, with `version_2_with_negative`, null odds."""
         contents = predictions.contents()
         for name, text in contents.items():
             files.write_text(os.path.join(output_dir, name), text)
         return [os.path.join(output_dir, name) for name in contents]
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the logits of start and end [B, S], and the `input_ids`."""
+        """Returns the start and end logits [B, S], and `input_ids`, to find the answer's pieces."""
         return {**outputs, "input_ids": batch["input_ids"]}
 
     def from_inputs(self, inputs: Sequence[Any]) -> Windows:
-        """Converts tuples of a question and a text."""
+        """Converts tuples (question, text)."""
         require_texts(inputs, [2], "a tuple: question, text")
         # Questions about the same text share its words.
-        words = {text: split_words(text).words for text in {text for _, text in inputs}}
-        pairs = enumerate(inputs)
-        return self._make_windows([SquadExample(str(n), q, words[text]) for n, (q, text) in pairs])
+        words_of = {text: split_words(text).words for text in {text for _, text in inputs}}
+        examples = [
+            SquadExample(str(index), question, words_of[text])
+            for index, (question, text) in enumerate(inputs)
+        ]
+        return self._make_windows(examples)
 
     def epoch_size(self, examples: Windows) -> int:
-        """Returns the number of questions, as in the original."""
+        """Returns the number of questions, not windows, as in the original."""
         return len(examples.questions)
 
     def identity(self, examples: Windows) -> Sequence[SquadExample]:
@@ -187,23 +193,24 @@ class QuestionAnswering(Task):
 def _require_answers(
     examples: Sequence[SquadExample], path: str, version_2_with_negative: bool
 ) -> None:
-    without = [example.qas_id for example in examples if example.answers is None]
-    if without:
-        problem = f"has no answers for {len(without)} questions, for example {without[0]}"
+    """Raises a UserError unless the file has the correct answers that `--do_eval` needs."""
+    unlabeled = [example.qas_id for example in examples if example.answers is None]
+    if unlabeled:
+        problem = f"has no answers for {len(unlabeled)} questions, for example {unlabeled[0]}"
         raise UserError(f"{path} {problem}, but --do_eval needs them")
     impossible = [example.qas_id for example in examples if not example.answers]
     if impossible and not version_2_with_negative:
-        problem = f"has {len(impossible)} questions without answer, for example {impossible[0]}"
+        problem = f"has {len(impossible)} questions without an answer, for example {impossible[0]}"
         raise UserError(f"{path} {problem}: pass --version_2_with_negative=true")
 
 
 def top_positions(logits: Any, name: str, count: int, max_seq_length: int) -> dict[str, Any]:
-    """Selects the `count` highest logits of each row [B, S], and that of `[CLS]` for no answer.
+    """Selects the K = min(`count`, `max_seq_length`) highest of the logits [B, S] in each row.
 
-    Returns `NAME_indexes` int32 and `NAME_logits` float32 [B, K] in descending order, with ties by
-    position, and `null_NAME_logits` [B].
+    Returns `NAME_indexes` int32 and `NAME_logits` float32 [B, K] in descending order, ties in order
+    of position; and `null_NAME_logits` [B], the logits of `[CLS]`, which stand for "no answer".
     """
-    # Batches may be trimmed to their longest row, but K is the same for all.
+    # Batches may be trimmed to their longest row, but K must be the same for all batches.
     padded = array_ops.pad_rows(logits, max_seq_length, float("-inf"))
     values, indexes = array_ops.top_k(padded, min(count, max_seq_length))
     return {

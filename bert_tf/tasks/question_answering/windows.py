@@ -1,7 +1,7 @@
-"""Questions with windows of their texts, as model inputs: `[CLS] question [SEP] window [SEP]`.
+"""Converts questions and their texts to input rows: `[CLS] question [SEP] window [SEP]`.
 
-A text that does not fit into one row is split into overlapping windows. Shapes: N windows, T
-tokens and W words of all texts, S max_seq_length.
+A window is the part of a text that fits into a row; a long text has several, which overlap.
+Shapes: N windows, T tokens and W words of all texts, S max_seq_length; n selected windows.
 """
 
 import copy
@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from bert_tf.data.packing import pack_batch
-from bert_tf.tasks.question_answering.options import SPECIAL_TOKENS
+from bert_tf.tasks.question_answering.options import NUM_SPECIAL_TOKENS
 from bert_tf.tasks.question_answering.squad_reader import SquadExample
 from bert_tf.tokenization.fast import BatchTokenizer, encode_words
 from bert_tf.tokenization.ragged_ids import enumerate_groups
 
-# `unique_ids` count from here, as in the original.
+# The `unique_ids` of windows count from this number, as in the original BERT code.
 FIRST_UNIQUE_ID = 1_000_000_000
 
 
 class Windows(Sequence[Any]):
-    """Windows of questions. A slice is a view, whose attributes still describe all windows.
+    """The windows of questions. A slice is a view, but its attributes describe all windows.
 
     Args:
         questions: the questions.
@@ -31,15 +31,15 @@ class Windows(Sequence[Any]):
         max_query_length: longer questions are truncated.
 
     Attributes:
-        question_index: int64 [N], ascending; the question of each window.
-        window_index: int64 [N]; index of each window among those of its question.
-        start: int64 [N]; index of the first token of each window in the text.
-        length: int64 [N]; number of text tokens in each window.
-        offset: int64 [N]; position of the first token of each window in the row.
-        words: words of all texts.
-        token_ids: int32 [T]; tokens of all texts.
-        token_words: int64 [T]; index of the word that each token is part of.
-        word_splits: int64 [W + 1]; index of the first token of each word.
+        question_index: index of the question that each window belongs to, int64 [N], ascending.
+        window_index: index of each window among the windows of its question, int64 [N].
+        start: index, in its text, of the first token of each window, int64 [N].
+        length: number of text tokens in each window, int64 [N].
+        offset: position, in its row, of the first text token of each window, int64 [N].
+        words: words of all texts, in one list.
+        token_ids: ids of the tokens of all texts, int32 [T].
+        token_words: index in `words` of the word that each token is part of, int64 [T].
+        word_splits: index in `token_ids` of each word's first token, followed by T; int64 [W + 1].
     """
 
     def __init__(
@@ -54,22 +54,22 @@ class Windows(Sequence[Any]):
         self._max_seq_length = max_seq_length
         vocab = tokenizer.reference.vocab
         self._special_ids = vocab["[CLS]"], vocab["[SEP]"]
-        self._read_texts(tokenizer)
+        self._tokenize_texts(tokenizer)
         self._query_ids = tokenizer.encode([question.question_text for question in questions])
         self._answer_ids = tokenizer.encode([q.orig_answer_text or "" for q in questions])
         query_lengths = np.minimum(self._query_ids.lengths, max_query_length)
 
-        text_lengths = self._text_splits[self._text_index + 1] - self._text_splits[self._text_index]
-        room = max_seq_length - query_lengths - SPECIAL_TOKENS
+        text_lengths = self._text_tokens[self._text_index + 1] - self._text_tokens[self._text_index]
+        room = max_seq_length - query_lengths - NUM_SPECIAL_TOKENS
         step = np.minimum(room, doc_stride)
-        remaining = np.maximum(text_lengths - room, 0)
-        counts = np.where(text_lengths > 0, 1 + -(-remaining // step), 0)
-        self.question_index, self.window_index = question_of, _ = enumerate_groups(counts)
+        excess = np.maximum(text_lengths - room, 0)
+        window_counts = np.where(text_lengths > 0, 1 + -(-excess // step), 0)
+        self.question_index, self.window_index = question_of, _ = enumerate_groups(window_counts)
         self.start = self.window_index * step[question_of]
         self.length = np.minimum(text_lengths[question_of] - self.start, room[question_of])
         self.offset = query_lengths[question_of] + 2
-        # Number of windows on either side that may overlap with a window.
-        self._max_overlap = int(np.max(-(-room // step), initial=1)) - 1
+        # Highest number of windows, on either side of a window, that overlap with it.
+        self._max_overlaps = int(np.max(-(-room // step), initial=1)) - 1
         self._rows = range(len(question_of))
 
     def __len__(self) -> int:
@@ -80,8 +80,8 @@ class Windows(Sequence[Any]):
         view._rows = self._rows[rows]
         return view
 
-    def _read_texts(self, tokenizer: BatchTokenizer) -> None:
-        # Questions about one text share its list of words.
+    def _tokenize_texts(self, tokenizer: BatchTokenizer) -> None:
+        # Questions about the same text share one list object, which is tokenized only once.
         texts = {id(question.doc_tokens): question.doc_tokens for question in self.questions}
         index_of = {key: index for index, key in enumerate(texts)}
         self._text_index = np.array([index_of[id(q.doc_tokens)] for q in self.questions], np.int64)
@@ -89,83 +89,83 @@ class Windows(Sequence[Any]):
         self._tokens = tokens = encode_words(self.words, tokenizer)
         self.token_ids, self.word_splits = tokens.ids, tokens.row_splits
         self.token_words = np.repeat(np.arange(len(self.words)), tokens.lengths)
-        # Index of the first word, and of the first token, of each text.
-        counts = list(map(len, texts.values()))
-        self._text_words = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        self._text_splits = self.word_splits[self._text_words]
+        # Index of the first word, and of the first token, of each text; followed by W, and T.
+        word_counts = list(map(len, texts.values()))
+        self._text_words = np.concatenate([[0], np.cumsum(word_counts, dtype=np.int64)])
+        self._text_tokens = self.word_splits[self._text_words]
 
     def inputs(self) -> dict[str, np.ndarray]:
-        """Returns rows: `unique_ids` int64 [N]; all others, see `pack_batch`, int32 [N, S]."""
+        """Returns the rows of this view: `unique_ids`, int64 [n], and the inputs of the encoder."""
         rows = np.array(self._rows, np.int64)
         question_of = self.question_index[rows]
-        questions = self._query_ids.take(question_of, 0, self.offset[rows] - 2)
+        queries = self._query_ids.take(question_of, 0, self.offset[rows] - 2)
         first_words = self._text_words[self._text_index[question_of]]
-        texts = self._tokens.take(first_words, self.start[rows], self.length[rows])
-        packed = pack_batch(questions, texts, self._max_seq_length, *self._special_ids)
+        windows = self._tokens.take(first_words, self.start[rows], self.length[rows])
+        packed = pack_batch(queries, windows, self._max_seq_length, *self._special_ids)
         return {"unique_ids": FIRST_UNIQUE_ID + rows, **packed}
 
     def first_token(self, rows: np.ndarray) -> np.ndarray:
-        """Returns the index, in the tokens of all texts, of the first token of windows [n]."""
-        return self._text_splits[self._text_index[self.question_index[rows]]] + self.start[rows]
+        """Returns the index in `token_ids` of the first token of each of the windows `rows` [n]."""
+        return self._text_tokens[self._text_index[self.question_index[rows]]] + self.start[rows]
 
     def targets(self) -> dict[str, np.ndarray]:
-        """Returns the answers in the windows, as targets int64 [N].
+        """Returns the targets of this view, int64 [n]: answer positions, and `is_impossible`.
 
-        As in the original, a window that lacks part of the answer gets the position of `[CLS]`.
+        As in the original, if a window lacks any part of the answer, its target is `[CLS]`.
         """
         rows = np.array(self._rows, np.int64)
         question_of = self.question_index[rows]
         spans = {index: self._answer_tokens(index) for index in np.unique(question_of)}
         start, end = np.array([spans[index] for index in question_of], np.int64).reshape(-1, 2).T
-        first_token = self.start[rows]
+        window_start = self.start[rows]
         impossible = np.array([self.questions[index].is_impossible for index in question_of], bool)
-        inside = (start >= first_token) & (end < first_token + self.length[rows]) & ~impossible
-        shift = self.offset[rows] - first_token
+        inside = (start >= window_start) & (end < window_start + self.length[rows]) & ~impossible
+        shift = self.offset[rows] - window_start
         return {
             "start_positions": np.where(inside, start + shift, 0),
             "end_positions": np.where(inside, end + shift, 0),
             "is_impossible": impossible.astype(np.int64),
         }
 
-    def _answer_tokens(self, index: int) -> tuple[int, int]:
-        """Returns the first and last token of the answer in its text; (-1, -1) if there is none."""
-        question = self.questions[index]
+    def _answer_tokens(self, question_index: int) -> tuple[int, int]:
+        """Locates the first and last token of an answer in its text; (-1, -1) without an answer."""
+        question = self.questions[question_index]
         if question.is_impossible or question.start_position is None:
             return -1, -1
-        text = self._text_index[index]
+        text = self._text_index[question_index]
         first, stop = self._text_words[text], self._text_words[text + 1]
-        splits = self.word_splits[first : stop + 1] - self._text_splits[text]
+        splits = self.word_splits[first : stop + 1] - self._text_tokens[text]
         start = int(splits[:-1][question.start_position])
         end = int(splits[min((question.end_position or 0) + 1, stop - first)]) - 1
-        # The words may contain more than the answer: "(1895" for the answer "1895".
-        answer = self._answer_ids[index]
-        tokens = self.token_ids[self._text_splits[text] :]
+        # Finds the answer inside its words, as in "(1895" for the answer "1895".
+        answer = self._answer_ids[question_index]
+        tokens = self.token_ids[self._text_tokens[text] :]
         for position in range(start, end - len(answer) + 2):
             if len(answer) and np.array_equal(tokens[position : position + len(answer)], answer):
                 return position, position + len(answer) - 1
         return start, end
 
     def is_max_context(self, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-        """Returns whether windows [n] give their tokens [n, K] the most context of all windows.
+        """Returns whether windows `rows` [n] give `tokens` [n, K] the most context of all windows.
 
-        Context is the number of tokens before or after a token in the window, whichever is smaller,
-        plus a hundredth of the window's length; ties go to the first window. Tokens are indexes
-        into the window; the result is False for indexes outside of it.
+        Context is the number of tokens before or after a token in its window, whichever is smaller,
+        plus a hundredth of the window's length; ties go to the first window. `tokens` are indices
+        in the window; the result is False if they are outside the window.
         """
         current, is_best = self._context(rows, tokens)
         text_tokens = self.start[rows][:, None] + tokens
-        for shift in (s for reach in range(1, self._max_overlap + 1) for s in (-reach, reach)):
+        for shift in range(-self._max_overlaps, self._max_overlaps + 1):
             others = (rows + shift).clip(0, len(self.start) - 1)
-            same = self.question_index[others] == self.question_index[rows]
-            same &= others == rows + shift
-            if same.any():
+            same_question = self.question_index[others] == self.question_index[rows]
+            same_question &= others == rows + shift
+            if shift and same_question.any():
                 context, inside = self._context(others, text_tokens - self.start[others][:, None])
                 better = context >= current if shift < 0 else context > current
-                is_best &= ~(same[:, None] & inside & better)
+                is_best &= ~(same_question[:, None] & inside & better)
         return is_best
 
     def _context(self, rows: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the context of tokens in windows, and whether they are inside."""
+        """Returns the context of tokens in windows, and whether they are inside the windows."""
         length = self.length[rows][:, None]
         context = np.minimum(tokens, length - 1 - tokens) + 0.01 * length
         return context, (tokens >= 0) & (tokens < length)

@@ -69,12 +69,12 @@ def test_files_match_the_original(name):
     outputs = decode_run(run)
     if run["error"]:
         # The original has no answer if no span is valid.
-        unanswered = [name for name, texts in outputs.lists.items() if not texts.best_text()]
+        unanswered = [name for name, texts in outputs.n_best.items() if not texts.best_text()]
         assert unanswered
         assert {outputs.texts[name] for name in unanswered} == {""}
         return
     assert json.dumps(outputs.texts, indent=4) + "\n" == read_golden(f"{name}/predictions.json")
-    lists = {key: value.answers for key, value in outputs.lists.items()}
+    lists = {key: value.answers for key, value in outputs.n_best.items()}
     assert n_best_json(lists) == read_golden(f"{name}/nbest_predictions.json.gz")
     if run["version_2_with_negative"]:
         assert json.dumps(outputs.null_odds, indent=4) + "\n" == read_golden(

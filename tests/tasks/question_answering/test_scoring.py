@@ -100,7 +100,7 @@ def test_character_metrics_use_the_best_answer():
     ],
 )
 def test_languages_without_spaces(answers, by_characters):
-    assert scoring.uses_characters([example("1", *answers), example("2")]) == by_characters
+    assert scoring.should_score_characters([example("1", *answers), example("2")]) == by_characters
 
 
 HAN = st.text(alphabet="北京大学ab 。：-", max_size=9)
