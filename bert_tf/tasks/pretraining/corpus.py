@@ -1,8 +1,8 @@
 """Reads documents from text files: one sentence per line, blank lines between documents.
 
 For whole word masking in languages written without spaces, a segmenter groups characters into
-words: the tokenizer makes every Chinese character a separate word, so that whole word masking has
-no effect (Cui et al. 2019, "Pre-Training with Whole Word Masking for Chinese BERT").
+words (Cui et al. 2019, "Pre-Training with Whole Word Masking for Chinese BERT"). Without one, whole
+word masking has no effect there: to the tokenizer, every Chinese character is a separate word.
 """
 
 import functools
@@ -27,14 +27,15 @@ from bert_tf.tokenization.ragged_ids import RaggedIds
 Segmenter = Callable[[str], Sequence[str]]
 
 _BATCH_LINES = 1 << 14
-# Matches `jieba:lcut`, but not `gs://words.txt` or `C:\words.txt`.
+# A reference to a Python function: `jieba:lcut`, but not `gs://words.txt` or `C:\words.txt`.
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 class LineEncoder:
     """Converts lines to lists of token ids.
 
-    For whole word masking, words come from the segmenter, if any, or else from `##` prefixes.
+    For whole word masking, a segmenter determines which tokens belong to the same word; without
+    one, `##` prefixes do.
     """
 
     def __init__(self, tokenizer: FullTokenizer, segmenter: Segmenter | None = None) -> None:
@@ -43,27 +44,27 @@ class LineEncoder:
         self._segmenter = segmenter
 
     def __call__(self, lines: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of each line, marked by `mark_inner_pieces` if there is a segmenter."""
+        """Returns the ids of each line; with a segmenter, marked by `mark_inner_pieces`."""
         tokens = self.tokenizer.encode(lines, with_spans=self._segmenter is not None)
         ids = tokens.ids
         if self._segmenter:
             ids = mark_inner_pieces(tokens, lines, self._segmenter, self.vocab.size)
-        values = ids.tolist()
-        return [values[a:b] for a, b in itertools.pairwise(tokens.row_splits.tolist())]
+        all_ids = ids.tolist()
+        return [all_ids[a:b] for a, b in itertools.pairwise(tokens.row_splits.tolist())]
 
 
 def load_encoder(options: PretrainingDataOptions) -> LineEncoder:
-    """Loads the vocabulary and the segmenter, if one is set."""
+    """Makes an encoder with the options' vocabulary and segmenter, if one is set."""
     name = options.whole_word_segments
     segmenter = load_segmenter(name) if name else None
     return LineEncoder(FullTokenizer(options.vocab_file or "", options.do_lower_case), segmenter)
 
 
 def read_documents(paths: Iterable[str], encode: LineEncoder) -> list[Document]:
-    """Reads all documents of text files, as the original does.
+    """Reads all documents of text files, as the original BERT code does.
 
-    The end of a file does not end a document. A line without tokens that is not blank, such as a
-    line of control characters, is ignored and does not end a document either.
+    Only a blank line ends a document: the end of a file does not, nor does a line that is not blank
+    but has no tokens, such as a line of control characters.
     """
     documents: list[Document] = [[]]
     lines = (line.strip() for path in paths for line in files.read_lines(path))
@@ -79,9 +80,9 @@ def read_documents(paths: Iterable[str], encode: LineEncoder) -> list[Document]:
 def load_segmenter(name: str) -> Segmenter:
     """Loads a segmenter from a Python function or a word list.
 
-    `name` is `module:function`, installed or in the current folder, for a function that takes a
-    line and returns its words in order, with or without spaces; or it is a file with one word per
-    line, for greedy longest-match segmentation from left to right.
+    `name` is either `module:function`, where the module is installed or in the current folder, and
+    the function takes a line and returns its words in order, with or without spaces; or a file with
+    one word per line, for greedy longest-match segmentation from left to right.
     """
     if not _FUNCTION.fullmatch(name):
         words = {line.strip() for line in files.read_lines(name)} - {""}
@@ -103,7 +104,10 @@ def load_segmenter(name: str) -> Segmenter:
 def mark_inner_pieces(
     tokens: RaggedIds, texts: Sequence[str], segmenter: Segmenter, vocab_size: int
 ) -> np.ndarray:
-    """Returns the ids of `tokens`, which have spans; adds `vocab_size` to those inside a word."""
+    """Returns the ids of `tokens`, plus `vocab_size` for each token that continues a word.
+
+    The spans of `tokens` say where they are in `texts`; `segmenter` splits the texts into words.
+    """
     starts = np.zeros(0, np.int32) if tokens.spans is None else tokens.spans[:, 0]
     is_inner = np.zeros(len(tokens.ids), bool)
     for row, text in enumerate(texts):
@@ -116,6 +120,7 @@ def mark_inner_pieces(
 
 
 def _find_word_spans(text: str, segmenter: Segmenter) -> Iterator[tuple[int, int]]:
+    """Yields the offsets of the start and end of each word in the text."""
     try:
         words = list(segmenter(text))
     except Exception as error:
@@ -131,7 +136,7 @@ def _find_word_spans(text: str, segmenter: Segmenter) -> Iterator[tuple[int, int
 
 
 def _longest_match(words: Collection[str], max_length: int, text: str) -> list[str]:
-    """Splits off the longest known word, or else a single character, from left to right."""
+    """Splits a text, from left to right, into the longest known words or single characters."""
     segments, start = [], 0
     while start < len(text):
         ends = range(min(start + max_length, len(text)), start + 1, -1)

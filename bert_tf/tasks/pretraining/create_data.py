@@ -1,4 +1,4 @@
-"""Creates pre-training records from text files, for `create_pretraining_data.py`."""
+"""Creates pre-training records from text files; the work of `create_pretraining_data.py`."""
 
 import functools
 import itertools
@@ -29,17 +29,18 @@ from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.record_description import describe_outputs
 from bert_tf.tokenization import FullTokenizer
 
-_MAX_PATHS = 5  # listed in messages
+# Maximum number of paths listed in a message.
+_MAX_PATHS = 5
 _ONE_DOCUMENT = (
-    "all lines form one document, so random next sentences come from the same text: put a blank "
+    "all lines form one document, so random next sentences come from that document: put a blank "
     "line between documents"
 )
-_ONE_LINE = (
+_ONE_LINE_EACH = (
     "each document is a single line, so every next sentence is random: put each sentence on its "
     "own line"
 )
 # Number of instances logged with --verbose_logging.
-_NUM_SHOWN = 20
+_NUM_LOGGED = 20
 # Number of lines per file that are checked for unknown tokens.
 _NUM_CHECKED_LINES = 2000
 
@@ -69,7 +70,7 @@ def run(options: PretrainingDataOptions) -> list[str]:
 
 
 def _find_texts(options: PretrainingDataOptions) -> list[str]:
-    """Returns the input files, after checking that the outputs can be written."""
+    """Returns the input files; raises a UserError if the output files cannot be written."""
     paths, outputs = file_names.expand(options.input_file or ""), options.outputs
     if not paths or not outputs:
         raise UserError("--input_file and --output_file must name files")
@@ -84,13 +85,13 @@ def _find_texts(options: PretrainingDataOptions) -> list[str]:
 
 
 def _check_num_predictions(options: PretrainingDataOptions) -> None:
-    """Warns if `max_predictions_per_seq` is too small; raises a UserError when using shards."""
+    """Warns if `max_predictions_per_seq` is too small; with shards, raises a UserError instead."""
     needed = round(options.max_seq_length * options.masked_lm_prob)
     if options.max_predictions_per_seq >= needed:
         return
     product = f"--masked_lm_prob * --max_seq_length = {needed}"
     message = f"--max_predictions_per_seq={options.max_predictions_per_seq} is less than {product}"
-    message += f": pass --max_predictions_per_seq={needed}, here and to run_pretraining.py"
+    message += f": pass --max_predictions_per_seq={needed} here and to run_pretraining.py"
     if options.uses_shards:
         raise UserError(message)
     log.warning("%s", message)
@@ -112,19 +113,19 @@ def _write_in_shards(
         try:
             units = sharded_data.write_parts(options, paths, folder, workers)
             with describe_outputs(options, vocab):
-                count = sharded_data.join(units, folder, outputs, workers)
+                num_examples = sharded_data.join_parts(units, folder, outputs, workers)
         except (KeyboardInterrupt, Terminated) as stop:
             raise type(stop)(f"The same command resumes from {folder}.") from None
-    log.info("%s: %d examples", ", ".join(outputs), count)
+    log.info("%s: %d examples", ", ".join(outputs), num_examples)
 
 
 def for_each_on_beam(
     function: Callable[[Any], object], items: Sequence[Any], runner: str, options: str
 ) -> Iterator[Any]:
-    """Calls a function on each item on the workers of a Beam runner; yields the items at the end.
+    """Calls a function on each item, on a Beam runner's workers; yields all items at the end.
 
-    The function is pickled by name, so this package must be installed on the workers. Options are
-    `name=value` pairs separated by commas, or `--name=value --other=value` if values have commas.
+    The function is pickled by name, so this package must be installed on the workers. `options` are
+    `name=value` pairs separated by commas or, if values have commas, `--name=value --other=value`.
     """
     beam = import_extra("apache_beam", "beam")
     pipeline_options = import_extra("apache_beam.options.pipeline_options", "beam")
@@ -136,7 +137,7 @@ def for_each_on_beam(
             _ = (
                 pipeline
                 | "Units" >> beam.Create(list(items))
-                # Otherwise one worker would process all items of the same source.
+                # Otherwise one worker would process all items, as they come from one source.
                 | "Spread" >> beam.Reshuffle()
                 | "Do" >> beam.Map(function)
             )
@@ -162,14 +163,14 @@ def _write_in_memory(
             documents, rng, options, encode.vocab, progress.update
         )
     tokenizer = encode.tokenizer.reference
-    for instance in instances[:_NUM_SHOWN]:
-        log.debug("%s", _describe(instance, tokenizer))
+    for instance in instances[:_NUM_LOGGED]:
+        log.debug("%s", _format(instance, tokenizer))
     features, outputs = record_features(options), options.outputs
     with describe_outputs(options, tokenizer.vocab):
-        for number, output in enumerate(outputs):
-            batches = record_batches(instances[number :: len(outputs)], options, use_threads=True)
-            count = write_records(output, features, batches)
-            log.info("%s: %d examples", output, count)
+        for index, output in enumerate(outputs):
+            batches = record_batches(instances[index :: len(outputs)], options, use_threads=True)
+            num_examples = write_records(output, features, batches)
+            log.info("%s: %d examples", output, num_examples)
 
 
 def _check_lines(path: str, lines: Sequence[str], max_seq_length: int) -> None:
@@ -183,12 +184,14 @@ def _check_lines(path: str, lines: Sequence[str], max_seq_length: int) -> None:
 
 def _check_documents(documents: Sequence[Document], paths: Sequence[str]) -> None:
     """Warns if documents are probably not separated by blank lines, or sentences by newlines."""
-    single, one_line_each = len(documents) == 1, max(map(len, documents)) == 1
-    if single != one_line_each:
-        log.warning("%s: %s", shortened(paths, _MAX_PATHS), _ONE_DOCUMENT if single else _ONE_LINE)
+    is_one_document, has_one_line_each = len(documents) == 1, max(map(len, documents)) == 1
+    # A corpus of one line is both.
+    if is_one_document != has_one_line_each:
+        problem = _ONE_DOCUMENT if is_one_document else _ONE_LINE_EACH
+        log.warning("%s: %s", shortened(paths, _MAX_PATHS), problem)
 
 
-def _describe(instance: Instance, tokenizer: FullTokenizer) -> str:
+def _format(instance: Instance, tokenizer: FullTokenizer) -> str:
     def tokens(ids: Iterable[int]) -> str:
         return " ".join(tokenizer.convert_ids_to_tokens(ids))
 

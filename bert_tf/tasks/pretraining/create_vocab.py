@@ -1,6 +1,6 @@
-"""Learns a WordPiece vocabulary from text files, for `create_vocab.py`.
+"""Learns a WordPiece vocabulary from text files; the work of `create_vocab.py`.
 
-The package's tokenizer splits the texts into words; the learner is from TensorFlow Text.
+bert_tf's tokenizer splits the texts into words; TensorFlow Text learns word pieces from them.
 """
 
 import itertools
@@ -16,35 +16,35 @@ from bert_tf.progress import bar, log
 from bert_tf.tasks.pretraining.options import VocabularyOptions
 from bert_tf.tokenization import BasicTokenizer
 
-# In the published vocabularies [PAD] is 0, 99 unused tokens follow, then the special tokens.
-_UNUSED_BEFORE = 99
-_SPECIAL = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# In the published vocabularies, [PAD] has id 0, and 99 unused tokens precede the special tokens.
+_UNUSED_BEFORE_SPECIAL = 99
+_SPECIAL_TOKENS = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 _BATCH_LINES = 1000
-# Minimum fraction of words that consist only of characters that fit into the vocabulary.
+# Minimum fraction of the text's words whose characters must all fit into the vocabulary.
 _MIN_COVERAGE = 0.9
 
 
 def run(options: VocabularyOptions) -> list[str]:
     """Learns and writes a vocabulary; returns its `vocab_size` tokens in the order of their ids.
 
-    If there are too few word pieces, missing characters and then `[unusedN]` fill the rest of it.
+    If fewer tokens are learned, characters that have no token, and then `[unusedN]`, fill the rest.
     """
     options.check()
     learner = _import_learner()
     output = options.output_file or ""
     file_names.require_writable(output)
-    siblings = set(files.list_dir(os.path.dirname(output) or "."))
-    if os.path.basename(output) in siblings and siblings & {"run.json", "bert_config.json"}:
+    folder_names = set(files.list_dir(os.path.dirname(output) or "."))
+    if os.path.basename(output) in folder_names and folder_names & {"run.json", "bert_config.json"}:
         raise UserError(f"--output_file={output} belongs to a model: choose a different name")
     paths = file_names.expand(options.input_file or "")
     file_names.require_distinct([output], paths)
     counts = count_words(paths, BasicTokenizer(options.do_lower_case))
     if not counts:
         raise UserError(f"No words in {', '.join(paths[:5])}: nothing to learn")
-    total, distinct = f"{counts.total():,}", f"{len(counts):,}"
+    num_words, num_distinct = f"{counts.total():,}", f"{len(counts):,}"
     message = "Learning from %s words (%s distinct); this can take several minutes"
-    log.info(message, total, distinct)
+    log.info(message, num_words, num_distinct)
     reserved = reserved_tokens(options.num_unused_tokens)
     tokens = learn(counts, options.vocab_size, reserved, learner)
     tokens += _find_missing_characters(counts, tokens)[: options.vocab_size - len(tokens)]
@@ -57,8 +57,13 @@ def run(options: VocabularyOptions) -> list[str]:
 
 def reserved_tokens(num_unused_tokens: int) -> list[str]:
     """Returns the first tokens of the vocabulary, ordered as in the published vocabularies."""
-    unused = [f"[unused{number}]" for number in range(num_unused_tokens)]
-    return ["[PAD]", *unused[:_UNUSED_BEFORE], *_SPECIAL, *unused[_UNUSED_BEFORE:]]
+    unused = [f"[unused{n}]" for n in range(num_unused_tokens)]
+    return [
+        "[PAD]",
+        *unused[:_UNUSED_BEFORE_SPECIAL],
+        *_SPECIAL_TOKENS,
+        *unused[_UNUSED_BEFORE_SPECIAL:],
+    ]
 
 
 def count_words(paths: Sequence[str], tokenizer: BasicTokenizer) -> Counter[str]:
@@ -67,8 +72,8 @@ def count_words(paths: Sequence[str], tokenizer: BasicTokenizer) -> Counter[str]
     with bar(len(paths), "files") as progress:
         for path in paths:
             lines = iter(files.read_lines(path))
-            warn_about_columns(path, first := [*itertools.islice(lines, _BATCH_LINES)])
-            lines = itertools.chain(first, lines)
+            warn_about_columns(path, first_lines := [*itertools.islice(lines, _BATCH_LINES)])
+            lines = itertools.chain(first_lines, lines)
             while batch := list(itertools.islice(lines, _BATCH_LINES)):
                 counts.update(tokenizer.tokenize("\n".join(batch)))
             progress.update()
@@ -82,39 +87,40 @@ def learn(
 
     Returns the reserved tokens, then single characters, then word pieces, most frequent first.
     """
-    # Punctuation and ideographs only occur as single-character words, and need no `##` form.
-    in_words = set().union(*(word for word in counts if len(word) > 1))
+    # Punctuation and ideographs are always words of their own, so they need no `##` token.
+    inner_chars = set().union(*(word for word in counts if len(word) > 1))
     standalone = sorted(
-        (word for word in counts if len(word) == 1 and word not in in_words),
+        (word for word in counts if len(word) == 1 and word not in inner_chars),
         key=lambda word: (-counts[word], word),
     )
+    # They may take up half of the vocabulary.
     room = vocab_size - len(reserved)
-    first = [*reserved, *sorted(standalone[: room // 2])]
+    first_tokens = [*reserved, *sorted(standalone[: room // 2])]
     words = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    words = [(word, count) for word, count in words if len(word) > 1 or word in in_words]
-    # A character takes two tokens: one at the start of a word, and one with `##`.
-    max_chars = max((vocab_size - len(first)) // 3, 1)
-    allowed = learner.get_allowed_chars(words, max_chars)
-    covered = sum(count for word, count in words if allowed.issuperset(word))
-    if covered < _MIN_COVERAGE * sum(dict(words).values()) or len(first) >= vocab_size:
+    words = [(word, count) for word, count in words if len(word) > 1 or word in inner_chars]
+    # A character takes two tokens, with and without `##`; a third of the room is for longer pieces.
+    max_chars = max((vocab_size - len(first_tokens)) // 3, 1)
+    allowed_chars = learner.get_allowed_chars(words, max_chars)
+    covered = sum(count for word, count in words if allowed_chars.issuperset(word))
+    if covered < _MIN_COVERAGE * sum(dict(words).values()) or len(first_tokens) >= vocab_size:
         content = f"the characters of the text and {len(reserved)} reserved tokens"
-        raise UserError(f"--vocab_size={vocab_size} has no room for {content}: pass a larger one")
+        raise UserError(f"--vocab_size={vocab_size} has no room for {content}: pass a larger value")
     if not words:
-        return first
-    # `slack_ratio` keeps the size close to the requested one.
+        return first_tokens
+    # A small `slack_ratio` keeps the number of tokens close to `vocab_size`.
     settings = {"lower_thresh": 2, "max_unique_chars": max_chars, "slack_ratio": 0.01}
-    tokens = learner.learn(words, vocab_size, first, **settings)
-    # The rarest word pieces come last.
+    tokens = learner.learn(words, vocab_size, first_tokens, **settings)
+    # If there are more, drop the rarest word pieces, which come last.
     return tokens[:vocab_size]
 
 
 def _find_missing_characters(counts: Mapping[str, int], tokens: Sequence[str]) -> list[str]:
-    """Returns characters without a token, most frequent first; those inside words with `##`."""
-    frequencies: Counter[str] = Counter()
+    """Returns tokens for characters that have none, with `##` inside words, most frequent first."""
+    char_counts: Counter[str] = Counter()
     for word, count in counts.items():
-        frequencies.update({f"##{char}" if i else char: count for i, char in enumerate(word)})
-    missing = frequencies.keys() - set(tokens)
-    return sorted(missing, key=lambda token: (-frequencies[token], token))
+        char_counts.update({f"##{char}" if i else char: count for i, char in enumerate(word)})
+    missing = char_counts.keys() - set(tokens)
+    return sorted(missing, key=lambda token: (-char_counts[token], token))
 
 
 def _import_learner() -> Any:

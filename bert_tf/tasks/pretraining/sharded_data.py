@@ -1,8 +1,9 @@
 """Creates pre-training records for a corpus of any size: shard by shard, in several processes.
 
-The records of a unit (see `shards`) depend only on its text and the options. Therefore the number
-of workers does not affect the result, and an interrupted run resumes with the missing units. Each
-unit writes its records to part files in a folder next to the output; they are joined at the end.
+The records of a unit (see `shards`) depend only on its text and index and on the options. Therefore
+the number of workers does not affect the result, and an interrupted run resumes with the missing
+units. The records of each unit are written to part files in a folder next to the output, one part
+for each output file; at the end, the parts of all units are joined.
 """
 
 import contextlib
@@ -28,17 +29,17 @@ from bert_tf.tasks.pretraining.instances import Document, create_training_instan
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.shards import Unit, plan, read_shards
 
-# Name of the file that describes the parts in a folder.
+# Name of the file that describes the parts in a folder; it changes if they must be rebuilt.
 _PLAN = "plan.json"
-# Increment this when the same plan starts to give different records.
+# Increment this when a change of the code leads to different records for the same plan.
 _FORMAT = 2
-# Names, or prefixes of names, of options that do not affect the records.
+# Names, or prefixes of names, of options that do not affect the parts.
 _IRRELEVANT_OPTIONS = ("input_file", "output_file", "num_workers", "verbose_logging", "beam_")
 
 # Loaded once per process.
 _load_encoder = functools.lru_cache(maxsize=1)(load_encoder)
 
-# Calls a function on each item in a worker process; yields each item when it is done, in any order.
+# Calls a function on each item in a worker process; yields each item after its call, in any order.
 UnorderedMap = Callable[[Callable[[Any], object], Sequence[Any]], Iterable[Any]]
 
 
@@ -47,30 +48,30 @@ def write_parts(
 ) -> list[Unit]:
     """Writes the parts of all units to a folder that no other run is using; returns the units.
 
-    After an error, complete units are kept, and the same command resumes with the missing ones.
+    After an error, the parts of complete units remain, and the same command resumes with the rest.
     """
     units = plan(paths, options.shard_bytes)
     _prepare_folder(options, units, folder)
     missing = [unit for unit in units if not _is_complete(unit, folder)]
     if len(missing) < len(units):
         log.info("%d of %d parts are already done", len(units) - len(missing), len(units))
-    total = sum(unit.size for unit in units)
-    done = total - sum(unit.size for unit in missing)
+    total_bytes = sum(unit.size for unit in units)
+    complete_bytes = total_bytes - sum(unit.size for unit in missing)
     # Start the workers before the bar starts its thread: forking a process with threads is unsafe.
     work = workers(functools.partial(write_unit, options, folder), missing)
-    with bar(total, "text", initial=done, unit="B") as progress:
+    with bar(total_bytes, "text", initial=complete_bytes, unit="B") as progress:
         for unit in work:
             progress.update(unit.size)
     return units
 
 
 def _prepare_folder(options: PretrainingDataOptions, units: Sequence[Unit], folder: str) -> None:
-    """Creates the folder; empties it if its parts have other options, texts or format version."""
+    """Creates the folder; deletes parts that were made with other options, texts or `_FORMAT`."""
     texts = sorted({path for unit in units for path, *_ in unit.ranges})
-    settings = dataclasses.asdict(options).items()
+    values = dataclasses.asdict(options).items()
     description = {
         "format": _FORMAT,
-        "options": {name: v for name, v in settings if not name.startswith(_IRRELEVANT_OPTIONS)},
+        "options": {name: v for name, v in values if not name.startswith(_IRRELEVANT_OPTIONS)},
         "outputs": len(options.outputs),
         "digests": [_hash_file(options.vocab_file), _hash_file(options.whole_word_segments)],
         "texts": [(path, *files.size_and_mtime(path)) for path in texts],
@@ -81,14 +82,14 @@ def _prepare_folder(options: PretrainingDataOptions, units: Sequence[Unit], fold
     existing = files.read_text(path) if files.exists(path) else ""
     if existing != text and files.exists(folder):
         if existing:
-            log.warning("%s was built with other options or input; rebuilding", folder)
+            log.warning("%s was made with other options or input files; starting over", folder)
         files.remove_tree(folder)
     files.make_dirs(folder)
     files.write_text(path, text + "\n")
 
 
 def _hash_file(path: str | None) -> str:
-    """Returns the digest of a file; "" if the option names a function or is not set."""
+    """Returns the digest of a file; "" if the option is not set or names a Python function."""
     if not path or not files.exists(path):
         return ""
     with files.open_binary(path) as file:
@@ -96,6 +97,7 @@ def _hash_file(path: str | None) -> str:
 
 
 def _is_complete(unit: Unit, folder: str) -> bool:
+    """Returns whether a unit has a report, and parts of the sizes that are in the report."""
     if not files.exists(_report_path(folder, unit)):
         return False
     parts = enumerate(_read_report(folder, unit)["bytes"])
@@ -106,7 +108,7 @@ def _is_complete(unit: Unit, folder: str) -> bool:
 
 def _report_path(folder: str, unit: Unit) -> str:
     """Returns the path of a unit's report, which marks its parts as complete."""
-    return os.path.join(folder, f"{unit.number:06d}.json")
+    return os.path.join(folder, f"{unit.index:06d}.json")
 
 
 def _read_report(folder: str, unit: Unit) -> dict[str, Any]:
@@ -114,18 +116,18 @@ def _read_report(folder: str, unit: Unit) -> dict[str, Any]:
 
 
 def _part_path(folder: str, unit: Unit, output: int) -> str:
-    return os.path.join(folder, f"{unit.number:06d}-{output:03d}.tfrecord")
+    return os.path.join(folder, f"{unit.index:06d}-{output:03d}.tfrecord")
 
 
 # At module level because multiprocessing and Beam pickle it by name.
 def write_unit(options: PretrainingDataOptions, folder: str, unit: Unit) -> None:
     """Writes the parts of a unit, and then its report.
 
-    Two workers may write the same unit, as happens on clusters: their temporary files have
-    different names, and the final files are identical.
+    On a cluster, two workers may be given the same unit. This does no harm: their temporary files
+    have different names, and their final files are identical.
     """
     parts = [_part_path(folder, unit, output) for output in range(len(options.outputs))]
-    count = single_document_shards = 0
+    num_examples = single_document_shards = 0
     with contextlib.ExitStack() as stack:
         stack.enter_context(pause_gc())
         names = [stack.enter_context(files.atomic_write(part)) for part in parts]
@@ -134,23 +136,23 @@ def write_unit(options: PretrainingDataOptions, folder: str, unit: Unit) -> None
             for num_documents, records in _make_shards(options, unit):
                 single_document_shards += num_documents == 1
                 for record in records:
-                    writers[count % len(writers)].write(record)
-                    count += 1
+                    writers[num_examples % len(writers)].write(record)
+                    num_examples += 1
         except tf.errors.OpError as error:
             raise UserError(f"Cannot write to {folder}: {error.message}") from error
     sizes = [files.size(part) for part in parts]
-    report = {"examples": count, "single": single_document_shards, "bytes": sizes}
+    report = {"examples": num_examples, "single": single_document_shards, "bytes": sizes}
     files.write_text(_report_path(folder, unit), json.dumps(report))
 
 
 def _make_shards(
     options: PretrainingDataOptions, unit: Unit
 ) -> Iterator[tuple[int, Iterable[bytes]]]:
-    """Yields the number of documents and the records of each shard."""
+    """Yields the number of documents, and the records, of each shard."""
     encode = _load_encoder(options)
-    for number, texts in enumerate(read_shards(unit, options.shard_bytes)):
+    for shard_index, texts in enumerate(read_shards(unit, options.shard_bytes)):
         documents = _encode_documents(texts, encode)
-        rng = random.Random(f"{options.random_seed} {unit.number} {number}")
+        rng = random.Random(f"{options.random_seed} {unit.index} {shard_index}")
         instances = create_training_instances(documents, rng, options, encode.vocab)
         batches = map(encode_examples, record_batches(instances, options))
         yield len(documents), itertools.chain.from_iterable(batches)
@@ -162,25 +164,27 @@ def _encode_documents(texts: list[list[str]], encode: LineEncoder) -> list[Docum
     return [document for document in documents if document]
 
 
-def join(units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: UnorderedMap) -> int:
-    """Joins the parts into the output files, removes the folder, and counts the records."""
+def join_parts(
+    units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: UnorderedMap
+) -> int:
+    """Joins the parts into the output files, removes the folder, and returns the record count."""
     reports = [_read_report(folder, unit) for unit in units]
-    count = sum(report["examples"] for report in reports)
-    if not count:
+    num_examples = sum(report["examples"] for report in reports)
+    if not num_examples:
         files.remove_tree(folder)
         raise UserError("No tokens in the input files: nothing to train on")
     single_document_shards = sum(report["single"] for report in reports)
     if single_document_shards:
         message = "%d shards contain only one document, so random next sentences come from the same"
         advice = "put a blank line between documents, or pass a larger --shard_mb"
-        log.warning(f"{message} text: {advice}", single_document_shards)
+        log.warning(f"{message} document: {advice}", single_document_shards)
     for _ in workers(functools.partial(_join_output, units, folder), list(enumerate(outputs))):
         pass
     files.remove_tree(folder)
-    return count
+    return num_examples
 
 
 # Pickled by name, like `write_unit`.
 def _join_output(units: Sequence[Unit], folder: str, output: tuple[int, str]) -> None:
-    number, path = output
-    files.concatenate([_part_path(folder, unit, number) for unit in units], path)
+    index, path = output
+    files.concatenate([_part_path(folder, unit, index) for unit in units], path)

@@ -1,8 +1,9 @@
 """Divides a corpus into shards based on file sizes alone, and reads the shards.
 
-A unit is what a worker processes at a time: a byte range of a large file, several small files, or
-a compressed file, which may contain several shards. A document belongs to the range that contains
-the start of the blank line before it, so the corpus can be divided without reading it.
+Random next sentences are drawn from the same shard. A unit is what a worker processes at a time: a
+single shard (a byte range of a large file, or several small files) or a compressed file, which
+consists of one or more shards. A document belongs to the byte range that contains the start of the
+blank line before the document, so the corpus can be divided without reading it.
 """
 
 import itertools
@@ -15,10 +16,10 @@ from typing import Any
 from bert_tf import files
 from bert_tf.errors import UserError
 
-# A document larger than this many shards suggests a file without blank lines.
-_MAX_SHARDS_OF_DOCUMENT = 8
+# Maximum size of a document, in shards; larger ones suggest a file without blank lines.
+_MAX_SHARDS_PER_DOCUMENT = 8
 
-# Path, first byte, and end byte (exclusive; None for a compressed file).
+# Path, offset of the first byte, and offset after the last byte; None for a compressed file.
 Range = tuple[str, int, int | None]
 
 
@@ -26,15 +27,15 @@ Range = tuple[str, int, int | None]
 class Unit:
     """A unit of work for one worker."""
 
-    number: int
+    index: int
     ranges: tuple[Range, ...]
     size: int  # bytes on disk
 
 
 def plan(paths: Sequence[str], shard_bytes: int) -> list[Unit]:
-    """Divides files, in order, into units with shards of about `shard_bytes`."""
+    """Divides files, in order, into units, so that shards have about `shard_bytes` each."""
     groups: list[list[Range]] = []
-    room = -1  # bytes left for small files in the last group; -1: none can be added
+    room = -1  # bytes that small files may add to the last group; -1: no file can be added
     for path in paths:
         size = files.size(path)
         if path.endswith(".gz"):
@@ -50,7 +51,7 @@ def plan(paths: Sequence[str], shard_bytes: int) -> list[Unit]:
                 room = shard_bytes
             groups[-1].append((path, 0, size))
             room -= size
-    return [Unit(number, tuple(ranges), _sum_sizes(ranges)) for number, ranges in enumerate(groups)]
+    return [Unit(index, tuple(ranges), _sum_sizes(ranges)) for index, ranges in enumerate(groups)]
 
 
 def _sum_sizes(ranges: Sequence[Range]) -> int:
@@ -58,19 +59,22 @@ def _sum_sizes(ranges: Sequence[Range]) -> int:
 
 
 def read_shards(unit: Unit, shard_bytes: int) -> Iterator[list[list[str]]]:
-    """Yields the documents of each shard of a unit, as lists of non-blank lines.
+    """Yields the shards of a unit: lists of documents, which are lists of non-blank lines.
 
-    Unlike in the original, the end of a file also ends a document.
+    Unlike in the original BERT code, the end of a file also ends a document.
     """
-    documents = _read_numbered_documents(unit, shard_bytes)
+    documents = _read_documents_with_shard_index(unit, shard_bytes)
     for _, shard in itertools.groupby(documents, key=operator.itemgetter(0)):
         yield [document for _, document in shard]
 
 
-def _read_numbered_documents(unit: Unit, shard_bytes: int) -> Iterator[tuple[int, list[str]]]:
+def _read_documents_with_shard_index(
+    unit: Unit, shard_bytes: int
+) -> Iterator[tuple[int, list[str]]]:
     for path, start, stop in unit.ranges:
         with files.open_decompressed(path, regular=True) as file:
             for blank_start, document in _read_documents(path, file, start, stop, shard_bytes):
+                # Only a compressed file, which has no `stop`, has more than one shard.
                 yield 0 if stop else blank_start // shard_bytes, document
 
 
@@ -90,8 +94,9 @@ def _read_documents(
         if line and in_range:
             document.append(line)
             size += len(raw_line)
-            if size > _MAX_SHARDS_OF_DOCUMENT * shard_bytes:
-                problem = f"{path}: no blank line in {size / 1e6:.3g} MB from byte {blank_start}"
+            if size > _MAX_SHARDS_PER_DOCUMENT * shard_bytes:
+                megabytes = f"{size / 1e6:.3g} MB"
+                problem = f"{path}: no blank line in the {megabytes} after byte {blank_start}"
                 advice = "put a blank line between documents, or pass a larger --shard_mb"
                 raise UserError(f"{problem}: {advice}")
         else:
@@ -112,5 +117,5 @@ def _decode(path: str, raw: bytes) -> str:
         return raw.decode("utf-8").replace("\r", "").strip()
     except UnicodeDecodeError:
         for _ in files.read_lines(path):
-            pass  # Raises an error that names the line.
+            pass  # Reading all lines raises an error that names the line.
         raise

@@ -126,7 +126,7 @@ def test_killed_run_resumes_with_the_missing_parts(tiny, corpus, monkeypatch):
     def write_two_units(job, folder, unit):
         if len(written) == 2:
             raise KeyboardInterrupt
-        written.append(unit.number)
+        written.append(unit.index)
         write_unit(job, folder, unit)
 
     monkeypatch.setattr(sharded_data, "write_unit", write_two_units)
@@ -137,7 +137,7 @@ def test_killed_run_resumes_with_the_missing_parts(tiny, corpus, monkeypatch):
     monkeypatch.setattr(
         sharded_data,
         "write_unit",
-        lambda *args: resumed.append(args[2].number) or write_unit(*args),
+        lambda *args: resumed.append(args[2].index) or write_unit(*args),
     )
     assert create_sharded(tiny, corpus, "parts") == complete
     assert written == [0, 1]
@@ -146,7 +146,7 @@ def test_killed_run_resumes_with_the_missing_parts(tiny, corpus, monkeypatch):
 
 def leave_unmerged_parts(tiny, corpus, monkeypatch, **changes):
     """Simulates a run that was killed before its parts were merged."""
-    monkeypatch.setattr(sharded_data, "join", _interrupt)
+    monkeypatch.setattr(sharded_data, "join_parts", _interrupt)
     with pytest.raises(KeyboardInterrupt):
         create_data.run(options(tiny, corpus, **{**SHARDED, **changes}))
     monkeypatch.undo()

@@ -62,7 +62,7 @@ def test_small_files_share_a_unit_but_stay_separate(tmp_path):
         ["0.txt", "1.txt", "2.txt", "3.txt"],
         *[["4.txt"]] * 3,
     ]
-    assert [unit.number for unit in units] == [0, 1, 2, 3]
+    assert [unit.index for unit in units] == [0, 1, 2, 3]
     assert read_all_shards(paths, 20) == [[["a", "b"], ["c"], ["d"], ["e"]], [["f" * 50]]]
 
 
@@ -84,7 +84,7 @@ def test_compressed_files(tmp_path):
 def test_file_without_blank_lines(tmp_path):
     paths = write_texts(tmp_path, "a line\n" * 1000)
     with pytest.raises(
-        UserError, match=r"0\.txt: no blank line in .* MB from byte 0: put a blank line"
+        UserError, match=r"0\.txt: no blank line in the .* MB after byte 0: put a blank line"
     ):
         read_all_shards(paths, 100)
     assert read_all_shards(paths, 10_000) == [[["a line"] * 1000]]
