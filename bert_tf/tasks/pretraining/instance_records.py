@@ -18,7 +18,7 @@ _BATCH_SIZE = 1024
 
 
 def record_features(options: PretrainingDataOptions | PretrainingOptions) -> tuple[Feature, ...]:
-    """Declares the features of the records."""
+    """Returns the names, lengths and types of the features of a record."""
     max_predictions = options.max_predictions_per_seq
     return (
         *sequence_features(options.max_seq_length),
@@ -32,7 +32,7 @@ def record_features(options: PretrainingDataOptions | PretrainingOptions) -> tup
 def record_batches(
     instances: Sequence[Instance], options: PretrainingDataOptions, use_threads: bool = False
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the features of the instances in batches, as returned by `_to_arrays`."""
+    """Yields the features of the instances in batches of at most `_BATCH_SIZE`."""
     batches = chunks(instances, _BATCH_SIZE)
     convert = functools.partial(_to_arrays, options=options)
     return map_in_order(convert, batches) if use_threads else map(convert, batches)
@@ -41,7 +41,7 @@ def record_batches(
 def _to_arrays(
     instances: Sequence[Instance], options: PretrainingDataOptions
 ) -> dict[str, np.ndarray]:
-    """Returns token features int32 [n, S], masked-LM features [n, P], and labels [n, 1]."""
+    """Returns token features [n, S], masked-LM features [n, P], and next sentence labels [n, 1]."""
     max_length, max_predictions = options.max_seq_length, options.max_predictions_per_seq
     input_ids, input_mask = _pad([instance.input_ids for instance in instances], max_length)
     positions, weights = _pad([instance.positions for instance in instances], max_predictions)
@@ -61,7 +61,7 @@ def _to_arrays(
 
 
 def _pad(rows: list[list[int]], length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pads rows with zeros; returns int32 [n, length] and a mask, False for padding."""
+    """Pads rows with zeros to int32 [n, length]; also returns a mask, which is False at padding."""
     lengths = np.array([len(row) for row in rows], np.int64)
     mask = np.arange(length) < lengths[:, None]
     padded = np.zeros(mask.shape, np.int32)

@@ -1,6 +1,6 @@
 """Pre-training instances: pairs of segments with masked tokens (Devlin et al. 2018, section 3.1).
 
-Without shards, random numbers are drawn in the same order as in the original release, so that the
+Without shards, random numbers are drawn in the same order as in the original BERT code, so that the
 same documents and the same `random.Random` give the same instances. A document is a list of
 sentences, and a sentence is a list of token ids.
 """
@@ -18,14 +18,14 @@ from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 Sentence = list[int]
 Document = list[Sentence]
 
-_SPECIAL = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_SPECIAL_TOKENS = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # Maximum number of attempts to draw a different document for a random second segment.
 _MAX_ATTEMPTS = 10
 
 
 @contextlib.contextmanager
 def pause_gc() -> Iterator[None]:
-    """Disables garbage collection, which would take a seventh of the time and free nothing."""
+    """Disables cyclic garbage collection, which would take a seventh of the time for nothing."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -36,19 +36,20 @@ def pause_gc() -> Iterator[None]:
 
 
 class VocabInfo:
-    """Vocabulary properties needed for masking; the vocabulary must have the special tokens."""
+    """What masking needs to know about the vocabulary, which must have the special tokens."""
 
     def __init__(self, vocab: dict[str, int]) -> None:
-        missing = [token for token in _SPECIAL if token not in vocab]
+        missing = [token for token in _SPECIAL_TOKENS if token not in vocab]
         if missing:
-            needed = f"Pre-training needs {', '.join(_SPECIAL)}"
+            needed = f"Pre-training needs {', '.join(_SPECIAL_TOKENS)}"
             raise UserError(f"The vocabulary (--vocab_file) lacks {', '.join(missing)}. {needed}")
         self.cls_id, self.sep_id = vocab["[CLS]"], vocab["[SEP]"]
         self.mask_id = vocab["[MASK]"]
-        # Random tokens are drawn from all entries, special tokens included.
+        # Ids that may replace a token: as in the original, all of them, even special tokens.
         self.replacements = list(vocab.values())
         self.size = max(vocab.values()) + 1
-        # The second half is for ids of pieces inside a word, to which a segmenter adds `size`.
+        # Whether each id continues a word. The second half is for ids that `mark_inner_pieces` has
+        # increased by `size`.
         self.is_inner = [False] * self.size + [True] * self.size
         for token, index in vocab.items():
             self.is_inner[index] = token.startswith("##")
@@ -58,7 +59,7 @@ class VocabInfo:
 class Instance:
     """A training instance: `[CLS] A [SEP] B [SEP]`."""
 
-    input_ids: list[int]  # with special tokens, masked, not padded
+    input_ids: list[int]  # with special tokens, after masking, without padding
     first_length: int  # length of [CLS] A [SEP]
     is_random_next: bool  # whether B is a random segment, not the continuation of A
     positions: list[int]  # positions of the masked tokens, ascending
@@ -95,24 +96,24 @@ def create_instances_from_document(
 ) -> Iterator[Instance]:
     """Yields the instances of document `index`; other documents provide random second segments."""
     document = documents[index]
-    max_tokens = options.max_seq_length - 3
+    max_tokens = options.max_seq_length - 3  # without [CLS] and two [SEP]
     is_short = rng.random() < options.short_seq_prob
-    target = rng.randint(2, max_tokens) if is_short else max_tokens
+    target_length = rng.randint(2, max_tokens) if is_short else max_tokens
     chunk: list[Sentence] = []
     length = i = 0
     while i < len(document):
         chunk.append(document[i])
         length += len(document[i])
-        if i == len(document) - 1 or length >= target:
-            count_a = rng.randint(1, len(chunk) - 1) if len(chunk) > 1 else 1
-            first = list(itertools.chain.from_iterable(chunk[:count_a]))
+        if i == len(document) - 1 or length >= target_length:
+            num_first = rng.randint(1, len(chunk) - 1) if len(chunk) > 1 else 1
+            first = list(itertools.chain.from_iterable(chunk[:num_first]))
             is_random_next = len(chunk) == 1 or rng.random() < 0.5
             if is_random_next:
-                second = _draw_segment(documents, index, target - len(first), rng)
-                # Put the unused sentences back, as in the original.
-                i -= len(chunk) - count_a
+                second = _draw_segment(documents, index, target_length - len(first), rng)
+                # Use the other sentences of the chunk for the next instance, as in the original.
+                i -= len(chunk) - num_first
             else:
-                second = list(itertools.chain.from_iterable(chunk[count_a:]))
+                second = list(itertools.chain.from_iterable(chunk[num_first:]))
             first, second = _truncate(first, second, max_tokens, rng)
             input_ids = [vocab.cls_id, *first, vocab.sep_id, *second, vocab.sep_id]
             positions, labels = _mask(input_ids, len(first) + 2, rng, options, vocab)
@@ -122,8 +123,9 @@ def create_instances_from_document(
 
 
 def _draw_segment(
-    documents: Sequence[Document], index: int, target: int, rng: random.Random
+    documents: Sequence[Document], index: int, target_length: int, rng: random.Random
 ) -> Sentence:
+    """Draws consecutive sentences, if possible from another document than `index`."""
     for _ in range(_MAX_ATTEMPTS):
         other = rng.randrange(len(documents))
         if other != index:
@@ -132,7 +134,7 @@ def _draw_segment(
     segment: Sentence = []
     for sentence in document[rng.randrange(len(document)) :]:
         segment += sentence
-        if len(segment) >= target:
+        if len(segment) >= target_length:
             break
     return segment
 
@@ -140,7 +142,8 @@ def _draw_segment(
 def _truncate(
     first: Sentence, second: Sentence, max_tokens: int, rng: random.Random
 ) -> tuple[Sentence, Sentence]:
-    """Removes tokens from the longer segment, randomly at its front or back, until both fit."""
+    """Removes tokens at the front or back (random) of the longer segment until the pair fits."""
+    # Start and end of the first segment, then start and end of the second.
     bounds = [0, len(first), 0, len(second)]
     while (a := bounds[1] - bounds[0]) + (b := bounds[3] - bounds[2]) > max_tokens:
         side = 0 if a > b else 2
@@ -158,7 +161,7 @@ def _mask(
 ) -> tuple[list[int], list[int]]:
     """Masks tokens in place; returns their positions and original ids.
 
-    Also removes the inner-piece marks that a segmenter added to the ids.
+    Also removes the marks of `mark_inner_pieces` from the ids.
     """
     candidates = [*range(1, first_length - 1), *range(first_length, len(input_ids) - 1)]
     # As in the original, `round` rounds halves to even.
@@ -175,7 +178,7 @@ def _mask(
     elif options.uses_shards:
         chosen = rng.sample(candidates, count)
     else:
-        # As in the original; `sample` is faster, but draws different numbers.
+        # As in the original: `sample` would be faster, but draws different random numbers.
         rng.shuffle(candidates)
         chosen = candidates[:count]
     labels = {position: input_ids[position] for position in chosen}
@@ -189,7 +192,7 @@ def _mask(
 
 
 def _group_words(candidates: list[int], input_ids: list[int], vocab: VocabInfo) -> list[list[int]]:
-    """Groups positions by word; as in the original, a word may extend across [SEP]."""
+    """Groups positions by word; as in the original, a word may continue after a [SEP]."""
     words: list[list[int]] = []
     for position in candidates:
         if words and vocab.is_inner[input_ids[position]]:

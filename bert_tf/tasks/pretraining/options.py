@@ -8,9 +8,9 @@ from bert_tf.options.fields import check_required, check_values, option
 from bert_tf.options.shared import DeviceOptions, EncoderOptions, TrainingOptions
 
 # Three special tokens, and one token for each of the two segments.
-_SHORTEST_PAIR = 5
+_MIN_SEQ_LENGTH = 5
 # [PAD], [UNK], [CLS], [SEP], [MASK].
-_SPECIAL_TOKENS = 5
+_NUM_SPECIAL_TOKENS = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,12 +123,12 @@ class PretrainingDataOptions:
 
     @property
     def uses_shards(self) -> bool:
-        """Whether texts are processed shard by shard, unlike in the original."""
+        """Whether texts are processed shard by shard, not all in memory as in the original."""
         return bool(self.num_workers or self.beam_runner)
 
     @property
     def shard_bytes(self) -> int:
-        """Approximate size of a shard in bytes."""
+        """Approximate size of a shard of text in bytes."""
         return int(self.shard_mb * 1e6)
 
     @property
@@ -140,8 +140,8 @@ class PretrainingDataOptions:
         """Checks the options without reading any files."""
         check_required(self)
         check_values(self)
-        if self.max_seq_length < _SHORTEST_PAIR:
-            raise UserError(f"--max_seq_length must be at least {_SHORTEST_PAIR}")
+        if self.max_seq_length < _MIN_SEQ_LENGTH:
+            raise UserError(f"--max_seq_length must be at least {_MIN_SEQ_LENGTH}")
         if self.whole_word_segments and not self.do_whole_word_mask:
             raise UserError("--whole_word_segments needs --do_whole_word_mask=true")
         if self.beam_runner and self.num_workers:
@@ -176,6 +176,6 @@ class VocabularyOptions:
         """Checks the options without reading any files."""
         check_required(self)
         check_values(self)
-        if self.vocab_size <= self.num_unused_tokens + _SPECIAL_TOKENS:
+        if self.vocab_size <= self.num_unused_tokens + _NUM_SPECIAL_TOKENS:
             reserved = f"--num_unused_tokens={self.num_unused_tokens} and the special tokens"
             raise UserError(f"--vocab_size={self.vocab_size} leaves no room after {reserved}")

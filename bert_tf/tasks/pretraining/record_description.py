@@ -16,7 +16,7 @@ from bert_tf.tokenization import load_vocab
 
 _MISMATCH = "does not match the records: rebuild them, or delete this file"
 _ADVICE = "pass records from create_pretraining_data.py"
-# Features, and the flags that determine their lengths.
+# Feature -> the flag that determines its length.
 _LENGTH_FLAGS = {"input_ids": "max_seq_length", "masked_lm_positions": "max_predictions_per_seq"}
 
 
@@ -24,7 +24,8 @@ _LENGTH_FLAGS = {"input_ids": "max_seq_length", "masked_lm_positions": "max_pred
 def describe_outputs(options: PretrainingDataOptions, vocab: Mapping[str, int]) -> Iterator[None]:
     """Locks the record files while they are written, then writes `<output>.json` next to each.
 
-    The lock keeps other runs from writing their descriptions. Pipes and devices get none.
+    The lock keeps other runs from writing descriptions of the same files. Outputs that are pipes or
+    devices have neither a lock nor a description.
     """
     outputs = [output for output in options.outputs if not files.is_stream(output)]
     flags = (*_LENGTH_FLAGS.values(), "do_lower_case", "do_whole_word_mask")
@@ -34,10 +35,10 @@ def describe_outputs(options: PretrainingDataOptions, vocab: Mapping[str, int]) 
         "vocab_sha256": _hash_vocab(vocab),
     }
     with contextlib.ExitStack() as stack:
-        # Sorted, to prevent a deadlock between two runs.
+        # Two runs that take the same locks must do so in the same order, to prevent a deadlock.
         for lock in sorted(map(locks.lock_path, outputs)):
             stack.enter_context(locks.exclusive(lock))
-        # An old description must not outlive its records if this run fails.
+        # If this run fails, no description of the old records may remain.
         for path in {*outputs, *map(files.resolve, outputs)}:
             files.remove(f"{path}.json")
         yield
@@ -47,19 +48,21 @@ def describe_outputs(options: PretrainingDataOptions, vocab: Mapping[str, int]) 
 
 
 def _hash_vocab(vocab: Mapping[str, int]) -> str:
-    lines = [f"{index} {token}" for token, index in sorted(vocab.items(), key=lambda item: item[1])]
+    items = sorted(vocab.items(), key=lambda item: item[1])
+    lines = [f"{token_id} {token}" for token, token_id in items]
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def check_records(
     paths: Sequence[str], options: PretrainingOptions, config: BertConfig, vocab_file: str = ""
 ) -> None:
-    """Checks descriptions and first records against flags, model, and vocabulary if known.
+    """Checks that the descriptions and first records match the flags, the model and `vocab_file`.
 
     Raises:
-        UserError: they do not match, or a file is empty or does not contain such records.
+        UserError: they do not match, or a file is empty or does not contain pre-training records.
     """
-    vocabularies = {_hash_vocab(load_vocab(vocab_file)): vocab_file} if vocab_file else {}
+    # Hash of each vocabulary -> the file that it comes from.
+    sources = {_hash_vocab(load_vocab(vocab_file)): vocab_file} if vocab_file else {}
     for path in paths:
         first = _read_first_record(path)
         description = _read_description(path)
@@ -71,31 +74,34 @@ def check_records(
             raise UserError(f"{path}.json {_MISMATCH}")
         for flag, length in lengths.items():
             if length != getattr(options, flag):
-                both = f"--{flag}={length}, not --{flag}={getattr(options, flag)}"
-                raise UserError(f"The records in {path} were made with {both}: pass the same value")
-        size = max([description.get("vocab_size", 0), *(index + 1 for index in first["input_ids"])])
-        if size > config.vocab_size:
-            sizes = f"at least {size} entries, but the model has only {config.vocab_size}"
+                mismatch = f"--{flag}={length}, not --{flag}={getattr(options, flag)}"
+                advice = "pass the same value"
+                raise UserError(f"The records in {path} were made with {mismatch}: {advice}")
+        min_size = max(description.get("vocab_size", 0), *(i + 1 for i in first["input_ids"]))
+        if min_size > config.vocab_size:
+            sizes = f"at least {min_size} entries, but the model has only {config.vocab_size}"
             raise UserError(f"The records in {path} were made with a vocabulary of {sizes}")
         if "vocab_sha256" in description:
-            vocabularies.setdefault(description["vocab_sha256"], path)
-    if len(vocabularies) > 1:
-        both = " and ".join(list(vocabularies.values())[:2])
+            sources.setdefault(description["vocab_sha256"], path)
+    if len(sources) > 1:
+        both = " and ".join(list(sources.values())[:2])
         raise UserError(f"{both} use different vocabularies, so their ids have different meanings")
 
 
 def _read_description(path: str) -> dict[str, Any]:
-    name = f"{path}.json"
-    if not files.exists(name):
+    """Returns the description of a record file; {} if it has none, as in the original."""
+    json_path = f"{path}.json"
+    if not files.exists(json_path):
         return {}
     try:
-        description = files.read_json(name)
+        description = files.read_json(json_path)
         return {**description, **{flag: int(description[flag]) for flag in _LENGTH_FLAGS.values()}}
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{name} {_MISMATCH} ({error!r})") from error
+        raise UserError(f"{json_path} {_MISMATCH} ({error!r})") from error
 
 
 def _read_first_record(path: str) -> dict[str, Sequence[int]]:
+    """Returns the features in `_LENGTH_FLAGS` of a file's first record."""
     files.open_binary(path).close()  # Refuses pipes, on which TensorFlow would block.
     try:
         first = next(iter(tf.data.TFRecordDataset(path).take(1)), None)
@@ -105,10 +111,10 @@ def _read_first_record(path: str) -> dict[str, Sequence[int]]:
     if first is None:
         raise UserError(f"{path} is empty: {_ADVICE}")
     try:
-        entries = tf.train.Example.FromString(first.numpy()).features.feature
+        features = tf.train.Example.FromString(first.numpy()).features.feature
     except Exception as error:
         raise UserError(f"The first record of {path} is not a tf.train.Example: {error}") from error
-    missing = [name for name in _LENGTH_FLAGS if name not in entries]
+    missing = [name for name in _LENGTH_FLAGS if name not in features]
     if missing:
         raise UserError(f"The records in {path} lack {', '.join(missing)}: {_ADVICE}")
-    return {name: entries[name].int64_list.value for name in _LENGTH_FLAGS}
+    return {name: features[name].int64_list.value for name in _LENGTH_FLAGS}

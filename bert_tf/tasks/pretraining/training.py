@@ -1,4 +1,4 @@
-"""Masked language modeling and next sentence prediction, for `run_pretraining.py`."""
+"""Masked language modeling and next sentence prediction; the work of `run_pretraining.py`."""
 
 import functools
 import os
@@ -33,18 +33,18 @@ from bert_tf.tasks.pretraining.instance_records import record_features
 from bert_tf.tasks.pretraining.options import PretrainingOptions
 from bert_tf.tasks.pretraining.record_description import check_records
 
-# Number of records in the shuffle buffer; the order of the files is also shuffled.
+# Number of records in the shuffle buffer; files are also read in random order.
 _SHUFFLE_BUFFER = 20_000
 
 
 def run(options: PretrainingOptions) -> Results:
-    """Trains and evaluates."""
+    """Trains a model on pre-training records, and evaluates it, as the options say."""
     options.check()
     options = find_model_files(options)
     config = BertConfig.from_json_file(options.bert_config_file or "")
     check_length(options, config)
     paths = file_names.expand(options.input_file or "")
-    # Connect workers before reading records, because TensorFlow must not compute anything earlier.
+    # Connect workers before reading records: TensorFlow must not compute anything before.
     devices = training.open_devices(options)
     with training.explained_errors(devices.workers), locked_output_dir(options, devices.is_chief):
         check_records(paths, options, config, _find_vocab_file(options.init_checkpoint or ""))
@@ -70,9 +70,11 @@ def _train_and_evaluate(
     data = describe_data([(os.path.basename(path), files.size(path)) for path in paths])
     check_resumed(options, data)
     keras.utils.set_random_seed(options.random_seed)
-    build, will_restore = functools.partial(BertPretrainer, config), bool(options.init_checkpoint)
     model = training.build_model(
-        build, devices, options.recompute_layers, zero_init_encoder=will_restore
+        functools.partial(BertPretrainer, config),
+        devices,
+        options.recompute_layers,
+        zero_init_encoder=bool(options.init_checkpoint),  # which replaces the encoder's weights
     )
     if options.do_train:
         training.check_training(model, options, devices)
@@ -82,15 +84,14 @@ def _train_and_evaluate(
     if options.do_train:
         metadata = run_metadata.run_files(options, bool(restored), data)
     if options.do_train and step < options.num_train_steps:
-        flags = ("num_train_steps", "num_warmup_steps")
-        steps: dict[str, Any] = {name: getattr(options, name) for name in flags}
         state = training.create_train_state(
             model,
             options,
             devices,
             restore_from=restored,
             optimizer_name=options.optimizer,
-            **steps,
+            num_train_steps=options.num_train_steps,
+            num_warmup_steps=options.num_warmup_steps,
         )
     elif options.do_train:
         log.warning("Skipping training: %s is at step %d already", restored, step)
@@ -112,9 +113,9 @@ def _train_and_evaluate(
         results.metrics = {"global_step": step, **metrics}
         results.files += [os.path.join(output_dir, name) for name in EVAL_FILES]
         if devices.is_chief:
-            count = options.max_eval_steps * options.eval_batch_size
-            write_metrics(output_dir, results.metrics, step, count)
-    # Barrier: wait for the chief's writes.
+            num_examples = options.max_eval_steps * options.eval_batch_size
+            write_metrics(output_dir, results.metrics, step, num_examples)
+    # Wait, as all processes do here, until the chief has written its files.
     devices.from_chief(0)
     return results
 
@@ -145,7 +146,7 @@ def _train(
 
 
 def _make_loss(use_next_sentence: bool) -> training.Loss:
-    """Averages the masked-LM loss over masked tokens, and the next sentence loss over rows."""
+    """Makes the loss: the mean over masked tokens plus, if used, the mean next sentence loss."""
 
     def totals(batch: Mapping[str, Any]) -> dict[str, Any]:
         return {"weights": tf.reduce_sum(batch["masked_lm_weights"])}
@@ -161,7 +162,10 @@ def _make_loss(use_next_sentence: bool) -> training.Loss:
 
 
 def _compute_row_metrics(outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns losses and correct predictions of each row [B], summed over its masked tokens."""
+    """Computes losses, weights and numbers of correct predictions of each row, [B].
+
+    Values of masked-LM are sums over the masked tokens of the row.
+    """
     token_logits, sentence_logits = outputs["masked_lm_logits"], outputs["next_sentence_logits"]
     labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]  # [B, P]
     next_labels = batch["next_sentence_labels"][:, 0]
@@ -183,11 +187,11 @@ def _evaluate(
     features: Sequence[Feature],
     devices: training.Devices,
 ) -> dict[str, Any]:
-    """Evaluates `max_eval_steps` batches, as the original does, repeating records if needed."""
-    size = options.eval_batch_size
-    inference = training.Inference(model, _compute_row_metrics, features, devices, size)
-    rows = inference.predict_records(paths, options.max_eval_steps * size, "eval")
-    batches = {name: values.reshape(-1, size) for name, values in rows.items()}
+    """Evaluates `max_eval_steps` batches; repeats them if there are fewer, like the original."""
+    batch_size = options.eval_batch_size
+    inference = training.Inference(model, _compute_row_metrics, features, devices, batch_size)
+    rows = inference.predict_records(paths, options.max_eval_steps * batch_size, "eval")
+    batches = {name: values.reshape(-1, batch_size) for name, values in rows.items()}
     # As in the original, `loss` is a mean over batches, but `masked_lm_loss` a mean over tokens.
     loss = batches["masked_lm_loss"].sum(1) / (
         batches["masked_lm_weights"].sum(1) + MASKED_LM_EPSILON
