@@ -1,4 +1,4 @@
-"""Alias of `bert_tf.tasks.feature_extraction.extraction`."""
+"""Public name, as in docs/api.md, of `bert_tf.tasks.feature_extraction.extraction`."""
 
 from bert_tf.tasks.feature_extraction.extraction import Extractor, run
 

@@ -1,4 +1,4 @@
-"""Alias of `bert_tf.tasks.token_classification`."""
+"""Public name, as in docs/api.md, of `bert_tf.tasks.token_classification`."""
 
 from bert_tf.tasks.token_classification import run
 

@@ -1,4 +1,4 @@
-"""Alias of `bert_tf.tasks.question_answering`."""
+"""Public name, as in docs/api.md, of `bert_tf.tasks.question_answering`."""
 
 from bert_tf.tasks.question_answering import run
 

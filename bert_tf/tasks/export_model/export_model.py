@@ -130,8 +130,6 @@ def _require_model_folder(folder: str) -> None:
     for path in (folder, *(os.path.join(folder, name) for name in names)):
         if not (files.is_dir if path == folder else files.exists)(path):
             problem = f"{path} is not a folder" if path == folder else f"No such file: {path}"
-            advice = (
-                "--model_dir must be the output_dir of a training run or the folder of a published "
-                "model; convert_checkpoint.py converts models in other formats"
-            )
+            advice = "--model_dir must be the folder of a training run or of a published model"
+            advice += "; convert_checkpoint.py converts other formats"
             raise UserError(f"{problem} ({files.describe_absence(path)}): {advice}")

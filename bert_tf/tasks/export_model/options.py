@@ -6,7 +6,7 @@ from bert_tf import registry
 from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
 
-# Stands in for an unspecified --max_seq_length when the limits of values are checked.
+# Stands in for --max_seq_length=0, which means unspecified, when values are checked.
 _VALID_LENGTH = 128
 # Flags that only apply to --format=saved_model.
 _SAVED_MODEL_FLAGS = ("text_pairs", "text_input", "ids_model", "jit_compile")
@@ -87,7 +87,6 @@ class ExportOptions:
     def check(self) -> None:
         """Checks the options without reading any files."""
         check_required(self)
-        # 0 means that the length is not specified.
         check_values(dataclasses.replace(self, max_seq_length=self.max_seq_length or _VALID_LENGTH))
         defaults = ExportOptions()
         is_saved_model = self.format == "saved_model"

@@ -34,8 +34,7 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 class LineEncoder:
     """Converts lines to lists of token ids.
 
-    For whole word masking, a segmenter determines which tokens belong to the same word; without
-    one, `##` prefixes do.
+    For whole word masking, a segmenter or else `##` prefixes tell which tokens form a word.
     """
 
     def __init__(self, tokenizer: FullTokenizer, segmenter: Segmenter | None = None) -> None:
@@ -104,10 +103,7 @@ def load_segmenter(name: str) -> Segmenter:
 def mark_inner_pieces(
     tokens: RaggedIds, texts: Sequence[str], segmenter: Segmenter, vocab_size: int
 ) -> np.ndarray:
-    """Returns the ids of `tokens`, plus `vocab_size` for each token that continues a word.
-
-    The spans of `tokens` say where they are in `texts`; `segmenter` splits the texts into words.
-    """
+    """Returns the ids of `tokens`, which have spans; adds `vocab_size` if they continue a word."""
     starts = np.zeros(0, np.int32) if tokens.spans is None else tokens.spans[:, 0]
     is_inner = np.zeros(len(tokens.ids), bool)
     for row, text in enumerate(texts):

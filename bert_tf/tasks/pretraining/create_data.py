@@ -29,8 +29,7 @@ from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.record_description import describe_outputs
 from bert_tf.tokenization import FullTokenizer
 
-# Maximum number of paths listed in a message.
-_MAX_PATHS = 5
+_MAX_PATHS = 5  # in a message
 _ONE_DOCUMENT = (
     "all lines form one document, so random next sentences come from that document: put a blank "
     "line between documents"

@@ -58,12 +58,8 @@ def run(options: VocabularyOptions) -> list[str]:
 def reserved_tokens(num_unused_tokens: int) -> list[str]:
     """Returns the first tokens of the vocabulary, ordered as in the published vocabularies."""
     unused = [f"[unused{n}]" for n in range(num_unused_tokens)]
-    return [
-        "[PAD]",
-        *unused[:_UNUSED_BEFORE_SPECIAL],
-        *_SPECIAL_TOKENS,
-        *unused[_UNUSED_BEFORE_SPECIAL:],
-    ]
+    before, after = unused[:_UNUSED_BEFORE_SPECIAL], unused[_UNUSED_BEFORE_SPECIAL:]
+    return ["[PAD]", *before, *_SPECIAL_TOKENS, *after]
 
 
 def count_words(paths: Sequence[str], tokenizer: BasicTokenizer) -> Counter[str]:

@@ -77,7 +77,7 @@ def check_records(
                 mismatch = f"--{flag}={length}, not --{flag}={getattr(options, flag)}"
                 advice = "pass the same value"
                 raise UserError(f"The records in {path} were made with {mismatch}: {advice}")
-        min_size = max(description.get("vocab_size", 0), *(i + 1 for i in first["input_ids"]))
+        min_size = max([description.get("vocab_size", 0), *(i + 1 for i in first["input_ids"])])
         if min_size > config.vocab_size:
             sizes = f"at least {min_size} entries, but the model has only {config.vocab_size}"
             raise UserError(f"The records in {path} were made with a vocabulary of {sizes}")

@@ -63,14 +63,12 @@ def read_shards(unit: Unit, shard_bytes: int) -> Iterator[list[list[str]]]:
 
     Unlike in the original BERT code, the end of a file also ends a document.
     """
-    documents = _read_documents_with_shard_index(unit, shard_bytes)
+    documents = _read_with_shard_index(unit, shard_bytes)
     for _, shard in itertools.groupby(documents, key=operator.itemgetter(0)):
         yield [document for _, document in shard]
 
 
-def _read_documents_with_shard_index(
-    unit: Unit, shard_bytes: int
-) -> Iterator[tuple[int, list[str]]]:
+def _read_with_shard_index(unit: Unit, shard_bytes: int) -> Iterator[tuple[int, list[str]]]:
     for path, start, stop in unit.ranges:
         with files.open_decompressed(path, regular=True) as file:
             for blank_start, document in _read_documents(path, file, start, stop, shard_bytes):

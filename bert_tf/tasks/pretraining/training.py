@@ -70,11 +70,9 @@ def _train_and_evaluate(
     data = describe_data([(os.path.basename(path), files.size(path)) for path in paths])
     check_resumed(options, data)
     keras.utils.set_random_seed(options.random_seed)
+    build, will_restore = functools.partial(BertPretrainer, config), bool(options.init_checkpoint)
     model = training.build_model(
-        functools.partial(BertPretrainer, config),
-        devices,
-        options.recompute_layers,
-        zero_init_encoder=bool(options.init_checkpoint),  # which replaces the encoder's weights
+        build, devices, options.recompute_layers, zero_init_encoder=will_restore
     )
     if options.do_train:
         training.check_training(model, options, devices)
@@ -162,10 +160,7 @@ def _make_loss(use_next_sentence: bool) -> training.Loss:
 
 
 def _compute_row_metrics(outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Computes losses, weights and numbers of correct predictions of each row, [B].
-
-    Values of masked-LM are sums over the masked tokens of the row.
-    """
+    """Computes losses and correct predictions of each row [B], added over its masked tokens."""
     token_logits, sentence_logits = outputs["masked_lm_logits"], outputs["next_sentence_logits"]
     labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]  # [B, P]
     next_labels = batch["next_sentence_labels"][:, 0]

@@ -1,7 +1,6 @@
 """Decodes start and end logits into n-best lists of answers, as the original BERT code does.
 
-Shapes: N windows; the K most likely starts, and the K most likely ends, of each window; n windows
-of one question.
+Shapes: N windows, n of them of one question; K candidates for the start, and for the end, in each.
 """
 
 import functools
@@ -68,9 +67,8 @@ def decode(
 ) -> list[NBest]:
     """Returns the n-best list of each question; `top` comes from `task.top_positions`.
 
-    A span is valid if its start and end are in the window, no other window gives its start more
-    context, and its length is at most `max_answer_length`. As in the original, the context of the
-    end is not checked.
+    A span is valid if start and end are in the window, the length is 1 to `max_answer_length`, and
+    no other window gives the start more context. As in the original, one may give the end more.
 
     With `version_2_with_negative`, the original fails if a question has no valid span; here the
     answer is "", and the null odds are the score of "no answer" minus 0.
@@ -93,7 +91,7 @@ def _find_valid_spans(
     offset, length = windows.offset[rows, None], windows.length[rows, None]
     starts = top["start_indexes"][rows] - offset  # [n, K]
     ends = top["end_indexes"][rows] - offset
-    distance = ends[:, None, :] - starts[:, :, None]  # [n, starts K, ends K]
+    distance = ends[:, None, :] - starts[:, :, None]  # [n, K starts, K ends]
     valid = (distance >= 0) & (distance < max_length)
     valid &= windows.is_max_context(rows, starts)[:, :, None]
     valid &= ((ends >= 0) & (ends < length))[:, None, :]

@@ -132,7 +132,7 @@ def best_f1_threshold(
     gain_at: dict[float, float] = collections.defaultdict(float)
     for qas_id in scores:
         gain_at[null_odds[qas_id]] += scores[qas_id] - scores_unanswered[qas_id]
-    # The lowest threshold answers no question; each higher one also those with these null odds.
+    # Start with no question answered; then also answer the questions with the next null odds.
     gain = best_gain = 0.0
     threshold = math.nextafter(min(gain_at), -math.inf)
     for odds in sorted(gain_at):
@@ -143,7 +143,7 @@ def best_f1_threshold(
 
 
 def _f1_or_exact(prediction: str, answer: str) -> float:
-    """Returns the F1 of SQuAD 2.0: exact match if either text has no words."""
+    """Returns F1 as in the SQuAD 2.0 script: if either text has no words, the exact match."""
     if not normalize_answer(prediction) or not normalize_answer(answer):
         return exact_match(prediction, answer)
     return f1(prediction, answer)

@@ -57,8 +57,7 @@ class SquadExample:
         question_text: the question.
         doc_tokens: words of the text; questions about the same text share one list object.
         orig_answer_text: answer to train on; "" if there is none, None if not training.
-        start_position: index of the answer's first word; -1 if there is no answer, None if not
-            training.
+        start_position: index of the answer's first word; -1 if there is none, None if not training.
         end_position: index of the answer's last word; -1 or None like `start_position`.
         is_impossible: whether the text contains no answer; False if not training.
         answers: all correct answers, () if there are none; None if the file does not list them.
@@ -157,10 +156,7 @@ def _answer_texts(entry: dict[str, Any]) -> tuple[str, ...] | None:
 def _training_answer(
     paragraph: Paragraph, entry: dict[str, Any], version_2_with_negative: bool, location: str
 ) -> tuple:
-    """Reads the answer to train on; returns () if it is not in the text at `answer_start`.
-
-    Returns the values of `orig_answer_text`, `start_position`, `end_position`, `is_impossible`.
-    """
+    """Returns (text, first word, last word, is_impossible); () if the answer is not in the text."""
     if version_2_with_negative:
         if "is_impossible" not in entry:
             advice = "omit --version_2_with_negative for SQuAD 1.1 files"

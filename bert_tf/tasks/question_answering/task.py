@@ -28,7 +28,7 @@ _SHUFFLE_SEED = 12345
 _LOGGED_EXAMPLES = 20
 # Number of questions whose texts are checked for unknown tokens.
 _NUM_CHECKED = 2000
-# If there are more windows per question, a warning says that an epoch does not cover all of them.
+# With more windows per question, a warning says that an epoch does not cover all of them.
 _MANY_WINDOWS = 1.5
 
 
@@ -49,10 +49,8 @@ class QuestionAnswering(Task):
         self.config = config
         self.tokenizer = BatchTokenizer(tokenizer)
         if options.null_score_diff_threshold and not options.version_2_with_negative:
-            message = (
-                "--null_score_diff_threshold is ignored without --version_2_with_negative=true"
-            )
-            log.warning(message)
+            needed = "--version_2_with_negative=true"
+            log.warning("--null_score_diff_threshold is ignored without %s", needed)
         word_metrics = ("f1", "exact" if options.version_2_with_negative else "exact_match")
         by_characters = options.answer_scoring == "characters"
         character_metrics = ("f1_characters", "exact_characters") if by_characters else ()
@@ -81,7 +79,7 @@ class QuestionAnswering(Task):
             raise UserError(f"{path}: all texts are empty; cannot train")
         ratio = len(windows) / len(examples)
         if is_training and ratio > _MANY_WINDOWS:
-            message = "There are %.1f windows per question, but an epoch has one per question"
+            message = "There are %.1f windows per question, but an epoch has one row per question"
             log.warning(
                 f"{message}: --num_train_epochs=%.3g covers every window once", ratio, ratio
             )

@@ -160,9 +160,9 @@ def _find_columns(
 
 
 def _check_labels(file: ConllFile, column: int) -> None:
-    """Warns if blank lines seem to be missing; raises a UserError if `column` is not of labels."""
-    starts = file.sentence_starts
-    start, end = max(itertools.pairwise(starts), key=lambda pair: pair[1] - pair[0])
+    """Warns if blank lines seem to be missing; raises a UserError if a label is invalid."""
+    sentences = itertools.pairwise(file.sentence_starts)
+    start, end = max(sentences, key=lambda pair: pair[1] - pair[0])
     if end - start > _MAX_SENTENCE_WORDS and not file.has_spans:
         message = "%s: one sentence of %d words, from line %d on. Are blank lines missing?"
         _logger.warning(message, file.path, end - start, file.line_numbers[start])

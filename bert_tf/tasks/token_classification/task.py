@@ -216,7 +216,7 @@ class TokenClassification(Task):
         return {"label_ids": array_ops.pad_rows(label_ids, self.options.max_seq_length)}
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Selects outputs for each word piece; clients read those of a word at its first piece."""
+        """Selects the outputs of each word piece; the outputs of a word are at its first piece."""
         probabilities = outputs["probabilities"]  # [B, S, L]
         tf = backend.tf
         labels = tf.gather(tf.constant(self.labels), tf.argmax(probabilities, axis=-1))
