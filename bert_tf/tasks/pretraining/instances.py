@@ -173,9 +173,9 @@ def _mask(
             if len(chosen) + len(word) <= count:
                 chosen += word
     elif options.uses_shards:
-        # Faster than the original's shuffle, and than `rng.sample`.
-        chosen = [candidates.pop(int(rng.random() * len(candidates))) for _ in range(count)]
+        chosen = rng.sample(candidates, count)
     else:
+        # As in the original; `sample` is faster, but draws different numbers.
         rng.shuffle(candidates)
         chosen = candidates[:count]
     labels = {position: input_ids[position] for position in chosen}
