@@ -32,12 +32,13 @@ from bert_tf.tasks.pretraining.instances import (
     pause_gc,
 )
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
+from bert_tf.tasks.pretraining.rng import FastRng
 from bert_tf.tasks.pretraining.shards import Unit, plan, read_shards
 
 # Name of the file that describes the parts in a folder.
 _PLAN = "plan.json"
 # Increment this when the same plan starts to give different records.
-_FORMAT = 2
+_FORMAT = 1
 # Names, or prefixes of names, of options that do not affect the records.
 _IRRELEVANT_OPTIONS = ("input_file", "output_file", "num_workers", "verbose_logging", "beam_")
 
@@ -158,7 +159,7 @@ def _make_shards(options: PretrainingDataOptions, unit: Unit) -> Iterator[tuple[
         instances = _make_instances(options, documents, encode.vocab, seed_key)
         batches = map(encode_examples, record_batches(instances, options))
         records = list(itertools.chain.from_iterable(batches))
-        random.Random(seed_key).shuffle(records)
+        _make_rng(seed_key).shuffle(records)
         yield len(documents), records
 
 
@@ -172,9 +173,15 @@ def _make_instances(
     options: PretrainingDataOptions, documents: list[Document], vocab: VocabInfo, seed_key: str
 ) -> Iterator[Instance]:
     for index in range(len(documents)):
-        rng = random.Random(f"{seed_key} {index}")
+        rng = _make_rng(f"{seed_key} {index}")
         for _ in range(options.dupe_factor):
             yield from create_instances_from_document(documents, index, rng, options, vocab)
+
+
+def _make_rng(seed_key: str) -> FastRng:
+    """Returns an independent random number generator for each key."""
+    digest = hashlib.blake2b(seed_key.encode(), digest_size=8).digest()
+    return FastRng(random.Random(int.from_bytes(digest, "big")))
 
 
 def join(units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: UnorderedMap) -> int:
