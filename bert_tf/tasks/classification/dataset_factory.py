@@ -81,6 +81,14 @@ def _make_custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> C
         _check_columns(options, paths)
         if not labels and options.problem_type != REGRESSION:
             labels = label_map.of_checkpoint(options)
+    elif options.ignores_labels:
+        teacher = options.teacher or ""
+        trained = run_metadata.read_run_string(teacher, "flags", "problem_type")
+        if options.problem_type == AUTO and trained:
+            options = dataclasses.replace(options, problem_type=trained)
+        labels_file = os.path.join(teacher, label_map.LABELS_FILE)
+        if not labels and files.exists(labels_file):
+            labels = label_map.read_labels(labels_file)
     return CustomDataset(paths, options, labels)
 
 

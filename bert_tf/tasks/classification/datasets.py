@@ -48,6 +48,7 @@ class TextDataset(abc.ABC):
         has_pairs: whether examples have two texts; None if unknown.
         submission: file name of the predictions for GLUE's server.
         holds_out: whether the evaluation rows are held out of the training file.
+        is_unlabeled: whether training ignores labels, so that examples have placeholders.
     """
 
     name: str
@@ -58,6 +59,7 @@ class TextDataset(abc.ABC):
     has_pairs: bool | None = None
     submission: str | None = None
     holds_out: bool = False
+    is_unlabeled: bool = False
 
     @abc.abstractmethod
     def read(self, split: str) -> list[InputExample]:
@@ -107,7 +109,7 @@ def check_split(
         if len(odd) > share * count:
             message = "%s: %d of %d texts are %s, such as %r. Check the %s"
             _logger.warning(message, path, len(odd), count, kind, odd[0], suspect)
-    if split == "predict":
+    if split == "predict" or (split == "train" and data.is_unlabeled):
         return
     if count > 1 and all(example.label == examples[0].label for example in examples):
         message = "%s: all %d rows have the label %r. Check the label column"
@@ -123,10 +125,10 @@ def check_split(
         if not data.is_published and data.problem_type != REGRESSION:
             _check_contradictions(path, examples)
     elif training:
-        if data.problem_type == REGRESSION:
+        if data.problem_type == REGRESSION and not data.is_unlabeled:
             _check_range(path, *([float(str(e.label)) for e in x] for x in (examples, training)))
         unseen = _collect_labels(examples) - _collect_labels(training)
-        if unseen and data.labels:
+        if unseen and data.labels and not data.is_unlabeled:
             message = "%s: no row of the training set has the label %s"
             _logger.warning(message, path, ", ".join(sorted(unseen)))
         known = {(example.text_a.strip(), example.text_b) for example in training}

@@ -36,6 +36,11 @@ class LabelParser:
     labels: tuple[str, ...] = ()
     separator: str = ","
 
+    @property
+    def placeholder(self) -> Any:
+        """A label for examples whose label is not used."""
+        return () if self.problem_type == MULTILABEL else next(iter(self.labels), "0")
+
     def parse(self, value: Any, place: str) -> Any:
         """Converts a cell to a label, or, for multi-label data, to a tuple ordered by label id."""
         names = self.label_names(value, place)

@@ -27,6 +27,7 @@ from bert_tf.tasks.pretraining.instances import (
 )
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.record_description import describe_outputs
+from bert_tf.tasks.pretraining.rng import ReferenceRng
 from bert_tf.tokenization import FullTokenizer
 
 _MAX_PATHS = 5  # in a message
@@ -156,7 +157,7 @@ def _write_in_memory(
     if not documents:
         raise UserError(f"No tokens in {shortened(paths, _MAX_PATHS)}: nothing to train on")
     _check_documents(documents, paths)
-    rng = random.Random(options.random_seed)
+    rng = ReferenceRng(random.Random(options.random_seed))
     with bar(len(documents) * options.dupe_factor, "documents") as progress:
         instances = create_training_instances(
             documents, rng, options, encode.vocab, progress.update

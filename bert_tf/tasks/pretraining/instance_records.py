@@ -5,12 +5,12 @@ Shapes: n instances, S max_seq_length, P max_predictions_per_seq.
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from bert_tf.data.feature_specs import Feature, sequence_features
-from bert_tf.data.parallel import chunks, map_in_order
+from bert_tf.data.parallel import map_in_order
 from bert_tf.tasks.pretraining.instances import Instance
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions, PretrainingOptions
 
@@ -30,10 +30,11 @@ def record_features(options: PretrainingDataOptions | PretrainingOptions) -> tup
 
 
 def record_batches(
-    instances: Sequence[Instance], options: PretrainingDataOptions, use_threads: bool = False
+    instances: Iterable[Instance], options: PretrainingDataOptions, use_threads: bool = False
 ) -> Iterator[dict[str, np.ndarray]]:
     """Yields the features of the instances in batches of at most `_BATCH_SIZE`."""
-    batches = chunks(instances, _BATCH_SIZE)
+    iterator = iter(instances)
+    batches = iter(lambda: list(itertools.islice(iterator, _BATCH_SIZE)), [])
     convert = functools.partial(_to_arrays, options=options)
     return map_in_order(convert, batches) if use_threads else map(convert, batches)
 

@@ -8,12 +8,12 @@ sentences, and a sentence is a list of token ids.
 import contextlib
 import gc
 import itertools
-import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bert_tf.errors import UserError
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
+from bert_tf.tasks.pretraining.rng import ReferenceRng
 
 Sentence = list[int]
 Document = list[Sentence]
@@ -68,7 +68,7 @@ class Instance:
 
 def create_training_instances(
     documents: list[Document],
-    rng: random.Random,
+    rng: ReferenceRng,
     options: PretrainingDataOptions,
     vocab: VocabInfo,
     on_document_done: Callable[[], object] = lambda: None,
@@ -90,7 +90,7 @@ def create_training_instances(
 def create_instances_from_document(
     documents: Sequence[Document],
     index: int,
-    rng: random.Random,
+    rng: ReferenceRng,
     options: PretrainingDataOptions,
     vocab: VocabInfo,
 ) -> Iterator[Instance]:
@@ -98,14 +98,14 @@ def create_instances_from_document(
     document = documents[index]
     max_tokens = options.max_seq_length - 3  # without [CLS] and two [SEP]
     is_short = rng.random() < options.short_seq_prob
-    target_length = rng.randint(2, max_tokens) if is_short else max_tokens
+    target_length = 2 + rng.randbelow(max_tokens - 1) if is_short else max_tokens
     chunk: list[Sentence] = []
     length = i = 0
     while i < len(document):
         chunk.append(document[i])
         length += len(document[i])
         if i == len(document) - 1 or length >= target_length:
-            num_first = rng.randint(1, len(chunk) - 1) if len(chunk) > 1 else 1
+            num_first = 1 + rng.randbelow(len(chunk) - 1) if len(chunk) > 1 else 1
             first = list(itertools.chain.from_iterable(chunk[:num_first]))
             is_random_next = len(chunk) == 1 or rng.random() < 0.5
             if is_random_next:
@@ -123,16 +123,16 @@ def create_instances_from_document(
 
 
 def _draw_segment(
-    documents: Sequence[Document], index: int, target_length: int, rng: random.Random
+    documents: Sequence[Document], index: int, target_length: int, rng: ReferenceRng
 ) -> Sentence:
     """Draws consecutive sentences, if possible from another document than `index`."""
     for _ in range(_MAX_ATTEMPTS):
-        other = rng.randrange(len(documents))
+        other = rng.randbelow(len(documents))
         if other != index:
             break
     document = documents[other]
     segment: Sentence = []
-    for sentence in document[rng.randrange(len(document)) :]:
+    for sentence in document[rng.randbelow(len(document)) :]:
         segment += sentence
         if len(segment) >= target_length:
             break
@@ -140,7 +140,7 @@ def _draw_segment(
 
 
 def _truncate(
-    first: Sentence, second: Sentence, max_tokens: int, rng: random.Random
+    first: Sentence, second: Sentence, max_tokens: int, rng: ReferenceRng
 ) -> tuple[Sentence, Sentence]:
     """Removes tokens at the front or back (random) of the longer segment until the pair fits."""
     # Start and end of the first segment, then start and end of the second.
@@ -155,7 +155,7 @@ def _truncate(
 def _mask(
     input_ids: list[int],
     first_length: int,
-    rng: random.Random,
+    rng: ReferenceRng,
     options: PretrainingDataOptions,
     vocab: VocabInfo,
 ) -> tuple[list[int], list[int]]:
@@ -166,7 +166,7 @@ def _mask(
     candidates = [*range(1, first_length - 1), *range(first_length, len(input_ids) - 1)]
     # As in the original, `round` rounds halves to even.
     count = max(1, round(len(input_ids) * options.masked_lm_prob))
-    count = min(count, options.max_predictions_per_seq, len(candidates))
+    count = min(options.max_predictions_per_seq, count)
     if options.do_whole_word_mask:
         words = _group_words(candidates, input_ids, vocab)
         input_ids[:] = [index % vocab.size for index in input_ids]
@@ -175,18 +175,15 @@ def _mask(
         for word in words:
             if len(chosen) + len(word) <= count:
                 chosen += word
-    elif options.uses_shards:
-        chosen = rng.sample(candidates, count)
     else:
-        # As in the original: `sample` would be faster, but draws different random numbers.
-        rng.shuffle(candidates)
-        chosen = candidates[:count]
+        chosen = rng.sample(candidates, count)
     labels = {position: input_ids[position] for position in chosen}
+    uniform, randbelow = rng.random, rng.randbelow
     for position in chosen:
-        if rng.random() < 0.8:
+        if uniform() < 0.8:
             input_ids[position] = vocab.mask_id
-        elif rng.random() >= 0.5:
-            input_ids[position] = rng.choice(vocab.replacements)
+        elif uniform() >= 0.5:
+            input_ids[position] = vocab.replacements[randbelow(len(vocab.replacements))]
     chosen.sort()
     return chosen, [labels[position] for position in chosen]
 

@@ -25,14 +25,21 @@ from bert_tf.errors import UserError
 from bert_tf.progress import bar, log
 from bert_tf.tasks.pretraining.corpus import LineEncoder, load_encoder
 from bert_tf.tasks.pretraining.instance_records import record_batches
-from bert_tf.tasks.pretraining.instances import Document, create_training_instances, pause_gc
+from bert_tf.tasks.pretraining.instances import (
+    Document,
+    Instance,
+    VocabInfo,
+    create_instances_from_document,
+    pause_gc,
+)
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
+from bert_tf.tasks.pretraining.rng import FastRng
 from bert_tf.tasks.pretraining.shards import Unit, plan, read_shards
 
 # Name of the file that describes the parts in a folder; it changes if they must be rebuilt.
 _PLAN = "plan.json"
 # Increment this when a change of the code leads to different records for the same plan.
-_FORMAT = 2
+_FORMAT = 1
 # Names, or prefixes of names, of options that do not affect the parts.
 _IRRELEVANT_OPTIONS = ("input_file", "output_file", "num_workers", "verbose_logging", "beam_")
 
@@ -145,23 +152,39 @@ def write_unit(options: PretrainingDataOptions, folder: str, unit: Unit) -> None
     files.write_text(_report_path(folder, unit), json.dumps(report))
 
 
-def _make_shards(
-    options: PretrainingDataOptions, unit: Unit
-) -> Iterator[tuple[int, Iterable[bytes]]]:
-    """Yields the number of documents, and the records, of each shard."""
+def _make_shards(options: PretrainingDataOptions, unit: Unit) -> Iterator[tuple[int, list[bytes]]]:
+    """Yields the number of documents and the shuffled records of each shard."""
     encode = _load_encoder(options)
     for shard_index, texts in enumerate(read_shards(unit, options.shard_bytes)):
         documents = _encode_documents(texts, encode)
-        rng = random.Random(f"{options.random_seed} {unit.index} {shard_index}")
-        instances = create_training_instances(documents, rng, options, encode.vocab)
+        seed_key = f"{options.random_seed} {unit.index} {shard_index}"
+        instances = _make_instances(options, documents, encode.vocab, seed_key)
         batches = map(encode_examples, record_batches(instances, options))
-        yield len(documents), itertools.chain.from_iterable(batches)
+        records = list(itertools.chain.from_iterable(batches))
+        _make_rng(seed_key).shuffle(records)
+        yield len(documents), records
 
 
 def _encode_documents(texts: list[list[str]], encode: LineEncoder) -> list[Document]:
     rows = iter(encode([line for text in texts for line in text]))
     documents = [[ids for ids in itertools.islice(rows, len(text)) if ids] for text in texts]
     return [document for document in documents if document]
+
+
+def _make_instances(
+    options: PretrainingDataOptions, documents: list[Document], vocab: VocabInfo, seed_key: str
+) -> Iterator[Instance]:
+    """Yields the instances of a shard; each document has a random number generator of its own."""
+    for index in range(len(documents)):
+        rng = _make_rng(f"{seed_key} {index}")
+        for _ in range(options.dupe_factor):
+            yield from create_instances_from_document(documents, index, rng, options, vocab)
+
+
+def _make_rng(seed_key: str) -> FastRng:
+    """Returns a random number generator that depends only on the key."""
+    digest = hashlib.blake2b(seed_key.encode(), digest_size=8).digest()
+    return FastRng(random.Random(int.from_bytes(digest, "big")))
 
 
 def join_parts(
