@@ -1,1 +1,4 @@
-"""Tasks, one folder each: options, data, model, metrics. Tasks do not import each other."""
+"""The tasks, each a subpackage with its options, data, model and metrics.
+
+Tasks do not import each other.
+"""
