@@ -595,9 +595,9 @@ def test_repeated_header_warning(read_dataset, caplog, tmp_path):
 def test_labels_of_different_types(read_dataset, caplog, tmp_path, labels, mixed_values):
     rows = [f'{{"text": "a", "label": {label}}}' for label in labels.split()]
     read_dataset(BY_NAME | NO_HELD_OUT_ROWS, train_jsonl="\n".join(rows))
-    warnings = [message for message in caplog.messages if "different kinds" in message]
+    warnings = [message for message in caplog.messages if "different types" in message]
     message = (
-        f"{tmp_path}/train.jsonl: labels of different kinds, such as {mixed_values}. Check them"
+        f"{tmp_path}/train.jsonl: labels of different types, such as {mixed_values}. Check them"
     )
     assert warnings == [message] * bool(mixed_values)
 
