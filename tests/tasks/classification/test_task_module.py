@@ -138,7 +138,7 @@ def test_subclassed_processor(write):
         (task_module_code("[]", '"yes"'), r": get_labels\(\) returns 'yes'. Return a list"),
         (
             task_module_code("[]", "[0, 1]"),
-            r": get_labels\(\) returns the label 0 \(int\), not a string of one line",
+            r": get_labels\(\) returns the label 0 \(int\), not one line of text",
         ),
         (task_module_code("[]", '["a", "a"]'), r": get_labels\(\) returns the duplicate label .a."),
         (
