@@ -1,4 +1,1 @@
-"""The tasks, each a subpackage with its options, data, model and metrics.
-
-Tasks do not import each other.
-"""
+"""The tasks, each a subpackage with options, data, model and metrics; none imports another."""

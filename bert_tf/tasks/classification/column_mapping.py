@@ -20,7 +20,7 @@ _SHOWN_NAMES = 20
 
 
 def columns_of_split(options: ClassifierOptions, split: str) -> dict[str, str]:
-    """Maps purposes to the columns given: "id" only for prediction, "label" only otherwise."""
+    """Maps purposes to columns in the options; "id" only for prediction, "label" only otherwise."""
     unused = "label" if split == "predict" else "id"
     return {purpose: name for purpose, name in _column_flags(options).items() if purpose != unused}
 
@@ -49,12 +49,12 @@ def find_header(
         return []
     header = [name.strip() for name in rows[0].cells]
     columns = _column_flags(options).items()
-    flags_with_name = [f"--{purpose}_column={name}" for purpose, name in columns if _is_name(name)]
+    name_flags = [f"--{purpose}_column={name}" for purpose, name in columns if _is_name(name)]
     if options.has_header == "no":
-        for flag in flags_with_name:
-            raise UserError(f"{flag} is a name, but --has_header=no: pass a 1-based number")
+        if name_flags:
+            raise UserError(f"{name_flags[0]} is a name, but --has_header=no: pass a 1-based number")
         return []
-    if flags_with_name or options.has_header == "yes":
+    if name_flags or options.has_header == "yes":
         return header
     positions = find_positions(path, rows[0], columns_of_split(options, split), [])
     if not _is_header(rows, positions, labels, training_header):
@@ -81,10 +81,7 @@ def find_positions(
 
 
 def warn_about_headers(
-    rows: Sequence[Row],
-    columns: Mapping[str, str],
-    header: Sequence[str],
-    training_header: Sequence[str],
+    rows: Sequence[Row], columns: Mapping[str, str], header: list[str], training_header: list[str]
 ) -> None:
     """Warns about rows that repeat the header, and names that differ from the training file's."""
     repeated = [r.place for r in rows[1:] if header and [c.strip() for c in r.cells] == header]
@@ -172,9 +169,9 @@ def _is_header(
     first, *others = (row.cells[position] for row in rows)
     if "label" in positions and _is_label_name(first, others, labels):
         return True
-    cells, known = rows[0].cells, training_header or []
+    cells, names = rows[0].cells, training_header or []
     indices = [index for purpose, index in positions.items() if purpose != "id"]
-    if [cells[i].strip() for i in indices] == [known[i] for i in indices if i < len(known)]:
+    if [cells[i].strip() for i in indices] == [names[i] for i in indices if i < len(names)]:
         return True
     looks_like_name = bool(COLUMN_NAME.fullmatch(first)) and first not in others
     if "label" not in positions and training_header != []:

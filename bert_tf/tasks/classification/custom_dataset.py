@@ -37,15 +37,13 @@ _TEXT_NAMES = {"text": "text", "text_pair": "second text"}
 class CustomDataset(TextDataset):
     """A dataset in a user's table files.
 
-    The training file is read on construction, because its labels determine the model's
-    number of outputs.
+    The training file is read on construction, because its labels determine the model's outputs.
 
     Args:
         paths: split -> file, for the splits that exist. See `split_files.find_files`.
         options: options for tables. Without a training file, problem type "auto" means
             "classification".
-        labels: names of the labels in the order of their ids; empty to infer them from the
-            training file.
+        labels: names of the labels in the order of their ids; empty to infer them.
 
     Raises:
         UserError: the training file is invalid, or the labels are unknown.
@@ -134,20 +132,20 @@ class CustomDataset(TextDataset):
     def _to_examples(
         self, split: str, places: Sequence[str], values: Mapping[str, Sequence[Any]]
     ) -> list[InputExample]:
-        guids = [f"{SPLIT_NAMES[split]}-{row}" for row in range(len(places))]
+        guids = [f"{SPLIT_NAMES[split]}-{index}" for index in range(len(places))]
         if "id" in values:
             guids = _read_ids(values["id"], places)
         examples, places_of_empty_texts = [], []
-        for row, place in enumerate(places):
+        for index, place in enumerate(places):
             texts = [
-                to_text(values[purpose][row], name, place)
+                to_text(values[purpose][index], name, place)
                 for purpose, name in _TEXT_NAMES.items()
                 if purpose in values
             ]
             if not all(text.strip() for text in texts):
                 places_of_empty_texts.append(place)
-            label = self._parser.parse(values["label"][row], place) if "label" in values else None
-            examples.append(InputExample(guids[row], *texts, label=label))
+            label = self._parser.parse(values["label"][index], place) if "label" in values else None
+            examples.append(InputExample(guids[index], *texts, label=label))
         if places_of_empty_texts:
             count = counted(len(places_of_empty_texts), "row")
             message = "%s: %s with an empty text, the first at %s"
@@ -156,18 +154,16 @@ class CustomDataset(TextDataset):
 
     def _hold_out_dev_set(self) -> None:
         path, examples = self._paths["train"], self._examples["train"]
-        size = max(1, round(self._options.dev_fraction * len(examples)))
-        rows = counted(len(examples), "row")
-        if size >= len(examples):
-            raise UserError(
-                f"{path} has only {rows}, too few to hold out a dev set. Pass --eval_file or "
-                "--dev_fraction=0"
-            )
+        dev_size = max(1, round(self._options.dev_fraction * len(examples)))
+        row_count = counted(len(examples), "row")
+        if dev_size >= len(examples):
+            problem = f"{path} has only {row_count}, too few to hold out a dev set"
+            raise UserError(f"{problem}. Pass --eval_file or --dev_fraction=0")
         labels = [example.label for example in examples]
-        train_rows, dev_rows = _split_rows(labels, size, self.problem_type)
+        train_rows, dev_rows = _split_rows(labels, dev_size, self.problem_type)
         self._examples["train"] = [examples[row] for row in train_rows]
         self._examples["eval"] = [examples[row] for row in dev_rows]
-        summary = f"{len(dev_rows):,} of the {rows} of {path} are held out for evaluation"
+        summary = f"{len(dev_rows):,} of the {row_count} of {path} are held out for evaluation"
         message = "no dev set: %s (--dev_fraction=%g), %s to train on"
         _logger.info(message, summary, self._options.dev_fraction, f"{len(train_rows):,}")
 

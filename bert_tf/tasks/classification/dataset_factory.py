@@ -30,8 +30,7 @@ def make_dataset(options: ClassifierOptions) -> TextDataset:
     reads_data = options.do_train or options.evaluates or options.do_predict
     data: TextDataset
     if options.task_module and not reads_data:
-        # The user's file may no longer exist, and only its examples show whether texts come in
-        # pairs.
+        # The module may no longer exist, and only its examples show whether texts are pairs.
         data = _make_custom_dataset(options, {})
         data.has_pairs = None
         return data
@@ -79,7 +78,7 @@ def _make_custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> C
     labels = options.labels.split(",") if options.labels else []
     if not options.do_train:
         options = dataclasses.replace(options, problem_type=_find_trained_problem_type(options))
-        _check_columns(options, paths)
+        _warn_about_columns(options, paths)
         if not labels and options.problem_type != REGRESSION:
             labels = label_map.of_checkpoint(options)
     return CustomDataset(paths, options, labels)
@@ -96,7 +95,7 @@ def _find_trained_problem_type(options: ClassifierOptions) -> str:
     return (trained or CLASSIFICATION) if requested == AUTO else requested
 
 
-def _check_columns(options: ClassifierOptions, paths: dict[str, str]) -> None:
+def _warn_about_columns(options: ClassifierOptions, paths: dict[str, str]) -> None:
     """Warns if the texts come from different columns than the training texts."""
     folder, flags = label_map.folder_of_checkpoint(options), ("text_column", "text_pair_column")
     trained = [run_metadata.read_run_string(folder, "flags", flag) for flag in flags]

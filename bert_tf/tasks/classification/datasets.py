@@ -46,7 +46,7 @@ class TextDataset(abc.ABC):
             predict have the first label as a placeholder, as in the original; otherwise no label.
         primary_metric: default of `--best_metric`; None for the problem type's default.
         has_pairs: whether examples have two texts; None if unknown.
-        submission: file name of the predictions for GLUE's server.
+        submission: file name of the predictions for gluebenchmark.com; None if it takes none.
         holds_out: whether the evaluation rows are held out of the training file.
     """
 
@@ -153,8 +153,8 @@ def _check_contradictions(path: str, examples: Sequence[InputExample]) -> None:
         _logger.warning(f"{message}. Check the labels", path, *values, labels)
 
 
-def _check_range(path: str, numbers: Sequence[float], known: Sequence[float]) -> None:
-    low, high = min(known), max(known)
+def _check_range(path: str, numbers: Sequence[float], training: Sequence[float]) -> None:
+    low, high = min(training), max(training)
     far = [n for n in numbers if max(low - n, n - high) > _MAX_DISTANCE * (high - low) > 0]
     if far:
         message = "%s: %d of %d labels, such as %g, are far outside the training range, %g to %g"

@@ -159,8 +159,7 @@ def task_named(name: str) -> TsvTask:
     close = difflib.get_close_matches(name.lower(), TASKS, n=1)
     raise UserError(
         f"Unknown task {name!r}. {f'Did you mean {close[0]}? ' if close else ''}Pass one of "
-        f"{', '.join(sorted(TASKS))} as --task_name; for your own data, --task_name=tsv or "
-        "--task_module"
+        f"{', '.join(sorted(TASKS))} as --task_name, or, for your own data, tsv or --task_module"
     )
 
 
@@ -173,7 +172,7 @@ def read_examples(task: TsvTask, split: str, data_dir: str) -> list[InputExample
         data_dir: the folder with the files of the dataset.
 
     Returns:
-        The examples; none if the file has no rows, which is not an error, as in the original BERT.
+        The examples; none if the file has no rows, as in the original BERT code.
 
     Raises:
         UserError: the task has no such split; the file is missing or cannot be read; a line has too

@@ -110,8 +110,8 @@ def _infer_problem_type(places: Sequence[str], values: Sequence[Any], given: Lab
     """Infers the problem type; raises a UserError for a label that must be a mistake.
 
     If most labels are numbers, not all of them whole, any other label is a mistake. If the numbers
-    are whole, they are classes: so are other labels, except for placeholders for missing numbers
-    and numbers with a decimal comma, which are mistakes.
+    are whole, they are classes, and so are other labels, except for placeholders for missing
+    numbers and numbers with a decimal comma, which are mistakes.
     """
     if any(isinstance(value, list) for value in values):
         return MULTILABEL

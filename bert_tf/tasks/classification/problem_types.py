@@ -78,7 +78,7 @@ class ProblemType(abc.ABC):
         self.metric_names = (primary, *(name for name in names if name != primary))
 
     def set_class_weights(self, examples: Sequence[InputExample]) -> None:
-        """Sets the weights of labels in the training loss, see `--class_weights`."""
+        """Sets the weights of labels in the training loss according to `--class_weights`."""
         if not self.options.class_weights:
             return
         if not self.labels:

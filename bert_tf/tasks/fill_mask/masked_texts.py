@@ -102,8 +102,8 @@ class MaskedTexts:
         slots = index_in_context % max_masks
         row_of_mask = np.cumsum(slots == 0) - 1
         first_masks = masks[slots == 0]
-        no_fills = np.full((len(first_masks), 1), self._mask, np.int32)
-        rows, _ = self.filled_rows(first_masks, no_fills)
+        unchanged = np.full((len(first_masks), 1), self._mask, np.int32)
+        rows, _ = self.filled_rows(first_masks, unchanged)
         positions = np.zeros((len(first_masks), max_masks), np.int32)
         positions[row_of_mask, slots] = 1 + self.positions[masks] - context_starts
         return {**rows, "masked_lm_positions": positions}, np.stack([row_of_mask, slots], axis=1)

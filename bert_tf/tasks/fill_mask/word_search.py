@@ -10,8 +10,8 @@ import numpy as np
 from bert_tf.tasks.fill_mask.masked_texts import BEGIN, CONTINUATION, MASK, MaskedTexts
 from bert_tf.tokenization import FullTokenizer
 
-# Maps rows with one mask each, and the kind of piece that masks stand for, to the ids and
-# probabilities [R, 1, K] of the K best pieces, most probable first.
+# (rows with one mask each, `BEGIN` or `CONTINUATION`) -> ids and probabilities [R, 1, K] of the K
+# best pieces, most probable first.
 TopPieces = Callable[[Mapping[str, np.ndarray], int], tuple[np.ndarray, np.ndarray]]
 
 
@@ -23,7 +23,7 @@ class Candidate(NamedTuple):
 
 
 class _Word(NamedTuple):
-    """The pieces found so far of a word in place of a mask, given by its index in `MaskedTexts`."""
+    """A word, or only its first pieces so far, in place of the mask with the index `mask`."""
 
     mask: int
     pieces: tuple[int, ...]
