@@ -49,12 +49,12 @@ def find_header(
         return []
     header = [name.strip() for name in rows[0].cells]
     columns = _column_flags(options).items()
-    name_flags = [f"--{purpose}_column={name}" for purpose, name in columns if _is_name(name)]
+    by_name = [f"--{purpose}_column={name}" for purpose, name in columns if _is_name(name)]
     if options.has_header == "no":
-        if name_flags:
-            raise UserError(f"{name_flags[0]} is a name, but --has_header=no: pass a 1-based number")
+        if by_name:
+            raise UserError(f"{by_name[0]} is a name, but --has_header=no: pass a 1-based number")
         return []
-    if name_flags or options.has_header == "yes":
+    if by_name or options.has_header == "yes":
         return header
     positions = find_positions(path, rows[0], columns_of_split(options, split), [])
     if not _is_header(rows, positions, labels, training_header):

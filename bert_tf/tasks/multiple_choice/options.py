@@ -21,7 +21,7 @@ class MultipleChoiceOptions(FineTuningOptions):
     )
     context_column: str = option("sent1", "Column of the text before the endings.")
     question_column: str | None = option(
-        "sent2", "Column of a question or a sentence start, put before each ending; may be empty."
+        "sent2", "Column of a question or sentence start, put before each ending. Empty: no column."
     )
     ending_columns: str = option(
         "ending0,ending1,ending2,ending3",
@@ -44,16 +44,17 @@ class MultipleChoiceOptions(FineTuningOptions):
     def check_model(self) -> None:
         """Checks the options of model and engine, and the columns."""
         super().check_model()
-        columns = [*self.endings, self.context_column, self.question_column, self.label_column]
+        columns = [*self.ending_column_names, self.context_column, self.label_column]
+        columns.append(self.question_column or "")
         for name in filter(None, columns):
             if columns.count(name) > 1:
                 raise UserError(f"Column {name} is given twice. All columns must be different")
-        if not self.context_column or not self.endings or not self.label_column:
+        if not (self.context_column and self.ending_column_names and self.label_column):
             raise UserError("--context_column, --ending_columns, --label_column must not be empty")
 
     @property
-    def endings(self) -> list[str]:
-        """Names of the columns of the endings."""
+    def ending_column_names(self) -> list[str]:
+        """The names in `ending_columns`."""
         return [name.strip() for name in self.ending_columns.split(",") if name.strip()]
 
     def _not_needed(self) -> set[str]:

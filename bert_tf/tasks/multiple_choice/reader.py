@@ -75,7 +75,7 @@ def _parse_question(
     row: Mapping[str, Any], place: str, options: MultipleChoiceOptions, split: str
 ) -> Question:
     question = _cell(row, options.question_column, place) if options.question_column else ""
-    names = options.endings
+    names = options.ending_column_names
     if len(names) == 1 and isinstance(row.get(names[0]), list):
         endings = [str(ending) for ending in row[names[0]]]
         names = []

@@ -58,16 +58,16 @@ class MultipleChoice(Task):
 
     def featurize(self, examples: Sequence[Question], split: str) -> dict[str, np.ndarray]:
         """Returns a row [C, S] for each question: its context with each of its endings."""
-        count, length = len(self.labels), self.options.max_seq_length
+        num_endings, length = len(self.labels), self.options.max_seq_length
         contexts = self.tokenizer.encode([question.context for question in examples])
         endings = self.tokenizer.encode([text for q in examples for text in q.endings])
-        contexts = contexts.take(np.repeat(np.arange(len(examples)), count))
+        contexts = contexts.take(np.repeat(np.arange(len(examples)), num_endings))
         vocab = self.tokenizer.reference.vocab
         packed = pack_batch(contexts, endings, length, vocab["[CLS]"], vocab["[SEP]"])
         # 3 special tokens: [CLS] context [SEP] ending [SEP].
         num_cut = contexts.lengths + endings.lengths + 3 - packed["input_mask"].sum(axis=1)
-        rows = {name: values.reshape(-1, count, length) for name, values in packed.items()}
-        rows[CUT_TOKENS] = num_cut.reshape(-1, count).sum(axis=1)
+        rows = {name: values.reshape(-1, num_endings, length) for name, values in packed.items()}
+        rows[CUT_TOKENS] = num_cut.reshape(-1, num_endings).sum(axis=1)
         if split != "predict":
             rows["label_ids"] = np.array([question.label for question in examples], np.int32)
         return rows
@@ -103,6 +103,7 @@ class MultipleChoice(Task):
 
     def from_inputs(self, inputs: Sequence[Any]) -> list[Question]:
         """Converts tuples of strings: a context and its endings."""
-        count = len(self.labels)
-        require_texts(inputs, [1 + count], f"a tuple of a context and {count} endings")
+        num_endings = len(self.labels)
+        expected = f"a tuple of a context and {num_endings} endings"
+        require_texts(inputs, [1 + num_endings], expected)
         return [Question(context, endings) for context, *endings in inputs]
