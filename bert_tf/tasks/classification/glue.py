@@ -159,7 +159,8 @@ def task_named(name: str) -> TsvTask:
     close = difflib.get_close_matches(name.lower(), TASKS, n=1)
     raise UserError(
         f"Unknown task {name!r}. {f'Did you mean {close[0]}? ' if close else ''}Pass one of "
-        f"{', '.join(sorted(TASKS))} as --task_name, or, for your own data, tsv or --task_module"
+        f"{', '.join(sorted(TASKS))} as --task_name. For your own data, pass "
+        "--task_name=tsv or --task_module"
     )
 
 

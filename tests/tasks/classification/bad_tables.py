@@ -234,7 +234,7 @@ _COLUMNS = [
     _bad_tsv(
         "semicolon-separated TSV",
         b"ham;a\nspam;b\n",
-        r"train\.tsv:1: --text_column=2, but the row has 1 column.*Is this a CSV\?",
+        r"train\.tsv:1: --text_column=2, but the row has 1 column.*Is this a CSV file\?",
     ),
     _bad_tsv("no --label_column", TRAIN, r"--label_column", {"text_column": "2"}),
     _bad_split(

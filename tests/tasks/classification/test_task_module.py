@@ -178,7 +178,7 @@ MULTI = 'problem_type = "multilabel"'
         ),
         (
             task_module_code('[Example("a", "b", 3)]'),
-            ": example a of .*: its text_b is 3, not a text",
+            ": example a of .*: its text_b is 3, not a string",
         ),
         (task_module_code('[Example("a", "b")]'), ": example a of .* has no label"),
         (
