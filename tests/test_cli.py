@@ -227,7 +227,7 @@ def test_output_is_quiet_by_default(run_on_mrpc, environment):
     assert lines[2].startswith("WARNING: Not in ")
     assert lines[3].split() == ["label", "precision", "recall", "f1", "support"]
     assert [line.split()[0] for line in lines[4:6]] == ["0", "1"]
-    assert lines[6] == "eval_f1, eval_precision and eval_recall are those of 1"
+    assert lines[6] == "eval_f1, eval_precision and eval_recall are those of label 1"
     assert "Evaluation of 11 examples: eval_accuracy = " in lines[7]
     assert "Predictions for 13 examples: " in lines[8]
 

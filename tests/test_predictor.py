@@ -249,8 +249,8 @@ def test_predictor_requires_options():
 @pytest.mark.parametrize(
     ("script", "inputs", "message"),
     [
-        ("mrpc", 5, "Input 0: expected a text, or a tuple of two. Received: 5"),
-        ("mrpc", ["a", ("a", "b", "c")], "Input 1: expected a text, or a tuple of two"),
+        ("mrpc", 5, "Input 0: expected a string, or a tuple of two strings. Received: 5"),
+        ("mrpc", ["a", ("a", "b", "c")], "Input 1: expected a string, or a tuple of two strings"),
         ("squad", "a", "Input 0: expected a tuple: question, text"),
         ("ner", [("a", 3)], "Input 0: expected a string, or a tuple of words"),
         ("predict_masked", ["[MASK]", "a door"], r"Input 1: there is no \[MASK\]"),

@@ -54,7 +54,7 @@ class ColaProcessor(DataProcessor):
             raise NotImplementedError(f"{self._task.name} has no {name} set")
         split = self._task.splits[name]
         path = os.path.join(data_dir, split.file.replace(".zh.", f".{self.language}."))
-        return self._create_examples(self._read_tsv(path), split.guid)
+        return self._create_examples(self._read_tsv(path), split.guid_prefix)
 
     get_train_examples = functools.partialmethod(_read, "train")
     get_dev_examples = functools.partialmethod(_read, "dev")
@@ -63,7 +63,7 @@ class ColaProcessor(DataProcessor):
     def _create_examples(self, lines: Iterable[list[str]], set_type: str) -> list[InputExample]:
         split = self._task.splits[set_type if set_type in self._task.splits else "dev"]
         where = split.where and (split.where[0], self.language)
-        split = dataclasses.replace(split, guid=set_type, where=where)
+        split = dataclasses.replace(split, guid_prefix=set_type, where=where)
         rows = itertools.starmap(TsvRow, enumerate(lines, 1))
         return list(glue.examples(self._task, split, rows, split.file))
 

@@ -1,1 +1,1 @@
-"""Tasks, one folder each: options, data, model, metrics. Tasks do not import each other."""
+"""The tasks, each a subpackage with options, data, model and metrics; none imports another."""

@@ -339,7 +339,7 @@ def test_missing_header_warns(tiny, tmp_path, caplog, monkeypatch):
     lines = (tiny.folder / "mrpc" / "dev.tsv").read_text().splitlines(keepends=True)
     (folder / "dev.tsv").write_text("".join(lines[1:]))
     classification.run(options(tiny, tmp_path, data_dir=str(folder), do_eval=True))
-    assert "'0' in it is not a column name. Is the header missing?" in caplog.text
+    assert "'0' is not a column name. Is the header missing?" in caplog.text
 
 
 def test_output_dir_is_a_file(tiny, tmp_path):

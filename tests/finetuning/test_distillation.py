@@ -309,7 +309,7 @@ def test_question_answering_student(tiny, tiny_of_two_layers, tmp_path, fixed_sh
 
 def test_multiple_choice_student(tiny, tiny_of_two_layers, tmp_path):
     data = tmp_path / "data"
-    choice_task.write(data / "train.csv", choice_task.rows(32, 1))
+    choice_task.write_csv(data / "train.csv", choice_task.random_questions(32, 1))
     flags = {"do_train": True, "num_train_epochs": 1.0}
 
     def make_options(model, **changes):

@@ -20,12 +20,12 @@ _SHOWN_NAMES = 20
 
 
 def columns_of_split(options: ClassifierOptions, split: str) -> dict[str, str]:
-    """Returns purpose -> column, with "id" for prediction and "label" for other splits."""
+    """Maps purposes to columns in the options; "id" only for prediction, "label" only otherwise."""
     unused = "label" if split == "predict" else "id"
-    return {purpose: name for purpose, name in _get_columns(options).items() if purpose != unused}
+    return {purpose: name for purpose, name in _column_flags(options).items() if purpose != unused}
 
 
-def _get_columns(options: ClassifierOptions) -> dict[str, str]:
+def _column_flags(options: ClassifierOptions) -> dict[str, str]:
     columns = {purpose: getattr(options, f"{purpose}_column") for purpose in _PURPOSES}
     return {purpose: column for purpose, column in columns.items() if column is not None}
 
@@ -40,63 +40,66 @@ def find_header(
 ) -> list[str]:
     """Returns the column names in the first row of a table, or [] if that row is data.
 
-    If all columns are given by number and `has_header` is "auto", this is a guess, which is logged:
-    the first row is a header if its label does not look like the others. Without labels, it is
-    a header if it equals that of the training file (None if that file has not been read).
+    If `has_header` is "auto" and all columns are given by number, guesses, and logs a header that
+    it finds: the first row is a header if its label does not look like the labels below. In a table
+    without labels, it is a header if it equals `training_header` ([] if the training file has no
+    header, None if that file has not been read).
     """
     if isinstance(rows[0].cells, dict):
         return []
     header = [name.strip() for name in rows[0].cells]
-    columns = _get_columns(options).items()
-    named = [f"--{purpose}_column={name}" for purpose, name in columns if _is_name(name)]
+    columns = _column_flags(options).items()
+    by_name = [f"--{purpose}_column={name}" for purpose, name in columns if _is_name(name)]
     if options.has_header == "no":
-        for name in named:
-            raise UserError(f"{name} is a name, but --has_header=no: pass a 1-based number")
+        if by_name:
+            raise UserError(f"{by_name[0]} is a name, but --has_header=no: pass a 1-based number")
         return []
-    if named or options.has_header == "yes":
+    if by_name or options.has_header == "yes":
         return header
     positions = find_positions(path, rows[0], columns_of_split(options, split), [])
     if not _is_header(rows, positions, labels, training_header):
         return []
-    message = "%s: the first row is used as column names: %s (--has_header=no if it is data)"
+    message = "%s: the first row is used as column names: %s (--has_header=no reads it as data)"
     _logger.info(message, path, _join_names(header))
     return header
 
 
 def find_positions(
-    path: str, first: Row, columns: Mapping[str, str], header: Sequence[str]
+    path: str, first_row: Row, columns: Mapping[str, str], header: Sequence[str]
 ) -> dict[str, Any]:
-    """Maps each purpose to a column index or JSON key, using the first row of a table."""
-    purposes: dict[Any, str] = {}
+    """Maps each purpose to a column index, or to a JSON key if `first_row` is a JSON object."""
+    purpose_at: dict[Any, str] = {}
     for purpose, column in columns.items():
-        is_json = isinstance(first.cells, dict)
-        position = column if is_json else _find_position(first, purpose, column, header)
-        other = purposes.setdefault(position, purpose)
+        is_json = isinstance(first_row.cells, dict)
+        position = column if is_json else _find_position(first_row, purpose, column, header)
+        other = purpose_at.setdefault(position, purpose)
         if other != purpose:
             raise UserError(
                 f"{path}: --{other}_column and --{purpose}_column={column} are the same column"
             )
-    return {purpose: position for position, purpose in purposes.items()}
+    return {purpose: position for position, purpose in purpose_at.items()}
 
 
 def warn_about_headers(
-    rows: Sequence[Row], columns: Mapping[str, str], header: Sequence[str], known: Sequence[str]
+    rows: Sequence[Row], columns: Mapping[str, str], header: list[str], training_header: list[str]
 ) -> None:
-    """Warns about repeated headers, and names that differ from `known`, the training file's."""
+    """Warns about rows that repeat the header, and names that differ from the training file's."""
     repeated = [r.place for r in rows[1:] if header and [c.strip() for c in r.cells] == header]
     if repeated:
-        message = "%s equals the header (%s in all). Check whether files were joined"
+        message = "%s equals the header (%s in all). Check whether files were concatenated"
         _logger.warning(message, repeated[0], counted(len(repeated), "such row"))
-    # A header that was mistaken for data shares names with the training file.
+    # Without a header, compare the first row if it shares a name with the training file's header:
+    # then it is probably a header that was mistaken for data.
     names = header or [name.strip() for name in rows[0].cells]
-    pairs = list(zip(names, known, strict=False)) if header or {*names} & {*known} else []
+    is_comparable = header or {*names} & {*training_header}
+    name_pairs = list(zip(names, training_header, strict=False)) if is_comparable else []
     for purpose, column in columns.items():
-        # Ids are only read for prediction.
+        # Columns given by name were found in the header; ids are only read for prediction.
         is_number = purpose != "id" and not _is_name(column) and column not in header
-        for here, there in pairs[int(column) - 1 : int(column)] if is_number else ():
-            if here.casefold() != there.casefold():
+        for name, training_name in name_pairs[int(column) - 1 : int(column)] if is_number else ():
+            if name.casefold() != training_name.casefold():
                 message = "%s: column %s is %r, but %r in the training file. Check --%s_column"
-                _logger.warning(message, rows[0].place, column, here, there, purpose)
+                _logger.warning(message, rows[0].place, column, name, training_name, purpose)
 
 
 def cell(row: Row, purpose: str, position: Any) -> Any:
@@ -110,19 +113,19 @@ def _is_name(column: str) -> bool:
     return not re.fullmatch("[0-9]{1,9}", column)
 
 
-def _find_position(first: Row, purpose: str, column: str, header: Sequence[str]) -> int:
+def _find_position(first_row: Row, purpose: str, column: str, header: Sequence[str]) -> int:
     matches = [position for position, name in enumerate(header) if name == column.strip()]
     if len(matches) > 1:
-        columns = f"columns {matches[0] + 1} and {matches[1] + 1}"
-        raise UserError(f"{first.place}: {columns} are both called {excerpt(column)}. Rename one")
+        columns = f"{first_row.place}: columns {matches[0] + 1} and {matches[1] + 1}"
+        raise UserError(f"{columns} are both called {excerpt(column)}. Rename one of them")
     if matches:
         return matches[0]
     if _is_name(column):
-        raise _no_such_column(first.place, purpose, column, header, "column")
-    if not 1 <= int(column) <= len(first.cells):
+        raise _no_such_column(first_row.place, purpose, column, header, "column")
+    if not 1 <= int(column) <= len(first_row.cells):
         raise UserError(
-            f"{first.place}: --{purpose}_column={column}, but the row has "
-            f"{counted(len(first.cells), 'column')}.{_csv_hint(first.cells)}"
+            f"{first_row.place}: --{purpose}_column={column}, but the row has "
+            f"{counted(len(first_row.cells), 'column')}.{_csv_hint(first_row.cells)}"
         )
     return int(column) - 1
 
@@ -131,12 +134,12 @@ def _no_such_column(
     place: str, purpose: str, column: str, names: Sequence[str], kind: str
 ) -> UserError:
     available = shortened(list(map(excerpt, names)), _SHOWN_NAMES) or "nothing"
-    folded = {name.casefold(): name for name in reversed(names)}
-    close = difflib.get_close_matches(column.casefold(), folded, n=1)
+    by_folded_name = {name.casefold(): name for name in reversed(names)}
+    close = difflib.get_close_matches(column.casefold(), by_folded_name, n=1)
     if kind == "column" and any(re.fullmatch('".+"', name) for name in names):
-        advice = " Names are in quotes: pass --quoted=yes"
+        advice = " The column names are in quotes: pass --quoted=yes"
     elif close:
-        advice = f" Did you mean --{purpose}_column={folded[close[0]]}?"
+        advice = f" Did you mean --{purpose}_column={by_folded_name[close[0]]}?"
     elif kind == "key":
         advice = " Pass one of these, or correct the line"
     else:
@@ -148,7 +151,7 @@ def _no_such_column(
 
 def _csv_hint(cells: Sequence[str]) -> str:
     looks_like_csv = len(cells) == 1 and ("," in cells[0] or ";" in cells[0])
-    return " Is this a CSV? Then call it .csv" if looks_like_csv else ""
+    return " Is this a CSV file? Then rename it to .csv" if looks_like_csv else ""
 
 
 def _is_header(
@@ -157,10 +160,10 @@ def _is_header(
     labels: LabelParser,
     training_header: Sequence[str] | None,
 ) -> bool:
-    """Guesses whether the first row holds column names; warns if it is data that looks like names.
+    """Guesses whether the first row is a header; warns if it reads a header-like row as data.
 
-    Without labels, it is a header only if it equals that of the training file: a text mistaken
-    for a name would be missing from the predictions.
+    In a table without labels, the row is a header only if it equals the training file's: if data
+    were mistaken for a header, its prediction would be missing.
     """
     position = positions.get("label", positions["text"])
     first, *others = (row.cells[position] for row in rows)
@@ -172,16 +175,17 @@ def _is_header(
         return True
     looks_like_name = bool(COLUMN_NAME.fullmatch(first)) and first not in others
     if "label" not in positions and training_header != []:
-        longer = sum(len(other.split()) > 1 or len(other) > 4 * len(first) for other in others)
-        looks_like_name |= len(first.split()) == 1 and longer > len(others) / 2
+        # A single word above mostly longer texts is probably a name.
+        num_longer = sum(len(other.split()) > 1 or len(other) > 4 * len(first) for other in others)
+        looks_like_name |= len(first.split()) == 1 and num_longer > len(others) / 2
     if looks_like_name:
-        message = "%s looks like a header, but is read as data: %s (--has_header=yes leaves it out)"
+        message = "%s looks like a header, but is read as data: %s (--has_header=yes skips it)"
         _logger.warning(message, rows[0].place, _join_names(cells))
     return False
 
 
 def _is_label_name(first: str, others: Sequence[str], labels: LabelParser) -> bool:
-    """Guesses whether the first cell of the label column is its name, from the cells below."""
+    """Guesses from the cells below whether the first cell of the label column is its name."""
     names = labels.split(first)
     counts = Counter(name for other in others for name in labels.split(other))
     if not names or any(name in counts for name in names):
@@ -196,7 +200,7 @@ def _is_label_name(first: str, others: Sequence[str], labels: LabelParser) -> bo
 
 
 def _is_number_like(label: str) -> bool:
-    # `label_inference` reports missing numbers.
+    # A placeholder for a missing number is not a name either; `label_inference` rejects it.
     return parse_number(label) is not None or bool(MISSING_NUMBER.fullmatch(label))
 
 

@@ -30,20 +30,21 @@ from bert_tf.tasks.classification.options import ClassifierOptions
 
 _logger = logging.getLogger(__name__)
 
-_TEXTS = {"text": "text", "text_pair": "second text"}
+# Purpose of a text column -> its name in messages.
+_TEXT_NAMES = {"text": "text", "text_pair": "second text"}
 
 
 class CustomDataset(TextDataset):
-    """A dataset in table files of a user.
+    """A dataset in a user's table files.
 
-    The training file is read on construction, since the model's size depends on its labels. With
+    The training file is read on construction, because its labels determine the model's outputs. With
     `--teacher_weight=1`, its labels are not read, unless rows are held out for evaluation.
 
     Args:
         paths: split -> file, for the splits that exist. See `split_files.find_files`.
-        options: columns, and how to read them. Without a training file, problem type "auto" means
+        options: options for tables. Without a training file, problem type "auto" means
             "classification".
-        labels: in the order of their ids; empty to use those of the training file, or for numbers.
+        labels: names of the labels in the order of their ids; empty to infer them, or for numbers.
 
     Raises:
         UserError: the training file is invalid, or the labels are unknown.
@@ -82,9 +83,9 @@ class CustomDataset(TextDataset):
         self.problem_type, self.labels = self._parser.problem_type, self._parser.labels
 
     def read(self, split: str) -> list[InputExample]:
-        """Reads the examples of a split (at least one); those for prediction have no labels."""
-        holds_out = self.holds_out and self._options.dev_fraction and "eval" not in self._examples
-        if split != "predict" and holds_out:
+        """Reads the examples of a split, at least one; examples for prediction have no labels."""
+        must_hold_out = self.holds_out and self._options.dev_fraction
+        if split != "predict" and must_hold_out and "eval" not in self._examples:
             self._hold_out_dev_set()
         if split not in self._examples:
             path = self._path(split)
@@ -107,7 +108,7 @@ class CustomDataset(TextDataset):
         raise UserError(f"There is no {name} set: pass {FLAGS[split]}, or name a file {name}.tsv")
 
     def _load(self, split: str) -> list[InputExample]:
-        """Reads the file of a split; infers labels from the training file."""
+        """Reads the file of a split; if it is the training file, also infers the labels."""
         path = self._paths[split]
         rows = read_table(path, self._options.quoted)
         if not rows:
@@ -123,7 +124,7 @@ class CustomDataset(TextDataset):
         if header:
             del rows[0]
         if not rows:
-            raise UserError(f"{path} has column names, but no rows")
+            raise UserError(f"{path} has column names, but no rows below them")
         places = [row.place for row in rows]
         values = {
             purpose: [cell(row, purpose, position) for row in rows]
@@ -140,84 +141,87 @@ class CustomDataset(TextDataset):
     def _to_examples(
         self, split: str, places: Sequence[str], values: Mapping[str, Sequence[Any]]
     ) -> list[InputExample]:
-        guids = [f"{SPLIT_NAMES[split]}-{row}" for row in range(len(places))]
+        guids = [f"{SPLIT_NAMES[split]}-{index}" for index in range(len(places))]
         if "id" in values:
             guids = _read_ids(values["id"], places)
         placeholder = self._parser.placeholder if split == "train" else None
-        examples, empty = [], []
-        for row, place in enumerate(places):
+        examples, places_of_empty_texts = [], []
+        for index, place in enumerate(places):
             texts = [
-                to_text(values[purpose][row], what, place)
-                for purpose, what in _TEXTS.items()
+                to_text(values[purpose][index], name, place)
+                for purpose, name in _TEXT_NAMES.items()
                 if purpose in values
             ]
             if not all(text.strip() for text in texts):
-                empty.append(place)
+                places_of_empty_texts.append(place)
             label = placeholder
             if "label" in values:
-                label = self._parser.parse(values["label"][row], place)
-            examples.append(InputExample(guids[row], *texts, label=label))
-        if empty:
-            message = "%s: %s with an empty text, the first one is %s"
-            _logger.warning(message, self._paths[split], counted(len(empty), "row"), empty[0])
+                label = self._parser.parse(values["label"][index], place)
+            examples.append(InputExample(guids[index], *texts, label=label))
+        if places_of_empty_texts:
+            count = counted(len(places_of_empty_texts), "row")
+            message = "%s: %s with an empty text, the first at %s"
+            _logger.warning(message, self._paths[split], count, places_of_empty_texts[0])
         return examples
 
     def _hold_out_dev_set(self) -> None:
         path, examples = self._paths["train"], self._examples["train"]
-        size = max(1, round(self._options.dev_fraction * len(examples)))
-        rows = counted(len(examples), "row")
-        if size >= len(examples):
-            raise UserError(
-                f"{path}: {rows}, too few to hold some out. Pass --eval_file or --dev_fraction=0"
-            )
-        train, dev = _split_rows([example.label for example in examples], size, self.problem_type)
-        self._examples["train"] = [examples[row] for row in train]
-        self._examples["eval"] = [examples[row] for row in dev]
-        summary = f"{len(dev):,} of the {rows} of {path} are held out for evaluation"
+        dev_size = max(1, round(self._options.dev_fraction * len(examples)))
+        row_count = counted(len(examples), "row")
+        if dev_size >= len(examples):
+            problem = f"{path} has only {row_count}, too few to hold out a dev set"
+            raise UserError(f"{problem}. Pass --eval_file or --dev_fraction=0")
+        labels = [example.label for example in examples]
+        train_rows, dev_rows = _split_rows(labels, dev_size, self.problem_type)
+        self._examples["train"] = [examples[row] for row in train_rows]
+        self._examples["eval"] = [examples[row] for row in dev_rows]
+        summary = f"{len(dev_rows):,} of the {row_count} of {path} are held out for evaluation"
         message = "no dev set: %s (--dev_fraction=%g), %s to train on"
-        _logger.info(message, summary, self._options.dev_fraction, f"{len(train):,}")
+        _logger.info(message, summary, self._options.dev_fraction, f"{len(train_rows):,}")
 
 
 def _check_labels(problem_type: str, labels: Sequence[str]) -> None:
     if problem_type == REGRESSION and labels:
         raise UserError("--problem_type=regression uses numbers, not labels: omit --labels")
-    for number, label in enumerate(labels):
+    for index, label in enumerate(labels):
         if not label:
-            raise UserError(f"--labels: label {number + 1} is empty. Remove it")
-        if label in labels[:number]:
+            raise UserError(f"--labels: label {index + 1} is empty. Remove it")
+        if label in labels[:index]:
             raise UserError(f"--labels: duplicate label {excerpt(label)}. Remove one")
 
 
 def _warn_about_quotes(path: str, values: Mapping[str, Sequence[Any]]) -> None:
     for purpose, cells in values.items():
         if len(cells) > 1 and all(re.fullmatch(r'\s*".*"\s*', str(value)) for value in cells):
-            message = "%s: each %s is in quotes, which stay in it. --quoted=yes removes them"
+            message = "%s: each %s is in quotes, which are kept. Pass --quoted=yes to remove them"
             _logger.warning(message, path, purpose)
             return
 
 
 def _read_ids(values: Sequence[Any], places: Sequence[str]) -> list[str]:
-    ids: dict[str, str] = {}
+    place_of_id: dict[str, str] = {}
     for value, place in zip(values, places, strict=True):
-        name = to_text(value, "id", place)
-        if not name.strip():
+        id_ = to_text(value, "id", place)
+        if not id_.strip():
             raise UserError(f"{place}: the id is empty. Add one, or omit --id_column")
-        if name in ids:
-            raise UserError(f"{place}: duplicate id {excerpt(name)}, as in {ids[name]}. Correct it")
-        ids[name] = place
-    return list(ids)
+        if id_ in place_of_id:
+            duplicate = f"{place}: duplicate id {excerpt(id_)}, also at {place_of_id[id_]}"
+            raise UserError(f"{duplicate}. Make ids unique, or omit --id_column")
+        place_of_id[id_] = place
+    return list(place_of_id)
 
 
 def _split_rows(
     labels: Sequence[Any], dev_size: int, problem_type: str
 ) -> tuple[list[int], list[int]]:
-    """Splits rows into training and dev rows, stratified if there are enough."""
+    """Splits row indices into training and dev rows, stratified by class if possible."""
     # Imported lazily: it takes a second, and most runs have an evaluation file.
     from sklearn.model_selection import train_test_split
 
-    # Only classes have enough rows with the same value.
+    # Stratification needs at least two rows of each class, and a row of each class on both sides.
+    # Numbers and label sets repeat too rarely: count each row as a class, which disables it.
     counts = Counter(labels if problem_type == CLASSIFICATION else range(len(labels)))
-    enough = min(counts.values()) > 1 and len(counts) <= min(dev_size, len(labels) - dev_size)
-    settings = {"test_size": dev_size, "random_state": 0, "stratify": labels if enough else None}
-    train, dev = train_test_split(range(len(labels)), **settings)
-    return sorted(train), sorted(dev)
+    stratify = min(counts.values()) > 1 and len(counts) <= min(dev_size, len(labels) - dev_size)
+    settings = {"test_size": dev_size, "random_state": 0, "stratify": labels if stratify else None}
+    train_rows, dev_rows = train_test_split(range(len(labels)), **settings)
+    return sorted(train_rows), sorted(dev_rows)

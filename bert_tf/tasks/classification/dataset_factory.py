@@ -23,14 +23,14 @@ from bert_tf.tasks.classification.task_module import load_task_module
 
 
 def make_dataset(options: ClassifierOptions) -> TextDataset:
-    """Returns the dataset; infers labels and problem type from a custom training file.
+    """Returns the dataset, after inferring labels and problem type from any custom training file.
 
-    Without `do_train`, `do_eval` and `do_predict`, as for a `Predictor`, no data is read.
+    If `do_train`, `do_eval` and `do_predict` are all false, as for a `Predictor`, reads no data.
     """
     reads_data = options.do_train or options.evaluates or options.do_predict
     data: TextDataset
     if options.task_module and not reads_data:
-        # The module may no longer exist, and only its class knows whether texts come in pairs.
+        # The module may no longer exist, and only its examples show whether texts are pairs.
         data = _make_custom_dataset(options, {})
         data.has_pairs = None
         return data
@@ -42,9 +42,9 @@ def make_dataset(options: ClassifierOptions) -> TextDataset:
     else:
         data = GlueDataset(glue.task_named(options.task_name or ""), options.data_dir or "")
     if not data.is_published:
-        flag = options.task_module or ("--labels" if options.labels else None)
-        source = flag or (data.describe("train") if options.do_train else data.name)
-        label_map.require_same(data.labels, source, options)
+        given_in = options.task_module or ("--labels" if options.labels else None)
+        label_source = given_in or (data.describe("train") if options.do_train else data.name)
+        label_map.require_same(data.labels, label_source, options)
     elif not options.do_train:
         label_map.require_order(data.labels, options)
     if options.glue_submission and not data.submission:
@@ -53,9 +53,9 @@ def make_dataset(options: ClassifierOptions) -> TextDataset:
 
 
 def _find_paths(options: ClassifierOptions) -> dict[str, str]:
-    """Returns the path of each split; without a dev file, part of the training file is held out."""
+    """Returns the path of each split to read, and the training file if dev rows come from it."""
     args = (options.data_dir or "", options.train_file, options.eval_file, options.predict_file)
-    # Without a dev file, training holds out rows, even if this run does not evaluate.
+    # A training run without a dev file holds out rows even if it does not evaluate.
     needs_eval_rows = options.do_train or options.evaluates
     needed = {"train": options.do_train, "eval": needs_eval_rows, "predict": options.do_predict}
     splits = [split for split, is_needed in needed.items() if is_needed]
@@ -78,7 +78,7 @@ def _make_custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> C
     labels = options.labels.split(",") if options.labels else []
     if not options.do_train:
         options = dataclasses.replace(options, problem_type=_find_trained_problem_type(options))
-        _check_columns(options, paths)
+        _warn_about_columns(options, paths)
         if not labels and options.problem_type != REGRESSION:
             labels = label_map.of_checkpoint(options)
     elif options.ignores_labels:
@@ -96,24 +96,24 @@ def _find_trained_problem_type(options: ClassifierOptions) -> str:
     """Returns the problem type of the trained model, for evaluation or prediction."""
     folder, requested = label_map.folder_of_checkpoint(options), options.problem_type
     trained = run_metadata.read_run_string(folder, "flags", "problem_type")
-    if "auto" not in (requested, trained or "auto") and requested != trained:
+    if AUTO not in (requested, trained or AUTO) and requested != trained:
         reason = f"the model in {folder} was trained with {trained}"
         raise UserError(f"--problem_type={requested}, but {reason}: omit the flag")
-    # The default for models that were trained by other tools.
+    # Models trained by other tools have no run metadata: assume classification.
     return (trained or CLASSIFICATION) if requested == AUTO else requested
 
 
-def _check_columns(options: ClassifierOptions, paths: dict[str, str]) -> None:
+def _warn_about_columns(options: ClassifierOptions, paths: dict[str, str]) -> None:
     """Warns if the texts come from different columns than the training texts."""
     folder, flags = label_map.folder_of_checkpoint(options), ("text_column", "text_pair_column")
-    before = [run_metadata.read_run_string(folder, "flags", flag) for flag in flags]
-    now = [getattr(options, flag) for flag in flags]
-    differs = bool(before[1]) != bool(now[1])
-    # A different file may name its columns differently, or not at all.
-    for path in paths.values() if not (now[0] or "").isdecimal() else ():
+    trained = [run_metadata.read_run_string(folder, "flags", flag) for flag in flags]
+    requested = [getattr(options, flag) for flag in flags]
+    differs = bool(trained[1]) != bool(requested[1])
+    # A new file may name its columns differently: warn only if it also has the training columns.
+    for path in paths.values() if not (requested[0] or "").isdecimal() else ():
         cells = re.split(r'[\t,;"]', next(iter(files.read_lines(path)), ""))
-        differs |= before != now and {*filter(None, before)} <= {*map(str.strip, cells)}
-    if paths and before[0] and differs:
-        columns_read = [" and ".join(filter(None, columns)) for columns in (before, now)]
+        differs |= trained != requested and {*filter(None, trained)} <= {*map(str.strip, cells)}
+    if paths and trained[0] and differs:
+        descriptions = [" and ".join(filter(None, columns)) for columns in (trained, requested)]
         message = "%s: trained on column %s, not %s. Check --text_column, --text_pair_column"
-        log.warning(message, folder, *columns_read)
+        log.warning(message, folder, *descriptions)

@@ -19,19 +19,19 @@ MULTILABEL = "multilabel"
 REGRESSION = "regression"
 # Tolerated fraction of evaluation rows whose text is also in the training set.
 _MAX_SHARED = 0.01
-# Tolerated fraction of training rows whose text also occurs with a different label; tolerated
-# distance of evaluation labels from the range of training labels, as a multiple of that range.
-_MAX_CONTRADICTORY, _MAX_DISTANCE = 0.1, 10
-
-# Suspicious texts, with their tolerated fraction and what to check.
-_ODD_TEXTS = (
+# Tolerated fraction of training rows whose text also occurs with a different label.
+_MAX_CONTRADICTORY = 0.1
+# Tolerated distance of evaluation labels from the range of training labels, in widths of the range.
+_MAX_DISTANCE = 10
+# Suspicious texts: (kind, pattern, tolerated fraction, what to check).
+_SUSPICIOUS_TEXTS = (
     ("numbers", r"[+-]?[\d.,]*\d", 0.5, "text column"),
     ("missing values", "nan|null|none", 0.05, "text column"),
     # UTF-8 that was read as Latin-1 or Windows-1252, such as "cafÃ©".
     ("garbled", "(?s).*(ã[©¨¤¶¼§±¡³º]|â€).*", 0.01, "encoding of the file, which must be UTF-8"),
 )
 
-# Split -> its name in ids and in GLUE, as in the original.
+# Split -> its name in example ids and GLUE's file names, as in the original BERT code.
 SPLIT_NAMES = {"train": "train", "eval": "dev", "predict": "test"}
 
 
@@ -39,14 +39,14 @@ class TextDataset(abc.ABC):
     """Texts or text pairs, in the splits "train", "eval" and "predict".
 
     Attributes:
-        name: for messages ("task cola").
+        name: name in messages ("task cola").
         problem_type: `CLASSIFICATION`, `MULTILABEL` or `REGRESSION`.
-        labels: in the order of their ids; empty for regression.
+        labels: names of the labels in the order of their ids; empty for regression.
         is_published: whether the name determines labels and files, as for GLUE. If so, examples to
-            predict have the first label as a placeholder, as in the original; otherwise none.
-        primary_metric: its name without `eval_`; None for the problem type's default.
+            predict have the first label as a placeholder, as in the original; otherwise no label.
+        primary_metric: default of `--best_metric`; None for the problem type's default.
         has_pairs: whether examples have two texts; None if unknown.
-        submission: file name of the predictions for GLUE's server.
+        submission: file name of the predictions for gluebenchmark.com; None if it takes none.
         holds_out: whether the evaluation rows are held out of the training file.
         is_unlabeled: whether training ignores labels, so that examples have placeholders.
     """
@@ -71,7 +71,7 @@ class TextDataset(abc.ABC):
 
 
 class GlueDataset(TextDataset):
-    """A dataset of `glue.TASKS` in a folder."""
+    """A dataset of `glue.TASKS`, read from a folder."""
 
     is_published = True
 
@@ -99,16 +99,16 @@ def check_split(
     examples: Sequence[InputExample],
     training: Sequence[InputExample],
 ) -> None:
-    """Warns about labels and texts that make a training run or an evaluation useless.
+    """Warns about labels and texts of a split that make training or evaluation useless.
 
-    `training` is empty if the training set has not been read.
+    `training` are the training examples; empty if they have not been read.
     """
     path, count = data.describe(split), len(examples)
-    for kind, pattern, share, suspect in () if data.is_published else _ODD_TEXTS:
-        odd = [e.text_a for e in examples if re.fullmatch(pattern, e.text_a.strip().casefold())]
-        if len(odd) > share * count:
+    for kind, pattern, tolerated, to_check in () if data.is_published else _SUSPICIOUS_TEXTS:
+        found = [e.text_a for e in examples if re.fullmatch(pattern, e.text_a.strip().casefold())]
+        if len(found) > tolerated * count:
             message = "%s: %d of %d texts are %s, such as %r. Check the %s"
-            _logger.warning(message, path, len(odd), count, kind, odd[0], suspect)
+            _logger.warning(message, path, len(found), count, kind, found[0], to_check)
     if split == "predict" or (split == "train" and data.is_unlabeled):
         return
     if count > 1 and all(example.label == examples[0].label for example in examples):
@@ -116,64 +116,66 @@ def check_split(
         _logger.warning(message, path, count, examples[0].label)
     if split == "train":
         folded = ["".join(label.split()).casefold() for label in data.labels]
-        alike = [x for x, y in zip(data.labels, folded, strict=True) if folded.count(y) > 1]
-        if alike:
+        similar = [x for x, y in zip(data.labels, folded, strict=True) if folded.count(y) > 1]
+        if similar:
             message = "%s: labels that differ only in case or white space: %s"
-            _logger.warning(message, path, ", ".join(map(repr, alike)))
-        for odd, message in _find_odd_labels(data):
-            _logger.warning(f"%s: {message}", path, odd)
+            _logger.warning(message, path, ", ".join(map(repr, similar)))
+        for label, message in _find_suspicious_labels(data):
+            _logger.warning(f"%s: {message}", path, label)
         if not data.is_published and data.problem_type != REGRESSION:
             _check_contradictions(path, examples)
     elif training:
         if data.problem_type == REGRESSION and not data.is_unlabeled:
-            _check_range(path, *([float(str(e.label)) for e in x] for x in (examples, training)))
+            numbers = [float(str(example.label)) for example in examples]
+            _check_range(path, numbers, [float(str(example.label)) for example in training])
         unseen = _collect_labels(examples) - _collect_labels(training)
         if unseen and data.labels and not data.is_unlabeled:
             message = "%s: no row of the training set has the label %s"
             _logger.warning(message, path, ", ".join(sorted(unseen)))
         known = {(example.text_a.strip(), example.text_b) for example in training}
-        shared = sum((example.text_a.strip(), example.text_b) in known for example in examples)
-        if shared > _MAX_SHARED * count:
-            # The user cannot change a published dataset; rows held out come from the same file.
+        num_shared = sum((example.text_a.strip(), example.text_b) in known for example in examples)
+        if num_shared > _MAX_SHARED * count:
+            # The user cannot change a published dataset, nor which rows of a file are held out.
             is_unavoidable = data.is_published or data.holds_out
             level = logging.INFO if is_unavoidable else logging.WARNING
             message = "%s: %d of %d rows to evaluate on (%.1f%%) have the text of a training row"
-            _logger.log(level, message, path, shared, count, 100 * shared / count)
+            _logger.log(level, message, path, num_shared, count, 100 * num_shared / count)
 
 
 def _check_contradictions(path: str, examples: Sequence[InputExample]) -> None:
     texts = [(example.text_a.strip(), example.text_b) for example in examples]
-    labels: dict[Any, set[Any]] = {text: set() for text in texts}
+    labels_of_text: dict[Any, set[Any]] = {text: set() for text in texts}
     for text, example in zip(texts, examples, strict=True):
-        labels[text].add(example.label)
-    odd = [text for text in texts if len(labels[text]) > 1]
-    if len(odd) > _MAX_CONTRADICTORY * len(texts):
-        example_labels = shortened(sorted(map(str, labels[odd[0]])))
+        labels_of_text[text].add(example.label)
+    found = [text for text in texts if len(labels_of_text[text]) > 1]
+    if len(found) > _MAX_CONTRADICTORY * len(texts):
+        labels = shortened(sorted(map(str, labels_of_text[found[0]])))
         message = "%s: %d of %d rows (%.1f%%) have texts with different labels, such as %s: %s"
-        values = len(odd), len(texts), 100 * len(odd) / len(texts), excerpt(odd[0][0])
-        _logger.warning(f"{message}. Check the labels", path, *values, example_labels)
+        values = len(found), len(texts), 100 * len(found) / len(texts), excerpt(found[0][0])
+        _logger.warning(f"{message}. Check the labels", path, *values, labels)
 
 
-def _check_range(path: str, numbers: Sequence[float], known: Sequence[float]) -> None:
-    low, high = min(known), max(known)
+def _check_range(path: str, numbers: Sequence[float], training: Sequence[float]) -> None:
+    low, high = min(training), max(training)
     far = [n for n in numbers if max(low - n, n - high) > _MAX_DISTANCE * (high - low) > 0]
     if far:
-        message = "%s: %d of %d labels, such as %g, are far outside of %g to %g in training"
+        message = "%s: %d of %d labels, such as %g, are far outside the training range, %g to %g"
         values = len(far), len(numbers), far[0], low, high
         _logger.warning(f"{message}. Check their scale", path, *values)
 
 
-def _find_odd_labels(data: TextDataset) -> Iterator[tuple[str, str]]:
-    """Yields labels that were probably misread, each with a message."""
+def _find_suspicious_labels(data: TextDataset) -> Iterator[tuple[str, str]]:
+    """Yields labels that were probably misread, each with the format of a message."""
     with_comma = [label for label in data.labels if "," in label]
     parts = {part.strip() for label in data.labels for part in label.split(",")}
     if data.problem_type == CLASSIFICATION and 2 * len(with_comma) > len(data.labels) > len(parts):
-        yield with_comma[0], "%r is one label. If it is several, pass --problem_type=multilabel"
+        message = "%r is read as one label. If it is a list, pass --problem_type=multilabel"
+        yield with_comma[0], message
     for label in data.labels:
         if label.casefold() in ("nan", "null"):
-            yield label, "there is a label %r. If it stands for a missing one, remove its rows"
+            yield label, "there is a label %r. If it means a missing label, remove its rows"
         if data.problem_type == MULTILABEL and label[0] in "[]'\"":
-            yield label, "there is a label %r, part of a Python list. Write the labels as a,b"
+            yield label, "there is a label %r, part of a Python list. Write lists as a,b"
             return
 
 

@@ -1,4 +1,4 @@
-"""Datasets in TSV files: GLUE and XNLI. To add one, add a `TsvTask` to `TASKS`."""
+"""GLUE and XNLI, published datasets in TSV files. To add one, add a `TsvTask` to `TASKS`."""
 
 import dataclasses
 import difflib
@@ -17,20 +17,20 @@ _logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Split:
-    """A file and the columns to read, counting from 0.
+    """The file of a split, and which of its columns to read. Columns are numbered from 0.
 
     Attributes:
-        file: path in `data_dir`.
+        file: path relative to `data_dir`.
         has_header: whether the first line has column names.
         text_a: column of the text.
         text_b: column of the second text; None for single texts.
         label: column of the label, or `LAST`; None for a test set without labels, whose examples
             get the first label of the task as a placeholder.
-        guid: prefix of the ids of the examples, `<guid>-<number>`.
+        guid_prefix: start of the ids of the examples: `<guid_prefix>-<number>`.
         guid_column: column with the number; None to use the 0-based line number instead.
         where: (column, value): rows with a different value are skipped.
-        spellings: (in the file, in the task's labels) for labels that are spelled differently.
-        names: names of the columns of texts in the header, if known.
+        spellings: pairs (label in the file, label of the task), for labels that differ.
+        text_names: column names of the texts, to check the header; empty if unknown.
     """
 
     file: str
@@ -38,23 +38,24 @@ class Split:
     text_a: int
     text_b: int | None = None
     label: int | None = None
-    guid: str
+    guid_prefix: str
     guid_column: int | None = None
     where: tuple[int, str] | None = None
     spellings: tuple[tuple[str, str], ...] = ()
-    names: tuple[str, ...] = ()
+    text_names: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class TsvTask:
-    """A dataset.
+    """A dataset in TSV files.
 
     Attributes:
         name: the value of `--task_name`.
-        labels: in the order of their ids; empty if labels are numbers, as in STS-B.
-        splits: "train", "dev" and "test", those that exist.
-        submission: file name of the predictions for gluebenchmark.com.
-        primary_metric: the benchmark's, if it is not accuracy or Pearson's correlation.
+        labels: names of the labels in the order of their ids; empty if labels are numbers (STS-B).
+        splits: maps "train", "dev" and "test" to their files; splits may be missing.
+        submission: file name of the predictions for gluebenchmark.com; None if it takes none.
+        primary_metric: the metric that the benchmark reports, without `eval_`; None for accuracy,
+            or Pearson's correlation if labels are numbers.
     """
 
     name: str
@@ -78,11 +79,12 @@ def _make_splits(
     label: int = LAST,
     id_splits: Collection[str] = (),
     header_splits: Collection[str] = _SPLITS,
-    names: tuple[str, ...] = ("sentence1", "sentence2"),
+    text_names: tuple[str, ...] = ("sentence1", "sentence2"),
 ) -> dict[str, Split]:
     """Creates the splits of a GLUE dataset from the columns of its texts and its label.
 
-    The test set may have other columns, and no labels. Ids are in the first column.
+    The test set has no labels; `test_texts` are its text columns if they differ. The first column
+    of `id_splits` has ids.
     """
     splits = {}
     for name in _SPLITS:
@@ -93,9 +95,9 @@ def _make_splits(
             text_a=text_a,
             text_b=text_b[0] if text_b else None,
             label=None if name == "test" else label,
-            guid=name,
+            guid_prefix=name,
             guid_column=0 if name in id_splits else None,
-            names=names,
+            text_names=text_names,
         )
     return splits
 
@@ -103,31 +105,33 @@ def _make_splits(
 def _make_mnli_splits(kind: str) -> dict[str, Split]:
     """Creates MNLI's splits with the "matched" or "mismatched" dev and test sets."""
     splits = _make_splits((8, 9), id_splits=_SPLITS)
-    dev = dataclasses.replace(splits["dev"], file=f"dev_{kind}.tsv", guid=f"dev_{kind}")
+    dev = dataclasses.replace(splits["dev"], file=f"dev_{kind}.tsv", guid_prefix=f"dev_{kind}")
     test = dataclasses.replace(splits["test"], file=f"test_{kind}.tsv")
     return {**splits, "dev": dev, "test": test}
 
 
 # The diagnostic set, for models trained on MNLI.
-_AX = {"test": Split(file="diagnostic.tsv", text_a=1, text_b=2, guid="test", guid_column=0)}
+_AX = {"test": Split(file="diagnostic.tsv", text_a=1, text_b=2, guid_prefix="test", guid_column=0)}
 _XNLI = {
     "train": Split(
         file="multinli/multinli.train.zh.tsv",
         text_a=0,
         text_b=1,
         label=2,
-        guid="train",
+        guid_prefix="train",
         spellings=(("contradictory", "contradiction"),),
     ),
-    "dev": Split(file="xnli.dev.tsv", text_a=6, text_b=7, label=1, guid="dev", where=(0, "zh")),
+    "dev": Split(
+        file="xnli.dev.tsv", text_a=6, text_b=7, label=1, guid_prefix="dev", where=(0, "zh")
+    ),
 }
-_COLA = _make_splits((3,), (1,), label=1, header_splits=["test"], names=("sentence",))
+_COLA = _make_splits((3,), (1,), label=1, header_splits=["test"], text_names=("sentence",))
 _PAIRS = _make_splits((1, 2), id_splits=_SPLITS)
-_QNLI = _make_splits((1, 2), id_splits=_SPLITS, names=("question", "sentence"))
-_QQP = _make_splits((3, 4), (1, 2), id_splits=_SPLITS, names=("question1", "question2"))
-_MRPC = _make_splits((3, 4), label=0, names=("#1 String", "#2 String"))
-_SST_2 = _make_splits((0,), (1,), id_splits=["test"], names=("sentence",))
-# Columns, guids and labels of CoLA, MNLI, MRPC and XNLI are those of the original release. Labels
+_QNLI = _make_splits((1, 2), id_splits=_SPLITS, text_names=("question", "sentence"))
+_QQP = _make_splits((3, 4), (1, 2), id_splits=_SPLITS, text_names=("question1", "question2"))
+_MRPC = _make_splits((3, 4), label=0, text_names=("#1 String", "#2 String"))
+_SST_2 = _make_splits((0,), (1,), id_splits=["test"], text_names=("sentence",))
+# CoLA, MNLI, MRPC and XNLI have the columns, guids and labels of the original BERT release. Labels
 # of QNLI and RTE are in alphabetical order, like MNLI's.
 TASKS: dict[str, TsvTask] = {
     task.name: task
@@ -149,13 +153,14 @@ TASKS: dict[str, TsvTask] = {
 
 
 def task_named(name: str) -> TsvTask:
-    """Returns the task with this name; case-insensitive."""
+    """Returns the task with the given name, ignoring case."""
     if name.lower() in TASKS:
         return TASKS[name.lower()]
     close = difflib.get_close_matches(name.lower(), TASKS, n=1)
     raise UserError(
         f"Unknown task {name!r}. {f'Did you mean {close[0]}? ' if close else ''}Pass one of "
-        f"{', '.join(sorted(TASKS))} as --task_name; tsv for files of your own, or --task_module"
+        f"{', '.join(sorted(TASKS))} as --task_name. For your own data, pass "
+        "--task_name=tsv or --task_module"
     )
 
 
@@ -165,10 +170,10 @@ def read_examples(task: TsvTask, split: str, data_dir: str) -> list[InputExample
     Args:
         task: the dataset, from `TASKS` or custom.
         split: the split.
-        data_dir: the folder with its files.
+        data_dir: the folder with the files of the dataset.
 
     Returns:
-        The examples; empty for an empty file or a header alone, as in the original.
+        The examples; none if the file has no rows, as in the original BERT code.
 
     Raises:
         UserError: the task has no such split; the file is missing or cannot be read; a line has too
@@ -179,19 +184,19 @@ def read_examples(task: TsvTask, split: str, data_dir: str) -> list[InputExample
         raise UserError(f"Task {task.name} has no {split} set, only {existing}")
     spec = task.splits[split]
     if files.exists(data_dir) and not files.is_dir(data_dir):
-        raise UserError(f"{data_dir} is a file; pass the folder of task {task.name}")
+        raise UserError(f"{data_dir} is a file; pass the folder with the files of task {task.name}")
     path = os.path.join(data_dir, spec.file)
     if not files.exists(path):
-        where = f"the {split} set of task {task.name} ({files.describe_absence(path)})"
-        raise UserError(f"No such file: {path}, {where}")
+        reason = files.describe_absence(path)
+        raise UserError(f"No such file: {path}, the {split} set of task {task.name} ({reason})")
     return list(examples(task, spec, read_tsv(path), path))
 
 
 def examples(
     task: TsvTask, split: Split, rows: Iterable[TsvRow], path: str
 ) -> Iterator[InputExample]:
-    """Yields the examples in the rows of a file."""
-    task_label = f"task {task.name}"
+    """Yields the examples in the rows of a file; `path` is only used in messages."""
+    task_description = f"task {task.name}"
     columns = {
         "id": split.guid_column,
         "label": split.label,
@@ -205,13 +210,13 @@ def examples(
             continue
         if split.where is not None:
             column, wanted = split.where
-            require_columns(row, {"the value to filter by": column}, path, task_label)
+            require_columns(row, {"the value to filter by": column}, path, task_description)
             if row.cells[column] != wanted:
                 continue
-        require_columns(row, needed, path, task_label)
+        require_columns(row, needed, path, task_description)
         number = row.line - 1 if split.guid_column is None else row.cells[split.guid_column]
         yield InputExample(
-            guid=f"{split.guid}-{number}",
+            guid=f"{split.guid_prefix}-{number}",
             text_a=row.cells[split.text_a],
             text_b=None if split.text_b is None else row.cells[split.text_b],
             label=_parse_label(task, split, row, path),
@@ -219,19 +224,19 @@ def examples(
 
 
 def _check_header(task: TsvTask, split: Split, row: TsvRow, path: str) -> None:
-    known = (*task.labels, *dict(split.spellings))
-    label = [] if split.label is None else row.cells[split.label :][:1]
-    data = [cell for cell in label if cell in known] + [
+    """Warns if the header looks like data, or lacks a text column of the task."""
+    known_labels = (*task.labels, *dict(split.spellings))
+    label_cell = [] if split.label is None else row.cells[split.label :][:1]
+    data_cells = [cell for cell in label_cell if cell in known_labels] + [
         cell for cell in row.cells if parse_number(cell) is not None
     ]
     header = [cell.strip().casefold() for cell in row.cells]
-    missing = [name for name in split.names if name.casefold() not in header]
-    if data:
-        skipped = f"the first line is skipped, because task {task.name} has a header there"
-        message = "%s:1: %s; but %r in it is not a column name. Is the header missing?"
-        _logger.warning(message, path, skipped, data[0])
+    missing = [name for name in split.text_names if name.casefold() not in header]
+    if data_cells:
+        problem = f"{data_cells[0]!r} is not a column name. Is the header missing?"
+        _logger.warning("%s:1: skipped as the header of task %s, but %s", path, task.name, problem)
     elif missing and header:
-        message = "%s:1: task %s has a column %r, and the header has %s. Check --data_dir"
+        message = "%s:1: task %s expects a column %r, but the header is %s. Check --data_dir"
         _logger.warning(message, path, task.name, missing[0], excerpt(", ".join(row.cells)))
 
 
@@ -244,11 +249,11 @@ def _parse_label(task: TsvTask, split: Split, row: TsvRow, path: str) -> str:
         return label
     allowed = f"one of {', '.join(task.labels)}" if task.labels else "a number"
     if label.strip() in task.labels:
-        advice = "Remove the spaces around it."
+        advice = "Remove the spaces around it"
     elif row.line == 1 and not split.has_header:
-        expected = f"{split.file} of task {task.name} has none"
-        advice = f"Is line 1 a header? {expected}: is --data_dir the folder of a different task?"
+        advice = f"Is line 1 a header? In task {task.name}, {split.file} has none. "
+        advice += "Is --data_dir the folder of a different task?"
     else:
-        advice = "Correct or remove the line, or pass --task_name=tsv for your own labels"
+        advice = "Correct or remove the line, or pass --task_name=tsv to use your own labels"
     subject = f"label {written!r} of task {task.name}"
     raise UserError(f"{path}:{row.line}: {subject} is not {allowed}. {advice}")

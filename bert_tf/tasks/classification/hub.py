@@ -1,4 +1,4 @@
-"""`run_classifier_with_tfhub.py`: `run_classifier.py` with an encoder of TensorFlow Hub."""
+"""`run_classifier_with_tfhub.py`: `run_classifier.py` with an encoder from TensorFlow Hub."""
 
 import dataclasses
 
@@ -18,28 +18,29 @@ def run(options: HubClassifierOptions) -> Results:
 
 
 def with_module(options: HubClassifierOptions) -> ClassifierOptions:
-    """Returns options of `run_classifier.py` with the module's weights, vocabulary and casing."""
+    """Returns the options of `run_classifier.py`, with the module's weights, vocabulary, casing."""
     folder = options.bert_hub_module_handle or ""
     if not files.is_dir(folder):
         reason = files.describe_absence(folder)
         raise UserError(f"--bert_hub_module_handle={folder} is not a folder ({reason})")
     module = SavedModelSource(folder)
     if not module.is_encoder:
-        raise UserError(f"{folder} contains no encoder: export one with --form=encoder")
+        advice = "export one with export_model.py --form=encoder"
+        raise UserError(f"{folder} contains no encoder: {advice}")
     vocab_file = module.vocab_file or options.vocab_file
     if vocab_file is None:
-        raise UserError(f"{folder} has no vocabulary: pass --vocab_file for its model")
+        raise UserError(f"{folder} has no vocabulary: pass that of its model as --vocab_file")
     for name in ("bert_config_file", "init_checkpoint", "vocab_file"):
         value = getattr(options, name)
         if value and value != vocab_file:
-            log.warning("--%s=%s is not used: the module determines it", name, value)
-    lower = options.do_lower_case if module.do_lower_case is None else module.do_lower_case
-    log.info("Vocabulary %s, do_lower_case=%s", vocab_file, str(lower).lower())
+            log.warning("--%s=%s is ignored: the module determines it", name, value)
+    lower_case = options.do_lower_case if module.do_lower_case is None else module.do_lower_case
+    log.info("Vocabulary %s, do_lower_case=%s", vocab_file, str(lower_case).lower())
     names = [field.name for field in dataclasses.fields(ClassifierOptions)]
     overrides = {
         "init_checkpoint": folder,
         "bert_config_file": None,
         "vocab_file": vocab_file,
-        "do_lower_case": lower,
+        "do_lower_case": lower_case,
     }
     return ClassifierOptions(**{name: getattr(options, name) for name in names} | overrides)

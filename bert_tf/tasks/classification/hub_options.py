@@ -13,17 +13,17 @@ class HubClassifierOptions(ClassifierOptions):
 
     bert_hub_module_handle: str | None = option(
         None,
-        "Folder with an encoder of TensorFlow Hub for TensorFlow 2: a SavedModel, downloaded and "
-        "unpacked, or written by export_model.py --form=encoder.",
+        "Folder with an encoder, as a SavedModel for TensorFlow 2: downloaded from TensorFlow Hub "
+        "and unpacked, or written by export_model.py --form=encoder.",
         required=True,
     )
-    bert_config_file: str | None = option(None, "Not used: the module has its own.")
-    init_checkpoint: str | None = option(None, "Not used: the weights are those of the module.")
+    bert_config_file: str | None = option(None, "Not used: the module contains the configuration.")
+    init_checkpoint: str | None = option(None, "Not used: the module contains the weights.")
     vocab_file: str | None = option(None, "Used only if the module has no vocabulary.")
     do_lower_case: bool = option(True, "Used only if the module does not specify it.")
 
     def check_case(self) -> None:
-        """Checks nothing: the module determines the casing."""
+        """Does nothing, because the module determines the casing."""
 
     def check(self) -> None:
         """Checks the options without reading any files."""
@@ -31,7 +31,7 @@ class HubClassifierOptions(ClassifierOptions):
         handle = self.bert_hub_module_handle or ""
         if "://" in handle and not handle.startswith("gs://"):
             raise UserError(
-                f"--bert_hub_module_handle={handle} is a URL, and nothing is downloaded: "
+                f"--bert_hub_module_handle={handle} is a URL, but bert_tf downloads nothing: "
                 "download the model for TensorFlow 2, unpack it, and pass its folder"
             )
         if handle.endswith((".tar.gz", ".tgz", ".tar")):

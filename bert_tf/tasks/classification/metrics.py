@@ -1,7 +1,7 @@
 """Metrics of classification, multi-label classification and regression.
 
-Accuracy and loss are the original's, computed with NumPy. The others need scikit-learn and
-SciPy, imported lazily because importing them takes a second.
+Accuracy and loss are the original BERT code's, computed with NumPy. The other metrics need
+scikit-learn and SciPy, which are imported lazily because importing them takes a second.
 
 N rows, L labels: `probabilities` [N, L]; `label_ids` [N], or [N, L] of 0 and 1 if multi-label;
 `per_example_loss` [N]; N is at least 1. Ratios with a zero denominator are 0.
@@ -20,8 +20,8 @@ THRESHOLD = 0.5
 
 _MAX_LABELS_IN_TABLE = 20
 _MAX_LABEL_WIDTH = 40
-# Metric name -> its name in scikit-learn's report.
-_SCORES = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
+# Our name of a metric -> its name in scikit-learn's report.
+_REPORT_NAMES = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
 
 
 def classification_metrics(
@@ -37,7 +37,7 @@ def classification_metrics(
     """
     true, predicted = _to_label_ids(probabilities, label_ids)
     report = _make_report(true, predicted, probabilities.shape[-1])
-    positive = _scores(report["1"]) if probabilities.shape[-1] == 2 else {}
+    positive = _select_scores(report["1"]) if probabilities.shape[-1] == 2 else {}
     accuracy = np.mean(true == predicted)
     with _ignore_warnings():
         from sklearn.metrics import matthews_corrcoef
@@ -45,7 +45,8 @@ def classification_metrics(
         matthews = matthews_corrcoef(true, predicted)
     # With one true and one predicted label per row, micro averages are the accuracy.
     values = {"accuracy": accuracy, "f1_micro": accuracy, "matthews": matthews}
-    return _add_loss(per_example_loss, values | positive | _scores(report["macro avg"], "_macro"))
+    macro = _select_scores(report["macro avg"], "_macro")
+    return _add_loss(per_example_loss, values | positive | macro)
 
 
 def multilabel_metrics(
@@ -62,17 +63,17 @@ def multilabel_metrics(
     report = _make_report(true, predicted, probabilities.shape[-1])
     accuracy = np.mean((true == predicted).all(axis=-1))
     values = {"accuracy": accuracy, "f1_macro": report["macro avg"]["f1-score"]}
-    return _add_loss(per_example_loss, values | _scores(report["micro avg"], "_micro"))
+    return _add_loss(per_example_loss, values | _select_scores(report["micro avg"], "_micro"))
 
 
 def regression_metrics(
     values: np.ndarray, label_ids: np.ndarray, per_example_loss: np.ndarray
 ) -> dict[str, np.float32]:
-    """Compares predicted values [N] with true ones (`label_ids`).
+    """Compares predicted values [N] with the true values in `label_ids`.
 
     Returns:
-        `eval_pearson` and `eval_spearman`, 0 if either side is constant or contains a value that is
-        not finite; `eval_loss`; `eval_mean_absolute_error`.
+        `eval_pearson` and `eval_spearman`, 0 if predicted or true values are all equal or not all
+        finite; `eval_loss`; `eval_mean_absolute_error`.
     """
     values, label_ids = values.astype(np.float64), label_ids.astype(np.float64)
     pearson = spearman = 0.0
@@ -83,7 +84,7 @@ def regression_metrics(
 
             pearson = stats.pearsonr(values, label_ids).statistic
             spearman = stats.spearmanr(values, label_ids).statistic
-    # Not computed with scikit-learn, which rejects values that are not finite.
+    # NumPy, because scikit-learn rejects values that are not finite.
     error = np.abs(values - label_ids).mean()
     metrics = {"pearson": pearson, "spearman": spearman, "mean_absolute_error": error}
     return _add_loss(per_example_loss, metrics)
@@ -95,15 +96,15 @@ def classification_report(
     """Computes the metrics of each label, and, for single-label tasks, the confusion matrix.
 
     Returns:
-        JSON-serializable: `labels` maps each name to `precision`, `recall`, `f1` and `support`,
-        the number of rows with that label; `confusion_matrix` [L, L] counts rows by true label
-        (row) and predicted label (column).
+        A JSON-serializable dict. `labels` maps each name to `precision`, `recall`, `f1` and
+        `support`, the number of rows with that label; `confusion_matrix` [L, L] has the number of
+        rows for each true label (first index) and predicted label (second index).
     """
     true, predicted = _to_label_ids(probabilities, label_ids)
     report = _make_report(true, predicted, len(labels))
     scores = {
-        label: _scores(report[str(number)]) | {"support": int(report[str(number)]["support"])}
-        for number, label in enumerate(labels)
+        label: _select_scores(report[str(index)]) | {"support": int(report[str(index)]["support"])}
+        for index, label in enumerate(labels)
     }
     if label_ids.ndim == 2:
         return {"labels": scores}
@@ -115,11 +116,11 @@ def classification_report(
 
 
 def describe_report(report: Mapping[str, Any]) -> str:
-    """Formats the metrics of the first 20 labels as a table for the log."""
+    """Formats the metrics of each label, at most 20, as a table for the log."""
     labels = report["labels"]
-    rows: list[tuple[str, ...]] = [("label", *_SCORES, "support")]
+    rows: list[tuple[str, ...]] = [("label", *_REPORT_NAMES, "support")]
     for name, scores in list(labels.items())[:_MAX_LABELS_IN_TABLE]:
-        ratios = (f"{scores[column]:.4f}" for column in _SCORES)
+        ratios = (f"{scores[column]:.4f}" for column in _REPORT_NAMES)
         rows.append((one_line(name, _MAX_LABEL_WIDTH), *ratios, str(scores["support"])))
     width = max(_display_width(name) for name, *_ in rows)
     lines = [
@@ -139,7 +140,7 @@ def one_line(text: str, max_length: int) -> str:
 
 
 def _display_width(text: str) -> int:
-    """Width in terminal columns; wide East Asian characters take two."""
+    """Returns the width in terminal columns; wide East Asian characters take two."""
     return sum(1 + (unicodedata.east_asian_width(char) in "WF") for char in text)
 
 
@@ -148,7 +149,7 @@ def _to_label_ids(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns true and predicted label ids [N]; for multi-label tasks, 0/1 indicators [N, L + 1].
 
-    The additional column is zero: scikit-learn would read a single column as class ids.
+    The last column is zero, because scikit-learn would read a single column as class ids.
     """
     if label_ids.ndim == 1:
         return label_ids.astype(np.int64), np.argmax(probabilities, axis=-1)
@@ -158,7 +159,7 @@ def _to_label_ids(
 
 
 def _make_report(true: np.ndarray, predicted: np.ndarray, num_labels: int) -> dict[str, Any]:
-    """Returns scikit-learn's report; keys are label ids, as strings, and "macro avg" etc."""
+    """Returns scikit-learn's report; the keys are label ids as strings, "macro avg" etc."""
     with _ignore_warnings():
         from sklearn import metrics
 
@@ -174,14 +175,14 @@ def _ignore_warnings() -> Iterator[None]:
         yield
 
 
-def _scores(entry: Mapping[str, Any], suffix: str = "") -> dict[str, Any]:
-    """Selects the metrics in an entry of scikit-learn's report, under our names."""
-    return {f"{ours}{suffix}": entry[theirs] for ours, theirs in _SCORES.items()}
+def _select_scores(entry: Mapping[str, Any], suffix: str = "") -> dict[str, Any]:
+    """Selects metrics from an entry of scikit-learn's report, and renames them."""
+    return {f"{name}{suffix}": entry[their_name] for name, their_name in _REPORT_NAMES.items()}
 
 
 def _add_loss(losses: np.ndarray, metrics: Mapping[str, Any]) -> dict[str, np.float32]:
-    """Adds the loss; converts to float32, for which `str` gives the fewest digits."""
+    """Adds the mean loss, and the prefix `eval_`; float32 keeps printed metrics short."""
     metrics = {**metrics, "loss": np.mean(losses, dtype=np.float64)}
-    # An absolute error may exceed the range of float32.
+    # A mean absolute error may exceed the range of float32, and becomes infinite.
     with np.errstate(over="ignore"):
         return {f"eval_{name}": np.float32(value) for name, value in metrics.items()}

@@ -6,7 +6,7 @@ from bert_tf.errors import UserError
 from bert_tf.options.fields import option
 from bert_tf.options.fine_tuning import FineTuningOptions
 
-# The task name for a user's own table files, and the options that need it.
+# The task name for a user's own table files, and the options that only this task has.
 CUSTOM_TABLES = "tsv"
 _CUSTOM_TABLES_OPTIONS = (
     "text_column",
@@ -23,37 +23,37 @@ _CUSTOM_TABLES_OPTIONS = (
     "eval_file",
     "predict_file",
 )
-# Enough for a few words of both texts of a pair.
-_SHORTEST_WINDOW = 8
+# Minimum `max_seq_length` of windows: enough for a few words of each text of a pair.
+_MIN_WINDOW_LENGTH = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassifierOptions(FineTuningOptions):
     """Options of `run_classifier.py`."""
 
-    data_dir: str | None = option(None, "Folder with the files of the task.", required=True)
+    data_dir: str | None = option(None, "Folder with the data files of the task.", required=True)
     task_name: str | None = option(
         None,
         "Name of the task, case-insensitive: cola, mnli, mrpc or xnli; also sst-2, sts-b "
-        "(numbers), qqp, qnli, rte, wnli, mnli-mm (evaluated on the mismatched sets), ax (the "
+        "(regression), qqp, qnli, rte, wnli, mnli-mm (evaluated on the mismatched sets), ax (the "
         "diagnostic set, prediction only), and tsv for your own TSV, CSV and JSON-lines files.",
         required=True,
     )
     eval_batch_size: int = option(8, "Evaluation batch size.")
     text_column: str | None = option(
         None,
-        "With --task_name=tsv, column of the text: a name, or a number, counting from 1.",
+        "With --task_name=tsv: the column of the text, by name or by number, counting from 1.",
         new=True,
     )
     text_pair_column: str | None = option(None, "Column of the second text of a pair.", new=True)
     label_column: str | None = option(
         None, "Column of the label; not needed for prediction.", new=True
     )
-    id_column: str | None = option(None, "Column of ids for test_predictions.tsv.", new=True)
+    id_column: str | None = option(None, "Column of ids, for test_predictions.tsv.", new=True)
     has_header: str = option(
         "auto",
-        "Whether the first row has column names. auto: if columns are given by name, or the label "
-        "in that row differs from all others.",
+        "Whether the first row has column names. auto: yes if columns are given by name, or the "
+        "label in that row differs from all others.",
         new=True,
         choices=("auto", "yes", "no"),
     )
@@ -74,21 +74,21 @@ class ClassifierOptions(FineTuningOptions):
     )
     labels: str | None = option(
         None,
-        "All labels, separated by commas, in the order of the model's outputs; by default those of "
-        "the training file, in numerical or alphabetical order.",
+        "All labels, separated by commas, in the order of the model's outputs; by default, the "
+        "labels in the training file, in numerical or alphabetical order.",
         new=True,
     )
-    label_separator: str = option(",", "Separator of the labels in a cell (multilabel).", new=True)
+    label_separator: str = option(",", "Separator between labels in a multilabel cell.", new=True)
     dev_fraction: float = option(
         0.2,
         "Fraction of the training file to hold out for evaluation if there is no dev file; every "
-        "run holds out the same rows. 0: none.",
+        "run holds out the same rows. 0: hold out nothing.",
         new=True,
         limits=(0, 0.9),
     )
     train_file: str | None = option(
         None,
-        "Training file; by default train.tsv (or .csv, .jsonl) in --data_dir, or the only file.",
+        "Training file; by default train.tsv (or .csv, .jsonl) in --data_dir, or its only file.",
         new=True,
     )
     eval_file: str | None = option(
@@ -111,8 +111,8 @@ class ClassifierOptions(FineTuningOptions):
     )
     long_text: str = option(
         "truncate",
-        "Texts longer than --max_seq_length. truncate: as in the original; windows: split into "
-        "windows that overlap by half, and average their probabilities.",
+        "How to read texts longer than --max_seq_length. truncate: only the beginning, as in the "
+        "original; windows: in windows that overlap by half, whose probabilities are averaged.",
         new=True,
         choices=("truncate", "windows"),
     )
@@ -126,7 +126,7 @@ class ClassifierOptions(FineTuningOptions):
         return (self.task_name or "").lower() == CUSTOM_TABLES
 
     def check(self) -> None:
-        """Checks the options without reading any files, in the original's order."""
+        """Checks the options, in the order of the original's checks, without reading any files."""
         super().check()
         if self.task_module and self.task_name:
             raise UserError(
@@ -139,19 +139,19 @@ class ClassifierOptions(FineTuningOptions):
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for name in () if self.uses_custom_tables else _CUSTOM_TABLES_OPTIONS:
             if getattr(self, name) != defaults[name]:
-                raise UserError(f"--{name} can only be used with --task_name=tsv, your own files")
+                raise UserError(f"--{name} can only be used with --task_name=tsv (own files)")
         if self.class_weights and not self.do_train:
             raise UserError("--class_weights needs --do_train=true")
-        if self.long_text == "windows" and self.max_seq_length < _SHORTEST_WINDOW:
+        if self.long_text == "windows" and self.max_seq_length < _MIN_WINDOW_LENGTH:
             raise UserError(
-                f"--long_text=windows needs --max_seq_length={_SHORTEST_WINDOW} or more. Received: "
-                f"{self.max_seq_length}"
+                f"--long_text=windows needs --max_seq_length={_MIN_WINDOW_LENGTH} or more. "
+                f"Received: {self.max_seq_length}"
             )
         if self.glue_submission and not self.do_predict:
             raise UserError("--glue_submission needs --do_predict=true")
 
     def _not_needed(self) -> set[str]:
-        paths = self.train_file or self.eval_file or self.predict_file
+        names_files = bool(self.train_file or self.eval_file or self.predict_file)
         task = {"task_name"} if self.task_module else set()
-        folder = {"data_dir"} if self.task_module or (self.uses_custom_tables and paths) else set()
-        return super()._not_needed() | task | folder
+        needs_no_folder = self.task_module or (self.uses_custom_tables and names_files)
+        return super()._not_needed() | task | ({"data_dir"} if needs_no_folder else set())

@@ -18,11 +18,11 @@ _CJK_FONTS = ("Noto Sans CJK SC", "WenQuanYi Zen Hei", "Microsoft YaHei", "PingF
 
 
 def plot_confusion_matrix(matrix: list[list[int]], labels: Sequence[str]) -> bytes:
-    """Plots a confusion matrix [L, L], true labels by predicted ones, as a PNG.
+    """Plots a confusion matrix [L, L], with a row for each true label, and returns a PNG.
 
     Colors show each cell's share of its row. With up to 20 labels, cells contain counts and shares.
     """
-    # A `Figure` instead of pyplot, which opens windows and is shared by all threads.
+    # Not pyplot, which may open windows and whose state is shared by all threads.
     from matplotlib import font_manager
     from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
@@ -34,21 +34,21 @@ def plot_confusion_matrix(matrix: list[list[int]], labels: Sequence[str]) -> byt
     inches = min(_MAX_INCHES, 1 + len(labels) * (0.7 if with_numbers else 0.25))
     axes = Figure(figsize=(inches, inches), dpi=_DPI).add_subplot()
     display = ConfusionMatrixDisplay(shares)
-    # Most errors are a few percent of a row: the scale spreads small shares.
-    style = {"cmap": "Blues", "im_kw": {"norm": PowerNorm(0.5, 0, 1)}}
-    display.plot(ax=axes, include_values=with_numbers, colorbar=not with_numbers, **style)
+    # Most errors are a few percent of a row: the power scale makes them visible.
+    heatmap_style = {"cmap": "Blues", "im_kw": {"norm": PowerNorm(0.5, 0, 1)}}
+    display.plot(ax=axes, include_values=with_numbers, colorbar=not with_numbers, **heatmap_style)
     for index, text in np.ndenumerate(display.text_ if with_numbers else ()):
         count = f"{counts[index]:,}"
         text.set(text=f"{count}\n{shares[index]:.1%}", size=min(10, 60 / len(count)))
     installed = set(font_manager.get_font_names())
     fonts = ["DejaVu Sans", *(font for font in _CJK_FONTS if font in installed)]
-    style = {"parse_math": False, "family": fonts, "fontsize": 9}
+    tick_style = {"parse_math": False, "family": fonts, "fontsize": 9}
     ticks, names = range(len(labels)), list(map(_tick_label, labels))
-    axes.set_yticks(ticks, names, **style)
-    axes.set_xticks(ticks, names, rotation=45, ha="right", rotation_mode="anchor", **style)
+    axes.set_yticks(ticks, names, **tick_style)
+    axes.set_xticks(ticks, names, rotation=45, ha="right", rotation_mode="anchor", **tick_style)
     total, correct = counts.sum(), np.trace(counts)
-    share = f" ({correct / total:.1%})" if total else ""
-    axes.set_title(f"Confusion matrix\n{correct:,} of {total:,} correct{share}", fontsize=11)
+    accuracy = f" ({correct / total:.1%})" if total else ""
+    axes.set_title(f"Confusion matrix\n{correct:,} of {total:,} correct{accuracy}", fontsize=11)
     png = io.BytesIO()
     with warnings.catch_warnings():
         # matplotlib warns about characters that no font has.

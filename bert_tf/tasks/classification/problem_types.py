@@ -1,6 +1,6 @@
 """The three problem types: one label per text, any number of labels, or a number.
 
-B batch, E examples, L labels.
+Shapes: B rows in a batch, E examples, L labels.
 """
 
 import abc
@@ -51,14 +51,14 @@ class ProblemType(abc.ABC):
     """Target, loss, outputs, metrics and prediction columns of a problem type.
 
     Attributes:
-        labels: names of the labels in order; empty for numbers.
-        num_outputs: number of outputs of the head.
-        target: the feature with the labels.
+        labels: names of the labels in the order of their ids; empty for regression.
+        num_outputs: number of outputs of the model's head.
+        target: the feature with the labels of a row.
         metric_names: see `Task.metric_names`.
         lower_is_better: see `Task.lower_is_better`.
         soft_target: kind of the logits, see `Task.soft_targets`.
-        output: name of the output that predictions are made from.
-        answer_column: name of the column of answers in a table of predictions.
+        output: name of the model output with `values`, which predictions are made from.
+        answer_column: name of the column with the `answer`s in a table of predictions.
         metrics: (values, label_ids, losses [E]) -> metrics of an evaluation.
     """
 
@@ -78,18 +78,18 @@ class ProblemType(abc.ABC):
         self.metric_names = (primary, *(name for name in names if name != primary))
 
     def set_class_weights(self, examples: Sequence[InputExample]) -> None:
-        """Sets the weights of labels in the training loss, see `--class_weights`."""
+        """Sets the weights of labels in the training loss according to `--class_weights`."""
         if not self.options.class_weights:
             return
         if not self.labels:
             raise UserError("--class_weights: the labels are numbers, not classes")
-        ids = self.label_ids(examples)
-        counts = np.bincount(ids, minlength=len(self.labels)) if ids.ndim == 1 else ids.sum(axis=0)
+        ids, num_labels = self.label_ids(examples), len(self.labels)
+        counts = np.bincount(ids, minlength=num_labels) if ids.ndim == 1 else ids.sum(axis=0)
         self._weights = label_weights(self.options.class_weights, self.labels, counts)
 
     @abc.abstractmethod
     def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
-        """Converts the labels of examples, [E] or [E, L]."""
+        """Converts the labels of examples to ids [E], 0/1 indicators [E, L] or numbers [E]."""
 
     @abc.abstractmethod
     def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
@@ -100,16 +100,16 @@ class ProblemType(abc.ABC):
         """Converts logits [B, L] to probabilities [B, L], or to numbers [B]."""
 
     def serve(self, values: Any) -> dict[str, Any]:
-        """Returns the outputs of an exported model."""
+        """Returns the outputs of an exported model, given its `values`."""
         return {self.output: values}
 
     @abc.abstractmethod
     def prediction(self, value: Any) -> Any:
-        """Converts the values of one example to a prediction of a `Predictor`."""
+        """Converts the values of one example to what a `Predictor` returns."""
 
     @abc.abstractmethod
     def answer(self, value: Any) -> str:
-        """Converts the values of one example to a cell of a table."""
+        """Converts the values of one example to the text of `answer_column`."""
 
 
 class _SingleLabel(ProblemType):
@@ -180,18 +180,19 @@ class _MultiLabel(ProblemType):
         return array_ops.sigmoid(logits)
 
     def prediction(self, value: Any) -> LabelsPrediction:
-        return LabelsPrediction(self._predicted(value), dict(zip(self.labels, value, strict=True)))
+        labels = self._predicted_labels(value)
+        return LabelsPrediction(labels, dict(zip(self.labels, value, strict=True)))
 
     def answer(self, value: Any) -> str:
-        return self.options.label_separator.join(self._predicted(value))
+        return self.options.label_separator.join(self._predicted_labels(value))
 
-    def _predicted(self, value: Any) -> list[str]:
+    def _predicted_labels(self, value: Any) -> list[str]:
         pairs = zip(self.labels, value, strict=True)
         return [label for label, probability in pairs if probability >= THRESHOLD]
 
 
 class _Regression(ProblemType):
-    """Each text has a number; the loss is the squared error of the only output."""
+    """Each text has a number; the loss is the squared error of the model's only output."""
 
     metric_names = ("pearson", "spearman", "loss", "mean_absolute_error")
     lower_is_better = ("loss", "mean_absolute_error")
@@ -218,7 +219,7 @@ class _Regression(ProblemType):
         return float(value)
 
     def answer(self, value: Any) -> str:
-        # STS-B has scores from 0 to 5, with three decimals.
+        # Used only for GLUE's STS-B submission: scores from 0 to 5, with three decimals.
         return f"{np.clip(value, 0.0, 5.0):.3f}"
 
 
@@ -230,21 +231,21 @@ PROBLEM_TYPES: Mapping[str, type[ProblemType]] = {
 
 
 def label_weights(spec: str, labels: Sequence[str], counts: np.ndarray) -> np.ndarray:
-    """Returns the weights that `--class_weights` specifies, float32 [L], 1 for labels not named.
+    """Returns the weights that `--class_weights` specifies, float32 [L]; 1 for unnamed labels.
 
-    With `balanced`, all labels contribute equally to the loss: a weight is the mean of the `counts`
-    [L] of labels in the training set divided by the label's count; 1 if the label does not occur.
+    With `balanced`, all labels contribute equally to the loss: given the `counts` [L] of labels in
+    the training set, a label's weight is the mean count divided by its count, or 1 if that is 0.
     """
     if spec == _BALANCED:
         weights = np.where(counts > 0, counts.sum() / len(labels) / np.maximum(counts, 1), 1.0)
     else:
         pairs = [_parse_weight(part, labels) for part in spec.split(",")]
-        named = dict(pairs)
-        if len(named) < len(pairs):
+        weight_of_label = dict(pairs)
+        if len(weight_of_label) < len(pairs):
             raise UserError(f"--class_weights has a duplicate label. Received: {spec}")
-        weights = np.array([named.get(label, 1.0) for label in labels])
-    entries = (f"{label} {weight:.3g}" for label, weight in zip(labels, weights, strict=True))
-    log.info("Weights of the labels: %.500s", ", ".join(entries))
+        weights = np.array([weight_of_label.get(label, 1.0) for label in labels])
+    formatted = (f"{label} {weight:.3g}" for label, weight in zip(labels, weights, strict=True))
+    log.info("Weights of the labels: %.500s", ", ".join(formatted))
     return weights.astype(np.float32)
 
 
@@ -252,9 +253,10 @@ def _parse_weight(part: str, labels: Sequence[str]) -> tuple[str, float]:
     # A label may contain a colon.
     label, _, number = part.strip().rpartition(":")
     if label not in labels:
-        form = f"{_BALANCED}, or label:weight,label:weight with labels of {', '.join(labels)}"
+        form = f"{_BALANCED}, or label:weight,label:weight with labels from {', '.join(labels)}"
         raise UserError(f"--class_weights must be {form}. Received: {part.strip()}")
     weight = parse_number(number.strip()) or 0.0
     if weight <= 0:
-        raise UserError(f"--class_weights: the weight of {label} must be a number above 0: {part}")
+        problem = f"the weight of {label} must be a number above 0"
+        raise UserError(f"--class_weights: {problem}. Received: {part.strip()}")
     return label, weight

@@ -1,6 +1,6 @@
 """Classification and regression of texts and pairs of texts, for `run_classifier.py`.
 
-B batch, E examples, L labels, S max_seq_length.
+Shapes: B rows in a batch, E examples, L labels, S max_seq_length.
 """
 
 import csv
@@ -32,17 +32,17 @@ from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 
 TEST_RESULTS = "test_results.tsv"
-# With ids, texts and labels; the original has no such file.
+# Predictions with ids, texts and labels; the original BERT code has no such file.
 TEST_PREDICTIONS = "test_predictions.tsv"
 CONFUSION_MATRIX = "confusion_matrix.png"
-# With more labels the plot is unreadable.
+# With more labels, the plot is unreadable.
 _MAX_PLOTTED_LABELS = 40
 
 
 class Predictions(Sequence[Any]):
     """Predictions of E examples, converted to Python objects on access.
 
-    `values` are probabilities [E, L] or numbers [E]; `losses` [E] is None without labels.
+    `values` are probabilities [E, L] or numbers [E]; `losses` [E] is None if labels are unknown.
     """
 
     def __init__(self, problem: ProblemType, values: np.ndarray, losses: np.ndarray | None) -> None:
@@ -73,22 +73,22 @@ class Classification(Task):
         self.text_pairs = bool(data.has_pairs)
         self.metric_names = self.problem.metric_names
         self.lower_is_better = self.problem.lower_is_better
-        submission = [data.submission or ""] * options.glue_submission
-        plots = [CONFUSION_MATRIX] * (data.problem_type == CLASSIFICATION)
-        self.result_files = (TEST_RESULTS, TEST_PREDICTIONS, *submission, *plots)
+        submissions = [data.submission or ""] if options.glue_submission else []
+        plots = [CONFUSION_MATRIX] if data.problem_type == CLASSIFICATION else []
+        self.result_files = (TEST_RESULTS, TEST_PREDICTIONS, *submissions, *plots)
         self._uses_windows = options.long_text == "windows"
         self._check_pairs = PairCheck(data.has_pairs)
-        self._training: Sequence[InputExample] = ()
+        self._training_examples: Sequence[InputExample] = ()
 
     def read(self, split: str) -> list[InputExample]:
-        """Reads the examples of a split; there is at least one."""
+        """Reads the examples of a split, at least one."""
         examples, path = self.data.read(split), self.data.describe(split)
         if not examples:
             raise UserError(f"{path} contains no examples")
         if split == "train":
-            self._training = examples
+            self._training_examples = examples
             self.problem.set_class_weights(examples)
-        check_split(self.data, split, examples, self._training)
+        check_split(self.data, split, examples, self._training_examples)
         texts = [(example.text_a, example.text_b or "") for example in examples]
         self.tokenizer.warn_about_unknown(path, texts)
         length, reference = self.options.max_seq_length, self.tokenizer.reference
@@ -96,13 +96,13 @@ class Classification(Task):
         return examples
 
     def features(self, split: str) -> tuple[Feature, ...]:
-        """Declares the original's features; prediction sets of custom datasets have no labels."""
+        """Declares the original's features, without labels for prediction on custom datasets."""
         inputs = super().features("predict")
         labels = self.targets if self._has_labels(split) else ()
         return (*inputs, *labels, Feature("is_real_example"))
 
     def _has_labels(self, split: str) -> bool:
-        # The original's prediction records have the first label as a placeholder.
+        # As in the original, examples of published test sets have a placeholder as their label.
         return split != "predict" or self.data.is_published
 
     def featurize(self, examples: Sequence[InputExample], split: str) -> dict[str, np.ndarray]:
@@ -112,7 +112,7 @@ class Classification(Task):
         return convert_examples(examples, label_ids, length, self.tokenizer, self._uses_windows)
 
     def build_model(self, **kwargs: Any) -> Any:
-        """Builds the encoder with a classifier."""
+        """Builds the encoder with a classification head, which regression also uses."""
         from bert_tf.modeling import BertClassifier
 
         return BertClassifier(self.config, self.problem.num_outputs, **kwargs)
@@ -126,13 +126,13 @@ class Classification(Task):
         return {self.problem.output: self.problem.values(outputs["logits"])}
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Selects probabilities and, for single labels, the most likely one; or numbers."""
+        """Selects probabilities, with the most likely label if texts have one label, or numbers."""
         return self.problem.serve(self.problem.values(outputs["logits"]))
 
     def decode(
         self, examples: Sequence[InputExample], outputs: Mapping[str, np.ndarray]
     ) -> Predictions:
-        """Averages the windows of each example."""
+        """Converts outputs to predictions; averages the outputs of each example's windows."""
         values, losses = outputs[self.problem.output], outputs.get("loss")
         if self._uses_windows and len(examples):
             counts = self._count_windows(examples)
@@ -157,7 +157,8 @@ class Classification(Task):
         if "confusion_matrix" not in report:
             return report, ()
         if len(self.labels) == 2:
-            log.info("eval_f1, eval_precision and eval_recall are those of %s", self.labels[1])
+            message = "eval_f1, eval_precision and eval_recall are those of label %s"
+            log.info(message, self.labels[1])
         if len(self.labels) > _MAX_PLOTTED_LABELS:
             return report, ()
         path = os.path.join(output_dir, CONFUSION_MATRIX)
@@ -184,13 +185,13 @@ class Classification(Task):
         return [os.path.join(output_dir, name) for name in contents]
 
     def from_inputs(self, inputs: Sequence[Any]) -> list[InputExample]:
-        """Converts texts, and tuples of two texts."""
-        require_texts(inputs, [1, 2], "a text, or a tuple of two")
+        """Converts strings, and tuples of two strings."""
+        require_texts(inputs, [1, 2], "a string, or a tuple of two strings")
         self._check_pairs(inputs)
         # A placeholder; see `_has_labels`.
         label = next(iter(self.labels), "0") if self.data.is_published else None
-        pairs = [text if isinstance(text, tuple) else (text,) for text in inputs]
-        return [InputExample("", *texts, label=label) for texts in pairs]
+        tuples = [item if isinstance(item, tuple) else (item,) for item in inputs]
+        return [InputExample("", *texts, label=label) for texts in tuples]
 
     def epoch_size(self, examples: Sequence[InputExample]) -> int:
         """Returns the number of examples, or of their windows."""
@@ -202,7 +203,7 @@ class Classification(Task):
 
 
 def _average_windows(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Averages the windows of each example: [rows, ..] and counts [E] -> [E, ..]."""
+    """Averages values [rows, ...] to [E, ...], given the number of windows of each example [E]."""
     sums = np.add.reduceat(values.astype(np.float64), np.cumsum(counts) - counts, axis=0)
     return (sums / counts.reshape(-1, *[1] * (values.ndim - 1))).astype(values.dtype)
 
@@ -210,18 +211,19 @@ def _average_windows(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
 def _prediction_rows(
     examples: Sequence[InputExample], values: np.ndarray, problem: ProblemType
 ) -> Iterator[Sequence[Any]]:
-    pairs = any(example.text_b for example in examples)
-    probabilities = [f"probability_{label}" for label in problem.labels]
-    text_columns = ["text", "text_pair"] if pairs else ["text"]
-    yield ["id", *text_columns, problem.answer_column, *probabilities]
+    """Yields the header and the rows of `TEST_PREDICTIONS`."""
+    has_pairs = any(example.text_b for example in examples)
+    text_columns = ["text", "text_pair"] if has_pairs else ["text"]
+    probability_columns = [f"probability_{label}" for label in problem.labels]
+    yield ["id", *text_columns, problem.answer_column, *probability_columns]
     for example, value in zip(examples, values, strict=True):
-        texts = [example.text_a, example.text_b or ""] if pairs else [example.text_a]
+        texts = [example.text_a, example.text_b or ""] if has_pairs else [example.text_a]
         cells = [problem.answer(value), *value] if problem.labels else [value]
         yield [example.guid, *texts, *cells]
 
 
 def _format_table(rows: Iterable[Sequence[Any]]) -> str:
-    """Writes tab-separated lines; cells with quotes are quoted, as most programs expect.
+    """Formats tab-separated lines; cells with quotes are quoted, as most programs expect.
 
     Tabs and line breaks in texts become spaces, so that each row is a single line.
     """

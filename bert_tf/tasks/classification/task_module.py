@@ -1,8 +1,8 @@
-"""Datasets from a user's Python file: a class with the methods of the original's `DataProcessor`.
+"""A dataset from a user's Python file, whose class has the methods of BERT's `DataProcessor`.
 
-`get_train_examples`, `get_dev_examples` and `get_test_examples` are needed only for the steps that
-read them. `get_labels` returns strings, or None if labels are numbers. With `problem_type =
-"multilabel"` in the class, the label of an example is a list of labels.
+Of `get_train_examples`, `get_dev_examples` and `get_test_examples`, a run needs only those whose
+examples it reads. `get_labels` returns strings, or None if labels are numbers. If the class sets
+`problem_type = "multilabel"`, the label of an example is a list of labels.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ _SHOWN_CHARACTERS = 200
 
 
 class ModuleDataset(TextDataset):
-    """Examples that the methods of a user's object return for `data_dir`."""
+    """A dataset of the examples that the methods of a user's object return for `data_dir`."""
 
     def __init__(self, task: Any, path: str, data_dir: str) -> None:
         self._task, self._path, self._data_dir = task, path, data_dir
@@ -46,7 +46,7 @@ class ModuleDataset(TextDataset):
             raise UserError(f"{path}: {problem} {count}. Use {' or '.join(allowed)}")
 
     def read(self, split: str) -> list[InputExample]:
-        """Calls the method for the split and checks the examples; without labels for prediction."""
+        """Calls the method for a split and checks its examples; for prediction, drops labels."""
         method = _METHODS[split]
         if not hasattr(self._task, method):
             raise UserError(f"{self._path}: {self.name} has no {method}(data_dir). Write it")
@@ -55,22 +55,22 @@ class ModuleDataset(TextDataset):
             examples = None if examples is None else list(examples)
         if examples is None:
             raise UserError(f"{self._path}: {method}(data_dir) returns None, not examples")
-        return [self._convert(item, split, number) for number, item in enumerate(examples)]
+        return [self._convert(item, split, index) for index, item in enumerate(examples)]
 
     def describe(self, split: str) -> str:
-        """Names the method that returns the split."""
+        """Returns the name of the method that returns the split, and the user's file."""
         return f"{_METHODS[split]}() of {self._path}"
 
-    def _convert(self, item: Any, split: str, number: int) -> InputExample:
+    def _convert(self, item: Any, split: str, index: int) -> InputExample:
         guid = getattr(item, "guid", None)
-        guid = f"{SPLIT_NAMES[split]}-{number}" if guid is None else str(guid)
+        guid = f"{SPLIT_NAMES[split]}-{index}" if guid is None else str(guid)
         place = f"{self._path}: example {' '.join(guid.split())} of {_METHODS[split]}()"
         text_a, text_b = getattr(item, "text_a", None), getattr(item, "text_b", None)
         if not isinstance(text_a, str):
             value = f"its text_a is {_short(text_a)}" if hasattr(item, "text_a") else _short(item)
             raise UserError(f"{place} has no text: {value}")
         if not isinstance(text_b, str | None):
-            raise UserError(f"{place}: its text_b is {_short(text_b)}, not a text or None")
+            raise UserError(f"{place}: its text_b is {_short(text_b)}, not a string or None")
         label = getattr(item, "label", None)
         label = None if split == "predict" else self._convert_label(label, place)
         return InputExample(guid, text_a, text_b, label)
@@ -86,20 +86,20 @@ class ModuleDataset(TextDataset):
         is_multilabel = self.problem_type == MULTILABEL
         if is_multilabel and not isinstance(label, list | tuple | set | frozenset):
             raise UserError(f"{place}: its label {_short(label)} is not a list of labels")
-        labels = list(label) if is_multilabel else [label]
-        for each in labels:
-            if not isinstance(each, str) or each not in self.labels:
+        names = list(label) if is_multilabel else [label]
+        for name in names:
+            if not isinstance(name, str) or name not in self.labels:
                 allowed = f"one of get_labels(): {shortened(self.labels)}"
-                raise UserError(f"{place}: its label {_show(each)} is not {allowed}")
-        return tuple(each for each in self.labels if each in labels) if is_multilabel else label
+                raise UserError(f"{place}: its label {_show(name)} is not {allowed}")
+        return tuple(name for name in self.labels if name in names) if is_multilabel else label
 
 
 def load_task_module(path: str, data_dir: str) -> ModuleDataset:
-    """Loads the class with the methods of a task, exactly one, from a user's Python file.
+    """Runs a user's Python file, and creates a dataset from its only class with task methods.
 
     Raises:
-        UserError: the file is missing, is not Python, fails, or has not exactly one such class; the
-            message names the line.
+        UserError: the file is missing, is not Python or fails, or it does not have exactly one such
+            class; the message names the line of an error in the file.
     """
     with files.open_binary(path) as file:
         source = file.read()
@@ -107,7 +107,7 @@ def load_task_module(path: str, data_dir: str) -> ModuleDataset:
     # Use a unique module name: the file may be called json.py.
     module = types.ModuleType(f"bert_tf_user_task_{stem}")
     module.__file__ = path
-    # Dataclasses and pickle look up the module here.
+    # Dataclasses and pickle look up modules in `sys.modules`.
     sys.modules[module.__name__] = module
     with _user_code(path):
         exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
@@ -118,7 +118,7 @@ def load_task_module(path: str, data_dir: str) -> ModuleDataset:
 
 
 def _find_task_class(module: types.ModuleType, path: str) -> type:
-    """Returns the module's only task class; base classes of it do not count."""
+    """Returns the only class with task methods in a module; its base classes do not count."""
     methods = _METHODS.values()
     # A dict removes duplicates: a class may be bound to two names.
     classes = {
@@ -132,8 +132,8 @@ def _find_task_class(module: types.ModuleType, path: str) -> type:
     ]
     if len(leaf_classes) != 1:
         names = ", ".join(cls.__name__ for cls in leaf_classes)
-        subject = f"{len(leaf_classes)} classes ({names}) have" if leaf_classes else "no class has"
-        raise UserError(f"{path}: {subject} one of {', '.join(methods)}. Exactly one must")
+        found = f"{len(leaf_classes)} classes ({names}) have" if leaf_classes else "no class has"
+        raise UserError(f"{path}: {found} one of {', '.join(methods)}. Exactly one class must")
     if not hasattr(leaf_classes[0], "get_labels"):
         raise UserError(f"{path}: class {leaf_classes[0].__name__} has no get_labels(). Write it")
     return leaf_classes[0]
@@ -141,7 +141,7 @@ def _find_task_class(module: types.ModuleType, path: str) -> type:
 
 @contextlib.contextmanager
 def _user_code(path: str) -> Iterator[None]:
-    """Context for code of the user's file: allows imports from its folder; errors name the line."""
+    """Context for running a user's code: allows imports from its folder; errors name its line."""
     folder = os.path.dirname(os.path.abspath(path))
     sys.path.append(folder)
     try:
@@ -176,12 +176,12 @@ def _check_labels(labels: Any, path: str) -> tuple[str, ...]:
         return ()
     if not isinstance(labels, list | tuple):
         raise UserError(f"{path}: get_labels() returns {_short(labels)}. Return a list of strings")
-    for number, label in enumerate(labels):
+    for index, label in enumerate(labels):
         # labels.txt has one label per line.
         if not isinstance(label, str) or not label.strip() or len(label.splitlines()) != 1:
             raise UserError(
-                f"{path}: get_labels() returns the label {_show(label)}, not a string of one line"
+                f"{path}: get_labels() returns the label {_show(label)}, not one line of text"
             )
-        if label in labels[:number]:
+        if label in labels[:index]:
             raise UserError(f"{path}: get_labels() returns the duplicate label {label!r}")
     return tuple(labels)

@@ -1,1 +1,1 @@
-"""Extraction of contextual features."""
+"""Extraction of contextual features of tokens or texts, with a trained encoder."""

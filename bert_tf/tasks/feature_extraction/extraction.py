@@ -1,7 +1,7 @@
 """Computes features of texts with a trained encoder, for `extract_features.py`.
 
 Texts are processed in chunks, so that neither input nor output has to fit into memory.
-Shapes: n texts, T tokens in a text, S max_seq_length, L layers, H hidden_size.
+Shapes: B rows in a batch, T tokens in a text, S max_seq_length, L layers, H hidden_size.
 """
 
 import itertools
@@ -32,19 +32,20 @@ from bert_tf.tasks.feature_extraction.options import ExtractionOptions
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
 
-# Maximum bytes of features, and number of texts, per chunk.
+# Maximum number of bytes of features, and of texts, per chunk.
 _MAX_BYTES = 1 << 28
 _MAX_TEXTS = 4096
-# With this many batches per core, little time is lost while a few cores finish. Short texts form
-# larger, and therefore fewer, batches.
+# Minimum batches per core for using one thread per batch: with fewer, too many cores would idle
+# during the last batches. Set high because short texts form larger, and thus fewer, batches.
 _MANY_BATCHES = 16
-# Output extensions of other formats than JSON lines; text in the first line that suggests columns.
+# Extensions of output files that suggest a different format than JSON lines.
 _NON_JSON_EXTENSIONS = (".npy", ".csv", ".tsv", ".pt", ".pkl", ".h5", ".parquet")
+# Extension of an input file -> characters in its first line that suggest columns.
 _COLUMN_HINTS = {"tsv": "\t", "csv": ",", "jsonl": "{", "json": ""}
 
 
 def run(options: ExtractionOptions) -> None:
-    """Writes the features of all texts; writes nothing if an error occurs."""
+    """Writes the features of all texts; leaves no output file if an error occurs."""
     input_file, output_file = options.input_file or "", options.output_file or ""
     file_names.require_distinct([output_file], [input_file])
     file_names.require_writable(output_file)
@@ -60,20 +61,20 @@ def run(options: ExtractionOptions) -> None:
         message = "%s will contain JSON lines. Pass --output_format=npz to write NumPy arrays"
         log.warning(message, output_file)
     extractor = Extractor(options, total)
-    numbered = enumerate(itertools.chain([first], texts))
+    indexed_texts = enumerate(itertools.chain([first], texts))
     with (
         files.atomic_write(output_file) as temporary,
         FORMATS[options.file_format](temporary, extractor.layers) as write,
         bar(total, "texts") as progress,
     ):
-        while chunk := list(itertools.islice(numbered, _chunk_size(options, extractor))):
+        while chunk := list(itertools.islice(indexed_texts, _chunk_size(options, extractor))):
             if not extractor.num_texts:
                 strings = [[*filter(None, text)] for _, text in chunk]
                 is_split = options.pretokenized
                 extractor.tokenizer.warn_about_unknown(display_name(input_file), strings, is_split)
             features = extractor.features([text for _, text in chunk])
-            for (number, _), text_features in zip(chunk, features, strict=True):
-                write(number, *text_features)
+            for (index, _), text_features in zip(chunk, features, strict=True):
+                write(index, *text_features)
             progress.update(len(chunk))
     log.info("Features of %d texts: %s", extractor.num_texts, output_file)
     if extractor.num_truncated:
@@ -87,7 +88,7 @@ def make_answer(options: ExtractionOptions) -> Callable[[Sequence[Any]], list[An
     extractor, check_pairs = Extractor(options), PairCheck(has_pairs=None)
 
     def answer(inputs: Sequence[Any]) -> list[Any]:
-        require_texts(inputs, [1, 2], "a text, or a tuple of two")
+        require_texts(inputs, [1, 2], "a string, or a tuple of two strings")
         check_pairs(inputs)
         return extractor.features(
             [Text(*item) if isinstance(item, tuple) else Text(item) for item in inputs]
@@ -107,13 +108,13 @@ def _read(options: ExtractionOptions) -> Iterator[Text]:
 def _warn_about_columns(options: ExtractionOptions, first: Text) -> None:
     """Warns if the first text looks like several columns or a header."""
     path, column = options.input_file or "", options.text_column
-    kind = re.search(r"\.(tsv|csv|jsonl?)(\.gz)?$", path)
-    if not column and kind and _COLUMN_HINTS[kind[1]] in " ".join(filter(None, first)):
+    extension = re.search(r"\.(tsv|csv|jsonl?)(\.gz)?$", path)
+    if not column and extension and _COLUMN_HINTS[extension[1]] in " ".join(filter(None, first)):
         message = "%s: each line is read as one text. Select a column with --text_column"
         log.warning(message, path)
-    is_number = (column or "").isdecimal() and options.has_header == "auto"
-    if is_number and COLUMN_NAME.fullmatch(first.text_a):
-        message = "%s: the first text is %r. If this is a header, pass --has_header=yes"
+    guesses_no_header = (column or "").isdecimal() and options.has_header == "auto"
+    if guesses_no_header and COLUMN_NAME.fullmatch(first.text_a):
+        message = "%s: the first text is %r. If it is a column name, pass --has_header=yes"
         log.warning(message, display_name(path), first.text_a)
 
 
@@ -129,15 +130,15 @@ class Extractor:
 
     Args:
         options: the options; input and output files are not used.
-        total: expected number of texts per call of `features`, if known. If large, operations run
-            on one thread each, which is faster for many texts but slower for few.
+        total: expected number of texts per call of `features`; 0 if unknown. If large, operations
+            run on one thread each, which is faster for many texts but slower for few.
 
     Attributes:
         config: configuration of the model.
-        layers: layer indexes from the options.
+        layers: indexes of the extracted layers, as in `options`.
         tokenizer: tokenizer of the model.
-        num_texts: number of texts so far.
-        num_truncated: number of texts so far that were truncated.
+        num_texts: number of texts processed so far.
+        num_truncated: number of these texts that were truncated.
 
     Raises:
         UserError: the checkpoint cannot be read or does not match, a layer does not exist, or there
@@ -205,42 +206,42 @@ class Extractor:
         return inference
 
     def _select(self, outputs: Any, batch: Any) -> dict[str, Any]:
-        """Selects and pools the layers of the options."""
+        """Selects the requested layers and pools them."""
         layers = outputs.get("all_encoder_layers")
         if layers is None:
-            last = outputs["sequence_output"]
-            layers = {-1: last, self.config.num_hidden_layers - 1: last}
+            last_layer = outputs["sequence_output"]
+            layers = {-1: last_layer, self.config.num_hidden_layers - 1: last_layer}
         selected = [layers[index] for index in self.layers]
         return {"values": _pool(selected, self._options.pooling, batch)}
 
     def features(self, texts: Sequence[Text]) -> list[TextFeatures]:
         """Computes the features of texts."""
         backend.require_runtime()
-        rows = self._rows(texts)
+        rows = self._make_rows(texts)
         if self._options.pooling != "none":
             return [TextFeatures(None, v) for v in self._inference.predict(rows)["values"]]
         values: list[Any] = [None] * len(texts)
         lengths = rows["input_mask"].sum(axis=1)
-        for numbers, outputs in self._inference.batches(rows):
-            for row, row_values in zip(numbers.tolist(), outputs["values"], strict=True):
+        for row_indices, outputs in self._inference.batches(rows):
+            for row, row_values in zip(row_indices.tolist(), outputs["values"], strict=True):
                 # Copy, so that the padded batch can be freed.
                 values[row] = row_values[: lengths[row]].copy()
         to_tokens = self.tokenizer.reference.convert_ids_to_tokens
         pairs = zip(rows["input_ids"].tolist(), values, strict=True)
         return [TextFeatures(to_tokens(ids[: len(v)]), v) for ids, v in pairs]
 
-    def _rows(self, texts: Sequence[Text]) -> dict[str, np.ndarray]:
-        size = self._options.max_seq_length
+    def _make_rows(self, texts: Sequence[Text]) -> dict[str, np.ndarray]:
+        max_length = self._options.max_seq_length
         a, b = self._encode([text.text_a for text in texts]), None
-        total, num_special = a.lengths, 2
+        num_pieces, num_special = a.lengths, 2
         if any(text.text_b for text in texts):
             b = self._encode([text.text_b or "" for text in texts])
-            total, num_special = a.lengths + b.lengths, 2 + (b.lengths > 0)
+            num_pieces, num_special = a.lengths + b.lengths, 2 + (b.lengths > 0)
         with self._lock:
             self.num_texts += len(texts)
-            self.num_truncated += int(np.count_nonzero(total > size - num_special))
+            self.num_truncated += int(np.count_nonzero(num_pieces > max_length - num_special))
         vocab = self.tokenizer.reference.vocab
-        return pack_batch(a, b, size, vocab["[CLS]"], vocab["[SEP]"])
+        return pack_batch(a, b, max_length, vocab["[CLS]"], vocab["[SEP]"])
 
     def _encode(self, texts: list[str]) -> RaggedIds:
         if not self._options.pretokenized:
@@ -251,20 +252,20 @@ class Extractor:
 
 
 def _chunk_size(options: ExtractionOptions, extractor: Extractor) -> int:
-    row_bytes = 4 * len(extractor.layers) * extractor.config.hidden_size
+    bytes_per_text = 4 * len(extractor.layers) * extractor.config.hidden_size
     if options.pooling == "none":
-        row_bytes *= options.max_seq_length
-    return max(min(_MAX_TEXTS, _MAX_BYTES // row_bytes), options.batch_size)
+        bytes_per_text *= options.max_seq_length
+    return max(min(_MAX_TEXTS, _MAX_BYTES // bytes_per_text), options.batch_size)
 
 
 def _has_many_batches(options: ExtractionOptions, total: int) -> bool:
-    # Token features take so much memory that chunks are small.
-    texts = min(total, _MAX_TEXTS) if options.pooling != "none" else 0
-    return texts / options.batch_size / num_cores() >= _MANY_BATCHES
+    # Without pooling, chunks have few texts, because features of tokens take much memory.
+    chunk_size = min(total, _MAX_TEXTS) if options.pooling != "none" else 0
+    return chunk_size / options.batch_size / num_cores() >= _MANY_BATCHES
 
 
 def _pool(layers: Sequence[Any], pooling: str, batch: Any) -> Any:
-    """Stacks layers to float32 [B, S, L, H]; pooled [B, L, H], or [B, L, 2H] for mean_max."""
+    """Stacks layers [B, S, H] to float32 [B, S, L, H]; pooled [B, L, H], or 2H for mean_max."""
     ops = array_ops.namespace(layers[0])
     values = ops.stack([array_ops.cast(layer, "float32") for layer in layers], axis=2)
     mask = array_ops.cast(batch["input_mask"], "float32")[:, :, None, None]

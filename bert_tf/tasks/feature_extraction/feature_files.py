@@ -1,4 +1,4 @@
-"""Output files for features, written text by text: JSON lines, NumPy arrays, TFRecords.
+"""Writers of feature files, called once per text: JSON lines, NumPy arrays, TFRecords.
 
 The features of a text are float32 [T, L, H] with its T tokens, or pooled [L, H] without tokens, for
 L layers and hidden_size H. Layers are numbered as in `--layers`.
@@ -17,10 +17,10 @@ import numpy as np
 from bert_tf import backend, files
 from bert_tf.errors import UserError
 
-# As in the original.
+# Decimal places in JSON lines, as in the original BERT code.
 _DECIMALS = 6
 
-# Writes the 0-based index of a text, its tokens (None if pooled), and its features.
+# Writes a text's features, given its 0-based index, its tokens (None if pooled) and the features.
 Write = Callable[[int, Sequence[str] | None, np.ndarray], None]
 
 
@@ -28,22 +28,22 @@ Write = Callable[[int, Sequence[str] | None, np.ndarray], None]
 def json_lines(path: str, layers: Sequence[int]) -> Iterator[Write]:
     """Writes the original's format: `linex_index` (sic), and `features` with each token's layers.
 
-    For pooled features, `layers` replaces `features`.
+    Pooled features have no tokens: the line has `layers` instead of `features`.
     """
 
-    def layer_values(values: list[list[float]]) -> list[dict[str, Any]]:
+    def to_layers(values: list[list[float]]) -> list[dict[str, Any]]:
         pairs = zip(layers, values, strict=True)
-        return [{"index": index, "values": numbers} for index, numbers in pairs]
+        return [{"index": layer, "values": layer_values} for layer, layer_values in pairs]
 
     with backend.tf.io.gfile.GFile(path, "w") as file:
 
         def write(index: int, tokens: Sequence[str] | None, values: np.ndarray) -> None:
             rounded = np.round(values.astype(np.float64), _DECIMALS).tolist()
             if tokens is None:
-                line = {"linex_index": index, "layers": layer_values(rounded)}
+                line = {"linex_index": index, "layers": to_layers(rounded)}
             else:
-                pairs = zip(tokens, map(layer_values, rounded), strict=True)
-                features = [{"token": token, "layers": layer_list} for token, layer_list in pairs]
+                pairs = zip(tokens, map(to_layers, rounded), strict=True)
+                features = [{"token": token, "layers": entries} for token, entries in pairs]
                 line = {"linex_index": index, "features": features}
             file.write(json.dumps(line) + "\n")
 
@@ -56,8 +56,8 @@ def arrays(path: str, layers: Sequence[int]) -> Iterator[Write]:
 
     For N texts: `layers` int64 [L] and, if pooled, `features` float32 [N, L, H]. Without pooling,
     `features` are [all tokens, L, H], with `tokens`, strings [all tokens], and `row_splits` int64
-    [N + 1]: text i has `features[row_splits[i] : row_splits[i + 1]]`. The header of
-    an array contains its shape, so features are kept in a temporary file until the end.
+    [N + 1]: text i has `features[row_splits[i] : row_splits[i + 1]]`. Since an array starts with
+    its shape, which is known only at the end, features are first written to a temporary file.
     """
     if files.is_stream(path):
         problem = f"{path} is a pipe or device, to which .npz files cannot be written"
@@ -120,8 +120,8 @@ def records(path: str, layers: Sequence[int]) -> Iterator[Write]:
             entries = example.features.feature
             entries["index"].int64_list.value.append(index)
             # Write a layer once, even if it was requested twice.
-            for layer, number in {layer: n for n, layer in enumerate(layers)}.items():
-                layer_values = np.ascontiguousarray(values[..., number, :])
+            for layer, position in {layer: p for p, layer in enumerate(layers)}.items():
+                layer_values = np.ascontiguousarray(values[..., position, :])
                 entries[f"layer_{layer}"].float_list.value.extend(layer_values.reshape(-1))
             if tokens is not None:
                 entries["tokens"].bytes_list.value.extend(token.encode() for token in tokens)

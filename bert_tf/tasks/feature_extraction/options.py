@@ -13,18 +13,18 @@ class ExtractionOptions(ModelOptions, EngineOptions):
 
     init_checkpoint: str | None = option(
         None,
-        "Trained encoder: a prefix (bert_model.ckpt, model.ckpt-N) or a folder.",
+        "Checkpoint of an encoder: a prefix (bert_model.ckpt, model.ckpt-N) or a folder.",
         required=True,
     )
     input_file: str | None = option(
         None,
-        "Texts, one per line; `A ||| B` is a pair. `-`: standard input. With --text_column, a "
-        "tab-separated file.",
+        "File of texts, one per line; `A ||| B` is a pair. `-`: standard input. With "
+        "--text_column, a tab-separated table.",
         required=True,
     )
     output_file: str | None = option(None, "File for the features.", required=True)
     layers: str = option(
-        "-1,-2,-3,-4", "Comma-separated layers: from 0 (the first), or back from -1 (the last)."
+        "-1,-2,-3,-4", "Comma-separated indexes of layers: 0 is the first layer, -1 the last."
     )
     batch_size: int = option(
         32, "Texts per batch; batches of short texts may be larger.", limits=(1, 2**31 - 1)
@@ -82,7 +82,7 @@ class ExtractionOptions(ModelOptions, EngineOptions):
         return any(name and not name.isdecimal() for name in columns)
 
     def layer_indexes(self, num_hidden_layers: int | None = None) -> list[int]:
-        """Parses `layers`; checks them against the model's number of layers, if known."""
+        """Parses `layers`; if the model's number of layers is given, checks that all exist."""
         try:
             indexes = [int(index) for index in self.layers.split(",")]
         except ValueError:
@@ -96,7 +96,7 @@ class ExtractionOptions(ModelOptions, EngineOptions):
         return indexes
 
     def check_model(self) -> None:
-        """Checks the options of model and inputs."""
+        """Checks the options of model, engine and inputs."""
         super().check_model()
         self.check_engine()
         self.layer_indexes()

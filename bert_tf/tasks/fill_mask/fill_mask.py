@@ -38,19 +38,20 @@ from bert_tf.tasks.fill_mask.word_search import Candidate, WordSearch
 from bert_tf.tokenization.fast import BatchTokenizer
 
 STDOUT = "-"
+# Prefix of the variables of the masked-LM head.
 _HEAD = "cls/predictions/"
-# P. Most texts have few masks, and unused slots cost as much as used ones.
+# P: small, because most texts have few masks, and unused slots cost as much as used slots.
 _MASKS_PER_ROW = 4
-# Maximum numbers of texts and of rows in a chunk.
+# Maximum number of texts, and of rows, in a chunk.
 _MAX_TEXTS = _MAX_ROWS = 4096
-# As in extract_features.py.
+# Decimal places of probabilities in JSON lines, as in extract_features.py.
 _DECIMALS = 6
-# Maximum number of masks side by side in a table, so that they fit on a line.
-_COLUMNS = 4
+# Maximum number of masks side by side in a table, so that their candidates fit on a line.
+_MASKS_PER_LINE = 4
 
 
 def run(options: MaskedWordsOptions) -> None:
-    """Writes the candidates for all masks in all texts; writes no file if an error occurs."""
+    """Writes the candidates for all masks; leaves no output file if an error occurs."""
     input_file, output_file = options.input_file or "", options.output_file
     if output_file != STDOUT:
         file_names.require_distinct([output_file], [input_file] if input_file else [])
@@ -58,14 +59,15 @@ def run(options: MaskedWordsOptions) -> None:
     # Read the whole input first to find errors early, unless it is standard input.
     total = 0 if input_file == STDIN else sum(1 for _ in _read(options))
     model = FillMask(options)
-    write = FORMATS[options.output_format]
+    format_text = FORMATS[options.output_format]
     with _open(output_file) as file, bar(total, "texts") as progress:
         texts = _read(options)
         while chunk := list(itertools.islice(texts, _MAX_TEXTS)):
             predicted = model.fill([text for _, text in chunk])
-            for (number, text), masks in zip(chunk, predicted, strict=True):
+            for (line_number, text), masks in zip(chunk, predicted, strict=True):
+                formatted = format_text(line_number, text, masks)
                 # Text from the command line may contain bytes that are not UTF-8; keep them.
-                file.write(write(number, text, masks).encode("utf-8", "surrogateescape"))
+                file.write(formatted.encode("utf-8", "surrogateescape"))
             progress.update(len(chunk))
     if output_file != STDOUT:
         log.info("Predictions for the masks in %d texts: %s", model.num_texts, output_file)
@@ -80,9 +82,9 @@ def make_answer(options: MaskedWordsOptions) -> Callable[[Sequence[Any]], list[A
     model = FillMask(options)
 
     def answer(inputs: Sequence[Any]) -> list[Any]:
-        require_texts(inputs, [1], "a text with [MASK]")
-        for number, text in enumerate(inputs):
-            require_mask(text, f"Input {number}")
+        require_texts(inputs, [1], "a string with [MASK]")
+        for index, text in enumerate(inputs):
+            require_mask(text, f"Input {index}")
         return model.fill(inputs)
 
     return answer
@@ -109,7 +111,7 @@ def _open(path: str) -> Iterator[IO[bytes]]:
 class FillMask:
     """Predicts masked words with a pre-trained model, loaded once; thread-safe.
 
-    `num_texts` counts the texts so far, and `num_truncated` those that were truncated.
+    `num_texts` counts the texts so far, and `num_truncated` the truncated texts among them.
     """
 
     def __init__(self, options: MaskedWordsOptions) -> None:
@@ -118,19 +120,20 @@ class FillMask:
         options = find_model_files(options)
         config, tokenizer = load_config_and_tokenizer(options)
         if MASK not in tokenizer.vocab:
-            raise UserError(f"The vocabulary {options.vocab_file} has no {MASK}: pass the model's")
+            raise UserError(f"{options.vocab_file} has no {MASK}: pass the model's vocabulary")
         self.num_texts = self.num_truncated = 0
         self._lock = threading.Lock()
         self._tokenizer = BatchTokenizer(tokenizer)
         self._max_seq_length = options.max_seq_length
         allowed = allowed_pieces(tokenizer.inv_vocab, config.vocab_size)
-        self._counts = allowed.sum(axis=1).tolist()
-        self._top_k = min(options.top_k, self._counts[ANY])
-        self._fill, self._chunk_size = self._top_candidates, _MAX_ROWS
+        self._num_allowed = allowed.sum(axis=1).tolist()
+        self._top_k = min(options.top_k, self._num_allowed[ANY])
+        self._find_candidates, self._masks_per_chunk = self._top_candidates, _MAX_ROWS
         if options.whole_word:
-            max_pieces = options.max_word_pieces if self._counts[CONTINUATION] else 1
-            self._fill = WordSearch(self._top_pieces, tokenizer, self._top_k, max_pieces)
-            self._chunk_size = max(_MAX_ROWS // self._top_k, 1)
+            max_pieces = options.max_word_pieces if self._num_allowed[CONTINUATION] else 1
+            self._find_candidates = WordSearch(self._top_pieces, tokenizer, self._top_k, max_pieces)
+            # The search makes up to top_k rows for each mask.
+            self._masks_per_chunk = max(_MAX_ROWS // self._top_k, 1)
         masks_per_row = 1 if options.whole_word else _MASKS_PER_ROW
         mask_features = (Feature(name, masks_per_row) for name in ("masked_lm_positions", "kinds"))
         features = (*sequence_features(options.max_seq_length), *mask_features)
@@ -157,29 +160,29 @@ class FillMask:
             self.num_truncated += masked.num_truncated
         results: list[list[list[Candidate]]] = [[] for _ in texts]
         with training.explained_errors():
-            for first in range(0, len(masked.text), self._chunk_size):
-                masks = np.arange(first, min(first + self._chunk_size, len(masked.text)))
-                filled = self._fill(masked, masks)
-                for text, candidates in zip(masked.text[masks], filled, strict=True):
-                    results[text].append(candidates)
+            for start in range(0, masked.num_masks, self._masks_per_chunk):
+                masks = np.arange(start, min(start + self._masks_per_chunk, masked.num_masks))
+                found = self._find_candidates(masked, masks)
+                for text_index, candidates in zip(masked.text_indices[masks], found, strict=True):
+                    results[text_index].append(candidates)
         return results
 
     def _top_candidates(self, texts: MaskedTexts, masks: np.ndarray) -> list[list[Candidate]]:
         rows, slots = texts.shared_rows(masks, _MASKS_PER_ROW)
         ids, probabilities = (values[*slots.T].tolist() for values in self._top_pieces(rows, ANY))
-        names = self._tokenizer.reference.inv_vocab
+        tokens = self._tokenizer.reference.inv_vocab
         return [
-            [Candidate(names[index], value) for index, value in zip(*candidates, strict=True)]
-            for candidates in zip(ids, probabilities, strict=True)
+            [Candidate(tokens[id_], probability) for id_, probability in zip(*mask, strict=True)]
+            for mask in zip(ids, probabilities, strict=True)
         ]
 
     def _top_pieces(
         self, rows: Mapping[str, np.ndarray], kind: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the ids and probabilities of the K best word pieces for each mask, [R, P, K]."""
+        """Returns ids and probabilities of the K best pieces of a kind for each mask, [R, P, K]."""
         kinds = np.full_like(rows["masked_lm_positions"], kind)
         outputs = self._inference.predict({**rows, "kinds": kinds})
-        count = self._counts[kind]
+        count = self._num_allowed[kind]
         return outputs["ids"][..., :count], outputs["probabilities"][..., :count]
 
 
@@ -187,7 +190,8 @@ def _select(allowed: np.ndarray, top_k: int, outputs: Any, batch: Any) -> dict[s
     """Selects `ids` and `probabilities` [B, P, K], most probable first."""
     logits = tf.cast(outputs["masked_lm_logits"], tf.float32)  # [B, P, V]
     is_allowed = tf.gather(tf.constant(allowed), batch["kinds"])  # [3, V] -> [B, P, V]
-    # Log-probabilities: softmax underflow would tie allowed and other word pieces.
+    # Rank by log-probability: an allowed piece with probability 0, by underflow, must stay ahead of
+    # pieces that are not allowed.
     scores = tf.nn.log_softmax(tf.where(is_allowed, logits, -np.inf))
     values, ids = tf.math.top_k(scores, top_k)
     return {"ids": ids, "probabilities": tf.exp(values)}
@@ -201,19 +205,20 @@ def _require_head(restored: checkpoints.Restored) -> None:
         raise UserError(f"{problem}: {advice}")
 
 
-def json_line(number: int, text: str, masks: Sequence[Sequence[Candidate]]) -> str:
+def json_line(line_number: int, text: str, masks: Sequence[Sequence[Candidate]]) -> str:
     """Returns a JSON object with `line`, `text`, and `masks`: the candidates for each mask."""
-    words = [
+    candidates_of_masks = [
         [{"word": c.word, "probability": round(c.probability, _DECIMALS)} for c in candidates]
         for candidates in masks
     ]
-    line = {"line": number, "text": text, "masks": words}
+    line = {"line": line_number, "text": text, "masks": candidates_of_masks}
     return json.dumps(line, ensure_ascii=False) + "\n"
 
 
-def table(number: int, text: str, masks: Sequence[Sequence[Candidate]]) -> str:
-    """Returns the text, followed by a column of candidates for each mask."""
-    blocks = [masks[n : n + _COLUMNS] for n in range(0, len(masks), _COLUMNS)]
+def table(line_number: int, text: str, masks: Sequence[Sequence[Candidate]]) -> str:
+    """Returns the text, with a column of candidates for each mask below it."""
+    starts = range(0, len(masks), _MASKS_PER_LINE)
+    blocks = [masks[start : start + _MASKS_PER_LINE] for start in starts]
     return "\n".join([text, *map(_format_block, blocks)]) + "\n"
 
 

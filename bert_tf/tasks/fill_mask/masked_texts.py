@@ -1,8 +1,9 @@
 """Texts with `[MASK]` as model inputs: `[CLS] word pieces [SEP]`.
 
 A text that fits becomes one row. In a longer text, each mask gets a row with the surrounding word
-pieces, the same number on both sides if possible. Shapes: M masks, R rows, P masks per row, W
-word pieces in place of a mask, S max_seq_length.
+pieces, equally many on both sides if possible. Masks are referred to by their index among all masks
+of the texts. Shapes: M masks, R rows, P masks per row, W word pieces in place of a mask, S
+max_seq_length.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,16 +18,16 @@ from bert_tf.tokenization.ragged_ids import RaggedIds
 
 MASK = "[MASK]"
 
-# Kinds of masks: for any word piece, for the first one of a word, or for a later one.
+# What a mask stands for: any word piece, the first piece of a word, or a later piece of a word.
 ANY, BEGIN, CONTINUATION = range(3)
 
 
 def read_masked_texts(path: str) -> Iterator[tuple[int, str]]:
     """Yields the 1-based line number and the text of each non-blank line."""
-    for number, line in enumerate(lines(path), start=1):
+    for line_number, line in enumerate(lines(path), start=1):
         if text := line.strip():
-            require_mask(text, f"{display_name(path)}:{number}")
-            yield number, text
+            require_mask(text, f"{display_name(path)}:{line_number}")
+            yield line_number, text
 
 
 def require_mask(text: str, where: str) -> None:
@@ -36,17 +37,17 @@ def require_mask(text: str, where: str) -> None:
         raise UserError(f"{where}: there is no {MASK}. {advice}. Received: {text[:100]!r}")
 
 
-def allowed_pieces(names: Mapping[int, str], size: int) -> np.ndarray:
-    """Returns which word pieces `ANY`, `BEGIN` and `CONTINUATION` allow, bool [3, size].
+def allowed_pieces(tokens: Mapping[int, str], vocab_size: int) -> np.ndarray:
+    """Returns which ids `ANY`, `BEGIN` and `CONTINUATION` allow, bool [3, vocab_size].
 
-    Words contain no special tokens such as `[unused0]`, because the tokenizer splits at brackets.
-    Ids without a token are never allowed.
+    `tokens` maps ids to tokens. Special tokens such as `[unused0]` are not allowed in words,
+    because the tokenizer splits at brackets; ids without a token are never allowed.
     """
-    allowed = np.zeros((3, size), bool)
-    for number, name in names.items():
-        allowed[ANY, number] = True
-        is_special = not name or (len(name) > 2 and name[0] == "[" and name[-1] == "]")
-        allowed[CONTINUATION if name.startswith("##") else BEGIN, number] = not is_special
+    allowed = np.zeros((3, vocab_size), bool)
+    for id_, token in tokens.items():
+        allowed[ANY, id_] = True
+        is_special = not token or (len(token) > 2 and token[0] == "[" and token[-1] == "]")
+        allowed[CONTINUATION if token.startswith("##") else BEGIN, id_] = not is_special
     return allowed
 
 
@@ -55,8 +56,9 @@ class MaskedTexts:
 
     Attributes:
         pieces: word pieces of the texts, including masks.
-        position: index of each mask in `pieces.ids`, int64 [M].
-        text: index of the text of each mask, ascending, int64 [M].
+        num_masks: M, the number of masks in all texts.
+        positions: index of each mask in `pieces.ids`, int64 [M].
+        text_indices: index of the text of each mask, ascending, int64 [M].
         num_truncated: number of texts that do not fit into a row.
     """
 
@@ -66,18 +68,20 @@ class MaskedTexts:
         vocab = tokenizer.reference.vocab
         self._special_ids, self._mask = (vocab["[CLS]"], vocab["[SEP]"]), vocab[MASK]
         self._max_seq_length = max_seq_length
-        parts = [text.split(MASK) for text in texts]
-        tokens = tokenizer.encode([part for text_parts in parts for part in text_parts])
-        counts = np.array([len(text_parts) for text_parts in parts], np.int64)
-        first_part = np.concatenate([[0], np.cumsum(counts)])
+        parts_of_texts = [text.split(MASK) for text in texts]
+        parts = tokenizer.encode([part for text_parts in parts_of_texts for part in text_parts])
+        num_parts = np.array([len(text_parts) for text_parts in parts_of_texts], np.int64)
+        first_parts = np.concatenate([[0], np.cumsum(num_parts)])
         # A mask precedes each part except the first of a text.
-        follows_mask = np.ones(len(tokens), bool)
-        follows_mask[first_part[:-1]] = False
-        starts = tokens.row_splits[:-1][follows_mask]
-        self.position = starts + np.arange(len(starts))
-        self.text = np.repeat(np.arange(len(texts)), counts - 1)
-        splits = tokens.row_splits[first_part] + first_part - np.arange(len(texts) + 1)
-        self.pieces = RaggedIds(np.insert(tokens.ids, starts, self._mask), splits)
+        follows_mask = np.ones(len(parts), bool)
+        follows_mask[first_parts[:-1]] = False
+        insert_at = parts.row_splits[:-1][follows_mask]
+        self.num_masks = len(insert_at)
+        self.positions = insert_at + np.arange(len(insert_at))
+        self.text_indices = np.repeat(np.arange(len(texts)), num_parts - 1)
+        # The split before a text moves by the number of masks in earlier texts: parts minus texts.
+        splits = parts.row_splits[first_parts] + first_parts - np.arange(len(texts) + 1)
+        self.pieces = RaggedIds(np.insert(parts.ids, insert_at, self._mask), splits)
         self.num_truncated = int((self.pieces.lengths > max_seq_length - 2).sum())
 
     def shared_rows(
@@ -91,33 +95,33 @@ class MaskedTexts:
             The inputs, int32 [R, S], with `masked_lm_positions`, int32 [R, P], padded with 0; and
             the row of each mask and its index among the masks of the row, int64 [M, 2].
         """
-        start = self.position[masks] - self._context_sizes(masks, 1)[0]
-        differs = np.diff(start, prepend=-1) != 0
-        firsts = np.flatnonzero(differs)
-        number = np.arange(len(start)) - firsts[np.cumsum(differs) - 1]
-        begins_row = number % max_masks == 0
-        row = np.cumsum(begins_row) - 1
-        first = masks[begins_row]
-        rows, _ = self.rows(first, np.full((len(first), 1), self._mask, np.int32))
-        positions = np.zeros((len(first), max_masks), np.int32)
-        positions[row, number % max_masks] = 1 + self.position[masks] - start
-        slots = np.stack([row, number % max_masks], axis=1)
-        return {**rows, "masked_lm_positions": positions}, slots
+        context_starts = self.positions[masks] - self._context_sizes(masks, 1)[0]
+        has_new_context = np.diff(context_starts, prepend=-1) != 0
+        first_of_context = np.flatnonzero(has_new_context)[np.cumsum(has_new_context) - 1]
+        index_in_context = np.arange(len(masks)) - first_of_context
+        slots = index_in_context % max_masks
+        row_of_mask = np.cumsum(slots == 0) - 1
+        first_masks = masks[slots == 0]
+        unchanged = np.full((len(first_masks), 1), self._mask, np.int32)
+        rows, _ = self.filled_rows(first_masks, unchanged)
+        positions = np.zeros((len(first_masks), max_masks), np.int32)
+        positions[row_of_mask, slots] = 1 + self.positions[masks] - context_starts
+        return {**rows, "masked_lm_positions": positions}, np.stack([row_of_mask, slots], axis=1)
 
-    def rows(
+    def filled_rows(
         self, masks: np.ndarray, fills: np.ndarray
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Returns a row for each of R masks, with `fills`, int32 [R, W], in place of the mask.
+        """Returns a row for each of R masks, with word pieces `fills` [R, W] in place of the mask.
 
         Returns:
             The inputs, int32 [R, S]; and the position of the first fill in each row, int64 [R].
         """
         before, after = self._context_sizes(masks, fills.shape[1])
-        ids, position = self.pieces.ids.tolist(), self.position[masks]
-        columns = (position - before, position, position + 1 + after, fills)
+        ids, positions = self.pieces.ids.tolist(), self.positions[masks]
+        columns = (positions - before, positions, positions + 1 + after, fills)
         rows = [
-            [*ids[start:mask], *fill, *ids[mask + 1 : end]]
-            for start, mask, end, fill in zip(*map(np.ndarray.tolist, columns), strict=True)
+            [*ids[start:position], *fill, *ids[position + 1 : stop]]
+            for start, position, stop, fill in zip(*map(np.ndarray.tolist, columns), strict=True)
         ]
         ragged = RaggedIds.from_lists(rows)
         return pack_batch(ragged, None, self._max_seq_length, *self._special_ids), 1 + before
@@ -125,11 +129,12 @@ class MaskedTexts:
     def _context_sizes(self, masks: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the number of word pieces before and after each mask in its row, int64 [M] each.
 
-        If one side has too few, the other side gets more.
+        `width` word pieces replace the mask. If the text is short on one side of the mask, the row
+        gets more from the other side.
         """
-        position, text = self.position[masks], self.text[masks]
-        before = position - self.pieces.row_splits[text]
-        after = self.pieces.row_splits[text + 1] - position - 1
+        positions, texts = self.positions[masks], self.text_indices[masks]
+        before = positions - self.pieces.row_splits[texts]
+        after = self.pieces.row_splits[texts + 1] - positions - 1
         room = self._max_seq_length - 2 - width
-        left = np.minimum(before, np.maximum(room // 2, room - after))
-        return left, np.minimum(after, room - left)
+        num_before = np.minimum(before, np.maximum(room // 2, room - after))
+        return num_before, np.minimum(after, room - num_before)

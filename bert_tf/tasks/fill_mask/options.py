@@ -8,7 +8,7 @@ from bert_tf.options.shared import DeviceOptions, ModelOptions
 
 _DEFAULT_WORD_PIECES = 3
 # [CLS] and [SEP].
-_SPECIAL_TOKENS = 2
+_NUM_SPECIAL_TOKENS = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -17,14 +17,14 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions):
 
     init_checkpoint: str | None = option(
         None,
-        "Trained model with its masked-LM head: a published bert_model.ckpt, or a model.ckpt-N "
-        "from run_pretraining.py; a prefix or a folder.",
+        "Checkpoint of a model with its masked-LM head: a published bert_model.ckpt, or a "
+        "model.ckpt-N from run_pretraining.py; a prefix or a folder.",
         required=True,
     )
     max_seq_length: int = option(
         128,
-        "Maximum input length in word pieces, including special tokens; of longer texts, only the "
-        "part around a [MASK] is read.",
+        "Maximum input length in word pieces, including special tokens. If a text is longer, only "
+        "the part around each [MASK] is read.",
     )
     input_file: str | None = option(
         None, "Texts with [MASK], one per line; blank lines are skipped. `-`: standard input."
@@ -38,7 +38,7 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions):
     )
     top_k: int = option(5, "Number of predictions per [MASK].", limits=(1, 1000))
     whole_word: bool = option(
-        False, "Predict whole words, of one or more pieces, instead of single pieces for [MASK]."
+        False, "Predict whole words of one or more pieces for each [MASK], not single pieces."
     )
     max_word_pieces: int = option(
         _DEFAULT_WORD_PIECES, "With --whole_word: maximum pieces per word.", limits=(1, 10)
@@ -59,6 +59,6 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions):
         super().check_model()
         if not self.whole_word and self.max_word_pieces != _DEFAULT_WORD_PIECES:
             raise UserError("--max_word_pieces needs --whole_word=true")
-        if self.whole_word and self.max_word_pieces > self.max_seq_length - _SPECIAL_TOKENS:
+        if self.whole_word and self.max_word_pieces > self.max_seq_length - _NUM_SPECIAL_TOKENS:
             pieces = f"--max_word_pieces={self.max_word_pieces}"
             raise UserError(f"--max_seq_length={self.max_seq_length} has no room for {pieces}")

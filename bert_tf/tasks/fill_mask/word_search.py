@@ -1,4 +1,4 @@
-"""Beam search for whole words of several word pieces in place of a mask (`--whole_word`)."""
+"""Beam search for whole words, of one or more pieces, in place of a mask (`--whole_word`)."""
 
 import itertools
 from collections import defaultdict
@@ -10,7 +10,8 @@ import numpy as np
 from bert_tf.tasks.fill_mask.masked_texts import BEGIN, CONTINUATION, MASK, MaskedTexts
 from bert_tf.tokenization import FullTokenizer
 
-# (rows with one mask each, kind) -> ids and probabilities [R, 1, K], most probable first.
+# (rows with one mask each, `BEGIN` or `CONTINUATION`) -> ids and probabilities [R, 1, K] of the K
+# best pieces, most probable first.
 TopPieces = Callable[[Mapping[str, np.ndarray], int], tuple[np.ndarray, np.ndarray]]
 
 
@@ -22,7 +23,7 @@ class Candidate(NamedTuple):
 
 
 class _Word(NamedTuple):
-    """A word, or the beginning of one, in place of a mask, with its probability."""
+    """A word, or only its first pieces so far, in place of the mask with the index `mask`."""
 
     mask: int
     pieces: tuple[int, ...]
@@ -49,11 +50,11 @@ class WordSearch:
     def __call__(self, texts: MaskedTexts, masks: np.ndarray) -> list[list[Candidate]]:
         """Returns the `top_k` words for each mask."""
         best: dict[int, list[_Word]] = {mask: [] for mask in masks.tolist()}
-        for size in range(1, self._max_pieces + 1):
+        for num_pieces in range(1, self._max_pieces + 1):
             words = [_Word(mask, (), 1.0) for mask in best]
-            for _ in range(size):
-                words = self._extend(texts, words, size)
-                # Probabilities only decrease: drop prefixes that cannot enter the best words.
+            for _ in range(num_pieces):
+                words = self._extend(texts, words, num_pieces)
+                # Probabilities only decrease: drop prefixes that cannot become one of the best.
                 words = [
                     word
                     for word in words
@@ -65,23 +66,23 @@ class WordSearch:
             best = {mask: self._prune(words) for mask, words in best.items()}
         return [[Candidate(self._join(w), w.probability) for w in words] for words in best.values()]
 
-    def _extend(self, texts: MaskedTexts, words: list[_Word], size: int) -> list[_Word]:
-        """Extends prefixes, all of the same length, of words of `size` pieces by one piece."""
+    def _extend(self, texts: MaskedTexts, words: list[_Word], num_pieces: int) -> list[_Word]:
+        """Extends incomplete words of `num_pieces` pieces, all equally long so far, by a piece."""
         if not words:
             return []
-        count = len(words[0].pieces)
-        fills = np.full((len(words), size), self._tokenizer.vocab[MASK], np.int32)
-        fills[:, :count] = [word.pieces for word in words]
-        rows, first = texts.rows(np.array([word.mask for word in words]), fills)
-        rows["masked_lm_positions"] = (first + count)[:, None].astype(np.int32)
-        ids, probabilities = self._top_pieces(rows, CONTINUATION if count else BEGIN)
-        longer = defaultdict(list)
+        num_found = len(words[0].pieces)
+        fills = np.full((len(words), num_pieces), self._tokenizer.vocab[MASK], np.int32)
+        fills[:, :num_found] = [word.pieces for word in words]
+        rows, starts = texts.filled_rows(np.array([word.mask for word in words]), fills)
+        rows["masked_lm_positions"] = (starts + num_found)[:, None].astype(np.int32)
+        ids, probabilities = self._top_pieces(rows, CONTINUATION if num_found else BEGIN)
+        extended_words = defaultdict(list)
         for word, *top in zip(words, ids[:, 0].tolist(), probabilities[:, 0].tolist(), strict=True):
-            longer[word.mask] += [
+            extended_words[word.mask] += [
                 _Word(word.mask, (*word.pieces, piece), word.probability * probability)
                 for piece, probability in zip(*top, strict=True)
             ]
-        return [word for extended in longer.values() for word in self._prune(extended)]
+        return [word for words in extended_words.values() for word in self._prune(words)]
 
     def _prune(self, words: list[_Word]) -> list[_Word]:
         """Returns the `top_k` most probable words that the tokenizer splits into these pieces."""
@@ -89,10 +90,11 @@ class WordSearch:
         return list(itertools.islice(filter(self._matches_tokenizer, ordered), self._top_k))
 
     def _matches_tokenizer(self, word: _Word) -> bool:
-        # The tokenizer splits the prefixes of such a word in the same way, so check them as well.
-        names = self._tokenizer.convert_ids_to_tokens(word.pieces)
-        return len(names) == 1 or self._tokenizer.tokenize(self._join(word)) == names
+        # Incomplete words can be checked too: a tokenizer that splits a word into given pieces also
+        # splits its first pieces, joined, into these pieces.
+        tokens = self._tokenizer.convert_ids_to_tokens(word.pieces)
+        return len(tokens) == 1 or self._tokenizer.tokenize(self._join(word)) == tokens
 
     def _join(self, word: _Word) -> str:
-        names = self._tokenizer.convert_ids_to_tokens(word.pieces)
-        return "".join(name.removeprefix("##") for name in names)
+        tokens = self._tokenizer.convert_ids_to_tokens(word.pieces)
+        return "".join(token.removeprefix("##") for token in tokens)

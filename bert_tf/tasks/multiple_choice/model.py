@@ -1,6 +1,6 @@
-"""The model of multiple choice.
+"""The model for multiple choice.
 
-B batch, C endings of a question, S max_seq_length.
+Shapes: B questions in a batch, C endings per question, S max_seq_length.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from bert_tf.modeling import BertClassifier
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertMultipleChoice(BertClassifier):
-    """Scores the endings of a question, each by the `pooled_output` of context and ending.
+    """Scores each ending of a question from the `pooled_output` of its context and this ending.
 
     Example:
         model = BertMultipleChoice(BertConfig(vocab_size=100))
@@ -31,14 +31,15 @@ class BertMultipleChoice(BertClassifier):
     def call(
         self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
     ) -> dict[str, Any]:
-        """Inputs of `BertModel` as [B, C, S] -> `logits` and `probabilities` [B, C]."""
+        """Maps the inputs of `BertModel`, here [B, C, S], to `logits`, `probabilities` [B, C]."""
         shape = ops.shape(inputs["input_ids"])
         rows = {
-            name: ops.reshape(inputs[name], (-1, shape[-1]))  # [B C, S]
+            name: ops.reshape(inputs[name], (-1, shape[-1]))  # [B * C, S]
             for name in self.input_names
             if inputs.get(name) is not None
         }
-        rows |= {name: inputs[name] for name in ("token_positions",) if name in inputs}
+        if "token_positions" in inputs:  # positions in the flattened batch: need no reshape
+            rows["token_positions"] = inputs["token_positions"]
         outputs = super().call(rows, training=training, dropout_seed=dropout_seed)
         logits = ops.reshape(outputs["logits"], (-1, shape[1]))  # [B, C]
         return {"logits": logits, "probabilities": ops.softmax(logits, axis=-1)}

@@ -9,10 +9,10 @@ from bert_tf.options.fine_tuning import FineTuningOptions
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoiceOptions(FineTuningOptions):
-    """Options of `run_multiple_choice.py`. The defaults of the columns are SWAG's."""
+    """Options of `run_multiple_choice.py`. By default, the columns are those of SWAG's files."""
 
     data_dir: str | None = option(
-        None, "Folder with train, val (or dev) and test as .csv, .tsv or .jsonl.", required=True
+        None, "Folder with train, val (or dev) and test files: .csv, .tsv or .jsonl.", required=True
     )
     train_file: str | None = option(None, "Training file; by default the one in --data_dir.")
     eval_file: str | None = option(None, "Evaluation file; by default the one in --data_dir.")
@@ -21,14 +21,14 @@ class MultipleChoiceOptions(FineTuningOptions):
     )
     context_column: str = option("sent1", "Column of the text before the endings.")
     question_column: str | None = option(
-        "sent2", "Column of a question or beginning, put before each ending. Empty: none."
+        "sent2", "Column of a question or sentence start, put before each ending. Empty: no column."
     )
     ending_columns: str = option(
         "ending0,ending1,ending2,ending3",
-        "Columns of the endings, separated by commas; in JSON lines also one key with a list.",
+        "Columns of the endings, separated by commas; or, in JSON lines, one key with a list.",
     )
     label_column: str = option(
-        "label", "Column of the correct ending: its 0-based number, or the name of its column."
+        "label", "Column of the label: the 0-based index of the correct ending, or its column name."
     )
     eval_batch_size: int = option(8, "Evaluation batch size, in questions.")
 
@@ -42,18 +42,19 @@ class MultipleChoiceOptions(FineTuningOptions):
         self.check_model()
 
     def check_model(self) -> None:
-        """Also checks the columns."""
+        """Checks the options of model and engine, and the columns."""
         super().check_model()
-        named = [*self.endings, self.context_column, self.question_column, self.label_column]
-        for name in filter(None, named):
-            if named.count(name) > 1:
-                raise UserError(f"The columns must differ, but {name} is named twice")
-        if not self.context_column or not self.endings or not self.label_column:
+        columns = [*self.ending_column_names, self.context_column, self.label_column]
+        columns.append(self.question_column or "")
+        for name in filter(None, columns):
+            if columns.count(name) > 1:
+                raise UserError(f"Column {name} is given twice. All columns must be different")
+        if not (self.context_column and self.ending_column_names and self.label_column):
             raise UserError("--context_column, --ending_columns, --label_column must not be empty")
 
     @property
-    def endings(self) -> list[str]:
-        """Names of the columns of the endings."""
+    def ending_column_names(self) -> list[str]:
+        """The names in `ending_columns`."""
         return [name.strip() for name in self.ending_columns.split(",") if name.strip()]
 
     def _not_needed(self) -> set[str]:

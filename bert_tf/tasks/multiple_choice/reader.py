@@ -1,4 +1,4 @@
-"""Reads questions with several endings from CSV, TSV or JSON lines, such as SWAG's."""
+"""Reads multiple-choice questions, such as SWAG's, from CSV, TSV or JSON lines."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,10 +11,10 @@ from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 
 
 class Question(NamedTuple):
-    """A context and its C endings."""
+    """A context and C possible endings."""
 
     context: str
-    endings: tuple[str, ...]  # each with the question before it
+    endings: tuple[str, ...]  # each starts with the question, if there is one
     label: int | None = None  # index of the correct ending; None if unknown
 
 
@@ -23,7 +23,7 @@ def read_questions(
 ) -> list[Question]:
     """Reads the questions of a split: "train", "eval" or "predict".
 
-    Each has `num_endings` endings, by default as many as the first question.
+    Each must have `num_endings` endings; if None, as many as the first question.
 
     Raises:
         UserError: the file is missing, empty or invalid; the message names file and line.
@@ -31,7 +31,7 @@ def read_questions(
     args = (options.data_dir or "", options.train_file, options.eval_file, options.predict_file)
     paths = find_files(*args, splits=[split])
     if split not in paths:
-        raise UserError(f"{options.data_dir} has no file to {split} on: pass --{split}_file")
+        raise UserError(f"{options.data_dir} has no file for --do_{split}: pass --{split}_file")
     questions = []
     for place, row in _read_rows(paths[split]):
         question = _parse_question(row, place, options, split)
@@ -47,15 +47,16 @@ def read_questions(
 
 
 def _check_questions(path: str, split: str, questions: Sequence[Question]) -> None:
-    same, labels = sum(len(set(q.endings)) == 1 for q in questions), {q.label for q in questions}
-    if same:
+    num_equal = sum(len(set(question.endings)) == 1 for question in questions)
+    if num_equal:
         message = "%s: all endings are equal in %d of %d questions. Check --ending_columns"
-        log.warning(message, path, same, len(questions))
-    count = len(questions[0].endings)
-    # With few questions, a label may be missing by chance.
-    if split == "train" and len(questions) >= 5 * count and 0 not in labels and count - 1 in labels:
-        message = "%s: no label is 0, but some are %d, the last one. Check that labels begin with 0"
-        log.warning(message, path, count - 1)
+        log.warning(message, path, num_equal, len(questions))
+    num_endings, labels = len(questions[0].endings), {question.label for question in questions}
+    # With fewer questions, label 0 may be missing by chance.
+    is_large = split == "train" and len(questions) >= 5 * num_endings
+    if is_large and 0 not in labels and num_endings - 1 in labels:
+        message = "%s: no label is 0, but some are %d, the highest valid label"
+        log.warning(f"{message}. Check that labels start at 0", path, num_endings - 1)
 
 
 def _read_rows(path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -73,8 +74,8 @@ def _read_rows(path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _parse_question(
     row: Mapping[str, Any], place: str, options: MultipleChoiceOptions, split: str
 ) -> Question:
-    start = _cell(row, options.question_column, place) if options.question_column else ""
-    names = options.endings
+    question = _cell(row, options.question_column, place) if options.question_column else ""
+    names = options.ending_column_names
     if len(names) == 1 and isinstance(row.get(names[0]), list):
         endings = [str(ending) for ending in row[names[0]]]
         names = []
@@ -85,8 +86,8 @@ def _parse_question(
     label = None
     if split != "predict":
         label = _parse_label(_cell(row, options.label_column, place), names, len(endings), place)
-    texts = tuple(f"{start} {ending}".strip() for ending in endings)
-    return Question(_cell(row, options.context_column, place), texts, label)
+    full_endings = tuple(f"{question} {ending}".strip() for ending in endings)
+    return Question(_cell(row, options.context_column, place), full_endings, label)
 
 
 def _cell(row: Mapping[str, Any], name: str, place: str) -> str:
@@ -98,12 +99,12 @@ def _cell(row: Mapping[str, Any], name: str, place: str) -> str:
     return str(row[name])
 
 
-def _parse_label(cell: str, names: list[str], count: int, place: str) -> int:
-    if cell in names:
-        return names.index(cell)
-    if cell.isascii() and cell.isdecimal() and int(cell) < count:
+def _parse_label(cell: str, ending_columns: list[str], num_endings: int, place: str) -> int:
+    if cell in ending_columns:
+        return ending_columns.index(cell)
+    if cell.isascii() and cell.isdecimal() and int(cell) < num_endings:
         return int(cell)
     raise UserError(
-        f"{place}: the label must be a number from 0 to {count - 1}, or the right ending's column. "
-        f"Received: {cell[:60]!r}"
+        f"{place}: the label must be a number from 0 to {num_endings - 1}, or the column of the "
+        f"correct ending. Received: {cell[:60]!r}"
     )

@@ -1,6 +1,6 @@
 """Multiple choice among endings of a text, as in SWAG (Devlin et al. 2018, section 4.4).
 
-B batch, C endings of a question, S max_seq_length.
+Shapes: B questions in a batch, C endings per question, S max_seq_length.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class ChoicePrediction(NamedTuple):
 
 
 class MultipleChoice(Task):
-    """The choice of an ending as a fine-tuning task."""
+    """Fine-tuning to choose the correct ending of a text."""
 
     metric_names = ("accuracy", "loss")
     soft_targets = (("logits", "classes"),)
@@ -38,41 +38,42 @@ class MultipleChoice(Task):
     ) -> None:
         self.options, self.config = options, config
         self.tokenizer = BatchTokenizer(tokenizer)
-        self._first: dict[str, Sequence[Question]] = {}
+        self._read_early: dict[str, Sequence[Question]] = {}
         if options.do_train or options.evaluates or options.do_predict:
-            # The number of endings comes from the data.
+            # The number of endings comes from the first split that this run uses.
             split = "train" if options.do_train else "eval" if options.evaluates else "predict"
-            self._first[split] = read_questions(options, split, None)
-            self.texts_per_row = len(self._first[split][0].endings)
+            self._read_early[split] = read_questions(options, split, None)
+            self.texts_per_row = len(self._read_early[split][0].endings)
         else:
             self.texts_per_row = len(label_map.of_checkpoint(options))
-        self.labels = [str(number) for number in range(self.texts_per_row)]
+        self.labels = [str(index) for index in range(self.texts_per_row)]
 
     def read(self, split: str) -> Sequence[Question]:
         """Reads the questions of a split."""
-        questions = self._first.pop(split, None)
+        questions = self._read_early.pop(split, None)
         questions = questions or read_questions(self.options, split, self.texts_per_row)
         texts = [(question.context, *question.endings) for question in questions]
-        self.tokenizer.warn_about_unknown(f"The {split} questions", texts)
+        self.tokenizer.warn_about_unknown(f"Questions of the {split} split", texts)
         return questions
 
     def featurize(self, examples: Sequence[Question], split: str) -> dict[str, np.ndarray]:
-        """Returns a row [C, S] for each question."""
-        count, length = len(self.labels), self.options.max_seq_length
+        """Returns a row [C, S] for each question: its context with each of its endings."""
+        num_endings, length = len(self.labels), self.options.max_seq_length
         contexts = self.tokenizer.encode([question.context for question in examples])
         endings = self.tokenizer.encode([text for q in examples for text in q.endings])
-        contexts = contexts.take(np.repeat(np.arange(len(examples)), count))
+        contexts = contexts.take(np.repeat(np.arange(len(examples)), num_endings))
         vocab = self.tokenizer.reference.vocab
         packed = pack_batch(contexts, endings, length, vocab["[CLS]"], vocab["[SEP]"])
+        # 3 special tokens: [CLS] context [SEP] ending [SEP].
         num_cut = contexts.lengths + endings.lengths + 3 - packed["input_mask"].sum(axis=1)
-        rows = {name: values.reshape(-1, count, length) for name, values in packed.items()}
-        rows[CUT_TOKENS] = num_cut.reshape(-1, count).sum(axis=1)
+        rows = {name: values.reshape(-1, num_endings, length) for name, values in packed.items()}
+        rows[CUT_TOKENS] = num_cut.reshape(-1, num_endings).sum(axis=1)
         if split != "predict":
             rows["label_ids"] = np.array([question.label for question in examples], np.int32)
         return rows
 
     def build_model(self, **kwargs: Any) -> Any:
-        """Builds the encoder and the head that scores an ending."""
+        """Builds the encoder, with a head that scores one ending at a time."""
         from bert_tf.tasks.multiple_choice.model import BertMultipleChoice
 
         return BertMultipleChoice(self.config, **kwargs)
@@ -101,7 +102,8 @@ class MultipleChoice(Task):
         return {"eval_accuracy": np.float32(np.mean(correct))}
 
     def from_inputs(self, inputs: Sequence[Any]) -> list[Question]:
-        """Converts tuples of a context and its endings."""
-        count = len(self.labels)
-        require_texts(inputs, [1 + count], f"a tuple of a context and {count} endings")
+        """Converts tuples of strings: a context and its endings."""
+        num_endings = len(self.labels)
+        expected = f"a tuple of a context and {num_endings} endings"
+        require_texts(inputs, [1 + num_endings], expected)
         return [Question(context, endings) for context, *endings in inputs]

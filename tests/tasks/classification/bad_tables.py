@@ -228,13 +228,13 @@ _COLUMNS = [
     _bad_tsv(
         "comma-separated TSV",
         b"label,text\nham,a\nspam,b\n",
-        r"train\.tsv:1: .* Is this a CSV\? Then call it \.csv",
+        r"train\.tsv:1: .* Is this a CSV file\? Then rename it to \.csv",
         BY_NAME,
     ),
     _bad_tsv(
         "semicolon-separated TSV",
         b"ham;a\nspam;b\n",
-        r"train\.tsv:1: --text_column=2, but the row has 1 column.*Is this a CSV\?",
+        r"train\.tsv:1: --text_column=2, but the row has 1 column.*Is this a CSV file\?",
     ),
     _bad_tsv("no --label_column", TRAIN, r"--label_column", {"text_column": "2"}),
     _bad_split(
@@ -242,7 +242,7 @@ _COLUMNS = [
         "duplicate ids",
         "test.tsv",
         b"?\ta\t1\n?\tb\t2\n?\tc\t1\n",
-        r"test\.tsv:3: duplicate id '1', as in .*test\.tsv:1\.",
+        r"test\.tsv:3: duplicate id '1', also at .*test\.tsv:1\.",
         id_column="3",
     ),
     _bad_split(
@@ -463,7 +463,7 @@ _FILES = [
     _bad_tsv(
         "too few rows to hold out",
         b"ham\ta\nspam\tb\n",
-        r"train\.tsv: 2 rows, too few to hold some out",
+        r"train\.tsv has only 2 rows, too few to hold out a dev set",
         BY_NUMBER | {"dev_fraction": "0.9"},
     ),
     _bad_split("predict", "empty test file", "test.tsv", b"", r"test\.tsv is empty"),

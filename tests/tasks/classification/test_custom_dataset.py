@@ -208,7 +208,7 @@ def test_header_above_unique_labels(read_dataset, caplog):
 def test_quoted_cells_warning(read_dataset, caplog, rows, flags, expected_warning):
     read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS | flags, train_tsv=rows)
     assert (
-        caplog.text.count("is in quotes, which stay in it. --quoted=yes removes")
+        caplog.text.count("is in quotes, which are kept. Pass --quoted=yes to remove")
         == expected_warning
     )
 
@@ -371,7 +371,7 @@ def test_too_many_distinct_labels_warning(read_dataset, caplog):
 
 def test_empty_texts_are_counted(read_dataset, caplog):
     read_dataset(BY_NUMBER, train_tsv="ham\ta\nspam\t\nham\t \n").read("train")
-    assert caplog.text.count("2 rows with an empty text, the first one is ") == 1
+    assert caplog.text.count("2 rows with an empty text, the first at ") == 1
     assert "train.tsv:2" in caplog.text
 
 
@@ -573,7 +573,7 @@ def test_repeated_header_warning(read_dataset, caplog, tmp_path):
     assert dataset.labels == ("ham", "label", "spam")
     assert [message for message in caplog.messages if "equals" in message] == [
         f"{tmp_path}/train.tsv:6 equals the header (2 such rows in all). "
-        "Check whether files were joined"
+        "Check whether files were concatenated"
     ]
     caplog.clear()
     read_dataset(BY_NAME | NO_HELD_OUT_ROWS, train_tsv=HEADER)
@@ -595,9 +595,9 @@ def test_repeated_header_warning(read_dataset, caplog, tmp_path):
 def test_labels_of_different_types(read_dataset, caplog, tmp_path, labels, mixed_values):
     rows = [f'{{"text": "a", "label": {label}}}' for label in labels.split()]
     read_dataset(BY_NAME | NO_HELD_OUT_ROWS, train_jsonl="\n".join(rows))
-    warnings = [message for message in caplog.messages if "different kinds" in message]
+    warnings = [message for message in caplog.messages if "different types" in message]
     message = (
-        f"{tmp_path}/train.jsonl: labels of different kinds, such as {mixed_values}. Check them"
+        f"{tmp_path}/train.jsonl: labels of different types, such as {mixed_values}. Check them"
     )
     assert warnings == [message] * bool(mixed_values)
 

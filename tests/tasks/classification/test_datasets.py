@@ -176,7 +176,7 @@ def test_labels_on_a_different_scale(check_messages):
     assert messages == [
         (
             "WARNING",
-            "dev.tsv: 2 of 4 labels, such as 80, are far outside of 0 to 1 in training. "
+            "dev.tsv: 2 of 4 labels, such as 80, are far outside the training range, 0 to 1. "
             "Check their scale",
         )
     ]

@@ -265,8 +265,8 @@ def test_missing_header_warning(write, caplog, task, split, row, suspicious_cell
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == bool(suspicious_cell)
     if suspicious_cell:
-        assert f"tsv:1: the first line is skipped, because task {task} has a header" in messages[0]
-        assert f"but {suspicious_cell!r} in it is not a column name" in messages[0]
+        assert f"tsv:1: skipped as the header of task {task}, but " in messages[0]
+        assert f"but {suspicious_cell!r} is not a column name" in messages[0]
 
 
 def test_xnli_has_no_test_set(tmp_path):
@@ -294,7 +294,7 @@ def test_xnli_has_no_test_set(tmp_path):
             "cola",
             "train",
             "source\tlabel\tx\tsentence\n",
-            "Is line 1 a header? train.tsv of task cola has none: is --data_dir the folder",
+            "Is line 1 a header? In task cola, train.tsv has none. Is --data_dir the folder",
         ),
         (
             "mrpc",
@@ -331,7 +331,9 @@ def test_invalid_lines(write, task, split, content, message):
 
 
 def test_regression_labels_must_be_numbers(tmp_path):
-    sts = TsvTask("sts-b", (), {"dev": Split(file="dev.tsv", text_a=0, label=LAST, guid="dev")})
+    sts = TsvTask(
+        "sts-b", (), {"dev": Split(file="dev.tsv", text_a=0, label=LAST, guid_prefix="dev")}
+    )
     for label in ("high", "nan", ""):
         (tmp_path / "dev.tsv").write_text(f"text\tscore\na\t3.5\nb\t{label}\n")
         with pytest.raises(UserError, match=f"dev.tsv:3: label '{label}' .* is not a number"):
@@ -375,7 +377,7 @@ def test_line_endings_boms_and_blank_lines_are_ignored(tmp_path, task, split):
 )
 def test_folder_of_a_different_task_warning(write, caplog, task, split, header, missing_column):
     assert read_examples(TASKS[task], split, write(task, split, header)) == []
-    message = f"train.tsv:1: task {task} has a column {missing_column!r}, and the header has 'i"
+    message = f"train.tsv:1: task {task} expects a column {missing_column!r}, but the header is 'i"
     assert len(caplog.messages) == bool(missing_column)
     assert all(message.replace("train", split) in text for text in caplog.messages)
 

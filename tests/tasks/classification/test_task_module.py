@@ -138,7 +138,7 @@ def test_subclassed_processor(write):
         (task_module_code("[]", '"yes"'), r": get_labels\(\) returns 'yes'. Return a list"),
         (
             task_module_code("[]", "[0, 1]"),
-            r": get_labels\(\) returns the label 0 \(int\), not a string of one line",
+            r": get_labels\(\) returns the label 0 \(int\), not one line of text",
         ),
         (task_module_code("[]", '["a", "a"]'), r": get_labels\(\) returns the duplicate label .a."),
         (
@@ -178,7 +178,7 @@ MULTI = 'problem_type = "multilabel"'
         ),
         (
             task_module_code('[Example("a", "b", 3)]'),
-            ": example a of .*: its text_b is 3, not a text",
+            ": example a of .*: its text_b is 3, not a string",
         ),
         (task_module_code('[Example("a", "b")]'), ": example a of .* has no label"),
         (

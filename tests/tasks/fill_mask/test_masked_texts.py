@@ -60,7 +60,7 @@ def rows_to_text(rows):
 def rows_and_masks(texts, max_seq_length, max_masks):
     """Returns the rows, and the row and position of each mask."""
     masked_texts = tokenize_masked(texts, max_seq_length)
-    rows, mask_slots = masked_texts.shared_rows(np.arange(len(masked_texts.text)), max_masks)
+    rows, mask_slots = masked_texts.shared_rows(np.arange(masked_texts.num_masks), max_masks)
     positions = rows["masked_lm_positions"]
     assert positions.shape[1] == max_masks
     return rows_to_text(rows), [
@@ -93,13 +93,13 @@ def test_windows_of_long_texts_are_centered_on_masks():
 def test_masks_replaced_by_pieces():
     texts = tokenize_masked(["ab_cd", "_", "abcdef_"], 8)
     fills = np.array([[ord(c) for c in "xyz"]] * 3, np.int32)
-    rows, first = texts.rows(np.array([2, 0, 1]), fills)
+    rows, first = texts.filled_rows(np.array([2, 0, 1]), fills)
     assert rows_to_text(rows) == ["defxyz", "bxyzcd", "xyz"]
     assert first.tolist() == [4, 2, 1]
 
 
 def test_empty_input():
-    assert len(tokenize_masked([], 8).text) == len(tokenize_masked(["ab"], 8).text) == 0
+    assert tokenize_masked([], 8).num_masks == tokenize_masked(["ab"], 8).num_masks == 0
 
 
 TEXTS = st.lists(st.text(alphabet="ab_ ", max_size=30), min_size=1, max_size=6)
@@ -117,7 +117,7 @@ def test_every_mask_is_predicted_once(lines, max_seq_length, max_masks, width):
         if line[index] == "_"
     ]
     assert masked_texts.num_truncated == sum(len(line) > max_seq_length - 2 for line in pieces)
-    assert masked_texts.text.tolist() == [text for text, _ in masks]
+    assert masked_texts.text_indices.tolist() == [text for text, _ in masks]
     if not masks:
         return
     all_masks = np.arange(len(masks))
@@ -127,7 +127,7 @@ def test_every_mask_is_predicted_once(lines, max_seq_length, max_masks, width):
     assert len(set(slots)) == len(masks)
     assert {row for row, _ in slots} == set(range(len(texts)))
     fills = np.full((len(masks), width), ord("x"), np.int32)
-    filled, first = masked_texts.rows(all_masks, fills)
+    filled, first = masked_texts.filled_rows(all_masks, fills)
     for mask, ((text, index), row) in enumerate(zip(masks, rows_to_text(filled), strict=True)):
         line = pieces[text]
         mask_start = int(first[mask]) - 1
@@ -155,7 +155,7 @@ def test_pieces_match_the_tokenizer(tmp_path):
     assert names[:4] == ["un", "##able", "[MASK]", "a"]
     # As in the original tokenizer, lower-case [mask] is not a mask.
     assert names[4:] == ["[", "mask", "]", "[UNK]", "[MASK]"]
-    assert masked_texts.position.tolist() == [2, 8]
+    assert masked_texts.positions.tolist() == [2, 8]
     assert masked_texts.pieces.row_splits.tolist() == [0, 4, 9]
 
 

@@ -26,8 +26,11 @@ from tests.conftest import WORDS
 COLUMNS = ["sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label"]
 
 
-def rows(count, seed):
-    """Yields questions whose correct ending repeats the last word of the context."""
+def random_questions(count, seed):
+    """Yields questions whose correct ending repeats the last word of the context.
+
+    Each is a list: context without its last word, last word, question, four endings, label.
+    """
     rng = random.Random(seed)
     for _ in range(count):
         words = rng.sample(["good", "bad", "slow", "fast"], 4)
@@ -35,43 +38,44 @@ def rows(count, seed):
         yield ["the film was", words[label], "it was", *words, label]
 
 
-def write(path, questions):
+def write_csv(path, questions):
     path.parent.mkdir(exist_ok=True)
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
-        for context, word, question, *endings_and_label in questions:
-            writer.writerow([f"{context} {word}", question, *endings_and_label])
+        for context, last_word, question, *endings_and_label in questions:
+            writer.writerow([f"{context} {last_word}", question, *endings_and_label])
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("swag")
     for split, count in (("train", 160), ("val", 21), ("test", 5)):
-        write(folder / f"{split}.csv", rows(count, count))
+        write_csv(folder / f"{split}.csv", random_questions(count, seed=count))
     return folder
 
 
 def options(tiny, folder, data, **flags):
-    flag_values = {"data_dir": str(data), "init_checkpoint": tiny.checkpoint, "train_batch_size": 8}
-    flag_values |= {
+    defaults = {"data_dir": str(data), "init_checkpoint": tiny.checkpoint, "train_batch_size": 8}
+    defaults |= {
         "learning_rate": 1e-2,
         "num_train_epochs": 4.0,
         "output_dir": str(folder / "out"),
     }
-    return MultipleChoiceOptions(**{**tiny.flags, **flag_values, **flags})
+    return MultipleChoiceOptions(**{**tiny.flags, **defaults, **flags})
 
 
 @pytest.fixture(scope="module")
 def trained_model(tiny, data, tmp_path_factory):
+    """The results and the output folder of a run that trains, evaluates, predicts and exports."""
     folder = tmp_path_factory.mktemp("trained_model")
-    steps = {"do_train": True, "do_eval": True, "do_predict": True, "do_export": True}
-    run = options(tiny, folder, data, **steps, eval_every="1epoch")
-    return run, multiple_choice.run(run), folder / "out"
+    actions = {"do_train": True, "do_eval": True, "do_predict": True, "do_export": True}
+    run_options = options(tiny, folder, data, **actions, eval_every="1epoch")
+    return multiple_choice.run(run_options), folder / "out"
 
 
 def test_metrics_and_files(trained_model):
-    _, results, out = trained_model
+    results, out = trained_model
     assert set(results.metrics) == {"eval_accuracy", "loss", "global_step"}
     # Chance is 0.25.
     assert results.metrics["eval_accuracy"] > 0.6
@@ -84,8 +88,8 @@ def test_metrics_and_files(trained_model):
     assert json.loads((out / "run.json").read_text())["script"] == "run_multiple_choice"
 
 
-def test_predictor_equals_the_predictions_file(trained_model, data):
-    _, _, out = trained_model
+def test_predictor_returns_what_predictions_jsonl_contains(trained_model, data):
+    _, out = trained_model
     predictor = Predictor.from_output_dir(out)
     with (data / "test.csv").open() as file:
         predicted = predictor(
@@ -99,25 +103,26 @@ def test_predictor_equals_the_predictions_file(trained_model, data):
         assert prediction.choice == line["choice"]
         assert prediction.probabilities == pytest.approx(line["probabilities"], abs=1e-5)
     assert predictor([]) == []
-    for value in ("a", ("a", "b"), ("a", 1, 2, 3, 4)):
+    for invalid_input in ("a", ("a", "b"), ("a", 1, 2, 3, 4)):
         with pytest.raises(UserError, match="Input 0: expected a tuple of a context and 4 endings"):
-            predictor([value])
+            predictor([invalid_input])
 
 
-def test_predictor_does_not_read_the_training_data(trained_model, tmp_path):
-    """Not even after a run with --eval_every."""
-    shutil.copytree(trained_model[2], tmp_path / "out", ignore=shutil.ignore_patterns("export"))
+def test_predictor_does_not_read_the_data(trained_model, tmp_path):
+    """Predicts from an output folder although the data folder of its run has been deleted."""
+    _, out = trained_model
+    shutil.copytree(out, tmp_path / "out", ignore=shutil.ignore_patterns("export"))
     path = tmp_path / "out" / "run.json"
-    run = json.loads(path.read_text())
-    run["flags"]["data_dir"] = str(tmp_path / "deleted")
-    path.write_text(json.dumps(run))
+    metadata = json.loads(path.read_text())
+    metadata["flags"]["data_dir"] = str(tmp_path / "deleted")
+    path.write_text(json.dumps(metadata))
     question = ("a film", "the plot", "it was good", "a b", "slow")
-    expected = Predictor.from_output_dir(trained_model[2])(question)
+    expected = Predictor.from_output_dir(out)(question)
     assert Predictor.from_output_dir(tmp_path / "out")(question) == expected
 
 
-def test_exported_model_equals_the_predictor(trained_model, tiny):
-    _, _, out = trained_model
+def test_exported_model_equals_the_best_checkpoint(trained_model, tiny):
+    _, out = trained_model
     signature = tf.saved_model.load(str(out / "export" / "1")).signatures["serving_default"]
     rng = np.random.default_rng(0)
     ids = rng.integers(5, 15, (2, 4, 9), dtype=np.int32)
@@ -131,7 +136,7 @@ def test_exported_model_equals_the_predictor(trained_model, tiny):
 
 
 def test_later_evaluation_equals_evaluation_after_training(trained_model, tiny, data, tmp_path):
-    _, results, out = trained_model
+    results, out = trained_model
     eval_options = options(tiny, tmp_path, data, do_eval=True, init_checkpoint=str(out / "best"))
     metrics = multiple_choice.run(eval_options).metrics
     assert metrics["eval_accuracy"] == results.metrics["eval_accuracy"]
@@ -139,7 +144,7 @@ def test_later_evaluation_equals_evaluation_after_training(trained_model, tiny, 
 
 
 def test_endings_are_scored_independently(tiny):
-    """The logits of a question are those of its endings in a classifier with one output."""
+    """Each ending's logit is the output of the head for its row alone."""
     model = BertMultipleChoice(tiny.config)
     ids = np.random.default_rng(1).integers(5, 15, (3, 2, 7), dtype=np.int32)
     logits = model({"input_ids": ids})["logits"]
@@ -173,7 +178,7 @@ def test_column_mapping(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("csv_text", "message"),
     [
         ("sent1,sent2\na,b\n", "train.csv:2: there is no column 'ending0', only sent1, sent2"),
         (",".join(COLUMNS) + "\na,b,c,d,e,f,4\n", "train.csv:2: the label must be a number from 0"),
@@ -181,27 +186,28 @@ def test_column_mapping(tmp_path):
         ("", "contains no question"),
     ],
 )
-def test_invalid_files(tiny, tmp_path, text, message):
-    (tmp_path / "train.csv").write_text(text)
+def test_invalid_files(tiny, tmp_path, csv_text, message):
+    (tmp_path / "train.csv").write_text(csv_text)
     with pytest.raises(UserError, match=message):
         multiple_choice.run(options(tiny, tmp_path, tmp_path, do_train=True))
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("flags", "message"),
     [
         ({"ending_columns": ""}, "must not be empty"),
-        ({"label_column": "sent1"}, "sent1 is named twice"),
+        ({"label_column": "sent1"}, "Column sent1 is given twice"),
     ],
 )
-def test_invalid_flags(tiny, tmp_path, data, changes, message):
+def test_invalid_flags(tiny, tmp_path, data, flags, message):
     with pytest.raises(UserError, match=message):
-        multiple_choice.run(options(tiny, tmp_path, data, do_train=True, **changes))
+        multiple_choice.run(options(tiny, tmp_path, data, do_train=True, **flags))
 
 
-def test_different_number_of_endings_is_rejected(trained_model, tiny, tmp_path, data):
-    _, _, out = trained_model
+def test_different_number_of_endings_is_rejected(trained_model, tiny, tmp_path):
+    """Evaluates a model of four endings on a question with two."""
+    _, out = trained_model
     (tmp_path / "val.jsonl").write_text(
         '{"sent1": "a", "sent2": "", "e": ["b", "c"], "label": 0}\n'
     )
@@ -211,9 +217,9 @@ def test_different_number_of_endings_is_rejected(trained_model, tiny, tmp_path, 
 
 
 def test_unknown_words_warning(tiny, tmp_path, run_log):
-    write(tmp_path / "train.csv", [("xyz", "qqq", "zzz", "www", "vvv", "uuu", "ttt", 0)] * 9)
+    write_csv(tmp_path / "train.csv", [("xyz", "qqq", "zzz", "www", "vvv", "uuu", "ttt", 0)] * 9)
     multiple_choice.run(options(tiny, tmp_path, tmp_path, do_train=True, num_train_epochs=1.0))
-    assert "The train questions" in run_log.text
+    assert "Questions of the train split: " in run_log.text
     assert "[UNK]" in run_log.text
 
 
@@ -228,10 +234,10 @@ with torch.no_grad():
 
 @pytest.mark.slow
 def test_logits_match_transformers(trained_model, tiny, tmp_path):
-    """Runs in a separate process, as PyTorch may fail to load next to TensorFlow."""
+    """Runs PyTorch in a separate process, because it may fail to load next to TensorFlow."""
     if not importlib.util.find_spec("transformers"):
-        pytest.skip("needs transformers and PyTorch: the extra benchmark")
-    _, _, out = trained_model
+        pytest.skip("needs transformers and PyTorch: install the `benchmark` extra")
+    _, out = trained_model
     request = Request(output=str(tmp_path / "hf"), to="hugging_face", head="classification")
     convert(find_source(str(out / "best")), request)
     rng = np.random.default_rng(3)
@@ -250,35 +256,38 @@ def test_logits_match_transformers(trained_model, tiny, tmp_path):
     np.testing.assert_allclose(logits, np.load(paths[2]), atol=1e-4, rtol=0)
 
 
-def questions(label, count=20, endings=("a", "b", "c", "d")):
-    return [["the film", "was", "it was", *endings, label(number)] for number in range(count)]
+def labeled_questions(label_of, count=20, endings=("a", "b", "c", "d")):
+    return [["the film", "was", "it was", *endings, label_of(index)] for index in range(count)]
 
 
 @pytest.mark.parametrize(
     ("csv_rows", "expected_warning"),
     [
-        (questions(lambda n: 1 + n % 3), True),
-        (questions(lambda n: n % 4), False),
-        (questions(lambda n: 1 + n % 2), False),
-        # A label may be missing by chance.
-        (questions(lambda n: 1 + n % 3, count=19), False),
+        (labeled_questions(lambda n: 1 + n % 3), True),
+        (labeled_questions(lambda n: n % 4), False),
+        # Label 3 is missing too, so the labels do not seem to be shifted by 1.
+        (labeled_questions(lambda n: 1 + n % 2), False),
+        # With fewer than 20 questions with four endings, a label may be missing by chance.
+        (labeled_questions(lambda n: 1 + n % 3, count=19), False),
     ],
 )
 def test_labels_starting_at_1_warning(tmp_path, run_log, csv_rows, expected_warning):
-    write(tmp_path / "train.csv", csv_rows)
-    write(tmp_path / "val.csv", csv_rows)
-    run = MultipleChoiceOptions(data_dir=str(tmp_path))
-    read_questions(run, "train", None)
-    read_questions(run, "eval", None)
+    write_csv(tmp_path / "train.csv", csv_rows)
+    write_csv(tmp_path / "val.csv", csv_rows)
+    reader_options = MultipleChoiceOptions(data_dir=str(tmp_path))
+    read_questions(reader_options, "train", None)
+    read_questions(reader_options, "eval", None)
     message = (
-        f"{tmp_path}/train.csv: no label is 0, but some are 3, the last one. Check that labels "
+        f"{tmp_path}/train.csv: no label is 0, but some are 3, the highest valid label. "
+        "Check that labels start at 0"
     )
-    assert run_log.messages == [f"{message}begin with 0"] * expected_warning
+    assert run_log.messages == [message] * expected_warning
 
 
 def test_equal_endings_warning(tmp_path, run_log):
-    equal_endings = questions(lambda n: 0, count=3, endings=("a", "a", "a", "a"))
-    write(tmp_path / "train.csv", equal_endings + questions(lambda n: 0, 2, ("a", "a", "a", "b")))
+    equal = labeled_questions(lambda n: 0, count=3, endings=("a", "a", "a", "a"))
+    different = labeled_questions(lambda n: 0, count=2, endings=("a", "a", "a", "b"))
+    write_csv(tmp_path / "train.csv", equal + different)
     read_questions(MultipleChoiceOptions(data_dir=str(tmp_path)), "train", None)
     message = "all endings are equal in 3 of 5 questions. Check --ending_columns"
     assert run_log.messages == [f"{tmp_path}/train.csv: {message}"]
