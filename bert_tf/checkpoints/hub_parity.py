@@ -16,7 +16,7 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, reason
 from bert_tf.modeling import BertModel
 
-# Outputs are of order 1. Rounding changes them by 1e-5; the wrong form of gelu (tanh, erf), by 2e-3.
+# Outputs are of order 1. Rounding changes them by 1e-5, the wrong form of gelu (tanh, erf) by 2e-3.
 _TOLERANCE = 1e-3
 _LENGTH = 12
 
