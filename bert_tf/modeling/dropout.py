@@ -11,8 +11,8 @@ from typing import Any
 import keras
 from keras import ops
 
-# Signed 32-bit integers: odd, so that no bits are lost, and large, so that sums with small numbers do
-# not collide. From Steele and Vigna 2021, "Computationally easy, spectrally good multipliers".
+# Signed 32-bit integers: odd, so that no bits are lost, and large, so that small numbers do not
+# collide. From Steele and Vigna 2021, "Computationally easy, spectrally good multipliers".
 _MULTIPLIERS = (0x915F77F5 - 2**32, 0x93D765DD - 2**32)
 
 
