@@ -34,8 +34,8 @@ class CharacterTable:
 
     def __init__(self, basic_tokenizer: BasicTokenizer) -> None:
         self._reference = basic_tokenizer
-        # The compiled tokenizer, with a vocabulary that shows how it splits texts: the ids are 1 for
-        # the word "a", 2 for "b", and 0 for all other words.
+        # The compiled tokenizer, with a vocabulary that shows how it splits texts: the word "a" has
+        # the id 1, "b" has 2, and all others have 0.
         self._compiled = try_build([UNKNOWN, "a", "b"])
         self._flags = np.full(_NUM_CODE_POINTS, MISSING, np.uint8)
         # A character becomes the code points `_normalized[start : start + count]`.

@@ -217,7 +217,7 @@ class BasicTokenizer:
         if not self.do_lower_case:
             return text.translate(_SPACE_PUNCTUATION)
         # The original first splits the text into words. That gives the same result, as final sigmas
-        # and the order of combining characters do not depend on characters beyond whitespace, and no
+        # and the order of combining characters do not depend on anything beyond whitespace, and no
         # character becomes whitespace here. The result is not composed again: Hangul becomes jamo.
         return unicodedata.normalize("NFD", text.lower()).translate(_STRIP_ACCENTS)
 
