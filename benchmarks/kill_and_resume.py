@@ -172,6 +172,7 @@ def wait_until_kill(
         kill_time = training.start_time + random.uniform(0, stats["startup_seconds"])
         training.wait(lambda: time.time() >= kill_time)
         return
+    # If the checkpoint already exists, wait until the process has resumed from it.
     target_pending = training.last_step() < target
     training.wait(
         lambda: (

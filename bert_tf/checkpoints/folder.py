@@ -78,9 +78,9 @@ def names_in(folder: str) -> list[str]:
 
 
 def newest_readable(folder: str) -> tuple[str | None, list[str]]:
-    """Returns the prefix of the newest intact checkpoint, and of the damaged ones newer than it.
+    """Returns the newest intact checkpoint and the damaged ones after it; raises if none is intact.
 
-    Returns (None, []) for a folder without checkpoints; raises a UserError if all are damaged.
+    In a folder without checkpoints, returns (None, []).
     """
     prefixes = [os.path.join(folder, name) for name in reversed(names_in(folder))]
     for num_damaged, prefix in enumerate(prefixes):

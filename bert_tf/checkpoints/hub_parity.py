@@ -21,8 +21,8 @@ _TOLERANCE = 1e-3
 _LENGTH = 12
 
 
-def require_same_outputs(module: SavedModelSource, config: BertConfig) -> None:
-    """Raises a UserError if `module` and a BertModel with its weights give different outputs."""
+def require_same_outputs(source: SavedModelSource, config: BertConfig) -> None:
+    """Raises a UserError if `source` and a BertModel with its weights give different outputs."""
     length = min(_LENGTH, config.max_position_embeddings)
     row, position = np.mgrid[:2, :length]
     # The second row has two segments, and padding at its end.
@@ -34,9 +34,9 @@ def require_same_outputs(module: SavedModelSource, config: BertConfig) -> None:
     }
     with tf.device("/CPU:0"):
         inputs = {name: tf.constant(value.astype(np.int32)) for name, value in features.items()}
-        expected = _run_module(module.path, list(inputs.values()))
+        expected = _run_module(source.path, list(inputs.values()))
         model = BertModel(config, dtype="float32")
-        checkpoints.restore(model, module.path, module)
+        checkpoints.restore(model, source.path, source)
         outputs = model(inputs, training=False)
     actual = [outputs[name].numpy() for name in ("sequence_output", "pooled_output")]
     difference = max(
@@ -47,7 +47,7 @@ def require_same_outputs(module: SavedModelSource, config: BertConfig) -> None:
     if not difference <= _TOLERANCE:
         problem = f"its outputs differ from BERT's by up to {difference:.2g}"
         advice = "It has a different architecture and cannot be fine-tuned as a BERT"
-        raise UserError(f"{module.path} has the weights of a BERT, but {problem}. {advice}")
+        raise UserError(f"{source.path} has the weights of a BERT, but {problem}. {advice}")
 
 
 def _run_module(path: str, values: list[Any]) -> tuple[np.ndarray, np.ndarray]:

@@ -181,8 +181,8 @@ def _check_fit(prefix: str, model: dict[str, list[int]], stored: dict[str, list[
     missing = [name for name in absent if is_unrelated or name.startswith(_ENCODER_SCOPE)]
     if not reshaped and not missing:
         return
-    shapes = [f"{name} (checkpoint {stored[name]}, model {model[name]})" for name in reshaped]
-    parts = [f"different shapes: {shortened(shapes, 4)}"] if shapes else []
+    listed = [f"{name} (checkpoint {stored[name]}, model {model[name]})" for name in reshaped]
+    parts = [f"different shapes: {shortened(listed, 4)}"] if listed else []
     sides = {"model but not in the checkpoint": missing}
     sides["checkpoint but not in the model"] = stored.keys() - model.keys()
     parts += [f"in the {side}: {summarize(names)}" for side, names in sides.items() if names]

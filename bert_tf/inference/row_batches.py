@@ -34,7 +34,7 @@ class RowBatches(abc.ABC):
         batch_size: number of rows in a batch.
         grow: whether batches of short rows may have more rows, but never more tokens than
             `batch_size` rows of S tokens.
-        full_batches: whether to fill up the last batch, so that all have `batch_size` rows.
+        full_batches: whether to fill up the last batch with copies of a row to `batch_size` rows.
         fixed_shapes: whether to pad rows to S tokens instead of the longest row in the batch.
         length_multiple: rows are padded to a multiple of this number of tokens, or to S.
         batches_at_once: number of batches to compute in parallel.
@@ -147,7 +147,7 @@ class RowBatches(abc.ABC):
     def _run_batch(self, rows: Rows, indices: np.ndarray, length: int) -> dict[str, np.ndarray]:
         size = len(indices)
         if self._full_batches:
-            # Repeat the last row; its further outputs are dropped.
+            # Fill up the batch with copies of its last row, whose outputs are dropped below.
             indices = np.pad(indices, (0, self._batch_size - size), "edge")
         batch = {}
         for feature in self._features:

@@ -266,7 +266,7 @@ class BertModel(ConfiguredModel):
         layout = PaddedLayout(input_mask, num_heads)
         if "token_positions" in inputs:
             layout = UnpaddedLayout(input_mask, num_heads, inputs["token_positions"])
-        layers, attention_probs = self.encoder(
+        layer_outputs, attention_probs = self.encoder(
             layout.unpad(embedding_output),
             attention_mask,
             seeds[1],
@@ -275,12 +275,12 @@ class BertModel(ConfiguredModel):
             return_attention_probs=return_attention_probs,
         )
         # Compiled functions skip this for layers whose outputs are not used.
-        layers = [layout.pad(layer) for layer in layers]
+        layer_outputs = [layout.pad(output) for output in layer_outputs]
         outputs = {
             "embedding_output": embedding_output,
-            "all_encoder_layers": layers,
-            "sequence_output": layers[-1],
-            "pooled_output": self.pooler(layers[-1]),
+            "all_encoder_layers": layer_outputs,
+            "sequence_output": layer_outputs[-1],
+            "pooled_output": self.pooler(layer_outputs[-1]),
         }
         if return_attention_probs:
             outputs["all_attention_probs"] = attention_probs

@@ -68,8 +68,8 @@ def build_litert_model(
             hidden = named["last_hidden_state"]
             named["sentence_embedding"] = _pool(hidden, attention_mask, pooling)
         if hidden_states:
-            layers = enumerate(outputs["all_encoder_layers"])
-            named |= {f"{HIDDEN_STATES}{index}": layer for index, layer in layers}
+            layer_outputs = enumerate(outputs["all_encoder_layers"])
+            named |= {f"{HIDDEN_STATES}{index}": value for index, value in layer_outputs}
         return named
 
     module = tf.Module()

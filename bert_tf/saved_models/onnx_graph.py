@@ -26,6 +26,8 @@ from bert_tf.modeling.layers import LAYER_NORM_EPSILON, MASK_BIAS
 _OPSET = 20
 # Version of the file format, which ONNX Runtime 1.17 and newer can read.
 _IR_VERSION = 9
+# Data types of `onnx.TensorProto`.
+_FLOAT, _BOOL = 1, 9
 
 # `hidden_act` -> ONNX operator and its attributes.
 _ACTIVATIONS: Mapping[str, tuple[str, dict[str, Any]] | None] = {
@@ -193,7 +195,7 @@ class _Graph:
 def _encoder(graph: _Graph, bert: BertModel, ids: str, mask: str, segment_ids: str) -> list[str]:
     """Adds the encoder: ids, mask and segment ids [B, S] -> the output [B, S, H] of each layer."""
     hidden = _embeddings(graph, bert, ids, segment_ids)
-    as_float = graph.node("Cast", [mask], "attention_mask/float", to=1)
+    as_float = graph.node("Cast", [mask], "attention_mask/float", to=_FLOAT)
     is_padding = graph.node("Sub", [graph.weight("one", 1.0), as_float])
     bias = graph.node("Mul", [is_padding, graph.weight("masked_score", MASK_BIAS)])
     # The additive attention mask [B, 1, 1, S].
@@ -255,6 +257,7 @@ def _attention(graph: _Graph, layer: Any, hidden: str, additive_mask: str, name:
 
 
 def _residual(graph: _Graph, layer: Any, x: str, residual: str, name: str) -> str:
+    """Adds a dense layer, a residual connection and a layer normalization, see `ResidualOutput`."""
     dense = graph.dense(x, layer.dense.kernel, layer.dense.bias, f"{name}/dense")
     total = graph.node("Add", [dense, residual])
     return graph.layer_norm(total, layer.layer_norm, f"{name}/LayerNorm")
@@ -338,7 +341,7 @@ def _mean_pooling(graph: _Graph, sequence_output: str, mask: str) -> str:
 
 
 def _max_pooling(graph: _Graph, sequence_output: str, mask: str) -> str:
-    is_token = graph.node("Unsqueeze", [graph.node("Cast", [mask], to=9), graph.ints([2])])
+    is_token = graph.node("Unsqueeze", [graph.node("Cast", [mask], to=_BOOL), graph.ints([2])])
     lowest = graph.weight("lowest", np.finfo(np.float32).min)
     kept = graph.node("Where", [is_token, sequence_output, lowest])
     return graph.node("ReduceMax", [kept, graph.ints([1])], keepdims=0)

@@ -103,10 +103,9 @@ class BatchTokenizer:
     def warn_about_unknown(
         self, source: str, examples: Sequence[Sequence[str]], is_pretokenized: bool = False
     ) -> None:
-        """Warns if at least 5% of the tokens in a sample of `examples` are `[UNK]`.
+        """Warns once per source, such as a file, if at least 5% of a sample's tokens are `[UNK]`.
 
-        There is only one warning for each `source`, such as a file. An example is a list of texts,
-        or a list of words if `is_pretokenized`.
+        Each example is a list of texts, or a list of words if `is_pretokenized`.
         """
         sampled = examples[:: max(len(examples) // _SAMPLE_SIZE, 1)]
         split = str.split if is_pretokenized else self.reference.basic_tokenizer.tokenize
@@ -221,10 +220,10 @@ def _to_char_spans(
     # [M]: for each normalized character, the index of the original character it comes from.
     sources = np.repeat(np.arange(len(texts.counts)), texts.counts)
     char_offsets = np.concatenate([[0], np.cumsum(texts.counts, dtype=np.int64)])
-    text_starts = np.concatenate([[0], byte_ends])[char_offsets[texts.text_splits[rows]]]
-    first = sources[np.searchsorted(byte_ends, text_starts + starts, "right")]
-    last = sources[np.searchsorted(byte_ends, text_starts + ends - 1, "right")]
-    spans = np.stack([first, last + 1], axis=1) - texts.text_splits[rows, None]
+    text_bytes = np.concatenate([[0], byte_ends])[char_offsets[texts.text_splits[rows]]]
+    first_chars = sources[np.searchsorted(byte_ends, text_bytes + starts, "right")]
+    last_chars = sources[np.searchsorted(byte_ends, text_bytes + ends - 1, "right")]
+    spans = np.stack([first_chars, last_chars + 1], axis=1) - texts.text_splits[rows, None]
     return spans.astype(np.int32)
 
 

@@ -43,7 +43,7 @@ class GraphTokenizer(tf.Module):
         self._do_lower_case = tokenizer.basic_tokenizer.do_lower_case
         self._wordpiece = _load_wordpiece(tokenizer.vocab)
         tables = map(tf.constant, _build_tables(self._do_lower_case))
-        self._input_flags, self._flags, self._classes, *decompositions = tables
+        self._input_flags, self._decomposed_flags, self._classes, *decompositions = tables
         self._counts, self._starts, self._decompositions = decompositions
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -59,9 +59,9 @@ class GraphTokenizer(tf.Module):
         rows, codes = self._decompose(rows, codes)
         if self._do_lower_case:
             rows, codes = self._sort_marks(rows, codes)
-            is_kept = tf.gather(self._flags, codes) & _ACCENT == 0
+            is_kept = tf.gather(self._decomposed_flags, codes) & _ACCENT == 0
             rows, codes = tf.boolean_mask(rows, is_kept), tf.boolean_mask(codes, is_kept)
-        flags = tf.gather(self._flags, codes)
+        flags = tf.gather(self._decomposed_flags, codes)
         word_rows, words = _join_words(rows, codes, flags)
         pieces = self._wordpiece.tokenize(words)  # [W, pieces]
         by_text = _ragged.from_value_rowids(
@@ -146,7 +146,7 @@ class _Tables(NamedTuple):
     """Properties of all characters; except for `decompositions`, the index is the code point."""
 
     input_flags: np.ndarray  # flags of input characters
-    flags: np.ndarray  # flags of decomposed characters
+    decomposed_flags: np.ndarray  # flags of the characters of decompositions
     classes: np.ndarray  # canonical combining class; 0 for characters that do not combine
     counts: np.ndarray  # number of characters in the decomposition
     starts: np.ndarray  # start of the decomposition in `decompositions`
@@ -162,7 +162,7 @@ def _build_tables(do_lower_case: bool) -> _Tables:
     joined = "".join(decompositions).encode("utf-32-le", "surrogatepass")
     return _Tables(
         input_flags=_build_table(_input_flags),
-        flags=_build_table(_flags),
+        decomposed_flags=_build_table(_decomposed_flags),
         classes=_build_table(unicodedata.combining),
         counts=counts.astype(np.uint8),
         starts=(np.cumsum(counts) - counts).astype(np.int32),
@@ -182,7 +182,7 @@ def _input_flags(char: str) -> int:
     return _DROPPED * (not clean_char(char)) | _CASED * is_cased | _CASE_IGNORABLE * is_ignorable
 
 
-def _flags(char: str) -> int:
+def _decomposed_flags(char: str) -> int:
     is_accent = unicodedata.category(char) == "Mn"
     return _ACCENT * is_accent | _SPACE * char.isspace() | _PUNCTUATION * is_punctuation(char)
 

@@ -40,17 +40,17 @@ def infer_sizes(shapes: Shapes) -> dict[str, int]:
         for key, (name, axis) in _AXES.items()
         if name in shapes and len(shapes[name]) > axis
     }
-    layers = names.count_layers(shapes)
-    return {**sizes, "num_hidden_layers": layers} if layers else sizes
+    num_layers = names.count_layers(shapes)
+    return {**sizes, "num_hidden_layers": num_layers} if num_layers else sizes
 
 
 def guess_config(shapes: Shapes) -> BertConfig | None:
     """Returns a configuration that assumes the usual head size; None if the shapes rule it out."""
     sizes = infer_sizes(shapes)
-    heads = sizes.get("hidden_size", 1) // USUAL_HEAD_SIZE
-    if len(sizes) < 6 or heads * USUAL_HEAD_SIZE != sizes["hidden_size"]:
+    num_heads, remainder = divmod(sizes.get("hidden_size", 1), USUAL_HEAD_SIZE)
+    if len(sizes) <= len(_AXES) or remainder:
         return None
-    return BertConfig.from_dict({**sizes, "num_attention_heads": heads})
+    return BertConfig.from_dict({**sizes, "num_attention_heads": num_heads})
 
 
 def find_config(source: Source, path: str | None, shapes: Shapes) -> BertConfig | None:
@@ -73,10 +73,7 @@ def find_config(source: Source, path: str | None, shapes: Shapes) -> BertConfig 
 
 
 def warn_of_other_config(config: BertConfig, file: str, source: Source) -> None:
-    """Warns if `config`, from `file`, has other heads or another activation than the source's own.
-
-    The shapes of the weights do not reveal these two settings.
-    """
+    """Warns if `config` differs from the source's in settings that shapes do not determine."""
     model_config = None
     with contextlib.suppress(UserError):
         model_config = source.config() if file != source.config_file else None
@@ -87,11 +84,8 @@ def warn_of_other_config(config: BertConfig, file: str, source: Source) -> None:
             log.warning(message, file, name, value, source.path, expected)
 
 
-def check_weights(head: "Head", shapes: Shapes, weights: str) -> None:
-    """Raises a UserError if weights of a model are missing or have inconsistent shapes.
-
-    `weights` is the path of the model, for messages.
-    """
+def check_weights(head: "Head", shapes: Shapes, path: str) -> None:
+    """Raises a UserError if the model at `path` lacks weights, or their shapes are inconsistent."""
     sizes = infer_sizes(shapes)
     expected = head.expected(names.count_layers(shapes) or 1)
     missing = [name for name in expected if name not in shapes]
@@ -99,10 +93,10 @@ def check_weights(head: "Head", shapes: Shapes, weights: str) -> None:
         model = "BERT" if head.name == "encoder" else f"BERT with the head {head.name}"
         lists = (checkpoints.summarize(group)[:_MAX_LIST_CHARS] for group in (missing, shapes))
         problem = "Missing: {}; found: {}".format(*lists)
-        raise UserError(f"{weights} does not contain all weights of a {model}. {problem}")
+        raise UserError(f"{path} does not contain all weights of a {model}. {problem}")
     if len(sizes) <= len(_AXES):
         actual = ", ".join(f"{name} {shapes[name]}" for name, _ in _AXES.values())
-        raise UserError(f"The weights of {weights} do not have the shapes of a BERT: {actual}")
+        raise UserError(f"The weights of {path} do not have the shapes of a BERT: {actual}")
     # Heads without labels have two outputs: start and end, or the two classes of next sentence.
     num_outputs = [*shapes["output_bias"], 2][0] if head.has_labels else 2
     expected_shapes = _expected_shapes(head, sizes, num_outputs)
@@ -112,12 +106,10 @@ def check_weights(head: "Head", shapes: Shapes, weights: str) -> None:
         if list(shapes[name]) != shape
     ]
     if mismatches:
-        raise UserError(f"Inconsistent shapes in {weights}: {shortened(mismatches, 4)}")
+        raise UserError(f"Inconsistent shapes in {path}: {shortened(mismatches, 4)}")
 
 
-def _expected_shapes(
-    head: "Head", sizes: Mapping[str, int], num_outputs: int
-) -> dict[str, list[int]]:
+def _expected_shapes(head: "Head", sizes: Mapping[str, int], num_outputs: int) -> Shapes:
     hidden, inner = sizes["hidden_size"], sizes["intermediate_size"]
     # Suffix of a variable name -> shape; the first matching suffix applies.
     by_suffix = {

@@ -86,10 +86,11 @@ def _write_original(source: Source, model: _Model, prefix: str) -> None:
         files.write_text(os.path.join(folder, CONFIG_FILE), model.config.to_json_string())
     if model.vocab_file:
         files.concatenate([model.vocab_file], os.path.join(folder, VOCAB_FILE))
-    run = find_file(os.path.dirname(source.path), RUN_FILE) if source.kind == "original" else None
-    if run and model.head is None:
-        # With this file, a full copy can replace the output folder of a training run.
-        files.write_text(os.path.join(folder, RUN_FILE), files.read_text(run))
+    if source.kind == "original" and model.head is None:
+        run_file = find_file(os.path.dirname(source.path), RUN_FILE)
+        if run_file:
+            # With this file, a full copy can replace the output folder of a training run.
+            files.write_text(os.path.join(folder, RUN_FILE), files.read_text(run_file))
     if model.labels:
         path = os.path.join(folder, label_map.LABELS_FILE)
         files.write_text(path, label_map.to_text(model.labels))
@@ -129,9 +130,9 @@ def _prepare(source: Source, request: Request, to: str) -> _Model:
     if config is None and to != "original":
         raise UserError(f"No configuration next to {source.path}: pass --bert_config_file")
     vocab_file = _find_vocab(source, request, shapes, to)
-    lower = _find_casing(source, request, vocab_file, to)
+    do_lower_case = _find_casing(source, request, vocab_file, to)
     labels = _find_labels(source, request, shapes, head)
-    return _Model(head, selected, config, vocab_file, lower, labels)
+    return _Model(head, selected, config, vocab_file, do_lower_case, labels)
 
 
 def _select_variables(

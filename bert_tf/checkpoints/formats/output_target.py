@@ -31,16 +31,16 @@ class OutputTarget:
         self.output = output.rstrip("/") or output
         if os.path.islink(self.output):
             self.output = files.resolve(self.output)
-        by_extension = _format_by_extension(self.output)
-        if by_extension is None and to is None:
+        implied = _format_by_extension(self.output)
+        if implied is None and to is None:
             problem = f"--output={output} does not determine the format"
             raise UserError(f"{problem}: pass --to, or a path ending in .ckpt, .keras, .weights.h5")
-        if by_extension != to and to is not None and (by_extension or to in _EXTENSIONS):
+        if implied != to and to is not None and (implied or to in _EXTENSIONS):
             extension = _EXTENSIONS.get(to)
             kind = f"a name ending in {extension}" if extension else "a folder"
             raise UserError(f"--to={to} requires {kind}; got --output={output}")
-        self.format: str = to or by_extension or ""
-        self.is_folder = by_extension is None
+        self.format: str = to or implied or ""
+        self.is_folder = implied is None
         self.name = _PREFIX if self.is_folder else os.path.basename(self.output)
 
     def require_free(self) -> None:

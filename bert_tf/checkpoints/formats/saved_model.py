@@ -27,11 +27,7 @@ _EXPORT_HEADS = {name for head in heads.HEADS.values() for name in head.variable
 
 
 class SavedModelSource(ModelGardenSource):
-    """The weights of a SavedModel.
-
-    Attributes:
-        is_encoder: whether it can be called, as the encoders of TensorFlow Hub can.
-    """
+    """The weights of a SavedModel; `is_encoder` means that it is callable, like TF Hub encoders."""
 
     kind = "saved_model"
 
