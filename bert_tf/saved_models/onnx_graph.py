@@ -44,8 +44,8 @@ def build_onnx_model(
 ) -> Any:
     """Builds the `onnx.ModelProto` of a model in float32.
 
-    Inputs are `input_ids`, `attention_mask` and `token_type_ids`, int64 [B, S], or [B, C, S] if the
-    model takes choices. Outputs are named as in Transformers, except that `hidden_states.0` is the
+    Inputs are `input_ids`, `attention_mask` and `token_type_ids`, int64 [B, S], or [B, C, S] for
+    multiple choice. Outputs are named as in Transformers, except that `hidden_states.0` is the
     output of the first layer; Transformers' `hidden_states` begin with the embeddings.
 
     | model | outputs |
@@ -231,8 +231,8 @@ def _embeddings(graph: _Graph, bert: BertModel, ids: str, segment_ids: str) -> s
 
 def _attention(graph: _Graph, layer: Any, hidden: str, additive_mask: str, name: str) -> str:
     """Adds self-attention, [B, S, H] -> [B, S, H], with a single fused QKV projection."""
-    heads, size = layer.num_heads, layer.head_size
-    scale = 1.0 / math.sqrt(size)
+    num_heads, head_size = layer.num_heads, layer.head_size
+    scale = 1.0 / math.sqrt(head_size)
     projections = (layer.query, layer.key, layer.value)
     kernels, biases = (
         [np.asarray(getattr(p, kind), np.float32) for p in projections]
@@ -243,7 +243,8 @@ def _attention(graph: _Graph, layer: Any, hidden: str, additive_mask: str, name:
     qkv = graph.dense(hidden, np.concatenate(kernels, 1), np.concatenate(biases), f"{name}/qkv")
     parts = graph.multi_output_node("Split", [qkv], 3, f"{name}/split", axis=-1, num_outputs=3)
     # In shapes, 0 keeps the size of the input: [B, S, H] <-> [B, S, N, D].
-    split_shape, merged_shape = graph.ints([0, 0, heads, size]), graph.ints([0, 0, heads * size])
+    split_shape = graph.ints([0, 0, num_heads, head_size])
+    merged_shape = graph.ints([0, 0, num_heads * head_size])
     orders = ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])  # The key becomes [B, N, D, S].
     query, key, value = (
         graph.node("Transpose", [graph.node("Reshape", [part, split_shape])], perm=order)

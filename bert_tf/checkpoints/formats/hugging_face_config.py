@@ -1,8 +1,8 @@
 """Converts between transformers' config.json and the original BERT's bert_config.json.
 
-Both have the same keys for sizes and dropout rates, but `gelu` means the exact function (with erf)
-in transformers, and the tanh approximation in the original. If a setting that only transformers has
-changes the computation, the conversion raises an error.
+Both files have the same keys for sizes and dropout rates, but `gelu` means the exact function (with
+erf) in transformers, and the tanh approximation in the original. Settings that exist only in
+transformers raise an error if they change the computation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,9 +78,13 @@ def read_labels(settings: Mapping[str, Any]) -> list[str] | None:
 
 
 def make_config(
-    config: BertConfig, head: Head, outputs: int, labels: Sequence[str] | None, pad_id: int | None
+    config: BertConfig,
+    head: Head,
+    num_labels: int,
+    labels: Sequence[str] | None,
+    pad_id: int | None,
 ) -> dict[str, Any]:
-    """Returns the content of a config.json for a head with a number of `outputs`."""
+    """Returns the content of a config.json; without `labels`, they are LABEL_0, LABEL_1, etc."""
     values = config.to_dict()
     act = (values["hidden_act"] or "").lower()
     values |= {
@@ -96,7 +100,7 @@ def make_config(
         "torch_dtype": "float32",
     }
     if head.has_labels:
-        ordered = list(labels or _placeholders(outputs))
+        ordered = list(labels or _placeholders(num_labels))
         values |= {
             "classifier_dropout": _CLASSIFIER_DROPOUT,
             "id2label": {str(index): label for index, label in enumerate(ordered)},

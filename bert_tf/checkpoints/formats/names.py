@@ -90,7 +90,7 @@ class HuggingFaceNames:
     """
 
     def __init__(self, file_names: Iterable[str]) -> None:
-        modern = {_modernize(name): name for name in sorted(file_names)}  # -> name in the file
+        modern = {_modernize(name): name for name in sorted(file_names)}  # name now -> in the file
         if not any(name.startswith("bert.") for name in modern):
             scopes = ("embeddings.", "encoder.", "pooler.")
             modern = {
