@@ -51,8 +51,8 @@ FLAGS = {
     "num_train_epochs": 3.0,
     "save_checkpoints_steps": 20,
 }
-# Columns of the table that is printed: a row describes the process from a start to its end. Steps
-# are those of checkpoints, except for "killed at", an estimate.
+# Columns of the table that is printed, with a row for each start. The step in "killed at" is an
+# estimate; other steps are those of checkpoints.
 COLUMNS = (
     "phase",
     "seconds",

@@ -78,9 +78,9 @@ def names_in(folder: str) -> list[str]:
 
 
 def newest_readable(folder: str) -> tuple[str | None, list[str]]:
-    """Returns the newest intact checkpoint and the damaged ones after it; raises if none is intact.
+    """Returns the newest intact checkpoint, and all damaged checkpoints that are newer.
 
-    In a folder without checkpoints, returns (None, []).
+    In a folder without checkpoints, returns (None, []). If all are damaged, raises a UserError.
     """
     prefixes = [os.path.join(folder, name) for name in reversed(names_in(folder))]
     for num_damaged, prefix in enumerate(prefixes):
@@ -123,7 +123,7 @@ def _read_state(folder: str) -> list[str]:
         text = files.read_text(os.path.join(folder, STATE_FILE))
     except UserError:
         return []
-    # The lines `all_model_checkpoint_paths` end with the newest, which the other key repeats.
+    # The newest checkpoint is on the last line with the first key, and again with the second key.
     keys = ("all_model_checkpoint_paths", "model_checkpoint_path")
     return [path for key in keys for path in re.findall(f'^{key}: "(.*)"$', text, re.M)]
 

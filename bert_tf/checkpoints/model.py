@@ -149,8 +149,8 @@ def _shapes(variables: Mapping[str, keras.Variable]) -> dict[str, list[int]]:
 
 def is_training_state(name: str) -> bool:
     """Returns whether a variable is training state (Adam slot, step, loss scale), not a weight."""
-    first, last = name.split("/")[0], name.rsplit("/", 1)[-1]
-    return name == GLOBAL_STEP or last in SLOT_NAMES or first in EXTRA_NAMES
+    parts = name.split("/")
+    return name == GLOBAL_STEP or parts[-1] in SLOT_NAMES or parts[0] in EXTRA_NAMES
 
 
 def summarize(names: Iterable[str]) -> str:
@@ -161,16 +161,16 @@ def summarize(names: Iterable[str]) -> str:
     groups: dict[str, list[str]] = {}
     layers: list[int] = []
     for name in sorted(names):
-        layer = re.match(r"(bert/encoder/layer_)(\d+)/", name)
-        layers += [int(layer[2])] if layer else []
-        key = layer[1] if layer else "/".join(name.split("/")[:2])
+        match = re.match(r"(bert/encoder/layer_)(\d+)/", name)
+        layers += [int(match[2])] if match else []
+        key = match[1] if match else "/".join(name.split("/")[:2])
         groups.setdefault(key, []).append(name)
-    entries = []
+    summaries = []
     for key, members in groups.items():
         if key.endswith("layer_"):
             key += "..".join(map(str, sorted({min(layers), max(layers)})))
-        entries.append(members[0] if len(members) == 1 else f"{key} ({len(members)})")
-    return ", ".join(entries) or "none"
+        summaries.append(members[0] if len(members) == 1 else f"{key} ({len(members)})")
+    return ", ".join(summaries) or "none"
 
 
 def _check_fit(prefix: str, model: dict[str, list[int]], stored: dict[str, list[int]]) -> None:

@@ -11,7 +11,7 @@ from bert_tf.errors import UserError, reason
 
 GLOBAL_STEP = "global_step"
 
-# A key of all object-based checkpoints (TensorFlow 2's format), but of no name-based ones.
+# This key is in every object-based checkpoint (TensorFlow 2's format), and in no name-based one.
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 

@@ -35,7 +35,7 @@ class _Seed(keras.random.SeedGenerator):
         self.seed = seed
 
     def next(self, ordered: bool = True) -> Any:
-        # The TensorFlow backend requires int32 seeds, JAX unsigned ones.
+        # The TensorFlow backend requires int32 seeds, the JAX backend uint32 seeds.
         is_signed = keras.config.backend() == "tensorflow"
         return self.seed if is_signed else ops.cast(self.seed, "uint32")
 

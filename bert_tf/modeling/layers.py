@@ -166,7 +166,7 @@ class SelfAttention(keras.layers.Layer):
         training: bool | None = None,
     ) -> tuple[Any, Any]:
         """[T, H], additive mask [B, 1, 1, S] -> [T, H] and attention probabilities [B, N, S, S]."""
-        # Scale the queries instead of the scores: usually fewer values, with the same result.
+        # Scaling the queries gives the same scores as scaling the scores, usually with less work.
         query = layout.split_heads(self.query(hidden) * (1.0 / math.sqrt(self.head_size)))
         key = layout.split_heads(self.key(hidden))  # [B, N, S, D]
         value = layout.split_heads(self.value(hidden))  # [B, N, S, D]

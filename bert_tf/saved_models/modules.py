@@ -124,7 +124,7 @@ class EncoderModule(_Trackable):
 
     def __init__(self, model: keras.Model, vocab_path: str, do_lower_case: bool) -> None:
         super().__init__()
-        # Programs that train TensorFlow Hub models use these attributes and those below.
+        # Programs that train TensorFlow Hub models use the following attributes.
         self.variables = [variable.value for variable in model.variables]
         self.trainable_variables = [variable.value for variable in model.trainable_variables]
         self.vocab_file = tf.saved_model.Asset(vocab_path)
@@ -158,7 +158,7 @@ class EncoderModule(_Trackable):
 
 
 class PreprocessorModule(tf.Module):
-    """Converts texts [B] to the inputs of `EncoderModule`: call it, or do the same in two steps.
+    """Converts texts [B] to the inputs of `EncoderModule`, in one call or with two methods.
 
     `tokenize(texts)` returns ids, ragged [B, tokens]. `bert_pack_inputs([ids], seq_length=128)`, or
     `bert_pack_inputs([ids, pair_ids])` for text pairs, returns the inputs, int32 [B, seq_length].

@@ -329,8 +329,8 @@ def _masked_lm(graph: _Graph, model: BertPretrainer, sequence_output: str) -> st
 def _first_token(graph: _Graph, sequence_output: str, mask: str = "") -> str:
     # The mask is unused: this is also the pooling "cls".
     start, end, axis = graph.ints([0]), graph.ints([1]), graph.ints([1])
-    first = graph.node("Slice", [sequence_output, start, end, axis])
-    return graph.node("Squeeze", [first, graph.ints([1])])
+    first_token = graph.node("Slice", [sequence_output, start, end, axis])
+    return graph.node("Squeeze", [first_token, axis])
 
 
 def _mean_pooling(graph: _Graph, sequence_output: str, mask: str) -> str:

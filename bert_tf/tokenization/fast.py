@@ -1,8 +1,8 @@
-"""Tokenizes many texts at once, to the same ids as `FullTokenizer`, the reference, but faster.
+"""Tokenizes many texts at once, with the same ids as the reference, `FullTokenizer`, but faster.
 
 NumPy normalizes the texts with a table of characters, and TensorFlow Text's compiled
 `FastWordpieceTokenizer` splits them into word pieces. Texts for which that would give different ids
-are tokenized by the reference; without TensorFlow Text, it tokenizes all texts.
+are tokenized by the reference; without TensorFlow Text, all texts are.
 """
 
 import functools
@@ -195,9 +195,9 @@ class BatchTokenizer:
 def encode_words(
     words: Sequence[str], tokenizer: BatchTokenizer, unknown_id: int | None = None
 ) -> RaggedIds:
-    """Returns the ids of each word; those of a word without tokens are `unknown_id`, if it is set.
+    """Returns the ids of each word; tokenizes a word only once if it occurs several times.
 
-    Words that occur several times are tokenized only once.
+    A word without tokens gets the id `unknown_id`, unless that is None.
     """
     distinct: dict[str, int] = {}  # word -> index of its ids
     rows = np.array([distinct.setdefault(word, len(distinct)) for word in words], np.int64)

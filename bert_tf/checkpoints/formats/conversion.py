@@ -28,7 +28,7 @@ from bert_tf.tokenization import count_capitals, is_cased, load_vocab
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
-    """Options of a conversion. None means that files, labels or casing are those of the source."""
+    """Options of a conversion. For a file, labels or casing, None means to use the source's."""
 
     output: str  # path, see `OutputTarget`
     to: str | None = None  # a format of `OutputTarget`; None infers it from `output`

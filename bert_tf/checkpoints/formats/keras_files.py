@@ -49,7 +49,7 @@ class KerasSource(Source):
         self._variables = checkpoints.named_variables(self._model)
 
     def config(self) -> BertConfig | None:
-        """Returns the configuration; that of a `.weights.h5` is in a file next to it, or None."""
+        """Returns the configuration, stored in a `.keras` file, or next to a `.weights.h5` file."""
         return self._model.config if self.path.endswith(MODEL_EXTENSION) else super().config()
 
     def shapes(self) -> dict[str, list[int]]:

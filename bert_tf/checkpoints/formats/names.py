@@ -104,8 +104,8 @@ class HuggingFaceNames:
         originals = [*encoder_names(count_layers(modern)), *MLM_TRANSFORM, *_HEADS]
         known = {to_hugging_face(name): name for name in originals}
         self.stored = {known[name]: modern[name] for name in modern if name in known}
-        others = [name for name in modern if name not in known and not name.endswith(_BUFFERS)]
-        self.unknown = sorted(modern[name] for name in others)
+        unknown = [name for name in modern if name not in known and not name.endswith(_BUFFERS)]
+        self.unknown = sorted(modern[name] for name in unknown)
 
 
 def _modernize(name: str) -> str:

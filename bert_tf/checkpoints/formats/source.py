@@ -70,7 +70,7 @@ class Source(abc.ABC):
             flags = run.get("flags", {})
             lower, self.has_best = flags.get("do_lower_case"), bool(flags.get("eval_every"))
         except (UserError, ValueError, AttributeError, TypeError):
-            return  # The file is optional: users can set the same with flags.
+            return  # The file is optional: users can set casing and head with flags.
         if self.do_lower_case is None and isinstance(lower, bool):
             self.do_lower_case, self.has_run = lower, True
 
