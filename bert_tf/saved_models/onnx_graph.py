@@ -114,11 +114,11 @@ class _Graph:
         return self.multi_output_node(op, inputs, 1, name, **attributes)[0]
 
     def multi_output_node(
-        self, op: str, inputs: Sequence[str], num_outputs: int, name: str = "", **attributes: Any
+        self, op: str, inputs: Sequence[str], count: int, name: str = "", **attributes: Any
     ) -> list[str]:
-        """Adds a node with `num_outputs` outputs, and returns their names."""
+        """Adds a node with a `count` of outputs, and returns the names of the outputs."""
         name = name or f"{op}_{len(self._nodes)}"
-        outputs = [name if num_outputs == 1 else f"{name}:{i}" for i in range(num_outputs)]
+        outputs = [name if count == 1 else f"{name}:{index}" for index in range(count)]
         self._nodes.append(
             self._helper.make_node(op, list(inputs), outputs, name=name, **attributes)
         )
