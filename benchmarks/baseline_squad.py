@@ -1,8 +1,8 @@
-"""The original release's question answering in plain Python, as a baseline for squad.py.
+"""Question answering in plain Python, as in the original BERT code: the baseline of squad.py.
 
-Tokenizes the context again for each question, word by word, stores windows in lists and
-dictionaries, and finds answers by looping over pairs of start and end positions. The results are
-identical to those of bert_tf, which the benchmark verifies.
+It tokenizes the context again for each question, word by word, stores windows in lists and
+dictionaries, and finds answers by looping over pairs of start and end positions. The results equal
+those of bert_tf, which squad.py checks.
 """
 
 import collections
@@ -18,12 +18,15 @@ from bert_tf.tokenization import BasicTokenizer, FullTokenizer
 
 @dataclass
 class WindowFeatures:
-    """A window of a question's context; `words` maps its positions to word indices."""
+    """A window of a question's context, as input of the model.
+
+    The keys of `word_indices` and `is_max_context` are the positions of the context in `tokens`.
+    """
 
     example_index: int
-    tokens: list[str]
-    words: dict[int, int]
-    is_max_context: dict[int, bool]
+    tokens: list[str]  # with the question, [CLS] and [SEP]
+    word_indices: dict[int, int]  # index of the context's word
+    is_max_context: dict[int, bool]  # whether no other window has more context around the token
     input_ids: list[int]
     input_mask: list[int]
     segment_ids: list[int]
@@ -37,49 +40,54 @@ def convert_examples(
     max_query_length: int,
 ) -> Iterator[WindowFeatures]:
     """Yields the windows of all questions."""
-    for index, example in enumerate(examples):
+    for example_index, example in enumerate(examples):
         query = tokenizer.tokenize(example.question_text)[:max_query_length]
-        tokens, word_indices = [], []
-        for number, word in enumerate(example.doc_tokens):
+        context, context_words = [], []
+        for word_index, word in enumerate(example.doc_tokens):
             for piece in tokenizer.tokenize(word):
-                tokens.append(piece)
-                word_indices.append(number)
+                context.append(piece)
+                context_words.append(word_index)
         max_tokens = max_seq_length - len(query) - 3
         spans = []
         start = 0
-        while start < len(tokens):
-            length = min(len(tokens) - start, max_tokens)
+        while start < len(context):
+            length = min(len(context) - start, max_tokens)
             spans.append((start, length))
-            if start + length == len(tokens):
+            if start + length == len(context):
                 break
             start += min(length, doc_stride)
-        for number, (start, length) in enumerate(spans):
-            row = ["[CLS]", *query, "[SEP]"]
-            segment_ids = [0] * len(row)
-            words, is_max_context = {}, {}
+        for span_index, (start, length) in enumerate(spans):
+            tokens = ["[CLS]", *query, "[SEP]"]
+            segment_ids = [0] * len(tokens)
+            word_indices, is_max_context = {}, {}
             for position in range(start, start + length):
-                words[len(row)] = word_indices[position]
-                is_max_context[len(row)] = _max_context_span(spans, position) == number
-                row.append(tokens[position])
+                word_indices[len(tokens)] = context_words[position]
+                is_max_context[len(tokens)] = _max_context_span(spans, position) == span_index
+                tokens.append(context[position])
                 segment_ids.append(1)
-            row.append("[SEP]")
+            tokens.append("[SEP]")
             segment_ids.append(1)
-            padding = [0] * (max_seq_length - len(row))
-            ids = tokenizer.convert_tokens_to_ids(row) + padding
-            mask = [1] * len(row) + padding
+            padding = [0] * (max_seq_length - len(tokens))
             yield WindowFeatures(
-                index, row, words, is_max_context, ids, mask, segment_ids + padding
+                example_index,
+                tokens,
+                word_indices,
+                is_max_context,
+                input_ids=tokenizer.convert_tokens_to_ids(tokens) + padding,
+                input_mask=[1] * len(tokens) + padding,
+                segment_ids=segment_ids + padding,
             )
 
 
 def _max_context_span(spans: list[tuple[int, int]], position: int) -> int:
-    best_score, best_span = -1.0, 0
-    for number, (start, length) in enumerate(spans):
+    """Returns the index of the span with the most context on both sides of a position."""
+    best_score, best_index = -1.0, 0
+    for index, (start, length) in enumerate(spans):
         if start <= position < start + length:
             score = min(position - start, start + length - 1 - position) + 0.01 * length
             if score > best_score:
-                best_score, best_span = score, number
-    return best_span
+                best_score, best_index = score, index
+    return best_index
 
 
 def decode_predictions(
@@ -92,37 +100,38 @@ def decode_predictions(
     do_lower_case: bool,
 ) -> tuple[str, str]:
     """Returns the contents of `predictions.json` and `nbest_predictions.json` for SQuAD 1.1."""
-    windows = collections.defaultdict(list)
-    for number, feature in enumerate(features):
-        windows[feature.example_index].append(number)
+    window_indices = collections.defaultdict(list)
+    for window_index, feature in enumerate(features):
+        window_indices[feature.example_index].append(window_index)
     predictions: dict[str, str] = {}
     nbest_predictions: dict[str, list[dict[str, Any]]] = {}
-    for index, example in enumerate(examples):
-        pairs = []
-        for number in windows[index]:
-            feature = features[number]
-            starts, ends = start_logits[number], end_logits[number]
+    for example_index, example in enumerate(examples):
+        candidates = []
+        for window_index in window_indices[example_index]:
+            feature = features[window_index]
+            starts, ends = start_logits[window_index], end_logits[window_index]
             for start in _top_positions(starts, n_best_size):
                 for end in _top_positions(ends, n_best_size):
-                    if start not in feature.words or end not in feature.words:
+                    if start not in feature.word_indices or end not in feature.word_indices:
                         continue
                     if not feature.is_max_context[start]:
                         continue
                     if end < start or end - start + 1 > max_answer_length:
                         continue
-                    pairs.append((number, start, end, starts[start], ends[end]))
-        pairs.sort(key=lambda pair: pair[3] + pair[4], reverse=True)
-        entries: dict[str, tuple[float, float]] = {}
-        for number, start, end, start_logit, end_logit in pairs:
-            if len(entries) >= n_best_size:
+                    candidates.append((window_index, start, end, starts[start], ends[end]))
+        candidates.sort(key=lambda candidate: candidate[3] + candidate[4], reverse=True)
+        logits_by_text: dict[str, tuple[float, float]] = {}
+        for window_index, start, end, start_logit, end_logit in candidates:
+            if len(logits_by_text) >= n_best_size:
                 break
-            feature = features[number]
+            feature = features[window_index]
             pieces = " ".join(feature.tokens[start : end + 1])
             predicted = " ".join(pieces.replace(" ##", "").replace("##", "").split())
-            words = example.doc_tokens[feature.words[start] : feature.words[end] + 1]
+            first_word, last_word = feature.word_indices[start], feature.word_indices[end]
+            words = example.doc_tokens[first_word : last_word + 1]
             text = _align_to_text(predicted, " ".join(words), do_lower_case)
-            entries.setdefault(text, (start_logit, end_logit))
-        answers = list(entries.items()) or [("empty", (0.0, 0.0))]
+            logits_by_text.setdefault(text, (start_logit, end_logit))
+        answers = list(logits_by_text.items()) or [("empty", (0.0, 0.0))]
         scores = [start + end for _, (start, end) in answers]
         exponentials = [math.exp(score - max(scores)) for score in scores]
         total = 0.0
@@ -152,15 +161,18 @@ def _top_positions(logits: list[float], count: int) -> list[int]:
 
 
 def _align_to_text(predicted: str, text: str, do_lower_case: bool) -> str:
+    """Returns the part of `text` that becomes `predicted` when it is tokenized, or else `text`."""
     normalized = " ".join(BasicTokenizer(do_lower_case).tokenize(text))
     begin = normalized.find(predicted)
     if begin < 0:
         return text
+    end = begin + len(predicted) - 1
     positions = [position for position, char in enumerate(text) if char != " "]
-    ranks: dict[int, int] = {}
+    # Position in `normalized` -> number of characters other than spaces before it.
+    char_counts: dict[int, int] = {}
     for position, char in enumerate(normalized):
         if char != " ":
-            ranks[position] = len(ranks)
-    if len(positions) != len(ranks):
+            char_counts[position] = len(char_counts)
+    if len(positions) != len(char_counts):
         return text
-    return text[positions[ranks[begin]] : positions[ranks[begin + len(predicted) - 1]] + 1]
+    return text[positions[char_counts[begin]] : positions[char_counts[end]] + 1]

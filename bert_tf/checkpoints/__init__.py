@@ -1,9 +1,9 @@
 """Finds, reads, restores and writes checkpoints in the format of the original BERT code.
 
 A checkpoint is a pair of files, `<prefix>.index` and `<prefix>.data-00000-of-00001`. The output
-folder of a training run contains several, and a text file `checkpoint` that lists them. Tensors are
-stored under the paths of the Keras variables (see `bert_tf.modeling`), so no mapping table is
-needed. The subpackage `formats` supports other file formats.
+folder of a training run contains several checkpoints, and a text file `checkpoint` that lists them.
+The models in `bert_tf.modeling` name their Keras variables so that each variable's path is its name
+in these files: no mapping table is needed. The subpackage `formats` supports other file formats.
 """
 
 # ruff: noqa: F401

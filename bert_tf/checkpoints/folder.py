@@ -7,12 +7,14 @@ from bert_tf import files
 from bert_tf.checkpoints.tensors import UnreadableCheckpoint, read, shapes
 from bert_tf.errors import UserError
 
+# Lists the checkpoints of its folder, in TensorFlow's format.
 STATE_FILE = "checkpoint"
 MAX_TO_KEEP = 5
 
 _STEP_NAME = re.compile(r"model\.ckpt-(\d+)")
-# Temporary files that TensorFlow leaves behind when it is killed while writing.
+# Temporary files that remain if the process is killed while TensorFlow writes a checkpoint.
 _TEMPORARY_FILE = re.compile(r"model\.ckpt-\d+\..*tempstate\d+$")
+# Looks like a model id on the Hugging Face Hub, not like a file: bert-base-uncased, google-bert/...
 _MODEL_ID = re.compile(
     r"(?!.*\.(ckpt|index|h5|json|onnx|tflite|keras|zip))([\w-]+/)?[\w-]*bert[\w.-]*", re.I
 )
@@ -23,10 +25,10 @@ def resolve(path: str) -> str:
     """Returns the prefix of the checkpoint at a path.
 
     The path may be a prefix (`bert_model.ckpt`), one of a checkpoint's files, or a folder, which
-    resolves to its newest or only checkpoint.
+    resolves to its newest checkpoint if a training run wrote it, or else to its only checkpoint.
 
     Raises:
-        UserError: there is no checkpoint; the message describes what is there instead.
+        UserError: there is no such checkpoint; the message describes what is there instead.
     """
     path = os.fspath(path)
     for prefix in (path, _FILE_SUFFIX.sub("", path)):
@@ -36,8 +38,8 @@ def resolve(path: str) -> str:
         newest, prefixes = latest(path), _list_prefixes(path)
         if newest or len(prefixes) == 1:
             return newest or os.path.join(path, prefixes[0])
-        content = files.describe_absence(os.path.join(path, "*"))
-        problem = f"contains no checkpoint ({content})"
+        existing = files.describe_absence(os.path.join(path, "*"))
+        problem = f"contains no checkpoint ({existing})"
         if prefixes:
             problem = f"has {len(prefixes)} checkpoints. Pass one of them: {', '.join(prefixes)}"
         raise UserError(f"{path} {problem}")
@@ -46,7 +48,6 @@ def resolve(path: str) -> str:
     hint = f"(checkpoints in {folder}: {', '.join(prefixes)})"
     if not prefixes:
         hint = f"({files.describe_absence(path)})"
-        # A model id, such as bert-base-uncased or google-bert/bert-base-uncased.
         if not files.exists(path) and _MODEL_ID.fullmatch(path):
             hint += ". Models are not downloaded: pass the folder of an unpacked model"
     name = os.path.basename(path)
@@ -62,9 +63,9 @@ def latest(folder: str) -> str | None:
 def names_in(folder: str) -> list[str]:
     """Returns the names of the complete checkpoints in a training folder, the newest last.
 
-    The `checkpoint` file lists them. If it is missing, or empty after a crash, the
-    `model.ckpt-<step>` files are used in order of their steps, so that training resumes from them
-    instead of overwriting them.
+    These are the checkpoints listed in the `checkpoint` file. If it is missing, or was left empty
+    by a crash, they are all `model.ckpt-<step>`, in order of their steps, so that training resumes
+    from the last of them instead of overwriting them.
     """
     prefixes = set(_list_prefixes(folder))
     # Ignore the directories: the file may contain absolute paths, and the folder may have moved.
@@ -77,9 +78,12 @@ def names_in(folder: str) -> list[str]:
 
 
 def newest_readable(folder: str) -> tuple[str | None, list[str]]:
-    """Returns the newest intact checkpoint and newer, damaged ones; raises if all are damaged."""
+    """Returns the newest intact checkpoint, and all damaged checkpoints that are newer.
+
+    In a folder without checkpoints, returns (None, []). If all are damaged, raises a UserError.
+    """
     prefixes = [os.path.join(folder, name) for name in reversed(names_in(folder))]
-    for index, prefix in enumerate(prefixes):
+    for num_damaged, prefix in enumerate(prefixes):
         try:
             for _ in read(prefix, shapes(prefix)):
                 pass
@@ -87,15 +91,15 @@ def newest_readable(folder: str) -> tuple[str | None, list[str]]:
             if prefix == prefixes[-1]:
                 raise
         else:
-            return prefix, prefixes[:index]
+            return prefix, prefixes[:num_damaged]
     return None, []
 
 
 def add_newest(folder: str, name: str) -> None:
     """Records a complete checkpoint as the newest in its folder, and removes all but the last five.
 
-    The state file is written before old checkpoints are removed, so that a crash in between leaves
-    all listed checkpoints intact.
+    The list of checkpoints is written before old checkpoints are removed, so that a crash in
+    between leaves all listed checkpoints intact.
     """
     names = [*(other for other in names_in(folder) if other != name), name]
     outdated, kept = names[:-MAX_TO_KEEP], names[-MAX_TO_KEEP:]
@@ -106,7 +110,7 @@ def add_newest(folder: str, name: str) -> None:
 
 
 def remove(folder: str, *names: str) -> None:
-    """Removes the files of the named checkpoints, and temporary files of interrupted writes."""
+    """Removes the files of checkpoints, and all temporary files of interrupted writes."""
     for file in files.list_dir(folder):
         prefix = _FILE_SUFFIX.sub("", file)
         if (prefix != file and prefix in names) or _TEMPORARY_FILE.match(file):
@@ -114,11 +118,12 @@ def remove(folder: str, *names: str) -> None:
 
 
 def _read_state(folder: str) -> list[str]:
+    """Returns the paths listed in the `checkpoint` file, the newest last; [] without the file."""
     try:
         text = files.read_text(os.path.join(folder, STATE_FILE))
     except UserError:
         return []
-    # The last `all_` line names the newest checkpoint, which the line without `all_` repeats.
+    # The newest checkpoint is on the last line with the first key, and again with the second key.
     keys = ("all_model_checkpoint_paths", "model_checkpoint_path")
     return [path for key in keys for path in re.findall(f'^{key}: "(.*)"$', text, re.M)]
 
@@ -126,5 +131,5 @@ def _read_state(folder: str) -> list[str]:
 def _list_prefixes(folder: str) -> list[str]:
     names = set(files.list_dir(folder))
     prefixes = [name.removesuffix(".index") for name in names if name.endswith(".index")]
-    data = {_FILE_SUFFIX.sub("", name) for name in names if ".data-" in name}
-    return sorted(prefix for prefix in prefixes if prefix in data)
+    with_data = {_FILE_SUFFIX.sub("", name) for name in names if ".data-" in name}
+    return sorted(prefix for prefix in prefixes if prefix in with_data)

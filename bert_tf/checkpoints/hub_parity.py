@@ -16,38 +16,38 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, reason
 from bert_tf.modeling import BertModel
 
-# Outputs are of order 1. Rounding changes them by 1e-5, the other form of gelu (tanh, erf) by 2e-3.
+# Outputs are of order 1. Rounding changes them by 1e-5, the wrong form of gelu (tanh, erf) by 2e-3.
 _TOLERANCE = 1e-3
 _LENGTH = 12
 
 
-def require_same_outputs(module: SavedModelSource, config: BertConfig) -> None:
-    """Raises a UserError if `module` and a BertModel with its weights give different outputs."""
+def require_same_outputs(source: SavedModelSource, config: BertConfig) -> None:
+    """Raises a UserError if `source` and a BertModel with its weights give different outputs."""
     length = min(_LENGTH, config.max_position_embeddings)
     row, position = np.mgrid[:2, :length]
-    # The second row ends with padding and has a second segment.
+    # The second row has two segments, and padding at its end.
     input_mask = (row == 0) | (position < 8)
-    rows = {
+    features = {
         "input_ids": (row * length + position) % config.vocab_size,
         "input_mask": input_mask,
         "segment_ids": ((row == 1) & (position >= 4)) % config.type_vocab_size,
     }
     with tf.device("/CPU:0"):
-        inputs = {name: tf.constant(value.astype(np.int32)) for name, value in rows.items()}
-        expected = _run_module(module.path, list(inputs.values()))
+        inputs = {name: tf.constant(value.astype(np.int32)) for name, value in features.items()}
+        expected = _run_module(source.path, list(inputs.values()))
         model = BertModel(config, dtype="float32")
-        checkpoints.restore(model, module.path, module)
+        checkpoints.restore(model, source.path, source)
         outputs = model(inputs, training=False)
     actual = [outputs[name].numpy() for name in ("sequence_output", "pooled_output")]
     difference = max(
         float(np.max(np.abs(actual[0] - expected[0])[input_mask])),
         float(np.max(np.abs(actual[1] - expected[1]))),
     )
-    # Not `>`: NaN must also count as a difference.
+    # `difference > _TOLERANCE` would be false for NaN, which must also be rejected.
     if not difference <= _TOLERANCE:
         problem = f"its outputs differ from BERT's by up to {difference:.2g}"
         advice = "It has a different architecture and cannot be fine-tuned as a BERT"
-        raise UserError(f"{module.path} has the weights of a BERT, but {problem}. {advice}")
+        raise UserError(f"{source.path} has the weights of a BERT, but {problem}. {advice}")
 
 
 def _run_module(path: str, values: list[Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -57,7 +57,7 @@ def _run_module(path: str, values: list[Any]) -> tuple[np.ndarray, np.ndarray]:
         try:
             outputs = module(dict(zip(ENCODER_INPUTS, values, strict=True)), training=False)
         except (ValueError, TypeError):
-            # Hub modules up to version 2 took and returned lists.
+            # Encoders on TensorFlow Hub up to version 2 took and returned lists.
             outputs = module(values, training=False)
         if not isinstance(outputs, dict):
             outputs = dict(zip(("pooled_output", "sequence_output"), outputs, strict=True))

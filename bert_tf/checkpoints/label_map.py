@@ -15,20 +15,20 @@ def to_text(labels: Sequence[str]) -> str:
 
 
 def read(path: str, is_label: Callable[[str], bool] | None = None) -> list[str]:
-    """Reads a label map. `is_label` validates each line; by default, only blank lines are invalid.
+    """Reads the labels in a file; `is_label` checks a line (default: only blank lines are invalid).
 
     Raises:
         UserError: the file cannot be read, is empty, or contains a duplicate or invalid label.
     """
     labels = files.read_small_file_lines(path)
-    for number, line in enumerate(labels, start=1):
+    for index, line in enumerate(labels):
         if not (is_label(line) if is_label else line.strip()):
             problem = f"invalid label {excerpt(line)}"
-        elif line in labels[: number - 1]:
+        elif line in labels[:index]:
             problem = f"duplicate label {line}"
         else:
             continue
-        raise UserError(f"{path}:{number}: {problem}. Use the file that the training run wrote")
+        raise UserError(f"{path}:{index + 1}: {problem}. Use the file that the training run wrote")
     if not labels:
         raise UserError(f"{path} contains no labels. Use the file that the training run wrote")
     return labels

@@ -12,7 +12,7 @@ _logger = logging.getLogger("bert_tf")
 
 
 def load_model(model_class: Any, path: str | os.PathLike, **kwargs: Any) -> Any:
-    """Creates a model with the weights of a checkpoint; see `ConfiguredModel.from_checkpoint`."""
+    """Implements `ConfiguredModel.from_checkpoint`, which documents the arguments."""
     source = find_source(os.fspath(path))
     config = source.config()
     if config is None:

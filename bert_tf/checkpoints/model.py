@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bert_tf.checkpoints.formats import Source
 
 SLOT_NAMES = ("adam_m", "adam_v")
-# Other training state. No model has variables of these names.
+# Training state besides slots and step, stored under names that no model variable has.
 EXTRA_NAMES = ("loss_scale",)
 
 _ENCODER_SCOPE = "bert/"
@@ -28,13 +28,13 @@ _WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """The result of `restore`: sorted variable names.
+    """The result of `restore`; variables are given by name, in sorted order.
 
     Attributes:
         prefix: prefix of the checkpoint.
         restored: variables in both the model and the checkpoint.
         new: variables only in the model; they keep their initial values.
-        unused: variables only in the checkpoint, except Adam slots and step.
+        unused: variables only in the checkpoint, without training state (`is_training_state`).
     """
 
     prefix: str
@@ -49,22 +49,22 @@ class Restored:
             "Randomly initialized": self.new,
             "In the checkpoint but not used": self.unused,
         }
-        kept = {title: names for title, names in groups.items() if names or names is self.restored}
-        return " ".join(f"{title}: {summarize(names)}." for title, names in kept.items())
+        shown = {title: names for title, names in groups.items() if names or names is self.restored}
+        return " ".join(f"{title}: {summarize(names)}." for title, names in shown.items())
 
 
 def restore(model: keras.Model, prefix: str, tensors: "Source | None" = None) -> Restored:
     """Assigns the values of a checkpoint to a model.
 
-    As in the original, a head that is missing from the checkpoint keeps its initial values, and
-    Adam slots, step and variables that the model lacks are ignored. Unlike in the original, a
-    checkpoint that lacks part of the encoder, or all variables of the model, raises an error
-    before anything is assigned.
+    As in the original BERT code, a head that is missing from the checkpoint keeps its initial
+    values, and Adam slots, the step and variables that the model lacks are ignored. Unlike in the
+    original, a checkpoint that lacks part of the encoder, or all variables of the model, raises an
+    error before anything is assigned.
 
     Args:
         model: the model, changed in place.
         prefix: prefix, file or folder of the checkpoint; with `tensors`, only used in messages.
-        tensors: source to read from instead of the checkpoint.
+        tensors: a model in any format, to read from instead of the checkpoint at `prefix`.
 
     Raises:
         UserError: the checkpoint does not fit the model, or cannot be read.
@@ -88,10 +88,10 @@ def restore(model: keras.Model, prefix: str, tensors: "Source | None" = None) ->
 def restore_optimizer(
     optimizer: Any, prefix: str, extra: Mapping[str, keras.Variable] | None = None
 ) -> bool:
-    """Restores Adam slots and step of an optimizer, which must be built, and `extra` variables.
+    """Restores the Adam slots and step of an optimizer, which must be built.
 
-    Returns whether the checkpoint has all slots; released checkpoints have none. Variables that it
-    lacks keep their values.
+    Also restores `extra` variables by name. Slots and variables that the checkpoint lacks keep
+    their values. Returns whether it has all slots; the original BERT checkpoints have none.
     """
     stored = shapes(prefix)
     slots = _named_slots(optimizer)
@@ -110,10 +110,10 @@ def restore_optimizer(
 def snapshot(
     model: keras.Model, optimizer: Any, extra: Mapping[str, keras.Variable] | None = None
 ) -> dict[str, Any]:
-    """Returns weights, Adam slots, step and `extra` variables (`EXTRA_NAMES`), by name.
+    """Returns weights, Adam slots, step and `extra` variables (see `EXTRA_NAMES`), by name.
 
-    Later training steps do not change the tensors, which are on the CPU. There, they share memory
-    with the model until its next update, and take up memory of their own afterwards.
+    The tensors are on the CPU, and later training steps do not change them. If the model is also
+    on the CPU, its next update allocates new memory for the weights: until then, both share it.
     """
     variables = {**named_variables(model), **_named_slots(optimizer), **(extra or {})}
     with backend.tf.device("/cpu:0"):
@@ -138,7 +138,7 @@ def save_snapshot(folder: str, tensors: Mapping[str, Any]) -> str:
 
 
 def named_variables(model: keras.Model) -> dict[str, keras.Variable]:
-    """Returns a model's variables by checkpoint name, without its random generators' states."""
+    """Returns a model's weights by checkpoint name, without the states of random generators."""
     variables = [variable for variable in model.variables if "float" in variable.dtype]
     return {checkpoint_name(variable): variable for variable in variables}
 
@@ -149,39 +149,40 @@ def _shapes(variables: Mapping[str, keras.Variable]) -> dict[str, list[int]]:
 
 def is_training_state(name: str) -> bool:
     """Returns whether a variable is training state (Adam slot, step, loss scale), not a weight."""
-    first, last = name.split("/")[0], name.rsplit("/", 1)[-1]
-    return name == GLOBAL_STEP or last in SLOT_NAMES or first in EXTRA_NAMES
+    parts = name.split("/")
+    return name == GLOBAL_STEP or parts[-1] in SLOT_NAMES or parts[0] in EXTRA_NAMES
 
 
 def summarize(names: Iterable[str]) -> str:
-    """Returns a list of variables for messages, grouped by scope, with encoder layers merged.
+    """Lists variables in a message: one entry per scope, and one for all encoder layers.
 
     Example: `bert/embeddings (5), bert/encoder/layer_0..11 (192), output_bias, output_weights`.
     """
     groups: dict[str, list[str]] = {}
     layers: list[int] = []
     for name in sorted(names):
-        layer = re.match(r"(bert/encoder/layer_)(\d+)/", name)
-        layers += [int(layer[2])] if layer else []
-        key = layer[1] if layer else "/".join(name.split("/")[:2])
+        match = re.match(r"(bert/encoder/layer_)(\d+)/", name)
+        layers += [int(match[2])] if match else []
+        key = match[1] if match else "/".join(name.split("/")[:2])
         groups.setdefault(key, []).append(name)
-    entries = []
+    summaries = []
     for key, members in groups.items():
         if key.endswith("layer_"):
             key += "..".join(map(str, sorted({min(layers), max(layers)})))
-        entries.append(members[0] if len(members) == 1 else f"{key} ({len(members)})")
-    return ", ".join(entries) or "none"
+        summaries.append(members[0] if len(members) == 1 else f"{key} ({len(members)})")
+    return ", ".join(summaries) or "none"
 
 
 def _check_fit(prefix: str, model: dict[str, list[int]], stored: dict[str, list[int]]) -> None:
+    """Raises a UserError if variables have different shapes, or if too many are not stored."""
     reshaped = [name for name in model if stored.get(name, model[name]) != model[name]]
     absent = [name for name in model if name not in stored]
     is_unrelated = len(absent) == len(model)
     missing = [name for name in absent if is_unrelated or name.startswith(_ENCODER_SCOPE)]
     if not reshaped and not missing:
         return
-    shapes = [f"{name} (checkpoint {stored[name]}, model {model[name]})" for name in reshaped]
-    parts = [f"different shapes: {shortened(shapes, 4)}"] if shapes else []
+    listed = [f"{name} (checkpoint {stored[name]}, model {model[name]})" for name in reshaped]
+    parts = [f"different shapes: {shortened(listed, 4)}"] if listed else []
     sides = {"model but not in the checkpoint": missing}
     sides["checkpoint but not in the model"] = stored.keys() - model.keys()
     parts += [f"in the {side}: {summarize(names)}" for side, names in sides.items() if names]
@@ -204,7 +205,7 @@ def _assign(
     tensors: "Source | None" = None,
 ) -> None:
     for name, value in tensors.read(names) if tensors else read(prefix, names):
-        # NumPy gives bfloat16 the kind V.
+        # NumPy's kind of bfloat16 is "V".
         is_float = value.dtype.kind in "fV"
         if not is_float or not np.isfinite(value.astype(np.float32, copy=False)).all():
             problem = f"has values that are not finite numbers ({value.dtype})"

@@ -11,16 +11,16 @@ from bert_tf.errors import UserError, reason
 
 GLOBAL_STEP = "global_step"
 
-# Key that only TensorFlow 2's object-based checkpoints contain.
+# This key is in every object-based checkpoint (TensorFlow 2's format), and in no name-based one.
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 class UnreadableCheckpoint(UserError):
-    """The files of a checkpoint are truncated, damaged, or not a checkpoint."""
+    """The files of a checkpoint are missing, truncated or damaged, or are not a checkpoint."""
 
 
 def step_of(prefix: str) -> int:
-    """Returns the training step of a checkpoint; 0 if it does not contain one."""
+    """Returns the training step stored in a checkpoint; 0 if there is none, as in releases."""
     if GLOBAL_STEP not in shapes(prefix):
         return 0
     (_, step), *_ = read(prefix, [GLOBAL_STEP])
@@ -30,7 +30,7 @@ def step_of(prefix: str) -> int:
 
 
 def shapes(prefix: str) -> dict[str, list[int]]:
-    """Returns the shapes of all tensors in a checkpoint by name.
+    """Returns the shapes of all tensors in a checkpoint, by tensor name.
 
     Raises:
         UserError: the checkpoint cannot be read, or is object-based.
@@ -39,9 +39,9 @@ def shapes(prefix: str) -> dict[str, list[int]]:
 
 
 def read(prefix: str, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields names and values of variables, one at a time, because checkpoints may be large.
+    """Yields the names and values of variables, one at a time, because checkpoints may be large.
 
-    Does not initialize devices, so it can be called before they are configured.
+    TensorFlow initializes no devices for this, so it can be called before they are configured.
 
     Raises:
         UserError: the checkpoint cannot be read, for instance because it is truncated.
@@ -82,7 +82,7 @@ def write(prefix: str, tensors: Mapping[str, Any]) -> None:
 
 
 def open_reader(prefix: str) -> Any:
-    """Opens a name-based or object-based checkpoint."""
+    """Opens a checkpoint, whether it is name-based or object-based."""
     try:
         return backend.tf.train.load_checkpoint(prefix)
     except _read_errors() as error:
@@ -90,14 +90,14 @@ def open_reader(prefix: str) -> Any:
 
 
 def _read_errors() -> tuple[type[Exception], ...]:
-    """Returns what TensorFlow raises for missing, truncated and unrelated files."""
+    """Returns the exceptions that TensorFlow raises for missing, truncated and unrelated files."""
     return (backend.tf.errors.OpError, LookupError, RuntimeError, ValueError)
 
 
 def _open(prefix: str) -> Any:
     reader = open_reader(prefix)
     if reader.has_tensor(OBJECT_GRAPH):
-        advice = "Pass a name-based one: a bert_model.ckpt, or bert_tf's model.ckpt-N"
+        advice = "Pass a name-based checkpoint: bert_model.ckpt, or a model.ckpt-N of bert_tf"
         raise UserError(f"{prefix} is an object-based TensorFlow 2 checkpoint. {advice}")
     return reader
 

@@ -1,1 +1,1 @@
-"""Inference over rows in batches of similar length, with TensorFlow or ONNX Runtime."""
+"""Inference in batches of rows of similar length, with TensorFlow, ONNX Runtime or LiteRT."""

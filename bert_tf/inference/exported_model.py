@@ -1,4 +1,4 @@
-"""Inference with exported models, by runtimes that need no TensorFlow."""
+"""Inference with models exported to ONNX or LiteRT, whose runtimes need no TensorFlow."""
 
 import functools
 import os
@@ -15,7 +15,7 @@ from bert_tf.extras import RUNTIMES, import_extra
 from bert_tf.inference.row_batches import RowBatches, Rows
 from bert_tf.quiet import hide_stderr
 
-# File of a model in its folder, by format.
+# Export format -> name of the model file in its folder.
 MODEL_FILES = {"onnx": "model.onnx", "litert": "model.tflite"}
 # Input name in an exported model, as in Hugging Face Transformers -> feature name.
 INPUTS = {
@@ -23,9 +23,9 @@ INPUTS = {
     "attention_mask": "input_mask",
     "token_type_ids": "segment_ids",
 }
-# Prefix of the outputs that hold the output of each layer; a number follows.
+# Prefix of the outputs of all encoder layers: `hidden_states.0` is the output of the first layer.
 HIDDEN_STATES = "hidden_states."
-# Output name in an exported model -> `BertModel`'s output name, where they differ.
+# Output name in an exported model -> output name of `BertModel`, where they differ.
 _OUTPUTS = {"last_hidden_state": "sequence_output", "pooler_output": "pooled_output"}
 
 
@@ -33,11 +33,11 @@ class ExportedModel(RowBatches):
     """Runs a model file that `export_model.py` wrote; several threads may share it.
 
     Args:
-        path: a file with a name in `MODEL_FILES`, which tells its format.
+        path: path of the file; its base name, a value of `MODEL_FILES`, determines the format.
         fetch: maps (outputs, batch) to the arrays [B, ...] to return. Both arguments are dicts
-            with the TensorFlow model's names as keys.
+            whose keys are the names of the TensorFlow model's outputs and inputs.
         features: inputs of the model and of `fetch`.
-        batch_size: rows of a batch.
+        batch_size: number of rows in a batch.
 
     Raises:
         UserError: the runtime's package is missing, or cannot load the file.
@@ -54,9 +54,9 @@ class ExportedModel(RowBatches):
         batch_size: int,
     ) -> None:
         super().__init__(features, batch_size)
-        open_file = _open_onnx if os.path.basename(path) == MODEL_FILES["onnx"] else _open_litert
+        load = _load_onnx if os.path.basename(path) == MODEL_FILES["onnx"] else _load_litert
         try:
-            self._run, self.output_names = open_file(path)
+            self._run, self.output_names = load(path)
         except UserError:
             raise
         except Exception as error:
@@ -66,17 +66,17 @@ class ExportedModel(RowBatches):
     def _compute(self, batch: Rows) -> Rows:
         values = self._run({name: batch[feature] for name, feature in INPUTS.items()})
         outputs: dict[str, Any] = {_OUTPUTS.get(name, name): values[name] for name in values}
-        layers = [name for name in outputs if name.startswith(HIDDEN_STATES)]
-        if layers:
+        num_layers = sum(name.startswith(HIDDEN_STATES) for name in outputs)
+        if num_layers:
             outputs["all_encoder_layers"] = [
-                outputs.pop(f"{HIDDEN_STATES}{index}") for index in range(len(layers))
+                outputs.pop(f"{HIDDEN_STATES}{index}") for index in range(num_layers)
             ]
         fetched = self._fetch(outputs, batch)
         return {name: np.asarray(value) for name, value in fetched.items()}
 
     @functools.cached_property
     def _output_specs(self) -> Mapping[str, tuple[tuple[int, ...], np.dtype]]:
-        # From a dummy row of two tokens: the file does not know what `fetch` returns.
+        # Run a dummy row of two tokens, because the model file does not tell what `fetch` returns.
         types = {"int64": np.int32, "float32": np.float32}
         row = {}
         for feature in self._features:
@@ -86,11 +86,11 @@ class ExportedModel(RowBatches):
         return {name: (value.shape[1:], value.dtype) for name, value in outputs.items()}
 
 
-# Maps arrays by input name to arrays by output name.
+# Runs a model: input name -> array becomes output name -> array.
 _Run = Callable[[Rows], Rows]
 
 
-def _open_onnx(path: str) -> tuple[_Run, list[str]]:
+def _load_onnx(path: str) -> tuple[_Run, list[str]]:
     """Returns a function that runs a model with ONNX Runtime, and its output names."""
     runtime = import_extra(RUNTIMES["onnx"], "onnx")
     session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -103,15 +103,15 @@ def _open_onnx(path: str) -> tuple[_Run, list[str]]:
     return run, names
 
 
-def _open_litert(path: str) -> tuple[_Run, list[str]]:
+def _load_litert(path: str) -> tuple[_Run, list[str]]:
     """Returns a function that runs a model with LiteRT, and its output names."""
     runtime = import_extra(RUNTIMES["litert"], "litert")
-    # The runtime logs the creation of its kernels.
+    # Hide stderr, to which the runtime logs the creation of its kernels.
     with hide_stderr():
         interpreter = runtime.Interpreter(path, num_threads=num_cores())
         interpreter.allocate_tensors()
     runner = interpreter.get_signature_runner()
-    # Calls share the interpreter's memory.
+    # All calls use the same memory of the interpreter, so only one may run at a time.
     lock = threading.Lock()
 
     def run(inputs: Rows) -> Rows:

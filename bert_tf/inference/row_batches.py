@@ -1,6 +1,6 @@
-"""Runs a model over rows in batches of similar length; keeps the order of the rows.
+"""Runs a model over rows, such as texts, in batches of similar length; keeps the rows' order.
 
-Shapes: n rows, B batch size, C texts per row, S max_seq_length.
+Shapes: n rows, B batch size, S max_seq_length, C choices per row (only in multiple choice).
 """
 
 import abc
@@ -14,28 +14,29 @@ from bert_tf.data.parallel import map_in_order
 from bert_tf.errors import UserError
 from bert_tf.progress import bar
 
-# On a CPU, larger batches are not faster.
+# Upper limit for batches that grow, because larger batches are not faster on a CPU.
 _MAX_BATCH_TOKENS = 2048
 # Number of records to read and sort by length at a time.
 _CHUNK_ROWS = 4096
 
+# Feature name -> values of all rows, [n, ...].
 Rows = Mapping[str, np.ndarray]
 
 
 class RowBatches(abc.ABC):
     """Base class that runs a model over rows in batches; thread-safe.
 
-    Equal rows are computed once, since queries, titles and parts of pairs often repeat. Subclasses
-    compute a batch.
+    Subclasses implement the computation of a batch. Equal rows are computed only once, since
+    queries, titles and parts of pairs often repeat.
 
     Args:
-        features: inputs of the model and of `fetch`; `input_mask` is one of them.
-        batch_size: rows of a batch.
+        features: the features of a row that the computation needs, including `input_mask`.
+        batch_size: number of rows in a batch.
         grow: whether batches of short rows may have more rows, but never more tokens than
             `batch_size` rows of S tokens.
-        full: whether every batch must have the same number of rows.
-        fixed_shapes: whether rows are padded to S instead of the longest row of the batch.
-        multiple: batch lengths are multiples of this, or S.
+        full_batches: whether to fill up the last batch with copies of a row to `batch_size` rows.
+        fixed_shapes: whether to pad rows to S tokens instead of the longest row in the batch.
+        length_multiple: rows are padded to a multiple of this number of tokens, or to S.
         batches_at_once: number of batches to compute in parallel.
     """
 
@@ -45,38 +46,35 @@ class RowBatches(abc.ABC):
         batch_size: int,
         *,
         grow: bool = True,
-        full: bool = False,
+        full_batches: bool = False,
         fixed_shapes: bool = False,
-        multiple: int = 1,
+        length_multiple: int = 1,
         batches_at_once: int = 1,
     ) -> None:
         self._features, self._batch_size = tuple(features), batch_size
-        self._full, self._fixed_shapes, self._multiple = full, fixed_shapes, multiple
-        self._grow = grow and not full and not fixed_shapes
-        self._batches_at_once = batches_at_once
+        self._full_batches, self._fixed_shapes = full_batches, fixed_shapes
+        self._length_multiple, self._batches_at_once = length_multiple, batches_at_once
+        self._grow = grow and not full_batches and not fixed_shapes
 
     @abc.abstractmethod
     def _compute(self, batch: Rows) -> Rows:
-        """Computes the outputs [B, ...] of a batch."""
+        """Returns the outputs of a batch, [B, ...], by name."""
 
     @property
     @abc.abstractmethod
     def _output_specs(self) -> Mapping[str, tuple[tuple[int, ...], np.dtype]]:
-        """Returns the shape of an output without B, and its type, by name.
-
-        Dimensions that depend on the length are 0.
-        """
+        """Returns (shape without B, dtype) of each output, by name; sizes that vary are 0."""
 
     def predict(self, rows: Rows) -> dict[str, np.ndarray]:
-        """Returns the outputs [n, ...] of all rows, in order; only n may depend on the batch."""
+        """Returns the outputs [n, ...] of all rows, in order; only n may differ between batches."""
         if len(rows["input_mask"]) == 1:
-            # A single row needs no sorting.
-            (batch,) = self._plan_batches(rows["input_mask"])
-            return self._run_batch(rows, *batch)
+            # A single row needs no grouping and sorting.
+            (plan,) = self._plan_batches(rows["input_mask"])
+            return self._run_batch(rows, *plan)
         results = self._allocate(len(rows["input_mask"]))
-        for numbers, outputs in self.batches(rows):
+        for indices, outputs in self.batches(rows):
             for name, values in outputs.items():
-                results[name][numbers] = values
+                results[name][indices] = values
         return results
 
     def predict_records(
@@ -85,87 +83,89 @@ class RowBatches(abc.ABC):
         """Returns the outputs of the first `num_rows` records, starting over when they run out."""
         from bert_tf.data.records import read_chunks
 
-        results, first = self._allocate(num_rows), 0
+        results, num_done = self._allocate(num_rows), 0
         with bar(num_rows, description) as progress:
-            while first < num_rows:
-                begin = first
+            while num_done < num_rows:
+                num_before = num_done
                 for chunk in read_chunks(paths, self._features, _CHUNK_ROWS):
-                    rows = {name: values[: num_rows - first] for name, values in chunk.items()}
-                    for numbers, outputs in self.batches(rows):
+                    rows = {name: values[: num_rows - num_done] for name, values in chunk.items()}
+                    for indices, outputs in self.batches(rows):
                         for name, values in outputs.items():
-                            results[name][first + numbers] = values
-                        progress.update(len(numbers))
-                    first += len(rows["input_mask"])
-                    if first == num_rows:
+                            results[name][num_done + indices] = values
+                        progress.update(len(indices))
+                    num_done += len(rows["input_mask"])
+                    if num_done == num_rows:
                         break
-                if first == begin:
+                if num_done == num_before:
                     raise UserError(f"{paths} contains no records")
         return results
 
     def batches(self, rows: Rows) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
-        """Yields row numbers and their outputs batch by batch, the longest rows first.
+        """Yields the indices of rows and their outputs, batch by batch, the longest rows first.
 
-        `rows` has a value [n, ...] for each feature; others are ignored.
+        `rows` must contain all features; other entries are ignored.
         """
         columns = {feature.name: rows[feature.name] for feature in self._features}
         groups = _group_equal_rows(columns)
-        first = np.array([group[0] for group in groups], int)
-        distinct = {name: values[first] for name, values in columns.items()}
+        representatives = np.array([group[0] for group in groups], int)
+        distinct = {name: values[representatives] for name, values in columns.items()}
 
         def run(plan: tuple[np.ndarray, int]) -> dict[str, np.ndarray]:
             return self._run_batch(distinct, *plan)
 
         plans = list(self._plan_batches(distinct["input_mask"]))
-        threads = self._batches_at_once if len(plans) > 1 else 1
-        results = map_in_order(run, plans, threads) if threads > 1 else map(run, plans)
-        for (numbers, _), outputs in zip(plans, results, strict=True):
-            equal = [groups[number] for number in numbers]
-            copies = [len(group) for group in equal]
-            repeated = {name: np.repeat(value, copies, axis=0) for name, value in outputs.items()}
-            yield np.concatenate(equal), repeated
+        num_threads = self._batches_at_once if len(plans) > 1 else 1
+        results = map_in_order(run, plans, num_threads) if num_threads > 1 else map(run, plans)
+        for (indices, _), outputs in zip(plans, results, strict=True):
+            batch_groups = [groups[index] for index in indices]
+            sizes = [len(group) for group in batch_groups]
+            repeated = {name: np.repeat(value, sizes, axis=0) for name, value in outputs.items()}
+            yield np.concatenate(batch_groups), repeated
 
     def _plan_batches(self, input_mask: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
-        """Yields the row numbers of each batch, and the length of the batch."""
-        max_length, texts = input_mask.shape[-1], math.prod(input_mask.shape[1:-1])
+        """Yields the indices of the rows in each batch, and the padded length of these rows."""
+        max_length, num_choices = input_mask.shape[-1], math.prod(input_mask.shape[1:-1])
         lengths = _unpadded_lengths(input_mask)
         order = np.argsort(-lengths, kind="stable")
-        first = 0
-        while first < len(order):
+        multiple = self._length_multiple
+        start = 0
+        while start < len(order):
             length, size = max_length, self._batch_size
             if not self._fixed_shapes:
-                longest = max(int(lengths[order[first]]), 1)
-                length = min(-(-longest // self._multiple) * self._multiple, max_length)
+                longest = max(int(lengths[order[start]]), 1)
+                length = min(-(-longest // multiple) * multiple, max_length)
             if self._grow:
-                tokens = min(_MAX_BATCH_TOKENS, self._batch_size * max_length * texts)
-                size = max(size, tokens // (length * texts))
-            yield order[first : first + size], length
-            first += size
+                max_tokens = min(_MAX_BATCH_TOKENS, self._batch_size * max_length * num_choices)
+                size = max(size, max_tokens // (length * num_choices))
+            yield order[start : start + size], length
+            start += size
 
-    def _allocate(self, rows: int) -> dict[str, np.ndarray]:
+    def _allocate(self, num_rows: int) -> dict[str, np.ndarray]:
         specs = self._output_specs
-        return {name: np.empty((rows, *shape), dtype) for name, (shape, dtype) in specs.items()}
+        return {name: np.empty((num_rows, *shape), dtype) for name, (shape, dtype) in specs.items()}
 
-    def _run_batch(self, rows: Rows, numbers: np.ndarray, length: int) -> dict[str, np.ndarray]:
-        count = len(numbers)
-        if self._full:
-            numbers = np.pad(numbers, (0, self._batch_size - count), "edge")
+    def _run_batch(self, rows: Rows, indices: np.ndarray, length: int) -> dict[str, np.ndarray]:
+        size = len(indices)
+        if self._full_batches:
+            # Fill up the batch with copies of its last row, whose outputs are dropped below.
+            indices = np.pad(indices, (0, self._batch_size - size), "edge")
         batch = {}
         for feature in self._features:
-            values = rows[feature.name][numbers]
+            values = rows[feature.name][indices]
             batch[feature.name] = values[..., :length] if feature.per_token else values
-        return {name: value[:count] for name, value in self._compute(batch).items()}
+        return {name: value[:size] for name, value in self._compute(batch).items()}
 
 
 def _unpadded_lengths(input_mask: np.ndarray) -> np.ndarray:
-    # [n, .., S] -> [n]: the position after the last token.
+    # [n, .., S] -> [n]: the position after the last token, 0 without tokens.
     positions = np.arange(1, input_mask.shape[-1] + 1)
     axes = tuple(range(1, input_mask.ndim))
     return np.where(input_mask != 0, positions, 0).max(axes, initial=0)
 
 
 def _group_equal_rows(columns: Rows) -> list[list[int]]:
-    """Groups the numbers of equal rows."""
+    """Returns groups of the indices of equal rows."""
     groups: dict[bytes, list[int]] = {}
-    for number, row in enumerate(zip(*columns.values(), strict=True)):
-        groups.setdefault(b"".join(value.tobytes() for value in row), []).append(number)
+    for index, row in enumerate(zip(*columns.values(), strict=True)):
+        groups.setdefault(b"".join(value.tobytes() for value in row), []).append(index)
     return list(groups.values())

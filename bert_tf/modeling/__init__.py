@@ -1,4 +1,4 @@
-"""The BERT models, written with keras and keras.ops only, for any Keras backend."""
+"""The BERT models. They use only keras and keras.ops, and so run on any Keras backend."""
 
 # ruff: noqa: F401
 from bert_tf.config import BertConfig

@@ -1,4 +1,4 @@
-"""`BertModel`: embeddings, encoder and pooler. Shape letters: see `layers.py`."""
+"""`BertModel`: embeddings, encoder and pooler. For the letters in shapes, see `layers.py`."""
 
 import copy
 import os
@@ -25,13 +25,13 @@ from bert_tf.removed_api import error_stubs
 class ConfiguredModel(keras.Model):
     """Base class of models defined by a `BertConfig`; takes the arguments of `BertModel`.
 
-    The constructor creates the variables, so that a checkpoint can be loaded before the first call
-    and variable names do not depend on where the model is used.
+    Subclasses create all variables in the constructor, so that a checkpoint can be loaded before
+    the first call, and variable names do not depend on where the model is called.
     """
 
-    # Rank of the inputs: 2 for [B, S], 3 for [B, C, S].
+    # Rank of the inputs: 2 for [B, S], 3 for multiple choice, [B, C, S] with C choices.
     input_rank = 2
-    # Inputs of an exported model.
+    # Names of the inputs of an exported model.
     input_names: tuple[str, ...] = ("input_ids", "input_mask", "segment_ids")
 
     def __init__(
@@ -42,8 +42,9 @@ class ConfiguredModel(keras.Model):
         zero_init_encoder: bool = False,
         **kwargs: Any,
     ) -> None:
-        are_flags = {type(use_one_hot_embeddings), type(recompute_layers)} == {bool}
-        if "is_training" in kwargs or "input_ids" in kwargs or not are_flags:
+        are_bools = {type(use_one_hot_embeddings), type(recompute_layers)} == {bool}
+        if "is_training" in kwargs or "input_ids" in kwargs or not are_bools:
+            # The original's arguments: raise an error that explains what to use instead.
             error_stubs("modeling")["BertModel(config, is_training, ...)"]()
         if not isinstance(config, BertConfig):
             received = f"Received: {type(config).__name__}. Use BertConfig.from_json_file(path)"
@@ -57,7 +58,7 @@ class ConfiguredModel(keras.Model):
 
     @classmethod
     def from_checkpoint(cls, path: str | os.PathLike, **kwargs: Any) -> Any:
-        """Creates a model with the weights of a checkpoint. Requires Keras' TensorFlow backend.
+        """Creates a model with the weights of a checkpoint; requires Keras' TensorFlow backend.
 
         Example:
             encoder = BertModel.from_checkpoint("uncased_L-12_H-768_A-12")
@@ -77,12 +78,12 @@ class ConfiguredModel(keras.Model):
         return registry.load("bert_tf.checkpoints.loading:load_model")(cls, path, **kwargs)
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Checks the inputs first, with clearer messages than Keras'."""
+        """Calls the model, after checking the inputs with clearer error messages than Keras'."""
         check_inputs(inputs, self.config, self.input_rank)
         return super().__call__(inputs, *args, **kwargs)
 
     def build_from_config(self, config: dict[str, Any]) -> None:
-        """Does nothing: when Keras loads a saved model, the constructor has built it."""
+        """Does nothing: when Keras loads a saved model, the constructor has already built it."""
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of `__init__`; raises ValueError if `hidden_act` is a function."""
@@ -105,9 +106,9 @@ class ConfiguredModel(keras.Model):
         return cls(**{**config, "config": BertConfig.from_dict(config["config"]), "dtype": dtype})
 
     def export(self, filepath: str, *args: Any, **kwargs: Any) -> None:
-        """Exports like Keras, by default with the inputs `input_names`.
+        """Exports like Keras' method; without `input_signature`, with the inputs `input_names`.
 
-        List outputs are split into `all_encoder_layers_0` and so on.
+        Outputs that are lists become single tensors, such as `all_encoder_layers_0`.
         """
         if kwargs.get("input_signature"):
             super().export(filepath, *args, **kwargs)
@@ -127,10 +128,10 @@ class ConfiguredModel(keras.Model):
 
 
 class BertEmbeddings(keras.layers.Layer):
-    """Sum of word, segment and position embeddings (figure 2 of the paper), layer norm and dropout.
+    """Sums word, segment and position embeddings (figure 2 of the paper); layer norm and dropout.
 
-    `use_one_hot_embeddings` looks up words with a one-hot matrix product, which is faster on TPUs;
-    an id out of range then gives a zero vector instead of an error.
+    `use_one_hot_embeddings` looks up words with a one-hot matrix product, which is faster on TPUs.
+    A word id out of range then adds a zero vector instead of raising an error.
     """
 
     def __init__(
@@ -145,14 +146,14 @@ class BertEmbeddings(keras.layers.Layer):
     def build(self, input_shape: Any = None) -> None:
         """Creates the three embedding tables, with sizes from the configuration."""
         config, num_positions = self.config, self.config.max_position_embeddings
-        self.word_embeddings = self._table("word_embeddings", config.vocab_size)
-        self.token_type_embeddings = self._table("token_type_embeddings", config.type_vocab_size)
-        self.position_embeddings = self._table("position_embeddings", num_positions)
+        self.word_embeddings = self._add("word_embeddings", config.vocab_size)
+        self.token_type_embeddings = self._add("token_type_embeddings", config.type_vocab_size)
+        self.position_embeddings = self._add("position_embeddings", num_positions)
         self.layer_norm.build((None, None, config.hidden_size))
 
-    def _table(self, name: str, rows: int) -> keras.Variable:
+    def _add(self, name: str, num_rows: int) -> keras.Variable:
         initializer = create_initializer(self.config.initializer_range)
-        shape = (rows, self.config.hidden_size)
+        shape = (num_rows, self.config.hidden_size)
         return self.add_weight(shape=shape, initializer=initializer, name=name)
 
     def call(
@@ -171,7 +172,8 @@ class BertEmbeddings(keras.layers.Layer):
             words = ops.matmul(_one_hot(input_ids, table), table)  # [B, S, H]
         else:
             words = ops.take(table, input_ids, axis=0)  # [B, S, H]
-        # Always a matrix product, as in the original: an id out of range adds zeros.
+        # As in the original, segments are always looked up with a matrix product, which adds zeros
+        # for an id out of range.
         table = self.token_type_embeddings
         segments = ops.matmul(_one_hot(segment_ids, table), table)  # [B, S, H]
         positions = self.position_embeddings[: ops.shape(input_ids)[1]]  # [S, H]
@@ -193,10 +195,10 @@ class BertModel(ConfiguredModel):
         config: sizes and dropout rates; copied.
         use_one_hot_embeddings: look up words with a one-hot matrix product (faster on TPUs).
         recompute_layers: recompute each layer's activations in the backward pass instead of keeping
-            them (gradient checkpointing): less memory, about a third more time.
-        zero_init_encoder: initialize the encoder with zeros, which is faster if weights will be
-            loaded anyway.
-        name: variable scope.
+            them (gradient checkpointing), which saves memory and takes about a third more time.
+        zero_init_encoder: initialize the encoder with zeros, which is faster than random values, if
+            weights will be loaded anyway.
+        name: scope of the variables, the first part of their names in a checkpoint.
     """
 
     locals().update(error_stubs("BertModel"))
@@ -246,11 +248,12 @@ class BertModel(ConfiguredModel):
                 all other positions, whose outputs are 0. Other keys, such as labels, are ignored.
             training: whether to apply dropout.
             dropout_seed: int32 [2], determines the dropout masks; by default the model draws one.
-            return_attention_probs: add `all_attention_probs`, a list of [B, N, S, S].
+            return_attention_probs: whether to return `all_attention_probs`, too.
 
         Returns:
-            `embedding_output` [B, S, H]; `all_encoder_layers`, a list of [B, S, H], one for each
-            layer; `sequence_output` [B, S, H], the last of these; and `pooled_output` [B, H].
+            A dict of `embedding_output` [B, S, H]; `all_encoder_layers`, a list of the layers'
+            outputs [B, S, H]; `sequence_output` [B, S, H], the output of the last layer;
+            `pooled_output` [B, H]; and `all_attention_probs`, a list of [B, N, S, S].
         """
         input_ids = inputs["input_ids"]
         present = {name: value for name, value in inputs.items() if value is not None}
@@ -259,11 +262,11 @@ class BertModel(ConfiguredModel):
         seeds = self._dropout_seeds(2, dropout_seed, training)
         embedding_output = self.embeddings(input_ids, segment_ids, seeds[0], training=training)
         attention_mask = create_attention_mask(input_mask, self.compute_dtype)
-        heads = self.config.num_attention_heads
-        layout = PaddedLayout(input_mask, heads)
+        num_heads = self.config.num_attention_heads
+        layout = PaddedLayout(input_mask, num_heads)
         if "token_positions" in inputs:
-            layout = UnpaddedLayout(input_mask, heads, inputs["token_positions"])
-        layers, attention_probs = self.encoder(
+            layout = UnpaddedLayout(input_mask, num_heads, inputs["token_positions"])
+        layer_outputs, attention_probs = self.encoder(
             layout.unpad(embedding_output),
             attention_mask,
             seeds[1],
@@ -271,13 +274,13 @@ class BertModel(ConfiguredModel):
             training=training,
             return_attention_probs=return_attention_probs,
         )
-        # Compiled functions prune the padding of layers whose outputs are not used.
-        layers = [layout.pad(layer) for layer in layers]
+        # Compiled functions skip this for layers whose outputs are not used.
+        layer_outputs = [layout.pad(output) for output in layer_outputs]
         outputs = {
             "embedding_output": embedding_output,
-            "all_encoder_layers": layers,
-            "sequence_output": layers[-1],
-            "pooled_output": self.pooler(layers[-1]),
+            "all_encoder_layers": layer_outputs,
+            "sequence_output": layer_outputs[-1],
+            "pooled_output": self.pooler(layer_outputs[-1]),
         }
         if return_attention_probs:
             outputs["all_attention_probs"] = attention_probs

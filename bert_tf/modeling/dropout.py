@@ -2,7 +2,8 @@
 
 Keras' Dropout counts its calls. Replicas would thus draw the same mask, a recomputed layer would
 draw a different mask than its forward pass (so that gradients are wrong), and a resumed run would
-lose the counter. Here, training derives seeds by folding in step and replica, and the model layers.
+lose the counter. Here, seeds are derived (`fold_in`) from step and replica by the training loop,
+and then from the index of the layer by the model.
 """
 
 from typing import Any
@@ -10,8 +11,8 @@ from typing import Any
 import keras
 from keras import ops
 
-# Odd, to lose no bits, and far apart, so that small numbers do not collide; as signed 32-bit
-# integers. From Steele and Vigna 2021, "Computationally easy, spectrally good multipliers".
+# Signed 32-bit integers: odd, so that no bits are lost, and large, so that small numbers do not
+# collide. From Steele and Vigna 2021, "Computationally easy, spectrally good multipliers".
 _MULTIPLIERS = (0x915F77F5 - 2**32, 0x93D765DD - 2**32)
 
 
@@ -28,13 +29,13 @@ def fold_in(seed: Any, number: Any) -> Any:
 
 
 class _Seed(keras.random.SeedGenerator):
-    """Passes a fixed seed to `keras.random`."""
+    """A seed generator that always returns the same seed, to pass it to `keras.random`."""
 
     def __init__(self, seed: Any) -> None:
         self.seed = seed
 
     def next(self, ordered: bool = True) -> Any:
-        # The TensorFlow backend requires int32 seeds, JAX unsigned ones.
+        # The TensorFlow backend requires int32 seeds, the JAX backend uint32 seeds.
         is_signed = keras.config.backend() == "tensorflow"
         return self.seed if is_signed else ops.cast(self.seed, "uint32")
 
@@ -51,6 +52,6 @@ class Dropout(keras.layers.Layer):
         """Drops entries of `x`; the mask depends only on the shape and `seed`, int32 [2]."""
         if not training or not self.rate:
             return x
-        # Drawn in float32: bfloat16 is too coarse to drop entries at the exact rate.
+        # Draw in float32: bfloat16 numbers are too coarse to drop entries at exactly this rate.
         draws = keras.random.uniform(ops.shape(x), dtype="float32", seed=_Seed(seed))
         return ops.where(draws >= self.rate, x * (1.0 / (1.0 - self.rate)), 0.0)

@@ -1,4 +1,7 @@
-"""Task heads and the models that use them. Shape letters: see `layers.py`; L labels."""
+"""Task heads and the models that use them.
+
+The letters in shapes are those of `layers.py`, and L for the number of labels.
+"""
 
 from typing import Any
 
@@ -15,22 +18,22 @@ from bert_tf.modeling.layers import (
     layer_norm_layer,
 )
 
-# The original's classifier has its weights at the root, outside of any scope. A Keras layer needs
-# a name, which `checkpoint_name` removes.
+# In the original BERT, a classifier's variables `output_weights` and `output_bias` are outside any
+# scope. A Keras layer needs a name, which `checkpoint_name` removes.
 ROOT_HEAD = "classifier"
 
-# For the classifier and SQuAD heads, regardless of the configuration.
-HEAD_INITIALIZER_RANGE = 0.02
+# As in the original, these do not depend on the configuration.
+HEAD_INITIALIZER_RANGE = 0.02  # for the heads of classifiers and SQuAD
 CLASSIFIER_DROPOUT = 0.1
 
 
 def checkpoint_name(variable: keras.Variable) -> str:
-    """Returns a variable's name in the original's checkpoints."""
+    """Returns a variable's name in a checkpoint of the original BERT."""
     return variable.path.removeprefix(f"{ROOT_HEAD}/")
 
 
 class LinearHead(keras.layers.Layer):
-    """Logits x W^T + b in float32; W is stored as [L, H], as in the original's heads."""
+    """Computes the logits x W^T + b; W is stored as [L, H], as in the original's heads."""
 
     def __init__(
         self, num_labels: int, initializer_range: float = HEAD_INITIALIZER_RANGE, **kwargs: Any
@@ -51,7 +54,7 @@ class LinearHead(keras.layers.Layer):
         )
 
     def call(self, x: Any) -> Any:
-        """[.., H] -> [.., L], always in float32."""
+        """[.., H] -> logits [.., L], which are always cast to float32."""
         logits = ops.matmul(x, ops.transpose(self.output_weights)) + self.output_bias
         return ops.cast(logits, "float32")
 
@@ -67,7 +70,7 @@ class MaskedLMHead(keras.layers.Layer):
         self.layer_norm = layer_norm_layer(self.dtype_policy)
 
     def build(self, input_shape: Any) -> None:
-        """Builds dense layer and layer norm for [B, P, H] and creates `output_bias` [V]."""
+        """Builds the dense layer and layer norm for [B, P, H], and creates `output_bias` [V]."""
         with keras.name_scope("transform"):
             self.dense.build(input_shape)
             self.layer_norm.build(input_shape)
@@ -76,7 +79,7 @@ class MaskedLMHead(keras.layers.Layer):
         )
 
     def call(self, sequence_output: Any, positions: Any, word_embeddings: Any) -> Any:
-        """[B, S, H], positions [B, P] and the table [V, H] -> logits [B, P, V]."""
+        """[B, S, H], positions [B, P] and word embeddings [V, H] -> logits [B, P, V]."""
         masked = ops.take_along_axis(
             sequence_output, ops.expand_dims(positions, -1), axis=1
         )  # [B, P, H]
@@ -100,10 +103,11 @@ class EncoderWithHead(ConfiguredModel):
 
     Attributes:
         bert: the encoder.
-        encoded_shape: shape of its `sequence_output`, to build layers with.
+        encoded_shape: shape of the encoder's `sequence_output`, to build the head with.
     """
 
-    # False freezes an unused pooler: as in the original, it has no weight decay and no Adam slots.
+    # False freezes a pooler that the head does not use: as in the original, it then gets no weight
+    # decay and no Adam slots.
     trains_pooler = True
 
     def __init__(self, config: BertConfig, *args: Any, **kwargs: Any) -> None:
@@ -121,9 +125,9 @@ class EncoderWithHead(ConfiguredModel):
 
 
 class _LabelModel(EncoderWithHead):
-    """A model with a linear head of `num_labels` outputs, in the root scope."""
+    """A model with dropout and a linear head for `num_labels` labels, see `ROOT_HEAD`."""
 
-    # The encoder output that the head takes.
+    # Name of the encoder output that the head takes.
     encoder_output = "pooled_output"
 
     def __init__(self, config: BertConfig, num_labels: int, *args: Any, **kwargs: Any) -> None:
@@ -146,7 +150,7 @@ class _LabelModel(EncoderWithHead):
         seeds = self._dropout_seeds(2, dropout_seed, training)
         x = self.bert(inputs, training=training, dropout_seed=seeds[0])[self.encoder_output]
         logits = self.head(self.dropout(x, seeds[1], training=training))
-        # Keras' softmax warns about a single output, as in regression.
+        # A single output (regression) has probability 1; Keras' softmax would warn about it.
         normalize = ops.softmax if self.num_labels > 1 else ops.ones_like
         return {"logits": logits, "probabilities": normalize(logits)}
 
@@ -196,7 +200,7 @@ class BertSpanLabeler(EncoderWithHead):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertPretrainer(EncoderWithHead):
-    """Model for pre-training: masked LM and next sentence prediction (section 3.1 of the paper).
+    """A model for pre-training: masked LM and next sentence prediction (section 3.1 of the paper).
 
     Takes the arguments of `BertModel`.
     """

@@ -10,39 +10,41 @@ from keras import ops
 from bert_tf.config import BertConfig
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
-# Common names of inputs, here and in other libraries -> name here.
+# Name of an input, here or in another library -> name here.
 _KNOWN_NAMES = {
     **{name: name for name in _INPUTS},
     **dict.fromkeys(("input_word_ids", "token_ids"), "input_ids"),
     **dict.fromkeys(("attention_mask", "padding_mask", "mask"), "input_mask"),
     **dict.fromkeys(("input_type_ids", "token_type_ids"), "segment_ids"),
 }
-_SIMILARITY = 0.85
+# Similarity (0 to 1) to a known name from which an unknown name counts as a typo.
+_CUTOFF = 0.85
 
 
 def check_inputs(inputs: Any, config: BertConfig, rank: int = 2) -> None:
-    """Raises a ValueError for wrong names, shapes or, if eager, values; adds no ops to a graph."""
+    """Raises a ValueError for wrong names or shapes, or in eager tensors, values out of range."""
     if not isinstance(inputs, Mapping) or "input_ids" not in inputs:
         received = list(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
         raise ValueError(f'inputs must be a dict {{"input_ids": ids, ...}}. Received: {received}')
     for name in inputs.keys() - set(_INPUTS):
-        for similar in difflib.get_close_matches(str(name).lower(), _KNOWN_NAMES, 1, _SIMILARITY):
+        for similar in difflib.get_close_matches(str(name).lower(), _KNOWN_NAMES, 1, _CUTOFF):
             raise ValueError(f"Unknown input {name!r}: use {_KNOWN_NAMES[similar]!r}")
     ids_shape = getattr(inputs["input_ids"], "shape", None)
-    sizes = (config.vocab_size, 2, config.type_vocab_size)
-    for name, size in zip(_INPUTS, sizes, strict=True):
+    num_values = (config.vocab_size, 2, config.type_vocab_size)
+    for name, size in zip(_INPUTS, num_values, strict=True):
         value = inputs.get(name)
         if value is None:
             continue
         shape, dtype = (getattr(value, key, None) for key in ("shape", "dtype"))
-        is_wrong = name == "input_ids" and any(x in str(dtype) for x in ("float", "str", "U"))
-        if shape is None or is_wrong:
+        # Dtypes of strings contain "U" (NumPy) or "str". Masks and segments may be floats.
+        is_bad_type = name == "input_ids" and any(x in str(dtype) for x in ("float", "str", "U"))
+        if shape is None or is_bad_type:
             kind = dtype or type(value).__name__
             raise ValueError(f"{name} must be an integer array or tensor. Received: {kind}")
-        # Symbolic tensors may have None or symbols as dimensions, and an unknown rank.
+        # Symbolic tensors may have an unknown rank, or dimensions that are None or symbols.
         if getattr(shape, "rank", 2) is not None:
-            pairs = zip(shape, ids_shape or (), strict=False)
-            if len(shape) != rank or any({type(a), type(b)} == {int} and a != b for a, b in pairs):
+            sizes = zip(shape, ids_shape or (), strict=False)
+            if len(shape) != rank or any({type(a), type(b)} == {int} and a != b for a, b in sizes):
                 expected = "[B, S]" if rank == 2 else "[B, C, S]"
                 expected = expected if name == "input_ids" else f"of input_ids, {tuple(ids_shape)}"
                 raise ValueError(f"{name} must have the shape {expected}. Received: {tuple(shape)}")
@@ -52,7 +54,7 @@ def check_inputs(inputs: Any, config: BertConfig, rank: int = 2) -> None:
 
 
 def _min_and_max(ids: Any) -> tuple:
-    """Returns the minimum and maximum, or () for a symbolic tensor."""
+    """Returns the minimum and maximum of an eager tensor; () for a symbolic tensor."""
     torch = sys.modules.get("torch")
     if torch and torch.compiler.is_compiling():
         return ()

@@ -12,7 +12,7 @@ Dimension letters used in shapes, here and in the other model files:
     P  predictions  masked positions per sequence
     T  tokens       tokens that the encoder computes: B * S, or fewer (see `token_layout.py`)
 
-Layers are named after the original's variable scopes, so that a variable's path is its name in
+Layers are named after the scopes of the original BERT, so that a variable's path is its name in
 `bert_model.ckpt`. Every layer builds its children in `build`: if a child were built only by its
 first call, Keras would silently give it random weights when loading a `.keras` file.
 """
@@ -30,8 +30,8 @@ from bert_tf.modeling import gradients
 from bert_tf.modeling.dropout import Dropout, fold_in
 from bert_tf.modeling.token_layout import PaddedLayout
 
-# The mask adds this to the scores of padding. As in the original, it is finite, so that attention
-# in a sequence of padding only is the same as without a mask.
+# The attention mask adds this to the scores of padding. As in the original, it is finite: attention
+# within a sequence that is all padding is then the same as without a mask.
 MASK_BIAS = -10000.0
 LAYER_NORM_EPSILON = 1e-12
 
@@ -72,7 +72,7 @@ def get_activation(activation: str | Callable | None) -> Callable | None:
 
 def create_initializer(initializer_range: float = 0.02) -> keras.initializers.Initializer:
     """Returns a normal initializer, truncated at two standard deviations; zeros if range is 0."""
-    # Creating an initializer draws a seed: create one even for zeros, so later seeds do not change.
+    # Create it even if it is not returned: this draws a seed, and later seeds must not change.
     initializer = keras.initializers.TruncatedNormal(stddev=initializer_range or 1.0)
     return initializer if initializer_range else keras.initializers.Zeros()
 
@@ -89,7 +89,8 @@ class FlatDense(keras.layers.Dense):
         flat = inputs if is_flat else ops.reshape(inputs, (-1, inputs.shape[-1]))
         product = ops.matmul(flat, self.kernel)
         # TensorFlow fuses the matmul with `ops.add` (a BiasAdd), not with `+`. Training needs the
-        # unfused product; before a float32 gelu, fusing is not worth it: +3% (AVX-512), -2% (AVX2).
+        # product without bias. Before a float32 gelu, fusing does not pay off: it changes the speed
+        # by +3% with AVX-512 instructions and by -2% with AVX2.
         unfused = training or (self.activation is gelu and self.compute_dtype == "float32")
         pre_activation = product + self.bias if unfused else ops.add(product, self.bias)
         # In inference, where no gradient is needed, Keras' gelu is faster.
@@ -104,7 +105,7 @@ class LayerNorm(keras.layers.LayerNormalization):
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """[.., H] -> [.., H]."""
         if not training:
-            # Keras uses the original's formula, and thus rounds the same way if a mean is large.
+            # Keras computes the same formula as the original, and thus rounds in the same way.
             return super().call(inputs)
         dtype = keras.backend.result_type(self.compute_dtype, "float32")
         inputs, gamma, beta = (ops.cast(x, dtype) for x in (inputs, self.gamma, self.beta))
@@ -115,13 +116,13 @@ class LayerNorm(keras.layers.LayerNormalization):
 def dense_layer(
     units: int, config: BertConfig, dtype: Any, activation: Any = None, name: str = "dense"
 ) -> keras.layers.Dense:
-    """Returns a dense layer with the configuration's kernel initializer."""
+    """Returns a dense layer whose kernel is initialized with `config.initializer_range`."""
     initializer = create_initializer(config.initializer_range)
     return FlatDense(units, activation, kernel_initializer=initializer, name=name, dtype=dtype)
 
 
 def layer_norm_layer(dtype: Any) -> LayerNorm:
-    """Returns a layer with the original's name and epsilon; weights are at least float32."""
+    """Returns a layer with the original's name and epsilon; its weights are at least float32."""
     policy = keras.dtype_policies.get(dtype)
     if policy.variable_dtype in ("bfloat16", "float16"):
         dtype = f"mixed_{policy.variable_dtype}"
@@ -133,7 +134,7 @@ def create_attention_mask(input_mask: Any, dtype: str) -> Any:
 
     `input_mask` [B, S] is 1 for tokens. As in the original, only keys are masked, not queries.
     """
-    # LiteRT has no operator for a slice with new axes.
+    # Use `expand_dims`: indexing with None gives a slice operation that LiteRT does not support.
     return (1.0 - ops.expand_dims(ops.cast(input_mask, dtype), (1, 2))) * MASK_BIAS
 
 
@@ -165,7 +166,7 @@ class SelfAttention(keras.layers.Layer):
         training: bool | None = None,
     ) -> tuple[Any, Any]:
         """[T, H], additive mask [B, 1, 1, S] -> [T, H] and attention probabilities [B, N, S, S]."""
-        # Scale queries [.., S, D], not scores [.., S, S]: the same result, usually for less work.
+        # Scaling the queries gives the same scores as scaling the scores, usually with less work.
         query = layout.split_heads(self.query(hidden) * (1.0 / math.sqrt(self.head_size)))
         key = layout.split_heads(self.key(hidden))  # [B, N, S, D]
         value = layout.split_heads(self.value(hidden))  # [B, N, S, D]
@@ -176,7 +177,7 @@ class SelfAttention(keras.layers.Layer):
 
 
 class ResidualOutput(keras.layers.Layer):
-    """Dense to H, dropout, then layer normalization of the sum with the block's input."""
+    """The end of a block: dense to H, dropout, residual connection, layer normalization."""
 
     def __init__(self, config: BertConfig, **kwargs: Any) -> None:
         super().__init__(name="output", **kwargs)
@@ -185,7 +186,7 @@ class ResidualOutput(keras.layers.Layer):
         self.layer_norm = layer_norm_layer(self.dtype_policy)
 
     def build(self, input_shape: Any) -> None:
-        """Builds the children for [B, S, input width]."""
+        """Builds the children for inputs [B, S, width]."""
         self.dense.build(input_shape)
         self.layer_norm.build((*input_shape[:-1], self.dense.units))
 
@@ -197,7 +198,7 @@ class ResidualOutput(keras.layers.Layer):
         *,
         training: bool | None = None,
     ) -> Any:
-        """[T, input width] and [T, H] -> [T, H]."""
+        """[T, width] and the input [T, H] of the block -> [T, H]."""
         dropped = self.dropout(self.dense(x), dropout_seed, training=training)
         return self.layer_norm(dropped + residual, training=training)
 
@@ -249,9 +250,9 @@ class TransformerLayer(keras.layers.Layer):
 class Encoder(keras.layers.Layer):
     """The stack of encoder layers.
 
-    With `recompute_layers`, training keeps only each layer's input and recomputes its activations
-    for the gradient (gradient checkpointing, Chen et al. 2016). This is about a third slower, and
-    holds the activations of only one layer at a time.
+    With `recompute_layers`, training keeps only each layer's input, and recomputes the activations
+    in the backward pass (gradient checkpointing, Chen et al. 2016). Training takes about a third
+    longer, and the activations of only one layer are in memory at a time.
     """
 
     def __init__(self, config: BertConfig, recompute_layers: bool = False, **kwargs: Any) -> None:
@@ -277,7 +278,7 @@ class Encoder(keras.layers.Layer):
         training: bool | None = None,
         return_attention_probs: bool = False,
     ) -> tuple[list[Any], list[Any]]:
-        """[T, H] -> the layers' outputs [T, H] and, if requested, attention [B, N, S, S]."""
+        """[T, H] -> each layer's output [T, H] and, if requested, attention [B, N, S, S]."""
         outputs, all_probabilities = [], []
         for index, layer in enumerate(self.transformer_layers):
             call_layer = functools.partial(

@@ -1,6 +1,6 @@
-"""The original's losses, always in float32.
+"""The losses of the original BERT, always in float32.
 
-Shape letters: see `layers.py`.
+The letters in shapes are those of `layers.py`, and L for the number of labels.
 """
 
 from typing import Any
@@ -26,6 +26,6 @@ def binary_cross_entropy(logits: Any, labels: Any) -> Any:
 def span_loss(start_logits: Any, end_logits: Any, start: Any, end: Any) -> Any:
     """Mean cross entropy of start and end: logits [B, S], positions [B] -> [B].
 
-    As in the original, the S positions include the question and padding.
+    As in the original, the softmax over S positions includes the question and padding.
     """
     return (cross_entropy(start_logits, start) + cross_entropy(end_logits, end)) / 2.0

@@ -1,3 +1,3 @@
-"""Writes trained models as SavedModels, which run without this package."""
+"""Exports trained models, which then run without this package: SavedModel, ONNX, LiteRT."""
 
 from bert_tf.backend import tf  # noqa: F401

@@ -1,6 +1,6 @@
-"""Writes models in ONNX or for LiteRT, into folders with configuration and tokenizer.
+"""Exports models to ONNX or LiteRT, into folders that also have a configuration and a tokenizer.
 
-Optimum, transformers.js and this package read the folders of ONNX models.
+Folders with an ONNX model can be read by Optimum, transformers.js and this package.
 """
 
 import json
@@ -38,16 +38,16 @@ def export_folder(
     pooling: str | None = None,
     hidden_states: bool = False,
 ) -> str:
-    """Writes a model file and the files next to it; returns the folder.
+    """Writes a folder with a model file, configuration, tokenizer and `contents`; returns its path.
 
     Args:
         model: a model that `build_onnx_model` takes.
-        export_dir: the folder; an earlier export in it is replaced.
-        contents: further files by name, such as `vocab.txt`.
+        export_dir: path of the folder; an earlier export in it is replaced.
+        contents: file name -> content of further files, such as `vocab.txt`.
         tokenizer: tokenizer of the model, for `tokenizer.json`.
         do_lower_case: whether the tokenizer lower-cases.
         max_seq_length: length to which `tokenizer.json` truncates.
-        labels: names of the outputs.
+        labels: names of the labels, in the order of the model's outputs; empty if there are none.
         format: a key of `MODEL_FILES`.
         precision: "float32", or "int8" for dynamic quantization: weights are stored as integers,
             with a scale per column, and activations are quantized at run time.
@@ -59,7 +59,7 @@ def export_folder(
             files that are not from an earlier export.
     """
     settings = hugging_face_config.make_tokenizer_config(do_lower_case, max_seq_length)
-    texts = {
+    texts = {  # file name -> content
         **contents,
         "config.json": _to_json(_make_config(model, labels, tokenizer)),
         "tokenizer.json": _to_json(tokenizer_json(tokenizer, do_lower_case, max_seq_length)),
@@ -67,18 +67,19 @@ def export_folder(
     }
     file_name, export_dir = MODEL_FILES[format], export_dir.rstrip("/")
     with locks.exclusive(locks.lock_path(export_dir)):
-        # The folder will be replaced.
-        others = set(files.list_dir(export_dir)) - {file_name, LABELS_FILE, *texts}
-        if others:
+        # Replacing the folder must not delete files that are not from an earlier export.
+        unrelated = set(files.list_dir(export_dir)) - {file_name, LABELS_FILE, *texts}
+        if unrelated:
             raise UserError(
-                f"{export_dir} contains other files, such as {min(others)}: pass an empty folder, "
-                "or one with an earlier export"
+                f"{export_dir} contains other files, such as {min(unrelated)}: pass an empty "
+                "folder, or the folder of an earlier export"
             )
         with files.temporary_folder_at(f"{export_dir}.tmp") as folder:
             path = os.path.join(folder, file_name)
             if format == "onnx":
                 _write_onnx(path, build_onnx_model(model, pooling, hidden_states), precision)
             else:
+                # The vocabulary and the labels.
                 lists = {name: contents[name] for name in contents if name.endswith(".txt")}
                 content = build_litert_model(model, precision, pooling, hidden_states, lists)
                 files.write_bytes(path, content)
@@ -101,19 +102,19 @@ def _write_onnx(path: str, proto: Any, precision: str) -> None:
 def _quantize(quantization: Any, proto: Any, path: str) -> None:
     """Writes a model with integer weights.
 
-    The second product of each feed-forward block stays in float32, because its inputs have
-    outliers: this halves the error of sentence vectors at no measurable cost in time. Without the
-    reduced range, sums saturate on processors without VNNI.
+    The second MatMul of each feed-forward block stays in float32, because its inputs have outliers:
+    this halves the error of sentence vectors at no measurable cost in time.
     """
-    # The graph needs no pre-processing; without this property, the quantizer warns.
+    # This marks the graph as pre-processed, which it need not be; the quantizer would warn.
     proto.metadata_props.add(key="onnx.quant.pre_process", value="onnxruntime.quant")
-    products = [node.name for node in proto.graph.node if node.op_type == "MatMul"]
+    matmuls = [node.name for node in proto.graph.node if node.op_type == "MatMul"]
     quantization.quantize_dynamic(
         proto,
         path,
         per_channel=True,
+        # With the full range of 8 bits, sums saturate on processors without VNNI instructions.
         reduce_range=True,
-        nodes_to_exclude=[name for name in products if re.search(r"layer_\d+/output/", name)],
+        nodes_to_exclude=[name for name in matmuls if re.search(r"layer_\d+/output/", name)],
     )
 
 
@@ -127,10 +128,10 @@ def _make_config(model: Any, labels: Sequence[str], tokenizer: FullTokenizer) ->
     if not heads:
         raise UserError(f"{type(model).__name__} has a head that cannot be exported")
     head = heads[-1]
-    outputs = getattr(model, "num_labels", 0)
-    pad = tokenizer.vocab.get("[PAD]")
-    names = labels if len(labels) == outputs else None
-    config = hugging_face_config.make_config(model.config, head, outputs, names, pad)
+    num_outputs = getattr(model, "num_labels", 0)
+    pad_id = tokenizer.vocab.get("[PAD]")
+    known_labels = labels if len(labels) == num_outputs else None
+    config = hugging_face_config.make_config(model.config, head, num_outputs, known_labels, pad_id)
     architecture = getattr(model, "hugging_face_class", head.architecture)
     return {**config, "architectures": [architecture]}
 
@@ -141,14 +142,15 @@ def tokenizer_json(
     """Returns the content of `tokenizer.json`, which the `tokenizers` package reads."""
     vocab = tokenizer.vocab
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-    tokens = [{"id": vocab[token], "content": token} for token in special if token in vocab]
+    added = [{"id": vocab[token], "content": token} for token in special if token in vocab]
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    a, b = ({"Sequence": {"id": name, "type_id": side}} for side, name in enumerate("AB"))
-    cls, *ends = (
-        {"SpecialToken": {"id": token, "type_id": side}}
-        for token, side in (("[CLS]", 0), ("[SEP]", 0), ("[SEP]", 1))
+    # Parts of the template [CLS] A [SEP] B [SEP]; `type_id` is the segment id.
+    a, b = ({"Sequence": {"id": name, "type_id": segment}} for segment, name in enumerate("AB"))
+    cls, sep_a, sep_b = (
+        {"SpecialToken": {"id": token, "type_id": segment}}
+        for token, segment in (("[CLS]", 0), ("[SEP]", 0), ("[SEP]", 1))
     )
-    used = {
+    template_tokens = {
         token: {"id": token, "ids": [vocab[token]], "tokens": [token]}
         for token in ("[CLS]", "[SEP]")
     }
@@ -161,7 +163,7 @@ def tokenizer_json(
             "stride": 0,
         },
         "padding": None,
-        "added_tokens": [{**token, **flags, "special": True} for token in tokens],
+        "added_tokens": [{**token, **flags, "special": True} for token in added],
         "normalizer": {
             "type": "BertNormalizer",
             "clean_text": True,
@@ -172,9 +174,9 @@ def tokenizer_json(
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "post_processor": {
             "type": "TemplateProcessing",
-            "single": [cls, a, ends[0]],
-            "pair": [cls, a, ends[0], b, ends[1]],
-            "special_tokens": used,
+            "single": [cls, a, sep_a],
+            "pair": [cls, a, sep_a, b, sep_b],
+            "special_tokens": template_tokens,
         },
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": {

@@ -1,6 +1,6 @@
-"""Converts models for LiteRT, formerly TensorFlow Lite.
+"""Converts models to LiteRT, formerly TensorFlow Lite.
 
-B batch, C texts of a row, S tokens, H hidden size.
+Shapes: B batch size, C choices (multiple choice), S sequence length, H hidden size.
 """
 
 import io
@@ -16,7 +16,7 @@ from bert_tf.errors import UserError, reason
 from bert_tf.inference.exported_model import HIDDEN_STATES, INPUTS
 from bert_tf.quiet import hide_stderr
 
-# Output names of the models, and those of the files: the same as in ONNX.
+# Output name of a model -> output name in the file, the same as in ONNX files.
 _OUTPUTS = {
     "logits": "logits",
     "start_logits": "start_logits",
@@ -38,15 +38,15 @@ def build_litert_model(
     """Converts a model to the content of a `.tflite` file.
 
     Its signature has the inputs `input_ids`, `attention_mask` and `token_type_ids`, int32 [B, S] or
-    [B, C, S] of any size, and the outputs of `build_onnx_model`.
+    [B, C, S] for any B, C and S, and the outputs that `build_onnx_model` documents.
 
     Args:
-        model: a `BertModel`, or a model with logits.
+        model: a model that `build_onnx_model` takes.
         precision: "float32", or "int8" for dynamic-range quantization: weights are stored as
             integers, and activations are quantized where they are used.
         pooling: see `build_onnx_model`.
         hidden_states: see `build_onnx_model`.
-        associated_files: texts by name, appended to the file as a ZIP archive.
+        associated_files: file name -> text of files to append to the content as a ZIP archive.
 
     Raises:
         UserError: LiteRT lacks an operation of the model.
@@ -59,6 +59,7 @@ def build_litert_model(
         values = (input_ids, attention_mask, token_type_ids)
         inputs = dict(zip(INPUTS.values(), values, strict=True))
         if "masked_lm_positions" in model.input_names:
+            # Predict the tokens at all positions.
             batch_shape = tf.shape(input_ids)
             inputs["masked_lm_positions"] = tf.broadcast_to(tf.range(batch_shape[1]), batch_shape)
         outputs = model(inputs, training=False)
@@ -67,12 +68,12 @@ def build_litert_model(
             hidden = named["last_hidden_state"]
             named["sentence_embedding"] = _pool(hidden, attention_mask, pooling)
         if hidden_states:
-            layers = enumerate(outputs["all_encoder_layers"])
-            named |= {f"{HIDDEN_STATES}{index}": layer for index, layer in layers}
+            layer_outputs = enumerate(outputs["all_encoder_layers"])
+            named |= {f"{HIDDEN_STATES}{index}": value for index, value in layer_outputs}
         return named
 
     module = tf.Module()
-    # The converter saves the values of tracked variables only; without them, outputs are NaN.
+    # Track the variables: the converter saves only tracked ones, and outputs would be NaN.
     module.weights = [variable.value for variable in model.variables]
     converter = tf.lite.TFLiteConverter.from_concrete_functions(
         [compute.get_concrete_function()], module
@@ -80,7 +81,7 @@ def build_litert_model(
     if precision == "int8":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     try:
-        # The converter prints harmless errors about constants.
+        # Hide stderr, to which the converter prints harmless errors about constants.
         with hide_stderr():
             buffer = io.BytesIO(converter.convert())
     except Exception as error:
@@ -90,13 +91,13 @@ def build_litert_model(
         raise UserError(f"{name} cannot be converted to LiteRT: {problem}") from error
     with zipfile.ZipFile(buffer, "a") as archive:
         for file_name, text in (associated_files or {}).items():
-            # A `ZipInfo` has a fixed date, so that equal models are equal files.
+            # A `ZipInfo` has a fixed date, so that exporting a model twice gives equal files.
             archive.writestr(zipfile.ZipInfo(file_name), text)
     return buffer.getvalue()
 
 
 def _pool(hidden: Any, mask: Any, pooling: str) -> Any:
-    """[B, S, H] and the mask [B, S] -> [B, H]."""
+    """[B, S, H] and the attention mask [B, S] -> sentence embeddings [B, H]."""
     if pooling == "cls":
         return hidden[:, 0]
     weights = tf.cast(tf.expand_dims(mask, -1), hidden.dtype)  # [B, S, 1]

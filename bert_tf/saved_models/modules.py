@@ -1,6 +1,6 @@
 """Modules to export as SavedModels, with their signatures.
 
-Shapes: B texts or examples, S tokens, C texts per example (multiple choice).
+Shapes: B texts, text pairs or examples, S sequence length, C choices (multiple choice).
 """
 
 from collections.abc import Callable, Mapping
@@ -15,11 +15,12 @@ from bert_tf.saved_models.packing import Inputs, pack
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.graph import GraphTokenizer
 
+# Names of a model's inputs.
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
 class TextInputs(tf.Module):
-    """Converts texts to model inputs, truncating them to `max_seq_length`."""
+    """Converts texts or text pairs to model inputs of at most `max_seq_length` tokens."""
 
     def __init__(self, tokenizer: FullTokenizer, max_seq_length: int) -> None:
         super().__init__()
@@ -28,7 +29,7 @@ class TextInputs(tf.Module):
         self.cls_id, self.sep_id = tokenizer.vocab["[CLS]"], tokenizer.vocab["[SEP]"]
 
     def __call__(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> Inputs:
-        """Returns `input_ids`, `input_mask` and `segment_ids` [B, S] for texts or pairs [B]."""
+        """Returns `input_ids`, `input_mask` and `segment_ids` [B, S] of texts or text pairs [B]."""
         a = self.tokenize(text)
         b = None if text_pair is None else self.tokenize(text_pair)
         return pack(a, b, self.max_seq_length, self.cls_id, self.sep_id)
@@ -39,11 +40,11 @@ class TaskModule(tf.Module):
 
     Args:
         model: model with the inputs `input_ids`, `input_mask` and `segment_ids`.
-        serve: function `(model_outputs, inputs) -> signature outputs`, which may be strings.
+        serve: maps (model outputs, model inputs) to signature outputs, which may be strings.
         text_inputs: converts texts to inputs; None for a model that only takes ids.
         row_shape: shape of a feature in a `tf.train.Example`, (S,) or (C, S).
-        assets: attribute name -> path of the asset file.
-        text_pairs: whether `serving_default` takes text pairs.
+        assets: attribute name -> path of a file to save as an asset.
+        text_pairs: whether `serving_default` takes text pairs instead of texts.
         jit_compile: whether to compile the model with XLA, once per batch shape.
     """
 
@@ -58,7 +59,7 @@ class TaskModule(tf.Module):
         jit_compile: bool = False,
     ) -> None:
         super().__init__()
-        # Only tracked variables are saved.
+        # Only variables in an attribute of a module are saved.
         self.weights = [variable.value for variable in model.variables]
         self.text_inputs = text_inputs
         for name, path in assets.items():
@@ -72,7 +73,7 @@ class TaskModule(tf.Module):
         self._compute, self._serve = compute, serve
         self._row_shape, self._text_pairs = row_shape, text_pairs
 
-    def _outputs(self, inputs: Inputs) -> dict[str, Any]:
+    def _run(self, inputs: Inputs) -> dict[str, Any]:
         return dict(self._serve(self._compute(inputs), inputs))
 
     def signatures(self) -> dict[str, Any]:
@@ -84,12 +85,12 @@ class TaskModule(tf.Module):
         @tf.function(input_signature=specs)
         def ids(input_ids: Any, input_mask: Any, segment_ids: Any) -> dict[str, Any]:
             values = (input_ids, input_mask, segment_ids)
-            return self._outputs(dict(zip(INPUTS, values, strict=True)))
+            return self._run(dict(zip(INPUTS, values, strict=True)))
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "examples")])
         def examples(examples: Any) -> dict[str, Any]:
             parsed: Any = tf.io.parse_example(examples, features)
-            return self._outputs({name: tf.cast(ids, tf.int32) for name, ids in parsed.items()})
+            return self._run({name: tf.cast(ids, tf.int32) for name, ids in parsed.items()})
 
         signatures = {"serving_default": ids, "ids": ids, "examples": examples}
         if self.text_inputs is None:
@@ -99,52 +100,54 @@ class TaskModule(tf.Module):
 
         @tf.function(input_signature=[text])
         def texts(text: Any) -> dict[str, Any]:
-            return self._outputs(text_inputs(text))
+            return self._run(text_inputs(text))
 
         @tf.function(input_signature=[text, pair])
         def pairs(text: Any, text_pair: Any) -> dict[str, Any]:
-            return self._outputs(text_inputs(text, text_pair))
+            return self._run(text_inputs(text, text_pair))
 
         default = pairs if self._text_pairs else texts
         return {**signatures, "serving_default": default, "pairs": pairs}
 
 
-# Not `tf.Module`: its `variables` is a property, which is not saved.
+# Base class of `EncoderModule`, which sets `variables`: in a `tf.Module`, that is a property.
 _Trackable: Any = tf.__internal__.tracking.AutoTrackable
 
 
 class EncoderModule(_Trackable):
-    """A trainable `BertModel` with the interface of TensorFlow Hub.
+    """A trainable `BertModel` with the interface of the encoders on TensorFlow Hub.
 
-    Takes a dict of `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S]. Returns a
-    dict of `pooled_output` (also as `default`), `sequence_output`, and `encoder_outputs`, a list
-    of the layers' outputs. The vocabulary is saved as an asset.
+    A call takes a dict of `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S]. It
+    returns a dict of `pooled_output` (also as `default`), `sequence_output`, and `encoder_outputs`,
+    a list of the layers' outputs. The vocabulary is saved as an asset.
     """
 
     def __init__(self, model: keras.Model, vocab_path: str, do_lower_case: bool) -> None:
         super().__init__()
-        # Programs that train TensorFlow Hub models use these attributes.
+        # Programs that train TensorFlow Hub models use the following attributes.
         self.variables = [variable.value for variable in model.variables]
         self.trainable_variables = [variable.value for variable in model.trainable_variables]
         self.vocab_file = tf.saved_model.Asset(vocab_path)
         self.do_lower_case = tf.Variable(tf.constant(do_lower_case), trainable=False)
         self.regularization_losses: list[Any] = []
-        spec = {name: tf.TensorSpec([None, None], tf.int32, name) for name in ENCODER_INPUTS}
+        specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in ENCODER_INPUTS}
 
         def call(inputs: Inputs, training: bool = False) -> dict[str, Any]:
             values = [inputs[name] for name in ENCODER_INPUTS]
             outputs = model(dict(zip(INPUTS, values, strict=True)), training=training)
-            pooled, layers = outputs["pooled_output"], outputs["all_encoder_layers"]
-            sequence = outputs["sequence_output"]
-            aliases = {"encoder_outputs": layers, "default": pooled}
-            return {"pooled_output": pooled, "sequence_output": sequence, **aliases}
+            return {
+                "pooled_output": outputs["pooled_output"],
+                "sequence_output": outputs["sequence_output"],
+                "encoder_outputs": outputs["all_encoder_layers"],
+                "default": outputs["pooled_output"],
+            }
 
         self.__call__ = tf.function(call)
         for training in (True, False):
-            self.__call__.get_concrete_function(spec, training=training)
+            self.__call__.get_concrete_function(specs, training=training)
 
     def signature(self) -> Any:
-        """Returns `serving_default`; outputs must be tensors, so it lacks `encoder_outputs`."""
+        """Returns `serving_default`, without `encoder_outputs`: signatures cannot return lists."""
 
         def call(**inputs: tf.Tensor) -> dict[str, Any]:
             outputs = self.__call__(inputs, training=False)
@@ -155,10 +158,10 @@ class EncoderModule(_Trackable):
 
 
 class PreprocessorModule(tf.Module):
-    """Converts texts [B] to the inputs of `EncoderModule`, in one call or in two steps.
+    """Converts texts [B] to the inputs of `EncoderModule`, in one call or with two methods.
 
     `tokenize(texts)` returns ids, ragged [B, tokens]. `bert_pack_inputs([ids], seq_length=128)`, or
-    `[ids, pair_ids]` for text pairs, returns the inputs, int32 [B, seq_length].
+    `bert_pack_inputs([ids, pair_ids])` for text pairs, returns the inputs, int32 [B, seq_length].
     """
 
     def __init__(self, tokenizer: FullTokenizer, vocab_path: str, max_seq_length: int) -> None:

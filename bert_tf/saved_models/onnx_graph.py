@@ -1,6 +1,6 @@
-"""Builds ONNX graphs of the models, without tracing TensorFlow.
+"""Builds ONNX graphs of the models directly from their weights, without tracing TensorFlow.
 
-B batch, C texts per row, S tokens, H hidden size, N heads, D head size, L labels, V vocabulary.
+The letters in shapes are those of `modeling/layers.py`, L labels, and C choices (multiple choice).
 """
 
 import math
@@ -22,11 +22,14 @@ from bert_tf.modeling import (
 )
 from bert_tf.modeling.layers import LAYER_NORM_EPSILON, MASK_BIAS
 
-# Gelu and LayerNormalization are operators of this version of ONNX.
+# The first version of ONNX's operators that has Gelu; LayerNormalization is older.
 _OPSET = 20
-# Read by ONNX Runtime 1.17 and newer.
+# Version of the file format, which ONNX Runtime 1.17 and newer can read.
 _IR_VERSION = 9
+# Data types of `onnx.TensorProto`.
+_FLOAT, _BOOL = 1, 9
 
+# `hidden_act` -> ONNX operator and its attributes.
 _ACTIVATIONS: Mapping[str, tuple[str, dict[str, Any]] | None] = {
     "gelu": ("Gelu", {"approximate": "tanh"}),
     "gelu_erf": ("Gelu", {}),
@@ -41,46 +44,52 @@ def build_onnx_model(
 ) -> Any:
     """Builds the `onnx.ModelProto` of a model in float32.
 
-    Inputs are `input_ids`, `attention_mask` and `token_type_ids`, int64 [B, S], or [B, C, S] if the
-    model takes that. Outputs have the names that Transformers gives them:
+    Inputs are `input_ids`, `attention_mask` and `token_type_ids`, int64 [B, S], or [B, C, S] for
+    multiple choice. Outputs are named as in Transformers, except that `hidden_states.0` is the
+    output of the first layer; Transformers' `hidden_states` begin with the embeddings.
 
     | model | outputs |
     |---|---|
     | `BertModel` | `last_hidden_state` [B, S, H]; `pooler_output` [B, H]; with `pooling` also \
 `sentence_embedding` [B, H]; with `hidden_states` also `hidden_states.0` [B, S, H] and so on |
-    | `BertClassifier` | `logits` [B, L]; [B, C] for rows of several texts |
+    | `BertClassifier` | `logits` [B, L]; [B, C] for multiple choice |
     | `BertTokenClassifier` | `logits` [B, S, L] |
     | `BertSpanLabeler` | `start_logits` and `end_logits` [B, S] |
     | `BertPretrainer` | `logits` [B, S, V] and `seq_relationship_logits` [B, 2] |
 
     Args:
-        model: one of these models, or a model derived from one that only reshapes its inputs.
+        model: an instance of one of these classes, or of the subclass for multiple choice.
         pooling: how an encoder's `sentence_embedding` summarizes the last layer: "mean", "max" or
-            "cls".
+            "cls"; None for no such output.
         hidden_states: whether an encoder also returns the output of each layer.
 
     Raises:
-        UserError: the package onnx is missing, or the model has a different head or activation.
+        UserError: the package onnx is missing, or the model's head or activation is not supported.
     """
     graph = _Graph()
     rank = model.input_rank
     inputs = [graph.input(name, rank) for name in INPUTS]
     if rank == 3:
+        # [B, C, S] -> [B * C, S].
         shape = graph.node("Shape", [inputs[0]])
         row_length = graph.node("Slice", [shape, graph.ints([2]), graph.ints([3])])
-        flat = graph.node("Concat", [graph.ints([-1]), row_length], axis=0)
-        inputs = [graph.node("Reshape", [value, flat]) for value in inputs]
+        flat_shape = graph.node("Concat", [graph.ints([-1]), row_length], axis=0)
+        inputs = [graph.node("Reshape", [value, flat_shape]) for value in inputs]
     encoder = model if isinstance(model, BertModel) else model.bert
-    layers = _encoder(graph, encoder, *inputs)
-    outputs = _head_outputs(graph, model, layers[-1], inputs[1], pooling)
+    layer_outputs = _encoder(graph, encoder, *inputs)
+    outputs = _head_outputs(graph, model, layer_outputs[-1], inputs[1], pooling)
     if hidden_states:
-        shape_of_layer = ["batch", "sequence", encoder.config.hidden_size]
-        outputs |= {f"{HIDDEN_STATES}{n}": (x, shape_of_layer) for n, x in enumerate(layers)}
+        shape_of_each = ["batch", "sequence", encoder.config.hidden_size]
+        outputs |= {
+            f"{HIDDEN_STATES}{index}": (value, shape_of_each)
+            for index, value in enumerate(layer_outputs)
+        }
     if rank == 3:
-        choices = graph.node("Slice", [shape, graph.ints([1]), graph.ints([2])])
-        rows = graph.node("Concat", [graph.ints([-1]), choices], axis=0)
+        # [B * C, 1] -> [B, C].
+        num_choices = graph.node("Slice", [shape, graph.ints([1]), graph.ints([2])])
+        output_shape = graph.node("Concat", [graph.ints([-1]), num_choices], axis=0)
         outputs = {
-            name: (graph.node("Reshape", [value, rows]), ["batch", "choices"])
+            name: (graph.node("Reshape", [value, output_shape]), ["batch", "choices"])
             for name, (value, _) in outputs.items()
         }
     for name, (value, dimensions) in outputs.items():
@@ -89,7 +98,7 @@ def build_onnx_model(
 
 
 class _Graph:
-    """Collects nodes, weights, inputs and outputs; values are referred to by name."""
+    """Collects the nodes, weights, inputs and outputs of a graph; values are identified by name."""
 
     def __init__(self) -> None:
         self._onnx = import_extra("onnx", "onnx")
@@ -98,16 +107,16 @@ class _Graph:
         self._weights: list[Any] = []
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
-        self._int_names: dict[tuple[int, ...], str] = {}
+        self._int_names: dict[tuple[int, ...], str] = {}  # constant vector -> name
 
     def node(self, op: str, inputs: Sequence[str], name: str = "", **attributes: Any) -> str:
         """Adds a node with one output, and returns the name of the output."""
-        return self.nodes(op, inputs, 1, name, **attributes)[0]
+        return self.multi_output_node(op, inputs, 1, name, **attributes)[0]
 
-    def nodes(
+    def multi_output_node(
         self, op: str, inputs: Sequence[str], count: int, name: str = "", **attributes: Any
     ) -> list[str]:
-        """Adds a node with `count` outputs, and returns their names."""
+        """Adds a node with a `count` of outputs, and returns the names of the outputs."""
         name = name or f"{op}_{len(self._nodes)}"
         outputs = [name if count == 1 else f"{name}:{index}" for index in range(count)]
         self._nodes.append(
@@ -116,13 +125,13 @@ class _Graph:
         return outputs
 
     def weight(self, name: str, value: Any) -> str:
-        """Adds a constant float32 array, and returns its name."""
+        """Adds a constant float32 array under this name, and returns the name."""
         array = np.ascontiguousarray(value, np.float32)
         self._weights.append(self._onnx.numpy_helper.from_array(array, name))
         return name
 
     def ints(self, values: Sequence[int]) -> str:
-        """Returns the name of a constant int64 vector."""
+        """Returns the name of a constant int64 vector, which is added unless the graph has it."""
         key = tuple(values)
         if key not in self._int_names:
             name = self._int_names[key] = "ints_" + "_".join(map(str, values)).replace("-", "m")
@@ -132,14 +141,14 @@ class _Graph:
         return self._int_names[key]
 
     def input(self, name: str, rank: int) -> str:
-        """Adds an int64 input [B, S] or [B, C, S] of the model."""
+        """Adds an int64 input of the model, [B, S] or for rank 3 [B, C, S]; returns the name."""
         dimensions = ["batch", "choices", "sequence"] if rank == 3 else ["batch", "sequence"]
         info = self._helper.make_tensor_value_info(name, self._onnx.TensorProto.INT64, dimensions)
         self._inputs.append(info)
         return name
 
     def output(self, name: str, value: str, dimensions: Sequence[int | str]) -> None:
-        """Makes a value an output of the model, in float32."""
+        """Adds a float32 output of the model under this name, with the given value."""
         self.node("Identity", [value], name)
         info = self._helper.make_tensor_value_info(
             name, self._onnx.TensorProto.FLOAT, list(dimensions)
@@ -147,7 +156,7 @@ class _Graph:
         self._outputs.append(info)
 
     def model(self) -> Any:
-        """Returns the checked model."""
+        """Returns the model, after checking that it is valid ONNX."""
         graph = self._helper.make_graph(
             self._nodes, "bert", self._inputs, self._outputs, initializer=self._weights
         )
@@ -155,92 +164,93 @@ class _Graph:
         model = self._helper.make_model(
             graph, opset_imports=opset, ir_version=_IR_VERSION, producer_name="bert_tf"
         )
-        # The checker cannot read an in-memory model of more than 2 GB.
+        # The checker does not accept models in memory of 2 GB or more.
         if model.ByteSize() < 2**31:
             self._onnx.checker.check_model(model)
         return model
 
     def dense(self, x: str, kernel: Any, bias: Any, name: str) -> str:
-        """[.., in] -> [.., out]."""
+        """Adds a dense layer: [.., in] -> [.., out]."""
         product = self.node("MatMul", [x, self.weight(f"{name}/kernel", kernel)], f"{name}/MatMul")
         return self.node("Add", [product, self.weight(f"{name}/bias", bias)], name)
 
     def layer_norm(self, x: str, layer: keras.layers.Layer, name: str) -> str:
-        """[.., H] -> [.., H]."""
+        """Adds a layer normalization: [.., H] -> [.., H]."""
         gamma = self.weight(f"{name}/gamma", layer.gamma)
         beta = self.weight(f"{name}/beta", layer.beta)
         inputs = [x, gamma, beta]
         return self.node("LayerNormalization", inputs, name, axis=-1, epsilon=LAYER_NORM_EPSILON)
 
     def activation(self, x: str, hidden_act: Any, name: str) -> str:
-        """Applies the activation of a configuration."""
+        """Adds the activation function of a configuration's `hidden_act`."""
         key = hidden_act if callable(hidden_act) else (hidden_act or "linear").lower()
         if key not in _ACTIVATIONS:
             raise UserError(f"hidden_act={hidden_act!r} cannot be exported to ONNX")
-        if (entry := _ACTIVATIONS[key]) is None:
+        if (operator := _ACTIVATIONS[key]) is None:
             return x
-        op, attributes = entry
+        op, attributes = operator
         return self.node(op, [x], name, **attributes)
 
 
 def _encoder(graph: _Graph, bert: BertModel, ids: str, mask: str, segment_ids: str) -> list[str]:
     """Adds the encoder: ids, mask and segment ids [B, S] -> the output [B, S, H] of each layer."""
     hidden = _embeddings(graph, bert, ids, segment_ids)
-    as_float = graph.node("Cast", [mask], "attention_mask/float", to=1)
+    as_float = graph.node("Cast", [mask], "attention_mask/float", to=_FLOAT)
     is_padding = graph.node("Sub", [graph.weight("one", 1.0), as_float])
-    added = graph.node("Mul", [is_padding, graph.weight("masked_score", MASK_BIAS)])
-    added = graph.node("Unsqueeze", [added, graph.ints([1, 2])], "added_mask")  # [B, 1, 1, S]
-    outputs = []
-    for number, layer in enumerate(bert.encoder.transformer_layers):
-        name = f"encoder/layer_{number}"
-        context = _attention(graph, layer.attention, hidden, added, f"{name}/attention/self")
-        output = f"{name}/attention/output"
-        hidden = _residual(graph, layer.attention_output, context, hidden, output)
+    bias = graph.node("Mul", [is_padding, graph.weight("masked_score", MASK_BIAS)])
+    # The additive attention mask [B, 1, 1, S].
+    additive_mask = graph.node("Unsqueeze", [bias, graph.ints([1, 2])], "added_mask")
+    layer_outputs = []
+    for index, layer in enumerate(bert.encoder.transformer_layers):
+        name = f"encoder/layer_{index}"
+        attention = f"{name}/attention"
+        context = _attention(graph, layer.attention, hidden, additive_mask, f"{attention}/self")
+        hidden = _residual(graph, layer.attention_output, context, hidden, f"{attention}/output")
         dense = layer.intermediate
         x = graph.dense(hidden, dense.kernel, dense.bias, f"{name}/intermediate")
         x = graph.activation(x, bert.config.hidden_act, f"{name}/intermediate/activation")
         hidden = _residual(graph, layer.feed_forward_output, x, hidden, f"{name}/output")
-        outputs.append(hidden)
-    return outputs
+        layer_outputs.append(hidden)
+    return layer_outputs
 
 
 def _embeddings(graph: _Graph, bert: BertModel, ids: str, segment_ids: str) -> str:
     layer = bert.embeddings
-    tables = {"word": ids, "token_type": segment_ids}
-    parts = [
-        graph.node("Gather", [graph.weight(f"embeddings/{name}_table", table), rows])
-        for (name, rows), table in zip(
-            tables.items(), (layer.word_embeddings, layer.token_type_embeddings), strict=True
-        )
-    ]
+    word_table = graph.weight("embeddings/word_table", layer.word_embeddings)
+    segment_table = graph.weight("embeddings/token_type_table", layer.token_type_embeddings)
+    words = graph.node("Gather", [word_table, ids])  # [B, S, H]
+    segments = graph.node("Gather", [segment_table, segment_ids])  # [B, S, H]
     shape = graph.node("Shape", [ids])
     length = graph.node("Slice", [shape, graph.ints([1]), graph.ints([2])])
     table = graph.weight("embeddings/position_table", layer.position_embeddings)
     positions = graph.node("Slice", [table, graph.ints([0]), length, graph.ints([0])])  # [S, H]
-    total = graph.node("Add", [graph.node("Add", parts), positions], "embeddings/sum")
+    total = graph.node("Add", [words, segments])
+    total = graph.node("Add", [total, positions], "embeddings/sum")
     return graph.layer_norm(total, layer.layer_norm, "embeddings/LayerNorm")
 
 
-def _attention(graph: _Graph, layer: Any, hidden: str, added_mask: str, name: str) -> str:
-    """[B, S, H] -> [B, S, H], with one product for query, key and value."""
-    heads, size = layer.num_heads, layer.head_size
-    scale = 1.0 / math.sqrt(size)
+def _attention(graph: _Graph, layer: Any, hidden: str, additive_mask: str, name: str) -> str:
+    """Adds self-attention, [B, S, H] -> [B, S, H], with a single fused QKV projection."""
+    num_heads, head_size = layer.num_heads, layer.head_size
+    scale = 1.0 / math.sqrt(head_size)
     projections = (layer.query, layer.key, layer.value)
     kernels, biases = (
         [np.asarray(getattr(p, kind), np.float32) for p in projections]
         for kind in ("kernel", "bias")
     )
-    # Scales the queries instead of the scores.
+    # Scale the queries instead of the scores.
     kernels[0], biases[0] = kernels[0] * scale, biases[0] * scale
-    joined = graph.dense(hidden, np.concatenate(kernels, 1), np.concatenate(biases), f"{name}/qkv")
-    parts = graph.nodes("Split", [joined], 3, f"{name}/split", axis=-1, num_outputs=3)
-    split_shape, merged_shape = graph.ints([0, 0, heads, size]), graph.ints([0, 0, heads * size])
-    orders = ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])
+    qkv = graph.dense(hidden, np.concatenate(kernels, 1), np.concatenate(biases), f"{name}/qkv")
+    parts = graph.multi_output_node("Split", [qkv], 3, f"{name}/split", axis=-1, num_outputs=3)
+    # In shapes, 0 keeps the size of the input: [B, S, H] <-> [B, S, N, D].
+    split_shape = graph.ints([0, 0, num_heads, head_size])
+    merged_shape = graph.ints([0, 0, num_heads * head_size])
+    orders = ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])  # The key becomes [B, N, D, S].
     query, key, value = (
         graph.node("Transpose", [graph.node("Reshape", [part, split_shape])], perm=order)
         for part, order in zip(parts, orders, strict=True)
     )
-    scores = graph.node("Add", [graph.node("MatMul", [query, key]), added_mask])  # [B, N, S, S]
+    scores = graph.node("Add", [graph.node("MatMul", [query, key]), additive_mask])  # [B, N, S, S]
     probabilities = graph.node("Softmax", [scores], f"{name}/probabilities", axis=-1)
     context = graph.node("MatMul", [probabilities, value])  # [B, N, S, D]
     merged = graph.node("Transpose", [context], perm=[0, 2, 1, 3])
@@ -248,18 +258,20 @@ def _attention(graph: _Graph, layer: Any, hidden: str, added_mask: str, name: st
 
 
 def _residual(graph: _Graph, layer: Any, x: str, residual: str, name: str) -> str:
+    """Adds a dense layer, a residual connection and a layer normalization, see `ResidualOutput`."""
     dense = graph.dense(x, layer.dense.kernel, layer.dense.bias, f"{name}/dense")
     total = graph.node("Add", [dense, residual])
     return graph.layer_norm(total, layer.layer_norm, f"{name}/LayerNorm")
 
 
+# Output name -> (name of the value in the graph, dimensions).
 _Outputs = dict[str, tuple[str, list[int | str]]]
 
 
 def _head_outputs(
     graph: _Graph, model: Any, sequence_output: str, mask: str, pooling: str | None
 ) -> _Outputs:
-    """Adds the head; returns the values of the outputs and their dimensions by name."""
+    """Adds the head of a model, or the pooler and pooling of an encoder; returns the outputs."""
     hidden_size = model.config.hidden_size
     if isinstance(model, BertModel):
         outputs: _Outputs = {
@@ -271,19 +283,19 @@ def _head_outputs(
             outputs["sentence_embedding"] = (pooled, ["batch", hidden_size])
         return outputs
     if isinstance(model, BertPretrainer):
-        vocabulary = ["batch", "sequence", model.config.vocab_size]
+        logits_shape = ["batch", "sequence", model.config.vocab_size]
         pooled = _pooler(graph, model.bert, sequence_output)
         relationship = _linear(graph, model.next_sentence, pooled, "seq_relationship")
         return {
-            "logits": (_masked_lm(graph, model, sequence_output), vocabulary),
+            "logits": (_masked_lm(graph, model, sequence_output), logits_shape),
             "seq_relationship_logits": (relationship, ["batch", 2]),
         }
     if isinstance(model, BertSpanLabeler):
         logits = _linear(graph, model.head, sequence_output, "squad")
-        parts = graph.nodes("Split", [logits], 2, "squad/split", axis=-1, num_outputs=2)
-        squeezed = [graph.node("Squeeze", [part, graph.ints([-1])]) for part in parts]
-        names = ("start_logits", "end_logits")
-        return {name: (x, ["batch", "sequence"]) for name, x in zip(names, squeezed, strict=True)}
+        parts = graph.multi_output_node("Split", [logits], 2, "squad/split", axis=-1, num_outputs=2)
+        start, end = (graph.node("Squeeze", [part, graph.ints([-1])]) for part in parts)
+        shape: list[int | str] = ["batch", "sequence"]
+        return {"start_logits": (start, shape), "end_logits": (end, shape)}
     if isinstance(model, BertTokenClassifier):
         logits = _linear(graph, model.head, sequence_output, "classifier")
         return {"logits": (logits, ["batch", "sequence", model.num_labels])}
@@ -299,9 +311,9 @@ def _linear(graph: _Graph, head: Any, x: str, name: str) -> str:
 
 
 def _pooler(graph: _Graph, bert: BertModel, sequence_output: str) -> str:
-    first = _first_token(graph, sequence_output)
+    first_token = _first_token(graph, sequence_output)
     dense = bert.pooler.dense
-    return graph.node("Tanh", [graph.dense(first, dense.kernel, dense.bias, "pooler/dense")])
+    return graph.node("Tanh", [graph.dense(first_token, dense.kernel, dense.bias, "pooler/dense")])
 
 
 def _masked_lm(graph: _Graph, model: BertPretrainer, sequence_output: str) -> str:
@@ -315,9 +327,10 @@ def _masked_lm(graph: _Graph, model: BertPretrainer, sequence_output: str) -> st
 
 
 def _first_token(graph: _Graph, sequence_output: str, mask: str = "") -> str:
-    index = graph.ints([0])
-    first = graph.node("Slice", [sequence_output, index, graph.ints([1]), graph.ints([1])])
-    return graph.node("Squeeze", [first, graph.ints([1])])
+    # The mask is unused: this is also the pooling "cls".
+    start, end, axis = graph.ints([0]), graph.ints([1]), graph.ints([1])
+    first_token = graph.node("Slice", [sequence_output, start, end, axis])
+    return graph.node("Squeeze", [first_token, axis])
 
 
 def _mean_pooling(graph: _Graph, sequence_output: str, mask: str) -> str:
@@ -329,7 +342,7 @@ def _mean_pooling(graph: _Graph, sequence_output: str, mask: str) -> str:
 
 
 def _max_pooling(graph: _Graph, sequence_output: str, mask: str) -> str:
-    is_token = graph.node("Unsqueeze", [graph.node("Cast", [mask], to=9), graph.ints([2])])
+    is_token = graph.node("Unsqueeze", [graph.node("Cast", [mask], to=_BOOL), graph.ints([2])])
     lowest = graph.weight("lowest", np.finfo(np.float32).min)
     kept = graph.node("Where", [is_token, sequence_output, lowest])
     return graph.node("ReduceMax", [kept, graph.ints([1])], keepdims=0)

@@ -1,12 +1,13 @@
 """Packs `[CLS] A [SEP] B [SEP]` with TensorFlow ops, as `data.packing` does with NumPy.
 
-Shapes: B texts, S length of the longest row.
+Shapes: B texts or text pairs, S length of the longest row.
 """
 
 from typing import Any
 
 import tensorflow as tf
 
+# Model inputs by name.
 Inputs = dict[str, Any]
 
 # Type checkers do not know the class methods of tf.RaggedTensor.
@@ -21,10 +22,10 @@ def pack(
     sep_id: int,
     pad_to_max: bool = False,
 ) -> Inputs:
-    """Truncates the ids of texts or text pairs, ragged [B, tokens], and packs them.
+    """Truncates the ids of texts `a`, or of pairs of `a` and `b`, ragged [B, tokens]; packs them.
 
-    An empty second text is treated as absent. Rows are padded to the longest row, or to
-    `max_seq_length` if `pad_to_max` is True.
+    If the second text of a pair is empty, the first is packed as a single text. Rows are padded to
+    the longest row, or to `max_seq_length` if `pad_to_max` is True.
 
     Returns:
         `input_ids`, `input_mask` and `segment_ids`: int32 [B, S].
@@ -32,8 +33,10 @@ def pack(
     max_seq_length = tf.cast(max_seq_length, tf.int64)
     length_a = a.row_lengths()
     length_b = b.row_lengths() if b is not None else tf.zeros_like(length_a)
+    # The number of tokens besides [CLS] and one or two [SEP].
     room = max_seq_length - (2 + tf.cast(length_b > 0, tf.int64))
-    # As in the original: truncate the longer text to the other's length, then both, B first.
+    # As in the original, the longer text is truncated to the length of the other, and then both
+    # are truncated alternately, beginning with B.
     length_b = tf.minimum(length_b, tf.maximum(room // 2, room - length_a))
     length_a = tf.minimum(length_a, room - length_b)
     cls, sep = (tf.fill([a.nrows(), 1], token) for token in (cls_id, sep_id))
@@ -42,7 +45,7 @@ def pack(
     segments = tf.zeros_like(row)
     if b is not None:
         second = _truncate(b, length_b)
-        # As in the original, a second text that lost all tokens gets no [SEP].
+        # As in the original, a second text that lost all tokens by truncation gets no [SEP].
         has_second = tf.cast(length_b > 0, tf.int64)
         second_sep = tf.fill([tf.reduce_sum(has_second)], sep_id)
         second = tf.concat([second, _ragged.from_row_lengths(second_sep, has_second)], axis=1)
@@ -50,7 +53,7 @@ def pack(
         row = tf.concat([row, second], axis=1)
     rows = {"input_ids": row, "input_mask": tf.ones_like(row), "segment_ids": segments}
     dense = {name: values.to_tensor() for name, values in rows.items()}
-    # In an empty batch, rows get the minimum length.
+    # Without this minimum, the rows of an empty batch would have length 0.
     min_length = max_seq_length if pad_to_max else tf.constant(2, tf.int64)
     padding: Any = tf.maximum(min_length - tf.shape(dense["input_ids"], out_type=tf.int64)[1], 0)
     return {name: tf.pad(values, [[0, 0], [0, padding]]) for name, values in dense.items()}

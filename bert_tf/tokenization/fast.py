@@ -1,8 +1,8 @@
-"""Tokenizes many texts at once, with the reference's ids, at the speed of compiled code.
+"""Tokenizes many texts at once, with the same ids as the reference, `FullTokenizer`, but faster.
 
-`tokenization.FullTokenizer` is the reference. NumPy normalizes the texts with a table of
-characters, and TensorFlow Text's `FastWordpieceTokenizer` splits them into word pieces. The
-reference tokenizes the texts for which they would differ, or all texts without TensorFlow Text.
+NumPy normalizes the texts with a table of characters, and TensorFlow Text's compiled
+`FastWordpieceTokenizer` splits them into word pieces. Texts for which that would give different ids
+are tokenized by the reference; without TensorFlow Text, all texts are.
 """
 
 import functools
@@ -28,23 +28,23 @@ _logger = logging.getLogger(__name__)
 _SAMPLE_SIZE, _MIN_UNKNOWN, _MIN_UNKNOWN_SHARE, _MAX_LISTED_WORDS = 2000, 5, 0.05, 5
 
 # A batch has about this many characters, so that its arrays fit into the CPU's caches.
-_MAX_BATCH_CHARS = 1 << 19
-# Fixed cost of a text, in characters.
+_BATCH_CHARS = 1 << 19
+# The overhead of a text costs about as much as this many characters.
 _CHARS_PER_TEXT = 100
 
-# The reference tokenizes this many characters while the compiled tokenizer would be built.
+# The reference tokenizes about this many characters in the time it takes to build the compiled one.
 _COMPILE_CHARS = 1_500_000
-# Slowdown of the reference when it also returns spans.
-_SPANS_COST = 10
+# The reference is slower by this factor when it also returns spans.
+_SPANS_SLOWDOWN = 10
 
 
 @dataclass(frozen=True)
 class _NormalizedTexts:
-    """B texts, with M characters after normalization and N characters before."""
+    """B texts, which have M characters after normalization and had N characters before."""
 
-    strings: list[str]  # "" for texts that need the reference
+    strings: list[str]  # normalized texts; "" for texts that need the reference
     needs_reference: np.ndarray  # bool [B]; whether only the reference tokenizes a text correctly
-    codes: np.ndarray  # uint32 [M]; code points of all texts
+    codes: np.ndarray  # uint32 [M]; code points of all normalized texts
     counts: np.ndarray  # uint8 [N]; number of code points that each original character became
     text_splits: np.ndarray  # int64 [B + 1]; start and end of each original text in `counts`
 
@@ -53,8 +53,8 @@ class BatchTokenizer:
     """Converts many texts to ids exactly as a `FullTokenizer` does.
 
     The compiled tokenizer is built only after the reference has run for about as long as building
-    takes, so a few texts never need it. TensorFlow is not imported before that, because it must
-    not compute anything until a script has chosen its devices. Threads may share a tokenizer.
+    takes, so a few texts never need it. TensorFlow is not imported before that: it must not compute
+    anything until a script has chosen its devices. Several threads may share a tokenizer.
 
     Args:
         tokenizer: the reference; its vocabulary must not change afterwards.
@@ -80,8 +80,8 @@ class BatchTokenizer:
 
         Args:
             texts: list of texts; bytes are decoded as UTF-8.
-            with_spans: whether to return the character span of each token, which takes about one
-                and a half times as long.
+            with_spans: whether to also return the character span of each token, which takes about
+                one and a half times as long.
 
         Raises:
             TypeError: `texts` is a single text.
@@ -90,7 +90,7 @@ class BatchTokenizer:
         """
         if isinstance(texts, str | bytes):
             raise TypeError(f"texts must be a list of texts. Received: {texts!r:.100}")
-        # Copy the list, because the caller may change it in the meantime.
+        # Copy the list, because the caller may change it while it is tokenized.
         strings: list[Any] = list(texts)
         if not strings:
             return RaggedIds.from_lists([], [] if with_spans else None)
@@ -103,7 +103,7 @@ class BatchTokenizer:
     def warn_about_unknown(
         self, source: str, examples: Sequence[Sequence[str]], is_pretokenized: bool = False
     ) -> None:
-        """Warns once per source, such as a file, if 5% of a sample's tokens or more are `[UNK]`.
+        """Warns once per source, such as a file, if at least 5% of a sample's tokens are `[UNK]`.
 
         Each example is a list of texts, or a list of words if `is_pretokenized`.
         """
@@ -113,7 +113,8 @@ class BatchTokenizer:
         pieces = {word: self.reference.wordpiece_tokenizer.split_word(word) for word in words}
         unknown = Counter({word: words[word] for word in words if pieces[word] == [UNKNOWN]})
         count, total = unknown.total(), sum(len(pieces[word]) * words[word] for word in words)
-        if count < max(_MIN_UNKNOWN, _MIN_UNKNOWN_SHARE * total) or source in self._warned_sources:
+        min_count = max(_MIN_UNKNOWN, _MIN_UNKNOWN_SHARE * total)
+        if count < min_count or source in self._warned_sources:
             return
         self._warned_sources.add(source)
         listed = ", ".join(f"{word:.30}" for word, _ in unknown.most_common(_MAX_LISTED_WORDS))
@@ -124,7 +125,7 @@ class BatchTokenizer:
 
     @functools.cached_property
     def _compiled(self) -> Any:
-        """The compiled tokenizer of normalized texts; None if it cannot be built."""
+        """The compiled tokenizer, which takes normalized texts; None if it cannot be built."""
         vocab = self.reference.vocab
         return try_build(vocab_lines(vocab)) if UNKNOWN in vocab else None
 
@@ -134,25 +135,27 @@ class BatchTokenizer:
 
     def _encode_batch(self, texts: list[str], with_spans: bool) -> RaggedIds:
         with self._lock:
-            self._num_chars += sum(map(len, texts)) * (_SPANS_COST if with_spans else 1)
+            self._num_chars += sum(map(len, texts)) * (_SPANS_SLOWDOWN if with_spans else 1)
             use_compiled = self._num_chars >= _COMPILE_CHARS and self._compiled is not None
         if not use_compiled:
             return self._encode_with_reference(texts, with_spans)
         normalized, spans = self._normalize(texts), None
         if with_spans:
-            tokens, *offsets = self._compiled.tokenize_with_offsets(normalized.strings)
+            tokens, *byte_ranges = self._compiled.tokenize_with_offsets(normalized.strings)
             rows = tokens.value_rowids().numpy()
-            spans = _to_char_spans(normalized, rows, *(ragged.values.numpy() for ragged in offsets))
+            starts, ends = (ragged.values.numpy() for ragged in byte_ranges)
+            spans = _to_char_spans(normalized, rows, starts, ends)
         else:
             tokens = self._compiled.tokenize(normalized.strings)
         ids = RaggedIds(tokens.values.numpy(), tokens.row_splits.numpy(), spans)
         reference_rows = np.flatnonzero(normalized.needs_reference)
         if not len(reference_rows):
             return ids
-        rest = self._encode_with_reference([texts[i] for i in reference_rows.tolist()], with_spans)
+        reference_texts = [texts[row] for row in reference_rows.tolist()]
+        reference_ids = self._encode_with_reference(reference_texts, with_spans)
         order = np.arange(len(texts))
         order[reference_rows] = len(texts) + np.arange(len(reference_rows))
-        return RaggedIds.concatenate([ids, rest]).take(order)
+        return RaggedIds.concatenate([ids, reference_ids]).take(order)
 
     def _encode_with_reference(self, texts: Sequence[str], with_spans: bool) -> RaggedIds:
         with self._lock:
@@ -174,11 +177,13 @@ class BatchTokenizer:
         indices = np.flatnonzero(flags & NEEDS_REFERENCE)
         needs_reference[np.searchsorted(splits, indices, "right") - 1] = True
         codes, counts = self._table.normalize(codes)
+        # Start of each original character's code points in `codes`, followed by their total number.
         offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         joined = codes.tobytes().decode("utf-32-le")
         strings = [joined[start:end] for start, end in itertools.pairwise(offsets[splits].tolist())]
         if max(map(len, strings)) > MAX_WORD_CHARS:
-            # A word may be too long for the compiled tokenizer.
+            # Use the reference for texts in which a word may be too long: in those with more than
+            # MAX_WORD_CHARS characters between two separators, or a separator and an end.
             starts = np.union1d(np.flatnonzero(flags & SEPARATES), splits[:-1])
             is_long = np.diff(np.concatenate([offsets[starts], offsets[-1:]])) > MAX_WORD_CHARS
             needs_reference[np.searchsorted(splits, starts[is_long], "right") - 1] = True
@@ -190,31 +195,35 @@ class BatchTokenizer:
 def encode_words(
     words: Sequence[str], tokenizer: BatchTokenizer, unknown_id: int | None = None
 ) -> RaggedIds:
-    """Tokenizes each distinct word once; a word without tokens gets `unknown_id`, if it is set."""
-    word_indices: dict[str, int] = {}
-    rows = np.array([word_indices.setdefault(word, len(word_indices)) for word in words], np.int64)
-    tokens = tokenizer.encode(list(word_indices))
-    if unknown_id is not None and not tokens.lengths.all():
-        lists = [tokens[row].tolist() or [unknown_id] for row in range(len(tokens))]
-        tokens = RaggedIds.from_lists(lists)
-    return tokens.take(rows)
+    """Returns the ids of each word; tokenizes a word only once if it occurs several times.
+
+    A word without tokens gets the id `unknown_id`, unless that is None.
+    """
+    distinct: dict[str, int] = {}  # word -> index of its ids
+    rows = np.array([distinct.setdefault(word, len(distinct)) for word in words], np.int64)
+    ids = tokenizer.encode(list(distinct))
+    if unknown_id is not None and not ids.lengths.all():
+        ids = RaggedIds.from_lists([ids[row].tolist() or [unknown_id] for row in range(len(ids))])
+    return ids.take(rows)
 
 
 def _to_char_spans(
     texts: _NormalizedTexts, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray
 ) -> np.ndarray:
-    """Converts the tokens' UTF-8 byte ranges in normalized texts to character spans, int32 [T, 2].
+    """Converts UTF-8 byte ranges in normalized texts to character spans in the original texts.
 
-    `rows` [T] are the indices of the tokens' texts.
+    `rows`, `starts` and `ends` [T] are the index of the text, and the range, of each token. The
+    result is int32 [T, 2].
     """
     sizes = 1 + (texts.codes >= 0x80) + (texts.codes >= 0x800) + (texts.codes >= 0x10000)
     byte_ends = np.cumsum(sizes)  # [M]
-    sources = np.repeat(np.arange(len(texts.counts)), texts.counts)  # [M]; original characters
+    # [M]: for each normalized character, the index of the original character it comes from.
+    sources = np.repeat(np.arange(len(texts.counts)), texts.counts)
     char_offsets = np.concatenate([[0], np.cumsum(texts.counts, dtype=np.int64)])
-    text_starts = np.concatenate([[0], byte_ends])[char_offsets[texts.text_splits[rows]]]
-    first = sources[np.searchsorted(byte_ends, text_starts + starts, "right")]
-    last = sources[np.searchsorted(byte_ends, text_starts + ends - 1, "right")]
-    spans = np.stack([first, last + 1], axis=1) - texts.text_splits[rows, None]
+    text_bytes = np.concatenate([[0], byte_ends])[char_offsets[texts.text_splits[rows]]]
+    first_chars = sources[np.searchsorted(byte_ends, text_bytes + starts, "right")]
+    last_chars = sources[np.searchsorted(byte_ends, text_bytes + ends - 1, "right")]
+    spans = np.stack([first_chars, last_chars + 1], axis=1) - texts.text_splits[rows, None]
     return spans.astype(np.int32)
 
 
@@ -224,7 +233,7 @@ def _split_into_batches(texts: list[Any]) -> Iterator[list[str]]:
     for text in map(convert_to_unicode, texts):
         batch.append(text)
         size += len(text) + _CHARS_PER_TEXT
-        if size >= _MAX_BATCH_CHARS:
+        if size >= _BATCH_CHARS:
             yield batch
             batch, size = [], 0
     if batch:

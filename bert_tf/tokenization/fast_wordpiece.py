@@ -1,7 +1,7 @@
 """Builds TensorFlow Text's `FastWordpieceTokenizer`, which tokenizes normalized texts.
 
-Song et al. 2021, "Fast WordPiece Tokenization". TensorFlow is imported only when the first
-tokenizer is built.
+It implements Song et al. 2021, "Fast WordPiece Tokenization". TensorFlow is imported only when the
+first tokenizer is built.
 """
 
 import functools
@@ -13,18 +13,21 @@ from bert_tf.tokenization.reference import is_control, is_punctuation
 
 _logger = logging.getLogger(__name__)
 
-# Fixed settings of `FullTokenizer`.
+# Fixed settings of `FullTokenizer`: longer words become the unknown token.
 UNKNOWN = "[UNK]"
 MAX_WORD_CHARS = 200
-# A character has at most 4 bytes in UTF-8.
+# FastWordpieceTokenizer limits bytes, not characters, of which each has at most 4 bytes in UTF-8.
 MAX_WORD_BYTES = 4 * MAX_WORD_CHARS
-# A word that becomes `UNKNOWN` because it is too long.
-TOO_LONG = "a" * (MAX_WORD_BYTES + 1)
+# A word that certainly becomes `UNKNOWN`, because it is too long.
+TOO_LONG_WORD = "a" * (MAX_WORD_BYTES + 1)
 
 
 def vocab_lines(vocab: dict[str, int]) -> list[str]:
-    """Lists tokens by id; placeholders replace duplicates and pieces that cannot be in a word."""
-    # Placeholders never match, because normalization splits at brackets.
+    """Lists a vocabulary by id, for the compiled tokenizer.
+
+    Placeholders replace pieces that cannot be in a normalized word, and ids without a token (of
+    duplicate tokens). They never match, because normalization splits words at brackets.
+    """
     lines = [f"[{index}]" for index in range(max(vocab.values(), default=-1) + 1)]
     for token, index in vocab.items():
         body = token.removeprefix("##")
@@ -35,13 +38,13 @@ def vocab_lines(vocab: dict[str, int]) -> list[str]:
 
 
 def _cannot_be_in_word(char: str) -> bool:
-    # Normalization splits at these characters or drops them.
+    # Normalization drops these characters or splits words at them.
     return char.isspace() or is_punctuation(char) or is_control(char) or char == "\ufffd"
 
 
 @functools.lru_cache(maxsize=1)
 def tensorflow_text() -> Any:
-    """Imports TensorFlow Text; returns None if it is missing or does not match TensorFlow."""
+    """Imports TensorFlow Text; warns and returns None if it is missing or of another version."""
     import tensorflow as tf
 
     try:
@@ -54,7 +57,7 @@ def tensorflow_text() -> Any:
 
 
 def build_wordpiece(lines: Sequence[str], **options: Any) -> Any:
-    """Builds the compiled tokenizer.
+    """Builds the compiled tokenizer of a vocabulary, see `vocab_lines`.
 
     Raises a RuntimeError if the vocabulary is empty or a piece has more than 256 bytes.
     """
@@ -70,7 +73,7 @@ def build_wordpiece(lines: Sequence[str], **options: Any) -> Any:
 
 
 def try_build(lines: Sequence[str]) -> Any:
-    """Builds a tokenizer of normalized texts; returns None if that is not possible."""
+    """Builds the compiled tokenizer of a vocabulary; warns and returns None if that fails."""
     try:
         return build_wordpiece(lines) if tensorflow_text() else None
     except RuntimeError as error:

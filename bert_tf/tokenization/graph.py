@@ -1,9 +1,9 @@
-"""A tokenizer of TensorFlow operations, for graphs with texts as inputs.
+"""A tokenizer of TensorFlow operations, for graphs that take texts.
 
-It returns the same ids as `FullTokenizer`. Python computes tables of all characters; only the final
-sigma and the order of combining marks depend on neighbouring characters.
+It returns the same ids as `FullTokenizer`. Characters are looked up in tables that Python computes
+in advance; only the lower case of sigma and the order of combining marks also depend on neighbours.
 
-B: texts, C: characters, W: words, T: tokens.
+Shapes: B texts, C characters of all texts, W words of all texts, T tokens of a text.
 """
 
 import functools
@@ -17,7 +17,7 @@ import tensorflow as tf
 from bert_tf.errors import UserError
 from bert_tf.tokenization.fast_wordpiece import (
     MAX_WORD_CHARS,
-    TOO_LONG,
+    TOO_LONG_WORD,
     build_wordpiece,
     tensorflow_text,
     vocab_lines,
@@ -29,9 +29,9 @@ _ragged: Any = tf.RaggedTensor
 
 _NUM_CODE_POINTS = 0x110000
 _SIGMA, _FINAL_SIGMA = 0x3A3, 0x3C2
-# Flags of input characters: dropped, has case, skipped when looking for case.
+# Flags of input characters; the Unicode standard defines "cased" and "case-ignorable".
 _DROPPED, _CASED, _CASE_IGNORABLE = 1, 2, 4
-# Flags of decomposed characters: accent, space between words, punctuation (a word by itself).
+# Flags of decomposed characters. Spaces separate words; punctuation is a word by itself.
 _ACCENT, _SPACE, _PUNCTUATION = 1, 2, 4
 
 
@@ -42,13 +42,14 @@ class GraphTokenizer(tf.Module):
         super().__init__()
         self._do_lower_case = tokenizer.basic_tokenizer.do_lower_case
         self._wordpiece = _load_wordpiece(tokenizer.vocab)
-        tables = _build_tables(self._do_lower_case)
-        self._input_flags, self._flags, self._classes, *rest = map(tf.constant, tables)
-        self._counts, self._starts, self._decompositions = rest
+        tables = map(tf.constant, _build_tables(self._do_lower_case))
+        self._input_flags, self._decomposed_flags, self._classes, *decompositions = tables
+        self._counts, self._starts, self._decompositions = decompositions
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the ids, ragged int32 [B, T], of UTF-8 strings [B]; drops invalid bytes."""
+        """Returns the ids of UTF-8 strings [B], ragged int32 [B, T]; ignores invalid bytes."""
         codes = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
+        # The index of its text, and the code point, of each character: both [C].
         rows, codes = tf.cast(codes.value_rowids(), tf.int64), codes.values
         flags = tf.gather(self._input_flags, codes)
         is_kept = flags & _DROPPED == 0
@@ -58,9 +59,9 @@ class GraphTokenizer(tf.Module):
         rows, codes = self._decompose(rows, codes)
         if self._do_lower_case:
             rows, codes = self._sort_marks(rows, codes)
-            is_kept = tf.gather(self._flags, codes) & _ACCENT == 0
+            is_kept = tf.gather(self._decomposed_flags, codes) & _ACCENT == 0
             rows, codes = tf.boolean_mask(rows, is_kept), tf.boolean_mask(codes, is_kept)
-        flags = tf.gather(self._flags, codes)
+        flags = tf.gather(self._decomposed_flags, codes)
         word_rows, words = _join_words(rows, codes, flags)
         pieces = self._wordpiece.tokenize(words)  # [W, pieces]
         by_text = _ragged.from_value_rowids(
@@ -85,19 +86,20 @@ class GraphTokenizer(tf.Module):
 
 
 def _join_words(rows: tf.Tensor, codes: tf.Tensor, flags: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Joins characters to words; returns each word's row and string, both [W]."""
-    punctuation = flags & _PUNCTUATION != 0
-    spaces = flags & _SPACE != 0
-    follows_end = tf.concat([[True], (punctuation | spaces)[:-1]], 0)[: tf.size(codes)]
-    is_start = punctuation | follows_end | _starts_text(rows)
-    # A start at a space is dropped with it; the character after the space is also a start.
-    rows, codes, is_start = (tf.boolean_mask(x, ~spaces) for x in (rows, codes, is_start))
+    """Joins characters to words; returns the text's index and the string of each word, both [W]."""
+    is_punctuation = flags & _PUNCTUATION != 0
+    is_space = flags & _SPACE != 0
+    ends_word = is_punctuation | is_space
+    follows_end = tf.concat([[True], ends_word[:-1]], 0)[: tf.size(codes)]
+    is_start = is_punctuation | follows_end | _starts_text(rows)
+    # Dropping spaces loses no start of a word: the character after a space is a start, too.
+    rows, codes, is_start = (tf.boolean_mask(x, ~is_space) for x in (rows, codes, is_start))
     starts = tf.where(is_start)[:, 0]
     word_codes = _ragged.from_row_starts(codes, starts)
     words = tf.strings.unicode_encode(word_codes, "UTF-8")
-    # The original limits the characters of a word, the compiled tokenizer its bytes.
+    # The original limits the characters of a word, but the compiled tokenizer limits the bytes.
     is_long = word_codes.row_lengths() > MAX_WORD_CHARS
-    return tf.gather(rows, starts), tf.where(is_long, TOO_LONG, words)
+    return tf.gather(rows, starts), tf.where(is_long, TOO_LONG_WORD, words)
 
 
 def _starts_text(rows: tf.Tensor) -> tf.Tensor:
@@ -108,23 +110,24 @@ def _starts_text(rows: tf.Tensor) -> tf.Tensor:
 def _lower_final_sigmas(codes: tf.Tensor, rows: tf.Tensor, flags: tf.Tensor) -> tf.Tensor:
     """Lower-cases the capital sigmas at the end of words, as `str.lower` does.
 
-    Case-ignorable characters aside, a cased character precedes a final sigma, and none follows it.
+    A sigma is final if the character before it is cased and the character after it is not; both
+    without counting case-ignorable characters.
     """
     sigmas = tf.where(codes == _SIGMA)[:, 0]
-    candidates = tf.where(flags & _CASE_IGNORABLE == 0)[:, 0]
-    is_cased = tf.gather(flags, candidates) & _CASED != 0
-    candidate_rows = tf.gather(rows, candidates)
-    index = tf.searchsorted(candidates, sigmas, out_type=tf.int64)  # of the sigma itself
+    counted = tf.where(flags & _CASE_IGNORABLE == 0)[:, 0]  # indices of characters that count
+    is_cased = tf.gather(flags, counted) & _CASED != 0
+    counted_rows = tf.gather(rows, counted)
+    index = tf.searchsorted(counted, sigmas, out_type=tf.int64)  # of each sigma in `counted`
 
     def has_case(neighbour: tf.Tensor) -> tf.Tensor:
-        last = tf.size(candidates, out_type=tf.int64) - 1
+        last = tf.size(counted, out_type=tf.int64) - 1
         clipped = tf.clip_by_value(neighbour, 0, last)
-        is_same_text = tf.gather(candidate_rows, clipped) == tf.gather(rows, sigmas)
+        is_same_text = tf.gather(counted_rows, clipped) == tf.gather(rows, sigmas)
         return (neighbour == clipped) & is_same_text & tf.gather(is_cased, clipped)
 
-    final = tf.boolean_mask(sigmas, has_case(index - 1) & ~has_case(index + 1))
-    updates = tf.fill([tf.size(final)], _FINAL_SIGMA)
-    return tf.tensor_scatter_nd_update(codes, final[:, None], updates)
+    final_sigmas = tf.boolean_mask(sigmas, has_case(index - 1) & ~has_case(index + 1))
+    updates = tf.fill([tf.size(final_sigmas)], _FINAL_SIGMA)
+    return tf.tensor_scatter_nd_update(codes, final_sigmas[:, None], updates)
 
 
 def _load_wordpiece(vocab: dict[str, int]) -> Any:
@@ -140,24 +143,26 @@ def _load_wordpiece(vocab: dict[str, int]) -> Any:
 
 
 class _Tables(NamedTuple):
-    input_flags: np.ndarray  # flags before decomposition
-    flags: np.ndarray  # flags after decomposition
+    """Properties of all characters; except for `decompositions`, the index is the code point."""
+
+    input_flags: np.ndarray  # flags of input characters
+    decomposed_flags: np.ndarray  # flags of the characters of decompositions
     classes: np.ndarray  # canonical combining class; 0 for characters that do not combine
     counts: np.ndarray  # number of characters in the decomposition
-    starts: np.ndarray  # index of the first of them in `decompositions`
+    starts: np.ndarray  # start of the decomposition in `decompositions`
     decompositions: np.ndarray  # all decompositions, concatenated
 
 
 @functools.lru_cache(maxsize=2)
 def _build_tables(do_lower_case: bool) -> _Tables:
-    """Builds the tables, which takes seconds and depends on Python's Unicode version only."""
+    """Builds the tables, which takes seconds; they only depend on Python's Unicode version."""
     decompose = _decompose_lowered if do_lower_case else clean_char
     decompositions = [decompose(chr(code)) for code in range(_NUM_CODE_POINTS)]
     counts = np.array([len(text) for text in decompositions], np.int32)
     joined = "".join(decompositions).encode("utf-32-le", "surrogatepass")
     return _Tables(
         input_flags=_build_table(_input_flags),
-        flags=_build_table(_flags),
+        decomposed_flags=_build_table(_decomposed_flags),
         classes=_build_table(unicodedata.combining),
         counts=counts.astype(np.uint8),
         starts=(np.cumsum(counts) - counts).astype(np.int32),
@@ -165,18 +170,19 @@ def _build_tables(do_lower_case: bool) -> _Tables:
     )
 
 
-def _build_table(value: Callable[[str], int]) -> np.ndarray:
-    return np.array([value(chr(code)) for code in range(_NUM_CODE_POINTS)], np.uint8)
+def _build_table(compute: Callable[[str], int]) -> np.ndarray:
+    return np.array([compute(chr(code)) for code in range(_NUM_CODE_POINTS)], np.uint8)
 
 
 def _input_flags(char: str) -> int:
-    # The lower case of a sigma depends on whether the character before it is cased or ignorable.
+    # Python does not expose these properties, but the lower case of a sigma after the character
+    # shows them.
     is_cased = f"{char}Σ".lower().endswith("ς")
     is_ignorable = not is_cased and f"a{char}Σ".lower().endswith("ς")
     return _DROPPED * (not clean_char(char)) | _CASED * is_cased | _CASE_IGNORABLE * is_ignorable
 
 
-def _flags(char: str) -> int:
+def _decomposed_flags(char: str) -> int:
     is_accent = unicodedata.category(char) == "Mn"
     return _ACCENT * is_accent | _SPACE * char.isspace() | _PUNCTUATION * is_punctuation(char)
 

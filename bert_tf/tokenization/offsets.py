@@ -11,11 +11,11 @@ def tokenize_with_offsets(
 ) -> tuple[list[str], list[tuple[int, int]]]:
     """Returns the tokens of `tokenizer.tokenize(text)` and their (start, end) spans in `text`.
 
-    Dropped characters (control characters; accents if lower-casing) are part of a span if they are
-    inside it, but not at its edges. The span of `[UNK]` is the whole word.
+    Characters that tokenization drops (control characters; accents if it lower-cases) are included
+    inside a span, but not at its edges. The span of `[UNK]` is the whole word.
     """
     text = convert_to_unicode(text)
-    source_spans = _find_source_spans(tokenizer.basic_tokenizer, text)
+    source_spans = _find_source_spans(tokenizer.basic_tokenizer, text)  # of normalized characters
     tokens: list[str] = []
     spans: list[tuple[int, int]] = []
     for word in re.finditer(r"\S+", tokenizer.basic_tokenizer.normalize(text)):
@@ -42,7 +42,7 @@ def _find_source_spans(basic: BasicTokenizer, text: str) -> list[tuple[int, int]
     for end in range(1, len(text) + 1):
         if end < len(text) and _joins_previous(basic, text[end]):
             continue
-        run = text[start:end]
+        run = text[start:end]  # a character and its combining marks
         normalized_chars = [basic.normalize(char) for char in run]
         normalized_run = basic.normalize(run)
         if "".join(normalized_chars) == normalized_run:
@@ -55,6 +55,6 @@ def _find_source_spans(basic: BasicTokenizer, text: str) -> list[tuple[int, int]
 
 
 def _joins_previous(basic: BasicTokenizer, char: str) -> bool:
-    # A dropped character also joins, because marks on both sides of it may be reordered.
+    # Combining marks join, and so do dropped characters, as marks on both sides may be reordered.
     decomposed = unicodedata.normalize("NFD", char.lower()) if basic.do_lower_case else char
     return not basic.normalize(char) or unicodedata.combining(decomposed[0]) > 0

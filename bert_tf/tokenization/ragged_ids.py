@@ -9,11 +9,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class RaggedIds:
-    """Concatenated token ids of B texts with N tokens in total.
+    """The token ids of B texts, concatenated; N is the total number of tokens.
 
     Attributes:
         ids: token ids, int32 [N].
-        row_splits: int64 [B + 1]; text i has `ids[row_splits[i] : row_splits[i + 1]]`.
+        row_splits: int64 [B + 1]; text i has the ids `ids[row_splits[i] : row_splits[i + 1]]`.
         spans: int32 [N, 2] or None; token n comes from `text[spans[n, 0] : spans[n, 1]]`, see
             `offsets.tokenize_with_offsets`.
     """
@@ -36,9 +36,9 @@ class RaggedIds:
     def take(
         self, rows: np.ndarray, starts: np.ndarray | int = 0, lengths: np.ndarray | None = None
     ) -> "RaggedIds":
-        """Selects the texts with the indices `rows` [K].
+        """Selects the texts with the indices `rows` [K]; an index may occur several times.
 
-        Takes `lengths` [K] tokens of each, from token `starts` [K] on; by default all.
+        Takes `lengths` [K] tokens of each, from token `starts` [K] on; by default, all tokens.
         """
         lengths = self.lengths[rows] if lengths is None else lengths
         splits = _row_splits(lengths)
@@ -52,7 +52,7 @@ class RaggedIds:
     def from_lists(
         rows: Sequence[Sequence[int]], spans: Sequence[Sequence[tuple[int, int]]] | None = None
     ) -> "RaggedIds":
-        """Creates ragged ids from a list of ids for each text, and optionally a list of spans."""
+        """Creates ragged ids from a list of ids and, optionally, a list of spans for each text."""
         ids = np.array([token_id for row in rows for token_id in row], np.int32)
         pairs = None if spans is None else [pair for row in spans for pair in row]
         return RaggedIds(
@@ -63,7 +63,7 @@ class RaggedIds:
 
     @staticmethod
     def concatenate(parts: Sequence["RaggedIds"]) -> "RaggedIds":
-        """Concatenates the texts of at least one part; keeps spans if all parts have them."""
+        """Concatenates the texts of one or more parts; keeps the spans if all parts have them."""
         if len(parts) == 1:
             return parts[0]
         spans = [part.spans for part in parts if part.spans is not None]
@@ -75,7 +75,10 @@ class RaggedIds:
 
 
 def enumerate_groups(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns each entry's group and index in the group: [2, 1] -> [0, 0, 1], [0, 1, 0]."""
+    """Returns the group of each entry and its index within the group.
+
+    Example: groups of the sizes [2, 1] give [0, 0, 1] and [0, 1, 0].
+    """
     groups = np.repeat(np.arange(len(sizes)), sizes)
     return groups, np.arange(len(groups)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 

@@ -1,8 +1,8 @@
-"""WordPiece tokenization, with exactly the tokens of the original release of 2018.
+"""WordPiece tokenization, with exactly the tokens of the original BERT release of 2018.
 
-This is the reference for the faster implementations; it needs no TensorFlow. As in the original,
-character categories and lower case come from Python's Unicode database, so the tokens of recently
-added characters may depend on the Python version (`unicodedata.unidata_version`).
+The faster implementations must give the same tokens as this reference, which needs no TensorFlow.
+As in the original, character categories and lower case come from Python's Unicode database, so the
+tokens of recently added characters may depend on its version (`unicodedata.unidata_version`).
 """
 
 import logging
@@ -44,7 +44,7 @@ _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 # First and last code points of the blocks in which each character is a word by itself. Kana, Hangul
-# and the extensions after E are not included: that would change the published models' tokens.
+# and extensions after E are not included, as in the original: this would change the tokens.
 _CJK_BLOCKS = (
     (0x3400, 0x4DBF),
     (0x4E00, 0x9FFF),
@@ -54,9 +54,9 @@ _CJK_BLOCKS = (
     (0x2F800, 0x2FA1F),
 )
 
-# The folder of a published checkpoint. The unescaped dot matches any character, as in the original.
+# Captures the name of a checkpoint's folder. As in the original, the dot is not escaped.
 _CHECKPOINT_FOLDER = re.compile("([A-Za-z0-9_-]+)/bert_model.ckpt")
-# In cased vocabularies, a quarter of the pieces have capitals; in uncased Chinese, two pieces have.
+# A quarter of the pieces in cased vocabularies have capitals, but only two in the Chinese one.
 _MIN_CAPITALS_SHARE = 0.01
 _CAPITAL = re.compile("[A-Z]")
 
@@ -64,8 +64,8 @@ _CAPITAL = re.compile("[A-Z]")
 def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str | None) -> None:
     """Checks `do_lower_case` if the checkpoint's folder has the name of a published model.
 
-    Raises a UserError if that model has the other casing. As in the original, only the folder of a
-    `bert_model.ckpt` is checked; unlike it, this knows all models in `releases`, not just seven.
+    Raises a UserError if that model was trained with the other casing. As in the original, only the
+    folder of a `bert_model.ckpt` is checked; but the original knows only seven of the `releases`.
     """
     match = _CHECKPOINT_FOLDER.search(init_checkpoint) if init_checkpoint else None
     if not match:
@@ -83,9 +83,9 @@ def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str |
 
 
 def convert_to_unicode(text: str | bytes) -> str:
-    """Returns a text as a string; decodes bytes as UTF-8, dropping invalid ones.
+    """Returns a text as a string; decodes bytes as UTF-8, without invalid bytes.
 
-    Raises a ValueError if it is neither str nor bytes.
+    Raises a ValueError if the text is neither str nor bytes.
     """
     if isinstance(text, str):
         return text
@@ -94,22 +94,22 @@ def convert_to_unicode(text: str | bytes) -> str:
     raise ValueError(f"Text must be str or bytes, not {type(text).__name__}: {text!r:.100}")
 
 
-# The original has both names because of Python 2.
+# In Python 2, the original's two functions differ.
 printable_text = convert_to_unicode
 
 
 def load_vocab(vocab_file: str) -> dict[str, int]:
-    """Reads a vocabulary: one token per line, whose id is the line number, counted from 0.
+    """Reads a vocabulary with one token per line; returns token -> id, the line number from 0.
 
     As in the original, whitespace around a token is stripped, a blank line is the empty token, a
-    duplicate token gets its last id, and a byte order mark is part of the first token.
+    token on several lines has the id of the last, and a byte order mark is part of the first token.
     """
     lines = files.read_small_file_lines(vocab_file)
     return {line.strip(): index for index, line in enumerate(lines)}
 
 
 def count_capitals(pieces: Iterable[str]) -> int:
-    """Counts the pieces with Latin capitals, except special tokens such as `[CLS]`."""
+    """Counts the pieces with capitals A to Z, except special tokens such as `[CLS]`."""
     capitalized = filter(_CAPITAL.search, pieces)
     return sum(not (piece[0] == "[" and piece[-1] == "]") for piece in capitalized)
 
@@ -120,7 +120,7 @@ def is_cased(pieces: Collection[str]) -> bool:
 
 
 def convert_by_vocab(vocab: Mapping[_Key, _Value], items: Iterable[_Key]) -> list[_Value]:
-    """Looks up all items; raises a KeyError for a missing one, as in the original."""
+    """Looks up items in a vocabulary; as in the original, a missing item raises a KeyError."""
     return [vocab[item] for item in items]
 
 
@@ -140,7 +140,7 @@ def whitespace_tokenize(text: str) -> list[str]:
 
 
 def is_whitespace(char: str) -> bool:
-    """Returns whether cleaning replaces a character with a space (not U+2028 and U+2029)."""
+    """Returns whether cleaning replaces a character with a space; U+2028 and U+2029 are kept."""
     return char in "\t\n\r" or unicodedata.category(char) == "Zs"
 
 
@@ -154,18 +154,18 @@ def is_punctuation(char: str) -> bool:
     return char in string.punctuation or unicodedata.category(char).startswith("P")
 
 
-# The original's names.
+# The names of these functions in the original.
 _is_whitespace, _is_control, _is_punctuation = is_whitespace, is_control, is_punctuation
 
 
 def is_cjk(char: str) -> bool:
-    """Returns whether a character is a CJK ideograph, which is a separate word in every text."""
+    """Returns whether a character is a CJK ideograph, each of which is a word by itself."""
     code = ord(char)
     return any(first <= code <= last for first, last in _CJK_BLOCKS)
 
 
 class _TranslationTable(dict[int, str]):
-    """A table for `str.translate` that computes its entries on demand."""
+    """A table for `str.translate` that computes the replacement of a character on first use."""
 
     def __init__(self, replace: Callable[[str], str]) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ class _TranslationTable(dict[int, str]):
 
 
 def clean_char(char: str) -> str:
-    """Cleans a character: returns "", a space, or the character (a CJK one between spaces)."""
+    """Returns what cleaning replaces a character with: "", a space, or itself (CJK: in spaces)."""
     if char in "\0\ufffd" or is_control(char):
         return ""
     if is_whitespace(char):
@@ -199,9 +199,9 @@ _STRIP_ACCENTS = _TranslationTable(_strip_accents)
 
 
 class BasicTokenizer:
-    """Splits texts into words, punctuation characters and CJK ideographs.
+    """Splits texts into words; punctuation characters and CJK ideographs are words by themselves.
 
-    If `do_lower_case`, it also lower-cases them and strips accents.
+    If `do_lower_case` is True, it also lower-cases words and strips accents.
     """
 
     def __init__(self, do_lower_case: bool = True) -> None:
@@ -212,13 +212,13 @@ class BasicTokenizer:
         return whitespace_tokenize(self.normalize(convert_to_unicode(text)))
 
     def normalize(self, text: str) -> str:
-        """Cleans a text, so that splitting it at whitespace gives its words."""
+        """Cleans a text, and separates its words with whitespace; see `tokenize`."""
         text = text.translate(_CLEAN)
         if not self.do_lower_case:
             return text.translate(_SPACE_PUNCTUATION)
-        # The original first splits the text into words. The result is the same: neither final
-        # sigmas nor the order of combining characters depend on anything beyond whitespace, and no
-        # character becomes whitespace here. The result stays decomposed: Hangul becomes jamo.
+        # The original first splits the text into words. That gives the same result, as final sigmas
+        # and the order of combining characters do not depend on anything beyond whitespace, and no
+        # character becomes whitespace here. The result is not composed again: Hangul becomes jamo.
         return unicodedata.normalize("NFD", text.lower()).translate(_STRIP_ACCENTS)
 
 
@@ -240,7 +240,7 @@ class WordpieceTokenizer:
         self.max_input_chars_per_word = max_input_chars_per_word
 
     def tokenize(self, text: str | bytes) -> list[str]:
-        """Returns the pieces of all words in a text that `BasicTokenizer` has normalized."""
+        """Returns the pieces of all words in a text whose words are separated by whitespace."""
         pieces: list[str] = []
         for word in whitespace_tokenize(convert_to_unicode(text)):
             pieces.extend(self.split_word(word))
@@ -258,7 +258,7 @@ class WordpieceTokenizer:
                 if piece in self.vocab:
                     break
             else:
-                # One unknown piece makes the whole word unknown.
+                # No piece in the vocabulary begins here, which makes the whole word unknown.
                 return [self.unk_token]
             pieces.append(piece)
             start, prefix = end, "##"
@@ -278,7 +278,8 @@ class FullTokenizer:
     """
 
     def __init__(self, vocab_file: str, do_lower_case: bool = True) -> None:
-        # Reject only strings: TensorFlow Hub modules pass NumPy's bool.
+        # Accept other types, because the value of a TensorFlow Hub module is a NumPy bool. A string
+        # such as "False" would count as True.
         if isinstance(do_lower_case, str):
             raise ValueError(f"do_lower_case must be True or False. Received: {do_lower_case!r}")
         self.vocab = load_vocab(vocab_file)
@@ -293,9 +294,9 @@ class FullTokenizer:
         return self.wordpiece_tokenizer.tokenize(" ".join(self.basic_tokenizer.tokenize(text)))
 
     def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
-        """Returns the ids of tokens; raises a KeyError for an unknown token."""
+        """Returns the ids of tokens; raises a KeyError if one is not in the vocabulary."""
         return convert_by_vocab(self.vocab, tokens)
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
-        """Returns the tokens of ids; raises a KeyError for an unknown id."""
+        """Returns the tokens of ids; raises a KeyError if one is not in the vocabulary."""
         return convert_by_vocab(self.inv_vocab, ids)

@@ -46,9 +46,9 @@ class Inference(RowBatches):
             -(-batch_size // replicas) * replicas,
             grow=grow,
             # Replicas need parts of equal size.
-            full=devices.needs_full_batches or replicas > 1,
+            full_batches=devices.needs_full_batches or replicas > 1,
             fixed_shapes=devices.fixed_shapes,
-            multiple=LENGTH_MULTIPLE if devices.has_gpus else 1,
+            length_multiple=LENGTH_MULTIPLE if devices.has_gpus else 1,
             batches_at_once=devices.batches_at_once,
         )
         self._devices = devices
@@ -100,7 +100,7 @@ class Inference(RowBatches):
         return step.get_concrete_function()
 
     def _signature(self) -> dict[str, tf.TensorSpec]:
-        rows = self._batch_size if self._full else None
+        rows = self._batch_size if self._full_batches else None
         specs = {}
         for feature in self._features:
             shape: list[int | None] = [rows, *feature.shape]

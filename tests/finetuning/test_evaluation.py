@@ -71,7 +71,7 @@ def test_best_weights_are_saved_and_used(trained, tiny, tmp_path):
     assert checkpoint.step_of(str(out / "best" / "model.ckpt")) == best["step"]
     # The folder resolves to its latest checkpoint; a note points to the best one.
     (note,) = find_source(str(out)).notes
-    assert f"To use the one with the best evaluation, pass {out}/best/model.ckpt" in note
+    assert f"To use the checkpoint with the best evaluation, pass {out}/best/model.ckpt" in note
     assert find_source(str(out / "best")).notes == []
 
 

@@ -1,4 +1,4 @@
-"""Detects, inspects and converts model formats. Variables are named as in the original BERT."""
+"""Reads, inspects and converts models of all formats; variables have the original BERT's names."""
 
 # ruff: noqa: F401
 from bert_tf import backend

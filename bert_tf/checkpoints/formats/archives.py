@@ -1,4 +1,4 @@
-"""Zip files of BERT releases: a folder with bert_config.json, vocab.txt and bert_model.ckpt.*."""
+"""Unpacks BERT releases: a zip of a folder with bert_config.json, vocab.txt, bert_model.ckpt.*."""
 
 import functools
 import os
@@ -13,30 +13,32 @@ from bert_tf import files
 from bert_tf.checkpoints.formats.source import CONFIG_FILE, VOCAB_FILE, temporary_folder
 from bert_tf.errors import UserError, shortened
 
+# Members to unpack. macOS adds metadata files `__MACOSX/...` and `._*`, which are excluded.
 _MEMBER_NAME = re.compile(
     rf"(?!__MACOSX/)(.*/)?({re.escape(CONFIG_FILE)}|{re.escape(VOCAB_FILE)}|"
     r"(?!\._)[^/]*\.ckpt(-\d+)?\.(index|meta|data-\d{5}-of-\d{5}))"
 )
-# Weights hardly compress, so a higher compression ratio indicates a zip bomb.
+# Weights hardly compress, so a higher ratio indicates a zip bomb, unless the content is small.
 _MAX_COMPRESSION_RATIO = 20
 _ALWAYS_ALLOWED_BYTES = 1 << 28
 
 
 def unpack(path: str) -> str:
-    """Unpacks checkpoint, configuration and vocabulary, and returns the path of the folder.
+    """Unpacks checkpoint, configuration and vocabulary into a new folder, and returns its path.
 
-    The folder is removed at exit. Only the base names of expected files are used; even so, archives
-    with links, or with paths that leave their folder, are rejected.
+    The folder is removed at exit. Members are written under their base names, so none can end up
+    outside the folder; still, archives with links or with paths that leave the folder are rejected.
     """
     return _unpack_once(path, files.size_and_mtime(path))
 
 
 @functools.lru_cache
 def _unpack_once(path: str, size_and_mtime: tuple[int, int]) -> str:
+    # `size_and_mtime` is part of the cache key: a changed file is unpacked again.
     try:
         with zipfile.ZipFile(path) as archive:
             members = _select_members(path, archive)
-            # Keep the name of the folder in the zip: it identifies the release.
+            # Keep the name of the folder in the zip file, by which `releases` knows the model.
             folder_name = os.path.basename(os.path.dirname(next(iter(members.values())).filename))
             folder_name = folder_name or os.path.basename(path).removesuffix(".zip") or "model"
             folder = os.path.join(temporary_folder(), folder_name)
@@ -52,14 +54,13 @@ def _unpack_once(path: str, size_and_mtime: tuple[int, int]) -> str:
 
 
 def _select_members(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Returns the archive members to unpack, by file name."""
+    """Returns the archive members to unpack, by base name; raises a UserError for bad archives."""
     for member in archive.infolist():
         parts = re.split(r"[/\\]", member.filename)
         is_outside = ".." in parts or not parts[0] or ":" in parts[0]
         if is_outside or stat.S_ISLNK(member.external_attr >> 16):
             kind = "path outside the folder" if is_outside else "link"
             raise UserError(f"{path} contains a {kind} ({member.filename}): not unpacked")
-    # The pattern excludes the metadata files that macOS adds for each file.
     expected = [member for member in archive.infolist() if _MEMBER_NAME.fullmatch(member.filename)]
     paths = [os.path.split(member.filename) for member in expected]
     folders = {folder for folder, name in paths if ".ckpt" in name}

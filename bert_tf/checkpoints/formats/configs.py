@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 USUAL_HEAD_SIZE = 64
 
 # Maximum length of a list of variables in a message, in characters.
-_MAX_LIST = 400
+_MAX_LIST_CHARS = 400
 
+# Variable name -> shape.
 Shapes = Mapping[str, list[int]]
 
+# Configuration key -> the variable and axis that have this size.
 _AXES = {
     "vocab_size": (names.WORD_EMBEDDINGS, 0),
     "hidden_size": (names.WORD_EMBEDDINGS, 1),
@@ -32,27 +34,27 @@ _AXES = {
 
 
 def infer_sizes(shapes: Shapes) -> dict[str, int]:
-    """Returns the sizes that weight shapes determine: all but the number of attention heads."""
+    """Infers model sizes from weight shapes, which determine all but the number of heads."""
     sizes = {
         key: shapes[name][axis]
         for key, (name, axis) in _AXES.items()
         if name in shapes and len(shapes[name]) > axis
     }
-    layers = names.count_layers(shapes)
-    return {**sizes, "num_hidden_layers": layers} if layers else sizes
+    num_layers = names.count_layers(shapes)
+    return {**sizes, "num_hidden_layers": num_layers} if num_layers else sizes
 
 
 def guess_config(shapes: Shapes) -> BertConfig | None:
-    """Returns a configuration with the usual head size; None if it does not match the shapes."""
+    """Returns a configuration that assumes the usual head size; None if the shapes rule it out."""
     sizes = infer_sizes(shapes)
-    heads = sizes.get("hidden_size", 1) // USUAL_HEAD_SIZE
-    if len(sizes) < 6 or heads * USUAL_HEAD_SIZE != sizes["hidden_size"]:
+    num_heads, remainder = divmod(sizes.get("hidden_size", 1), USUAL_HEAD_SIZE)
+    if len(sizes) <= len(_AXES) or remainder:
         return None
-    return BertConfig.from_dict({**sizes, "num_attention_heads": heads})
+    return BertConfig.from_dict({**sizes, "num_attention_heads": num_heads})
 
 
 def find_config(source: Source, path: str | None, shapes: Shapes) -> BertConfig | None:
-    """Returns the configuration in the file `path`, by default the source's.
+    """Returns the configuration in the file `path`, by default the one of the source.
 
     Raises a UserError if it does not match the weights.
     """
@@ -71,7 +73,7 @@ def find_config(source: Source, path: str | None, shapes: Shapes) -> BertConfig 
 
 
 def warn_of_other_config(config: BertConfig, file: str, source: Source) -> None:
-    """Warns if number of heads or activation differ from those in the model's configuration."""
+    """Warns if `config` differs from the source's in settings that shapes do not determine."""
     model_config = None
     with contextlib.suppress(UserError):
         model_config = source.config() if file != source.config_file else None
@@ -82,37 +84,41 @@ def warn_of_other_config(config: BertConfig, file: str, source: Source) -> None:
             log.warning(message, file, name, value, source.path, expected)
 
 
-def check_weights(head: "Head", shapes: Shapes, weights: str) -> None:
-    """Raises a UserError if weights of a model are missing or their shapes are inconsistent."""
+def check_weights(head: "Head", shapes: Shapes, path: str) -> None:
+    """Raises a UserError if the model at `path` lacks weights, or their shapes are inconsistent."""
     sizes = infer_sizes(shapes)
     expected = head.expected(names.count_layers(shapes) or 1)
     missing = [name for name in expected if name not in shapes]
     if missing:
         model = "BERT" if head.name == "encoder" else f"BERT with the head {head.name}"
-        lists = (checkpoints.summarize(group)[:_MAX_LIST] for group in (missing, shapes))
+        lists = (checkpoints.summarize(group)[:_MAX_LIST_CHARS] for group in (missing, shapes))
         problem = "Missing: {}; found: {}".format(*lists)
-        raise UserError(f"{weights} does not contain all weights of a {model}. {problem}")
+        raise UserError(f"{path} does not contain all weights of a {model}. {problem}")
     if len(sizes) <= len(_AXES):
         actual = ", ".join(f"{name} {shapes[name]}" for name, _ in _AXES.values())
-        raise UserError(f"The weights of {weights} do not have the shapes of a BERT: {actual}")
-    outputs = [*shapes["output_bias"], 2][0] if head.has_labels else 2
-    expected_shapes = _expected_shapes(head, sizes, outputs)
-    mismatches = [name for name, shape in expected_shapes.items() if list(shapes[name]) != shape]
+        raise UserError(f"The weights of {path} do not have the shapes of a BERT: {actual}")
+    # Heads without labels have two outputs: start and end, or the two classes of next sentence.
+    num_outputs = [*shapes["output_bias"], 2][0] if head.has_labels else 2
+    expected_shapes = _expected_shapes(head, sizes, num_outputs)
+    mismatches = [
+        f"{name} {shapes[name]} (expected: {shape})"
+        for name, shape in expected_shapes.items()
+        if list(shapes[name]) != shape
+    ]
     if mismatches:
-        both = [f"{name} {shapes[name]} (expected: {expected_shapes[name]})" for name in mismatches]
-        raise UserError(f"Inconsistent shapes in {weights}: {shortened(both, 4)}")
+        raise UserError(f"Inconsistent shapes in {path}: {shortened(mismatches, 4)}")
 
 
-def _expected_shapes(head: "Head", sizes: Mapping[str, int], outputs: int) -> dict[str, list[int]]:
+def _expected_shapes(head: "Head", sizes: Mapping[str, int], num_outputs: int) -> Shapes:
     hidden, inner = sizes["hidden_size"], sizes["intermediate_size"]
-    # Shapes by name suffix; the first match applies.
+    # Suffix of a variable name -> shape; the first matching suffix applies.
     by_suffix = {
         "word_embeddings": [sizes["vocab_size"], hidden],
         "position_embeddings": [sizes["max_position_embeddings"], hidden],
         "token_type_embeddings": [sizes["type_vocab_size"], hidden],
         "cls/predictions/output_bias": [sizes["vocab_size"]],
-        "output_weights": [outputs, hidden],
-        "output_bias": [outputs],
+        "output_weights": [num_outputs, hidden],
+        "output_bias": [num_outputs],
         "intermediate/dense/kernel": [hidden, inner],
         "intermediate/dense/bias": [inner],
         "attention/output/dense/kernel": [hidden, hidden],

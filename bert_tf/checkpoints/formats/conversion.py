@@ -28,23 +28,23 @@ from bert_tf.tokenization import count_capitals, is_cased, load_vocab
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
-    """Options of a conversion. Files and labels default to those of the source."""
+    """Options of a conversion. For a file, labels or casing, None means to use the source's."""
 
-    output: str  # see `OutputTarget`
+    output: str  # path, see `OutputTarget`
     to: str | None = None  # a format of `OutputTarget`; None infers it from `output`
-    head: str = "auto"  # as in `--head`
+    head: str = "auto"  # name of the head to write, or "auto"; see `heads.find`
     bert_config_file: str | None = None
     vocab_file: str | None = None
     do_lower_case: bool | None = None  # None infers it from the source or its vocabulary
     labels: Sequence[str] | None = None
-    strip_optimizer: bool = False  # drop Adam slots and step
+    strip_optimizer: bool = False  # drop the Adam slots and the training step
 
 
 @dataclasses.dataclass(frozen=True)
 class _Model:
-    """A model that is ready to be written; None means unknown."""
+    """A model that is ready to be written; configuration, vocabulary and labels may be unknown."""
 
-    head: heads.Head | None  # None if all variables are copied
+    head: heads.Head | None  # None if all variables are copied, whatever they are
     names: list[str]  # variables to write
     config: BertConfig | None
     vocab_file: str | None
@@ -86,17 +86,18 @@ def _write_original(source: Source, model: _Model, prefix: str) -> None:
         files.write_text(os.path.join(folder, CONFIG_FILE), model.config.to_json_string())
     if model.vocab_file:
         files.concatenate([model.vocab_file], os.path.join(folder, VOCAB_FILE))
-    run = find_file(os.path.dirname(source.path), RUN_FILE) if source.kind == "original" else None
-    if run and model.head is None:
-        # With this file, a full copy can replace the output folder of a training run.
-        files.write_text(os.path.join(folder, RUN_FILE), files.read_text(run))
+    if source.kind == "original" and model.head is None:
+        run_file = find_file(os.path.dirname(source.path), RUN_FILE)
+        if run_file:
+            # With this file, a full copy can replace the output folder of a training run.
+            files.write_text(os.path.join(folder, RUN_FILE), files.read_text(run_file))
     if model.labels:
         path = os.path.join(folder, label_map.LABELS_FILE)
         files.write_text(path, label_map.to_text(model.labels))
 
 
 def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:
-    # `_prepare` ensures that these exist; only original checkpoints can be written without them.
+    # `_prepare` made sure that these are not None, as only original checkpoints can lack them.
     head: Any = model.head
     config: Any = model.config
     vocab_file = model.vocab_file or ""
@@ -110,7 +111,7 @@ def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:
 
 
 def _prepare(source: Source, request: Request, to: str) -> _Model:
-    """Collects everything to write, and checks that it is consistent."""
+    """Collects everything to write in the format `to`, and checks that it is consistent."""
     shapes = source.shapes()
     config = configs.find_config(source, request.bert_config_file, shapes)
     if config and request.bert_config_file:
@@ -129,9 +130,9 @@ def _prepare(source: Source, request: Request, to: str) -> _Model:
     if config is None and to != "original":
         raise UserError(f"No configuration next to {source.path}: pass --bert_config_file")
     vocab_file = _find_vocab(source, request, shapes, to)
-    lower = _find_casing(source, request, vocab_file, to)
+    do_lower_case = _find_casing(source, request, vocab_file, to)
     labels = _find_labels(source, request, shapes, head)
-    return _Model(head, selected, config, vocab_file, lower, labels)
+    return _Model(head, selected, config, vocab_file, do_lower_case, labels)
 
 
 def _select_variables(
@@ -153,6 +154,7 @@ def _select_variables(
     if to != "original":
         log.info("%s cannot store Adam slots and step: dropping %d variables", to, len(state))
         return expected
+    # Keep the step, and the slots of the variables to write: a slot is named <variable>/adam_m.
     kept = {checkpoints.GLOBAL_STEP, *expected}
     return [*expected, *(n for n in state if n in kept or n.rsplit("/", 1)[0] in kept)]
 
@@ -163,9 +165,9 @@ def _find_vocab(source: Source, request: Request, shapes: configs.Shapes, to: st
         raise UserError(f"No {VOCAB_FILE} next to {source.path}: pass --vocab_file")
     if path is None:
         return None
-    size, rows = max(load_vocab(path).values(), default=-1) + 1, shapes.get(names.WORD_EMBEDDINGS)
-    if rows and size > rows[0]:
-        problem = f"The vocabulary {path} has {size} entries, but {source.path} only {rows[0]}"
+    size, shape = max(load_vocab(path).values(), default=-1) + 1, shapes.get(names.WORD_EMBEDDINGS)
+    if shape and size > shape[0]:
+        problem = f"The vocabulary {path} has {size} entries, but {source.path} only {shape[0]}"
         raise UserError(f"{problem}: pass the vocabulary of this model (--vocab_file)")
     return path
 
@@ -174,17 +176,17 @@ def _find_labels(
     source: Source, request: Request, shapes: configs.Shapes, head: heads.Head | None
 ) -> Sequence[str] | None:
     labels = request.labels or source.labels
-    is_unlabeled = "output_bias" not in shapes or bool(head and not head.has_labels)
-    if not labels or (is_unlabeled and not request.labels):
+    has_labels = "output_bias" in shapes and (head is None or head.has_labels)
+    if not labels or not (has_labels or request.labels):
         return None
-    num_outputs = 0 if is_unlabeled else shapes["output_bias"][0]
+    num_outputs = shapes["output_bias"][0] if has_labels else 0
     expected = source.labels or labels
     if [*labels] != [*expected] and sorted(labels) == sorted(expected):
-        problem = f"the model's labels are in a different order: {', '.join(expected)}"
+        problem = f"the model has the same labels in a different order: {', '.join(expected)}"
         raise UserError(f"--labels: {problem}. Omit --labels")
     if len(labels) == num_outputs:
         return labels
-    problem = f"{len(labels)} labels, but the head has {num_outputs or 'none'}"
+    problem = f"{len(labels)} labels, but the head has {num_outputs or 'no'} outputs for labels"
     if request.labels:
         raise UserError(f"--labels: {problem}")
     log.warning("Ignoring the labels of %s: %s", source.path, problem)
@@ -199,16 +201,15 @@ def _find_casing(source: Source, request: Request, vocab_file: str | None, to: s
             flag = str(source.do_lower_case).lower()
             log.info("Use the converted model with --do_lower_case=%s", flag)
         return source.do_lower_case
-    # Other formats do not store the casing, so no guess is needed.
+    # Only transformers' format stores the casing; the result is not used for other formats.
     return to != "hugging_face" or guess_lower_case(vocab_file)
 
 
 def guess_lower_case(vocab_file: str | None) -> bool:
     """Guesses from the vocabulary whether texts must be lower-cased, and logs the guess."""
     pieces = list(load_vocab(vocab_file)) if vocab_file else []
-    count = count_capitals(pieces)
     lower = not is_cased(pieces)
-    capitals = "few" if count and lower else "no" if lower else "many"
+    capitals = "many" if not lower else "few" if count_capitals(pieces) else "no"
     message = "Assuming --do_lower_case=%s, as the vocabulary has %s capitals. Pass it to override"
     log.info(message, str(lower).lower(), capitals)
     return lower

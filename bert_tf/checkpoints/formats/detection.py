@@ -16,7 +16,7 @@ _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
 def find_source(path: str) -> Source:
-    """Opens the model at a path, in any of the formats of this package.
+    """Opens the model at a path: a file or folder in any of the formats that this package reads.
 
     Raises:
         UserError: `path` is not a readable model; the message says what it is instead.
@@ -43,28 +43,28 @@ def find_source(path: str) -> Source:
 def _open_folder(folder: str) -> Source:
     if find_file(folder, GRAPH_FILE):
         return SavedModelSource(folder)
-    weights, index = safetensors_files.WEIGHTS_FILE, safetensors_files.INDEX_FILE
-    tensors = find_file(folder, weights) or find_file(folder, index)
+    names = (safetensors_files.WEIGHTS_FILE, safetensors_files.INDEX_FILE)
+    weights_file = find_file(folder, names[0]) or find_file(folder, names[1])
     prefix = None
     try:
         prefix = checkpoints.resolve(folder)
     except UserError:
-        if not tensors:
+        if not weights_file:
             if any(find_file(folder, name) for name in _PICKLES):
                 _reject_pickle(os.path.join(folder, _PICKLES[0]))
             raise
-    if tensors and prefix:
-        names = " and ".join(map(os.path.basename, (tensors, prefix)))
-        raise UserError(f"{folder} contains two models, {names}: pass the path of one of them")
-    if tensors:
+    if weights_file and prefix:
+        models = " and ".join(map(os.path.basename, (weights_file, prefix)))
+        raise UserError(f"{folder} contains two models, {models}: pass the path of one of them")
+    if weights_file:
         _require_local(folder)
-        return HuggingFaceSource(tensors)
+        return HuggingFaceSource(weights_file)
     source = _open_checkpoint(prefix or folder)
     best = os.path.join(folder, BEST_FOLDER, BEST_NAME)
     has_best = source.has_best and files.exists(f"{best}.index")
     if has_best and checkpoints.step_of(best) != checkpoints.step_of(source.path):
         note = f"{source.path} is the newest checkpoint of {folder}"
-        source.notes.append(f"{note}. To use the one with the best evaluation, pass {best}")
+        source.notes.append(f"{note}. To use the checkpoint with the best evaluation, pass {best}")
     return source
 
 
@@ -78,7 +78,7 @@ def _open_zip(path: str) -> Source:
     try:
         return OriginalSource(checkpoints.resolve(folder))
     except UserError as error:
-        # Do not show the path of the temporary folder, which is deleted at exit.
+        # Show the folder's name in the archive, not its temporary path, which is deleted at exit.
         raise UserError(f"{path}: {error}".replace(folder, os.path.basename(folder))) from error
 
 
@@ -93,5 +93,6 @@ def _reject_pickle(path: str) -> None:
     """Rejects pickles, which can run arbitrary code when they are loaded."""
     if path.endswith((".bin", ".pt", ".pth", ".pkl", ".pickle")):
         problem = f"{path} is a pickle, which can run arbitrary code when it is loaded"
-        advice = "from_pretrained(folder).save_pretrained(new_folder) of its transformers class"
-        raise UserError(f"{problem}. If you trust it, {advice} writes model.safetensors")
+        call = "from_pretrained(folder).save_pretrained(new_folder)"
+        advice = f"convert it with {call} of its transformers class, which writes model.safetensors"
+        raise UserError(f"{problem}. If you trust it, {advice}")

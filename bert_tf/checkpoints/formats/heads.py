@@ -24,19 +24,19 @@ _CLASSIFIER = ("output_bias", "output_weights")
 class Head:
     """A head and the encoder that it uses."""
 
-    name: str  # as in `--head`
-    variables: tuple[str, ...]  # the original's names
-    architecture: str  # the class in transformers
-    has_pooler: bool  # whether that class has a pooler
-    model: Any  # the class in bert_tf; None if there is none
+    name: str  # value of the flag --head
+    variables: tuple[str, ...]  # names in original BERT checkpoints
+    architecture: str  # name of the class in transformers
+    has_pooler: bool  # whether the class in transformers has a pooler
+    model: Any  # class in bert_tf; None if there is none
 
     @property
     def has_labels(self) -> bool:
-        """Whether there is one output per label."""
+        """Whether there is one output per label, so that the number of outputs varies."""
         return self.variables == _CLASSIFIER
 
     def expected(self, num_layers: int) -> list[str]:
-        """Returns the original's names of all variables of encoder and head."""
+        """Returns the names of all variables of encoder and head in original checkpoints."""
         return [*names.encoder_names(num_layers), *self.variables]
 
 
@@ -52,14 +52,15 @@ HEADS = {
         Head("encoder", (), "BertModel", True, BertModel),
     )
 }
-# Heads by the class in transformers.
+# Name of the class in transformers -> name of the head.
 BY_ARCHITECTURE = {head.architecture: name for name, head in HEADS.items()}
 
 
 def find(stored: Set[str], requested: str = "auto", hint: str | None = None) -> Head:
-    """Returns the head to convert: `requested`, or with "auto" the one with `stored` variables.
+    """Returns the head to convert: `requested`, or if that is "auto", the head in `stored`.
 
-    Text and token classifiers have the same variables; `hint` is the head that the source declares.
+    `stored` are the names of the model's variables. Text and token classifiers have the same names:
+    `hint`, the head that the model's metadata declare, tells them apart.
     """
     if requested != "auto":
         if hint and hint != requested and HEADS[requested].has_labels and HEADS[hint].has_labels:
@@ -68,7 +69,7 @@ def find(stored: Set[str], requested: str = "auto", hint: str | None = None) -> 
     kinds = ("masked_lm", "span", "classification")
     present = [kind for kind in kinds if set(HEADS[kind].variables) & stored]
     if len(present) > 1:
-        advice = f"Pass one of them, such as --head={present[-1]}, or --head=encoder for none"
+        advice = f"Pass one of them, such as --head={present[-1]}, or --head=encoder for no head"
         raise UserError(f"The model has several heads: {' and '.join(present)}. {advice}")
     if present == ["masked_lm"] and set(_NEXT_SENTENCE) & stored:
         return HEADS["pretraining"]

@@ -17,8 +17,8 @@ from bert_tf.tokenization import load_vocab
 CONFIG = "config.json"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 _TOKENIZER = "tokenizer.json"
-# In transformers, models with a span, token or masked-LM head have no pooler, and warn about one.
-# To keep it for converting back, it is saved in a file that transformers does not read.
+# In transformers, models with a span, token or masked-LM head have no pooler, and loading warns if
+# the weights include one. For converting back, it is kept in a file that transformers ignores.
 POOLER_FILE = "pooler.safetensors"
 
 
@@ -45,7 +45,8 @@ class HuggingFaceSource(Source):
         self._read_tokenizer(folder)
         if self._config.hidden_act == "gelu_erf":
             note = "gelu is exact (erf; gelu_erf in bert_config.json), not Google's tanh form"
-            self.notes.append(f"{self.config_file}: {note}. For that, set hidden_act to gelu")
+            advice = "For the tanh form, set hidden_act to gelu in bert_config.json"
+            self.notes.append(f"{self.config_file}: {note}. {advice}")
 
     def _read_head(self, settings: Mapping[str, Any]) -> None:
         architectures = settings.get("architectures")
@@ -54,14 +55,14 @@ class HuggingFaceSource(Source):
             if self.head is None:
                 note = f"unknown architecture {architectures[0]}; the tensors determine the head"
                 self.notes.append(f"{self.config_file}: {note}")
-        kind = str(settings.get("problem_type"))
-        flag = hugging_face_config.PROBLEM_TYPES.get(kind)
+        problem_type = str(settings.get("problem_type"))
+        flag = hugging_face_config.PROBLEM_TYPES.get(problem_type)
         if self.head == "classification" and flag:
             advice = f"To fine-tune on your own files, pass --problem_type={flag}"
-            self.notes.append(f"{self.config_file}: problem_type is {kind}. {advice}")
+            self.notes.append(f"{self.config_file}: problem_type is {problem_type}. {advice}")
 
     def _find_pooler(self, folder: str) -> dict[str, np.ndarray]:
-        """Returns a pooler if the model has none: from `pooler.safetensors`, or zeros."""
+        """Returns a pooler, read from `POOLER_FILE` or zeros; {} if the weights include one."""
         if any(name in self._names.stored for name in names.POOLER):
             return {}
         hidden = self._config.hidden_size
@@ -76,7 +77,7 @@ class HuggingFaceSource(Source):
         return {bias: np.zeros([hidden], np.float32), kernel: np.zeros([hidden] * 2, np.float32)}
 
     def _read_tokenizer(self, folder: str) -> None:
-        """Sets casing and vocabulary; either may be stored only in tokenizer.json."""
+        """Sets casing and vocabulary; some models store them only in tokenizer.json."""
         settings = _read_optional(folder, _TOKENIZER_CONFIG)
         fast_tokenizer = _read_optional(folder, _TOKENIZER)
         normalizer = fast_tokenizer.get("normalizer")
@@ -86,9 +87,9 @@ class HuggingFaceSource(Source):
         self.do_lower_case = lower if isinstance(lower, bool) else None
         accents = settings.get("strip_accents")
         if lower is not None and accents not in (None, lower):
-            note = f"strip_accents is {accents}, but do_lower_case {lower}"
+            note = f"strip_accents is {accents}, but do_lower_case is {lower}"
             file = os.path.join(folder, _TOKENIZER_CONFIG)
-            self.notes.append(f"{file}: {note}; BERT uses do_lower_case for both")
+            self.notes.append(f"{file}: {note}. The original BERT uses do_lower_case for both")
         pieces = _read_word_pieces(fast_tokenizer) if self.vocab_file is None else None
         if pieces:
             self.vocab_file = os.path.join(temporary_folder(), VOCAB_FILE)
@@ -99,7 +100,7 @@ class HuggingFaceSource(Source):
         return self._config
 
     def shapes(self) -> dict[str, list[int]]:
-        """Returns the shapes of all variables, as in the original."""
+        """Returns the shapes of all variables by name, with kernels [input, output]."""
         shapes = {}
         for name, stored in self._names.stored.items():
             shape = self._tensors.shapes[stored]
@@ -126,7 +127,7 @@ class HuggingFaceSource(Source):
         embeddings = self._tensors.read(self._names.stored[names.WORD_EMBEDDINGS])
         if not np.array_equal(self._tensors.read(decoder), embeddings):
             problem = f"{decoder} in {self.path} differs from the word embeddings"
-            raise UserError(f"{problem}; BERT ties them. Pass --head=encoder to drop the head")
+            raise UserError(f"{problem}; BERT ties both. Pass --head=encoder to drop the head")
 
 
 def write(
@@ -175,8 +176,9 @@ def _read_word_pieces(fast_tokenizer: Mapping[str, Any]) -> list[str] | None:
     model = fast_tokenizer.get("model")
     is_word_piece = isinstance(model, dict) and model.get("type", "WordPiece") == "WordPiece"
     ids = model.get("vocab") if is_word_piece else None
-    if not isinstance(ids, dict) or not all(isinstance(number, int) for number in ids.values()):
+    if not isinstance(ids, dict) or not all(isinstance(value, int) for value in ids.values()):
         return None
     pieces = sorted(ids, key=ids.__getitem__)
-    is_contiguous = [ids[piece] for piece in pieces] == list(range(len(pieces)))
-    return pieces if is_contiguous and not any("\n" in piece for piece in pieces) else None
+    # A vocab.txt can only store consecutive ids, and pieces without line breaks.
+    are_consecutive = [ids[piece] for piece in pieces] == list(range(len(pieces)))
+    return pieces if are_consecutive and not any("\n" in piece for piece in pieces) else None

@@ -1,8 +1,8 @@
-"""Converts between transformers' config.json and the original's bert_config.json.
+"""Converts between transformers' config.json and the original BERT's bert_config.json.
 
-Sizes and dropout rates have the same keys. `gelu` is computed exactly, with erf, in transformers,
-and approximated with tanh in the original. Settings of transformers that change the computation and
-that the original lacks raise an error.
+Both files have the same keys for sizes and dropout rates, but `gelu` means the exact function (with
+erf) in transformers, and the tanh approximation in the original. Settings that exist only in
+transformers raise an error if they change the computation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +18,7 @@ _CLASSIFIER_DROPOUT = 0.1
 
 # Names of the tanh approximation in transformers.
 _TANH_GELUS = ("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate")
+# Activation in transformers -> activation in bert_config.json, and vice versa.
 _ACTIVATIONS = {
     **dict.fromkeys(("gelu", "gelu_python"), "gelu_erf"),
     **dict.fromkeys(_TANH_GELUS, "gelu"),
@@ -25,14 +26,14 @@ _ACTIVATIONS = {
 }
 _EXPORTED_ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "gelu_erf": "gelu", "": "linear"}
 
-# transformers' `problem_type` -> --problem_type, except for one label per text, the default.
+# transformers' `problem_type` -> --problem_type; single_label_classification is our default.
 PROBLEM_TYPES = {"multi_label_classification": "multilabel", "regression": "regression"}
 
-# Default values in transformers.
+# Values of keys that a config.json may omit: the defaults of transformers.
 _DEFAULTS: dict[str, Any] = BertConfig(30522, type_vocab_size=2).to_dict()
-# Unused keys in the configurations of the Chinese and multilingual releases; they are kept.
+# Keys of the Chinese and multilingual releases' configurations: copied, although nothing uses them.
 _UNUSED_PREFIXES = ("directionality", "pooler_")
-# Settings that change the computation, with the values that BERT requires.
+# Settings of transformers that change the computation -> the value that the original BERT has.
 _REQUIRED = {
     "layer_norm_eps": LAYER_NORM_EPSILON,
     "position_embedding_type": "absolute",
@@ -44,13 +45,13 @@ _REQUIRED = {
 
 def read(settings: Mapping[str, Any], path: str) -> BertConfig:
     """Converts the content of a config.json; `path` is used in messages."""
-    kind = settings.get("model_type", "bert")
-    if kind != "bert":
-        raise UserError(f"{path}: model_type is {kind!r}. Only BERT models can be converted")
+    model_type = settings.get("model_type", "bert")
+    if model_type != "bert":
+        raise UserError(f"{path}: model_type is {model_type!r}. Only BERT models can be converted")
     for key, value in _REQUIRED.items():
         if settings.get(key) not in (value, None):
             problem = f"{key}={settings[key]!r} is not supported by the original BERT"
-            raise UserError(f"{path}: {problem}; it requires {value!r}")
+            raise UserError(f"{path}: {problem}, which requires {value!r}")
     values = {**_DEFAULTS, **{key: settings[key] for key in _DEFAULTS if key in settings}}
     act = values["hidden_act"]
     if not isinstance(act, str) or act.lower() not in _ACTIVATIONS:
@@ -65,21 +66,25 @@ def read(settings: Mapping[str, Any], path: str) -> BertConfig:
 
 
 def read_labels(settings: Mapping[str, Any]) -> list[str] | None:
-    """Returns the labels in a config.json; None if they are missing or placeholders (LABEL_0)."""
-    names = settings.get("id2label")
-    if not isinstance(names, dict):
+    """Returns the labels in a config.json; None if missing, invalid or placeholders (LABEL_0)."""
+    id_to_label = settings.get("id2label")
+    if not isinstance(id_to_label, dict):
         return None
-    ordered = [names.get(str(index)) for index in range(len(names))]
-    are_valid = all(isinstance(name, str) and name.strip() for name in ordered)
+    ordered = [id_to_label.get(str(index)) for index in range(len(id_to_label))]
+    are_valid = all(isinstance(label, str) and label.strip() for label in ordered)
     if not are_valid or ordered == _placeholders(len(ordered)) or len(set(ordered)) < len(ordered):
         return None
     return ordered
 
 
 def make_config(
-    config: BertConfig, head: Head, num_outputs: int, names: Sequence[str] | None, pad: int | None
+    config: BertConfig,
+    head: Head,
+    num_labels: int,
+    labels: Sequence[str] | None,
+    pad_id: int | None,
 ) -> dict[str, Any]:
-    """Returns the content of config.json; `names` are the labels, `pad` is the id of `[PAD]`."""
+    """Returns the content of a config.json; without `labels`, they are LABEL_0, LABEL_1, etc."""
     values = config.to_dict()
     act = (values["hidden_act"] or "").lower()
     values |= {
@@ -90,22 +95,22 @@ def make_config(
         "attention_probs_dropout_prob": values["attention_probs_dropout_prob"] or 0.0,
         "layer_norm_eps": LAYER_NORM_EPSILON,
         "position_embedding_type": "absolute",
-        "pad_token_id": pad,
+        "pad_token_id": pad_id,
         "tie_word_embeddings": True,
         "torch_dtype": "float32",
     }
     if head.has_labels:
-        ordered = list(names or _placeholders(num_outputs))
+        ordered = list(labels or _placeholders(num_labels))
         values |= {
             "classifier_dropout": _CLASSIFIER_DROPOUT,
-            "id2label": {str(index): name for index, name in enumerate(ordered)},
-            "label2id": {name: index for index, name in enumerate(ordered)},
+            "id2label": {str(index): label for index, label in enumerate(ordered)},
+            "label2id": {label: index for index, label in enumerate(ordered)},
         }
     return values
 
 
 def make_tokenizer_config(do_lower_case: bool, max_length: int) -> dict[str, Any]:
-    """Returns the content of a tokenizer_config.json that matches the original's tokenizer."""
+    """Returns the content of a tokenizer_config.json for the original BERT's tokenizer."""
     return {
         "cls_token": "[CLS]",
         "do_lower_case": do_lower_case,

@@ -30,17 +30,17 @@ def describe(source: Source, bert_config_file: str | None = None) -> str:
         for name in sorted(shapes, key=_natural_order)
     ]
     lines += [f"{name}  (not part of BERT)" for name in source.unknown]
-    lines += ["", *_describe_parameters(shapes), _describe_head(source, shapes)]
+    lines += ["", *_count_parameters(shapes), _describe_head(source, shapes)]
     lines += _describe_config(source, shapes, bert_config_file)
     return "\n".join([*lines, *(f"Note: {note}" for note in source.notes)]) + "\n"
 
 
 def _natural_order(name: str) -> list[str]:
-    # Sorts layer 10 after layer 9.
+    # A sort key that puts layer_10 after layer_9.
     return [part.zfill(8) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
-def _describe_parameters(shapes: configs.Shapes) -> list[str]:
+def _count_parameters(shapes: configs.Shapes) -> list[str]:
     state = [name for name in shapes if is_training_state(name)]
     weights = sum(math.prod(shapes[name]) for name in shapes.keys() - set(state))
     lines = [f"Parameters: {weights:,} in {len(shapes) - len(state)} variables"]
@@ -60,7 +60,7 @@ def _describe_head(source: Source, shapes: configs.Shapes) -> str:
     outputs = f", {shapes['output_bias'][0]} outputs" if head.has_labels else ""
     note = ""
     if head.has_labels and source.head is None:
-        note = " (or token, which has the same variables)"
+        note = " (or token: both have the same variables)"
     labels = f": {', '.join(source.labels[:8])}" if source.labels and head.has_labels else ""
     return f"Head: {head.name}{outputs}{labels}{note}"
 
@@ -76,7 +76,7 @@ def _describe_config(source: Source, shapes: configs.Shapes, path: str | None) -
     else:
         config = configs.guess_config(shapes)
         size = configs.USUAL_HEAD_SIZE
-        origin = f" (guess: hidden_size / {size}; not stored in the weights)"
+        origin = f" (guess: hidden_size / {size}; the weights do not show it)"
     num_heads = f"{config.num_attention_heads}{origin}" if config else "unknown"
     matching = releases.matching(config) if config else []
     listed = "; ".join(f"{release.name} ({release.date})" for release in matching)

@@ -1,4 +1,4 @@
-"""Keras files of `bert_tf.modeling`: `.keras` (complete models), `.weights.h5` (weights only)."""
+"""Reads and writes bert_tf models as Keras files: `.keras` (complete), `.weights.h5` (weights)."""
 
 import contextlib
 import json
@@ -20,9 +20,11 @@ from bert_tf.errors import UserError, reason
 MODEL_EXTENSION = ".keras"
 WEIGHTS_EXTENSION = ".weights.h5"
 
+# Member of a `.keras` file that describes the model's class and arguments.
 _CONFIG = "config.json"
+# Name under which a model class is registered with Keras -> name of its head.
 _MODELS = {f"bert_tf>{head.model.__name__}": name for name, head in HEADS.items() if head.model}
-# The only other class that a file may reference.
+# Module and name of the only class that a file may reference besides its model.
 _DTYPE_POLICY = ("keras", "DTypePolicy")
 # Size limit of config.json, which typically has a few kilobytes.
 _MAX_CONFIG_BYTES = 1 << 20
@@ -47,7 +49,7 @@ class KerasSource(Source):
         self._variables = checkpoints.named_variables(self._model)
 
     def config(self) -> BertConfig | None:
-        """Returns the configuration; for a `.weights.h5`, the one in a file next to it, or None."""
+        """Returns the configuration, stored in a `.keras` file, or next to a `.weights.h5` file."""
         return self._model.config if self.path.endswith(MODEL_EXTENSION) else super().config()
 
     def shapes(self) -> dict[str, list[int]]:
@@ -80,16 +82,16 @@ def write(path: str, head: Head, config: BertConfig, weights: Mapping[str, np.nd
         variable.assign(weights[name])
     with files.wrap_errors("write", path):
         if hasattr(os, "posix_fallocate"):
-            # Reserve the space, because h5py crashes with tracebacks when the disk is full.
+            # Reserve the space first: with a full disk, h5py crashes and prints tracebacks.
             with open(path, "wb") as file:
                 os.posix_fallocate(file.fileno(), 0, 4 * model.count_params() + _H5_OVERHEAD)
         model.save(path) if path.endswith(MODEL_EXTENSION) else model.save_weights(path)
 
 
 def _read_head(path: str) -> str:
-    """Returns the head of a `.keras` file; rejects classes other than those of bert_tf models.
+    """Returns the head of a `.keras` file; raises a UserError if it references unexpected classes.
 
-    Keras imports all classes that a file references, so this is checked before loading it.
+    Loading a file imports all classes that it references, so this must be checked beforehand.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -98,8 +100,8 @@ def _read_head(path: str) -> str:
     except (OSError, KeyError, ValueError, zipfile.BadZipFile, RecursionError) as error:
         raise UserError(f"{path} is not a complete .keras file ({error})") from error
     model = description.get("registered_name") if isinstance(description, dict) else None
-    classes = [name for name in _find_classes(description) if name != _DTYPE_POLICY]
-    # Keras finds classes by registered name, so a file may reference a module that has moved.
+    classes = [found for found in _find_classes(description) if found != _DTYPE_POLICY]
+    # Keras finds a model by its registered name, so the module in the file may be an outdated path.
     is_ours = len(classes) == 1 and str(classes[0][0]).startswith("bert_tf.")
     if model not in _MODELS or not is_ours or classes[0][1] != model.removeprefix("bert_tf>"):
         listed = ", ".join(dict.fromkeys(f"{module}.{name}" for module, name in classes[:8]))
@@ -129,15 +131,15 @@ def _load_errors_as_user_errors(path: str) -> Iterator[None]:
 
 
 def _load_weights(path: str) -> tuple[str, Any]:
-    """Returns the head and model of a `.weights.h5` file, with sizes inferred from shapes."""
+    """Returns the head and model of a `.weights.h5` file; infers the sizes from its shapes."""
     try:
         with h5py.File(path, "r") as file:
             head, sizes, num_outputs = _inspect(file)
-    # Raised by h5py for damaged files, and by `_inspect` for other models.
+    # h5py raises these errors for damaged files, and `_inspect` for files of other models.
     except (OSError, LookupError, RuntimeError, ValueError, AttributeError, TypeError) as error:
         expected = "a complete weights file of a bert_tf.modeling model"
         raise UserError(f"{path} is not {expected} ({error})") from error
-    # The number of attention heads does not affect the shapes of the weights.
+    # Any number of attention heads will do: it does not affect the shapes of the weights.
     config = BertConfig.from_dict({**sizes, "num_attention_heads": 1})
     model = build(HEADS[head], config, num_outputs)
     with _load_errors_as_user_errors(path):

@@ -1,8 +1,9 @@
 """Reads BERT encoders from object-based checkpoints of the TensorFlow Model Garden.
 
-These checkpoints key variables by paths through Python objects, which differ between versions. They
-also store names such as `transformer/layer_0/self_attention/query/kernel`, stable since 2020 (up to
-tf-models-official 2.20). Models from 2019 use `bert_model/encoder/layer_0/...`.
+These checkpoints key variables by paths through Python objects, which differ between versions. But
+they also store names, such as `transformer/layer_0/self_attention/query/kernel`, which have not
+changed since 2020 (up to tf-models-official 2.20). Models from 2019 have different names, such as
+`bert_model/encoder/layer_0/...`; both are supported.
 """
 
 import math
@@ -20,19 +21,20 @@ from bert_tf.checkpoints.tensors import OBJECT_GRAPH, open_reader
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, reason, shortened
 
-# Scopes within a layer -> scopes in the original.
-_LAYER = {
+# Scope within an encoder layer -> scope in the original BERT.
+_LAYER_SCOPES = {
     "self_attention/query": "attention/self/query",
     "self_attention/key": "attention/self/key",
     "self_attention/value": "attention/self/value",
     "self_attention/attention_output": "attention/output/dense",
-    # A separate layer in the first versions.
+    # In the first versions, the output projection was a layer of its own.
     "self_attention_output": "attention/output/dense",
     "self_attention_layer_norm": "attention/output/LayerNorm",
     "intermediate": "intermediate/dense",
     "output": "output/dense",
     "output_layer_norm": "output/LayerNorm",
 }
+# End of the name of a variable outside the encoder layers -> name in the original.
 _OUTSIDE_LAYERS = {
     "word_embeddings/embeddings": names.WORD_EMBEDDINGS,
     "type_embeddings/embeddings": "bert/embeddings/token_type_embeddings",
@@ -50,7 +52,7 @@ _LAYER_NAME = re.compile(
     r"(?:transformer|bert_model/encoder)/layer_(\d+)/(.+)/(kernel|bias|beta|gamma)$"
 )
 _OPTIMIZER = re.compile(r"(^|/)(optimizer|_?optimizer_[^/]*)/|\.OPTIMIZER_SLOT")
-# Checkpoint and training counters.
+# Keys of counters of saved checkpoints and training steps.
 _COUNTERS = re.compile(r"^(save_counter|global_step|step)/")
 
 
@@ -59,7 +61,7 @@ def is_object_based(prefix: str) -> bool:
     try:
         return open_reader(prefix).has_tensor(OBJECT_GRAPH)
     except UserError:
-        # Reading it will report the problem.
+        # The reader for name-based checkpoints, which is used instead, will report the problem.
         return False
 
 
@@ -75,14 +77,14 @@ class ModelGardenSource(Source):
         path = path or prefix
         super().__init__(path, os.path.dirname(prefix) or ".")
         self._reader = open_reader(prefix)
-        self._keys: dict[str, str] = {}
+        self._keys: dict[str, str] = {}  # original name -> key in the checkpoint
         ignored = set()
         for variable, key in _list_variables(self._reader, path):
             name = self.original_name(variable)
             if name is None:
                 ignored.add(variable or key)
             elif name in self._keys:
-                # Keras' export writes the variables of a functional model twice.
+                # Keras' export stores each variable of a functional model under two keys.
                 if np.array_equal(*map(self._reader.get_tensor, (self._keys[name], key))):
                     continue
                 duplicates = f"{self._keys[name]} and {key} are both {variable}"
@@ -100,29 +102,30 @@ class ModelGardenSource(Source):
     def original_name(self, variable: str) -> str | None:
         """Returns the original's name of a variable; None if it is not part of BERT."""
         layer = _LAYER_NAME.search(variable)
-        if layer and layer[2] in _LAYER:
-            return f"bert/encoder/layer_{layer[1]}/{_LAYER[layer[2]]}/{layer[3]}"
-        # Some versions prepend the model's name.
+        if layer and layer[2] in _LAYER_SCOPES:
+            return f"bert/encoder/layer_{layer[1]}/{_LAYER_SCOPES[layer[2]]}/{layer[3]}"
+        # Some versions prepend the model's name, so only the end is compared.
         endings = (ending for ending in _OUTSIDE_LAYERS if f"/{variable}".endswith(f"/{ending}"))
         return _OUTSIDE_LAYERS.get(next(endings, ""))
 
     def config(self) -> BertConfig | None:
-        """Returns the configuration, from a file or inferred from the variables' shapes."""
+        """Returns the configuration, from a file or else inferred from the variables' shapes."""
         config = super().config()
         query = "bert/encoder/layer_0/attention/self/query/kernel"
         sizes = configs.infer_sizes(self.shapes())
-        stored = self._stored_shape(query) if query in self._keys else []
-        if len(stored) < 3 or len(sizes) < 6:
+        query_shape = self._stored_shape(query) if query in self._keys else []  # [H, N, D]
+        if len(query_shape) < 3 or len(sizes) < 6:
             return config
-        inferred = BertConfig.from_dict({**sizes, "num_attention_heads": stored[1]})
+        num_heads = query_shape[1]
+        inferred = BertConfig.from_dict({**sizes, "num_attention_heads": num_heads})
         configured = (config or inferred).num_attention_heads
-        if configured != stored[1]:
-            mismatch = f"{configured} in {self.config_file}, but {stored[1]} in the weights"
+        if configured != num_heads:
+            mismatch = f"{configured} in {self.config_file}, but {num_heads} in the weights"
             raise UserError(f"num_attention_heads is {mismatch} of {self.path}")
         return config or inferred
 
     def shapes(self) -> dict[str, list[int]]:
-        """Returns the shapes of all variables, with the attention-head axis merged."""
+        """Returns the shapes of all variables in the original BERT, see `_flat_shape`."""
         return {name: _flat_shape(name, self._stored_shape(name)) for name in self._keys}
 
     def types(self) -> dict[str, str]:
@@ -144,7 +147,7 @@ class ModelGardenSource(Source):
 
 
 def _list_variables(reader: Any, prefix: str) -> Iterator[tuple[str, str]]:
-    """Yields the names and keys of all weights, without optimizer variables."""
+    """Yields the name and key of each weight, but not of optimizer variables and counters."""
     from tensorflow.core.protobuf import trackable_object_graph_pb2
 
     graph = trackable_object_graph_pb2.TrackableObjectGraph()
@@ -152,7 +155,7 @@ def _list_variables(reader: Any, prefix: str) -> Iterator[tuple[str, str]]:
         graph.ParseFromString(reader.get_tensor(OBJECT_GRAPH))
     except Exception as error:
         raise UserError(f"{prefix}: its object graph is damaged ({error})") from error
-    # Integer variables are flags and random generators' states.
+    # Skip integer variables, which are flags and the states of random generators.
     kinds = reader.get_variable_to_dtype_map()
     stored = {key for key, kind in kinds.items() if kind.is_floating}
     for node in graph.nodes:
@@ -163,7 +166,7 @@ def _list_variables(reader: Any, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def _flat_shape(name: str, shape: list[int]) -> list[int]:
-    """Merges the attention-head axis: [H, N, D] becomes [H, H], and [N, D] becomes [H]."""
+    """Merges the axes of N heads and head size D into H: [H, N, D] -> [H, H], [N, D] -> [H]."""
     if name.endswith("/attention/output/dense/kernel"):
         return [math.prod(shape[:-1]), shape[-1]]
     if "/attention/self/" in name:

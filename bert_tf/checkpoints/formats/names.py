@@ -1,7 +1,7 @@
 """Weight names in the original BERT and in Hugging Face transformers.
 
 All formats are converted via the original's names. Kernels are [input, output] in the original and
-[output, input] in PyTorch; head weights are [labels, H] in both.
+[output, input] in transformers, which uses PyTorch; weights of heads are [labels, H] in both.
 """
 
 import re
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
 POOLER = ("bert/pooler/dense/bias", "bert/pooler/dense/kernel")
 
+# Parts of names in the original.
 _NORM = ("LayerNorm/beta", "LayerNorm/gamma")
 _DENSE = ("dense/kernel", "dense/bias")
 _EMBEDDINGS = ("word_embeddings", "token_type_embeddings", "position_embeddings", *_NORM)
@@ -21,6 +22,7 @@ _LAYER = (
     *(f"output/{kind}" for kind in (*_DENSE, *_NORM)),
 )
 MLM_TRANSFORM = tuple(sorted(f"cls/predictions/transform/{name}" for name in (*_DENSE, *_NORM)))
+# Name of a head's weight in the original -> name in transformers.
 _HEADS = {
     "cls/predictions/output_bias": "cls.predictions.bias",
     "cls/seq_relationship/output_weights": "cls.seq_relationship.weight",
@@ -30,16 +32,17 @@ _HEADS = {
     "output_weights": "classifier.weight",
     "output_bias": "classifier.bias",
 }
+# Last part of a name in the original -> last part in transformers, if they differ.
 _LEAVES = {"kernel": "weight", "gamma": "weight", "beta": "bias"}
 
-# Some files also store copies of tied weights, and buffers that can be recomputed.
+# Redundant tensors in some files: copies of tied weights, and buffers that can be recomputed.
 _TIED_WEIGHT = "cls.predictions.decoder.weight"
 _TIED_BIAS = "cls.predictions.decoder.bias"
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
 def encoder_names(num_layers: int) -> list[str]:
-    """Returns the original's names of embeddings, layers and pooler."""
+    """Returns the names of all encoder weights in the original: embeddings, layers and pooler."""
     names = [f"bert/embeddings/{name}" for name in _EMBEDDINGS]
     for index in range(num_layers):
         names += [f"bert/encoder/layer_{index}/{name}" for name in _LAYER]
@@ -47,15 +50,15 @@ def encoder_names(num_layers: int) -> list[str]:
 
 
 def count_layers(names: Iterable[str]) -> int:
-    """Returns the number of encoder layers, from the largest layer index in names of any format."""
+    """Counts encoder layers by the largest index in names from the original or transformers."""
     names = list(names)
     layers = (re.match(r"bert[/.]encoder[/.]layer[_.](\d+)[/.]", name) for name in names)
-    # A damaged file may contain any index, but there cannot be more layers than names.
+    # Never count more layers than names: the index in a damaged file may be huge.
     return min(max((int(layer[1]) + 1 for layer in layers if layer), default=0), len(names))
 
 
 def to_hugging_face(name: str) -> str:
-    """Returns the name of a weight in transformers.
+    """Converts the original's name of a weight to its name in transformers.
 
     Example: `bert/encoder/layer_3/output/LayerNorm/gamma` becomes
     `bert.encoder.layer.3.output.LayerNorm.weight`.
@@ -70,7 +73,7 @@ def to_hugging_face(name: str) -> str:
 
 
 def is_transposed(name: str) -> bool:
-    """Returns whether transformers stores a weight transposed."""
+    """Returns whether transformers stores a weight, given by its original name, transposed."""
     return name.endswith("/kernel")
 
 
@@ -82,12 +85,12 @@ class HuggingFaceNames:
 
     Attributes:
         stored: original name -> name in the file.
-        tied_decoder: name in the file of the decoder weight, which copies the word embeddings.
+        tied_decoder: name in the file of the masked-LM head's copy of the word embeddings, or None.
         unknown: names in the file that are not part of BERT.
     """
 
     def __init__(self, file_names: Iterable[str]) -> None:
-        modern = {_modernize(name): name for name in sorted(file_names)}
+        modern = {_modernize(name): name for name in sorted(file_names)}  # name now -> in the file
         if not any(name.startswith("bert.") for name in modern):
             scopes = ("embeddings.", "encoder.", "pooler.")
             modern = {
@@ -101,8 +104,8 @@ class HuggingFaceNames:
         originals = [*encoder_names(count_layers(modern)), *MLM_TRANSFORM, *_HEADS]
         known = {to_hugging_face(name): name for name in originals}
         self.stored = {known[name]: modern[name] for name in modern if name in known}
-        others = [name for name in modern if name not in known and not name.endswith(_BUFFERS)]
-        self.unknown = sorted(modern[name] for name in others)
+        unknown = [name for name in modern if name not in known and not name.endswith(_BUFFERS)]
+        self.unknown = sorted(modern[name] for name in unknown)
 
 
 def _modernize(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Original BERT checkpoints: name-based, with configuration and vocabulary next to them."""
+"""Reads original BERT checkpoints: name-based, with configuration and vocabulary next to them."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from bert_tf.checkpoints.formats.source import Source
 
 
 class OriginalSource(Source):
-    """A name-based checkpoint. Adam slots and step, if there are any, count as variables."""
+    """A name-based checkpoint; its Adam slots and training step, if any, count as variables."""
 
     kind = "original"
 
@@ -23,7 +23,7 @@ class OriginalSource(Source):
             self.do_lower_case = not release.cased
 
     def shapes(self) -> dict[str, list[int]]:
-        """Returns the shapes of all variables, including Adam slots and step."""
+        """Returns the shapes of all variables by name, including Adam slots and step."""
         return checkpoints.shapes(self.path)
 
     def types(self) -> dict[str, str]:
@@ -32,5 +32,5 @@ class OriginalSource(Source):
         return {name: dtype.name for name, dtype in dtypes.items()}
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields the names and values of variables, in their stored dtypes."""
+        """Yields the names and values of variables, one at a time, in their stored dtypes."""
         return checkpoints.read(self.path, names)

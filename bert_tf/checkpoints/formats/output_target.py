@@ -1,4 +1,4 @@
-"""The output of a conversion: its format, and staged writing that leaves no partial output."""
+"""The output of a conversion: finds its format, and writes it so that no partial output remains."""
 
 import contextlib
 import os
@@ -10,6 +10,7 @@ from bert_tf import files, locks
 from bert_tf.checkpoints.formats.keras_files import MODEL_EXTENSION, WEIGHTS_EXTENSION
 from bert_tf.errors import UserError
 
+# Checkpoint prefix in an output folder.
 _PREFIX = "bert_model.ckpt"
 _PREFIX_PATTERN = re.compile(r"\.ckpt(-\d+)?$")
 _EXTENSIONS = {"keras": MODEL_EXTENSION, "weights_h5": WEIGHTS_EXTENSION}
@@ -19,25 +20,27 @@ class OutputTarget:
     """Output path of a conversion: a prefix `*.ckpt` or `*.ckpt-N`, a Keras file, or a folder.
 
     Attributes:
-        format: `original`, `hugging_face`, `keras` or `weights_h5`; inferred if `to` is None.
-        is_folder: whether the output is a new folder.
-        name: file name or checkpoint prefix within its folder.
+        output: the path, without trailing slashes and links.
+        format: `original`, `hugging_face`, `keras` or `weights_h5`: the argument `to`, or if that
+            is None, inferred from the path.
+        is_folder: whether the output is a folder.
+        name: name of the file or checkpoint within its folder.
     """
 
     def __init__(self, output: str, to: str | None) -> None:
         self.output = output.rstrip("/") or output
         if os.path.islink(self.output):
             self.output = files.resolve(self.output)
-        by_extension = _format_by_extension(self.output)
-        if by_extension is None and to is None:
+        implied = _format_by_extension(self.output)
+        if implied is None and to is None:
             problem = f"--output={output} does not determine the format"
-            raise UserError(f"{problem}: pass --to, or a name ending in .ckpt, .keras, .weights.h5")
-        if by_extension != to and to is not None and (by_extension or to in _EXTENSIONS):
+            raise UserError(f"{problem}: pass --to, or a path ending in .ckpt, .keras, .weights.h5")
+        if implied != to and to is not None and (implied or to in _EXTENSIONS):
             extension = _EXTENSIONS.get(to)
             kind = f"a name ending in {extension}" if extension else "a folder"
             raise UserError(f"--to={to} requires {kind}; got --output={output}")
-        self.format: str = to or by_extension or ""
-        self.is_folder = by_extension is None
+        self.format: str = to or implied or ""
+        self.is_folder = implied is None
         self.name = _PREFIX if self.is_folder else os.path.basename(self.output)
 
     def require_free(self) -> None:
@@ -63,7 +66,7 @@ class OutputTarget:
         parent, base = os.path.split(self.output)
         with (
             locks.exclusive(locks.lock_path(self.output), f"--output={self.output}"),
-            # Use a fixed name, so that the next conversion deletes leftovers of a killed one.
+            # The name is fixed, so that the next conversion deletes what a killed one left behind.
             files.temporary_folder_at(os.path.join(parent, f".{base}.tmp")) as folder,
         ):
             yield folder
@@ -78,14 +81,14 @@ class OutputTarget:
             elif not files.exists(destination):
                 os.rename(folder, destination)
                 names = []
-            # Move the index last: without it, the checkpoint does not exist.
+            # Move the index last: without an index, the moved files do not count as a checkpoint.
             for name in sorted(names, key=lambda name: name.endswith(".index")):
                 os.replace(os.path.join(folder, name), os.path.join(destination, name))
             files.sync(destination or ".")
 
 
 def _is_same(folder: str, parent: str, name: str) -> bool:
-    """Returns whether `parent` has the same file; raises a UserError if the contents differ."""
+    """Returns whether `parent` already has this file; raises a UserError if its content differs."""
     old, new = pathlib.Path(parent, name), pathlib.Path(folder, name)
     if not old.exists():
         return False

@@ -1,4 +1,4 @@
-"""Reads and writes safetensors files: a JSON header, and the bytes of the tensors."""
+"""Reads and writes safetensors files, the format of model weights in transformers."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -12,6 +12,7 @@ from bert_tf.errors import UserError
 INDEX_FILE = "model.safetensors.index.json"
 WEIGHTS_FILE = "model.safetensors"
 
+# Readable dtypes in a safetensors file -> NumPy's name.
 TYPE_NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
@@ -20,7 +21,7 @@ class SafetensorsReader:
 
     Attributes:
         shapes: name -> shape.
-        types: name -> dtype: `F32`, `F16`, `BF16`, or others that cannot be read.
+        types: name -> dtype; `read` supports only the keys of `TYPE_NAMES`.
     """
 
     def __init__(self, path: str) -> None:
@@ -53,7 +54,7 @@ class SafetensorsReader:
         if self.types[name] not in TYPE_NAMES:
             readable = " or ".join(TYPE_NAMES.values())
             raise UserError(f"{name} in {path} has type {self.types[name]}; expected {readable}")
-        # NumPy knows bfloat16 because TensorFlow registers it.
+        # NumPy knows bfloat16 only because importing TensorFlow registers it.
         return file.get_tensor(name).astype(np.float32)
 
 
@@ -62,7 +63,7 @@ def write(path: str, tensors: Mapping[str, np.ndarray]) -> None:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    # Early versions of the library ignored the strides of transposed arrays.
+    # Early versions of the library wrote transposed arrays wrongly, because they ignored strides.
     contiguous = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
     try:
         save_file(contiguous, path, metadata={"format": "pt"})
@@ -72,6 +73,7 @@ def write(path: str, tensors: Mapping[str, np.ndarray]) -> None:
 
 
 def _read_shards(path: str) -> Iterable[str]:
+    """Returns the names of the files that an index lists, which must be next to it."""
     weight_map = files.read_json(path).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
         raise UserError(f"{path} has no valid weight_map (tensor name -> file name)")

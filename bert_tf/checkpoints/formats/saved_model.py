@@ -17,16 +17,17 @@ from bert_tf.modeling.heads import ROOT_HEAD
 GRAPH_FILE = "saved_model.pb"
 # Inputs of TensorFlow Hub's encoders, in the order input_ids, input_mask, segment_ids.
 ENCODER_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
-# Names of the asset in TensorFlow Hub's encoders, and in fine-tuned models of bert_tf.
-_VOCABULARY = ("vocab_file", "vocab")
+# Attributes with the vocabulary: in TensorFlow Hub's encoders, and in fine-tuned bert_tf models.
+_VOCABULARY_ATTRIBUTES = ("vocab_file", "vocab")
+# Key of the casing in the checkpoint.
 _LOWER_CASE = "do_lower_case/.ATTRIBUTES/VARIABLE_VALUE"
-# Models written by `export_model.py` already have the original's names.
+# Variables of models that `export_model.py` wrote: they already have the original BERT's names.
 _EXPORT_SCOPES = ("bert/embeddings/", "bert/encoder/layer_", "bert/pooler/")
 _EXPORT_HEADS = {name for head in heads.HEADS.values() for name in head.variables}
 
 
 class SavedModelSource(ModelGardenSource):
-    """The weights of a SavedModel; `is_encoder` if it is callable like a TensorFlow Hub encoder."""
+    """The weights of a SavedModel; `is_encoder` means that it is callable, like TF Hub encoders."""
 
     kind = "saved_model"
 
@@ -44,22 +45,22 @@ class SavedModelSource(ModelGardenSource):
             kind = "a TensorFlow Hub module for TensorFlow 1"
             raise UserError(f"{folder} is {kind}. {advice} (docs/checkpoints.md)")
         super().__init__(prefix, folder)
-        extra = os.path.join(folder, "assets.extra")
-        self.config_file = find_file(extra, CONFIG_FILE)
+        extra_assets = os.path.join(folder, "assets.extra")
+        self.config_file = find_file(extra_assets, CONFIG_FILE)
         assets = os.path.join(folder, "assets")
         self.labels = read_labels(assets)
         children = {child.local_name: nodes[child.node_id] for child in nodes[0].children}
         self.is_encoder = "__call__" in children
-        for name in _VOCABULARY:
+        for name in _VOCABULARY_ATTRIBUTES:
             if name in children and children[name].HasField("asset"):
                 asset = meta_graph.asset_file_def[children[name].asset.asset_file_def_index]
                 self.vocab_file = find_file(assets, os.path.basename(asset.filename))
         if self._reader.has_tensor(_LOWER_CASE):
             self.do_lower_case = bool(self._reader.get_tensor(_LOWER_CASE))
-        self.read_run(extra)
+        self.read_run(extra_assets)
 
     def original_name(self, variable: str) -> str | None:
-        """Returns a variable's name in original checkpoints, which our exports also use."""
+        """Returns a variable's name in original checkpoints; None if it is not part of BERT."""
         name = variable.removeprefix(f"{ROOT_HEAD}/")
         if name.startswith(_EXPORT_SCOPES) or name in _EXPORT_HEADS:
             return name

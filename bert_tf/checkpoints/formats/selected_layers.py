@@ -1,4 +1,4 @@
-"""A view of a checkpoint with some of its layers."""
+"""A view of a model with only some of its encoder layers."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,13 +12,13 @@ _LAYER = re.compile(r"(?<=bert/encoder/layer_)\d+(?=/)")
 
 
 class SelectedLayers(Source):
-    """Presents layer `layers[n]` of a source as layer n; embeddings and heads are unchanged.
+    """Presents layer `layers[n]` of a source as layer n; all other variables are unchanged.
 
-    Raises a UserError if the source lacks a layer.
+    Raises a UserError if the source lacks one of `layers`.
     """
 
     def __init__(self, source: Source, layers: Sequence[int]) -> None:
-        # Copies attributes such as `path`.
+        # Copy all attributes of the source, such as `path`.
         vars(self).update(vars(source))
         self._source = source
         self._names: dict[str, str] = {}  # new name -> old name
@@ -35,17 +35,17 @@ class SelectedLayers(Source):
                 self._names[_LAYER.sub(str(layers.index(int(layer[0]))), name)] = name
 
     def shapes(self) -> dict[str, list[int]]:
-        """Returns new variable name -> shape."""
+        """Returns the shapes of all variables by new name."""
         shapes = self._source.shapes()
         return {new: shapes[old] for new, old in self._names.items()}
 
     def types(self) -> dict[str, str]:
-        """Returns new variable name -> stored type."""
+        """Returns the stored dtypes of all variables by new name."""
         types = self._source.types()
         return {new: types[old] for new, old in self._names.items()}
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields (new name, value) of the variables with these new names."""
-        new = {self._names[name]: name for name in names}
-        for old, value in self._source.read(new):
-            yield new[old], value
+        """Yields the new names and the values of variables, given by their new names."""
+        new_names = {self._names[name]: name for name in names}
+        for old, value in self._source.read(new_names):
+            yield new_names[old], value

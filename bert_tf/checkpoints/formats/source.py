@@ -22,26 +22,26 @@ RUN_FILE = "run.json"
 # Folder and prefix of the best checkpoint of a training run with evaluations.
 BEST_FOLDER, BEST_NAME = "best", "model.ckpt"
 
-# Training script -> head, for heads that have the same variables.
+# Training script -> head, for the heads whose variables have the same names.
 _HEADS = {"run_ner": "token", "run_classifier": "classification"}
 
 
 class Source(abc.ABC):
-    """A model in some file format. Variables have the original's names.
+    """A model in some file format; its variables have the names of the original BERT.
 
-    Configuration, vocabulary and labels are read from `folder`.
+    By default, configuration, vocabulary and labels are the files of the original in `folder`.
 
     Attributes:
         kind: `original`, `hugging_face`, `keras`, `model_garden` or `saved_model`.
         path: path of the model; for an archive, the folder that it was unpacked to.
         config_file: path of the configuration, in the source's format; None if missing.
         vocab_file: path of the vocabulary; None if missing.
-        head: name of the head that the source declares, see `heads.HEADS`; None if undeclared.
+        head: a key of `heads.HEADS`, if metadata declare the model's head; otherwise None.
         labels: labels of the head's outputs; None if unknown.
         do_lower_case: whether texts must be lower-cased; None if unknown.
         has_run: whether `do_lower_case` is from the `run.json` of a bert_tf training run.
         unknown: names of tensors in the file that are not part of BERT.
-        has_best: whether the training run also saved its best checkpoint.
+        has_best: whether the training run was set to save its best checkpoint (--eval_every).
         notes: messages to show to the user.
     """
 
@@ -53,7 +53,7 @@ class Source(abc.ABC):
         self.vocab_file = find_file(folder, VOCAB_FILE)
         self.head: str | None = None
         self.labels: list[str] | None = None
-        # An unrelated file of this name must not make the model unreadable.
+        # Ignore errors: an unrelated labels.txt must not make the model unreadable.
         with contextlib.suppress(UserError):
             self.labels = read_labels(folder)
         self.do_lower_case: bool | None = None
@@ -70,7 +70,7 @@ class Source(abc.ABC):
             flags = run.get("flags", {})
             lower, self.has_best = flags.get("do_lower_case"), bool(flags.get("eval_every"))
         except (UserError, ValueError, AttributeError, TypeError):
-            return  # The file is optional: flags can provide the same settings.
+            return  # The file is optional: users can set casing and head with flags.
         if self.do_lower_case is None and isinstance(lower, bool):
             self.do_lower_case, self.has_run = lower, True
 
@@ -98,7 +98,7 @@ def find_file(folder: str, name: str) -> str | None:
 
 
 def read_labels(folder: str) -> list[str] | None:
-    """Reads the label map in a folder, if there is one."""
+    """Reads the `labels.txt` in a folder; returns None if there is none."""
     path = find_file(folder, label_map.LABELS_FILE)
     return label_map.read(path) if path else None
 

@@ -171,7 +171,7 @@ def test_export_requires_config_and_vocabulary(models, tiny, tmp_path):
     ("labels", "name", "message"),
     [
         (["a"], "classification", "--labels: 1 labels, but the head has 3"),
-        (["a", "b"], "span", "--labels: 2 labels, but the head has none"),
+        (["a", "b"], "span", "--labels: 2 labels, but the head has no outputs for labels"),
     ],
 )
 def test_invalid_labels_are_rejected(models, tmp_path, labels, name, message):

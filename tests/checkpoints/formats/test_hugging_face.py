@@ -219,7 +219,7 @@ def test_strip_accents_setting_is_reported(modified):
     settings = {"do_lower_case": True, "strip_accents": False}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     (note,) = find_source(str(folder)).notes
-    assert "strip_accents is False, but do_lower_case True" in note
+    assert "strip_accents is False, but do_lower_case is True" in note
 
 
 def test_vocabulary_is_read_from_tokenizer_json(models, modified):

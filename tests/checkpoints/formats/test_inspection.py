@@ -46,7 +46,7 @@ def test_release_is_identified_by_size(tmp_path, tiny):
     assert "Releases of this size: uncased_L-2_H-128_A-2 (2020_02_20)" in text
     (folder / "bert_config.json").unlink()
     text = describe(find_source(str(folder)))
-    assert "num_attention_heads 2 (guess: hidden_size / 64; not stored in the weights)" in text
+    assert "num_attention_heads 2 (guess: hidden_size / 64; the weights do not show it)" in text
     assert "Releases of this size: uncased_L-2_H-128_A-2 (2020_02_20)" in text
 
 
