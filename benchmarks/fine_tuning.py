@@ -181,7 +181,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.only_best and args.precision == "float32":
         parser.error(
-            "--only_best needs --precision=bfloat16; float32 would overwrite results of all pairs"
+            "--only_best needs --precision=bfloat16: with float32, it would overwrite the results "
+            "of all pairs"
         )
     pairs = PAIRS[1:2] if args.only_best else PAIRS
     with tempfile.TemporaryDirectory() as temporary:

@@ -85,7 +85,7 @@ def make_commands(folder: Path) -> dict[str, list[str]]:
 
 
 def run_command(arguments: list[str], output: Path) -> None:
-    """Removes the folder `out` of the previous command, and runs one; `output` is its stdout."""
+    """Removes `out`, the previous command's folder; runs a command, with stdout to `output`."""
     shutil.rmtree(output.parent / "out", ignore_errors=True)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     process = subprocess.run(

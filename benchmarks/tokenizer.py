@@ -96,9 +96,9 @@ def compare_methods(name: str, tokenizer: FullTokenizer, lines: list[str], round
     differing = sum(a != b for a, b in zip(theirs, expected, strict=True))
     encode = make_encode("bert_tf", tokenizer, lines)
     batch_tokenizer = encode.func.__self__  # the instance of the bound method
-    num_reference_texts = -batch_tokenizer.num_reference_texts
+    num_before = batch_tokenizer.num_reference_texts
     encode()
-    num_reference_texts += batch_tokenizer.num_reference_texts
+    num_reference_texts = batch_tokenizer.num_reference_texts - num_before
 
     num_bytes = {name: sum(len(line.encode()) for line in lines) for name, lines in inputs.items()}
     makers = {m: functools.partial(make_encode, m, tokenizer, lines) for m, lines in inputs.items()}

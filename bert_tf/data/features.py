@@ -117,7 +117,7 @@ def convert_examples_to_features(
 
 
 def find_label_id(example: InputExample, label_list: Sequence[Any]) -> int | float:
-    """Returns the label's index in `label_list`; for regression (empty list), it as a number."""
+    """Returns the label's index in `label_list`; for regression (empty list), the number itself."""
     if example.label is None:
         raise UserError(f"Example {example.guid} has no label")
     subject = f"Label {example.label!r} of example {example.guid}"

@@ -34,7 +34,7 @@ class Replicas:
     total: int = 1
 
     def bounds(self, batch_size: int) -> list[tuple[int, int]]:
-        """Returns where each replica's rows start and end in a batch; sizes differ by at most 1."""
+        """Returns (start, stop) of each replica's rows in a batch; sizes differ by at most one."""
         ends = [batch_size * replica // self.total for replica in range(self.total + 1)]
         return list(itertools.pairwise(ends[self.first : self.first + self.count + 1]))
 
@@ -162,8 +162,7 @@ def _group_by_length(
         lengths = _compute_lengths(parse_mask(serialized)[mask_feature.name])
         by_length = tf.argsort(lengths, direction="DESCENDING", stable=True)
         size = tf.size(by_length)
-        partial = 0 if drop_remainder else batch_size - 1
-        num_batches = (size + partial) // batch_size
+        num_batches = (size if drop_remainder else size + batch_size - 1) // batch_size
         seed = tf.stack([tf.constant(shuffle_seed, tf.int64), window_index])
         order = tf.argsort(tf.random.stateless_uniform([num_batches], seed))
 

@@ -50,6 +50,7 @@ def write_records(
 def _validate(
     features: Sequence[Feature], batch: Mapping[str, Any], first_row: int
 ) -> dict[str, np.ndarray]:
+    """Checks a batch against the declared features; returns its values as int64 and float32."""
     declared = {feature.name for feature in features}
     where = f"in the batch starting at row {first_row}"
     if declared != set(batch):

@@ -57,7 +57,7 @@ def read_rows(
 def _csv_error(path: str, first_line: int, last_line: int, error: csv.Error) -> UserError:
     reason = str(error)
     if "new-line" in reason:
-        advice = "Remove it; if lines end with CR, convert the file with: tr '\\r' '\\n'"
+        advice = "Remove the CR; if all lines end with CR, convert the file with: tr '\\r' '\\n'"
         return UserError(f"{path}:{last_line}: CR without LF in the line. {advice}")
     if "limit" in reason:
         limit = csv.field_size_limit()

@@ -34,7 +34,7 @@ def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Monitor:
-    """The metric that selects the best weights; "auto" is the first of `metric_names`."""
+    """The metric that selects the best weights; for "auto", the first of `metric_names`."""
 
     def __init__(
         self, best_metric: str, metric_names: Sequence[str], lower_is_better: Collection[str]

@@ -96,7 +96,7 @@ _ROWS = [
         BY_NAME,
     ),
     _bad_tsv("NUL byte", TRAIN + b"ham\ta \0 b\n", r"train\.tsv:5: NUL byte at position 7"),
-    _bad_tsv("lone CR", TRAIN + b"ham\ta\rspam\tb\n", r"train\.tsv:5: CR without LF .*Remove it"),
+    _bad_tsv("lone CR", TRAIN + b"ham\ta\rspam\tb\n", r"train\.tsv:5: CR without LF .*Remove the"),
     _bad_tsv("old Mac", TRAIN.replace(b"\n", b"\r"), r"train\.tsv:1: CR without .* tr '\\r' '\\n'"),
     _bad_tsv(
         "UTF-16", TRAIN.decode().encode("utf-16"), r"train\.tsv:1: .*UTF-16.* iconv -f utf-16"
