@@ -98,9 +98,9 @@ def _check_rows(path: str, rows: Sequence[TsvRow], delimiter: str) -> Iterator[R
 def _width_error(place: str, cells: list[str], width: int, delimiter: str) -> UserError:
     columns, row = counted(len(cells), "column"), excerpt(delimiter.join(cells))
     return UserError(
-        f"{place}: the row {row} has {columns}, but the first row has {width}. Columns are "
-        f"separated by {delimiter!r}: remove it from the text, or enclose the text in quotes (in a "
-        ".tsv file, also pass --quoted=yes). If commas separate columns, name the file .csv"
+        f"{place}: {columns}, but {width} in the first row. This row: {row}. Columns are separated "
+        f"by {delimiter!r}: remove it from the text, or enclose the text in quotes (in a .tsv "
+        "file, also pass --quoted=yes). If commas separate columns, name the file .csv"
     )
 
 
