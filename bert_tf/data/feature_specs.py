@@ -33,10 +33,7 @@ class Feature:
 
 
 def sequence_features(max_seq_length: int, texts_per_row: int | None = None) -> tuple[Feature, ...]:
-    """Declares the encoder's inputs, each of shape [max_seq_length].
-
-    For multiple choice, their shape is [texts_per_row, max_seq_length].
-    """
+    """Declares the encoder's inputs: [max_seq_length], or [texts_per_row, max_seq_length] each."""
     shape = max_seq_length if texts_per_row is None else (texts_per_row, max_seq_length)
     return tuple(
         Feature(name, shape, per_token=True) for name in ("input_ids", "input_mask", "segment_ids")

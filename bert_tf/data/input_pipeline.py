@@ -15,11 +15,9 @@ from bert_tf.data.parallel import num_cores
 from bert_tf.data.records import count_records, make_parse_fn, require_files
 from bert_tf.errors import UserError
 
-# Batches are trimmed to a length that is a multiple of this: it is faster on GPUs, and there are
-# fewer distinct shapes.
+# Batches are trimmed to a multiple of this length: faster on GPUs, and fewer distinct shapes.
 LENGTH_MULTIPLE = 8
-# Number of batches in a window whose texts are grouped by length. In larger windows, the order
-# would be less random.
+# Number of batches in a window that is grouped by length. A larger one would be less random.
 _WINDOW_BATCHES = 50
 # Number of files that a shuffled dataset reads in turn.
 _INTERLEAVED_FILES = 16
@@ -95,8 +93,7 @@ def read_dataset(
     if repeat and replicas and len(paths) >= num_processes > 1:
         if batch_size % num_processes:
             raise UserError(
-                f"The batch size, {batch_size}, is not a multiple of the number of processes, "
-                f"{num_processes}"
+                f"{num_processes} processes cannot evenly share a batch of {batch_size}"
             )
         paths = paths[replicas.first // replicas.count :: num_processes]
         batch_size //= num_processes

@@ -63,13 +63,11 @@ def parallel_for(
     num_workers: int,
     start: Callable[[], object],
 ) -> Iterator[Item]:
-    """Calls `function` on items in several processes, including this one.
-
-    Yields each item when it is finished, so in any order.
+    """Calls `function` on items in several processes, including this one; yields finished items.
 
     Args:
         function: called for its side effects; must be importable by a new process.
-        items: picklable items.
+        items: picklable; they are processed and yielded in any order.
         num_workers: number of processes, including this one.
         start: initializer, called first in each new process.
 

@@ -67,11 +67,10 @@ def read_table(path: str, quoted: str = "auto") -> list[Row]:
 def _decode(path: str, lines: Iterable[bytes]) -> Iterator[str]:
     for line_number, line in enumerate(text_lines.decode(path, lines), start=1):
         if "\0" in line:
-            problem = f"NUL byte at position {line.index(chr(0)) + 1}"
+            problem = f"NUL byte at position {line.index(chr(0)) + 1}. Is it a text file?"
             command = f"iconv -f utf-16le -t utf-8 {os.path.basename(path)}"
             raise UserError(
-                f"{path}:{line_number}: {problem}. Is it a text file? If it is UTF-16, convert it "
-                f"with: {command}"
+                f"{path}:{line_number}: {problem} If it is UTF-16, convert it with: {command}"
             )
         yield line.removeprefix("\ufeff") if line_number == 1 else line
 

@@ -3,9 +3,8 @@
 In a pair, the window slides over the longer text. The shorter text is repeated in every window,
 truncated to half of the available tokens if necessary.
 
-B is the number of texts or pairs, N the number of windows. `max_seq_length` must be at least 3, or
-5 for pairs. `length_a` and `length_b`, of shape [B], are numbers of tokens without the special
-tokens; `length_b` is 0 for single texts.
+There are B texts or pairs, and N windows. `max_seq_length` must be at least 3, or 5 for pairs.
+`length_a` and `length_b` [B] count tokens without the special ones; `length_b` is 0 for one text.
 """
 
 import numpy as np

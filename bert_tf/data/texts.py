@@ -40,10 +40,7 @@ def read_lines(path: str) -> Iterator[Text]:
 def read_columns(
     path: str, text_column: str, text_pair_column: str | None, has_header: bool
 ) -> Iterator[Text]:
-    """Yields the texts of a tab-separated file.
-
-    A column is a name in the header or a number, counted from 1.
-    """
+    """Yields the texts of a tab-separated file; a column is a header name or a number from 1 on."""
     rows = read_tsv(path, lines(path))
     header = next(rows, None) if has_header else None
     passed = {"the text": text_column, "the second text": text_pair_column}

@@ -67,9 +67,7 @@ def _csv_error(path: str, first_line: int, last_line: int, error: csv.Error) -> 
     elif "unexpected end" in reason:
         problem = 'a quote (") opened in this row is not closed.'
     else:
-        problem = (
-            f"text after a closing quote in this row ({reason}). Write a quote within text twice."
-        )
+        problem = f"text after a closing quote in this row ({reason}). Write inner quotes twice."
     advice = "If quotes in this file are part of the text, pass --quoted=no"
     return UserError(f"{path}:{first_line}: {problem} {advice}")
 

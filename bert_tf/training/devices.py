@@ -17,8 +17,7 @@ from bert_tf.training.cluster import Cluster, read_cluster, wait_for_workers
 from bert_tf.training.precision import set_precision
 from bert_tf.training.signals import preserve_signal_handlers
 
-# Number of batches that inference computes at the same time: while one of them waits for Python or
-# for the slowest thread of an operation, the other uses the cores.
+# Inference computes two batches at once: while one waits for Python or a thread, the other runs.
 _BATCHES_AT_ONCE = 2
 
 
@@ -30,8 +29,7 @@ class Devices:
         strategy: the `tf.distribute` strategy.
         kind: `one_device`, `mirrored`, `multi_worker` or `tpu`.
         description: names the available devices and those in use, for the log.
-        worker: index of this process; 0 is the chief.
-        workers: number of processes.
+        worker: index of this process; 0 is the chief. `workers` is the number of processes.
         one_thread: whether each operation runs on one thread.
         fixed_shapes: whether every batch has the same shape, as on TPUs and under XLA.
     """
@@ -85,10 +83,7 @@ class Devices:
         return int(self.strategy.reduce("SUM", self.strategy.run(chief_value), axis=None))
 
     def require_equal(self, value: int, name: str, flag: str) -> None:
-        """Raises a UserError if `value` is not the chief's; waits for all processes.
-
-        The message calls the value `name` and blames `flag`.
-        """
+        """Raises a UserError if `value`, called `name`, is not the chief's; waits for all."""
         chief = self.from_chief(value)
         if value != chief:
             raise UserError(
@@ -110,10 +105,7 @@ class Devices:
     def require_one_process(self) -> None:
         """Raises a UserError if there are several workers."""
         if self.workers > 1:
-            raise UserError(
-                "This script runs in one process, but TF_CONFIG names several workers. Unset "
-                "TF_CONFIG; to use several machines, run the script on a part of the input on each"
-            )
+            raise UserError("This script runs in one process: unset TF_CONFIG and split the input")
 
 
 def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:

@@ -92,8 +92,7 @@ def train(
                 recorder.record(step - 1, unread_results)
             unread_results = results
             interrupted = request.signal_number is not None
-            if options.workers > 1:
-                # All processes get the same sum, so they stop after the same step.
+            if options.workers > 1:  # All get the same sum, so they stop after the same step.
                 interrupted = int(results["stop"]) > 0
             is_last_step = step == last_step
             due = due_callbacks(is_last_step)

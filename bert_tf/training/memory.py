@@ -23,8 +23,7 @@ def estimate_training_bytes(
 ) -> int:
     """Returns the bytes that training needs on a device, excluding TensorFlow's own 0.5 GB.
 
-    `num_parameters` counts all parameters of the model; each batch of the device has the shape
-    [rows, length].
+    `num_parameters` counts the whole model; the device's batches have the shape [rows, length].
     """
     parameter_bytes = 4 * num_parameters
     copies = _COPIES if accumulation_steps == 1 else _COPIES_WITH_MICRO_BATCHES

@@ -109,10 +109,9 @@ def make_train_step(
     Returns:
         (batch, stop) -> dict of scalars that are equal in all replicas: `loss` before the update;
         `learning_rate` of the update; `gradient_norm` before clipping (after it with
-        `clip_per_replica`); `loss_scale` (1 if there is none); `sequences` and `tokens`, the
-        numbers of rows and of tokens other than padding in the batch; `stop`, the sum of all
-        replicas' `stop` arguments. The argument `batch` is an element of a distributed dataset,
-        `stop` an int32 scalar that is not 0 to request a stop.
+        `clip_per_replica`); `loss_scale` (1 if there is none); `sequences` and `tokens`, the number
+        of rows and of tokens without padding; `stop`, the sum of all replicas' arguments `stop`.
+        The argument `batch` is an element of a distributed dataset, `stop` an int32 0 or 1.
     """
     replica = _Replica(state, loss, strategy, options)
     if options.jit_compile and strategy.num_replicas_in_sync > 1:
@@ -258,9 +257,8 @@ class _Replica:
     def _update(
         self, strategy: tf.distribute.Strategy, gradients: list[Any], rate: Any, norm: Any
     ) -> None:
-        """Updates the variables; with a loss scale, only if the gradient norm is finite."""
-
         def update(variable: Any, gradient: Any, rate: Any, norm: Any) -> None:
+            # With a loss scale, the update is skipped if a gradient is not finite.
             if self.loss_scale is None:
                 update_variable(self.optimizer, gradient, variable, rate)
                 return
@@ -274,8 +272,7 @@ class _Replica:
         for variable, gradient, has_no_gradient in zip(
             self.variables, gradients, self.has_no_gradient, strict=True
         ):
-            # As in the original BERT code, a variable without a gradient is not updated at all,
-            # not even by weight decay.
+            # As in the original BERT code, variables without a gradient have no weight decay.
             if not has_no_gradient:
                 strategy.extended.update(variable, update, args=(gradient, rate, norm), group=False)
 
