@@ -1,7 +1,7 @@
-"""The original release's algorithms in plain Python, as a baseline for benchmarks.
+"""The algorithms of the original BERT release in plain Python, as a baseline for benchmarks.
 
-The tokenizer iterates over characters, features are lists, and each record is a protocol buffer.
-The results are identical to those of bert_tf, which the benchmarks verify.
+The tokenizer iterates over characters, features are lists of numbers, and a protocol buffer is
+built for each record. The benchmarks verify that bert_tf computes the same results.
 """
 
 import unicodedata
@@ -16,7 +16,7 @@ class BaselineTokenizer:
 
     Args:
         vocab: mapping from tokens to ids.
-        do_lower_case: whether to lower-case and strip accents.
+        do_lower_case: whether to lower-case the text and strip accents.
     """
 
     def __init__(self, vocab: dict[str, int], do_lower_case: bool) -> None:
@@ -84,7 +84,7 @@ class BaselineTokenizer:
 
 
 def pack(ids: Sequence[int], max_seq_length: int, vocab: dict[str, int]) -> dict[str, list[int]]:
-    """Converts token ids of a text to a padded row of model inputs."""
+    """Converts the token ids of a text to a padded row of model inputs."""
     input_ids = [vocab["[CLS]"], *ids[: max_seq_length - 2], vocab["[SEP]"]]
     input_mask = [1] * len(input_ids)
     while len(input_ids) < max_seq_length:
@@ -98,7 +98,7 @@ def pack(ids: Sequence[int], max_seq_length: int, vocab: dict[str, int]) -> dict
 
 
 def write_records(path: str, rows: Iterable[dict[str, list[int]]]) -> None:
-    """Writes a `tf.train.Example` for each row."""
+    """Writes each row to a TFRecord file, as a `tf.train.Example`."""
     import tensorflow as tf
 
     with tf.io.TFRecordWriter(path) as writer:

@@ -1,7 +1,7 @@
-"""The original release's creation of pre-training data in plain Python, for pretraining_data.py.
+"""The original BERT's creation of pre-training data in plain Python, for pretraining_data.py.
 
-Tokens are strings, and instances are created one at a time. Random numbers are drawn in the same
-order as in bert_tf, so the instances are identical, which the benchmark verifies.
+Tokens are strings, and instances are created one at a time. Random numbers are drawn in the order
+in which bert_tf draws them with --num_workers=0; the benchmark verifies that the instances agree.
 """
 
 import random
@@ -21,7 +21,7 @@ def create_records(
     max_seq_length: int,
     max_predictions_per_seq: int,
 ) -> None:
-    """Converts a text file to a record file, with the original's random seed."""
+    """Converts a text file to a record file, with the original program's random seed."""
     documents = read_documents([text], BaselineTokenizer(vocab, True))
     sizes = (max_seq_length, max_predictions_per_seq)
     instances = create_instances(documents, list(vocab), random.Random(12345), dupe_factor, *sizes)
@@ -29,7 +29,7 @@ def create_records(
 
 
 def read_documents(paths: Iterable[str], tokenizer: BaselineTokenizer) -> list[Document]:
-    """Reads documents: lists of sentences, which are lists of tokens."""
+    """Reads documents. Each is a list of sentences, and each sentence is a list of tokens."""
     documents: list[Document] = [[]]
     for path in paths:
         with open(path, encoding="utf-8", newline="\n") as file:
@@ -57,7 +57,7 @@ def create_instances(
     short_seq_prob: float = 0.1,
     masked_lm_prob: float = 0.15,
 ) -> list[dict[str, Any]]:
-    """Returns all instances, shuffled."""
+    """Returns the instances of all documents, shuffled."""
     rng.shuffle(documents)
     instances: list[dict[str, Any]] = []
     for _ in range(dupe_factor):
@@ -78,29 +78,30 @@ def create_pairs(
 ) -> Iterable[tuple[list[str], list[str], bool]]:
     """Yields segments A and B of each instance of a document, and whether B is random."""
     document, max_tokens = documents[index], max_seq_length - 3
-    target = max_tokens
+    target_length = max_tokens
     if rng.random() < short_seq_prob:
-        target = rng.randint(2, max_tokens)
+        target_length = rng.randint(2, max_tokens)
     chunk: Document = []
-    length = i = 0
+    chunk_length = i = 0
     while i < len(document):
         chunk.append(document[i])
-        length += len(document[i])
-        if i == len(document) - 1 or length >= target:
+        chunk_length += len(document[i])
+        if i == len(document) - 1 or chunk_length >= target_length:
             end_a = rng.randint(1, len(chunk) - 1) if len(chunk) >= 2 else 1
             a = [token for sentence in chunk[:end_a] for token in sentence]
             b: list[str] = []
             is_random = len(chunk) == 1 or rng.random() < 0.5
             if is_random:
                 for _ in range(10):
-                    other = rng.randint(0, len(documents) - 1)
-                    if other != index:
+                    other_index = rng.randint(0, len(documents) - 1)
+                    if other_index != index:
                         break
-                start = rng.randint(0, len(documents[other]) - 1)
-                for sentence in documents[other][start:]:
+                start = rng.randint(0, len(documents[other_index]) - 1)
+                for sentence in documents[other_index][start:]:
                     b.extend(sentence)
-                    if len(b) >= target - len(a):
+                    if len(b) >= target_length - len(a):
                         break
+                # Continue with the sentences of the chunk that are not in A.
                 i -= len(chunk) - end_a
             else:
                 b = [token for sentence in chunk[end_a:] for token in sentence]
@@ -111,7 +112,7 @@ def create_pairs(
                 else:
                     longer.pop()
             yield a, b, is_random
-            chunk, length = [], 0
+            chunk, chunk_length = [], 0
         i += 1
 
 
@@ -126,23 +127,24 @@ def mask_tokens(
 ) -> dict[str, Any]:
     """Returns an instance with masked tokens."""
     tokens = ["[CLS]", *a, "[SEP]", *b, "[SEP]"]
+    # Each candidate is a list, because the original can also mask all word pieces of a word.
     candidates = [[i] for i, token in enumerate(tokens) if token not in ("[CLS]", "[SEP]")]
     rng.shuffle(candidates)
-    output = list(tokens)
-    count = min(max_predictions, max(1, round(len(tokens) * masked_lm_prob)))
+    masked_tokens = list(tokens)
+    num_to_predict = min(max_predictions, max(1, round(len(tokens) * masked_lm_prob)))
     masked: list[tuple[int, str]] = []
     for candidate in candidates:
-        if len(masked) >= count:
+        if len(masked) >= num_to_predict:
             break
         for position in candidate:
             if rng.random() < 0.8:
-                output[position] = "[MASK]"
+                masked_tokens[position] = "[MASK]"
             elif rng.random() >= 0.5:
-                output[position] = vocab[rng.randint(0, len(vocab) - 1)]
+                masked_tokens[position] = vocab[rng.randint(0, len(vocab) - 1)]
             masked.append((position, tokens[position]))
     masked.sort(key=lambda pair: pair[0])
     return {
-        "tokens": output,
+        "tokens": masked_tokens,
         "segment_ids": [0] * (len(a) + 2) + [1] * (len(b) + 1),
         "is_random": is_random,
         "masked": masked,

@@ -10,8 +10,9 @@ flags). transformers pads to --max_seq_length, like the example run_glue.py, or 
 of a batch, like DataCollatorWithPadding; it uses AdamW and clips gradients to a norm of 1. The
 logits of the first batch are compared. Methods are timed in pairs, alternating between two
 processes (four would need 30 GB for BERT-base), on the same pre-tokenized rows. Memory is the peak
-of a process. --only_best only compares our best flags with dynamic padding; use it on processors
-without bfloat16, where a step of transformers takes minutes. Needs torch and transformers.
+of a process. --only_best compares only bert_tf's best flags with dynamic padding; use it on
+processors without bfloat16 instructions, where a step of transformers takes minutes. Needs torch
+and transformers.
 """
 
 import argparse
@@ -40,7 +41,7 @@ PAIRS = (
     ("bert_tf, best flags", "transformers, dynamic"),
     ("bert_tf", "transformers, dynamic"),
 )
-BATCH, RATE = 32, 2e-5
+BATCH_SIZE, LEARNING_RATE = 32, 2e-5
 
 
 def make_bert_tf_trainer(folder: Path, precision: str, name: str) -> Callable[[], Any]:
@@ -60,21 +61,21 @@ def make_bert_tf_trainer(folder: Path, precision: str, name: str) -> Callable[[]
     from bert_tf.options import DeviceOptions
 
     rows = dict(np.load(folder / "rows.npz"))
-    count, length = rows["input_ids"].shape
+    num_rows, length = rows["input_ids"].shape
     strategy = training.open_devices(DeviceOptions(precision=precision)).strategy
     with strategy.scope():
         model = BertClassifier(BertConfig.from_json_file(str(folder / "bert_config.json")), 2)
-        optimizer = create_optimizer(RATE, 10_000, 1000)
+        optimizer = create_optimizer(LEARNING_RATE, num_train_steps=10_000, num_warmup_steps=1000)
         optimizer.build(model.trainable_variables)
     checkpoints.restore(model, str(folder / "bert_model.ckpt"))
-    first_batch = {key: tf.constant(value[:BATCH]) for key, value in rows.items()}
+    first_batch = {key: tf.constant(value[:BATCH_SIZE]) for key, value in rows.items()}
     np.save(folder / f"{name}.npy", model(first_batch, training=False)["logits"].numpy())
     dataset = read_dataset(
         str(folder / "train.tf_record"),
         (*sequence_features(length), Feature("label_ids"), Feature("is_real_example")),
-        BATCH,
+        BATCH_SIZE,
         shuffle_seed=1,
-        num_records=count,
+        num_records=num_rows,
         repeat=True,
         trim_padding=True,
         **OURS[name],
@@ -89,9 +90,9 @@ def make_bert_tf_trainer(folder: Path, precision: str, name: str) -> Callable[[]
     batches = iter(dataset)
 
     def train() -> None:
-        for batch in itertools.islice(batches, count // BATCH):
+        for batch in itertools.islice(batches, num_rows // BATCH_SIZE):
             metrics = step(batch, tf.constant(0))
-        float(metrics["loss"])
+        float(metrics["loss"])  # waits for the last step
 
     return train
 
@@ -100,14 +101,14 @@ def make_torch_trainer(folder: Path, precision: str, name: str) -> Callable[[], 
     """Returns a function that trains on all rows once with Hugging Face's model."""
     from benchmarks.fine_tuning_torch import make_trainer
 
-    return make_trainer(folder, BATCH, RATE, precision, name, pad_to_max=THEIRS[name])
+    return make_trainer(folder, BATCH_SIZE, LEARNING_RATE, precision, name, pad_to_max=THEIRS[name])
 
 
 def make_timer(
-    make: Callable[..., Callable[[], Any]], folder: Path, precision: str, name: str
+    make_trainer: Callable[..., Callable[[], Any]], folder: Path, precision: str, name: str
 ) -> Callable[[], tuple[float, int]]:
-    """Returns a function that trains once, and returns seconds and the process's peak bytes."""
-    train = make(folder, precision, name)
+    """Returns a function that trains on all rows once and returns seconds and peak bytes of RAM."""
+    train = make_trainer(folder, precision, name)
 
     def measure() -> tuple[float, int]:
         start = time.perf_counter()
@@ -153,7 +154,7 @@ def write_inputs(folder: Path, args: argparse.Namespace) -> None:
 
 
 def fill_padding(rows: dict[str, np.ndarray]) -> None:
-    """Replaces the padding of each row by repeating its tokens."""
+    """Replaces the padding of each row with repetitions of the row's tokens."""
     for ids, mask in zip(rows["input_ids"], rows["input_mask"], strict=True):
         ids[:] = np.resize(ids[: mask.sum()], len(ids))
         mask[:] = 1
@@ -179,7 +180,10 @@ def main() -> None:
     parser.add_argument("--only_best", action="store_true")
     args = parser.parse_args()
     if args.only_best and args.precision == "float32":
-        parser.error("--only_best would overwrite the results of all pairs")
+        parser.error(
+            "--only_best needs --precision=bfloat16: with float32, it would overwrite the results "
+            "of all pairs"
+        )
     pairs = PAIRS[1:2] if args.only_best else PAIRS
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -208,18 +212,18 @@ def main() -> None:
         "rows": args.rows,
         "mean tokens per row": round(tokens, 1),
         "max_seq_length": args.max_seq_length,
-        "batch_size": BATCH,
+        "batch_size": BATCH_SIZE,
         "precision": args.precision,
         "max logit difference": difference,
     }
-    for (our_name, other), measurements in measured.items():
+    for (our_name, their_name), measurements in measured.items():
         seconds = {name: [second for second, _ in rounds] for name, rounds in measurements.items()}
-        peak = {name: rounds[-1][1] / 1e9 for name, rounds in measurements.items()}
-        results[f"{our_name} than {other}"] = {
+        peak_gb = {name: rounds[-1][1] / 1e9 for name, rounds in measurements.items()}
+        results[f"{our_name} than {their_name}"] = {
             "rows/s": {n: round(args.rows / statistics.median(s), 2) for n, s in seconds.items()},
-            "times faster": round(timing.median_ratio(seconds[other], seconds[our_name]), 2),
-            "peak GB": {name: round(gigabytes, 2) for name, gigabytes in peak.items()},
-            "times less memory": round(peak[other] / peak[our_name], 2),
+            "times faster": round(timing.median_ratio(seconds[their_name], seconds[our_name]), 2),
+            "peak GB": {name: round(gigabytes, 2) for name, gigabytes in peak_gb.items()},
+            "times less memory": round(peak_gb[their_name] / peak_gb[our_name], 2),
         }
     print(results)
     timing.write_results(

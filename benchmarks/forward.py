@@ -2,9 +2,9 @@
 
 usage: python benchmarks/forward.py [--precision=bfloat16] [--rounds=5]
 
-The input is 8 full rows of 128 tokens; weights are random; all cores are used. The limit is the
-time of the matrix products alone (see matmul_limit.py), each with the fastest of TensorFlow, XLA
-and PyTorch, measured in the same rounds. bert_tf runs with default flags and with
+The input is 8 full rows of 128 tokens; weights are random; all cores are used. The hardware limit
+is the time of the matrix products alone (see matmul_limit.py), each computed by the fastest of
+TensorFlow, XLA and PyTorch in the same round. bert_tf runs with default flags and with
 `--jit_compile=true`. Each method runs in a separate process; all outputs are compared. Needs torch
 and transformers.
 """
@@ -24,14 +24,14 @@ import numpy as np
 
 from benchmarks import matmul_limit, timing
 
-BATCH, LENGTH = 8, 128
+BATCH_SIZE, LENGTH = 8, 128
 # Name of a method -> value of --jit_compile.
 OURS = {"bert_tf": "false", "bert_tf, --jit_compile=true": "true"}
 PEER = "transformers"
 
 
 def make_bert_tf_timer(folder: Path, precision: str, name: str) -> Callable[[], Any]:
-    """Returns a function that times the pooled output with bert_tf."""
+    """Returns a function that times how long bert_tf takes to compute the pooled output."""
     from bert_tf.quiet import import_tensorflow
 
     import_tensorflow()
@@ -53,7 +53,7 @@ def make_bert_tf_timer(folder: Path, precision: str, name: str) -> Callable[[], 
         lambda outputs, batch: {"pooled": outputs["pooled_output"]},
         sequence_features(LENGTH),
         devices,
-        BATCH,
+        BATCH_SIZE,
     ).step
     batch = {key: tf.constant(value) for key, value in np.load(folder / "rows.npz").items()}
     np.save(folder / f"{name}.npy", tf.cast(step(batch)["pooled"], tf.float32).numpy())
@@ -61,7 +61,7 @@ def make_bert_tf_timer(folder: Path, precision: str, name: str) -> Callable[[], 
 
 
 def make_torch_timer(folder: Path, precision: str) -> Callable[[], Any]:
-    """Returns a function that times Hugging Face's model, with its weights in `precision`."""
+    """Returns a function that times the same with Hugging Face's model, weights in `precision`."""
     import torch
 
     from benchmarks.fine_tuning_torch import build_model, make_inputs
@@ -69,8 +69,8 @@ def make_torch_timer(folder: Path, precision: str) -> Callable[[], Any]:
     model = build_model(folder).bert.eval().to(getattr(torch, precision))
     rows = dict(np.load(folder / "rows.npz"))
     rows["label_ids"] = rows["input_ids"][:, 0]
-    batch = make_inputs(rows, np.arange(BATCH), pad_to_max=True)
-    del batch["labels"]
+    batch = make_inputs(rows, np.arange(BATCH_SIZE), pad_to_max=True)
+    del batch["labels"]  # required by `make_inputs`, but not by this model
 
     def predict() -> Any:
         with torch.inference_mode():
@@ -81,6 +81,7 @@ def make_torch_timer(folder: Path, precision: str) -> Callable[[], Any]:
 
 
 def _time_call(function: Callable[[], Any]) -> list[float]:
+    """Returns the seconds of a call, in a list like those of the timers in `matmul_limit`."""
     start = time.perf_counter()
     function()
     return [time.perf_counter() - start]
@@ -101,7 +102,7 @@ def write_inputs(folder: Path) -> None:
     values = {name: variable.numpy() for name, variable in variables.items()}
     checkpoints.write(str(folder / "bert_model.ckpt"), values)
     np.savez(folder / "weights.npz", **values)
-    rng, shape = np.random.default_rng(1), (BATCH, LENGTH)
+    rng, shape = np.random.default_rng(1), (BATCH_SIZE, LENGTH)
     ids = rng.integers(config.vocab_size, size=shape, dtype="int32")
     ones = np.ones(shape, "int32")
     np.savez(folder / "rows.npz", input_ids=ids, input_mask=ones, segment_ids=ones * 0)
@@ -113,7 +114,7 @@ def main() -> None:
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
-    shape, precision = (BATCH, LENGTH), args.precision
+    shape, precision = (BATCH_SIZE, LENGTH), args.precision
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         timing.run_in_process(write_inputs, folder)
@@ -121,24 +122,25 @@ def main() -> None:
             name: functools.partial(make_bert_tf_timer, folder, precision, name) for name in OURS
         }
         makers[PEER] = functools.partial(make_torch_timer, folder, precision)
-        limits: dict[str, Callable[[], Any]] = {
+        make_tensorflow_timer = matmul_limit.make_tensorflow_timer
+        matmul_makers: dict[str, Callable[[], Any]] = {
             "TensorFlow": functools.partial(
-                matmul_limit.make_tensorflow_timer, *shape, precision, False
+                make_tensorflow_timer, *shape, precision, jit_compile=False
             ),
-            "XLA": functools.partial(matmul_limit.make_tensorflow_timer, *shape, precision, True),
+            "XLA": functools.partial(make_tensorflow_timer, *shape, precision, jit_compile=True),
             "PyTorch": functools.partial(matmul_limit.make_torch_timer, *shape, precision),
         }
-        seconds = timing.measure_in_processes({**makers, **limits}, args.rounds)
+        seconds = timing.measure_in_processes({**makers, **matmul_makers}, args.rounds)
         outputs = [np.load(folder / f"{name}.npy") for name in makers]
     difference = max(float(np.abs(outputs[0] - other).max()) for other in outputs[1:])
     is_close = difference < (1e-4 if precision == "float32" else 0.1)
     timing.require(is_close, f"the outputs differ by {difference}")
     counts = list(matmul_limit.count_matmuls(*shape).values())
-    # [rounds]: the time of the matrix products of a forward pass.
-    matmul_seconds = np.array([seconds[name] for name in limits]).min(axis=0) @ counts
+    # For each round, the seconds of all matrix products of a forward pass.
+    matmul_seconds = np.array([seconds[name] for name in matmul_makers]).min(axis=0) @ counts
     fractions = {name: matmul_seconds / np.array(seconds[name])[:, 0] for name in makers}
     results = {
-        "rows": BATCH,
+        "rows": BATCH_SIZE,
         "tokens per row": LENGTH,
         "precision": precision,
         "max output difference": difference,

@@ -1,10 +1,10 @@
-"""Times the input pipeline, in rows/s, against that of the original release.
+"""Times the input pipeline, in rows/s, against the input pipeline of the original BERT release.
 
 usage: python benchmarks/input_pipeline.py [--rows=20000] [--max_seq_length=128] [--rounds=5]
 
-Reads, shuffles, batches and parses records of 12 to --max_seq_length random ids. The original uses
-a shuffle buffer of 100 records and parses single records in `map_and_batch`; bert_tf shuffles all
-records and parses whole batches.
+Reads, shuffles, batches and parses records of 12 to --max_seq_length random ids. The original has a
+shuffle buffer of 100 records and parses one record at a time; bert_tf shuffles all records and
+parses whole batches.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from bert_tf.data.records import write_records
 def build_original_pipeline(
     path: str, features: tuple[Feature, ...], batch_size: int
 ) -> tf.data.Dataset:
-    """Builds the input pipeline of the original release."""
+    """Builds the input pipeline of the original BERT release."""
     feature_spec = {
         feature.name: tf.io.FixedLenFeature(feature.shape, tf.int64) for feature in features
     }
@@ -86,8 +86,8 @@ def main() -> None:
     }
     # The sum of all ids detects missing and repeated rows.
     id_sums = set()
-    for make in pipelines.values():
-        id_sums.add(sum(int(tf.reduce_sum(tf.cast(b["input_ids"], tf.int64))) for b in make()))
+    for build in pipelines.values():
+        id_sums.add(sum(int(tf.reduce_sum(tf.cast(b["input_ids"], tf.int64))) for b in build()))
     timing.require(
         id_sums == {int(batch["input_ids"].sum())}, "a pipeline does not yield all rows once"
     )

@@ -4,10 +4,11 @@ usage: python benchmarks/keras_hub_step.py --vocab_file=FILE --data_dir=MRPC
            [--release=uncased_L-12_H-768_A-12] [--rows=96] [--full_rows] [--rounds=5]
 
 Both train the same weights on rows of MRPC in batches of 32. KerasHub's preprocessor pads to 128
-tokens; with --full_rows, tokens replace the padding, so that none can be skipped. KerasHub runs
-`train_on_batch` of a classifier with its default `compile()`, both with TensorFlow's default
-settings and with oneDNN, which our scripts enable. bert_tf runs with default flags. The methods
-alternate in separate processes; the logits of the first batch are compared. Needs keras-hub.
+tokens; with --full_rows, tokens replace the padding, so that bert_tf has no padding to skip.
+KerasHub runs `train_on_batch` of a classifier with its default `compile()`, both with TensorFlow's
+default settings and with oneDNN, which bert_tf's scripts enable. bert_tf runs with default flags.
+The methods alternate in separate processes; the logits of the first batch are compared. Needs
+keras-hub.
 """
 
 import functools
@@ -25,12 +26,12 @@ import numpy as np
 
 from benchmarks import fine_tuning, timing
 
-BATCH = fine_tuning.BATCH
+BATCH_SIZE = fine_tuning.BATCH_SIZE
 # Name of a method -> environment variables.
 THEIRS = {"keras_hub": {}, "keras_hub with oneDNN": {"TF_ENABLE_ONEDNN_OPTS": "1"}}
 
-# Substrings of KerasHub's variable names -> the original's.
-_NAMES = {
+# Parts of KerasHub's variable names -> parts of the names in original BERT checkpoints.
+_NAME_PARTS = {
     "token_embedding/embeddings": "bert/embeddings/word_embeddings",
     "position_embedding/embeddings": "bert/embeddings/position_embeddings",
     "segment_embedding/embeddings": "bert/embeddings/token_type_embeddings",
@@ -74,12 +75,13 @@ def make_keras_hub_trainer(folder: Path, name: str) -> Callable[[], Any]:
         "padding_mask": rows["input_mask"],
         "segment_ids": rows["segment_ids"],
     }
+    slices = [slice(i, i + BATCH_SIZE) for i in range(0, len(rows["input_ids"]), BATCH_SIZE)]
     batches = [
-        ({key: value[first : first + BATCH] for key, value in inputs.items()}, labels)
-        for first in range(0, len(rows["input_ids"]), BATCH)
-        for labels in [rows["label_ids"][first : first + BATCH]]
+        ({key: value[part] for key, value in inputs.items()}, rows["label_ids"][part])
+        for part in slices
     ]
-    np.save(folder / f"{name}.npy", np.asarray(model(batches[0][0], training=False)))
+    first_inputs, _ = batches[0]
+    np.save(folder / f"{name}.npy", np.asarray(model(first_inputs, training=False)))
 
     def train() -> None:
         for batch in batches:
@@ -89,11 +91,11 @@ def make_keras_hub_trainer(folder: Path, name: str) -> Callable[[], Any]:
 
 
 def load_weights(model: Any, path: Path) -> None:
-    """Loads the arrays of a .npz file, stored under the original's names, into the classifier."""
+    """Loads the arrays of a .npz file, named as in original checkpoints, into the classifier."""
     values = np.load(path)
     for variable in model.trainable_variables:
         name = variable.path
-        for keras_part, original_part in _NAMES.items():
+        for keras_part, original_part in _NAME_PARTS.items():
             name = name.replace(keras_part, original_part)
         value = values[name].T if name == "output_weights" else values[name]
         variable.assign(value.reshape(variable.shape))
@@ -105,24 +107,25 @@ def main() -> None:
     parser.set_defaults(rows=96)
     args = parser.parse_args()
     our_name = "bert_tf"
-    rates: dict[str, dict[str, float]] = {}
+    rows_per_second: dict[str, dict[str, float]] = {}
     ratios, differences = {}, []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         timing.run_in_process(fine_tuning.write_inputs, folder, args)
-        for other in THEIRS:
+        for their_name in THEIRS:
             makers: dict[str, Callable[[], Any]] = {
                 our_name: functools.partial(
                     fine_tuning.make_bert_tf_trainer, folder, "float32", our_name
                 ),
-                other: functools.partial(make_keras_hub_trainer, folder, other),
+                their_name: functools.partial(make_keras_hub_trainer, folder, their_name),
             }
             seconds = timing.time_in_processes(makers, args.rounds)
-            rates[f"timed with {other}"] = {
+            rows_per_second[f"timed with {their_name}"] = {
                 name: round(args.rows / statistics.median(times), 2)
                 for name, times in seconds.items()
             }
-            ratios[other] = round(timing.median_ratio(seconds[other], seconds[our_name]), 2)
+            ratio = timing.median_ratio(seconds[their_name], seconds[our_name])
+            ratios[their_name] = round(ratio, 2)
             logits = [np.load(folder / f"{name}.npy") for name in makers]
             differences.append(float(np.abs(logits[0] - logits[1]).max()))
         tokens = float(np.load(folder / "rows.npz")["input_mask"].sum(1).mean())
@@ -132,9 +135,9 @@ def main() -> None:
         "rows": args.rows,
         "mean tokens per row": round(tokens, 1),
         "max_seq_length": args.max_seq_length,
-        "batch_size": BATCH,
+        "batch_size": BATCH_SIZE,
         "max logit difference": max(differences),
-        "rows/s": rates,
+        "rows/s": rows_per_second,
         "times faster than": ratios,
     }
     print(results)

@@ -30,18 +30,24 @@ from bert_tf.modeling.losses import cross_entropy
 from bert_tf.optimization import create_optimizer
 from bert_tf.options import DeviceOptions
 
-CONFIG = BertConfig(3000, 128, 2, 2, 512)
-BATCH, SHORTEST, LONGEST = 32, 10, 64
+CONFIG = BertConfig(
+    vocab_size=3000,
+    hidden_size=128,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=512,
+)
+BATCH_SIZE, SHORTEST, LONGEST = 32, 10, 64
 # Steps after which memory is measured.
 MEASURED_STEPS = (100, 500, 1000, 2000, 3000, 5000, 10_000, 20_000)
 
 
 def make_functions() -> tuple[Any, Any]:
-    """Returns the compiled functions for a training step and for prediction."""
+    """Returns two compiled functions, which train on a batch and predict a batch."""
     devices = training.open_devices(DeviceOptions())
     with devices.strategy.scope():
         model = BertClassifier(CONFIG, 2)
-        optimizer = create_optimizer(2e-5, 1_000_000, 0)
+        optimizer = create_optimizer(2e-5, num_train_steps=1_000_000, num_warmup_steps=0)
         optimizer.build(model.trainable_variables)
     names = ("input_ids", "input_mask", "segment_ids")
     inputs = {name: tf.TensorSpec([None, None], tf.int32) for name in names}
@@ -57,7 +63,7 @@ def make_functions() -> tuple[Any, Any]:
         lambda out, batch: {"probabilities": out["probabilities"]},
         sequence_features(LONGEST),
         devices,
-        BATCH,
+        BATCH_SIZE,
     )
     return train_step, inference.predict
 
@@ -65,14 +71,14 @@ def make_functions() -> tuple[Any, Any]:
 def random_batch(rng: np.random.Generator) -> dict[str, tf.Tensor]:
     """Returns a batch of rows of random lengths, padded to a random length."""
     length = rng.integers(SHORTEST, LONGEST + 1)
-    tokens = rng.integers(3, length + 1, BATCH)
-    mask = np.arange(length) < tokens[:, None]
+    num_tokens = rng.integers(3, length + 1, BATCH_SIZE)
+    mask = np.arange(length) < num_tokens[:, None]
     ids = rng.integers(CONFIG.vocab_size, size=mask.shape)
     return {
         "input_ids": tf.constant(ids, tf.int32),
         "input_mask": tf.constant(mask, tf.int32),
         "segment_ids": tf.zeros(mask.shape, tf.int32),
-        "label_ids": tf.constant(rng.integers(2, size=BATCH), tf.int32),
+        "label_ids": tf.constant(rng.integers(2, size=BATCH_SIZE), tf.int32),
     }
 
 

@@ -5,10 +5,10 @@ usage: python benchmarks/masked_words.py --text=FILE [--count=1000] [--seed=1] [
 FILE is a plain text with a blank line between paragraphs. --count words (sequences of letters) are
 drawn uniformly, and each is replaced with [MASK] in a copy of its paragraph. A prediction is
 correct if it equals the word after the tokenizer's normalization (lower case for uncased models).
-Without --whole_word, words of several word pieces are never predicted. The baseline always predicts
-the most frequent word pieces among the masked words, which no other constant prediction can beat.
---model_dir contains bert_model.ckpt, bert_config.json and vocab.txt; the default is
-examples/small_bert.
+Predictions are made with and without --whole_word; without it, they are single word pieces, so a
+word of several pieces is never predicted. The baseline always predicts the most frequent word
+pieces among the masked words, which no other constant prediction can beat. --model_dir contains
+bert_model.ckpt, bert_config.json and vocab.txt; the default is examples/small_bert.
 """
 
 import argparse
@@ -33,7 +33,7 @@ _TOP_K = 5
 
 
 def sample_words(text: str, count: int, seed: int) -> list[tuple[str, str]]:
-    """Returns pairs of a paragraph with one masked word, and that word."""
+    """Returns pairs: a paragraph in which one word is masked, and that word."""
     paragraphs = [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", text)]
     words = [(paragraph, match) for paragraph in paragraphs for match in _WORD.finditer(paragraph)]
     sample = random.Random(seed).sample(words, count)
@@ -41,7 +41,7 @@ def sample_words(text: str, count: int, seed: int) -> list[tuple[str, str]]:
 
 
 def accuracy(ranks: list[int | None]) -> dict[str, float]:
-    """Computes top-1 and top-5 accuracy."""
+    """Computes top-1 and top-5 accuracy from the ranks of the words, None if not in the top 5."""
     return {
         "top-1": sum(rank == 0 for rank in ranks) / len(ranks),
         f"top-{_TOP_K}": sum(rank is not None for rank in ranks) / len(ranks),
@@ -69,11 +69,13 @@ def main() -> None:
     tokenizer = FullTokenizer(flags["vocab_file"])
     pieces = [tokenizer.tokenize(word) for _, word in sample]
     words = ["".join(tokenizer.basic_tokenizer.tokenize(word)) for _, word in sample]
-    single_pieces = [word for word, tokens in zip(words, pieces, strict=True) if tokens == [word]]
-    top_counts = [count for _, count in collections.Counter(single_pieces).most_common(_TOP_K)]
+    single_piece_words = [
+        word for word, tokens in zip(words, pieces, strict=True) if tokens == [word]
+    ]
+    top_counts = [count for _, count in collections.Counter(single_piece_words).most_common(_TOP_K)]
     results = {
         "words": len(words),
-        "fraction of a single piece": len(single_pieces) / len(words),
+        "fraction of a single piece": len(single_piece_words) / len(words),
         "most frequent pieces": {
             "top-1": top_counts[0] / len(words),
             f"top-{_TOP_K}": sum(top_counts) / len(words),

@@ -1,6 +1,7 @@
 """Times BERT-base's matrix products, whose total approximates the minimum time of a forward pass.
 
-forward.py times one product of each shape with TensorFlow, XLA and PyTorch, and uses the fastest.
+forward.py times one product of each shape with TensorFlow, XLA and PyTorch, and adds up the fastest
+times, multiplied by the number of products of each shape.
 """
 
 import statistics
@@ -12,15 +13,15 @@ LAYERS, HIDDEN, INTERMEDIATE, HEADS = 12, 768, 3072, 12
 
 
 def count_matmuls(batch: int, length: int) -> dict[tuple[tuple[int, ...], tuple[int, ...]], int]:
-    """Maps operand shapes to the number of such matrix products in BERT-base."""
-    rows, size = batch * length, HIDDEN // HEADS
+    """Maps the shapes of two operands to the number of such matrix products in BERT-base."""
+    tokens, head_size = batch * length, HIDDEN // HEADS
     heads = batch * HEADS
     return {
-        ((rows, HIDDEN), (HIDDEN, HIDDEN)): 4 * LAYERS,
-        ((rows, HIDDEN), (HIDDEN, INTERMEDIATE)): LAYERS,
-        ((rows, INTERMEDIATE), (INTERMEDIATE, HIDDEN)): LAYERS,
-        ((heads, length, size), (heads, size, length)): LAYERS,
-        ((heads, length, length), (heads, length, size)): LAYERS,
+        ((tokens, HIDDEN), (HIDDEN, HIDDEN)): 4 * LAYERS,
+        ((tokens, HIDDEN), (HIDDEN, INTERMEDIATE)): LAYERS,
+        ((tokens, INTERMEDIATE), (INTERMEDIATE, HIDDEN)): LAYERS,
+        ((heads, length, head_size), (heads, head_size, length)): LAYERS,
+        ((heads, length, length), (heads, length, head_size)): LAYERS,
     }
 
 
@@ -42,7 +43,7 @@ def make_tensorflow_timer(
 
 
 def make_torch_timer(batch: int, length: int, precision: str) -> Callable[[], Any]:
-    """Returns a function that times each product with PyTorch, using transposed weights."""
+    """Returns a function that times each product with PyTorch, which stores weights transposed."""
     import torch
 
     dtype = getattr(torch, precision)
@@ -59,7 +60,7 @@ def make_torch_timer(batch: int, length: int, precision: str) -> Callable[[], An
 
 
 def _median_seconds(matmul: Callable[..., Any], *operands: Any) -> float:
-    matmul(*operands)
+    matmul(*operands)  # compiles, or warms up
     seconds = []
     for _ in range(7):
         start = time.perf_counter()

@@ -3,8 +3,8 @@
 usage: python benchmarks/memory.py [--num_layers=12] [--batch_size=32] [--length=128] [--steps=3]
 
 Trains a model of the size of BERT-base, uncased, on the CPU, with random weights and inputs. Each
-table cell is measured in a separate process. Prints the table, and writes all numbers to
-benchmarks/results/memory.json.
+combination of flags and precision, a cell, is measured in a separate process. Prints a table, and
+writes all numbers to benchmarks/results/memory.json.
 """
 
 import argparse
@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import timing
 
 RESULTS = Path(__file__).resolve().parent / "results" / "memory.json"
-# Name of a row -> number of micro-batches, and whether layers are recomputed.
+# Name of a table row -> number of micro-batches, and whether layers are recomputed.
 ROWS = {
     "plain": (1, False),
     "--gradient_accumulation_steps=4": (4, False),
@@ -61,13 +61,13 @@ def measure_cell(args: argparse.Namespace) -> dict[str, Any]:
     options = DeviceOptions(precision=args.precision, distribution_strategy="one_device")
     strategy = training.open_devices(options).strategy
     tf.zeros([]) + 1.0  # initializes TensorFlow's devices
-    imported = read_memory("VmRSS")
+    imported_bytes = read_memory("VmRSS")
     config = BertConfig(vocab_size=30522, num_hidden_layers=args.num_layers)
     with strategy.scope():
         model = BertClassifier(config, 2, recompute_layers=recompute)
         optimizer = create_optimizer(5e-5, num_train_steps=1000, num_warmup_steps=100)
         optimizer.build(model.trainable_variables)
-    built = read_memory("VmRSS")
+    built_bytes = read_memory("VmRSS")
     # Shapes are dynamic, as in the scripts.
     names = ("input_ids", "input_mask", "segment_ids")
     spec = {name: tf.TensorSpec([None, None], tf.int32) for name in names}
@@ -92,16 +92,17 @@ def measure_cell(args: argparse.Namespace) -> dict[str, Any]:
         start = time.monotonic()
         float(step(batch, tf.constant(0))["loss"])
         seconds.append(time.monotonic() - start)
-    parameters = sum(int(np.prod(v.shape)) for v in checkpoints.named_variables(model).values())
+    variables = checkpoints.named_variables(model).values()
+    num_parameters = sum(int(np.prod(variable.shape)) for variable in variables)
     return {
         "row": args.row,
         "precision": args.precision,
-        "imported_bytes": imported,
-        "built_bytes": built,
+        "imported_bytes": imported_bytes,
+        "built_bytes": built_bytes,
         "peak_bytes": read_memory("VmHWM"),
         "estimated_bytes": estimate_training_bytes(
             config,
-            parameters,
+            num_parameters,
             *shape,
             precision=args.precision,
             accumulation_steps=micro_batches,
@@ -131,6 +132,7 @@ def format_table(cells: list[dict[str, Any]]) -> str:
         line = [f"`{row}`" if row.startswith("--") else row]
         for precision in PRECISIONS:
             cell = next(c for c in cells if (c["row"], c["precision"]) == (row, precision))
+            # The estimate excludes TensorFlow itself.
             measured = cell["peak_bytes"] - cell["imported_bytes"]
             line += [
                 f"{cell['peak_bytes'] / 1e9:.2f} GB",
@@ -161,7 +163,7 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--results", type=Path, default=RESULTS, help="file to write")
-    parser.add_argument("--row", choices=ROWS, help="measure only this cell, and print it as JSON")
+    parser.add_argument("--row", choices=ROWS, help="print one cell as JSON (with --precision)")
     parser.add_argument("--precision", choices=PRECISIONS, default=PRECISIONS[0])
     args = parser.parse_args()
     if args.row:

@@ -1,13 +1,14 @@
-"""Times the creation of pre-training data from books, against the original algorithm.
+"""Times the creation of pre-training data from books, against the original BERT's algorithm.
 
 usage: python benchmarks/pretraining_data.py --books=DIR --vocab_file=FILE [--rounds=5]
 
 Each paragraph is a document; sentences are split as in `examples/small_bert/make.py`. All books are
 used, with dupe_factor 5, 128 tokens and 20 predictions. Each method runs in a separate process and
-is timed after its imports. The baseline and the identical mode must write the same records, and one
-and two workers the same bytes. Peak memory is that of one worker, for the text and for eight copies
-of it. The baseline is also timed, including imports, on the text with which the original program
-was timed: 1,000,000 bytes of two novels without blank lines. TMPDIR=/dev/shm avoids the disk.
+is timed after its imports. The baseline, which is the original algorithm, must write the same
+records as bert_tf's identical mode (--num_workers=0), and one worker the same bytes as two. The
+peak memory of one worker is measured for the text and for eight copies of the text. The baseline is
+also timed, including imports, on the text with which the original program was timed: 1,000,000
+bytes of two novels without blank lines. TMPDIR=/dev/shm avoids the disk.
 """
 
 import argparse
@@ -27,14 +28,15 @@ from benchmarks import timing
 
 SETTINGS = {"dupe_factor": 5, "max_seq_length": 128, "max_predictions_per_seq": 20}
 SHARD_MB = 0.1
-WORKERS = {"identical": 0, "one worker": 1, "two workers": 2}
+# Name of a method -> --num_workers.
+NUM_WORKERS = {"identical": 0, "one worker": 1, "two workers": 2}
 NOVELS = ("pg1342.txt", "pg98.txt")
 # Time of the original program on a different machine.
 ORIGINAL_SECONDS = 6.2
 
 
 def run_method(method: str, text: str, output: str, vocab_file: str) -> None:
-    """Writes records in this process; prints seconds and peak MB."""
+    """Writes records in this process; prints [seconds, peak MB] as JSON."""
     # As in the script.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     import tensorflow_text  # noqa: F401
@@ -52,7 +54,7 @@ def run_method(method: str, text: str, output: str, vocab_file: str) -> None:
             input_file=text,
             output_file=output,
             vocab_file=vocab_file,
-            num_workers=WORKERS[method],
+            num_workers=NUM_WORKERS[method],
             shard_mb=SHARD_MB,
             **SETTINGS,
         )
@@ -84,12 +86,12 @@ class MethodRunner:
 
 def compare_methods(runner: MethodRunner, text: Path, rounds: int) -> dict:
     """Times all methods in turn and compares their records."""
-    seconds: dict[str, list[float]] = {method: [] for method in ("baseline", *WORKERS)}
-    for number in range(rounds + 1):
+    seconds: dict[str, list[float]] = {method: [] for method in ("baseline", *NUM_WORKERS)}
+    for round_number in range(rounds + 1):
         for method, times in seconds.items():
             elapsed, _ = runner.run(method, text)
-            # The first round fills the file cache.
-            if number:
+            # Round 0 only fills the file cache.
+            if round_number > 0:
                 times.append(elapsed)
     records = read_records(runner.folder / "baseline")
     is_equal = records == read_records(runner.folder / "identical")
@@ -97,7 +99,8 @@ def compare_methods(runner: MethodRunner, text: Path, rounds: int) -> dict:
     one, two = ((runner.folder / name).read_bytes() for name in ("one worker", "two workers"))
     timing.require(one == two, "the records of two workers differ from those of one")
     times_faster = {
-        m: round(timing.median_ratio(seconds["baseline"], seconds[m]), 2) for m in WORKERS
+        method: round(timing.median_ratio(seconds["baseline"], seconds[method]), 2)
+        for method in NUM_WORKERS
     }
     return {
         "MB": round(text.stat().st_size / 1e6, 2),
@@ -137,7 +140,7 @@ def compare_with_original(runner: MethodRunner, books: Path) -> dict:
 
 def main() -> None:
     """Compares and times all methods; prints and writes the results."""
-    if len(sys.argv) == 5 and sys.argv[1] in ("baseline", *WORKERS):
+    if len(sys.argv) == 5 and sys.argv[1] in ("baseline", *NUM_WORKERS):
         run_method(*sys.argv[1:])
         return
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

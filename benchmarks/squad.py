@@ -1,9 +1,9 @@
-"""Times feature conversion and decoding for SQuAD, against the original algorithm.
+"""Times feature conversion and decoding for SQuAD, against the original BERT's algorithm.
 
 usage: python benchmarks/squad.py --vocab_file=FILE --predict_file=dev-v1.1.json [--rounds=3]
 
 Converts all questions to rows of 384 word pieces with stride 128, and decodes random logits, on all
-cores. The rows and the contents of both JSON files are compared first.
+cores. First, the rows and the contents of predictions.json and nbest_predictions.json are compared.
 """
 
 import argparse
@@ -50,7 +50,7 @@ class BertTfPipeline:
         return list(map_in_order(lambda part: self.task.featurize(part, "eval"), parts))
 
     def decode(self, start_logits: np.ndarray, end_logits: np.ndarray) -> tuple[str, str]:
-        """Converts logits to the contents of both prediction files."""
+        """Converts logits to the contents of both JSON files."""
         logits = {"start_logits": start_logits, "end_logits": end_logits}
         outputs = {name: np.asarray(value) for name, value in self.task.fetch(logits, {}).items()}
         contents = self.task.decode(self.windows, outputs).contents()

@@ -1,13 +1,14 @@
-"""Compares accuracy after fine-tuning on SQuAD with Hugging Face's BERT on PyTorch.
+"""Compares bert_tf's accuracy after fine-tuning on SQuAD with Hugging Face's BERT on PyTorch.
 
 usage: python benchmarks/squad_peer.py --model_dir=DIR --train_file=FILE --predict_file=FILE \
          --work_dir=DIR [--epochs=2] [--max_seq_length=192] [--doc_stride=96]
 
 `run_squad.py` trains and evaluates our model. The peer, Hugging Face's model, starts from the same
 checkpoint and trains on the same rows (`train.tf_record`, in a different random order) with the
-same optimizer, written in PyTorch. Its logits for `eval.tf_record` are decoded and scored by our
-code, so that only model and training differ. torchmetrics also scores both `predictions.json`. The
-peer is not trained again if its logits exist. Needs torch, torchmetrics and transformers.
+same optimizer, written in PyTorch. bert_tf decodes and scores the peer's logits for
+`eval.tf_record`, so that only model and training differ. torchmetrics also scores the
+`predictions.json` of both models. The peer is not trained again if its logits exist. Needs torch,
+torchmetrics and transformers.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from bert_tf.tasks.question_answering.task import QuestionAnswering
 from bert_tf.tokenization import FullTokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
-BATCH, RATE = 12, 3e-5
+BATCH_SIZE, LEARNING_RATE = 12, 3e-5
 
 
 def read_rows(path: Path, task: QuestionAnswering, split: str) -> dict[str, np.ndarray]:
@@ -64,22 +65,22 @@ def main() -> None:
     parser.add_argument("--max_seq_length", type=int, default=192)
     parser.add_argument("--doc_stride", type=int, default=96)
     args = parser.parse_args()
-    ours, theirs = args.work_dir / "bert_tf", args.work_dir / "peer"
-    theirs.mkdir(parents=True, exist_ok=True)
+    our_dir, peer_dir = args.work_dir / "bert_tf", args.work_dir / "peer"
+    peer_dir.mkdir(parents=True, exist_ok=True)
     train_file = args.work_dir / "train.json"
     keep_first_answers(args.train_file, train_file)
-    prefix = str(args.model_dir / "bert_model.ckpt")
+    checkpoint = str(args.model_dir / "bert_model.ckpt")
     flags = {
         "bert_config_file": str(args.model_dir / "bert_config.json"),
         "vocab_file": str(args.model_dir / "vocab.txt"),
-        "init_checkpoint": prefix,
+        "init_checkpoint": checkpoint,
         "train_file": str(train_file),
         "predict_file": str(args.predict_file),
-        "output_dir": str(ours),
+        "output_dir": str(our_dir),
         "max_seq_length": args.max_seq_length,
         "doc_stride": args.doc_stride,
-        "train_batch_size": BATCH,
-        "learning_rate": RATE,
+        "train_batch_size": BATCH_SIZE,
+        "learning_rate": LEARNING_RATE,
         "num_train_epochs": args.epochs,
         "predict_batch_size": 32,
     }
@@ -91,26 +92,26 @@ def main() -> None:
     config = BertConfig(len(tokenizer.vocab))
     task = QuestionAnswering(SquadOptions(**flags), config, tokenizer)
     windows = task.read("eval")
-    metrics = json.loads((ours / "eval_results.json").read_text())
-    weights = dict(checkpoints.read(prefix, checkpoints.shapes(prefix)))
-    np.savez(theirs / "weights.npz", **weights)
-    np.savez(theirs / "train.npz", **read_rows(ours / "train.tf_record", task, "train"))
-    np.savez(theirs / "eval.npz", **read_rows(ours / "eval.tf_record", task, "eval"))
-    shutil.copy(args.model_dir / "bert_config.json", theirs / "config.json")
-    if not (theirs / "logits.npz").exists():
-        run_peer("train", theirs, metrics["global_step"])
-    logits = np.load(theirs / "logits.npz")
+    metrics = json.loads((our_dir / "eval_results.json").read_text())
+    weights = dict(checkpoints.read(checkpoint, checkpoints.shapes(checkpoint)))
+    np.savez(peer_dir / "weights.npz", **weights)
+    np.savez(peer_dir / "train.npz", **read_rows(our_dir / "train.tf_record", task, "train"))
+    np.savez(peer_dir / "eval.npz", **read_rows(our_dir / "eval.tf_record", task, "eval"))
+    shutil.copy(args.model_dir / "bert_config.json", peer_dir / "config.json")
+    if not (peer_dir / "logits.npz").exists():
+        run_peer("train", peer_dir, metrics["global_step"])
+    logits = np.load(peer_dir / "logits.npz")
     top_spans = task.fetch({f"{name}_logits": logits[name] for name in ("start", "end")}, {})
     predictions = task.decode(
         windows, {name: np.asarray(value) for name, value in top_spans.items()}
     )
-    task.write_predictions(windows, predictions, str(theirs))
+    task.write_predictions(windows, predictions, str(peer_dir))
     results = {
         "flags": {k: v for k, v in flags.items() if not k.endswith(("file", "dir", "checkpoint"))},
         "bert_tf": {key: metrics[key] for key in ("exact_match", "f1")},
         "peer": task.metrics(windows, predictions),
     }
-    for folder in (ours, theirs):
+    for folder in (our_dir, peer_dir):
         scores = run_peer("score", args.predict_file, folder / "predictions.json")
         results[f"{folder.name}, scored by torchmetrics"] = json.loads(scores.splitlines()[-1])
     print(json.dumps(results, indent=1))

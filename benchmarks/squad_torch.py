@@ -4,8 +4,9 @@ usage: python benchmarks/squad_torch.py train FOLDER NUM_TRAIN_STEPS
        python benchmarks/squad_torch.py score FILE PREDICTIONS
 
 This is a separate script because PyTorch and TensorFlow can conflict in one process. `train` reads
-`config.json`, `weights.npz` (from an original checkpoint), `train.npz` and `eval.npz` (rows) from
-the folder, and writes `logits.npz`. `score` prints exact match and F1, computed by torchmetrics.
+`config.json`, `weights.npz` (from an original BERT checkpoint), `train.npz` and `eval.npz` (rows)
+from the folder, and writes `logits.npz`. `score` prints exact match and F1, which torchmetrics
+computes for a SQuAD file and its predictions.
 """
 
 import json
@@ -26,7 +27,7 @@ BATCH_SIZE, LEARNING_RATE, WARMUP_PROPORTION = 12, 3e-5, 0.1
 
 
 def build_model(folder: Path) -> Any:
-    """Builds the model with the weights of an original checkpoint."""
+    """Builds the model with the weights of an original BERT checkpoint."""
     settings = json.loads((folder / "config.json").read_text())
     model = transformers.BertForQuestionAnswering(transformers.BertConfig(**settings))
     load_weights(model, folder / "weights.npz")
@@ -34,7 +35,7 @@ def build_model(folder: Path) -> Any:
 
 
 class BertAdam(torch.optim.Optimizer):
-    """The paper's optimizer: Adam without bias correction, with decoupled weight decay.
+    """The original BERT's optimizer: Adam with decoupled weight decay and without bias correction.
 
     `torch.optim.AdamW` corrects the bias, which makes the first thousand updates up to three times
     smaller.
@@ -59,13 +60,16 @@ class BertAdam(torch.optim.Optimizer):
 
 
 def make_inputs(rows: dict[str, np.ndarray], indices: np.ndarray) -> dict[str, torch.Tensor]:
-    """Returns the model's inputs."""
+    """Returns the model's inputs for some of the rows, with labels if the rows have labels."""
+    # Name in transformers -> name in bert_tf.
     names = {
         "input_ids": "input_ids",
         "attention_mask": "input_mask",
         "token_type_ids": "segment_ids",
     }
-    batch = {name: torch.tensor(rows[our_name][indices]).long() for name, our_name in names.items()}
+    batch = {
+        their_name: torch.tensor(rows[name][indices]).long() for their_name, name in names.items()
+    }
     if "start_positions" in rows:
         batch["start_positions"] = torch.tensor(rows["start_positions"][indices]).long()
         batch["end_positions"] = torch.tensor(rows["end_positions"][indices]).long()
@@ -73,7 +77,7 @@ def make_inputs(rows: dict[str, np.ndarray], indices: np.ndarray) -> dict[str, t
 
 
 def train(model: Any, rows: dict[str, np.ndarray], num_train_steps: int) -> None:
-    """Trains the model with the original's optimizer and schedule."""
+    """Trains the model with the optimizer and the schedule of the original BERT code."""
     no_decay = ("bias", "LayerNorm.weight")
     named = list(model.named_parameters())
     groups = [
@@ -85,12 +89,13 @@ def train(model: Any, rows: dict[str, np.ndarray], num_train_steps: int) -> None
         optimizer, int(num_train_steps * WARMUP_PROPORTION), num_train_steps
     )
     rng = np.random.default_rng(12345)
-    count = len(rows["input_ids"])
-    order = np.concatenate([rng.permutation(count) for _ in range(num_train_steps)][:64])
+    num_rows = len(rows["input_ids"])
+    num_epochs = -(-num_train_steps * BATCH_SIZE // num_rows)
+    order = np.concatenate([rng.permutation(num_rows) for _ in range(num_epochs)])
     model.train()
     for step in range(num_train_steps):
         indices = order[step * BATCH_SIZE : (step + 1) * BATCH_SIZE]
-        # Twice as fast as float32; weights and evaluation stay in float32.
+        # bfloat16 is twice as fast as float32; weights and evaluation stay in float32.
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = model(**make_inputs(rows, indices)).loss
         loss.backward()
@@ -107,14 +112,15 @@ def train(model: Any, rows: dict[str, np.ndarray], num_train_steps: int) -> None
 def predict_logits(model: Any, rows: dict[str, np.ndarray]) -> list[np.ndarray]:
     """Returns the start and end logits of all rows."""
     model.eval()
-    logits: list[list[np.ndarray]] = [[], []]
+    start_logits, end_logits = [], []
+    num_rows = len(rows["input_ids"])
     with torch.no_grad():
-        for first in range(0, len(rows["input_ids"]), 32):
-            last = min(first + 32, len(rows["input_ids"]))
-            outputs = model(**make_inputs(rows, np.arange(first, last)))
-            logits[0].append(outputs.start_logits.numpy())
-            logits[1].append(outputs.end_logits.numpy())
-    return [np.concatenate(parts) for parts in logits]
+        for start in range(0, num_rows, 32):
+            stop = min(start + 32, num_rows)
+            outputs = model(**make_inputs(rows, np.arange(start, stop)))
+            start_logits.append(outputs.start_logits.numpy())
+            end_logits.append(outputs.end_logits.numpy())
+    return [np.concatenate(start_logits), np.concatenate(end_logits)]
 
 
 def train_and_predict(folder: Path, num_train_steps: int) -> None:
@@ -128,25 +134,25 @@ def train_and_predict(folder: Path, num_train_steps: int) -> None:
     np.savez(folder / "logits.npz", start=start_logits, end=end_logits)
 
 
-def score(predict_file: Path, predictions: Path) -> None:
+def score(predict_file: Path, predictions_file: Path) -> None:
     """Prints exact match and F1 as JSON."""
     from torchmetrics.functional.text import squad
 
     contents = json.loads(predict_file.read_text(encoding="utf-8"))
-    texts = json.loads(predictions.read_text(encoding="utf-8"))
-    answers, predicted = [], []
-    for entry in contents["data"]:
-        for question in (q for paragraph in entry["paragraphs"] for q in paragraph["qas"]):
+    texts = json.loads(predictions_file.read_text(encoding="utf-8"))
+    targets, predictions = [], []
+    for article in contents["data"]:
+        for question in (q for paragraph in article["paragraphs"] for q in paragraph["qas"]):
             keys = ("text", "answer_start")
-            columns = {key: [answer[key] for answer in question["answers"]] for key in keys}
-            answers.append({"id": question["id"], "answers": columns})
-            predicted.append({"id": question["id"], "prediction_text": texts[question["id"]]})
-    print(json.dumps({name: float(value) for name, value in squad(predicted, answers).items()}))
+            answers = {key: [answer[key] for answer in question["answers"]] for key in keys}
+            targets.append({"id": question["id"], "answers": answers})
+            predictions.append({"id": question["id"], "prediction_text": texts[question["id"]]})
+    print(json.dumps({name: float(value) for name, value in squad(predictions, targets).items()}))
 
 
 if __name__ == "__main__":
-    _, command, path, argument = sys.argv
+    command, path, steps_or_predictions = sys.argv[1:]
     if command == "train":
-        train_and_predict(Path(path), int(argument))
+        train_and_predict(Path(path), int(steps_or_predictions))
     else:
-        score(Path(path), Path(argument))
+        score(Path(path), Path(steps_or_predictions))

@@ -3,9 +3,9 @@
 usage: python benchmarks/startup.py --vocab_file=FILE --data_dir=MRPC
            [--release=uncased_L-12_H-768_A-12] [--rounds=5]
 
-`run_classifier.py --do_predict` and a short script with `transformers.pipeline` alternate in
-classifying ten pairs of MRPC, each in a new process that is timed from start to exit. Both models
-have the size of a published model and the same random weights, in their usual file formats
+`run_classifier.py --do_predict` and a short script with `transformers.pipeline` take turns in
+classifying ten pairs of MRPC, each time in a new process, which is timed from start to exit. Both
+models have the size of a published model and the same random weights, each in its usual file format
 (bert_model.ckpt, safetensors). The probabilities are compared. Needs torch and transformers.
 """
 
@@ -24,9 +24,9 @@ import numpy as np
 
 from benchmarks import timing
 
-SCRIPT = Path(__file__).resolve().parents[1] / "run_classifier.py"
+CLASSIFIER_SCRIPT = Path(__file__).resolve().parents[1] / "run_classifier.py"
 
-PIPELINE = """
+PIPELINE_PROGRAM = """
 import csv, sys
 from transformers import pipeline
 folder, table = sys.argv[1:]
@@ -41,51 +41,51 @@ for row in rows[1:]:
 
 def write_inputs(folder: Path, args: argparse.Namespace) -> None:
     """Writes ten rows, and a model in both formats."""
-    # Called in a separate process, so that its memory is freed for the timed commands.
+    # This runs in a separate process, so that its memory is free when the commands are timed.
     import keras
 
     from bert_tf import checkpoints, registry, releases
     from bert_tf.modeling import BertClassifier
     from bert_tf.options import ConversionOptions
 
-    model, data = folder / "model", folder / "data"
-    model.mkdir()
-    data.mkdir()
+    model_dir, data_dir = folder / "model", folder / "data"
+    model_dir.mkdir()
+    data_dir.mkdir()
     lines = Path(args.data_dir, "test.tsv").read_text(encoding="utf-8").splitlines(True)
-    (data / "test.tsv").write_text("".join(lines[:11]), encoding="utf-8")
+    (data_dir / "test.tsv").write_text("".join(lines[:11]), encoding="utf-8")
     config = releases.named(args.release).config()
-    (model / "bert_config.json").write_text(config.to_json_string())
-    (model / "vocab.txt").write_bytes(args.vocab_file.read_bytes())
-    (model / "labels.txt").write_text("0\n1\n")
+    (model_dir / "bert_config.json").write_text(config.to_json_string())
+    (model_dir / "vocab.txt").write_bytes(args.vocab_file.read_bytes())
+    (model_dir / "labels.txt").write_text("0\n1\n")
     keras.utils.set_random_seed(1)
     variables = checkpoints.named_variables(BertClassifier(config, 2))
     checkpoints.write(
-        str(model / "bert_model.ckpt"),
+        str(model_dir / "bert_model.ckpt"),
         {name: variable.numpy() for name, variable in variables.items()},
     )
-    options = {"input": str(model), "output": str(folder / "theirs"), "to": "hugging_face"}
+    options = {"input": str(model_dir), "output": str(folder / "theirs"), "to": "hugging_face"}
     registry.run(ConversionOptions(**options))
 
 
 def make_commands(folder: Path) -> dict[str, list[str]]:
     """Returns the commands to time, by name."""
-    model = folder / "model"
+    model_dir = folder / "model"
     ours = [
-        str(SCRIPT),
+        str(CLASSIFIER_SCRIPT),
         "--task_name=MRPC",
         "--do_predict",
         f"--data_dir={folder / 'data'}",
-        f"--bert_config_file={model / 'bert_config.json'}",
-        f"--vocab_file={model / 'vocab.txt'}",
-        f"--init_checkpoint={model / 'bert_model.ckpt'}",
+        f"--bert_config_file={model_dir / 'bert_config.json'}",
+        f"--vocab_file={model_dir / 'vocab.txt'}",
+        f"--init_checkpoint={model_dir / 'bert_model.ckpt'}",
         f"--output_dir={folder / 'out'}",
     ]
-    theirs = ["-c", PIPELINE, str(folder / "theirs"), str(folder / "data" / "test.tsv")]
+    theirs = ["-c", PIPELINE_PROGRAM, str(folder / "theirs"), str(folder / "data" / "test.tsv")]
     return {"bert_tf": ours, "transformers": theirs}
 
 
 def run_command(arguments: list[str], output: Path) -> None:
-    """Runs a command, after removing the output of the previous one."""
+    """Removes `out`, the previous command's folder; runs a command, with stdout to `output`."""
     shutil.rmtree(output.parent / "out", ignore_errors=True)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     process = subprocess.run(
@@ -107,7 +107,7 @@ def main() -> None:
         folder = Path(temporary)
         timing.run_in_process(write_inputs, folder, args)
         functions = {
-            # bert_tf is last, so that its output is kept.
+            # bert_tf comes last, so that the folder `out` that it writes is kept.
             name: lambda name=name, command=command: run_command(command, folder / f"{name}.tsv")
             for name, command in reversed(make_commands(folder).items())
         }

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def extract_vectors(args: argparse.Namespace, column: str, folder: str) -> np.ndarray:
-    """Encodes the sentences in a column to vectors, [N, H]."""
+    """Encodes the sentences in a column as vectors, [sentences, H]."""
     flags = {
         "input_file": args.data_dir / "dev.tsv",
         "text_column": column,
@@ -51,8 +51,8 @@ def main() -> None:
     parser.add_argument("--layers", default="-1")
     args = parser.parse_args()
     header, *rows = read_tsv(str(args.data_dir / "dev.tsv"))
-    column = header.cells.index("score")
-    scores = [float(row.cells[column]) for row in rows]
+    score_column = header.cells.index("score")
+    scores = [float(row.cells[score_column]) for row in rows]
     with tempfile.TemporaryDirectory() as folder:
         a, b = (extract_vectors(args, name, folder) for name in ("sentence1", "sentence2"))
     cosines = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)

@@ -1,12 +1,12 @@
-"""Times tokenization on one core, in MB/s, against `tokenizers` and the original algorithm.
+"""Times tokenization on one core, in MB/s, against `tokenizers` and the original BERT's algorithm.
 
 usage: python benchmarks/tokenizer.py --vocab_dir=DIR [--books=DIR] [--rounds=5]
 
 The texts are English books (*.txt in --books), tokenized with uncased_en_vocab.txt, and random
 words of multi_cased_vocab.txt, sampled equally from all scripts with --seed, tokenized both cased
 and lower-cased (which strips accents). The ids of all methods are compared first; lines on which
-`tokenizers` differs from the original are counted, but not omitted. The methods alternate, each in
-a separate process. Needs the extra `benchmark`.
+`tokenizers` differs from the original algorithm are counted and still timed. The methods alternate,
+each in a separate process. Needs the `benchmark` extra of bert_tf.
 """
 
 import argparse
@@ -56,16 +56,18 @@ def sample_multilingual_lines(vocab: dict[str, int], seed: int) -> list[str]:
 
 def make_encode(method: str, tokenizer: FullTokenizer, lines: list[str]) -> Callable[[], Any]:
     """Returns a function that converts the lines to ids with the given method."""
-    lower = tokenizer.basic_tokenizer.do_lower_case
+    do_lower_case = tokenizer.basic_tokenizer.do_lower_case
     if method in OURS:
         batch = BatchTokenizer(tokenizer)
-        # Encode until the compiled tokenizer is built; the first texts use the reference.
+        # Until the compiled tokenizer is built, the reference implementation encodes the texts.
         while batch.num_reference_texts == batch.num_texts:
             batch.encode(lines[:1000], with_spans=True)
         return functools.partial(batch.encode, lines, with_spans=method == "bert_tf with spans")
     if method == "tokenizers":
-        rust = BertWordPieceTokenizer(dict(tokenizer.vocab), lowercase=lower, strip_accents=lower)
-        encode = rust._tokenizer.encode_batch_fast
+        rust_tokenizer = BertWordPieceTokenizer(
+            dict(tokenizer.vocab), lowercase=do_lower_case, strip_accents=do_lower_case
+        )
+        encode = rust_tokenizer._tokenizer.encode_batch_fast
         # Batches of 1000 lines are faster than one batch.
         return lambda: [
             encoding.ids
@@ -73,13 +75,13 @@ def make_encode(method: str, tokenizer: FullTokenizer, lines: list[str]) -> Call
             for encoding in encode(lines[first : first + 1000], add_special_tokens=False)
         ]
     if method == "original":
-        baseline = BaselineTokenizer(tokenizer.vocab, lower)
+        baseline = BaselineTokenizer(tokenizer.vocab, do_lower_case)
         return lambda: [baseline.encode(line) for line in lines]
     return lambda: [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(line)) for line in lines]
 
 
 def compare_methods(name: str, tokenizer: FullTokenizer, lines: list[str], rounds: int) -> dict:
-    """Times all methods on the same lines, in MB of UTF-8 per second."""
+    """Compares the ids of all methods, and times the methods in MB of UTF-8 text per second."""
     sample = random.Random(1).sample(lines, min(SLOW_LINES, len(lines)))
     inputs = {method: sample if method in SLOW_METHODS else lines for method in METHODS}
     expected = make_encode("bert_tf's reference", tokenizer, sample)()
@@ -93,16 +95,17 @@ def compare_methods(name: str, tokenizer: FullTokenizer, lines: list[str], round
     theirs = make_encode("tokenizers", tokenizer, sample)()
     differing = sum(a != b for a, b in zip(theirs, expected, strict=True))
     encode = make_encode("bert_tf", tokenizer, lines)
-    before = encode.func.__self__.num_reference_texts
+    batch_tokenizer = encode.func.__self__  # the instance of the bound method
+    num_before = batch_tokenizer.num_reference_texts
     encode()
-    num_reference_texts = encode.func.__self__.num_reference_texts - before
+    num_reference_texts = batch_tokenizer.num_reference_texts - num_before
 
-    size = {name: sum(len(line.encode()) for line in lines) for name, lines in inputs.items()}
+    num_bytes = {name: sum(len(line.encode()) for line in lines) for name, lines in inputs.items()}
     makers = {m: functools.partial(make_encode, m, tokenizer, lines) for m, lines in inputs.items()}
     seconds = timing.time_in_processes(makers, rounds)
-    per_byte = {name: [s / size[name] for s in times] for name, times in seconds.items()}
+    per_byte = {name: [s / num_bytes[name] for s in times] for name, times in seconds.items()}
     results = {
-        "MB": round(size["bert_tf"] / 1e6, 2),
+        "MB": round(num_bytes["bert_tf"] / 1e6, 2),
         "vocabulary": max(tokenizer.vocab.values()) + 1,
         "fraction tokenized by the reference": num_reference_texts / len(lines),
         "fraction of lines on which tokenizers differs": differing / len(sample),

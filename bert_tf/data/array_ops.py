@@ -1,6 +1,6 @@
-"""Operations on the outputs of a model that work on NumPy arrays and on tensors of Keras.
+"""Operations on model outputs, which are Keras tensors or, from ONNX Runtime, NumPy arrays.
 
-`Task.fetch` uses them, because ONNX Runtime returns NumPy arrays. NumPy arrays do not need Keras.
+`Task.fetch` is written with them. Keras is imported only for tensors.
 """
 
 from importlib import import_module
@@ -10,12 +10,12 @@ import numpy as np
 
 
 def namespace(x: Any) -> Any:
-    """Returns `numpy` for a NumPy array, and otherwise `keras.ops`, which has its functions."""
+    """Returns the module to compute with: `numpy` if `x` is a NumPy array, else `keras.ops`."""
     return np if isinstance(x, np.ndarray) else import_module("keras").ops
 
 
 def softmax(x: Any) -> Any:
-    """Normalizes the last axis to probabilities."""
+    """Converts logits to probabilities, which sum to 1 along the last axis."""
     if not isinstance(x, np.ndarray):
         return namespace(x).softmax(x)
     exponentials = np.exp(x - x.max(axis=-1, keepdims=True))
@@ -26,31 +26,32 @@ def sigmoid(x: Any) -> Any:
     """Applies the logistic function to each element."""
     if not isinstance(x, np.ndarray):
         return namespace(x).sigmoid(x)
-    # The usual formula overflows where x is very negative.
+    # Unlike 1 / (1 + exp(-x)), this does not overflow where x is very negative.
     return 0.5 * (1.0 + np.tanh(0.5 * x))
 
 
 def cast(x: Any, dtype: str) -> Any:
-    """Converts to a different type."""
+    """Converts `x` to the type `dtype`."""
     return x.astype(dtype, copy=False) if isinstance(x, np.ndarray) else namespace(x).cast(x, dtype)
 
 
 def argmax(x: Any) -> Any:
-    """Returns the index of the highest value of the last axis, int32."""
+    """Returns the index of the highest value along the last axis, int32."""
     return cast(namespace(x).argmax(x, axis=-1), "int32")
 
 
 def pad_rows(x: Any, length: int, value: float = 0) -> Any:
-    """[B, S] -> [B, length], padded with `value`."""
+    """Pads each row at its end with `value`: [B, S] -> [B, length]."""
     ops = namespace(x)
-    missing = length - ops.shape(x)[1]
-    return ops.reshape(ops.pad(x, [[0, 0], [0, missing]], constant_values=value), (-1, length))
+    num_padding = length - ops.shape(x)[1]
+    padded = ops.pad(x, [[0, 0], [0, num_padding]], constant_values=value)
+    return ops.reshape(padded, (-1, length))  # makes the length static in a graph
 
 
 def top_k(x: Any, k: int) -> tuple[Any, Any]:
     """Returns the k highest values of each row, descending, and their indexes, int32.
 
-    Ties are in the order of the indexes.
+    Equal values are in the order of their indexes.
     """
     if not isinstance(x, np.ndarray):
         ops = namespace(x)

@@ -1,4 +1,4 @@
-"""Cell values of users' tables: conversion to text or numbers, and formatting for messages."""
+"""Converts cell values of users' tables to text or numbers, and formats them for messages."""
 
 import json
 import math
@@ -8,20 +8,21 @@ from typing import Any
 from bert_tf.errors import UserError
 
 _EXCERPT_LENGTH = 60
-_NAME = (
+_COMMON_WORD = (
     "(text|sentence|question)(_?[12ab])?|body|category|class|comment|content|description|document|"
     "hypothesis|id|index|labels?|message|premise|review|score|sentiment|sms|target|title|tweet"
 )
-# Common column names.
-COLUMN_NAME = re.compile(rf"\s*({_NAME})([ _]({_NAME}))?\s*", re.IGNORECASE)
+# Common column names: one or two of these words, such as "text_a" or "Review Title".
+COLUMN_NAME = re.compile(rf"\s*({_COMMON_WORD})([ _]({_COMMON_WORD}))?\s*", re.IGNORECASE)
 # Stricter than float(), which also accepts "1_0" and non-ASCII digits.
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 def to_text(value: Any, name: str, place: str) -> str:
-    """Converts a JSON value to text; whole numbers such as 1.0 lose their fraction.
+    """Converts a cell, which in JSON may be a number or boolean, to text; 1.0 becomes "1".
 
-    For messages, `name` is that of the column, such as "text", and `place` the file and line.
+    Error messages give `name`, what the cell contains, such as "text", and `place`, the file and
+    line.
     """
     if isinstance(value, str):
         try:
@@ -44,16 +45,16 @@ def to_text(value: Any, name: str, place: str) -> str:
 
 
 def parse_number(text: str) -> float | None:
-    """Parses a finite number; returns None if the text is not one."""
+    """Parses a finite decimal number; returns None for any other text."""
     number = float(text) if _NUMBER.fullmatch(text) else float("inf")
     return number if abs(number) < float("inf") else None
 
 
 def excerpt(text: str) -> str:
-    """Returns the quoted beginning of a text, on one line."""
+    """Quotes a text on one line for a message, and shortens it if it is long."""
     return repr(text if len(text) <= _EXCERPT_LENGTH else f"{text[:_EXCERPT_LENGTH]}...")
 
 
-def counted(number: int, singular: str, plural: str = "") -> str:
+def counted(count: int, singular: str, plural: str = "") -> str:
     """Formats a count with its noun: `1 row`, `5,574 rows`."""
-    return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
+    return f"{count:,} {singular if count == 1 else plural or f'{singular}s'}"

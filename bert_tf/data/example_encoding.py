@@ -10,29 +10,29 @@ from collections.abc import Mapping
 
 import numpy as np
 
-# Field number and wire type of length-delimited fields: field << 3 | 2.
-_FIELD_1, _FIELD_2, _FIELD_3 = b"\x0a", b"\x12", b"\x1a"
+# Tags of the length-delimited fields 1 to 3: field number << 3 | wire type 2.
+_TAG_1, _TAG_2, _TAG_3 = b"\x0a", b"\x12", b"\x1a"
 
 
 def encode_examples(batch: Mapping[str, np.ndarray]) -> list[bytes]:
-    """Serializes n records from one or more features: integers or float32 [n, ...] by name."""
+    """Serializes n records; `batch` maps each feature's name to integers or float32 [n, ...]."""
     names = sorted(batch, key=str.encode)
-    entries = [_entries(name.encode(), batch[name]) for name in names]
-    records = map(b"".join, zip(*entries, strict=True))
-    return [_field(_FIELD_1, record) for record in records]
+    entries_by_feature = [_encode_map_entries(name.encode(), batch[name]) for name in names]
+    feature_maps = map(b"".join, zip(*entries_by_feature, strict=True))
+    return [_field(_TAG_1, feature_map) for feature_map in feature_maps]
 
 
-def _entries(key: bytes, values: np.ndarray) -> list[bytes]:
-    """Encodes the map entry of one feature for each record."""
+def _encode_map_entries(key: bytes, values: np.ndarray) -> list[bytes]:
+    """Encodes one feature of every record, as an entry of the record's map of features."""
     rows = values.reshape(len(values), int(np.prod(values.shape[1:])))
     if values.dtype == np.float32:
-        tag, data, size = _FIELD_2, rows.astype("<f4").tobytes(), 4 * rows.shape[1]
+        tag, data, size = _TAG_2, rows.astype("<f4").tobytes(), 4 * rows.shape[1]
         ends = range(size, size * len(rows) + 1, size)
-    elif not (rows >> 7).any():  # 0 to 127: one byte each.
-        tag, data, size = _FIELD_3, rows.astype(np.uint8).tobytes(), rows.shape[1]
+    elif not (rows >> 7).any():  # All are 0 to 127: a varint is then one byte.
+        tag, data, size = _TAG_3, rows.astype(np.uint8).tobytes(), rows.shape[1]
         ends = range(size, size * len(rows) + 1, size)
     else:
-        tag, (data, ends) = _FIELD_3, _varints(rows)
+        tag, (data, ends) = _TAG_3, _varints(rows)
     bounds = list(itertools.pairwise([0, *ends]))
     headers = {size: _header(key, tag, size) for size in {end - start for start, end in bounds}}
     return [headers[end - start] + data[start:end] for start, end in bounds]
@@ -43,12 +43,12 @@ def _field(tag: bytes, content: bytes) -> bytes:
 
 
 def _header(key: bytes, tag: bytes, length: int) -> bytes:
-    """Encodes the part of a map entry before its numbers: the headers of the nested messages."""
-    header = _FIELD_1 + _varint(length)  # packed list of numbers
+    """Encodes what precedes the `length` bytes of numbers: the headers of the nested messages."""
+    header = _TAG_1 + _varint(length)  # packed list of numbers
     header = tag + _varint(len(header) + length) + header  # Feature
-    header = _FIELD_2 + _varint(len(header) + length) + header  # value of the entry
-    header = _field(_FIELD_1, key) + header  # key of the entry
-    return _FIELD_1 + _varint(len(header) + length) + header  # map entry
+    header = _TAG_2 + _varint(len(header) + length) + header  # the map entry's value
+    header = _field(_TAG_1, key) + header  # the map entry's key
+    return _TAG_1 + _varint(len(header) + length) + header  # map entry
 
 
 def _varint(number: int) -> bytes:
@@ -60,7 +60,7 @@ def _varint(number: int) -> bytes:
 
 
 def _varints(values: np.ndarray) -> tuple[bytes, list[int]]:
-    """Encodes integers [n, length] as varints; returns the bytes and the end of each row."""
+    """Encodes integers [n, length] as varints; returns the bytes and where each row ends."""
     numbers = values.astype(np.int64).reshape(-1).astype(np.uint64)
     limits = np.array([1 << shift for shift in range(7, 64, 7)], np.uint64)
     ends = np.cumsum(1 + np.searchsorted(limits, numbers, side="right"))

@@ -1,4 +1,4 @@
-"""Declares the features of records and batches."""
+"""Declarations of the features of records and batches."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,10 +10,11 @@ class Feature:
 
     Attributes:
         name: key in the `tf.train.Example`.
-        length: number of values, or a shape such as (texts, max_seq_length); None for a scalar.
-        dtype: stored type; integers are parsed to int32, as in the original, for TPUs.
-        per_token: whether the last axis holds one value per token of a padded text, so that a batch
-            can be trimmed to its longest text.
+        length: number of values, or a shape such as (choices, max_seq_length); None for a scalar.
+        dtype: stored type. As in the original BERT code, stored int64 values are read as int32,
+            because TPUs do not support int64.
+        per_token: whether the last axis has one value per token or padding position, so that a
+            batch can be trimmed to its longest text.
     """
 
     name: str
@@ -32,7 +33,7 @@ class Feature:
 
 
 def sequence_features(max_seq_length: int, texts_per_row: int | None = None) -> tuple[Feature, ...]:
-    """Declares the encoder's inputs: int64 [max_seq_length], or [texts_per_row, max_seq_length]."""
+    """Declares the encoder's inputs: [max_seq_length], or [texts_per_row, max_seq_length] each."""
     shape = max_seq_length if texts_per_row is None else (texts_per_row, max_seq_length)
     return tuple(
         Feature(name, shape, per_token=True) for name in ("input_ids", "input_mask", "segment_ids")

@@ -1,4 +1,4 @@
-"""Converts examples to features one at a time, as in the original; does not import TensorFlow."""
+"""Converts examples to features one at a time, like the original BERT code; needs no TensorFlow."""
 
 import logging
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from bert_tf.tokenization.ragged_ids import RaggedIds
 
 _logger = logging.getLogger(__name__)
 
-_NUM_LOGGED = 5
+_NUM_LOGGED_EXAMPLES = 5
 
 
 @dataclass
@@ -45,13 +45,13 @@ class PaddingInputExample:
 
 @dataclass
 class InputFeatures:
-    """Features of one example; the three lists have `max_seq_length` entries.
+    """Features of one example; each list has one number for each of `max_seq_length` positions.
 
     Attributes:
         input_ids: vocabulary ids, 0 for padding.
         input_mask: 1 for tokens, 0 for padding.
         segment_ids: 0 for `[CLS] A [SEP]` and padding, 1 for `B [SEP]`.
-        label_id: index of the label in the label list; the number itself for regression.
+        label_id: index of the label in the label list; for regression, the label as a number.
         is_real_example: False for a `PaddingInputExample`.
     """
 
@@ -73,9 +73,9 @@ def convert_single_example(
 
     Args:
         ex_index: index of the example; the first five are logged at level DEBUG.
-        example: a `PaddingInputExample` becomes zeros.
+        example: the example; all features of a `PaddingInputExample` are zeros.
         label_list: labels in the order of their ids; empty for regression.
-        max_seq_length: sequence length, at least 2, or 3 for pairs.
+        max_seq_length: sequence length, at least 2 for a single text and 3 for a pair.
         tokenizer: tokenizer of the model's vocabulary.
 
     Raises:
@@ -86,7 +86,7 @@ def convert_single_example(
         zeros = ([0] * max_seq_length for _ in range(3))
         return InputFeatures(*zeros, label_id=0, is_real_example=False)
     label_id = find_label_id(example, label_list)
-    if ex_index < _NUM_LOGGED:
+    if ex_index < _NUM_LOGGED_EXAMPLES:
         log_examples([example], label_list, max_seq_length, tokenizer)
     return InputFeatures(**pack_example(example, max_seq_length, tokenizer), label_id=label_id)
 
@@ -95,8 +95,9 @@ def pack_example(
     example: Any, max_seq_length: int, tokenizer: FullTokenizer
 ) -> dict[str, list[int]]:
     """Tokenizes, truncates and packs the texts of an example; see `packing.pack_batch`."""
-    texts = (tokenizer.tokenize(text) for text in (example.text_a, example.text_b or ""))
-    a, b = (RaggedIds.from_lists([tokenizer.convert_tokens_to_ids(tokens)]) for tokens in texts)
+    texts = [example.text_a, example.text_b or ""]
+    ids = [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text)) for text in texts]
+    a, b = (RaggedIds.from_lists([text_ids]) for text_ids in ids)
     special_ids = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
     packed = pack_batch(a, b, max_seq_length, *special_ids)
     return {name: rows[0].tolist() for name, rows in packed.items()}
@@ -116,7 +117,7 @@ def convert_examples_to_features(
 
 
 def find_label_id(example: InputExample, label_list: Sequence[Any]) -> int | float:
-    """Returns the index of an example's label; if the list is empty, the label as a number."""
+    """Returns the label's index in `label_list`; for regression (empty list), the number itself."""
     if example.label is None:
         raise UserError(f"Example {example.guid} has no label")
     subject = f"Label {example.label!r} of example {example.guid}"
@@ -133,7 +134,7 @@ def find_label_id(example: InputExample, label_list: Sequence[Any]) -> int | flo
 
 
 def label_ids_of(examples: Sequence[InputExample], label_list: Sequence[str]) -> np.ndarray:
-    """Returns each label's index in the list, int32 [B]; if it is empty, the labels as float32."""
+    """Returns each example's label id, int32 [B]; for regression (empty list), float32 [B]."""
     labels = [find_label_id(example, label_list) for example in examples]
     return np.array(labels, np.int32 if label_list else np.float32)
 
@@ -148,12 +149,12 @@ def log_examples(
     if not _logger.isEnabledFor(logging.DEBUG):
         return
     labels = list(label_list)
-    for example in examples[:_NUM_LOGGED]:
+    for example in examples[:_NUM_LOGGED_EXAMPLES]:
         packed = pack_example(example, max_seq_length, tokenizer)
         ids = packed["input_ids"][: sum(packed["input_mask"])]
         columns = {"tokens": tokenizer.convert_ids_to_tokens(ids), **packed}
         lines = [f"  {name}: {' '.join(map(str, values))}" for name, values in columns.items()]
         label = example.label
-        label_id = f" (id = {labels.index(label)})" if label in labels else ""
-        lines = [f"Example {example.guid}", *lines, f"  label: {label}{label_id}"]
+        id_note = f" (id = {labels.index(label)})" if label in labels else ""
+        lines = [f"Example {example.guid}", *lines, f"  label: {label}{id_note}"]
         _logger.debug("%s", "\n".join(lines))

@@ -1,6 +1,6 @@
 """Packs batches of texts as `[CLS] A [SEP] B [SEP]`.
 
-B is the number of rows, S max_seq_length.
+B is the number of rows, S is max_seq_length.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,8 @@ from bert_tf.tokenization.ragged_ids import RaggedIds
 CUT_TOKENS = "cut_tokens"
 """Key of the number of tokens that truncation removed from each row, int64 [B].
 
-For an example split into windows, its first row counts the tokens that no window contains.
+If an example is split into windows, its first row counts the tokens that no window contains, and
+its other rows have 0.
 """
 
 
@@ -30,39 +31,40 @@ def convert_examples(
     """Converts examples to B rows; the batch version of `features.convert_single_example`.
 
     Args:
-        examples: `InputExample`s; each gives one row or, with `windows`, one or more.
+        examples: `InputExample`s; each becomes one row or, with `windows`, one or more.
         label_ids: label id of each example; None if unlabeled.
         max_seq_length: S.
         tokenizer: tokenizer of the model's vocabulary.
-        windows: split long texts into several rows, see `text_windows`.
+        windows: whether to split long texts into several rows, see `text_windows`.
 
     Returns:
         `input_ids`, `input_mask`, `segment_ids`: int32 [B, S]; `is_real_example`: int32 [B];
-        `CUT_TOKENS`: int64 [B]; `label_ids` [B], if passed.
+        `CUT_TOKENS`: int64 [B]; and, if `label_ids` are passed, `label_ids` [B].
     """
     a, b = encode_texts(examples, tokenizer)
-    rows = np.arange(len(examples))
-    dropped: np.ndarray | int = 0
+    example_indices = np.arange(len(examples))  # one for each row
+    num_dropped: np.ndarray | int = 0
     if windows:
-        dropped = count_dropped(a.lengths, b.lengths, max_seq_length)
-        rows, a, b = split_into_windows(a, b, max_seq_length)
+        num_dropped = count_dropped(a.lengths, b.lengths, max_seq_length)
+        example_indices, a, b = split_into_windows(a, b, max_seq_length)
     vocab = tokenizer.reference.vocab
     packed = pack_batch(a, b, max_seq_length, vocab["[CLS]"], vocab["[SEP]"])
     # Exclude the special tokens: two, or three for a pair.
     kept = packed["input_mask"].sum(1) - 2 - packed["segment_ids"].any(1)
     num_cut = a.lengths + b.lengths - kept
-    num_cut[np.diff(rows, prepend=-1) > 0] += dropped
-    labels = {} if label_ids is None else {"label_ids": label_ids[rows]}
+    is_first_row = np.diff(example_indices, prepend=-1) > 0
+    num_cut[is_first_row] += num_dropped
+    labels = {} if label_ids is None else {"label_ids": label_ids[example_indices]}
     return {
         **packed,
         **labels,
-        "is_real_example": np.ones(len(rows), np.int32),
+        "is_real_example": np.ones(len(example_indices), np.int32),
         CUT_TOKENS: num_cut,
     }
 
 
 def encode_texts(examples: Sequence[Any], tokenizer: BatchTokenizer) -> tuple[RaggedIds, RaggedIds]:
-    """Returns the ids of the first and second texts; those of a missing second text are empty."""
+    """Returns the token ids of the first and the second texts; a missing second text has none."""
     a = tokenizer.encode([example.text_a for example in examples])
     return a, tokenizer.encode([example.text_b or "" for example in examples])
 
@@ -72,8 +74,8 @@ def pack_batch(
 ) -> dict[str, np.ndarray]:
     """Truncates, packs and pads texts or pairs.
 
-    A pair with an empty second text is a single text; `b` is None if there are no pairs. A pair
-    with `max_seq_length=9` (tokens, segment ids, mask):
+    A pair with an empty second text is a single text; `b` is None if there are no pairs. For
+    example, a pair with `max_seq_length=9` becomes (tokens, segment ids, mask):
 
         [CLS] is it [SEP] no [SEP]
           0   0  0    0   1    1   0 0 0
@@ -86,27 +88,27 @@ def pack_batch(
         UserError: S is too small for the special tokens.
     """
     b = RaggedIds.from_lists([[]] * len(a)) if b is None else b
-    pair = b.lengths > 0
-    _require_room(bool(pair.any()), max_seq_length)
-    room = max_seq_length - np.where(pair, 3, 2)
+    is_pair = b.lengths > 0
+    _require_room(bool(is_pair.any()), max_seq_length)
+    room = max_seq_length - np.where(is_pair, 3, 2)  # without the special tokens
     length_a, length_b = truncated_lengths(a.lengths, b.lengths, room)
     # As in the original, a pair without room for its second text becomes a single text.
-    pair = length_b > 0
+    is_pair = length_b > 0
     start_b = length_a + 2
-    lengths = start_b + np.where(pair, length_b + 1, 0)
+    lengths = start_b + np.where(is_pair, length_b + 1, 0)
     rows, positions = np.arange(len(a)), np.arange(max_seq_length)
     input_ids = np.zeros((len(a), max_seq_length), np.int32)
     input_ids[:, 0] = cls_id
-    put(input_ids, b.ids, b.row_splits, length_b, start_b)
-    input_ids[rows[pair], lengths[pair] - 1] = sep_id
-    put(input_ids, a.ids, a.row_splits, length_a, np.ones_like(length_a))
+    _write_ids(input_ids, b.ids, b.row_splits, length_b, start_b)
+    input_ids[rows[is_pair], lengths[is_pair] - 1] = sep_id
+    _write_ids(input_ids, a.ids, a.row_splits, length_a, np.ones_like(length_a))
     input_ids[rows, length_a + 1] = sep_id
     mask = positions < lengths[:, None]
-    second = mask & (positions >= start_b[:, None])
+    in_second_text = mask & (positions >= start_b[:, None])
     return {
         "input_ids": input_ids,
         "input_mask": mask.astype(np.int32),
-        "segment_ids": second.astype(np.int32),
+        "segment_ids": in_second_text.astype(np.int32),
     }
 
 
@@ -116,10 +118,10 @@ def truncated_lengths(
     """Returns the lengths after truncating pairs to `max_length` tokens in total.
 
     As in the original, tokens are removed one by one from the end of the longer text; on a tie,
-    from the second. A short text paired with a long one is thus kept whole.
+    from the second. So a short text paired with a long one is kept whole.
     """
     excess = np.maximum(length_a + length_b - max_length, 0)
-    # First only the longer text is truncated, then both alternately, starting with B.
+    # First only the longer text is truncated, then both alternately, starting with the second.
     only_longer = np.minimum(np.abs(length_a - length_b), excess)
     alternating = excess - only_longer
     a_is_longer = length_a > length_b
@@ -128,25 +130,25 @@ def truncated_lengths(
     return length_a - from_a, length_b - from_b
 
 
-def _require_room(pair: bool, max_seq_length: int) -> None:
+def _require_room(has_pairs: bool, max_seq_length: int) -> None:
     """Raises a UserError if `max_seq_length` cannot hold the special tokens of a text or pair."""
-    num_special = 3 if pair else 2
+    num_special = 3 if has_pairs else 2
     if max_seq_length < num_special:
-        kind, form = ("pair", "[CLS] A [SEP] B [SEP]") if pair else ("text", "[CLS] A [SEP]")
+        kind, form = ("pair", "[CLS] A [SEP] B [SEP]") if has_pairs else ("text", "[CLS] A [SEP]")
         raise UserError(
             f"max_seq_length={max_seq_length} is too small: the {num_special} special tokens of a "
             f"{kind} ({form}) do not fit"
         )
 
 
-def put(
-    rows: np.ndarray, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, first: np.ndarray
+def _write_ids(
+    rows: np.ndarray, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, columns: np.ndarray
 ) -> None:
-    """Writes `ids[starts : starts + lengths]` into the rows [B, S], starting at column `first`.
+    """Writes the `lengths` ids from index `starts` on into the rows [B, S], from `columns` on.
 
-    `starts`, `lengths` and `first`, [B], have one entry for each row.
+    `starts`, `lengths` and `columns` have a number for each of the B rows.
     """
-    # As fast as array indexing for many rows, and faster for one.
-    slices = zip(starts.tolist(), lengths.tolist(), first.tolist(), strict=False)
+    # This loop is as fast as array indexing for many rows, and faster for one row.
+    slices = zip(starts.tolist(), lengths.tolist(), columns.tolist(), strict=False)
     for row, (start, length, column) in enumerate(slices):
         rows[row, column : column + length] = ids[start : start + length]

@@ -25,23 +25,23 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def map_in_order(
     function: Callable[[Item], Result], items: Iterable[Item], num_threads: int | None = None
 ) -> Generator[Result, None, None]:
-    """Yields `function(item)` in order, computed ahead by threads: one per core by default.
+    """Yields `function(item)` for each item, in order; threads, by default one per core, run ahead.
 
     Threads suffice for NumPy and TensorFlow, as both release the GIL.
     """
-    workers = num_threads or num_cores()
-    waiting: collections.deque = collections.deque()
-    with ThreadPoolExecutor(workers) as pool:
+    num_threads = num_threads or num_cores()
+    pending: collections.deque[Future] = collections.deque()
+    with ThreadPoolExecutor(num_threads) as pool:
         try:
             for item in items:
-                waiting.append(pool.submit(function, item))
-                if len(waiting) > 2 * workers:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+                pending.append(pool.submit(function, item))
+                if len(pending) > 2 * num_threads:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
         finally:
-            # Pending only if an error occurred or the caller stopped.
-            for future in waiting:
+            # Futures are left only if there was an error or the caller stopped early.
+            for future in pending:
                 future.cancel()
 
 
@@ -67,27 +67,27 @@ def parallel_for(
 
     Args:
         function: called for its side effects; must be importable by a new process.
-        items: picklable; they are processed in any order.
+        items: picklable; they are processed and yielded in any order.
         num_workers: number of processes, including this one.
         start: initializer, called first in each new process.
 
     Raises:
-        UserError: a process was killed. Exceptions of `function` propagate.
+        UserError: a process was killed or could not start. Exceptions of `function` propagate.
     """
-    count = min(num_workers, len(items)) - 1
-    if count < 1:
+    num_new_processes = min(num_workers, len(items)) - 1
+    if num_new_processes < 1:
         return _run_serially(function, items)
-    # A forked process starts at once, but without the threads that TensorFlow creates on first
-    # use; a spawned process has to import TensorFlow.
+    # A forked process starts at once, but lacks the parent's threads. TensorFlow creates threads on
+    # first use; from then on, processes must be spawned, and have to import TensorFlow again.
     method = "fork" if _is_single_threaded() else "spawn"
     context = multiprocessing.get_context(method)
-    pool = ProcessPoolExecutor(count, context, _start_process, (start,))
+    pool = ProcessPoolExecutor(num_new_processes, context, _start_process, (start,))
     if method == "fork":
         # The pool forks on its first task; Python would lose a signal that arrives during the fork.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         pool.submit(int)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    return _run_in_pool(pool, 2 * count, function, items)
+    return _run_in_pool(pool, 2 * num_new_processes, function, items)
 
 
 def _run_serially(function: Callable[[Item], object], items: Sequence[Item]) -> Iterator[Item]:
@@ -102,22 +102,22 @@ def _run_in_pool(
     function: Callable[[Item], object],
     items: Sequence[Item],
 ) -> Iterator[Item]:
-    remaining = collections.deque(items)
-    waiting: dict[Future, Item] = {}
+    queue = collections.deque(items)
+    pending: dict[Future, Item] = {}
     try:
-        while remaining or waiting:
-            while remaining and len(waiting) < max_pending:
-                item = remaining.popleft()
-                waiting[pool.submit(_run_item, function, item)] = item
-            if remaining:
-                # While the workers start, this process takes items from the end.
-                item = remaining.pop()
+        while queue or pending:
+            while queue and len(pending) < max_pending:
+                item = queue.popleft()
+                pending[pool.submit(_run_item, function, item)] = item
+            if queue:
+                # This process works too, without waiting for the others to start.
+                item = queue.pop()
                 function(item)
                 yield item
-            done, _ = futures.wait(waiting, 0 if remaining else None, futures.FIRST_COMPLETED)
-            for future in done:
+            finished, _ = futures.wait(pending, 0 if queue else None, futures.FIRST_COMPLETED)
+            for future in finished:
                 future.result()
-                yield waiting.pop(future)
+                yield pending.pop(future)
     except BrokenProcessPool as error:
         raise UserError(
             "A worker process was killed, perhaps for lack of memory (then pass a smaller "
@@ -145,7 +145,7 @@ def _start_process(start: Callable[[], object]) -> None:
     _handle_signals(signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    # An orphaned worker would wait for items forever.
+    # If the parent is killed, exit too, instead of waiting for items forever.
     if parent := multiprocessing.parent_process():
         threading.Thread(target=_exit_with_parent, args=(parent.sentinel,), daemon=True).start()
     start()
@@ -153,21 +153,21 @@ def _start_process(start: Callable[[], object]) -> None:
 
 
 def _handle_signals(handler: Any) -> None:
-    for number in _SIGNALS:
-        signal.signal(number, handler)
+    for signal_number in _SIGNALS:
+        signal.signal(signal_number, handler)
 
 
-def _exit_once(number: int, frame: FrameType | None) -> None:
-    # Not SIG_IGN: Python would complain about a signal that has just arrived.
-    _handle_signals(lambda number, frame: None)
-    sys.exit(128 + number)
+def _exit_once(signal_number: int, frame: FrameType | None) -> None:
+    # Ignore further signals; with SIG_IGN, Python would complain about one that has just arrived.
+    _handle_signals(lambda signal_number, frame: None)
+    sys.exit(128 + signal_number)
 
 
 def _run_item(function: Callable[[Item], object], item: Item) -> None:
     try:
         function(item)
     except SystemExit:
-        # Temporary files are removed by now; exit before the pool sends the next item.
+        # The exception has removed the temporary files; exit before the pool sends the next item.
         os._exit(1)
 
 

@@ -1,4 +1,4 @@
-"""Writes and reads TFRecord files; the same `Feature`s describe the records for both."""
+"""Writes and reads TFRecord files, whose records are described by `Feature`s."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,19 +19,19 @@ def write_records(
 ) -> int:
     """Writes a TFRecord file of `tf.train.Example`s atomically.
 
-    The content depends only on the rows, not on the batch sizes.
+    The file depends only on the rows, not on how they are divided into batches.
 
     Args:
         path: the file; replaced if it exists.
         features: the features of each record.
-        batches: an array [n, *shape] for each feature; n may differ between batches.
+        batches: each has an array [n, *shape] for each feature; n may differ between batches.
 
     Returns:
         The number of records.
 
     Raises:
-        ValueError: a batch does not match `features` (int64 accepts integers and booleans within
-            int32, float32 also floats).
+        ValueError: a batch does not match `features`. An int64 feature accepts booleans and
+            integers in the range of int32; a float32 feature also accepts floats.
         UserError: the file cannot be written.
     """
     count = 0
@@ -50,19 +50,20 @@ def write_records(
 def _validate(
     features: Sequence[Feature], batch: Mapping[str, Any], first_row: int
 ) -> dict[str, np.ndarray]:
+    """Checks a batch against the declared features; returns its values as int64 and float32."""
     declared = {feature.name for feature in features}
-    where = f"in the batch from row {first_row}"
+    where = f"in the batch starting at row {first_row}"
     if declared != set(batch):
         missing, unexpected = sorted(declared - set(batch)), sorted(set(batch) - declared)
         problem = f"Missing: {missing}, unexpected: {unexpected}"
         raise ValueError(f"A batch must have exactly the declared features. {problem} {where}")
-    rows = len(np.atleast_1d(batch[features[0].name]))
-    columns = {}
+    num_rows = len(np.atleast_1d(batch[features[0].name]))
+    arrays = {}
     for feature in features:
         values = np.asarray(batch[feature.name])
-        shape, name = (rows, *feature.shape), repr(feature.name)
-        # A scalar may also be a list of length one.
-        if values.shape != shape and (feature.shape or values.shape != (rows, 1)):
+        shape, name = (num_rows, *feature.shape), repr(feature.name)
+        # A scalar feature may also have the shape [n, 1].
+        if values.shape != shape and (feature.shape or values.shape != (num_rows, 1)):
             raise ValueError(
                 f"Feature {name} must have shape {shape}. Received: {values.shape} {where}"
             )
@@ -72,15 +73,15 @@ def _validate(
             )
         if feature.dtype == "int64" and not np.array_equal(values, values.astype(np.int32)):
             raise ValueError(f"Feature {name} must fit into int32 {where}")
-        columns[feature.name] = values.astype(feature.dtype)
-    return columns
+        arrays[feature.name] = values.astype(feature.dtype)
+    return arrays
 
 
-def parse(features: Sequence[Feature]) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
+def make_parse_fn(features: Sequence[Feature]) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
     """Returns a function that parses serialized records [B] to int32 or float32 [B, *shape].
 
-    It ignores undeclared features and raises `tf.errors.InvalidArgumentError` if a record lacks a
-    feature or has one of a different length or type.
+    It ignores features that are not declared. It raises `tf.errors.InvalidArgumentError` if a
+    record lacks a feature, or if a feature has a different length or type.
     """
     specification = {
         feature.name: tf.io.FixedLenFeature(feature.shape, tf.as_dtype(feature.dtype))
@@ -103,7 +104,8 @@ def read_chunks(
     """Yields the records of files in order, in batches of `size`, as arrays [n, *shape]."""
     paths = [paths] if isinstance(paths, str) else list(paths)
     require_files(paths)
-    yield from tf.data.TFRecordDataset(paths).batch(size).map(parse(features)).as_numpy_iterator()
+    batches = tf.data.TFRecordDataset(paths).batch(size).map(make_parse_fn(features))
+    yield from batches.as_numpy_iterator()
 
 
 def count_records(path: str) -> int:
@@ -111,7 +113,7 @@ def count_records(path: str) -> int:
     require_files([path])
     batches = tf.data.TFRecordDataset(path).batch(_COUNT_BATCH_SIZE)
     try:
-        count = batches.reduce(np.int64(0), lambda n, batch: n + tf.size(batch, out_type=tf.int64))
+        count = batches.reduce(np.int64(0), lambda total, x: total + tf.size(x, out_type=tf.int64))
     except tf.errors.DataLossError as error:
         raise UserError(
             f"{path} is not a complete TFRecord file; create it again ({error.message})"

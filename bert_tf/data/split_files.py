@@ -9,7 +9,7 @@ from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
 
-# Split -> recognized file names without extension, the most common first.
+# Split -> the file names, without extension, by which its file is found; the most common first.
 NAMES = {
     "train": ("train",),
     "eval": ("dev", "val", "valid", "validation", "eval"),
@@ -30,17 +30,17 @@ def find_files(
 ) -> dict[str, str]:
     """Finds the file of each split.
 
-    A file argument is a path or else a name in the folder. Other files are found in the
-    folder by name: `train`, `dev` (`val`, `valid`, `validation`, `eval`) or `test` with a known
-    extension, optionally followed by `.gz`. If none is found, the only remaining file of the
-    folder is the training file.
+    A file argument is a path or, if there is no such path, a name in the folder. Without a file
+    argument, a file is found in the folder by its name: `train`, `dev` (`val`, `valid`,
+    `validation`, `eval`) or `test` with a known extension, optionally followed by `.gz`. If no name
+    matches, and the folder has only one data file that was not passed, it is the training file.
 
     Args:
-        data_dir: the folder; may be empty if a file is passed.
-        train_file: name of the training file, if known.
-        eval_file: name of the evaluation file, if known.
-        predict_file: name of the prediction file, if known.
-        splits: the required splits; files of others are not checked.
+        data_dir: the folder; may be an empty string if a file is passed.
+        train_file: path or name of the training file, if known.
+        eval_file: path or name of the evaluation file, if known.
+        predict_file: path or name of the prediction file, if known.
+        splits: the splits to find; file arguments of other splits are not checked.
 
     Returns:
         Split -> path, for each of `splits` that has a file.
@@ -76,9 +76,9 @@ def find_files(
         if names:
             paths[split] = os.path.join(data_dir, names[0])
     if "train" in missing and paths.keys() <= specified.keys():
-        # Files passed for splits that are not required are not training files.
-        used = [*specified.values(), *(os.path.join(data_dir, name) for name in specified.values())]
-        others = _filter_data_files(existing, data_dir, {os.path.realpath(path) for path in used})
+        # A file that was passed for any split must not become the training file.
+        passed = [*specified.values(), *(os.path.join(data_dir, f) for f in specified.values())]
+        others = _filter_data_files(existing, data_dir, {os.path.realpath(path) for path in passed})
         if len(others) == 1 and not _find_split(others[0]):
             paths["train"] = os.path.join(data_dir, others[0])
             _logger.info("%s: the only file in the folder, used for training", paths["train"])

@@ -1,6 +1,6 @@
 """Reads users' tables (TSV, CSV, JSON lines), keeping file and line for error messages.
 
-For GLUE's files see `tsv`, which is as lenient as the original.
+The module `tsv` reads GLUE's files, as leniently as the original BERT code.
 """
 
 import itertools
@@ -25,7 +25,7 @@ _OBJECT_ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row: `place` is the file and line of its start, `cells` a list, or a dict for JSON."""
+    """A row: `place` names the file and its first line; `cells` is a list or, in JSON, a dict."""
 
     place: str
     cells: Any
@@ -34,11 +34,11 @@ class Row:
 def read_table(path: str, quoted: str = "auto") -> list[Row]:
     """Reads all rows of a UTF-8 table, including any header; the extension determines the format.
 
-    `.csv`: columns separated by the most frequent of `,`, `;` and tab in the first line; `.jsonl`,
-    `.ndjson` and `.json`: an object per line or, in `.json`, one list; others: tab-separated
-    columns. All may be gzipped (`.gz`). Lines end with LF or CRLF. A byte order mark and blank
-    lines at the end are ignored. Other blank lines are ignored in JSON, empty texts in one-column
-    tables, and errors elsewhere.
+    `.csv`: columns separated by `,`, `;` or tab, whichever is the most frequent in the first line;
+    `.jsonl`, `.ndjson` and `.json`: one object per line or, in `.json`, a list of objects; others:
+    tab-separated columns. All may be gzipped (`.gz`). Lines end with LF or CRLF. A byte order mark
+    and blank lines at the end are ignored. Any other blank line is ignored in JSON, is an empty
+    text in a table with one column, and is an error in other tables.
 
     Args:
         path: the file.
@@ -65,14 +65,14 @@ def read_table(path: str, quoted: str = "auto") -> list[Row]:
 
 
 def _decode(path: str, lines: Iterable[bytes]) -> Iterator[str]:
-    for number, line in enumerate(text_lines.decode(path, lines), start=1):
+    for line_number, line in enumerate(text_lines.decode(path, lines), start=1):
         if "\0" in line:
-            problem = f"NUL byte at position {line.index(chr(0)) + 1}"
+            problem = f"NUL byte at position {line.index(chr(0)) + 1}. Is it a text file?"
             command = f"iconv -f utf-16le -t utf-8 {os.path.basename(path)}"
             raise UserError(
-                f"{path}:{number}: {problem}. Is it a text file? Convert UTF-16 with: {command}"
+                f"{path}:{line_number}: {problem} If it is UTF-16, convert it with: {command}"
             )
-        yield line.removeprefix("\ufeff") if number == 1 else line
+        yield line.removeprefix("\ufeff") if line_number == 1 else line
 
 
 def _guess_delimiter(line: str, quoted: bool) -> str:
@@ -82,12 +82,13 @@ def _guess_delimiter(line: str, quoted: bool) -> str:
 
 
 def _check_rows(path: str, rows: Sequence[TsvRow], delimiter: str) -> Iterator[Row]:
-    """Yields rows that have as many columns as the first; a blank line in one column is a text."""
+    """Yields rows; raises a UserError if one has more or fewer columns than the first."""
     width = next((len(row.cells) for row in rows if row.cells), 1)
     for row in rows:
+        # In a table with one column, a blank line is an empty text.
         place, cells = f"{path}:{row.line}", row.cells or [""]
         if not row.cells and width > 1:
-            raise UserError(f"{place}: the line is empty. Remove it")
+            raise UserError(f"{place}: the line is empty. Remove the line")
         if len(cells) != width:
             raise _width_error(place, cells, width, delimiter)
         yield Row(place, cells)
@@ -96,9 +97,9 @@ def _check_rows(path: str, rows: Sequence[TsvRow], delimiter: str) -> Iterator[R
 def _width_error(place: str, cells: list[str], width: int, delimiter: str) -> UserError:
     columns, row = counted(len(cells), "column"), excerpt(delimiter.join(cells))
     return UserError(
-        f"{place}: {columns}, but {width} in the first row: {row}. Columns are separated by "
-        f"{delimiter!r}: remove it from the text, or enclose the text in quotes "
-        "(for a .tsv file, also pass --quoted=yes). If commas separate columns, name the file .csv"
+        f"{place}: {columns}, but {width} in the first row. This row: {row}. Columns are separated "
+        f"by {delimiter!r}: remove it from the text, or enclose the text in quotes (in a .tsv "
+        "file, also pass --quoted=yes). If commas separate columns, name the file .csv"
     )
 
 
@@ -107,12 +108,13 @@ def _read_json(path: str, lines: Iterable[str], may_be_list: bool) -> Iterator[R
         lines = list(lines)
         text = "".join(lines)
         if text.lstrip().startswith("["):
-            for number, value in enumerate(_parse_json(text, path, 1), start=1):
-                yield _json_row(value, f"{path}: element {number}")
+            for position, value in enumerate(_parse_json(text, path, 1), start=1):
+                yield _json_row(value, f"{path}: element {position}")
             return
-    for number, line in enumerate(lines, start=1):
+    for line_number, line in enumerate(lines, start=1):
         if line.strip():
-            yield _json_row(_parse_json(line.rstrip(), path, number), f"{path}:{number}")
+            value = _parse_json(line.rstrip(), path, line_number)
+            yield _json_row(value, f"{path}:{line_number}")
 
 
 def _parse_json(text: str, path: str, first_line: int) -> Any:

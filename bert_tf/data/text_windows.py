@@ -1,10 +1,10 @@
 """Splits texts that are too long for the model into windows that overlap by half.
 
-In a pair, the window slides over the longer text. The shorter one is repeated in every window,
+In a pair, the window slides over the longer text. The shorter text is repeated in every window,
 truncated to half of the available tokens if necessary.
 
-B is the number of texts or pairs, N of windows, S max_seq_length, at least 3, or 5 for pairs.
-`length_a` and `length_b` [B] count tokens without special tokens; `length_b` is 0 for single texts.
+There are B texts or pairs, and N windows. `max_seq_length` must be at least 3, or 5 for pairs.
+`length_a` and `length_b` [B] count tokens without the special ones; `length_b` is 0 for one text.
 """
 
 import numpy as np
@@ -13,14 +13,14 @@ from bert_tf.tokenization.ragged_ids import RaggedIds, enumerate_groups
 
 
 def window_counts(length_a: np.ndarray, length_b: np.ndarray, max_seq_length: int) -> np.ndarray:
-    """Returns the number of windows for each text or pair, at least 1, int64 [B]."""
-    long, _, room = _layout(length_a, length_b, max_seq_length)
-    excess = np.maximum(long - room, 0)
-    return 1 + -(-excess // _stride(room))
+    """Returns the number of windows of each text or pair, at least 1, int64 [B]."""
+    long, _, window = _layout(length_a, length_b, max_seq_length)
+    excess = np.maximum(long - window, 0)
+    return 1 + -(-excess // _stride(window))
 
 
 def count_dropped(length_a: np.ndarray, length_b: np.ndarray, max_seq_length: int) -> np.ndarray:
-    """Returns the number of tokens that the shorter text loses in every window, int64 [B]."""
+    """Returns how many tokens of each pair's shorter text are in no window, int64 [B]."""
     _, kept, _ = _layout(length_a, length_b, max_seq_length)
     return np.minimum(length_a, length_b) - kept
 
@@ -35,26 +35,27 @@ def split_into_windows(
     """
     length_a, length_b = a.lengths, b.lengths
     counts = window_counts(length_a, length_b, max_seq_length)
-    rows, index = enumerate_groups(counts)
-    long, short, room = (values[rows] for values in _layout(length_a, length_b, max_seq_length))
-    # The last window ends where the text ends, and is as long as the others.
-    start = np.minimum(index * _stride(room), np.maximum(long - room, 0))
-    length = np.minimum(long, room)
-    a_slides = (length_a >= length_b)[rows]
-    first = a.take(rows, np.where(a_slides, start, 0), np.where(a_slides, length, short))
-    second = b.take(rows, np.where(a_slides, 0, start), np.where(a_slides, short, length))
-    return rows, first, second
+    text_index, window_index = enumerate_groups(counts)
+    layout = _layout(length_a, length_b, max_seq_length)
+    long, short, window = (lengths[text_index] for lengths in layout)
+    # The last window ends where the text ends, but is as long as the others.
+    start = np.minimum(window_index * _stride(window), np.maximum(long - window, 0))
+    length = np.minimum(long, window)
+    a_slides = (length_a >= length_b)[text_index]
+    first = a.take(text_index, np.where(a_slides, start, 0), np.where(a_slides, length, short))
+    second = b.take(text_index, np.where(a_slides, 0, start), np.where(a_slides, short, length))
+    return text_index, first, second
 
 
 def _layout(
     length_a: np.ndarray, length_b: np.ndarray, max_seq_length: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the lengths of the longer text, the truncated shorter text and the window."""
+    """Returns the lengths of the longer text, of the truncated shorter one, and of the window."""
     room = max_seq_length - np.where(length_b > 0, 3, 2)
     long, short = np.maximum(length_a, length_b), np.minimum(length_a, length_b)
     short = np.where(long + short > room, np.minimum(short, room // 2), short)
     return long, short, room - short
 
 
-def _stride(room: np.ndarray) -> np.ndarray:
-    return np.maximum(room // 2, 1)
+def _stride(window: np.ndarray) -> np.ndarray:
+    return np.maximum(window // 2, 1)

@@ -1,4 +1,4 @@
-"""Streams unlabeled texts and text pairs from the lines or columns of a file."""
+"""Streams unlabeled texts and text pairs from the lines or the columns of a file."""
 
 import logging
 import re
@@ -13,7 +13,7 @@ from bert_tf.errors import UserError
 _logger = logging.getLogger(__name__)
 
 STDIN = "-"
-# Greedy, so that the last separator splits the line.
+# The first group is greedy, so that a line with several separators is split at the last.
 _PAIR = re.compile(r"(.*) \|\|\| (.*)")
 _JSON_OBJECT = re.compile(r"\s*\{.*\}\s*")
 
@@ -28,8 +28,8 @@ class Text(NamedTuple):
 def read_lines(path: str) -> Iterator[Text]:
     """Yields one text, or one pair `A ||| B`, per line of a file.
 
-    As in the original, lines are stripped, a blank line is an empty text, and the separator
-    includes the spaces around `|||`.
+    As in the original BERT code, lines are stripped, a blank line is an empty text, and the
+    separator includes the spaces around `|||`.
     """
     for line in lines(path):
         line = line.strip()
@@ -40,12 +40,14 @@ def read_lines(path: str) -> Iterator[Text]:
 def read_columns(
     path: str, text_column: str, text_pair_column: str | None, has_header: bool
 ) -> Iterator[Text]:
-    """Yields the texts of a tab-separated file; columns are header names or 1-based numbers."""
+    """Yields the texts of a tab-separated file; a column is a header name or a number from 1 on."""
     rows = read_tsv(path, lines(path))
     header = next(rows, None) if has_header else None
-    names = {"the text": text_column, "the second text": text_pair_column}
+    passed = {"the text": text_column, "the second text": text_pair_column}
     columns = {
-        kind: _find_column(name, header, path) for kind, name in names.items() if name is not None
+        purpose: _find_column(column, header, path)
+        for purpose, column in passed.items()
+        if column is not None
     }
     for row in rows:
         require_columns(row, columns, path, "text input")
@@ -57,8 +59,8 @@ def _find_column(column: str, header: TsvRow | None, path: str) -> int:
         return int(column) - 1
     names = header.cells if header else []
     if column not in names:
-        known = ", ".join(names)
-        raise UserError(f"{path}:1: there is no column {column!r}, only {known} (tab-separated)")
+        problem = f"there is no column {column!r}. The tab-separated columns are"
+        raise UserError(f"{path}:1: {problem}: {', '.join(names)}")
     return names.index(column)
 
 
@@ -74,11 +76,11 @@ def lines(path: str) -> Iterator[str]:
 
 def warn_about_columns(path: str, lines: Sequence[str]) -> None:
     """Warns if most lines of a text corpus are JSON or tab-separated columns."""
-    num_odd = sum("\t" in line.strip() or bool(_JSON_OBJECT.fullmatch(line)) for line in lines)
-    if 2 * num_odd > sum(map(bool, map(str.strip, lines))):
-        _logger.warning("%s: %d lines are JSON or have tabs; pass plain text", path, num_odd)
+    num_tabular = sum("\t" in line.strip() or bool(_JSON_OBJECT.fullmatch(line)) for line in lines)
+    if 2 * num_tabular > sum(map(bool, map(str.strip, lines))):
+        _logger.warning("%s: %d lines are JSON or have tabs; pass plain text", path, num_tabular)
 
 
 def display_name(path: str) -> str:
-    """Returns a file's name for messages, `<stdin>` for `-`."""
+    """Returns a file's name for messages; for `-` it is `<stdin>`."""
     return "<stdin>" if path == STDIN else path

@@ -10,23 +10,23 @@ from bert_tf.data.cell_values import counted, excerpt
 from bert_tf.errors import UserError
 
 LAST = -1
-"""The last column of a row, whatever its number of columns."""
+"""Stands for the index of a row's last column, however many columns the row has."""
 
 
 @dataclass(frozen=True, slots=True)
 class TsvRow:
-    """A row: `line` is the 1-based number of its first line, `cells` its columns."""
+    """A row: `line` is the number of its first line, counted from 1; `cells` are its texts."""
 
     line: int
     cells: list[str]
 
 
 def read_tsv(path: str, lines: Iterator[str] | None = None) -> Iterator[TsvRow]:
-    """Yields the rows of a tab-separated UTF-8 file, or of its `lines`.
+    """Yields the rows of a tab-separated UTF-8 file, or of its `lines` if they are passed.
 
-    Quotes are part of the text and never join lines: GLUE files contain many unpaired ones. As in
-    the original, only LF ends a row, and every CR is deleted. A byte order mark is dropped. A blank
-    line is a row without cells; at the end, blank lines are ignored.
+    Quotes are part of the text and never join lines, because GLUE files have many unpaired quotes.
+    As in the original BERT code, only LF ends a row, and every CR is deleted. A byte order mark is
+    dropped. A blank line is a row without cells, but blank lines at the end are ignored.
     """
     lines = files.read_lines(path) if lines is None else lines
     first = next(lines, "").removeprefix("\ufeff")
@@ -36,10 +36,10 @@ def read_tsv(path: str, lines: Iterator[str] | None = None) -> Iterator[TsvRow]:
 def read_rows(
     path: str, lines: Iterable[str], delimiter: str = "\t", quoted: bool = False
 ) -> Iterator[TsvRow]:
-    """Yields the rows of a table from its lines; blank lines as in `read_tsv`."""
+    """Yields the rows of a table from its lines; treats blank lines like `read_tsv`."""
     quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
     reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
-    pending: list[TsvRow] = []  # blank lines, and the row after them
+    pending: list[TsvRow] = []  # blank lines, which are yielded only if a row follows
     while True:
         first_line = reader.line_num + 1
         try:
@@ -57,7 +57,7 @@ def read_rows(
 def _csv_error(path: str, first_line: int, last_line: int, error: csv.Error) -> UserError:
     reason = str(error)
     if "new-line" in reason:
-        advice = "Remove it; if lines end with CR, convert the file with: tr '\\r' '\\n'"
+        advice = "Remove the CR; if all lines end with CR, convert the file with: tr '\\r' '\\n'"
         return UserError(f"{path}:{last_line}: CR without LF in the line. {advice}")
     if "limit" in reason:
         limit = csv.field_size_limit()
@@ -67,25 +67,27 @@ def _csv_error(path: str, first_line: int, last_line: int, error: csv.Error) -> 
     elif "unexpected end" in reason:
         problem = 'a quote (") opened in this row is not closed.'
     else:
-        problem = f"text after a closing quote in this row ({reason}). Write quotes in text twice."
+        problem = f"text after a closing quote in this row ({reason}). Write inner quotes twice."
     advice = "If quotes in this file are part of the text, pass --quoted=no"
     return UserError(f"{path}:{first_line}: {problem} {advice}")
 
 
-def require_columns(row: TsvRow, columns: Mapping[str, int], path: str, owner: str) -> None:
+def require_columns(row: TsvRow, columns: Mapping[str, int], path: str, reader: str) -> None:
     """Raises a UserError if a row has too few columns.
 
-    `columns` maps the purpose of a column to its 0-based index, or `LAST`. `path` and `owner`, such
-    as "task cola", appear in the message.
+    `columns` maps the purpose of a column to its index, counted from 0, or `LAST`. The message says
+    that `reader`, such as "task cola", needs them.
     """
     needed = max(0, *columns.values()) + 1
     if len(row.cells) >= needed:
         return
-    expected = f"{owner} needs at least {counted(needed, 'column')} ({_describe(columns)})"
+    expected = f"{reader} needs at least {counted(needed, 'column')} ({_describe(columns)})"
     if not row.cells:
-        raise UserError(f"{path}:{row.line}: the line is empty, but {expected}. Remove it")
+        raise UserError(f"{path}:{row.line}: the line is empty, but {expected}. Remove the line")
     text = "\t".join(row.cells)
-    hint = "Columns must be separated by tabs. For your own files, use --task_name=tsv"
+    hint = "Columns must be separated by tabs"
+    if reader.startswith("task "):
+        hint += ". For your own files, use --task_name=tsv"
     if len(row.cells) == 1 and ("," in text or ";" in text):
         hint = f"Is this a CSV file? {hint}"
     actual = f"found {len(row.cells)}: {excerpt(text)}"

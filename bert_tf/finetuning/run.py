@@ -213,7 +213,7 @@ class FineTuningRun:
             every=every,
             monitor=self.monitor,
             patience=options.early_stopping_patience,
-            first_step=self.step,
+            initial_step=self.step,
             examples_key=self.splits.digest("eval")[0],
             extra_files=self.metadata_files,
             is_chief=self.devices.is_chief,

@@ -10,8 +10,8 @@ from bert_tf import checkpoints
 class AsyncSaver:
     """Writes checkpoints to a folder in a background thread, in order and one at a time.
 
-    Taking a snapshot is free until the next update, when TensorFlow copies each value that the
-    snapshot still references instead of overwriting it.
+    Taking a snapshot copies nothing. Only the next update copies: TensorFlow does not overwrite a
+    value that a snapshot still references.
     """
 
     def __init__(self, folder: str) -> None:
@@ -20,7 +20,7 @@ class AsyncSaver:
         self._pending: concurrent.futures.Future[str] | None = None
 
     def save(self, snapshot: Mapping[str, Any]) -> None:
-        """Starts writing a checkpoint; raises a UserError if the previous one failed."""
+        """Starts writing a checkpoint; raises a UserError if writing the previous one failed."""
         self.wait()
         self._pending = self._executor.submit(checkpoints.save_snapshot, self._folder, snapshot)
 
@@ -30,11 +30,11 @@ class AsyncSaver:
             self.wait()
 
     def wait(self) -> None:
-        """Waits until the checkpoint is on disk; raises a UserError if writing fails."""
+        """Waits until the last checkpoint is on disk; raises a UserError if writing fails."""
         pending, self._pending = self._pending, None
         if pending:
             pending.result()
 
     def close(self) -> None:
-        """Waits for the write; ignores its error, so as not to hide one that ended training."""
+        """Waits for a pending write; ignores its error, which could hide why training ended."""
         self._executor.shutdown()

@@ -27,14 +27,14 @@ def build_model(
 ) -> keras.Model:
     """Builds a model on the devices and logs its size.
 
-    `build` is called with keyword arguments of `ConfiguredModel`. `zero_init_encoder` skips random
-    initialization; set it if weights are loaded next.
+    `build` must accept the keyword arguments passed here and give them to the `ConfiguredModel`.
+    `zero_init_encoder` skips random initialization; set it if weights are loaded next.
     """
     with devices.strategy.scope():
         model = build(
             recompute_layers=recompute_layers,
             zero_init_encoder=zero_init_encoder,
-            # As in the original: on TPUs, a one-hot matrix product is faster than a lookup.
+            # As in the original BERT code: on TPUs, a one-hot product is faster than a lookup.
             use_one_hot_embeddings=devices.kind == "tpu",
         )
     log.info(
@@ -66,8 +66,8 @@ def check_training(
 ) -> None:
     """Checks that batches can be split across devices, and logs the estimated training memory.
 
-    `texts_per_row` is C for rows of shape [C, S], None for rows of shape [S]. Raises a UserError if
-    the batch size is too small or does not divide evenly.
+    `texts_per_row` is C for multiple choice, whose rows have the shape [C, S]; None for rows of
+    shape [S]. Raises a UserError if the batch size is too small or does not divide evenly.
     """
     replicas, batch_size = devices.replicas, options.train_batch_size
     micro_batches = options.gradient_accumulation_steps
@@ -79,14 +79,15 @@ def check_training(
     needs_equal_split = devices.fixed_shapes or clip_per_replica or micro_batches > 1
     if needs_equal_split and batch_size % (replicas * micro_batches):
         raise UserError(
-            f"--train_batch_size={batch_size} must be a multiple of {replicas * micro_batches}: "
-            f"devices ({replicas}) times --gradient_accumulation_steps ({micro_batches})"
+            f"--train_batch_size={batch_size} must be a multiple of {replicas * micro_batches}, "
+            f"which is {replicas} (number of devices) times {micro_batches} "
+            "(--gradient_accumulation_steps)"
         )
-    rows = -(-batch_size // replicas)
+    rows_per_device = -(-batch_size // replicas)
     num_bytes = estimate_training_bytes(
         model.config,
         model.count_params(),
-        rows * (texts_per_row or 1),
+        rows_per_device * (texts_per_row or 1),
         options.max_seq_length,
         precision=devices.precision,
         accumulation_steps=micro_batches,
@@ -94,7 +95,7 @@ def check_training(
     )
     batches, per_device = f"batches of {batch_size} rows", ""
     if replicas > 1:
-        batches += f" ({rows} on each of {replicas} devices)"
+        batches += f" ({rows_per_device} on each of {replicas} devices)"
         per_device = " per device"
     batches += f", in {micro_batches} micro-batches" if micro_batches > 1 else ""
     gigabytes = max(num_bytes / 1e9, 0.1)
@@ -111,7 +112,7 @@ def create_train_state(
     restore_from: str | None,
     optimizer_name: str = "adamw",
 ) -> TrainState:
-    """Creates the optimizer; restores its slots and step from the checkpoint `restore_from`."""
+    """Creates the optimizer and restores its slots and step from `restore_from`, if not None."""
     with devices.strategy.scope():
         optimizer = create_optimizer(
             options.learning_rate,
@@ -157,12 +158,12 @@ def training_batches(
 ) -> Any:
     """Returns an endless stream of shuffled batches, distributed across the devices.
 
-    `num_records` is the shuffle buffer size; `skip_batches` is the number of completed steps.
+    `num_records` is the size of the shuffle buffer; `skip_batches` the number of completed steps.
     """
 
     def read_batches(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        count = context.num_replicas_in_sync // context.num_input_pipelines
-        first = context.input_pipeline_id * count
+        num_replicas = context.num_replicas_in_sync // context.num_input_pipelines
+        first_replica = context.input_pipeline_id * num_replicas
         return read_dataset(
             paths,
             features,
@@ -170,12 +171,12 @@ def training_batches(
             shuffle_seed=options.random_seed,
             num_records=num_records,
             repeat=True,
-            # The stream repeats, so all batches are full, but without XLA their shape must not be
-            # static: see `make_train_step`.
+            # This only makes shapes static, which they must not be without XLA (see
+            # `make_train_step`): the stream repeats, so all batches are full anyway.
             drop_remainder=devices.needs_full_batches,
             group_by_length=options.length_grouping and not devices.fixed_shapes,
             skip_batches=skip_batches,
-            replicas=Replicas(first, count, context.num_replicas_in_sync),
+            replicas=Replicas(first_replica, num_replicas, context.num_replicas_in_sync),
             trim_padding=not devices.fixed_shapes,
         )
 

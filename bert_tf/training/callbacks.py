@@ -20,7 +20,7 @@ class Callback:
     def on_checkpoint(self) -> None:
         """Called on the chief when the loop saves a checkpoint."""
 
-    def is_due(self, step: int, last: bool) -> bool:
+    def is_due(self, step: int, is_last_step: bool) -> bool:
         """Returns whether to evaluate at this step; must agree in all processes."""
         return False
 
@@ -53,7 +53,7 @@ class Profiler(Callback):
             self._stop()
 
     def on_step(self, step: int, results: Mapping[str, float]) -> None:
-        """Stops the profiler after the last training step."""
+        """Stops the profiler after the last training step, which no `before_step` follows."""
         if step == self._num_train_steps:
             self._stop()
 

@@ -26,12 +26,12 @@ _EXAMPLE = (
 class Cluster:
     """The addresses (`host:port`) of all workers, chief first, and the index of this worker."""
 
-    workers: tuple[str, ...]
+    addresses: tuple[str, ...]
     worker: int
 
 
 def read_cluster() -> Cluster | None:
-    """Parses the environment variable `TF_CONFIG`; returns None if it names no cluster."""
+    """Parses the environment variable `TF_CONFIG`; returns None if it does not define a cluster."""
     text = os.environ.get("TF_CONFIG", "").strip()
     if not text:
         return None
@@ -40,7 +40,7 @@ def read_cluster() -> Cluster | None:
         jobs = {job: _check_addresses(hosts) for job, hosts in config.get("cluster", {}).items()}
         task = config.get("task", {})
         if not task and sum(map(len, jobs.values())) < 2:
-            task = {"type": next(iter(jobs), "worker"), "index": 0}
+            task = {"type": next(iter(jobs), "worker"), "index": 0}  # the only one there is
         job, index = str(task["type"]), int(task["index"])
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
@@ -54,11 +54,12 @@ def read_cluster() -> Cluster | None:
             "TF_CONFIG: the cluster may only have the jobs chief and worker, and must include the "
             f"task's type, {job}. Found: {', '.join(sorted(jobs))}"
         )
-    workers = (*jobs.get("chief", ()), *jobs.get("worker", ()))
+    chief = jobs.get("chief", [])
     if not 0 <= index < (count := len(jobs[job])):
         message = f"TF_CONFIG: the index of a {job} task must be in [0, {count}); got {index}"
         raise UserError(message)
-    return Cluster(workers, index + (len(jobs.get("chief", ())) if job == "worker" else 0))
+    worker = len(chief) + index if job == "worker" else index
+    return Cluster((*chief, *jobs.get("worker", [])), worker)
 
 
 def _check_addresses(addresses: Any) -> list[str]:
@@ -74,8 +75,8 @@ def _check_addresses(addresses: Any) -> list[str]:
 def wait_for_workers(addresses: Sequence[str], worker: int) -> None:
     """Waits until every worker accepts connections at its address (`host:port`).
 
-    Meanwhile this worker, number `worker`, listens at its address; afterwards it frees the port for
-    TensorFlow.
+    Meanwhile this worker, whose index is `worker`, listens at its own address; afterwards it frees
+    the port for TensorFlow.
 
     Raises:
         UserError: the port of this worker is in use.
@@ -89,7 +90,7 @@ def wait_for_workers(addresses: Sequence[str], worker: int) -> None:
         message = f"Cannot listen at {address}, this worker's address in TF_CONFIG"
         raise UserError(f"{message}: {error.strerror}. Is the port in use?") from error
     missing = [other for other in addresses if other != address]
-    last_logged = time.monotonic() - _LOG_SECONDS + 3.0
+    last_logged = time.monotonic() - _LOG_SECONDS + 3.0  # logs for the first time after 3 s
     with server:
         while missing := [other for other in missing if not _accepts_connections(other)]:
             if time.monotonic() - last_logged > _LOG_SECONDS:

@@ -16,8 +16,8 @@ CURVE = "training_curve.tsv"
 CURVE_PLOT = "training_curve.png"
 
 _HEADER = "step\tloss\tlearning_rate\n"
-# Width of the running mean, as a fraction of the recorded steps.
-_SMOOTHING = 1 / 25
+# Width of the running mean's window, as a fraction of the number of recorded steps.
+_SMOOTHING_WIDTH = 1 / 25
 _DOTS_PER_INCH = 120
 _LOSS_COLOR = "#1f77b4"
 _METRIC_COLORS = ("#d95f02", "#1b9e77")
@@ -30,17 +30,17 @@ Points = Sequence[tuple[int, float]]
 class TrainingCurve(Callback):
     """Records the loss and the learning rate of each step, and plots the losses.
 
-    A run that resumes from `first_step` appends to the table of the previous run. `metrics` returns
-    the points to plot for each evaluation metric, by name.
+    A run that resumes from `initial_step` (0 if it starts anew) appends to the table of the
+    previous run. `get_metrics` returns the points to plot, by name of the evaluation metric.
     """
 
     output_dir: str
-    first_step: int
-    metrics: Callable[[], Mapping[str, Points]] = dict
+    initial_step: int
+    get_metrics: Callable[[], Mapping[str, Points]] = dict
     is_chief: bool = True
 
     def __post_init__(self) -> None:
-        self._rows = _read_table(os.path.join(self.output_dir, CURVE), self.first_step)
+        self._rows = _read_table(os.path.join(self.output_dir, CURVE), self.initial_step)
 
     def on_step(self, step: int, results: Mapping[str, float]) -> None:
         """Records the loss and the learning rate."""
@@ -59,7 +59,7 @@ class TrainingCurve(Callback):
             self.on_checkpoint()
             steps, losses, _ = zip(*self._rows, strict=True)
             path = os.path.join(self.output_dir, CURVE_PLOT)
-            files.write_bytes(path, plot_training_curve(steps, losses, self.metrics()))
+            files.write_bytes(path, plot_training_curve(steps, losses, self.get_metrics()))
         except UserError as error:
             log.warning("%s", error)
 
@@ -82,7 +82,7 @@ def plot_training_curve(
 
     Non-finite losses leave a gap.
     """
-    # Not pyplot, whose global state opens windows and is not thread-safe.
+    # Not pyplot: it may open a window, and its global state is not thread-safe.
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
@@ -110,7 +110,7 @@ def plot_training_curve(
 
 def _running_mean(values: np.ndarray) -> np.ndarray:
     """Returns the mean of the finite values in a window around each position, else NaN."""
-    half_width = int(len(values) * _SMOOTHING / 2)
+    half_width = int(len(values) * _SMOOTHING_WIDTH / 2)
     finite, window = np.isfinite(values), np.ones(2 * half_width + 1)
     sums = np.convolve(np.where(finite, values, 0.0), window, "same")
     with np.errstate(invalid="ignore"):

@@ -17,7 +17,7 @@ from bert_tf.training.cluster import Cluster, read_cluster, wait_for_workers
 from bert_tf.training.precision import set_precision
 from bert_tf.training.signals import preserve_signal_handlers
 
-# While a batch waits for Python or for the slowest thread of an operation, another one is computed.
+# Inference computes two batches at once: while one waits for Python or a thread, the other runs.
 _BATCHES_AT_ONCE = 2
 
 
@@ -28,8 +28,8 @@ class Devices:
     Attributes:
         strategy: the `tf.distribute` strategy.
         kind: `one_device`, `mirrored`, `multi_worker` or `tpu`.
-        description: the available devices and those in use, for the log.
-        worker: index of this process among the `workers` processes; 0 is the chief.
+        description: names the available devices and those in use, for the log.
+        worker: index of this process; 0 is the chief. `workers` is the number of processes.
         one_thread: whether each operation runs on one thread.
         fixed_shapes: whether every batch has the same shape, as on TPUs and under XLA.
     """
@@ -72,7 +72,7 @@ class Devices:
         return max(num_cores(), _BATCHES_AT_ONCE) if self.one_thread else _BATCHES_AT_ONCE
 
     def from_chief(self, value: int) -> int:
-        """Broadcasts the chief's number to all processes, which must all call it; a barrier."""
+        """Returns the chief's `value` in every process; waits until all processes call it."""
         if self.workers == 1:
             return value
 
@@ -83,7 +83,7 @@ class Devices:
         return int(self.strategy.reduce("SUM", self.strategy.run(chief_value), axis=None))
 
     def require_equal(self, value: int, name: str, flag: str) -> None:
-        """Raises a UserError if `value`, called `name`, differs from the chief's; a barrier."""
+        """Raises a UserError if `value`, called `name`, is not the chief's; waits for all."""
         chief = self.from_chief(value)
         if value != chief:
             raise UserError(
@@ -92,7 +92,7 @@ class Devices:
             )
 
     def require_equal_options(self, options: Any) -> None:
-        """Raises a UserError if flags other than paths differ from the chief's; a barrier."""
+        """Raises a UserError if flags other than paths differ from the chief's; waits for all."""
         flags = {
             field.name: getattr(options, field.name)
             for field in dataclasses.fields(options)
@@ -105,33 +105,33 @@ class Devices:
     def require_one_process(self) -> None:
         """Raises a UserError if there are several workers."""
         if self.workers > 1:
-            raise UserError("This script runs in one process: divide the input, unset TF_CONFIG")
+            raise UserError("This script runs in one process: unset TF_CONFIG and split the input")
 
 
 def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     """Chooses and sets up the devices of a run; call it before TensorFlow computes anything.
 
-    Waits for all processes of a distributed run. `one_thread` runs each operation on one thread
-    (on a CPU), which is faster for many batches in parallel: threads that share an operation keep
-    waiting for the slowest.
+    Waits for all processes of a distributed run. On a CPU, `one_thread` runs each operation on one
+    thread. This is faster if many batches are computed in parallel, because threads that share an
+    operation wait for the slowest of them.
     """
     backend.require_runtime(starts=True)
     trains = getattr(options, "do_train", False)
     for note in options.notes() + (options.training_notes() if trains else []):
         log.warning("%s", note)
-    # Only ONNX Runtime computes in int8.
+    # int8 is for ONNX Runtime only; TensorFlow, if it is used, then computes in float32.
     precision = "float32" if options.precision == "int8" else options.precision
     set_precision(precision)
     chosen = _choose_devices(options, one_thread)
     fixed_shapes = chosen.kind == "tpu" or options.fixed_shapes
     # XLA is worth its compile time on GPUs, not on CPUs. On a TPU everything is compiled anyway.
-    compiled = {"auto": chosen.has_gpus and fixed_shapes, "true": True, "false": False}
-    jit_compile = chosen.kind != "tpu" and compiled[options.jit_compile]
+    uses_xla = {"auto": chosen.has_gpus and fixed_shapes, "true": True, "false": False}
+    jit_compile = chosen.kind != "tpu" and uses_xla[options.jit_compile]
     devices = dataclasses.replace(
         chosen,
         precision=precision,
         jit_compile=jit_compile,
-        # XLA compiles once for each shape.
+        # XLA would compile again for each new shape.
         fixed_shapes=fixed_shapes or jit_compile,
     )
     if devices.fixed_shapes and getattr(options, "length_grouping", False):
@@ -151,19 +151,19 @@ def _choose_devices(options: DeviceOptions, one_thread: bool) -> Devices:
         kind = "one_device" if len(gpus) < 2 else "mirrored"
         if use_tpu:
             kind = "tpu"
-        elif cluster and len(cluster.workers) > 1:
+        elif cluster and len(cluster.addresses) > 1:
             kind = "multi_worker"
     for gpu in gpus:
-        # Otherwise TensorFlow allocates all of the memory, and leaves none to other programs.
+        # By default, TensorFlow allocates all of the memory and leaves none to other programs.
         with contextlib.suppress(RuntimeError):  # in a notebook that has already used the GPU
             tf.config.experimental.set_memory_growth(gpu, True)
     if kind == "tpu":
         return _connect_tpu(options)
     if kind == "multi_worker":
         return _connect_workers(cluster)
-    if cluster and len(cluster.workers) > 1:
+    if cluster and len(cluster.addresses) > 1:
         raise UserError(
-            f"TF_CONFIG names {len(cluster.workers)} workers, but --distribution_strategy={kind} "
+            f"TF_CONFIG names {len(cluster.addresses)} workers, but --distribution_strategy={kind} "
             "runs in one process: unset TF_CONFIG, or pass --distribution_strategy=multi_worker"
         )
     description = _describe_gpus(gpus)
@@ -171,7 +171,7 @@ def _choose_devices(options: DeviceOptions, one_thread: bool) -> Devices:
         devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
         strategy = tf.distribute.MirroredStrategy([device.name for device in devices])
         return Devices(strategy, kind, f"{description}, mirrored on {len(devices)} devices")
-    # Must come before the strategy, which starts TensorFlow's threads.
+    # Creating the strategy starts TensorFlow's threads, so set their number first.
     if one_thread := one_thread and not gpus:
         try:
             tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -194,16 +194,16 @@ def _connect_workers(cluster: Cluster | None) -> Devices:
             "--distribution_strategy=multi_worker needs the environment variable TF_CONFIG: see "
             "docs/distributed.md"
         )
-    wait_for_workers(cluster.workers, cluster.worker)
+    wait_for_workers(cluster.addresses, cluster.worker)
     try:
         with preserve_signal_handlers():
             strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError, ValueError) as error:
-        names = ", ".join(cluster.workers)
-        raise UserError(f"Could not connect the workers {names}: {reason(error)}") from error
-    workers = len(cluster.workers)
-    local = _describe_gpus(tf.config.list_physical_devices("GPU"))
-    description = f"{workers} workers, this one on {local}"
+        addresses = ", ".join(cluster.addresses)
+        raise UserError(f"Could not connect the workers {addresses}: {reason(error)}") from error
+    workers = len(cluster.addresses)
+    local_devices = _describe_gpus(tf.config.list_physical_devices("GPU"))
+    description = f"{workers} workers, this one on {local_devices}"
     return Devices(strategy, "multi_worker", description, cluster.worker, workers)
 
 

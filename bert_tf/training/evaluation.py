@@ -21,12 +21,12 @@ from bert_tf.training.curve import Points
 from bert_tf.training.scalars import Scalars
 
 EVALUATIONS = "evaluations.json"
-# Folder of the evaluation summaries for TensorBoard, as in the original.
+# Folder of the evaluation summaries for TensorBoard, as in the original BERT code.
 EVAL_FOLDER = "eval"
 
 
 def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts metrics to numbers for JSON, in the shortest form that identifies a float32."""
+    """Converts metrics to numbers for JSON; a float32 gets no more digits than identify it."""
     return {
         key: value if isinstance(value, int) else float(str(value))
         for key, value in sorted(metrics.items())
@@ -34,7 +34,7 @@ def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Monitor:
-    """The metric that selects the best weights; "auto" is the first of `metric_names`."""
+    """The metric that selects the best weights; for "auto", the first of `metric_names`."""
 
     def __init__(
         self, best_metric: str, metric_names: Sequence[str], lower_is_better: Collection[str]
@@ -47,7 +47,7 @@ class Monitor:
         self._sign = -1.0 if self.name in lower_is_better else 1.0
 
     def value(self, metrics: Mapping[str, Any]) -> float:
-        """Returns the metric; prefers `eval_loss` (mean over examples) to `loss` (over batches)."""
+        """Returns the metric; for the loss, if possible `eval_loss`, the mean over examples."""
         for name in (f"eval_{self.name}", self.name):
             if name in metrics:
                 return float(metrics[name])
@@ -55,7 +55,7 @@ class Monitor:
         raise UserError(f"metric_names has {self.name}, but metrics() returned only {names}")
 
     def score(self, metrics: Mapping[str, Any]) -> float:
-        """Returns the metric with its sign set so that higher is better; -inf for NaN."""
+        """Returns the metric, negated if lower is better, so that higher is better; NaN is -inf."""
         value = self._sign * self.value(metrics)
         return -math.inf if math.isnan(value) else value
 
@@ -70,10 +70,10 @@ class EvalCallback(Callback):
         compute_metrics: evaluates the model with its current weights.
         output_dir: the folder for `best`, `evaluations.json` and TensorBoard summaries.
         every: steps between evaluations.
-        patience: number of evaluations without improvement before stopping; 0 to never stop.
-        first_step: the step that training resumes from, or 0.
+        patience: number of evaluations without improvement before stopping; 0 to never stop early.
+        initial_step: the step that training resumes from, or 0.
         examples_key: identifies the evaluation examples.
-        extra_files: contents, by name, of the files needed next to a checkpoint.
+        extra_files: file name -> content, for the files that must be next to a checkpoint.
     """
 
     compute_metrics: Callable[[], Mapping[str, Any]]
@@ -82,7 +82,7 @@ class EvalCallback(Callback):
     every: int
     monitor: Monitor
     patience: int
-    first_step: int
+    initial_step: int
     examples_key: str
     extra_files: Mapping[str, str]
     is_chief: bool
@@ -118,13 +118,13 @@ class EvalCallback(Callback):
         }
         return {name: values for name, values in points.items() if values}
 
-    def is_due(self, step: int, last: bool) -> bool:
+    def is_due(self, step: int, is_last_step: bool) -> bool:
         """Returns whether `step` is the last or a multiple of `every`, and not yet evaluated."""
-        due = last or step % self.every == 0
+        due = is_last_step or step % self.every == 0
         return due and all(evaluation["step"] != step for evaluation in self._evaluations)
 
     def evaluate(self, step: int) -> bool:
-        """Evaluates the model and keeps it if it is the best; returns whether to stop early."""
+        """Evaluates the model, saves its weights if they are the best; returns whether to stop."""
         metrics = self.compute_metrics()
         evaluation = {"step": step, **plain_metrics(metrics)}
         self._evaluations.append(evaluation)
@@ -132,7 +132,7 @@ class EvalCallback(Callback):
         if self.is_chief:
             if best is evaluation:
                 self._save_best(step)
-            self._write()
+            self._write_evaluations()
             folder = os.path.join(self.output_dir, EVAL_FOLDER)
             with contextlib.closing(Scalars(folder)) as scalars:
                 scalars.write(step, {name: float(value) for name, value in metrics.items()})
@@ -155,7 +155,7 @@ class EvalCallback(Callback):
         for name, text in self.extra_files.items():
             files.write_text(os.path.join(folder, name), text)
 
-    def _write(self) -> None:
+    def _write_evaluations(self) -> None:
         content = {
             "figure": self.monitor.name,
             "examples": self.examples_key,
@@ -166,11 +166,11 @@ class EvalCallback(Callback):
 
     def _read_earlier(self) -> list[dict[str, Any]]:
         """Reads the evaluations of earlier runs, up to the step that this run resumes from."""
-        if not self.first_step or not files.exists(self._path):
+        if not self.initial_step or not files.exists(self._path):
             return []
         try:
             content = files.read_json(self._path)
-            earlier = [dict(e) for e in content["evaluations"] if e["step"] <= self.first_step]
+            earlier = [dict(e) for e in content["evaluations"] if e["step"] <= self.initial_step]
             best = checkpoints.latest(os.path.join(self.output_dir, BEST_FOLDER))
             if content["figure"] != self.monitor.name:
                 reason = f"they were ranked by {content['figure']}"

@@ -32,13 +32,13 @@ _EXPLANATIONS = {
 
 @contextlib.contextmanager
 def explained_errors(workers: int = 1) -> Iterator[None]:
-    """Raises TensorFlow's errors about memory, files and lost workers as `UserError`s."""
+    """Converts TensorFlow's errors about memory, files and lost workers to `UserError`s."""
     try:
         yield
     except tf.errors.OpError as error:
         is_exhausted = isinstance(error, tf.errors.ResourceExhaustedError)
         message = error.message.split("\n")[0] if is_exhausted else error.message
-        # TensorFlow appends a traceback.
+        # TensorFlow appends a traceback, which starts with "defined at": drop it.
         reason = " ".join(message.split()).partition(" defined at ")[0][:200]
         if is_exhausted and "No space left" in reason:
             raise UserError(f"The disk is full: {reason}") from error

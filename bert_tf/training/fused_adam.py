@@ -1,7 +1,7 @@
 """The Adam update as a single fused TensorFlow op.
 
-A Keras optimizer runs some fifteen ops per variable, each over the whole variable. On a CPU they
-took an eighth of the time of a BERT-base step with 256 tokens, and a fifth of the graph.
+A Keras optimizer runs some fifteen ops per variable, each over the whole variable. On a CPU, they
+took an eighth of the time of a BERT-base step with 256 tokens, and were a fifth of the graph.
 """
 
 from typing import Any
@@ -17,16 +17,16 @@ def update_variable(
 ) -> None:
     """Does the same as `optimizer.update_step`, with the fused op if the optimizer is plain Adam.
 
-    `gradient` is dense and clipped. Call it inside `strategy.extended.update`, where `variable` is
-    the copy on one device.
+    `gradient` must be dense and already clipped. Call this function in `strategy.extended.update`,
+    where `variable` is the copy on one device.
     """
     slots = optimizer.plain_adam_slots(variable)
     if slots is None:
         optimizer.update_step(gradient, variable, learning_rate)
         return
     m, v = slots
-    # TensorFlow computes 1 - beta_2 in float32 (0.000999987), whereas the original and Keras use
-    # 0.001. To compensate, scale the learning rate and epsilon by the root of the ratio.
+    # The op computes 1 - beta_2 in float32 (0.000999987), whereas the original BERT code and Keras
+    # use 0.001. To compensate, scale the learning rate and epsilon by the root of the ratio.
     one_minus_beta_2 = float(np.float32(1.0) - np.float32(optimizer.beta_2))
     scale = float(np.sqrt(one_minus_beta_2 / (1.0 - optimizer.beta_2)))
     decay = optimizer.decay_rate(variable)

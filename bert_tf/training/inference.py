@@ -19,12 +19,12 @@ from bert_tf.training.step import Batch, compile_for_replicas
 class Inference(RowBatches):
     """Runs a model over rows without dropout; several threads may share it.
 
-    The model is traced once, for all lengths or for the fixed one. Unless `devices.precision` is
-    float32, later changes of the weights have no effect.
+    The model is traced once, for any sequence length unless `devices.fixed_shapes`. If
+    `devices.precision` is not float32, the weights are copied, so later changes have no effect.
 
     Args:
         model: takes a batch.
-        fetch: (outputs, batch) -> tensors [B, ...] to return.
+        fetch: (outputs, batch) -> dict of tensors [B, ...] to return.
         features: inputs of the model and of `fetch`; `input_mask` is one of them.
         devices: where to compute; several replicas share each batch.
         batch_size: rows of a batch.
@@ -70,7 +70,7 @@ class Inference(RowBatches):
         }
 
     def _trace(self, model: keras.Model, fetch: Callable[[Any, Batch], Mapping[str, Any]]) -> Any:
-        """Traces a function that returns the outputs of all rows of a batch, in order."""
+        """Returns a traced function that computes the outputs of all rows of a batch, in order."""
         strategy, replicas = self._devices.strategy, self._devices.replicas
         jit_compile, batch_size = self._devices.jit_compile, self._batch_size
 
@@ -85,13 +85,13 @@ class Inference(RowBatches):
                 return compute(batch)
             context = tf.distribute.get_replica_context()
             size = batch_size // replicas
-            numbers = context.replica_id_in_sync_group * size + tf.range(size)
-            outputs = compute({name: tf.gather(value, numbers) for name, value in batch.items()})
+            rows = context.replica_id_in_sync_group * size + tf.range(size)
+            outputs = compute({name: tf.gather(value, rows) for name, value in batch.items()})
 
             def gather(value: Any) -> Any:
-                # TensorFlow cannot gather an input that is passed through, hence the copy.
+                # The copy is for outputs that are inputs, which TensorFlow cannot gather.
                 gathered = context.all_gather(tf.identity(value), axis=0)
-                # Gathering loses the static shape.
+                # Restore the static shape, which gathering loses.
                 return tf.ensure_shape(gathered, [batch_size, *value.shape[1:]])
 
             return {name: gather(value) for name, value in outputs.items()}
@@ -100,10 +100,10 @@ class Inference(RowBatches):
         return step.get_concrete_function()
 
     def _signature(self) -> dict[str, tf.TensorSpec]:
-        rows = self._batch_size if self._full_batches else None
+        num_rows = self._batch_size if self._full_batches else None
         specs = {}
         for feature in self._features:
-            shape: list[int | None] = [rows, *feature.shape]
+            shape: list[int | None] = [num_rows, *feature.shape]
             if feature.per_token and not self._fixed_shapes:
                 shape[-1] = None
             specs[feature.name] = tf.TensorSpec(shape, _dtype(feature))

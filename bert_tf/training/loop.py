@@ -1,7 +1,7 @@
 """The training loop: steps, checkpoints, summaries, evaluation and stopping.
 
 `Model.fit` fails under multi-worker strategies (keras issue 20585). This loop runs the same code on
-one device and on many, counts steps instead of epochs, and writes the original's checkpoints.
+one device and on many, counts steps instead of epochs, and writes the original BERT's checkpoints.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from bert_tf.training.scalars import Scalars
 from bert_tf.training.signals import stop_request
 from bert_tf.training.step import TrainState
 
-# Steps between TensorBoard summaries, as in the original.
+# Steps between TensorBoard summaries, as in the original BERT code.
 SUMMARY_STEPS = 100
 
 
@@ -48,9 +48,10 @@ def train(
 ) -> None:
     """Trains up to step `num_train_steps` and saves checkpoints.
 
-    Starts from the state's step; `batches` is endless and starts with that step's batch. As in the
-    original, `model.ckpt-<step>` is saved before the first step, every `save_checkpoints_steps`
-    steps, and after the last. SIGTERM and Ctrl-C stop after the current step, with a checkpoint.
+    Continues after step `state.step`; `batches` must be endless and begin with the next step's
+    batch. As in the original BERT code, `model.ckpt-<step>` is saved before the first step, every
+    `save_checkpoints_steps` steps, and after the last. On SIGTERM or Ctrl-C, training saves a
+    checkpoint after the current step and stops.
 
     Raises:
         UserError: a checkpoint cannot be written, memory is exhausted, another worker was lost, or
@@ -69,40 +70,41 @@ def train(
             stack.callback(resource.close)
         stack.enter_context(explained_errors(options.workers))
 
-        def due_callbacks(last: bool) -> list[Callback]:
-            return [callback for callback in callbacks if callback.is_due(step, last)]
+        def due_callbacks(is_last_step: bool) -> list[Callback]:
+            return [callback for callback in callbacks if callback.is_due(step, is_last_step)]
 
         if checkpoints.latest(options.output_dir) is None:
             recorder.save(wait=True)
         # Catch up if the previous run was killed between a checkpoint and its evaluation.
-        early_stop = bool(step) and recorder.evaluate(step, due_callbacks(last=False))
+        early_stop = bool(step) and recorder.evaluate(step, due_callbacks(is_last_step=False))
         interrupted = False
-        pending: dict[str, tf.Tensor] = {}
+        unread_results: dict[str, tf.Tensor] = {}
         batch_iterator = iter(batches)
         while step < last_step and not interrupted and not early_stop:
             for callback in callbacks:
                 callback.before_step(step + 1)
             saver.check()
-            stop = tf.constant(int(request.number is not None))
+            stop = tf.constant(int(request.signal_number is not None))
             results = train_step(next(batch_iterator), stop)
             step += 1
             # The device computes this step while the host reads the results of the previous one.
-            if pending:
-                recorder.record(step - 1, pending)
-            pending = results
-            # All processes get the same sum, so they stop after the same step.
-            interrupted = int(results["stop"]) > 0 if options.workers > 1 else bool(request.number)
-            last = step == last_step
-            due = due_callbacks(last)
-            if last or interrupted or due or step % options.save_checkpoints_steps == 0:
-                recorder.record(step, pending)
-                pending = {}
+            if unread_results:
+                recorder.record(step - 1, unread_results)
+            unread_results = results
+            interrupted = request.signal_number is not None
+            if options.workers > 1:  # All get the same sum, so they stop after the same step.
+                interrupted = int(results["stop"]) > 0
+            is_last_step = step == last_step
+            due = due_callbacks(is_last_step)
+            if is_last_step or interrupted or due or step % options.save_checkpoints_steps == 0:
+                recorder.record(step, unread_results)
+                unread_results = {}
                 # Before an evaluation or the end, the checkpoint must be on disk.
-                recorder.save(wait=bool(last or interrupted or due))
+                recorder.save(wait=bool(is_last_step or interrupted or due))
             if due and not interrupted:
                 early_stop = recorder.evaluate(step, due)
         # A signal may also arrive during the last step or while its checkpoint is saved.
-        if interrupted or request.number is not None:
+        if interrupted or request.signal_number is not None:
             log.warning("Stopped at step %d; run the same command again to resume", step)
             raise request.error()
         recorder.report(step)
@@ -164,9 +166,9 @@ class _Recorder:
         self._scalars.close()
 
     def _require_finite(self, step: int, values: Mapping[str, float]) -> None:
-        # With loss scaling, gradients overflow now and then; such updates are skipped.
-        checked = ("loss",) if values["loss_scale"] > 1.0 else ("loss", "gradient_norm")
-        non_finite = [name for name in checked if not np.isfinite(values[name])]
+        # With loss scaling, gradients overflow now and then, and such updates are skipped.
+        must_be_finite = ("loss",) if values["loss_scale"] > 1.0 else ("loss", "gradient_norm")
+        non_finite = [name for name in must_be_finite if not np.isfinite(values[name])]
         if non_finite:
             self.saver.close()
             newest = checkpoints.latest(self.options.output_dir)

@@ -5,9 +5,9 @@ from bert_tf.config import BertConfig
 # Mean bytes per activation kept for the backward pass. With 16-bit types, layer normalization
 # statistics and dropout's random numbers stay in float32.
 _BYTES_PER_ACTIVATION = {"float32": 4.0, "bfloat16": 2.8, "float16": 2.8}
-# Float32 copies of all parameters in memory during the backward pass (weights, two moments and
-# gradients; with micro-batches also gradient sums) and during the update (also new weights).
-# Within 10% of what benchmarks/memory.py measures.
+# Number of float32 copies of all parameters in memory: during the backward pass (weights, two
+# moments and gradients; with micro-batches also gradient sums), and during the update (also new
+# weights). The estimates are within 10% of what benchmarks/memory.py measures.
 _COPIES, _COPIES_WITH_MICRO_BATCHES, _COPIES_IN_UPDATE = 4, 9, 9.7
 
 
@@ -23,18 +23,20 @@ def estimate_training_bytes(
 ) -> int:
     """Returns the bytes that training needs on a device, excluding TensorFlow's own 0.5 GB.
 
-    `num_parameters` counts the whole model; this device's batches have shape [rows, length].
+    `num_parameters` counts the whole model; the device's batches have the shape [rows, length].
     """
     parameter_bytes = 4 * num_parameters
     copies = _COPIES if accumulation_steps == 1 else _COPIES_WITH_MICRO_BATCHES
     value_bytes = _BYTES_PER_ACTIVATION[precision]
     rows = -(-rows // accumulation_steps)
-    hidden = rows * length * config.hidden_size * value_bytes
-    intermediate = rows * length * config.intermediate_size * value_bytes
-    scores = rows * config.num_attention_heads * length * length * value_bytes
+    hidden_bytes = rows * length * config.hidden_size * value_bytes
+    intermediate_bytes = rows * length * config.intermediate_size * value_bytes
+    score_bytes = rows * config.num_attention_heads * length * length * value_bytes
     # Projections, attention contexts and layer normalization inputs; GELU's inputs, outputs and
     # intermediate terms; attention scores, probabilities and dropout masks.
-    layer = 16 * hidden + 6 * intermediate + 4 * scores
-    layers = config.num_hidden_layers
-    activations = layer + layers * hidden if recompute_layers else layers * layer
-    return int(max(copies * parameter_bytes + activations, _COPIES_IN_UPDATE * parameter_bytes))
+    layer_bytes = 16 * hidden_bytes + 6 * intermediate_bytes + 4 * score_bytes
+    activation_bytes = config.num_hidden_layers * layer_bytes
+    if recompute_layers:  # Only the inputs of all layers are kept, and one recomputed layer.
+        activation_bytes = layer_bytes + config.num_hidden_layers * hidden_bytes
+    backward_bytes = copies * parameter_bytes + activation_bytes
+    return int(max(backward_bytes, _COPIES_IN_UPDATE * parameter_bytes))

@@ -37,9 +37,9 @@ def cast_once(model: keras.Model, precision: str) -> keras.Model:
 class LossScale:
     """A dynamic loss scale: a factor that keeps small gradients from underflowing in float16.
 
-    It halves when a gradient is not finite, and doubles after 2000 finite steps in a row
-    (Micikevicius et al. 2018, section 3.2). A skipped update still counts as a step, so that the
-    data order and the learning rate depend only on the step number.
+    When a gradient is not finite, the update is skipped and the scale halved; after 2000 finite
+    steps in a row, it is doubled (Micikevicius et al. 2018, section 3.2). A skipped update still
+    counts as a step, so that data order and learning rate depend only on the step number.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class LossScale:
 
     @property
     def variables(self) -> dict[str, keras.Variable]:
-        """The variables to store in a checkpoint, under names that no model uses."""
+        """The variables to store in a checkpoint, by name; no model uses these names."""
         return {"loss_scale": self.value, "loss_scale/good_steps": self.good_steps}
 
     def update(self, finite: Any) -> None:

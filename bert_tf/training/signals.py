@@ -14,32 +14,33 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def preserve_signal_handlers() -> Iterator[None]:
-    """Restores signal handlers on exit: TensorFlow replaces SIGTERM's to connect workers."""
-    handlers = [signal.getsignal(number) for number in _SIGNALS]
+    """Restores signal handlers on exit; TensorFlow replaces that of SIGTERM to connect workers."""
+    handlers = [signal.getsignal(signal_number) for signal_number in _SIGNALS]
     try:
         yield
     finally:
         if threading.current_thread() is threading.main_thread():
-            for number, handler in zip(_SIGNALS, handlers, strict=True):
-                signal.signal(number, handler)
+            for signal_number, handler in zip(_SIGNALS, handlers, strict=True):
+                signal.signal(signal_number, handler)
 
 
 class StopRequest:
-    """Stores the number of the signal received, or None."""
+    """Whether training should stop: `signal_number` is the signal received, or None."""
 
     def __init__(self) -> None:
-        self.number: int | None = None
+        self.signal_number: int | None = None
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Handles a signal; a second Ctrl-C stops training immediately."""
-        if self.number is not None and number == signal.SIGINT:
+        """Stores the signal's number; a second Ctrl-C stops training immediately."""
+        if self.signal_number is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.number = number
-        log.warning("%s: finishing the current step and saving", signal.Signals(number).name)
+        self.signal_number = number
+        name = signal.Signals(number).name
+        log.warning("Received %s: finishing the current step and saving a checkpoint", name)
 
     def error(self) -> BaseException:
-        """Returns the exception to raise after saving."""
-        return KeyboardInterrupt() if self.number == signal.SIGINT else Terminated()
+        """Returns the exception to raise once the checkpoint is saved."""
+        return KeyboardInterrupt() if self.signal_number == signal.SIGINT else Terminated()
 
 
 @contextlib.contextmanager
@@ -51,6 +52,6 @@ def stop_request() -> Iterator[StopRequest]:
     request = StopRequest()
     with preserve_signal_handlers():
         if threading.current_thread() is threading.main_thread():
-            for number in _SIGNALS:
-                signal.signal(number, request.handle)
+            for signal_number in _SIGNALS:
+                signal.signal(signal_number, request.handle)
         yield request

@@ -21,13 +21,13 @@ SUM = tf.distribute.ReduceOp.SUM
 class Loss:
     """The loss of a batch that is split across replicas and micro-batches.
 
-    Each micro-batch computes its share, normalized by totals of the whole batch, and the shares add
-    up to the loss of the batch. So any split gives the same loss as one device, even if its parts
-    differ in size; a mean of means would not.
+    Each micro-batch computes its share of the loss, normalized by totals of the whole batch, and
+    the shares add up to the loss of the batch. So any split gives the same loss as one device, even
+    if the parts differ in size; a mean of the parts' means would not.
 
     Attributes:
-        totals: batch -> dict of scalars for a replica's rows, which are summed over all replicas.
-        share: (outputs, batch, totals of the whole batch) -> scalar, for a micro-batch.
+        totals: batch of a replica -> dict of scalars, which are then summed over all replicas.
+        share: (outputs, micro-batch, totals of the whole batch) -> scalar.
     """
 
     totals: Callable[[Batch], dict[str, Any]]
@@ -37,7 +37,7 @@ class Loss:
 def mean_loss(row_loss: Callable[[Any, Batch], Any]) -> Loss:
     """Returns the mean over rows of `row_loss`: (outputs, batch) -> [B].
 
-    When it is traced, the loss raises a ValueError if `row_loss` has a different shape.
+    If `row_loss` returns a different shape, tracing the loss raises a ValueError.
     """
 
     def share(outputs: Any, batch: Batch, totals: Mapping[str, Any]) -> Any:
@@ -58,9 +58,9 @@ class StepOptions:
     Attributes:
         seed: dropout seed.
         jit_compile: whether to compile the step with XLA.
-        skip_padding: skip computation for padding; not for XLA, which would recompile for each
-            number of tokens.
-        accumulation_steps: number of micro-batches; must divide a replica's static number of rows.
+        skip_padding: skip computation for padding; not for XLA, which would compile again for each
+            new number of tokens.
+        accumulation_steps: number of micro-batches; must divide a replica's number of rows.
         clip_per_replica: clip each replica's gradient, as the original does on TPUs, instead of the
             gradient of the batch.
     """
@@ -101,21 +101,22 @@ def make_train_step(
     """Compiles a function that updates the model from one batch.
 
     `state` must be created in the scope of `strategy`. With `element_spec`, the type specification
-    of the batches, the function is traced once, otherwise for each new shape. For bit-identical
-    repeats without XLA, the number of rows must not be static: with static shapes, TensorFlow's
-    memory optimizer (Grappler) rewrites sums of three or more gradients to add them in the order in
-    which they become ready, and this cannot be disabled.
+    of the batches, the function is traced once; without it, for each new shape. If repeated runs
+    are to be bit-identical without XLA, the number of rows must not be static: with static shapes,
+    TensorFlow's memory optimizer (Grappler) rewrites sums of three or more gradients to add them in
+    the order in which they become ready, and this cannot be disabled.
 
     Returns:
         (batch, stop) -> dict of scalars that are equal in all replicas: `loss` before the update;
         `learning_rate` of the update; `gradient_norm` before clipping (after it with
         `clip_per_replica`); `loss_scale` (1 if there is none); `sequences` and `tokens`, the number
-        of each in the batch, without padding; `stop`, the sum of all processes' stop flags. The
-        argument `batch` is an element of a distributed dataset, `stop` an int32 scalar.
+        of rows and of tokens without padding; `stop`, the sum of all replicas' arguments `stop`.
+        The argument `batch` is an element of a distributed dataset, `stop` an int32 0 or 1.
     """
     replica = _Replica(state, loss, strategy, options)
     if options.jit_compile and strategy.num_replicas_in_sync > 1:
-        replica.gradients = tf.function(replica.gradients, jit_compile=True, autograph=False)
+        compiled = tf.function(replica.compute_gradients, jit_compile=True, autograph=False)
+        replica.compute_gradients = compiled
     signature = [element_spec, tf.TensorSpec([], tf.int32)] if element_spec else None
     return compile_for_replicas(replica.step, strategy, options.jit_compile, signature)
 
@@ -166,7 +167,7 @@ class _Replica:
         scale = tf.identity(self.loss_scale.value.value if self.loss_scale else 1.0)
         seed = self._make_seed(context.replica_id_in_sync_group)
         if self.options.accumulation_steps == 1:
-            share, gradients = self.gradients(batch, totals, fold_in(seed, 0), scale)
+            share, gradients = self.compute_gradients(batch, totals, fold_in(seed, 0), scale)
         else:
             share, gradients = self._accumulate(batch, totals, seed, scale)
         if self.options.clip_per_replica:
@@ -192,7 +193,7 @@ class _Replica:
             "stop": self._sum(tf.identity(stop)),
         }
 
-    def gradients(
+    def compute_gradients(
         self, batch: Batch, totals: Mapping[str, Any], seed: Any, scale: Any
     ) -> tuple[Any, list[Any]]:
         """Returns the loss share of a micro-batch and its dense gradients."""
@@ -220,7 +221,9 @@ class _Replica:
 
         def add(index: Any, loss: Any, sums: list[Any]) -> tuple[Any, Any, list[Any]]:
             micro_batch = {name: value[index] for name, value in stacked.items()}
-            share, gradients = self.gradients(micro_batch, totals, fold_in(seed, index), scale)
+            share, gradients = self.compute_gradients(
+                micro_batch, totals, fold_in(seed, index), scale
+            )
             return index + 1, loss + share, [a + b for a, b in zip(sums, gradients, strict=True)]
 
         zeros = [tf.zeros(variable.shape, tf.float32) for variable in self.variables]
@@ -255,6 +258,7 @@ class _Replica:
         self, strategy: tf.distribute.Strategy, gradients: list[Any], rate: Any, norm: Any
     ) -> None:
         def update(variable: Any, gradient: Any, rate: Any, norm: Any) -> None:
+            # With a loss scale, the update is skipped if a gradient is not finite.
             if self.loss_scale is None:
                 update_variable(self.optimizer, gradient, variable, rate)
                 return
@@ -268,7 +272,7 @@ class _Replica:
         for variable, gradient, has_no_gradient in zip(
             self.variables, gradients, self.has_no_gradient, strict=True
         ):
-            # As in the original, without a gradient there is no update, not even weight decay.
+            # As in the original BERT code, variables without a gradient have no weight decay.
             if not has_no_gradient:
                 strategy.extended.update(variable, update, args=(gradient, rate, norm), group=False)
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.data.input_pipeline import read_dataset
-from bert_tf.data.records import count_records, parse, write_records
+from bert_tf.data.records import count_records, make_parse_fn, write_records
 from bert_tf.errors import UserError
 from tests.data import CONVERSIONS
 from tests.oracle import golden
@@ -107,21 +107,21 @@ def test_writing_is_deterministic(tmp_path):
         ({"extra": [1]}, "unexpected: ['extra']"),
         (
             {"ids": [[1, 2]]},
-            "Feature 'ids' must have shape (1, 3). Received: (1, 2) in the batch from row 1",
+            "Feature 'ids' must have shape (1, 3). Received: (1, 2) in the batch starting at row 1",
         ),
-        ({"ids": [1, 2, 3]}, "Received: (3,) in the batch from row 1"),
+        ({"ids": [1, 2, 3]}, "Received: (3,) in the batch starting at row 1"),
         ({"label": [[1, 2]]}, "Feature 'label' must have shape (1,). Received: (1, 2)"),
         ({"label": [1, 2]}, "Received: (2,)"),
         ({"label": []}, "Received: (0,)"),
         (
             {"ids": [[1.0, 2.0, 3.0]]},
-            "Feature 'ids' must be int64. Received: float64 in the batch from row 1",
+            "Feature 'ids' must be int64. Received: float64 in the batch starting at row 1",
         ),
         ({"label": ["yes"]}, "Feature 'label' must be int64. Received: <U3"),
         ({"score": ["high"]}, "Feature 'score' must be float32"),
         (
             {"label": [2**31]},
-            "Feature 'label' must fit into int32 in the batch from row 1",
+            "Feature 'label' must fit into int32 in the batch starting at row 1",
         ),
         ({"ids": [[0, -(2**31) - 1, 0]]}, "Feature 'ids' must fit into int32"),
     ],
@@ -166,9 +166,9 @@ def test_bad_record_in_a_batch_is_rejected():
     good = tf.train.Example()
     good.features.feature["id"].int64_list.value.append(3)
     serialized = good.SerializeToString()
-    assert parse(IDS)(tf.constant([serialized] * 2))["id"].numpy().tolist() == [3, 3]
+    assert make_parse_fn(IDS)(tf.constant([serialized] * 2))["id"].numpy().tolist() == [3, 3]
     with pytest.raises(tf.errors.InvalidArgumentError):
-        parse(IDS)(tf.constant([serialized, b"no example"]))
+        make_parse_fn(IDS)(tf.constant([serialized, b"no example"]))
 
 
 # ---- Damaged and missing files -------------------------------------------------------------

@@ -123,7 +123,7 @@ TOO_LONG = csv.field_size_limit() + 1
 @pytest.mark.parametrize(
     ("name", "content", "quoted", "message"),
     [
-        ("a.tsv", "a\tb\nc\td\te\n", "auto", r":2: 3 columns, but 2 in the first row: 'c\\td\\te'"),
+        ("a.tsv", "a\tb\nc\td\te\n", "auto", r":2: 3 columns, but 2 in the first.*'c\\td\\te'"),
         (
             "a.tsv",
             "a\tb\nc\n",
@@ -134,7 +134,7 @@ TOO_LONG = csv.field_size_limit() + 1
         ("a.csv", 'a,b\n"c\n",d,e\n', "auto", r":2: 3 columns, .* separated by ','.*in quotes"),
         ("a.tsv", "\na\tb\n", "auto", ":1: the line is empty"),
         ("a.tsv", "a\tb\rc\td\r", "auto", r":1: CR without LF .* tr '\\r' '\\n'"),
-        ("a.tsv", "a\tb\nc\rd\te\n", "auto", ":2: CR without LF.* Remove it"),
+        ("a.tsv", "a\tb\nc\rd\te\n", "auto", ":2: CR without LF.* Remove the"),
         ("a.csv", 'a,b\n"c\nd",e\rf\n', "auto", ":3: CR without LF"),
         ("a.jsonl", '{"a": 1}\r{"a": 2}\r', "auto", ":1: not JSON"),
         ("a.tsv", "a\tb\nc\t\0d\n", "auto", ":2: NUL byte at position 3.* utf-16le"),

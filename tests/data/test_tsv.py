@@ -148,7 +148,7 @@ REQUIREMENT = "task cola needs at least 4 columns (label in column 2, text in co
         ),
         (["x" * 60], f"found 1: '{'x' * 60}'. "),
         (["x" * 61], f"found 1: '{'x' * 60}...'. "),
-        ([], f"f.tsv:7: the line is empty, but {REQUIREMENT}. Remove it"),
+        ([], f"f.tsv:7: the line is empty, but {REQUIREMENT}. Remove the line"),
     ],
 )
 def test_rows_with_too_few_columns_are_rejected(row, message):
