@@ -37,8 +37,8 @@ _TEXT_NAMES = {"text": "text", "text_pair": "second text"}
 class CustomDataset(TextDataset):
     """A dataset in a user's table files.
 
-    The training file is read on construction, because its labels determine the model's outputs. With
-    `--teacher_weight=1`, its labels are not read, unless rows are held out for evaluation.
+    The training file is read on construction, because its labels determine the model's outputs.
+    With `--teacher_weight=1`, its labels are not read unless it also provides the dev set.
 
     Args:
         paths: split -> file, for the splits that exist. See `split_files.find_files`.
