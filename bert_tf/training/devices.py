@@ -115,9 +115,9 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     (on a CPU), which is faster for many batches in parallel: threads that share an operation keep
     waiting for the slowest.
     """
-    backend.require_runtime(starts=True)
+    backend.require_runtime(loads_model=True)
     trains = getattr(options, "do_train", False)
-    for note in options.notes() + (options.training_notes() if trains else []):
+    for note in options.ignored_flag_warnings() + (options.training_warnings() if trains else []):
         log.warning("%s", note)
     # Only ONNX Runtime computes in int8.
     precision = "float32" if options.precision == "int8" else options.precision

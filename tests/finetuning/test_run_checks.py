@@ -173,7 +173,7 @@ def test_model_files_are_read_from_the_training_run(tiny, out, tmp_path):
         "init_checkpoint": None,
         "output_dir": str(tmp_path / "new"),
     }
-    with pytest.raises(UserError, match="Required, but missing: --vocab_file"):
+    with pytest.raises(UserError, match="Missing required flags: --vocab_file"):
         classification.run(options(tiny, tmp_path, **other_dir, do_predict=True))
 
 
@@ -200,7 +200,7 @@ def test_training_data_with_a_single_label_warns(tiny, tmp_path, run_log):
     ],
 )
 def test_unusual_hyperparameters_warn(run, expected):
-    notes = run.training_notes()
+    notes = run.training_warnings()
     assert len(notes) == len(expected)
     for note, prefix in zip(notes, expected, strict=True):
         assert note.startswith(prefix)

@@ -82,7 +82,7 @@ def run(options: ExtractionOptions) -> None:
         log.warning(message, count, options.max_seq_length)
 
 
-def make_answer(options: ExtractionOptions) -> Callable[[Sequence[Any]], list[Any]]:
+def make_predict_fn(options: ExtractionOptions) -> Callable[[Sequence[Any]], list[Any]]:
     """Returns the function behind a `Predictor`: maps texts or pairs to `TextFeatures`."""
     extractor, check_pairs = Extractor(options), PairCheck(has_pairs=None)
 

@@ -69,7 +69,7 @@ def read_shards(unit: Unit, shard_bytes: int) -> Iterator[list[list[str]]]:
 
 def _read_numbered_documents(unit: Unit, shard_bytes: int) -> Iterator[tuple[int, list[str]]]:
     for path, start, stop in unit.ranges:
-        with files.open_decompressed(path, regular=True) as file:
+        with files.open_decompressed(path, regular_only=True) as file:
             for blank_start, document in _read_documents(path, file, start, stop, shard_bytes):
                 yield 0 if stop else blank_start // shard_bytes, document
 

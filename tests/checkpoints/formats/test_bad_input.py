@@ -280,8 +280,8 @@ def test_truncated_keras_files_are_rejected(keras_file, models, tmp_path):
 
 def test_invalid_options_are_rejected(tmp_path):
     for flags, message in (
-        ({}, "Required, but missing: --input"),
-        ({"input": "x"}, "Required, but missing: --output"),
+        ({}, "Missing required flags: --input"),
+        ({"input": "x"}, "Missing required flags: --output"),
         ({"input": "x", "output": "y", "inspect": True}, "--inspect writes no output"),
         ({"input": "x", "output": "y", "to": "onnx"}, "--to must be one of"),
     ):

@@ -487,7 +487,7 @@ def test_invalid_file_exits_with_a_one_line_error(tiny, tmp_path):
         ({"task_name": "cola"}, "--text_column can only be used with --task_name=tsv"),
         ({"task_module": "x.py"}, "--task_module and --task_name are mutually exclusive"),
         ({"task_name": None, "text_column": None, "label_column": None}, "Required.*--task_name"),
-        ({"data_dir": None}, r"Required, but missing: --data_dir"),
+        ({"data_dir": None}, r"Missing required flags: --data_dir"),
         (
             {"glue_submission": True, "do_predict": True, "predict_file": "train.tsv"},
             "is not a GLUE task",
