@@ -97,7 +97,7 @@ def test_more_epochs_do_not_warn(tiny, out, tmp_path, run_log):
 
 def test_checkpoint_of_a_different_task_is_rejected(tiny, out, tmp_path):
     before = read_files(out)
-    message = "task=MRPC, but this one has task=CoLA. Choose another .*--init_checkpoint="
+    message = "task=MRPC, but this run has task=CoLA. Choose another .*--init_checkpoint="
     with pytest.raises(UserError, match=message):
         classification.run(options(tiny, tmp_path, **TRAINING, task_name="CoLA"))
     assert read_files(out) == before
@@ -166,7 +166,7 @@ def test_model_files_are_read_from_the_training_run(tiny, out, tmp_path):
     classification.run(run)
     assert len((out / "test_results.tsv").read_text().splitlines()) == 13
     (out / "vocab.txt").unlink()
-    with pytest.raises(UserError, match=f"--vocab_file is not set, and --output_dir={out}"):
+    with pytest.raises(UserError, match=f"is not set, and there is none for --output_dir={out}"):
         classification.run(run)
     other_dir = {
         "vocab_file": None,
@@ -221,7 +221,7 @@ def test_output_dir_of_another_script_is_rejected(tiny, out, tmp_path):
     run = PretrainingOptions(
         output_dir=str(out), do_train=True, bert_config_file=tiny.flags["bert_config_file"]
     )
-    message = "script=run_classifier, but this one has script=run_pretraining"
+    message = "script=run_classifier, but this run has script=run_pretraining"
     with pytest.raises(UserError, match=message):
         run_checks.check_resumed(run, "")
 

@@ -305,4 +305,4 @@ def test_casing_mismatch_with_vocabulary_warns(tmp_path, run_log):
     flags = {"input": small, "output": str(tmp_path / "out"), "to": "hugging_face"}
     conversion.run(ConversionOptions(**flags, do_lower_case=False))
     (warning,) = [r.getMessage() for r in run_log.records if r.levelname == "WARNING"]
-    assert "capitals become [UNK]. For an uncased model, pass --do_lower_case=true" in warning
+    assert "become [UNK]. For an uncased model, pass --do_lower_case=true" in warning
