@@ -57,8 +57,7 @@ def read_options(script: str, argv: Sequence[str]) -> Any:
         try:
             print(help_text(entry.options_class, program, entry.description), flush=True)
         except BrokenPipeError:
-            # The program that reads the output, such as `head`, has exited. Discard the rest,
-            # which Python would otherwise write at exit.
+            # The pipe's reader, such as `head`, has exited. Discard what Python writes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(0)
     options = parse(entry.options_class, argv)

@@ -24,8 +24,7 @@ SIZES = (
     "max_position_embeddings",
     "type_vocab_size",
 )
-# An unknown key is reported as a typo of a missing key if both have the same first letter and are
-# at least this similar.
+# Unknown keys at least this similar to a missing key, with its first letter, are reported as typos.
 _MIN_TYPO_SIMILARITY = 0.9
 
 

@@ -68,8 +68,7 @@ def require_writable(path: str) -> None:
             raise UserError(f"Cannot write {path}: Permission denied")
         return
     if path.startswith(("/dev/std", "/dev/fd/", "/proc/")):
-        # Here, the shell redirects an output to a file. Writes replace files, so that the content
-        # and later output of the shell would be lost.
+        # Writing replaces the file, which would lose its content and the shell's later output.
         raise UserError(f"{path} is redirected to a file: pass the name of that file")
     folder = os.path.dirname(files.resolve(path))
     if folder and not files.is_remote(path) and not files.is_dir(folder):

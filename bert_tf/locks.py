@@ -90,7 +90,7 @@ def _try_lock(path: str) -> int | str:
             return ""
         try:
             _lock(descriptor)
-            # False if the last holder removed the file after it was opened here.
+            # False if the last holder has removed the opened file.
             is_locked = os.path.samestat(os.fstat(descriptor), os.stat(path))
         except (BlockingIOError, PermissionError, FileNotFoundError):
             is_locked = False

@@ -224,7 +224,7 @@ def create_optimizer(
         optimizer: `adamw` or `lamb`.
         **original: arguments of the original, such as `loss`; they raise a UserError.
     """
-    # Positional arguments in the original's order, (loss, init_lr, ...), make this a fraction.
+    # The original's order of arguments, (loss, init_lr, ...), makes `num_train_steps` a fraction.
     if original or 0 < num_train_steps < 1:
         error_stubs("optimization")["create_optimizer(loss, ...)"]()
     optimizer_class = {"adamw": AdamWeightDecay, "lamb": Lamb}[optimizer]

@@ -58,14 +58,13 @@ def convert_examples_to_features(
             values = {name: column[row].tolist() for name, column in columns.items()}
             positions = range(windows.offset[row], windows.offset[row] + windows.length[row])
             word_indices = windows.token_words[windows.start[row] :][: len(positions)]
-            offsets = np.arange(len(positions))[None]
-            is_max_context = windows.is_max_context(np.array([row]), offsets)[0]
+            is_max = windows.is_max_context(np.array([row]), np.arange(len(positions))[None])[0]
             feature = InputFeatures(
                 example_index=index,
                 doc_span_index=row,
                 tokens=tokenizer.convert_ids_to_tokens(values["input_ids"][: positions.stop + 1]),
                 token_to_orig_map=dict(zip(positions, word_indices.tolist(), strict=True)),
-                token_is_max_context=dict(zip(positions, is_max_context.tolist(), strict=True)),
+                token_is_max_context=dict(zip(positions, is_max.tolist(), strict=True)),
                 is_impossible=example.is_impossible,
                 **values,
             )
@@ -85,14 +84,13 @@ def write_predictions(
 ) -> None:
     """Writes answers, n-best lists and, with `FLAGS.version_2_with_negative`, null log-odds."""
     results = {result.unique_id: result for result in all_results}
-    windows_of_example = collections.defaultdict(list)
+    all_windows = collections.defaultdict(list)
     for feature in all_features:
-        window = feature, results[feature.unique_id]
-        windows_of_example[feature.example_index].append(window)
+        all_windows[feature.example_index].append((feature, results[feature.unique_id]))
     n_best_lists = []
     for index, example in enumerate(all_examples):
-        windows = windows_of_example[index]
-        spans = [span for window in windows for span in _candidate_spans(*window, n_best_size)]
+        windows = all_windows[index]
+        spans = [span for window in windows for span in _best_spans(*window, n_best_size)]
         valid_spans = [span for span in spans if 0 <= span[1] - span[0][1] < max_answer_length]
         valid_spans.sort(key=lambda span: -(span[2] + span[3]))
         null_answer = None
@@ -108,12 +106,10 @@ def write_predictions(
         files.write_text(path, content)
 
 
-def _candidate_spans(
-    feature: InputFeatures, result: RawResult, n_best_size: int
-) -> Iterator[decoding.Entry]:
-    """Yields spans of any length in a window: ((features, start), end, start logit, end logit)."""
+def _best_spans(feature: InputFeatures, result: RawResult, size: int) -> Iterator[decoding.Entry]:
+    """Yields ((features, start), end, start logit, end logit) for the best starts and ends."""
     starts, ends = (
-        sorted(range(len(logits)), key=lambda index, logits=logits: -logits[index])[:n_best_size]
+        sorted(range(len(logits)), key=lambda index, logits=logits: -logits[index])[:size]
         for logits in (result.start_logits, result.end_logits)
     )
     for start, end in itertools.product(starts, ends):

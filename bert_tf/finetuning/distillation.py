@@ -1,7 +1,6 @@
 """Knowledge distillation: training on the logits of a teacher (Hinton et al. 2015).
 
-In shapes, B is the batch size, S is `max_seq_length`, and L the number of labels (of endings in
-multiple choice).
+In shapes, B is the batch size, S `max_seq_length`, and L the number of labels (or endings).
 """
 
 import hashlib
@@ -25,7 +24,7 @@ from bert_tf.progress import log
 
 # Flags that must be the same for teacher and student, because both read the same rows.
 _SHARED_FLAGS = ("do_lower_case", "max_seq_length", "problem_type")
-_PADDING_LOGIT = -1e9
+_PAD_LOGIT = -1e9
 
 RowLoss = Callable[[Any, Mapping[str, Any]], Any]
 
@@ -34,8 +33,7 @@ class Teacher:
     """A trained model whose logits become features of the training records.
 
     Attributes:
-        features: names and shapes of its logits in the records: [L], [S] or, for token labels,
-            [L, S].
+        features: its logits in the records, of shape [L], [S] or, for token labels, [L, S].
         identity: digest of its weights and configuration; if it changes, the records are rewritten.
     """
 
@@ -88,10 +86,7 @@ class Teacher:
         return padded_logits
 
     def mix_with(self, label_loss: RowLoss) -> RowLoss:
-        """Adds the distillation loss to `label_loss`, weighted by `--teacher_weight`.
-
-        Returns a function (outputs, batch) -> loss of each row, [B].
-        """
+        """Returns a loss, (outputs, batch) -> [B], that combines `label_loss` and distillation."""
         options = self._student.options
         weight, temperature = options.teacher_weight, options.teacher_temperature
 
@@ -117,8 +112,7 @@ def row_loss(kind: str, student: Any, teacher: Any, input_mask: Any, temperature
     - labels [B, L]: sigmoid, mean over L.
     - number [B, 1]: the squared difference instead, without temperature.
     - positions [B, S]: softmax over the positions that are not padding.
-    - tokens [B, S, L], but [B, L, S] for the teacher: softmax over L, mean over the positions that
-      are not padding.
+    - tokens [B, S, L] (teacher: [B, L, S]): softmax over L, mean over S without padding.
     """
     student = ops.cast(student, "float32")
     if kind == "number":
@@ -127,8 +121,7 @@ def row_loss(kind: str, student: Any, teacher: Any, input_mask: Any, temperature
         teacher = ops.swapaxes(teacher, 1, 2)
     student, teacher = student / temperature, teacher / temperature
     if kind == "positions":
-        is_real = input_mask != 0
-        student, teacher = (ops.where(is_real, x, _PADDING_LOGIT) for x in (student, teacher))
+        student, teacher = (ops.where(input_mask != 0, x, _PAD_LOGIT) for x in (student, teacher))
     if kind == "labels":
         # The two terms of a label: for its presence and for its absence.
         divergence = ops.mean(_kl_terms(teacher, student, ops.log_sigmoid), axis=-1)
@@ -149,9 +142,7 @@ def _kl_terms(teacher: Any, student: Any, to_log_probabilities: Callable[[Any], 
 def open_teacher(
     make_task: Callable[..., Task], task: Task, devices: training.Devices
 ) -> Teacher | None:
-    """Checks the model of `--teacher`; returns a Teacher whose weights are not loaded yet.
-
-    Returns None without `--teacher`.
+    """Checks `--teacher` and returns the teacher, with weights not loaded yet; None if it is unset.
 
     Raises:
         UserError: the teacher was trained with a different script, task, list of labels, vocabulary

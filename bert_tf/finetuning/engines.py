@@ -28,16 +28,13 @@ def is_exported(folder: str, engine: str) -> bool:
     paths = {name: os.path.join(folder, file) for name, file in MODEL_FILES.items()}
     engines = [name for name, path in paths.items() if files.exists(path)]
     if engines and engine not in engines:
-        raise UserError(
-            f"{folder} was exported for the engine {engines[0]}: pass engine={engines[0]}"
-        )
+        advice = f"pass engine={engines[0]}"
+        raise UserError(f"{folder} was exported for the engine {engines[0]}: {advice}")
     return bool(engines)
 
 
 def with_model_files(options: Any, folder: str) -> Any:
-    """Returns the options with the paths of configuration and vocabulary filled in.
-
-    If `folder` is an exported folder, its files are used; otherwise see `find_model_files`.
+    """Returns options with the model files of an exported folder, or of `find_model_files` if not.
 
     Raises:
         UserError: the exported model has a different `do_lower_case`, or files are missing.
@@ -63,9 +60,8 @@ def find_exported_model(
     """Returns the path of a model file for `options.engine`, and exports the model if necessary.
 
     Args:
-        folder: an exported folder, or the folder of the checkpoint. The checkpoint is exported to
-            a subfolder, unless that was exported with the same weights, configuration and
-            precision before.
+        folder: an exported folder, or the folder of the checkpoint. Its subfolder is reused if it
+            was exported from the same checkpoint and configuration, with the same precision.
         options: `engine`, `precision` and `bert_config_file` of the model.
         checkpoint: the checkpoint to export.
         export: (export_dir, entries of `run.json`) -> None; exports the model.

@@ -32,10 +32,9 @@ def export_task(
 ) -> str:
     """Exports a fine-tuned model and returns the folder of the new version.
 
-    The model takes raw text with `text_input`, except in multiple choice, and token ids otherwise.
-    If it takes raw text, `ids_model` also exports a model that takes token ids, to the subfolder
-    `ids`. `text_pairs` says whether the default signature takes text pairs; None uses the task's
-    setting.
+    With `text_input`, the model takes raw text, except for multiple choice, and `ids_model` also
+    exports a model that takes token ids. `text_pairs` says whether the default signature takes text
+    pairs; None uses the task's setting.
     """
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     length = options.max_seq_length
@@ -91,11 +90,10 @@ def require_text_ops(options: FineTuningOptions) -> None:
 def new_version(
     export_dir: str, contents: Mapping[str, str]
 ) -> Iterator[tuple[str, dict[str, str], str]]:
-    """Creates the next version in `export_dir`, with the files that `contents` maps to their text.
+    """Creates the next version; yields a temporary folder, its assets, and the final folder.
 
-    Yields a temporary folder, in which the SavedModel must be saved inside the context; the paths
-    of its assets by name, which are the `.txt` files; and the version's folder, to which the
-    temporary folder is renamed at the end. Files other than `.txt` are in `assets.extra`.
+    The SavedModel must be saved to the temporary folder. `contents` maps file names to text: `.txt`
+    files become assets (name -> path), the others go to `assets.extra`.
     """
     # A concurrent export waits, and then writes the version after this one.
     with locks.exclusive(os.path.join(export_dir, ".lock")):
@@ -111,7 +109,6 @@ def new_version(
                 if name.endswith(".txt")
             }
             yield folder, assets, version
-            # Saving the SavedModel has copied the assets.
             for path in assets.values():
                 files.remove(path)
             files.rename(folder, version)

@@ -38,11 +38,9 @@ def restore_from(model: keras.Model, path: str, layers: Sequence[int] = ()) -> c
 def restore_weights(model: keras.Model, options: Any) -> str | None:
     """Loads the newest checkpoint in `output_dir`, or `init_checkpoint` if there is none.
 
-    Without training, loads the best checkpoint of a run with `eval_every`. Skips damaged
-    checkpoints. Returns the loaded checkpoint of `output_dir`, or None if it has none.
-
-    Raises:
-        UserError: the checkpoint does not match the model, or `resume` does not allow to load it.
+    Without training, loads the best checkpoint if the run had `eval_every`. Skips damaged ones.
+    Returns the checkpoint in `output_dir`, or None if it has none. Raises a UserError if the
+    checkpoint does not match the model, or if `resume` forbids loading it.
     """
     output_dir, init_checkpoint = options.output_dir or "", options.init_checkpoint
     checkpoint = _output_checkpoint(output_dir, options.do_train, options.resume)
@@ -107,10 +105,7 @@ def _is_same(*checkpoint_paths: str) -> bool:
 
 
 def _output_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
-    """Returns the newest readable checkpoint or, without training, the best one if it exists.
-
-    Returns None if there is none, or if `resume` is "never" and there is no training.
-    """
+    """Returns the newest readable checkpoint or, without training, the best one if it exists."""
     checkpoint, damaged = None, []
     if do_train or resume != "never":
         best = None if do_train else run_metadata.best_prefix(output_dir)
@@ -145,8 +140,7 @@ def restore_strict(model: keras.Model, prefix: str) -> checkpoints.Restored:
 def trained_checkpoint(folder: str) -> str:
     """Returns the best checkpoint of a training run with `--eval_every`, otherwise the newest."""
     prefix = run_metadata.best_prefix(folder) or checkpoints.newest_readable(folder)[0]
-    # `newest_readable` reads the folder's list of checkpoints. A checkpoint that was copied here
-    # alone, or stripped of its optimizer, is not listed.
+    # The folder's list of checkpoints lacks one that was copied here or stripped of its optimizer.
     return prefix or checkpoints.resolve(folder)
 
 

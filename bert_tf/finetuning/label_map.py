@@ -20,9 +20,8 @@ def require_same(
 ) -> None:
     """Raises a UserError if `labels` differ from those of the checkpoint to resume or evaluate.
 
-    `labels` are in the order of the model's outputs; `source` says where they come from, for the
-    message. `is_label` validates the lines of `labels.txt`. A training run that starts from
-    `init_checkpoint` may have different labels.
+    `labels` are in output order; `source` says where they come from. `is_label` validates lines of
+    `labels.txt`. A training run that starts from `init_checkpoint` may have different labels.
     """
     folder = (options.output_dir or "") if options.do_train else folder_of_checkpoint(options)
     path = os.path.join(folder, LABELS_FILE)
@@ -56,10 +55,7 @@ def _will_resume(options: FineTuningOptions) -> bool:
 def of_checkpoint(
     options: FineTuningOptions, is_label: Callable[[str], bool] | None = None
 ) -> list[str]:
-    """Returns the labels of the checkpoint that evaluation and prediction load.
-
-    `is_label` validates each label. Raises a UserError if the labels are missing or invalid.
-    """
+    """Returns the labels of the checkpoint that evaluation and prediction load; checks them."""
     path = os.path.join(folder_of_checkpoint(options), LABELS_FILE)
     if files.exists(path):
         return read_labels(path, is_label)
@@ -91,8 +87,8 @@ def require_order(labels: Sequence[str], options: FineTuningOptions) -> None:
     """
     path = os.path.join(folder_of_checkpoint(options), LABELS_FILE)
     exists = files.exists(path)
-    model_labels = files.read_small_file_lines(path) if exists else _labels_in_config(options)
-    model_labels = model_labels or []
+    saved_labels = files.read_small_file_lines(path) if exists else _labels_in_config(options)
+    model_labels = saved_labels or []
     expected, actual = ([str(x).casefold() for x in names] for names in (labels, model_labels))
     if expected != actual and sorted(expected) == sorted(actual):
         raise UserError(

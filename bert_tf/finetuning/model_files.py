@@ -22,11 +22,10 @@ _REQUIRED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
 
 
 def find_model_files(options: Any) -> Any:
-    """Returns options with `bert_config_file` and `vocab_file` filled in, if they are unset.
+    """Fills in unset `bert_config_file` and `vocab_file` from the folder of `init_checkpoint`.
 
-    They are the files next to `init_checkpoint` or, without it, those that an earlier run saved in
-    `output_dir`. Raises a UserError if a file is missing, or if `do_lower_case` does not match the
-    model.
+    Without `init_checkpoint`, uses the files that an earlier run saved in `output_dir`. Raises a
+    UserError if a file is missing, or if `do_lower_case` does not match the model.
     """
     flags = ("bert_config_file", "vocab_file")
     unset_flags = [name for name in flags if not getattr(options, name, "not needed")]
@@ -91,8 +90,7 @@ def init_layers(options: Any) -> list[int]:
 def _config_file(source: formats.Source, num_layers: int = 0) -> str | None:
     """Returns the path of a `bert_config.json` for the model, and writes that file if needed.
 
-    If `num_layers` is not 0, the configuration has this many layers. Returns None if the source
-    has no configuration.
+    If `num_layers` is not 0, it has this many layers. Returns None without any configuration.
     """
     path = source.config_file
     has_bert_config = path and os.path.basename(path) == run_metadata.CONFIG

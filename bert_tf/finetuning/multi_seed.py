@@ -30,8 +30,8 @@ def summarize_runs(runs: Sequence[Results], seeds: Sequence[int], best_run: int)
     values = np.array([[float(value) for value in run.values()] for run in metrics])
     statistics = values.mean(axis=0), values.std(axis=0, ddof=min(len(runs) - 1, 1))
     mean, deviation = (dict(zip(metrics[0], row.tolist(), strict=True)) for row in statistics)
-    best = run_entries[best_run]
-    return {"mean": mean, "deviation": deviation, "best": best, "runs": run_entries}
+    best_entry = run_entries[best_run]
+    return {"mean": mean, "deviation": deviation, "best": best_entry, "runs": run_entries}
 
 
 def write_summary(

@@ -66,8 +66,7 @@ def prepare_output_dir(
 def result_path(output_dir: str, name: str, suffix: str) -> str:
     """Returns the path of a result file, with `suffix` before the extension.
 
-    The suffix is `_<task>` or "". It is not added to names that contain the task, such as GLUE's
-    `MRPC.tsv`.
+    The suffix is `_<task>`. Names that contain the task, such as GLUE's `MRPC.tsv`, get no suffix.
     """
     stem, extension = os.path.splitext(name)
     suffix = "" if suffix[1:] and suffix[1:] in stem.lower() else suffix

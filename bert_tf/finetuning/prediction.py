@@ -53,8 +53,7 @@ def _load_exported(task: Task, options: FineTuningOptions, features: Any) -> Row
     folder = options.output_dir or ""
     checkpoint = ""
     if not is_exported(folder, options.engine):
-        # Not `trained_checkpoint`, which reads all weights: if the export is in the cache, only
-        # the name of the checkpoint matters.
+        # Unlike `trained_checkpoint`, this reads no weights, which a cached export does not need.
         checkpoint = run_metadata.best_prefix(folder) or checkpoints.resolve(folder)
 
     def export(export_dir: str, run_entries: Mapping[str, str]) -> None:
@@ -89,15 +88,14 @@ class PairCheck:
     """
 
     def __init__(self, trained_on_pairs: bool | None) -> None:
-        advice = "pass a pair as a tuple of two strings"
-        separator = f"contain ' ||| ', which does not separate a pair here: {advice}"
-        self._warnings = {"has_separator": separator}
+        separator, advice = "which does not separate a pair here", "pass a tuple of two strings"
+        self._warnings = {"has_separator": f"contain ' ||| ', {separator}: {advice}"}
         if trained_on_pairs:
-            mismatch = "are single texts, but the model was trained on pairs"
-            self._warnings["single"] = f"{mismatch}: {advice}"
+            single = f"are single texts, but the model was trained on pairs: {advice}"
+            self._warnings["single"] = single
         elif trained_on_pairs is not None:
-            mismatch = "are pairs, but the model was trained on single texts"
-            self._warnings["pair"] = f"{mismatch}: pass a single string as each input"
+            pair = "are pairs, but the model was trained on single texts: pass single strings"
+            self._warnings["pair"] = pair
 
     def __call__(self, inputs: Sequence[Any]) -> None:
         """Checks a list of strings and tuples of strings."""
@@ -107,7 +105,6 @@ class PairCheck:
 
 
 def _kind_of(item: Any) -> str:
-    """Returns the kind of an input: a key of `PairCheck._warnings`."""
     texts = item if isinstance(item, tuple) else (item,)
     has_separator = any(" ||| " in text for text in texts)
     return "has_separator" if has_separator else "pair" if len(texts) == 2 else "single"

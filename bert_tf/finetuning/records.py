@@ -77,8 +77,7 @@ class Splits:
         task, options, features = self._task, self._task.options, self.features(split)
         teacher = self.teacher if split == "train" else None
         vocabulary = files.read_text(options.vocab_file or "")
-        # The key omits training and device flags, which do not change the rows, and the paths of
-        # data files, because it includes the digest of their content.
+        # The key omits flags that do not change the rows, and paths of data: it has their digest.
         common_flags = {field.name for field in dataclasses.fields(FineTuningOptions)}
         task_flags = {
             name: value
@@ -124,11 +123,10 @@ def _featurize(
 
 def _report(split: str, stats: Mapping[str, int], max_seq_length: int) -> None:
     """Logs how many windows the examples were split into, and how many examples were truncated."""
-    num_examples, num_truncated, num_records = (
-        stats[name] for name in ("examples", "cut_examples", "records")
-    )
-    if num_records > num_examples:
-        log.info("%s: %d examples were split into %d windows", split, num_examples, num_records)
+    num_examples, num_truncated = stats["examples"], stats["cut_examples"]
+    if stats["records"] > num_examples:
+        message = "%s: %d examples were split into %d windows"
+        log.info(message, split, num_examples, stats["records"])
     if num_truncated:
         log.info(
             "%s: %d of %d examples (%.1f%%) are longer than --max_seq_length=%d and were "

@@ -121,9 +121,8 @@ class FineTuningRun:
 
     def __post_init__(self) -> None:
         self.output_dir = self.options.output_dir or ""
-        # The checkpoint in `output_dir` from which the weights were restored.
+        # The restored checkpoint of `output_dir`; files (name -> text) to save next to new ones.
         self.restored: str | None = None
-        # Files to save next to new checkpoints: name -> text.
         self.metadata_files: dict[str, str] = {}
         # The step of the model's weights, and the last step of the training.
         self.step = self.num_train_steps = 0
@@ -156,9 +155,8 @@ class FineTuningRun:
             run_metadata.require_same(self.output_dir, labels_file, "the labels of the data")
         if options.do_train:
             self.num_train_steps = self._count_train_steps()
-            self.metadata_files = run_metadata.run_files(
-                options, bool(self.restored), data_description, task.labels
-            )
+            resumes, labels = bool(self.restored), task.labels
+            self.metadata_files = run_metadata.run_files(options, resumes, data_description, labels)
             self.evaluation = self._eval_callback()
         if devices.is_chief:
             files, folders = _output_names(task)
@@ -304,8 +302,7 @@ class FineTuningRun:
 
         path, count = self.splits.records(split)
         inference = self._inference.get(split)
-        # With other precisions than float32, an existing `inference` has a cast copy of the
-        # weights, which training has made outdated.
+        # Except in float32, `inference` has a cast copy of the weights, which training outdates.
         if inference is None or self.devices.precision != "float32":
             features, size = task.features(split), self.options.batch_size(split)
             if self.options.engine != "tensorflow":
@@ -343,8 +340,8 @@ class FineTuningRun:
                     return paths
 
                 results.files += write_results(folder, suffix, report)
-                metrics, count = results.metrics, len(predictions)
-                write_metrics(folder, metrics, step, count, extra_entries, suffix)
+                count = len(predictions)
+                write_metrics(folder, results.metrics, step, count, extra_entries, suffix)
         if options.do_predict or (options.do_eval and split == "eval"):
             if predictions is None or split != "eval":
                 predictions, _ = self._predict(split)

@@ -13,7 +13,6 @@ from bert_tf.finetuning.record_cache import fingerprint
 from bert_tf.finetuning.run_metadata import other_task, read_run, read_run_string
 from bert_tf.progress import log
 
-# Key in `run.json` for the description of the training data.
 _DATA = "training_data"
 # Flags that users increase to continue a training run.
 _DURATIONS = ("num_train_epochs", "num_train_steps")
@@ -76,7 +75,6 @@ def result_suffix(options: Any) -> str:
     trained_with_negative = saved.get("version_2_with_negative", True)
     if getattr(options, "version_2_with_negative", False) and not trained_with_negative:
         log.warning("%s was trained without --version_2_with_negative: omit this flag", folder)
-    # The task may be the path of a --task_module.
     name = os.path.splitext(os.path.basename(task))[0].lower()
     return f"_{name}" if other_task(options.output_dir or "", task) else ""
 

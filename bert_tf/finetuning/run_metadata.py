@@ -42,8 +42,8 @@ def run_files(
     """Returns file name -> text for a training run; raises a UserError if a saved copy differs."""
     folder = options.output_dir
     begun_from = read_run_string(folder, "begun_from") if resumes else options.init_checkpoint
-    entries = {"begun_from": begun_from, "training_data": data_description}
-    contents = model_files(options, labels, **entries)
+    extra = {"begun_from": begun_from, "training_data": data_description}
+    contents = model_files(options, labels, **extra)
     for name, flag in _COPIES.items():
         if name in contents:
             source = f"--{flag}={getattr(options, flag)}"
@@ -145,10 +145,9 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     entry = registry.SCRIPTS[script]
     options_class = entry.options_class
     names = {field.name for field in dataclasses.fields(options_class)} - _RUN_FLAGS
-    unknown_names = sorted(flags.keys() - names)
-    if unknown_names:
-        valid_names = ", ".join(sorted(names))
-        raise UserError(f"{script} has no flag {unknown_names[0]}. Its flags: {valid_names}")
+    unknown = sorted(flags.keys() - names)
+    if unknown:
+        raise UserError(f"{script} has no flag {unknown[0]}. Its flags: {', '.join(sorted(names))}")
     device_flags = {field.name for field in dataclasses.fields(EngineOptions)} - {"fixed_shapes"}
     values = {name: saved[name] for name in (saved.keys() & names) - device_flags}
     for name, flag in _COPIES.items():

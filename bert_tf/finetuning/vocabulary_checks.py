@@ -9,8 +9,7 @@ from bert_tf.checkpoints.formats.source import Source
 from bert_tf.progress import log
 from bert_tf.tokenization import count_capitals, is_cased
 
-# A model's vocab_size may exceed the number of entries if it was rounded up to a multiple of 8, 16,
-# 32 or 64.
+# A model's vocab_size may be the number of entries rounded up to a multiple of 8, 16, 32 or 64.
 _MAX_PADDING, _PADDING_MULTIPLE = 64, 8
 _CONSECUTIVE_TOKENS = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -38,12 +37,11 @@ def check_vocabulary(
     if lower_case == is_cased(entries) and (num_lower or lower_case):
         counts = f"{num_lower} lower-case tokens and {count_capitals(entries)} with capitals"
         if lower_case:
-            effect = "text is lower-cased, so tokens with capitals never match"
-            advice = "For a cased model, pass --do_lower_case=false"
+            effect = "text is lower-cased, so tokens with capitals never match. For a cased model"
         else:
-            effect = "words with capitals become [UNK]"
-            advice = "For an uncased model, pass --do_lower_case=true"
-        log.warning("%s has %s; %s. %s", path, counts, effect, advice)
+            effect = "words with capitals become [UNK]. For an uncased model"
+        flag = f"--do_lower_case={str(not lower_case).lower()}"
+        log.warning("%s has %s; %s, pass %s", path, counts, effect, flag)
 
 
 def _read_entries(path: str) -> list[str]:
@@ -73,9 +71,8 @@ def _find_problems(entries: Sequence[str], vocab_size: int) -> Iterator[str]:
             yield f"has {entry!r} on lines {line_of_entry[entry]} and {line}"
     if entries[0] != "[PAD]":
         yield f"starts with {entries[0]!r} instead of '[PAD]'"
-    present = [token for token in _CONSECUTIVE_TOKENS if token in line_of_entry]
-    lines = [line_of_entry[token] for token in present]
-    if any(after - before != 1 for before, after in pairwise(lines)):
-        yield f"has {', '.join(present)} on lines {lines}, not on consecutive lines"
+    lines = {token: line_of_entry[token] for token in _CONSECUTIVE_TOKENS if token in line_of_entry}
+    if any(after - before != 1 for before, after in pairwise(lines.values())):
+        yield f"has {', '.join(lines)} on lines {[*lines.values()]}, not on consecutive lines"
     if vocab_size - len(entries) > (0 if vocab_size % _PADDING_MULTIPLE else _MAX_PADDING):
         yield f"has {len(entries)} entries, but the model's vocab_size is {vocab_size}"

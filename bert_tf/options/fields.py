@@ -64,7 +64,6 @@ def check_type(name: str, value: Any, expected: Any) -> Any:
     """
     value = os.fspath(value) if isinstance(value, os.PathLike) else value
     is_int_for_float = isinstance(value, int) and isinstance(1.0, expected)
-    # In Python, a bool is also an int.
     is_unexpected_bool = isinstance(value, bool) and expected not in (bool, bool | None)
     if not (isinstance(value, expected) or is_int_for_float) or is_unexpected_bool:
         type_name = next(iter(typing.get_args(expected)), expected).__name__
@@ -73,10 +72,7 @@ def check_type(name: str, value: Any, expected: Any) -> Any:
 
 
 def check_values(options: Any) -> None:
-    """Raises a UserError if an option's value is not allowed.
-
-    The field's type and metadata say what is allowed; so do some names, such as `*_steps`.
-    """
+    """Raises a UserError for a value that its field's type, metadata or name forbids."""
     types = typing.get_type_hints(type(options))
     for field in dataclasses.fields(options):
         name = field.name
