@@ -152,7 +152,7 @@ def sync(path: str) -> None:
 
 
 def describe_absence(path: str) -> str:
-    """Explains that `path` is missing: names a missing folder, and lists the deepest existing."""
+    """Explains where `path` is missing: lists the content of its deepest existing folder."""
     parent = folder = os.path.dirname(path) or "."
     while not is_dir(folder) and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder) or "."
@@ -169,7 +169,7 @@ def open_binary(path: str, regular_only: bool = True) -> IO[bytes]:
         content = describe_absence(os.path.join(path, "*"))
         raise UserError(f"{path} must be a file, but is a folder ({content})")
     if regular_only and not is_remote(path) and not os.path.isfile(path):
-        raise UserError(f"{path} is a pipe or a device: write its content to a file, and pass it")
+        raise UserError(f"{path} is a pipe or a device: write its content to a file and pass that")
     with wrap_errors("read", path):
         return _gfile().GFile(path, "rb") if is_remote(path) else open(path, "rb")
 

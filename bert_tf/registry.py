@@ -17,11 +17,10 @@ class Script:
 
     Attributes:
         description: first line of `--help`.
-        options: the class of the options, as `module:name`.
-        make_task: (options, config, tokenizer) -> `Task`, as `module:name`.
-        run: (options) -> result; does the work. As `module:name`.
-        make_predict_fn: (options) -> a function that maps a list of `Predictor` inputs to a list
-            of predictions, as `module:name`.
+        options: `module:name` of the options class.
+        make_task: `module:name` of (options, config, tokenizer) -> `Task`.
+        run: `module:name` of (options) -> result, which does the work.
+        make_predict_fn: `module:name` of (options) -> function from `Predictor` inputs to outputs.
         environment: environment variables to set before anything is imported.
     """
 

@@ -33,7 +33,7 @@ _REPLACEMENTS = {
 
 
 def error_stubs(owner: str) -> dict[str, Callable[..., NoReturn]]:
-    """Returns stubs, by name, for the removed names of a module or class; a call is a UserError."""
+    """Returns stubs, by name, for the removed names of a module or class; calls raise UserError."""
     names = [name for name in _REPLACEMENTS if name.startswith(f"{owner}.")]
     return {name.partition(".")[2]: partial(_fail, name) for name in names}
 

@@ -43,7 +43,7 @@ def read(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[str]:
 
 
 def _explain_encoding(path: str, line_number: int, raw: bytes, error: UnicodeDecodeError) -> str:
-    """Returns the error message for a line, with the bytes `raw`, that is not UTF-8."""
+    """Returns the error message for a line that is not UTF-8; `raw` is its content."""
     if line_number == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         evidence, encoding = "it begins with the byte order mark of UTF-16", "utf-16"
     elif b"\0" in raw or raw.startswith(b"%PDF"):

@@ -34,7 +34,7 @@ def is_exported(folder: str, engine: str) -> bool:
 
 
 def with_model_files(options: Any, folder: str) -> Any:
-    """Returns options with the model files of an exported folder, or of `find_model_files` if not.
+    """Fills in the model files of `folder` if it is exported; otherwise calls `find_model_files`.
 
     Raises:
         UserError: the exported model has a different `do_lower_case`, or files are missing.

@@ -90,7 +90,7 @@ def init_layers(options: Any) -> list[int]:
 def _config_file(source: formats.Source, num_layers: int = 0) -> str | None:
     """Returns the path of a `bert_config.json` for the model, and writes that file if needed.
 
-    If `num_layers` is not 0, it has this many layers. Returns None without any configuration.
+    If `num_layers` is not 0, it has this many layers. None if the source has no configuration.
     """
     path = source.config_file
     has_bert_config = path and os.path.basename(path) == run_metadata.CONFIG

@@ -28,8 +28,8 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
     predict_batch_size: int = option(8, "Batch size for prediction.")
     eval_every: str | None = option(
         None,
-        "Interval of evaluations on the dev set, in steps (200) or epochs (0.5epoch). The best "
-        "weights are saved as best/model.ckpt in output_dir and used at the end.",
+        "Interval between evaluations on the dev set, in steps (200) or epochs (0.5epoch). The "
+        "best weights are saved as best/model.ckpt in output_dir and used at the end.",
         new=True,
     )
     best_metric: str = option(
@@ -65,8 +65,8 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
     )
     teacher: str | None = option(
         None,
-        "Distill from the model in this output_dir of the same script and task: also train on its "
-        "logits.",
+        "Distill a teacher: also train on the logits of the model in this folder, which must be an "
+        "output_dir of the same script and task.",
         new=True,
     )
     teacher_temperature: float = option(

@@ -29,7 +29,7 @@ class EncoderOptions:
         "Hub SavedModel. A checkpoint in output_dir takes precedence and is resumed.",
     )
     max_seq_length: int = option(
-        128, "Maximum input length in word pieces, with special tokens; truncates longer texts."
+        128, "Maximum input length in word pieces and special tokens; longer texts are truncated."
     )
 
     def _not_needed(self) -> set[str]:
