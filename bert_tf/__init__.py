@@ -10,27 +10,27 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-# Public names, and the module that defines each.
+# The module that defines each public name.
 _MODULES = {
     "BertConfig": "bert_tf.config",
     "BertModel": "bert_tf.modeling",
     "FullTokenizer": "bert_tf.tokenization",
     "Predictor": "bert_tf.predictor",
 }
-# Modules of the original, for programs that import them.
-_COMPAT = ("extract_features", "run_classifier", "run_squad")
+# Modules of the original BERT code, for programs that import them.
+_COMPAT_MODULES = ("extract_features", "run_classifier", "run_squad")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _COMPAT:
+    if name in _COMPAT_MODULES:
         return import_module(f"bert_tf.compat.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "BertModel":
-        # A .keras file may contain the optimizer, whose class must also be registered.
+        # Registers the optimizer classes, which a .keras file of the model may need.
         import_module("bert_tf.optimization")
     return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_MODULES, *_COMPAT])
+    return sorted([*globals(), *_MODULES, *_COMPAT_MODULES])

@@ -1,7 +1,7 @@
-"""TensorFlow, imported on first use, and checks that it can run models in this process.
+"""Imports TensorFlow on first use, and checks that it can run models in this process.
 
-Importing this module sets the Keras backend to TensorFlow. `backend.tf` is TensorFlow: modules that
-`engine="onnx"` needs read it only where they compute with TensorFlow.
+Importing this module makes TensorFlow the backend of Keras. The first use of `backend.tf` imports
+TensorFlow, so modules that `engine="onnx"` needs use it only where they compute with TensorFlow.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import Any
 from bert_tf.errors import UserError
 from bert_tf.quiet import import_tensorflow, select_backend
 
-# ID of the process in which a model was loaded; a fork does not copy the threads that it uses.
+# ID of the process that loaded a model. A forked child lacks the threads that the model uses.
 _owner_pid: int | None = None
 
 
@@ -22,7 +22,7 @@ def _require_backend() -> None:
     keras: Any = sys.modules.get("keras")
     if keras and (name := keras.config.backend()) != "tensorflow":
         raise UserError(
-            f"Keras runs on the {name} backend: set KERAS_BACKEND=tensorflow before importing it"
+            f"Keras runs on the {name} backend: set KERAS_BACKEND=tensorflow before importing Keras"
         )
 
 
@@ -39,30 +39,30 @@ def __getattr__(name: str) -> Any:
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Returns the `__getattr__` of a package, which imports a name's module on first use.
+    """Returns a `__getattr__` for a package, which imports a name's module on first use.
 
-    `modules` has the module of each name; it may need TensorFlow.
+    `modules` maps names to modules. TensorFlow is imported before any of them, as they may need it.
     """
 
     def getattr_of_package(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        __getattr__("tf")
+        __getattr__("tf")  # imports TensorFlow
         return getattr(import_module(f"{package}.{modules[name]}"), name)
 
     return getattr_of_package
 
 
-def require_runtime(starts: bool = False) -> None:
+def require_runtime(loads_model: bool = False) -> None:
     """Raises a UserError if TensorFlow or ONNX Runtime would hang or fail.
 
-    That happens in a process forked after a model was loaded, without eager execution, and inside
-    `strategy.scope()` if a model is about to be loaded or trained (`starts`).
+    That happens in a process forked after a model was loaded, and without eager execution. If the
+    caller is about to load or train a model (`loads_model`), also inside `strategy.scope()`.
     """
     global _owner_pid
     if _owner_pid not in (None, os.getpid()):
         raise UserError(
-            "This process was forked from one that had loaded a model, so it would hang: "
+            "This process was forked from one that had loaded a model, so the model would hang: "
             'load models only after the fork, or use multiprocessing.get_context("spawn")'
         )
     tf: Any = sys.modules.get("tensorflow")
@@ -70,9 +70,9 @@ def require_runtime(starts: bool = False) -> None:
         graph_mode = "in a tf.Graph, or after tf.compat.v1.disable_eager_execution()"
         where = "in a tf.function or Dataset.map" if tf.inside_function() else graph_mode
         raise UserError(f"A model cannot be loaded or called {where}: it needs eager execution")
-    if tf and starts and tf.distribute.has_strategy():
+    if tf and loads_model and tf.distribute.has_strategy():
         raise UserError(
             "A model cannot be loaded inside strategy.scope(): load it outside, and pass "
             "distribution_strategy= to choose its devices"
         )
-    _owner_pid = os.getpid() if starts else _owner_pid
+    _owner_pid = os.getpid() if loads_model else _owner_pid

@@ -25,11 +25,11 @@ _HELP_FLAGS = ("--help", "-help", "--helpfull", "-helpfull", "--helpshort", "-he
 
 @contextlib.contextmanager
 def exit_with_message() -> Iterator[None]:
-    """Exits after the block, reporting errors on one line; no traceback for a user's mistake.
+    """Exits when the block ends; reports a user's mistake on one line, without a traceback.
 
     Exit codes: 0 for success, 1 for a user's mistake, 75 if a worker of a distributed run was
-    lost, 130 after Ctrl-C, 143 after SIGTERM. After the last three, the same command resumes
-    training from the last checkpoint.
+    lost, 130 after Ctrl-C, 143 after SIGTERM. After a run that ended with 75, 130 or 143, the same
+    command resumes training from the last checkpoint.
     """
     try:
         yield
@@ -44,7 +44,7 @@ def exit_with_message() -> Iterator[None]:
     except (MemoryError, ImportError, OSError, RuntimeError, SystemError) as error:
         if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(reason(error)):
             raise
-        advice = "free some, raise a limit (ulimit -v), or pass a smaller batch size"
+        advice = "free memory, raise a limit (ulimit -v), or pass a smaller batch size"
         sys.exit(f"ERROR: Not enough memory: {advice} ({reason(error)})")
     sys.exit(0)
 
@@ -57,7 +57,7 @@ def read_options(script: str, argv: Sequence[str]) -> Any:
         try:
             print(help_text(entry.options_class, program, entry.description), flush=True)
         except BrokenPipeError:
-            # The reader, such as `head`, is done. Keep Python from writing the rest at exit.
+            # The pipe's reader, such as `head`, has exited. Discard what Python writes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(0)
     options = parse(entry.options_class, argv)
@@ -67,7 +67,7 @@ def read_options(script: str, argv: Sequence[str]) -> Any:
     return options
 
 
-# Error messages of Python, the dynamic linker and TensorFlow.
+# Messages of the dynamic linker, the operating system and Python when memory runs out.
 _OUT_OF_MEMORY = re.compile("failed to map segment|(?i:cannot allocate memory)|can't start new thr")
 
 
@@ -86,7 +86,7 @@ def parse(options_class: type, argv: Sequence[str]) -> Any:
     return options_class(**{name: _check_value(name, values[name].value) for name in names})
 
 
-# Patterns of absl's messages, and their replacements.
+# Patterns of absl's messages, and what to print instead.
 _ABSL_MESSAGES = (
     (r"flag --(\w+)=(.*): \('Non-boolean.*", r"--\1 must be true or false. Received: \2"),
     (r"flag --(\w+)=(.*): invalid literal for int.*", r"--\1 must be a whole number. Received: \2"),
@@ -113,7 +113,7 @@ def _reword(message: str) -> str:
 
 
 def help_text(options_class: type, script: str, description: str) -> str:
-    """Returns the text of `--help`, which marks flags that the original lacks as `new`."""
+    """Returns the text of `--help`; flags that the original BERT scripts lack are marked `new`."""
     lines = [description, "", f"usage: {script} --flag=value ...", ""]
     for field in ordered_options(options_class):
         if field.metadata["required"]:
@@ -158,8 +158,8 @@ def _define_flags(options_class: type, values: flags.FlagValues) -> None:
     types_by_name = typing.get_type_hints(options_class)
     for field in dataclasses.fields(options_class):
         arguments = field.name, field.default, field.metadata["help"]
-        if field.metadata["words"]:
-            parser = _NumberOrWord(field.metadata["words"])
+        if field.metadata["keywords"]:
+            parser = _NumberOrKeyword(field.metadata["keywords"])
             flags.DEFINE(parser, *arguments, flag_values=values)
             continue
         annotation = types_by_name[field.name]
@@ -168,16 +168,16 @@ def _define_flags(options_class: type, values: flags.FlagValues) -> None:
         define[flag_type](*arguments, flag_values=values)
 
 
-class _NumberOrWord(flags.FloatParser):
-    """Parses a number, or one of `words`."""
+class _NumberOrKeyword(flags.FloatParser):
+    """Parses a number, or one of `keywords`."""
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, keywords: Sequence[str]) -> None:
         super().__init__()
-        self._words = words
-        self.syntactic_help = f"a number or {' or '.join(words)}"
+        self._keywords = keywords
+        self.syntactic_help = f"a number or {' or '.join(keywords)}"
 
     def convert(self, argument: Any) -> Any:
-        if argument in self._words:
+        if argument in self._keywords:
             return argument
         try:
             return super().convert(argument)

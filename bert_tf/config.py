@@ -1,4 +1,4 @@
-"""Model configuration, read from the original's `bert_config.json`."""
+"""Model configuration, read from the `bert_config.json` of the original BERT release."""
 
 import copy
 import dataclasses
@@ -11,10 +11,10 @@ from typing import Any
 from bert_tf import files
 from bert_tf.errors import UserError
 
-# The original's activations (None and "" mean `linear`), and `gelu_erf` from other libraries.
+# The original's activations (None and "" mean `linear`), and `gelu_erf`, other libraries' GELU.
 ACTIVATIONS = ("linear", "relu", "gelu", "tanh", "gelu_erf")
 
-# Keys that determine variable names and shapes; positive integers.
+# Keys with positive integers, which determine the names and shapes of the variables.
 SIZES = (
     "vocab_size",
     "hidden_size",
@@ -24,8 +24,8 @@ SIZES = (
     "max_position_embeddings",
     "type_vocab_size",
 )
-# Unknown keys at least this similar to a missing key, with the same first letter, are typos.
-_SIMILARITY = 0.9
+# Unknown keys at least this similar to a missing key, with its first letter, are reported as typos.
+_MIN_TYPO_SIMILARITY = 0.9
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -41,10 +41,10 @@ class BertConfig:
         num_hidden_layers: number of encoder layers.
         num_attention_heads: N, a divisor of `hidden_size`.
         intermediate_size: I, width of the feed-forward layer.
-        hidden_act: `linear` (or None or ""), `relu`, `gelu`, `tanh`, or `gelu_erf`, which the
-            original lacks, all case-insensitive; or a callable.
-        hidden_dropout_prob: dropout rate after embeddings and dense layers, in [0, 1); None: 0.
-        attention_probs_dropout_prob: dropout rate of attention probabilities, likewise.
+        hidden_act: a callable, or one of these names in upper or lower case: `linear` (also None
+            or ""), `relu`, `gelu`, `tanh`, or `gelu_erf`, which the original lacks.
+        hidden_dropout_prob: dropout rate after embeddings and dense layers, in [0, 1); None is 0.
+        attention_probs_dropout_prob: dropout rate of attention probabilities; None is 0.
         max_position_embeddings: rows of the position table; the maximum sequence length.
         type_vocab_size: number of segments.
         initializer_range: standard deviation of the truncated normal initializer.
@@ -77,10 +77,10 @@ class BertConfig:
             )
         for key in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             value = getattr(self, key)
-            if value is not None and not (_is_non_negative(value) and value < 1):
+            if value is not None and not (_is_finite_non_negative(value) and value < 1):
                 raise UserError(f"{key} must be a number in [0, 1). Received: {value!r}")
         value = self.initializer_range
-        if not _is_non_negative(value):
+        if not _is_finite_non_negative(value):
             raise UserError(f"initializer_range must be a finite number >= 0. Received: {value!r}")
         act = self.hidden_act
         is_known = act is None or (isinstance(act, str) and act.lower() in ("", *ACTIVATIONS))
@@ -101,9 +101,9 @@ class BertConfig:
         known = {field.name for field in dataclasses.fields(cls)}
         values = copy.deepcopy(json_object)
         for key in [key for key in values if key not in known]:
-            if hasattr(cls, key):
+            if hasattr(cls, key):  # The attribute would hide a method.
                 raise UserError(f"The model configuration must not contain the key {key!r}")
-            similar = difflib.get_close_matches(key, known, 1, _SIMILARITY)
+            similar = difflib.get_close_matches(key, known, 1, _MIN_TYPO_SIMILARITY)
             if similar and similar[0] not in values and key[:1] == similar[0][:1]:
                 raise UserError(f"Unknown key {key!r}; did you mean {similar[0]!r}?")
         config = cls(**{key: value for key, value in values.items() if key in known})
@@ -129,7 +129,7 @@ class BertConfig:
         return copy.deepcopy(self.__dict__)
 
     def to_json_string(self) -> str:
-        """Returns JSON as the original does: sorted keys, indent 2, trailing newline."""
+        """Returns the same JSON as the original: sorted keys, indent 2, trailing newline."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
     def __eq__(self, other: object) -> bool:
@@ -141,6 +141,6 @@ class BertConfig:
         return f"BertConfig({self.__dict__})"
 
 
-def _is_non_negative(value: Any) -> bool:
+def _is_finite_non_negative(value: Any) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and 0 <= value < math.inf

@@ -17,21 +17,21 @@ class UserError(ValueError):
 def reason(error: BaseException) -> str:
     """Returns an error's message, shortened and on one line, or its type if there is none."""
     message = " ".join(str(error).split())
-    # TensorFlow adds the names of its operations.
+    # Remove the names of operations that TensorFlow adds.
     message = re.sub(r"\{\{.*?\}\}|\[Op:.*?\]( name:.*)?", "", message).strip()
     return message[:200] or type(error).__name__
 
 
 def shortened(items: Sequence[str], limit: int = 10) -> str:
-    """Joins at most `limit` items for a message, and appends the number of the others."""
+    """Joins at most `limit` items with commas, and appends "and N more" if others are left."""
     suffix = f" and {len(items) - limit:,} more" if len(items) > limit else ""
     return ", ".join(items[:limit]) + suffix
 
 
 class WorkerLost(UserError):
-    """A process of a distributed run was lost; restarting all with the same command resumes it."""
+    """A worker of a distributed run was lost; restarting all workers resumes the run."""
 
-    # EX_TEMPFAIL in sysexits.h ("try again"), so that a launcher can tell it from a mistake.
+    # EX_TEMPFAIL in sysexits.h ("try again"): tells a launcher that a restart can help.
     exit_code = 75
 
 

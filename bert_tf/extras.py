@@ -5,7 +5,7 @@ from typing import Any
 
 from bert_tf.errors import UserError
 
-# Modules that run exported models, by engine; the extra has the engine's name.
+# Engine -> module that runs exported models. The extra that installs it is named like the engine.
 RUNTIMES = {"onnx": "onnxruntime", "litert": "ai_edge_litert.interpreter"}
 
 
@@ -19,5 +19,5 @@ def import_extra(module: str, extra: str) -> Any:
         return import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        advice = f'pip install "bert_tf[{extra}]"'
+        advice = f'run pip install "bert_tf[{extra}]"'
         raise UserError(f"Cannot import the package {package} ({error}): {advice}") from error

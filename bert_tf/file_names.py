@@ -19,10 +19,10 @@ def split(names: str) -> list[str]:
 def expand(patterns: str) -> list[str]:
     """Expands a comma-separated list of files, folders, and patterns such as `books/*.txt`.
 
-    Folders are searched recursively; the files of a folder or pattern are sorted. Names that begin
-    with `.` or `_`, `.json` files (which describe other files) and unfinished outputs of this
-    package are skipped, unless they are named exactly or a pattern matches nothing else. A file
-    that is listed twice is returned twice, as in the original, with a warning.
+    Searches folders recursively; sorts the files of a folder or pattern. Skips files whose name
+    begins with `.` or `_`, `.json` files (which describe other files) and unfinished outputs of
+    this package, except files that are listed by name and patterns that match nothing else. A file
+    that is listed twice is returned twice, as in the original BERT code, with a warning.
 
     Raises:
         UserError: an entry matches nothing, or the file system cannot be read.
@@ -68,7 +68,7 @@ def require_writable(path: str) -> None:
             raise UserError(f"Cannot write {path}: Permission denied")
         return
     if path.startswith(("/dev/std", "/dev/fd/", "/proc/")):
-        # Replacing the file would lose its content and the shell's later output.
+        # Writing replaces the file, which would lose its content and the shell's later output.
         raise UserError(f"{path} is redirected to a file: pass the name of that file")
     folder = os.path.dirname(files.resolve(path))
     if folder and not files.is_remote(path) and not files.is_dir(folder):

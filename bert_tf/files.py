@@ -108,10 +108,10 @@ def temporary_folder_at(path: str) -> Iterator[str]:
             remove_tree(path)
 
 
-def rename(path: str, new: str) -> None:
-    """Renames a file or folder; the new name must not exist."""
+def rename(path: str, new_path: str) -> None:
+    """Renames a file or folder; `new_path` must not exist."""
     with wrap_errors("rename", path):
-        _gfile().rename(path, new) if is_remote(path) else os.rename(path, new)
+        _gfile().rename(path, new_path) if is_remote(path) else os.rename(path, new_path)
 
 
 def size(path: str) -> int:
@@ -130,7 +130,7 @@ def size_and_mtime(path: str) -> tuple[int, int]:
 
 
 def concatenate(paths: Sequence[str], path: str) -> None:
-    """Concatenates files into a new file `path`, with `atomic_write`."""
+    """Concatenates files into a new file `path`, which `atomic_write` creates."""
     with atomic_write(path) as temporary, _open_for_writing(temporary) as target:
         for source in paths:
             with open_binary(source) as part:
@@ -152,7 +152,7 @@ def sync(path: str) -> None:
 
 
 def describe_absence(path: str) -> str:
-    """Describes where `path` is missing: lists the content of its deepest existing folder."""
+    """Explains where `path` is missing: lists the content of its deepest existing folder."""
     parent = folder = os.path.dirname(path) or "."
     while not is_dir(folder) and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder) or "."
@@ -161,23 +161,23 @@ def describe_absence(path: str) -> str:
     return f"{prefix}the folder {folder} has: {shortened(names, 12) or 'nothing'}"
 
 
-def open_binary(path: str, regular: bool = True) -> IO[bytes]:
-    """Opens a file to read bytes; `regular` rejects pipes and devices, which may be endless."""
+def open_binary(path: str, regular_only: bool = True) -> IO[bytes]:
+    """Opens a file to read bytes; `regular_only` rejects pipes and devices, which may not end."""
     if not exists(path):
         raise UserError(f"No such file: {path} ({describe_absence(path)})")
     if is_dir(path):
         content = describe_absence(os.path.join(path, "*"))
         raise UserError(f"{path} must be a file, but is a folder ({content})")
-    if regular and not is_remote(path) and not os.path.isfile(path):
-        raise UserError(f"{path} is a pipe or a device: write its content to a file, and pass that")
+    if regular_only and not is_remote(path) and not os.path.isfile(path):
+        raise UserError(f"{path} is a pipe or a device: write its content to a file and pass that")
     with wrap_errors("read", path):
         return _gfile().GFile(path, "rb") if is_remote(path) else open(path, "rb")
 
 
 @contextlib.contextmanager
-def open_decompressed(path: str, regular: bool = False) -> Iterator[Any]:
+def open_decompressed(path: str, regular_only: bool = False) -> Iterator[Any]:
     """Opens a file to read bytes; decompresses `.gz` files."""
-    with open_binary(path, regular) as file, wrap_errors("read", path):
+    with open_binary(path, regular_only) as file, wrap_errors("read", path):
         is_gzip = os.fspath(path).endswith(".gz")
         try:
             with gzip.open(file) if is_gzip else contextlib.nullcontext(file) as decompressed:
@@ -187,7 +187,7 @@ def open_decompressed(path: str, regular: bool = False) -> Iterator[Any]:
 
 
 def read_text(path: str, max_bytes: int = text_lines.MAX_BYTES) -> str:
-    """Reads a small UTF-8 file, as `read_small_file_lines` does."""
+    """Reads a small UTF-8 file, without CRs and the last line break."""
     return "\n".join(read_small_file_lines(path, max_bytes))
 
 
@@ -208,7 +208,7 @@ def read_json(path: str, max_bytes: int = text_lines.MAX_BYTES) -> dict[str, Any
 
 def read_small_file_lines(path: str, max_bytes: int = text_lines.MAX_BYTES) -> list[str]:
     """Reads the lines of a small file; raises a UserError for pipes, devices and larger files."""
-    with open_decompressed(path, regular=True) as file:
+    with open_decompressed(path, regular_only=True) as file:
         if size(path) > max_bytes:
             raise UserError(f"{path} has more than {max_bytes >> 20} MB: is it the right file?")
         return list(text_lines.read(path, file, max_bytes))
@@ -217,9 +217,9 @@ def read_small_file_lines(path: str, max_bytes: int = text_lines.MAX_BYTES) -> l
 def read_lines(path: str) -> Iterator[str]:
     r"""Yields the lines of a UTF-8 text file, without line breaks; decompresses `.gz` files.
 
-    Only LF ends a line, and every CR is deleted, even inside a line, as in TensorFlow's file API,
-    which the original uses. U+2028 and similar characters do not end a line. A UserError names a
-    line (`train.tsv:12: ...`) that is not UTF-8 or longer than 128 MB.
+    As in TensorFlow's file API, which the original BERT code uses, only LF ends a line, and every
+    CR is deleted, even inside a line. U+2028 and similar characters do not end a line. Raises a
+    UserError for a line that is not UTF-8 or longer than 128 MB, and names it: `train.tsv:12: ...`.
     """
     with open_decompressed(path) as file:
         yield from text_lines.read(path, file)
@@ -232,7 +232,7 @@ def resolve(path: str) -> str:
 
 def is_stream(path: str) -> bool:
     """Returns whether `path` is a pipe or a device."""
-    # /dev/stdout may link to a pipe or a removed file, which `isfile` does not recognize.
+    # If /dev/stdout links to a pipe or a deleted file, `isfile` is False for the link's target.
     target = resolve(path)
     is_local = not is_remote(path) and os.path.exists(path)
     return is_local and not (os.path.isfile(target) or os.path.isdir(target))
@@ -268,12 +268,12 @@ def atomic_write(path: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def standard_output() -> Iterator[IO[bytes]]:
-    """Yields the standard output for bytes. If its pipe is closed, the block ends silently."""
+    """Yields stdout as a binary file. If the reader of its pipe exits, the block ends silently."""
     try:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
     except OSError as error:
-        # Keep Python from writing the rest at exit.
+        # Discard the rest, which Python would otherwise write at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             with wrap_errors("write to", "the standard output"):
@@ -290,6 +290,6 @@ def write_bytes(path: str, content: bytes) -> None:
     with atomic_write(path) as temporary, _open_for_writing(temporary) as file:
         file.write(content)
         file.flush()
-        # Otherwise, a power failure after the file is renamed may leave it empty.
+        # Without this, a power failure soon after the file was renamed may leave it empty.
         if not (is_remote(path) or is_stream(path)):
             os.fsync(file.fileno())

@@ -17,12 +17,12 @@ from bert_tf import files
 from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
-# Held locks, as (process id, path). The system's locks belong to a process, so only this set keeps
-# its threads apart. A forked child inherits this set, but not the locks.
+# Held locks, as (process id, path). The operating system grants locks to a process, not a thread:
+# this set excludes its other threads. A forked child inherits this set, but not the locks.
 _held: set[tuple[int, str]] = set()
-# Guards lock files: if any thread opens and closes one, the process loses its lock on it.
+# Held while a thread opens or closes a lock file: closing it ends the process's lock on the file.
 _guard = threading.Lock()
-# Attempts before giving up on reading the holder from a lock file, which is empty for a moment.
+# Number of attempts to read the holder from a lock file, which is empty for a moment at first.
 _HOLDER_READ_ATTEMPTS = 20
 
 
@@ -37,8 +37,8 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
     """Holds an exclusive lock on the lock file `path`, among all processes and threads.
 
     Creates the lock file and missing folders, and removes them afterwards, except folders that are
-    not empty. If the lock is taken, waits, or raises a UserError if `flag` is given: the flag that
-    named the locked path, such as `--output_dir=out`.
+    not empty. If the lock is taken, waits. With a `flag`, raises a UserError instead: `flag` is the
+    flag and value that named the locked path, such as `--output_dir=out`.
     """
     if files.is_remote(path):
         if flag:
@@ -46,9 +46,9 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
         yield
         return
     path = files.resolve(path)
-    created, folder = [], os.path.dirname(path)
+    new_folders, folder = [], os.path.dirname(path)
     while not os.path.exists(folder):
-        created.append(folder)
+        new_folders.append(folder)
         folder = os.path.dirname(folder)
     attempts = 0
     while not isinstance(lock := _try_lock(path), int):
@@ -56,7 +56,7 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
         holder = lock or "another process"
         if flag and (lock or attempts > _HOLDER_READ_ATTEMPTS):
             raise UserError(
-                f"{flag} is in use by {holder}: wait until that ends, or pass a different "
+                f"{flag} is in use by {holder}: wait until it ends, or pass a different "
                 f"{flag.partition('=')[0]}"
             )
         if attempts == _HOLDER_READ_ATTEMPTS:
@@ -66,19 +66,19 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
         yield
     finally:
         with _guard:
-            # Removed before it is unlocked: afterwards, it may be another process's lock file.
-            # Windows cannot remove open files.
+            # Remove the file before unlocking it: afterwards, another process may have locked it.
+            # Windows cannot remove open files; there, the file remains.
             with contextlib.suppress(OSError):
                 os.remove(path)
             os.close(lock)
             _held.discard((os.getpid(), path))
         with contextlib.suppress(OSError):
-            for folder in created:
+            for folder in new_folders:
                 os.rmdir(folder)
 
 
 def _try_lock(path: str) -> int | str:
-    """Takes a lock and returns its file descriptor, or else its holder ("" if not known yet)."""
+    """Takes a lock and returns its file descriptor; if it is taken, its holder ("" if unknown)."""
     this_process = f"process {os.getpid()} on {socket.gethostname()}"
     with _guard, files.wrap_errors("write", path):
         if (os.getpid(), path) in _held:
@@ -90,6 +90,7 @@ def _try_lock(path: str) -> int | str:
             return ""
         try:
             _lock(descriptor)
+            # False if the last holder has removed the opened file.
             is_locked = os.path.samestat(os.fstat(descriptor), os.stat(path))
         except (BlockingIOError, PermissionError, FileNotFoundError):
             is_locked = False
@@ -102,7 +103,7 @@ def _try_lock(path: str) -> int | str:
             os.close(descriptor)
             return holder
         with contextlib.suppress(OSError):
-            # Other users of the folder need access if this process is killed.
+            # If this process is killed, the file remains: other users must be able to lock it.
             os.chmod(path, 0o666)
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{this_process}\n".encode())

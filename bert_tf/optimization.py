@@ -1,6 +1,6 @@
-"""The original's optimizer: Adam with decoupled weight decay, warm-up and linear decay.
+"""The original BERT code's optimizer: Adam with decoupled weight decay, warm-up and linear decay.
 
-A Keras optimizer for any backend: use it with this package's training loop or with
+It is a Keras optimizer for any backend: use it with this package's training loop or with
 `model.compile(optimizer=create_optimizer(...))`.
 """
 
@@ -15,7 +15,7 @@ from bert_tf.removed_api import error_stubs
 
 globals().update(error_stubs("optimization"))
 
-# Constants of the original.
+# Constants of the original code.
 WEIGHT_DECAY_RATE = 0.01
 CLIP_NORM = 1.0
 NO_WEIGHT_DECAY = ("LayerNorm", "layer_norm", "bias")
@@ -73,14 +73,14 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     Args:
         learning_rate: a number or a schedule, which is called with the number of previous
             updates.
-        weight_decay_rate: 0.0 disables decay; the default of the original class.
+        weight_decay_rate: 0.0, the default as in the original class, disables decay.
         beta_1: decay rate of the first moment, m.
         beta_2: decay rate of the second moment, v.
         epsilon: added outside of the square root.
         exclude_from_weight_decay: regular expressions, case-sensitive; a variable is not decayed
             if one matches anywhere in its path (`bert/embeddings/LayerNorm/gamma`).
-        bias_correction: divide m and v by 1 - beta^t, as in the Adam paper but not in the
-            original.
+        bias_correction: divide m by 1 - beta_1^t, and v by 1 - beta_2^t, as in the Adam paper but
+            not in the original.
         global_clipnorm: maximum global norm of the gradients. Gradients of embedding look-ups are
             made dense first, because the norm of their unsummed slices differs.
         name: optimizer name.
@@ -115,18 +115,18 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         super().build(variables)
         self.adam_m, self.adam_v = self.add_optimizer_variables(variables, ["adam_m", "adam_v"])
         patterns = self.exclude_from_weight_decay_patterns
-        self._excluded = [
+        self._is_excluded = [
             any(re.search(pattern, variable.path) for pattern in patterns) for variable in variables
         ]
 
     def slots(self) -> list[tuple[keras.Variable, dict[str, keras.Variable]]]:
-        """Returns the trainable variables, each with its slots by checkpoint name."""
+        """Returns pairs of a trainable variable and its slots, {"adam_m": m, "adam_v": v}."""
         pairs = zip(self.adam_m, self.adam_v, strict=True)
         slots = [{"adam_m": m, "adam_v": v} for m, v in pairs]
         return list(zip(self._trainable_variables, slots, strict=True))
 
     def plain_adam_slots(self, variable: Any) -> tuple[keras.Variable, keras.Variable] | None:
-        """Returns `adam_m` and `adam_v` of a variable; None with bias correction or LAMB."""
+        """Returns `adam_m` and `adam_v` for Adam as in the original; None for other updates."""
         if type(self) is not AdamWeightDecay or self.bias_correction:
             return None
         index = self._get_variable_index(variable)
@@ -134,8 +134,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     def decay_rate(self, variable: Any) -> float:
         """Returns the weight decay of a variable: `weight_decay_rate`, or 0 if it is excluded."""
-        excluded = self._excluded[self._get_variable_index(variable)]
-        return 0.0 if excluded else self.weight_decay_rate
+        is_excluded = self._is_excluded[self._get_variable_index(variable)]
+        return 0.0 if is_excluded else self.weight_decay_rate
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         """Updates one variable."""
@@ -161,7 +161,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of `__init__`."""
         config = super().get_config()
-        # Keras would also apply its own weight decay.
+        # If this was set, Keras would apply its own weight decay as well.
         config.pop("weight_decay")
         names = ("weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction")
         patterns = list(self.exclude_from_weight_decay_patterns)
@@ -170,8 +170,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     def clip(self, gradients: Sequence[Any]) -> tuple[list[Any], Any]:
         """Returns dense gradients, clipped to `global_clipnorm`, and their norm before clipping."""
-        # Any operation sums TensorFlow's IndexedSlices, the gradient of a look-up. Compare type
-        # names, because this module must run on every backend.
+        # `ops.add` makes TensorFlow's IndexedSlices, the gradients of look-ups, dense. The type is
+        # compared by name, because this module must also run without TensorFlow.
         dense = [ops.add(g, 0) if type(g).__name__ == "IndexedSlices" else g for g in gradients]
         # A single sum, because TensorFlow's graph optimizer may reorder a chain of additions
         # differently in each process.
@@ -198,7 +198,7 @@ class Lamb(AdamWeightDecay):
         super().__init__(learning_rate, name=name, **kwargs)
 
     def _scale_update(self, update: Any, variable: Any) -> Any:
-        if self._excluded[self._get_variable_index(variable)]:
+        if self._is_excluded[self._get_variable_index(variable)]:
             return update
         norm, update_norm = ops.norm(ops.convert_to_tensor(variable)), ops.norm(update)
         is_scaled = ops.logical_and(norm > 0, update_norm > 0)
@@ -224,10 +224,11 @@ def create_optimizer(
         optimizer: `adamw` or `lamb`.
         **original: arguments of the original, such as `loss`; they raise a UserError.
     """
+    # The original's order of arguments, (loss, init_lr, ...), makes `num_train_steps` a fraction.
     if original or 0 < num_train_steps < 1:
         error_stubs("optimization")["create_optimizer(loss, ...)"]()
-    create = {"adamw": AdamWeightDecay, "lamb": Lamb}[optimizer]
-    return create(
+    optimizer_class = {"adamw": AdamWeightDecay, "lamb": Lamb}[optimizer]
+    return optimizer_class(
         WarmupLinearDecay(init_lr, num_train_steps, num_warmup_steps),
         weight_decay_rate=WEIGHT_DECAY_RATE,
         exclude_from_weight_decay=NO_WEIGHT_DECAY,

@@ -16,25 +16,25 @@ from bert_tf.finetuning.prediction import TaskPredictor
 
 
 class Predictor:
-    """A trained model that predicts for one input or a list of them. Calls are thread-safe.
+    """A trained model that predicts for one input or a list of inputs. Calls are thread-safe.
 
-    It works only in the process that loaded it, not in forks. The types of inputs and predictions
-    are those of the script that the options belong to:
+    It works only in the process that loaded it, not in forks of that process. The class of the
+    options selects a script, which determines the types of inputs and predictions:
 
     | script | input | prediction |
     |---|---|---|
-    | `run_classifier` | a text, or a tuple of two | `ClassPrediction`, `LabelsPrediction`, float |
-    | `run_squad` | a tuple: question, text | `AnswerPrediction` |
-    | `run_ner` | a text, or a tuple of words | `LabeledWords` |
-    | `run_multiple_choice` | a tuple: context, endings | `ChoicePrediction` |
-    | `predict_masked` | a text with `[MASK]` | a list of `Candidate` per mask |
-    | `extract_features` | a text, or a tuple of two | `TextFeatures` |
+    | `run_classifier` | string or (string, string) | `ClassPrediction`, `LabelsPrediction`, float |
+    | `run_squad` | (question, text) | `AnswerPrediction` |
+    | `run_ner` | string, or tuple of words | `LabeledWords` |
+    | `run_multiple_choice` | (context, ending, ending, ...) | `ChoicePrediction` |
+    | `predict_masked` | string with `[MASK]` | for each mask, a list of `Candidate` |
+    | `extract_features` | string or (string, string) | `TextFeatures` |
 
     Predictions are the same as the script's: a text longer than `max_seq_length` is truncated, or
     split into windows if the task does so.
 
     Args:
-        options: the script's options, such as `ClassifierOptions`.
+        options: options of a script, such as `ClassifierOptions(...)`.
 
     Raises:
         UserError: files are missing or inconsistent, or TensorFlow cannot run here (in a forked
@@ -48,9 +48,9 @@ class Predictor:
             names = ", ".join(options_class.__name__ for options_class in scripts)
             raise UserError(f"A Predictor takes one of {names}. Received: {options!r:.100}")
         options.check_model()
-        backend.require_runtime(starts=True)
-        if script.make_answer:
-            self._predict = registry.load(script.make_answer)(options)
+        backend.require_runtime(loads_model=True)
+        if script.make_predict_fn:
+            self._predict = registry.load(script.make_predict_fn)(options)
         else:
             self._predict = TaskPredictor(registry.load(script.make_task or ""), options)
 
@@ -64,8 +64,8 @@ class Predictor:
             output_dir: folder with checkpoints. Training with this package writes all required
                 files there. For any other folder, pass `script`, and if `bert_config.json` or
                 `vocab.txt` is missing, `bert_config_file` or `vocab_file`.
-            script: the script to predict as; by default the one that trained the model, or
-                `predict_masked` for a model from `run_pretraining`.
+            script: name of the script whose predictions to return; by default the script that
+                trained the model, or `predict_masked` for a model from `run_pretraining`.
             flags: flags of the script that override those of the training run. Device flags are
                 not taken from the training run: they have the script's defaults.
 
@@ -92,4 +92,4 @@ class Predictor:
         return self._predict([inputs])[0]
 
     def __reduce__(self) -> Any:
-        raise UserError("A Predictor cannot be pickled: load it in each process, from its folder")
+        raise UserError("A Predictor cannot be pickled: create one in each process")

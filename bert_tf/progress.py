@@ -18,24 +18,25 @@ def hide_progress() -> None:
     log.setLevel(logging.WARNING)
 
 
-# Seconds between updates. A terminal overwrites the line; a log file keeps each one.
+# Seconds between updates; longer in a log file, where each update is a line of its own.
 _REFRESH_TERMINAL = 0.5
 _REFRESH_LOG = 15.0
 
+# Format of a bar; @ stands for the unit.
 _BAR = "{desc}: {n_fmt}@/{total_fmt}@ |{bar}| {elapsed}<{remaining}{postfix}"
 
 # The escape sequence that tqdm writes after a nested bar.
 _CURSOR_UP = "\x1b[A"
 
 
-class _LogFile:
-    """Writes each update of a progress bar to stderr as a separate line, for log files."""
+class _LineWriter:
+    """Writes each update of a progress bar to stderr as a line of its own, for log files."""
 
     def __init__(self) -> None:
         self._last_line = ""
 
     def write(self, text: str) -> None:
-        """Writes the line without cursor movements, unless it repeats the last one."""
+        """Writes a line without cursor movements, unless it repeats the last line."""
         line = text.replace(_CURSOR_UP, "").strip()
         if line not in ("", self._last_line):
             sys.stderr.write(line + "\n")
@@ -47,14 +48,15 @@ class _LogFile:
 
 
 def bar(total: int, description: str, initial: int = 0, unit: str = "") -> tqdm:
-    """Creates a progress bar on stderr; shows the speed if `unit` is set, such as "B"."""
+    """Creates a progress bar on stderr; with a `unit` such as "B", it also shows the speed."""
     terminal = sys.stderr.isatty()
     refresh = _REFRESH_TERMINAL if terminal else _REFRESH_LOG
+    stderr = sys.stderr if terminal else _LineWriter()
     return tqdm(
         total=total,
         initial=initial,
         desc=description,
-        file=io.StringIO() if log.level > logging.INFO else sys.stderr if terminal else _LogFile(),
+        file=io.StringIO() if log.level > logging.INFO else stderr,
         mininterval=refresh,
         # Otherwise tqdm's monitor thread repeats lines.
         miniters=1,
@@ -70,40 +72,39 @@ def bar(total: int, description: str, initial: int = 0, unit: str = "") -> tqdm:
 class TrainingProgress:
     """The training progress bar: step, loss, learning rate, throughput, remaining time."""
 
-    def __init__(self, first_step: int, total_steps: int) -> None:
-        self._bar = bar(total_steps, "train", initial=first_step)
+    def __init__(self, initial_step: int, total_steps: int) -> None:
+        self._bar = bar(total_steps, "train", initial=initial_step)
         self._refresh = self._bar.mininterval
         # Only `update` draws the bar, so that the displayed loss belongs to the displayed step.
         self._bar.mininterval, self._bar.miniters, self._bar.delay = 0, 0, 0
         self._created = self._last_refresh = time.monotonic()
-        self._step = first_step
+        self._step = initial_step
         # Throughput excludes the first step, which compiles, and the second, which starts before
         # the first is recorded.
-        self._first_step = first_step + 1
-        self._first_end = self._last_end = math.inf
+        self._first_step = initial_step + 1
+        self._measured_from = self._measured_until = math.inf
         self._processed = {"sequences": 0.0, "tokens": 0.0}
 
     def update(self, step: int, metrics: Mapping[str, float]) -> None:
         """Records a step; `metrics` has `loss`, `learning_rate`, `sequences` and `tokens`."""
         self._step = step
-        self._last_end = now = time.monotonic()
+        self._measured_until = now = time.monotonic()
         if step <= self._first_step:
-            self._first_end = now
+            self._measured_from = now
             return
         if step > self._first_step + 1:
             for name in self._processed:
                 self._processed[name] += metrics[name]
         if now - self._last_refresh >= self._refresh or step == self._bar.total:
             self._last_refresh = now
-            self._bar.set_postfix_str(
-                f"loss {metrics['loss']:.4f}, lr {metrics['learning_rate']:.2e}, {self.describe()}",
-                refresh=False,
-            )
+            loss, rate = f"loss {metrics['loss']:.4f}", f"lr {metrics['learning_rate']:.2e}"
+            postfix = f"{loss}, {rate}, {self.describe_throughput()}"
+            self._bar.set_postfix_str(postfix, refresh=False)
             self._bar.update(step - self._bar.n)
 
     def rates(self) -> dict[str, float]:
         """Returns `sequences_per_second` and `tokens_per_second` so far; empty if unknown."""
-        seconds = self._last_end - self._first_end
+        seconds = self._measured_until - self._measured_from
         if not seconds > 0 or not self._processed["sequences"]:
             return {}
         return {f"{name}_per_second": count / seconds for name, count in self._processed.items()}
@@ -114,20 +115,20 @@ class TrainingProgress:
         start = time.monotonic()
         yield
         seconds = time.monotonic() - start
-        self._first_end += seconds
-        self._last_end += seconds
+        self._measured_from += seconds
+        self._measured_until += seconds
 
-    def describe(self) -> str:
+    def describe_throughput(self) -> str:
         """Returns the throughput as text, such as "8.0 seq/s, 1,024 tok/s"."""
         rates = self.rates()
         if not rates:
-            return "too short for a rate"
+            return "throughput unknown"
         return f"{rates['sequences_per_second']:.1f} seq/s, {rates['tokens_per_second']:,.0f} tok/s"
 
     def close(self) -> None:
         """Closes the bar, at the step where training stopped."""
         if self._step != self._bar.n:
-            # Remove the loss of an earlier step.
+            # The displayed loss belongs to an earlier step: remove it.
             self._bar.set_postfix_str("", refresh=False)
             self._bar.update(self._step - self._bar.n)
         self._bar.close()

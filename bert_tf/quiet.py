@@ -36,8 +36,8 @@ def import_tensorflow(for_script: bool = True) -> None:
         return
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     if for_script:
-        # A folder that cannot exist: a keras.json could change dtypes, and an invalid one would
-        # keep TensorFlow from starting.
+        # A folder that cannot exist, so that Keras finds no keras.json there: it could change
+        # dtypes or, if invalid, keep TensorFlow from starting.
         os.environ["KERAS_HOME"] = os.path.join(os.devnull, "keras")
     hidden = _UNUSED_PACKAGES if for_script else ()
     wants_log = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") in ("0", "1", "2")
@@ -49,7 +49,7 @@ def import_tensorflow(for_script: bool = True) -> None:
 
 @contextlib.contextmanager
 def _pause_garbage_collection() -> Iterator[None]:
-    """Excludes imported objects from garbage collection, which saves a second, also at exit."""
+    """Excludes objects that the block creates from garbage collection, which saves a second."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

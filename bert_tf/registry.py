@@ -17,10 +17,10 @@ class Script:
 
     Attributes:
         description: first line of `--help`.
-        options: the class of the options, as `module:name`.
-        make_task: (options, config, tokenizer) -> `Task`.
-        run: function that does the work, given the options.
-        make_answer: (options) -> function from the inputs of a `Predictor` to its predictions.
+        options: `module:name` of the options class.
+        make_task: `module:name` of (options, config, tokenizer) -> `Task`.
+        run: `module:name` of (options) -> result, which does the work.
+        make_predict_fn: `module:name` of (options) -> function from `Predictor` inputs to outputs.
         environment: environment variables to set before anything is imported.
     """
 
@@ -28,7 +28,7 @@ class Script:
     options: str
     make_task: str | None = None
     run: str | None = None
-    make_answer: str | None = None
+    make_predict_fn: str | None = None
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -39,11 +39,11 @@ class Script:
     @property
     def has_predictor(self) -> bool:
         """Whether a `Predictor` can be created from the script's options."""
-        return bool(self.make_task or self.make_answer)
+        return bool(self.make_task or self.make_predict_fn)
 
 
 _TASKS = "bert_tf.tasks"
-# For scripts that need no GPU. Each worker of create_pretraining_data would reserve all its memory.
+# For scripts that need no GPU: each worker of create_pretraining_data would reserve a GPU's memory.
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 
 SCRIPTS: Mapping[str, Script] = {
@@ -76,13 +76,13 @@ SCRIPTS: Mapping[str, Script] = {
         "Writes an encoder's vectors for tokens or whole texts.",
         options=f"{_TASKS}.feature_extraction.options:ExtractionOptions",
         run=f"{_TASKS}.feature_extraction.extraction:run",
-        make_answer=f"{_TASKS}.feature_extraction.extraction:make_answer",
+        make_predict_fn=f"{_TASKS}.feature_extraction.extraction:make_predict_fn",
     ),
     "predict_masked": Script(
         "Predicts the words for [MASK] in texts.",
         options=f"{_TASKS}.fill_mask.options:MaskedWordsOptions",
         run=f"{_TASKS}.fill_mask.fill_mask:run",
-        make_answer=f"{_TASKS}.fill_mask.fill_mask:make_answer",
+        make_predict_fn=f"{_TASKS}.fill_mask.fill_mask:make_predict_fn",
     ),
     "create_vocab": Script(
         "Learns a WordPiece vocabulary from texts.",
@@ -122,13 +122,13 @@ def load(reference: str) -> Any:
 
 
 def script_of(options_class: type) -> str:
-    """Returns the name of the script with a class of options."""
+    """Returns the name of the script whose options have the given class."""
     reference = f"{options_class.__module__}:{options_class.__qualname__}"
     return {script.options: name for name, script in SCRIPTS.items()}[reference]
 
 
 def get_runner(name: str) -> Callable[[Any], Any]:
-    """Returns the function that does the work of a script, given its options."""
+    """Returns the function, (options) -> result, that does the work of a script."""
     # Imports TensorFlow quietly, and before Keras.
     load("bert_tf.backend:tf")
     script = SCRIPTS[name]

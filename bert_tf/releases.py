@@ -1,8 +1,8 @@
 """The 33 checkpoints released by google-research/bert, with sizes, casing and URLs.
 
-Nine are from 2018 and 2019, and 24 smaller ones from March 2020 (Turc et al. 2019, "Well-Read
-Students Learn Better"). The largest of these is a retrained BERT-Base, with the same name as that
-of 2018. Nothing is downloaded.
+Nine are from 2018 and 2019, and 24 from March 2020 (Turc et al. 2019, "Well-Read Students Learn
+Better"). The largest of these 24 is a retrained BERT-Base; the BERT-Base of 2018 has the same name.
+This module only lists the checkpoints; it downloads nothing.
 
 Sources: README and multilingual.md of google-research/bert; vocabulary sizes are from the
 `bert_config.json` and `vocab.txt` files.
@@ -47,9 +47,10 @@ class Release:
         return f"{BUCKET}/{self.date}/{self.name}.zip"
 
     def config(self) -> BertConfig:
-        """Returns the configuration.
+        """Returns the model configuration.
 
-        Published Chinese and multilingual ones also have unused keys: `directionality`, `pooler_*`.
+        The published files of the Chinese and multilingual models have additional keys that the
+        model does not use: `directionality` and `pooler_*`.
         """
         return BertConfig(
             vocab_size=self.vocab_size,
@@ -64,17 +65,17 @@ class Release:
 def encoder_parameters(config: BertConfig) -> int:
     """Returns the number of parameters of embeddings, encoder and pooler."""
     hidden, inner = config.hidden_size, config.intermediate_size
-    norm = 2 * hidden
-    embeddings = config.vocab_size + config.max_position_embeddings + config.type_vocab_size
-    attention = 4 * (hidden * hidden + hidden) + norm
-    feed_forward = (hidden * inner + inner) + (inner * hidden + hidden) + norm
+    layer_norm = 2 * hidden
+    embedding_rows = config.vocab_size + config.max_position_embeddings + config.type_vocab_size
+    attention = 4 * (hidden * hidden + hidden) + layer_norm
+    feed_forward = (hidden * inner + inner) + (inner * hidden + hidden) + layer_norm
     pooler = hidden * hidden + hidden
-    layers = config.num_hidden_layers * (attention + feed_forward)
-    return embeddings * hidden + norm + layers + pooler
+    encoder = config.num_hidden_layers * (attention + feed_forward)
+    return embedding_rows * hidden + layer_norm + encoder + pooler
 
 
 def checkpoint_parameters(config: BertConfig) -> int:
-    """Returns the number of parameters of a released checkpoint, with the pre-training heads."""
+    """Returns the number of parameters of a pre-trained checkpoint: encoder and both heads."""
     hidden = config.hidden_size
     masked_lm = hidden * hidden + hidden + 2 * hidden + config.vocab_size
     next_sentence = 2 * hidden + 2
@@ -82,11 +83,11 @@ def checkpoint_parameters(config: BertConfig) -> int:
 
 
 def named(name_or_path: str) -> Release | None:
-    """Returns the release with a name, or with the name of a folder or zip in a path.
+    """Returns the release with the given name, or whose name is a folder or zip in the given path.
 
-    Names must match completely: `wwm_uncased_...` and `my_uncased_...` are not `uncased_...`. The
-    innermost match is used. `uncased_L-12_H-768_A-12` is the model from 2018, unless its parent
-    folder is `2020_02_20`.
+    Names must match completely: `wwm_uncased_...` and `my_uncased_...` are not `uncased_...`. If
+    several parts of a path match, the last of them counts. `uncased_L-12_H-768_A-12` is the model
+    from 2018, unless its parent folder is `2020_02_20`.
 
     Args:
         name_or_path: a path such as `/models/uncased_L-12_H-768_A-12/bert_model.ckpt`, a release
@@ -114,7 +115,7 @@ def _sizes(config: BertConfig) -> list[int]:
     return [getattr(config, key) for key in SIZES]
 
 
-# Release name prefix -> size, casing and language of the vocabulary.
+# Prefix of the release name -> size, casing (True if cased) and language of the vocabulary.
 _VOCABULARIES = {
     "uncased": (30522, False, "English"),
     "cased": (28996, True, "English"),

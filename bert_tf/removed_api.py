@@ -1,4 +1,4 @@
-"""Names in the original code that have no counterpart in TensorFlow 2, and what to use instead."""
+"""Names in the original BERT code that this package lacks, and what to use instead."""
 
 from collections.abc import Callable
 from functools import partial
@@ -33,7 +33,7 @@ _REPLACEMENTS = {
 
 
 def error_stubs(owner: str) -> dict[str, Callable[..., NoReturn]]:
-    """Returns stubs, by name, for what a module or class lacks; each raises a `UserError`."""
+    """Returns stubs, by name, for the removed names of a module or class; calls raise UserError."""
     names = [name for name in _REPLACEMENTS if name.startswith(f"{owner}.")]
     return {name.partition(".")[2]: partial(_fail, name) for name in names}
 

@@ -22,13 +22,14 @@ def __getattr__(name: str) -> Callable[[], None]:
 
 
 def _main(name: str) -> None:
-    # Importing TensorFlow redirects file descriptor 2.
+    # A copy of stderr: while TensorFlow is imported, file descriptor 2 is redirected.
     stderr = os.dup(2)
 
-    def exit_now(number: int, frame: FrameType | None) -> None:
-        # The module that is being imported might swallow an exception.
-        os.write(stderr, b"Interrupted.\n" if number == signal.SIGINT else b"Terminated.\n")
-        os._exit(128 + number)
+    def exit_now(signal_number: int, frame: FrameType | None) -> None:
+        # Exit without an exception, which the module that is being imported might swallow.
+        is_interrupt = signal_number == signal.SIGINT
+        os.write(stderr, b"Interrupted.\n" if is_interrupt else b"Terminated.\n")
+        os._exit(128 + signal_number)
 
     _handle_signals(exit_now)
     os.environ.update(registry.SCRIPTS[name].environment)
@@ -42,12 +43,12 @@ def _main(name: str) -> None:
         run(options)
 
 
-def _raise(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt if number == signal.SIGINT else Terminated
+def _raise(signal_number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt if signal_number == signal.SIGINT else Terminated
 
 
 def _handle_signals(handler: Callable[[int, FrameType | None], None]) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
         # Shells make background programs ignore Ctrl-C; keep that.
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, handler)
+        if signal.getsignal(signal_number) != signal.SIG_IGN:
+            signal.signal(signal_number, handler)

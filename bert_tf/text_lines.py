@@ -17,24 +17,24 @@ def split(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
     read_line = functools.partial(file.readline, max_bytes + 1)
     # TensorFlow's remote files cannot read part of a line.
     lines = iter(read_line, b"") if isinstance(file, io.IOBase) else iter(file)
-    for number, line in enumerate(lines, start=1):
+    for line_number, line in enumerate(lines, start=1):
         if len(line) > max_bytes:
-            limit = f"{max_bytes >> 20} MB"
-            raise UserError(f"{name}:{number}: the line has more than {limit}. Is it a text file?")
+            problem = f"the line has more than {max_bytes >> 20} MB. Is this a text file?"
+            raise UserError(f"{name}:{line_number}: {problem}")
         yield line
 
 
 def decode(name: str, lines: Iterable[bytes]) -> Iterator[str]:
-    """Decodes UTF-8 lines, with line breaks; errors call the file `name`."""
-    for number, raw in enumerate(lines, start=1):
+    """Decodes UTF-8 lines, which keep their line breaks; `name` is the file in error messages."""
+    for line_number, raw in enumerate(lines, start=1):
         try:
             yield raw.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise UserError(_explain_encoding(name, number, raw, error)) from error
+            raise UserError(_explain_encoding(name, line_number, raw, error)) from error
 
 
 def read(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[str]:
-    """Yields a file's lines as `files.read_lines` does; errors call the file `name`."""
+    """Yields a file's lines as `files.read_lines` does; `name` is the file in error messages."""
     for line in decode(name, split(name, file, max_bytes)):
         text = line.rstrip("\n").replace("\r", "")
         # CRs after the last LF are not a line.
@@ -42,16 +42,16 @@ def read(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[str]:
             yield text
 
 
-def _explain_encoding(path: str, number: int, raw: bytes, error: UnicodeDecodeError) -> str:
-    """Returns a message that line `number` (counted from 1) with the bytes `raw` is not UTF-8."""
-    if number == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+def _explain_encoding(path: str, line_number: int, raw: bytes, error: UnicodeDecodeError) -> str:
+    """Returns the error message for a line that is not UTF-8; `raw` is its content."""
+    if line_number == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         evidence, encoding = "it begins with the byte order mark of UTF-16", "utf-16"
     elif b"\0" in raw or raw.startswith(b"%PDF"):
-        return f"{path}:{number}: this is not a text file: {raw[:20]!r}"
+        return f"{path}:{line_number}: this is not a text file: {raw[:20]!r}"
     else:
         evidence = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} of the line"
         encoding = "latin-1"
     return (
-        f"{path}:{number}: the file is not UTF-8 ({evidence}). Convert it, for instance with: "
+        f"{path}:{line_number}: the file is not UTF-8 ({evidence}). Convert it, for instance with: "
         f"iconv -f {encoding} -t utf-8 {os.path.basename(path)}"
     )

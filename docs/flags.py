@@ -45,7 +45,7 @@ def table(script: str) -> str:
 
 def _row(field: dataclasses.Field, is_new: bool) -> str:
     metadata = field.metadata
-    values = [f"`{choice}`" for choice in metadata["choices"] or metadata["words"]]
+    values = [f"`{choice}`" for choice in metadata["choices"] or metadata["keywords"]]
     if metadata["limits"]:
         lower, upper = metadata["limits"]
         values.append(f"from {lower} to {upper}" if upper < 2**31 - 1 else f"{lower} or more")
@@ -54,7 +54,7 @@ def _row(field: dataclasses.Field, is_new: bool) -> str:
         default = "required, or detected"
     description = metadata["help"]
     if values:
-        label = "Values:" if metadata["choices"] else "Also" if metadata["words"] else "Range:"
+        label = "Values:" if metadata["choices"] else "Also" if metadata["keywords"] else "Range:"
         description += f" {label} {', '.join(values)}."
     since = "new" if is_new or metadata["new"] else "2018"
     cells = (f"`--{field.name}`", default, since, description)

@@ -162,7 +162,7 @@ def test_user_error_prints_one_line_and_exits_1():
     assert result.returncode == 1
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
-    assert line.startswith("ERROR: Required, but missing: ")
+    assert line.startswith("ERROR: Missing required flags: ")
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ def hold(path) -> subprocess.Popen:
 def assert_locked(path, pid=None):
     holder = f"process {pid or os.getpid()} on {socket.gethostname()}"
     expected = re.escape(f"--output_dir=out is in use by {holder}: ")
-    expected += "wait until that ends, or pass a different --output_dir"
+    expected += "wait until it ends, or pass a different --output_dir"
     with (
         pytest.raises(UserError, match=f"^{expected}$"),
         locks.exclusive(str(path), "--output_dir=out"),

@@ -339,7 +339,7 @@ def test_different_vocabulary_is_not_overwritten(tiny, trained, tmp_path):
     (folder / "vocab.txt").write_text("other\n")
     flags = {**tiny.flags, **TRAIN_FLAGS, "task_name": "MRPC", "output_dir": str(folder)}
     before = sorted(os.listdir(folder))
-    with pytest.raises(UserError, match=r"copy/vocab.txt differs from --vocab_file=.*tiny"):
+    with pytest.raises(UserError, match=r"vocab.txt, which .* differs from --vocab_file=.*tiny"):
         classification.run(ClassifierOptions(**flags, data_dir=str(tiny.folder / "mrpc")))
     assert (folder / "vocab.txt").read_text() == "other\n"
     assert sorted(os.listdir(folder)) == before

@@ -23,7 +23,7 @@ def test_training_bar_content(monkeypatch):
     monkeypatch.setattr(progress, "_REFRESH_TERMINAL", 0.0)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    bar = progress.TrainingProgress(first_step=2, total_steps=6)
+    bar = progress.TrainingProgress(initial_step=2, total_steps=6)
     for step, loss in ((3, 0.9), (4, 0.8), (5, 0.7), (6, 0.625)):
         bar.update(step, make_metrics(loss))
     bar.close()
@@ -37,7 +37,7 @@ def test_training_bar_content(monkeypatch):
 def test_interrupted_bar_keeps_the_last_step(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    bar = progress.TrainingProgress(first_step=0, total_steps=9)
+    bar = progress.TrainingProgress(initial_step=0, total_steps=9)
     for step in (1, 2, 3):
         bar.update(step, make_metrics(0.5))
     bar.close()
@@ -58,7 +58,7 @@ def test_log_updates_are_separate_lines(monkeypatch):
     monkeypatch.setattr(progress, "_REFRESH_LOG", 0.0)
     log_file = io.StringIO()
     monkeypatch.setattr(sys, "stderr", log_file)
-    bar = progress.TrainingProgress(first_step=0, total_steps=4)
+    bar = progress.TrainingProgress(initial_step=0, total_steps=4)
     for step in (1, 2, 3, 4):
         bar.update(step, make_metrics(0.5))
         print("Evaluation", file=sys.stderr)
@@ -86,7 +86,7 @@ def test_throughput_excludes_evaluation_time(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    bar = progress.TrainingProgress(first_step=0, total_steps=4)
+    bar = progress.TrainingProgress(initial_step=0, total_steps=4)
     for step in (1, 2, 3, 4):
         now[0] += 1
         bar.update(step, make_metrics(0.5))

@@ -23,7 +23,7 @@ def test_scripts_have_entry_points_and_docs_pages():
 def test_registered_functions_exist(name):
     script = registry.SCRIPTS[name]
     assert registry.script_of(script.options_class) == name
-    for reference in filter(None, (script.make_task, script.run, script.make_answer)):
+    for reference in filter(None, (script.make_task, script.run, script.make_predict_fn)):
         assert callable(registry.load(reference))
     assert bool(script.make_task) != bool(script.run)
 

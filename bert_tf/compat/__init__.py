@@ -1,1 +1,1 @@
-"""Python APIs of the original's scripts, with the same names, signatures and results."""
+"""Python APIs of the original BERT scripts, with the same names, signatures and results."""

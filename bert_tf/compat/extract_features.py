@@ -1,4 +1,4 @@
-"""Python API of the original's `extract_features.py`."""
+"""Python API of the original BERT release's `extract_features.py`."""
 
 import collections
 from collections.abc import Iterable
@@ -18,13 +18,13 @@ InputFeatures = collections.namedtuple(
 
 def read_examples(input_file: str) -> list[InputExample]:
     """Reads a file with one text, or one pair `A ||| B`, per line."""
-    return [InputExample(number, *text) for number, text in enumerate(read_lines(input_file))]
+    return [InputExample(index, *texts) for index, texts in enumerate(read_lines(input_file))]
 
 
 def convert_examples_to_features(
     examples: Iterable[InputExample], seq_length: int, tokenizer: tokenization.FullTokenizer
 ) -> list[InputFeatures]:
-    """Tokenizes, truncates and packs examples; inputs are padded to `seq_length`."""
+    """Converts examples to token ids, masks and segments, truncated or padded to `seq_length`."""
     features = []
     for example in examples:
         packed = pack_example(example, seq_length, tokenizer)

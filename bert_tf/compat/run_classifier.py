@@ -1,4 +1,4 @@
-"""Python API of the original's `run_classifier.py`."""
+"""Python API of the original BERT release's `run_classifier.py`."""
 
 import csv
 import dataclasses
@@ -28,7 +28,7 @@ class DataProcessor:
     """Base class for readers of data sets."""
 
     def get_labels(self, *data_dir: str) -> Any:
-        """Override this, and the getters below for each split that the data set has."""
+        """Override this method, and `get_<split>_examples` for each split of the data set."""
         raise NotImplementedError
 
     get_train_examples = get_dev_examples = get_test_examples = get_labels
@@ -42,17 +42,17 @@ class ColaProcessor(DataProcessor):
     """Reader of CoLA, and base class for the other data sets."""
 
     _task = glue.TASKS["cola"]
-    # Only used for XNLI; programs may change it.
+    # Language of the examples, used for XNLI only; programs may change it.
     language = "zh"
 
     def get_labels(self) -> list[str]:
         """Returns the labels in the order of their ids."""
         return list(self._task.labels)
 
-    def _read(self, name: str, data_dir: str) -> list[InputExample]:
-        if name not in self._task.splits:
-            raise NotImplementedError(f"{self._task.name} has no {name} set")
-        split = self._task.splits[name]
+    def _read(self, split_name: str, data_dir: str) -> list[InputExample]:
+        if split_name not in self._task.splits:
+            raise NotImplementedError(f"{self._task.name} has no {split_name} set")
+        split = self._task.splits[split_name]
         path = os.path.join(data_dir, split.file.replace(".zh.", f".{self.language}."))
         return self._create_examples(self._read_tsv(path), split.guid_prefix)
 
@@ -81,7 +81,7 @@ class MrpcProcessor(ColaProcessor):
 
 
 class XnliProcessor(ColaProcessor):
-    """Reader of XNLI, in the language `language`."""
+    """Reader of XNLI, for the examples in the language `language`."""
 
     _task = glue.TASKS["xnli"]
 

@@ -1,4 +1,4 @@
-"""Python API of the original's `run_squad.py`."""
+"""Python API of the original BERT release's `run_squad.py`."""
 
 import collections
 import functools
@@ -43,13 +43,13 @@ def convert_examples_to_features(
     is_training: bool,
     output_fn: Callable[[InputFeatures], object],
 ) -> None:
-    """Calls `output_fn` with the features of each window, in order."""
-    batch_tokenizer, count = BatchTokenizer(tokenizer), 0
+    """Splits paragraphs into windows, and calls `output_fn` with the features of each window."""
+    batch_tokenizer, next_id = BatchTokenizer(tokenizer), 0
     for index, example in enumerate(examples):
         windows = Windows([example], batch_tokenizer, max_seq_length, doc_stride, max_query_length)
         columns = windows.inputs()
-        columns["unique_id"] = columns.pop("unique_ids") + count
-        count += len(windows)
+        columns["unique_id"] = columns.pop("unique_ids") + next_id
+        next_id += len(windows)
         if is_training:
             targets = windows.targets()
             columns["start_position"] = targets["start_positions"]
@@ -57,14 +57,14 @@ def convert_examples_to_features(
         for row in range(len(windows)):
             values = {name: column[row].tolist() for name, column in columns.items()}
             positions = range(windows.offset[row], windows.offset[row] + windows.length[row])
-            words = windows.token_words[windows.start[row] :][: len(positions)]
-            context = windows.is_max_context(np.array([row]), np.arange(len(positions))[None])[0]
+            word_indices = windows.token_words[windows.start[row] :][: len(positions)]
+            is_max = windows.is_max_context(np.array([row]), np.arange(len(positions))[None])[0]
             feature = InputFeatures(
                 example_index=index,
                 doc_span_index=row,
                 tokens=tokenizer.convert_ids_to_tokens(values["input_ids"][: positions.stop + 1]),
-                token_to_orig_map=dict(zip(positions, words.tolist(), strict=True)),
-                token_is_max_context=dict(zip(positions, context.tolist(), strict=True)),
+                token_to_orig_map=dict(zip(positions, word_indices.tolist(), strict=True)),
+                token_is_max_context=dict(zip(positions, is_max.tolist(), strict=True)),
                 is_impossible=example.is_impossible,
                 **values,
             )
@@ -84,20 +84,21 @@ def write_predictions(
 ) -> None:
     """Writes answers, n-best lists and, with `FLAGS.version_2_with_negative`, null log-odds."""
     results = {result.unique_id: result for result in all_results}
-    windows = collections.defaultdict(list)
+    all_windows = collections.defaultdict(list)
     for feature in all_features:
-        windows[feature.example_index].append((feature, results[feature.unique_id]))
+        all_windows[feature.example_index].append((feature, results[feature.unique_id]))
     n_best_lists = []
     for index, example in enumerate(all_examples):
-        spans = [span for window in windows[index] for span in _candidates(*window, n_best_size)]
-        entries = [span for span in spans if 0 <= span[1] - span[0][1] < max_answer_length]
-        entries.sort(key=lambda entry: -(entry[2] + entry[3]))
-        null = None
+        windows = all_windows[index]
+        spans = [span for window in windows for span in _best_spans(*window, n_best_size)]
+        valid_spans = [span for span in spans if 0 <= span[1] - span[0][1] < max_answer_length]
+        valid_spans.sort(key=lambda span: -(span[2] + span[3]))
+        null_answer = None
         if FLAGS.version_2_with_negative:
-            null_logits = [(r.start_logits[0], r.end_logits[0]) for _, r in windows[index]]
-            null = decoding.Answer("", *min(null_logits, key=sum, default=(0.0, 0.0)))
+            null_logits = [(result.start_logits[0], result.end_logits[0]) for _, result in windows]
+            null_answer = decoding.Answer("", *min(null_logits, key=sum, default=(0.0, 0.0)))
         get_text = functools.partial(_get_answer, example.doc_tokens, do_lower_case)
-        n_best_lists.append(decoding.make_n_best(entries, null, get_text, n_best_size))
+        n_best_lists.append(decoding.make_n_best(valid_spans, null_answer, get_text, n_best_size))
     threshold = FLAGS.null_score_diff_threshold
     contents = decoding.Predictions(all_examples, n_best_lists, threshold).contents()
     paths = (output_prediction_file, output_nbest_file, output_null_log_odds_file)
@@ -105,8 +106,8 @@ def write_predictions(
         files.write_text(path, content)
 
 
-def _candidates(feature: InputFeatures, result: RawResult, size: int) -> Iterator[decoding.Span]:
-    """Yields the valid spans of a window: ((window, start), end, start logit, end logit)."""
+def _best_spans(feature: InputFeatures, result: RawResult, size: int) -> Iterator[decoding.Span]:
+    """Yields ((features, start), end, start logit, end logit) for the best starts and ends."""
     starts, ends = (
         sorted(range(len(logits)), key=lambda index, logits=logits: -logits[index])[:size]
         for logits in (result.start_logits, result.end_logits)
@@ -117,9 +118,9 @@ def _candidates(feature: InputFeatures, result: RawResult, size: int) -> Iterato
 
 
 def _get_answer(
-    words: list[str], do_lower_case: bool, start: tuple[InputFeatures, int], end: int
+    words: list[str], do_lower_case: bool, feature_and_start: tuple[InputFeatures, int], end: int
 ) -> str:
-    feature, first = start
-    span = slice(feature.token_to_orig_map[first], feature.token_to_orig_map[end] + 1)
-    pieces = join_pieces(feature.tokens[first : end + 1])
+    feature, start = feature_and_start
+    span = slice(feature.token_to_orig_map[start], feature.token_to_orig_map[end] + 1)
+    pieces = join_pieces(feature.tokens[start : end + 1])
     return get_final_text(pieces, " ".join(words[span]), do_lower_case)

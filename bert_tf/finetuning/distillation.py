@@ -1,6 +1,6 @@
 """Knowledge distillation: training on the logits of a teacher (Hinton et al. 2015).
 
-B batch, L labels or endings, S max_seq_length.
+In shapes, B is the batch size, S `max_seq_length`, and L the number of labels (or endings).
 """
 
 import hashlib
@@ -22,9 +22,9 @@ from bert_tf.finetuning.run_checks import requested_task
 from bert_tf.finetuning.task import Task
 from bert_tf.progress import log
 
-# Teacher and student read the same rows, so these flags must be equal.
-_SAME_FLAGS = ("do_lower_case", "max_seq_length", "problem_type")
-_LOWEST = -1e9
+# Flags that must be the same for teacher and student, because both read the same rows.
+_SHARED_FLAGS = ("do_lower_case", "max_seq_length", "problem_type")
+_PAD_LOGIT = -1e9
 
 RowLoss = Callable[[Any, Mapping[str, Any]], Any]
 
@@ -33,8 +33,8 @@ class Teacher:
     """A trained model whose logits become features of the training records.
 
     Attributes:
-        features: declare its logits in the records: [L], [S] or, for token labels, [L, S].
-        identity: digest of its weights and configuration, part of the records' key.
+        features: its logits in the records, of shape [L], [S] or, for token labels, [L, S].
+        identity: digest of its weights and configuration; if it changes, the records are rewritten.
     """
 
     def __init__(
@@ -42,24 +42,25 @@ class Teacher:
     ) -> None:
         self._student, self._teacher, self._prefix = student, teacher, prefix
         self._devices = devices
-        self._kinds = {f"teacher_{name}": (name, kind) for name, kind in student.soft_targets}
-        self.features = tuple(self._feature(name) for name in self._kinds)
-        # The index contains checksums of all weights.
+        # Name of the feature -> (model output, kind of its logits).
+        self._soft_targets = {f"teacher_{target[0]}": target for target in student.soft_targets}
+        self.features = tuple(self._feature(name) for name in self._soft_targets)
+        # The checkpoint's index file contains checksums of all weights.
         with files.open_binary(f"{prefix}.index") as index:
             digest = hashlib.blake2b(index.read(), digest_size=16)
         digest.update(files.read_text(teacher.options.bert_config_file or "").encode())
         self.identity = digest.hexdigest()
 
     def _feature(self, name: str) -> Feature:
-        kind, length = self._kinds[name][1], self._student.options.max_seq_length
-        count = max(len(self._student.labels), 1)
-        shape = {"positions": length, "tokens": (count, length)}.get(kind, count)
+        kind, length = self._soft_targets[name][1], self._student.options.max_seq_length
+        num_labels = max(len(self._student.labels), 1)
+        shape = {"positions": length, "tokens": (num_labels, length)}.get(kind, num_labels)
         return Feature(name, shape, "float32", per_token=kind in ("positions", "tokens"))
 
     def add_logits(
         self, batches: Iterable[Mapping[str, np.ndarray]]
     ) -> Iterator[dict[str, np.ndarray]]:
-        """Yields the rows with the teacher's logits; frees its model at the end."""
+        """Yields the batches with the teacher's logits added; frees its model at the end."""
         log.info("Teacher: computing the logits of %s for the training set", self._prefix)
         model = training.build_model(
             self._teacher.build_model, self._devices, zero_init_encoder=True
@@ -75,33 +76,35 @@ class Teacher:
     def _fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
         padded_logits = {}
         for feature in self.features:
-            name, kind = self._kinds[feature.name]
+            name, kind = self._soft_targets[feature.name]
             logits = ops.cast(outputs[name], "float32")
             logits = ops.swapaxes(logits, 1, 2) if kind == "tokens" else logits
-            # A batch may be trimmed to its longest row.
+            # The batch may have been trimmed to its longest row: pad the logits to S.
             padding = feature.shape[-1] - ops.shape(logits)[-1]
             logits = ops.pad(logits, [*[[0, 0]] * len(feature.shape), [0, padding]])
             padded_logits[feature.name] = ops.reshape(logits, (-1, *feature.shape))
         return padded_logits
 
     def mix_with(self, label_loss: RowLoss) -> RowLoss:
-        """Returns the loss (outputs, batch) -> [B], weighted by `--teacher_weight`."""
+        """Returns a loss, (outputs, batch) -> [B], that combines `label_loss` and distillation."""
         options = self._student.options
         weight, temperature = options.teacher_weight, options.teacher_temperature
 
         def mixed(outputs: Any, batch: Mapping[str, Any]) -> Any:
             losses = [
                 row_loss(kind, outputs[name], batch[key], batch["input_mask"], temperature)
-                for key, (name, kind) in self._kinds.items()
+                for key, (name, kind) in self._soft_targets.items()
             ]
-            soft = sum(losses) / float(len(losses))
-            return (1 - weight) * label_loss(outputs, batch) + weight * soft if weight < 1 else soft
+            distillation = sum(losses) / float(len(losses))
+            if weight == 1:
+                return distillation
+            return (1 - weight) * label_loss(outputs, batch) + weight * distillation
 
         return mixed if weight else label_loss
 
 
 def row_loss(kind: str, student: Any, teacher: Any, input_mask: Any, temperature: float) -> Any:
-    """Computes T^2 KL(teacher || student) of the probabilities at temperature T, [B].
+    """Computes T^2 KL(teacher || student) of the probabilities at temperature T for each row, [B].
 
     `kind` says how logits become probabilities, and how their losses are reduced to one per row:
 
@@ -109,7 +112,7 @@ def row_loss(kind: str, student: Any, teacher: Any, input_mask: Any, temperature
     - labels [B, L]: sigmoid, mean over L.
     - number [B, 1]: the squared difference instead, without temperature.
     - positions [B, S]: softmax over the positions that are not padding.
-    - tokens [B, S, L], the teacher's [B, L, S]: softmax over L, mean over these positions.
+    - tokens [B, S, L] (teacher: [B, L, S]): softmax over L, mean over S without padding.
     """
     student = ops.cast(student, "float32")
     if kind == "number":
@@ -118,31 +121,32 @@ def row_loss(kind: str, student: Any, teacher: Any, input_mask: Any, temperature
         teacher = ops.swapaxes(teacher, 1, 2)
     student, teacher = student / temperature, teacher / temperature
     if kind == "positions":
-        student, teacher = (ops.where(input_mask != 0, x, _LOWEST) for x in (student, teacher))
+        student, teacher = (ops.where(input_mask != 0, x, _PAD_LOGIT) for x in (student, teacher))
     if kind == "labels":
-        differences = ops.mean(_divergence(teacher, student, ops.log_sigmoid), axis=-1)
-        differences += ops.mean(_divergence(-teacher, -student, ops.log_sigmoid), axis=-1)
+        # The two terms of a label: for its presence and for its absence.
+        divergence = ops.mean(_kl_terms(teacher, student, ops.log_sigmoid), axis=-1)
+        divergence += ops.mean(_kl_terms(-teacher, -student, ops.log_sigmoid), axis=-1)
     else:
-        differences = ops.sum(_divergence(teacher, student, ops.log_softmax), axis=-1)
+        divergence = ops.sum(_kl_terms(teacher, student, ops.log_softmax), axis=-1)
     if kind == "tokens":
         mask = ops.cast(input_mask, "float32")
-        differences = ops.sum(mask * differences, axis=1) / ops.maximum(ops.sum(mask, axis=1), 1.0)
-    return temperature**2 * differences
+        divergence = ops.sum(mask * divergence, axis=1) / ops.maximum(ops.sum(mask, axis=1), 1.0)
+    return temperature**2 * divergence
 
 
-def _divergence(teacher: Any, student: Any, log_of: Callable[[Any], Any]) -> Any:
-    log_teacher = log_of(teacher)
-    return ops.exp(log_teacher) * (log_teacher - log_of(student))
+def _kl_terms(teacher: Any, student: Any, to_log_probabilities: Callable[[Any], Any]) -> Any:
+    log_teacher = to_log_probabilities(teacher)
+    return ops.exp(log_teacher) * (log_teacher - to_log_probabilities(student))
 
 
 def open_teacher(
     make_task: Callable[..., Task], task: Task, devices: training.Devices
 ) -> Teacher | None:
-    """Checks `--teacher` and returns it without loading its weights; None if it is not set.
+    """Checks `--teacher` and returns the teacher, with weights not loaded yet; None if it is unset.
 
     Raises:
-        UserError: the teacher was trained with a different script, task, label list, vocabulary or
-            length, or the task does not support distillation.
+        UserError: the teacher was trained with a different script, task, list of labels, vocabulary
+            or `max_seq_length`, or the task does not support distillation.
     """
     folder = task.options.teacher
     if not folder:
@@ -152,14 +156,14 @@ def open_teacher(
     if devices.workers > 1:
         raise UserError("--teacher runs in one process: unset TF_CONFIG")
     _require_same_rows(folder, task)
-    # As for a Predictor: reads no data.
+    # With the options for a Predictor, the task reads no data.
     options = run_metadata.read_options(folder)
     teacher = make_task(options, *load_config_and_tokenizer(options))
     return Teacher(task, teacher, trained_checkpoint(folder), devices)
 
 
 def _require_same_rows(folder: str, task: Task) -> None:
-    """Raises a UserError unless the teacher was trained for this task, on rows of the same form."""
+    """Raises a UserError unless task, labels, `_SHARED_FLAGS` and vocabulary are the teacher's."""
     options, script = task.options, registry.script_of(type(task.options))
     teacher_script, flags = run_metadata.read_run(folder)
     if teacher_script != script:
@@ -168,13 +172,14 @@ def _require_same_rows(folder: str, task: Task) -> None:
         raise UserError(f"--teacher={folder} is not an output_dir of {script}.py ({reason})")
     task_name = requested_task(options)
     labels = os.path.join(folder, label_map.LABELS_FILE)
-    pairs: dict[str, tuple[Any, Any]] = {
+    # Name -> value for the teacher, value for this run.
+    settings: dict[str, tuple[Any, Any]] = {
         "task": (run_metadata.other_task(folder, task_name) or task_name, task_name),
         "labels": (label_map.read(labels) if files.exists(labels) else [], [*task.labels]),
     }
-    for name in _SAME_FLAGS:
-        pairs[name] = flags.get(name), getattr(options, name, None)
-    for name, (theirs, ours) in pairs.items():
+    for name in _SHARED_FLAGS:
+        settings[name] = flags.get(name), getattr(options, name, None)
+    for name, (theirs, ours) in settings.items():
         if theirs != ours:
             raise UserError(
                 f"--teacher={folder} was trained with {name}={theirs}, but this run has "
@@ -183,5 +188,5 @@ def _require_same_rows(folder: str, task: Task) -> None:
     teacher_vocab, vocab = os.path.join(folder, run_metadata.VOCAB), options.vocab_file or ""
     if files.read_text(teacher_vocab).rstrip() != files.read_text(vocab).rstrip():
         raise UserError(
-            f"The vocabulary of --teacher, {teacher_vocab}, differs from that of this run, {vocab}"
+            f"The teacher's vocabulary {teacher_vocab} differs from this run's vocabulary {vocab}"
         )

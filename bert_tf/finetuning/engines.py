@@ -1,4 +1,4 @@
-"""The model behind the engines onnx and litert: an exported folder, or a cached export."""
+"""Finds the model file for the engines onnx and litert; exports it once if it is missing."""
 
 import dataclasses
 import os
@@ -13,38 +13,38 @@ from bert_tf.finetuning.record_cache import fingerprint
 from bert_tf.inference.exported_model import MODEL_FILES
 from bert_tf.progress import log
 
-# Entries of `run.json` in an exported folder.
-PRECISION, CHECKPOINT = "precision", "checkpoint_id"
-# Extensions of weights: the original's, Hugging Face's and Keras'.
-_WEIGHTS = (".index", ".safetensors", ".keras", ".h5")
+# Keys in the `run.json` of an exported folder.
+PRECISION, CHECKPOINT_ID = "precision", "checkpoint_id"
+# File name extensions of weights: the original's, Hugging Face's and Keras'.
+_WEIGHT_EXTENSIONS = (".index", ".safetensors", ".keras", ".h5")
 
 
 def is_exported(folder: str, engine: str) -> bool:
     """Returns whether a folder contains an exported model for an engine.
 
     Raises:
-        UserError: it contains a model for another engine.
+        UserError: it only contains models for other engines.
     """
-    others = [name for name in MODEL_FILES if files.exists(os.path.join(folder, MODEL_FILES[name]))]
-    if others and engine not in others:
-        raise UserError(
-            f"{folder} was exported for the engine {others[0]}: pass engine={others[0]}"
-        )
-    return bool(others)
+    paths = {name: os.path.join(folder, file) for name, file in MODEL_FILES.items()}
+    engines = [name for name, path in paths.items() if files.exists(path)]
+    if engines and engine not in engines:
+        advice = f"pass engine={engines[0]}"
+        raise UserError(f"{folder} was exported for the engine {engines[0]}: {advice}")
+    return bool(engines)
 
 
-def add_model_files(options: Any, folder: str) -> Any:
-    """Returns options with the configuration and vocabulary of an exported or other folder.
+def with_model_files(options: Any, folder: str) -> Any:
+    """Fills in the model files of `folder` if it is exported; otherwise calls `find_model_files`.
 
     Raises:
-        UserError: `do_lower_case` differs from that of an export, or files are missing.
+        UserError: the exported model has a different `do_lower_case`, or files are missing.
     """
     if options.engine == "tensorflow" or not is_exported(folder, options.engine):
         return find_model_files(options)
     exported = run_metadata.read_run(folder)[1].get("do_lower_case", options.do_lower_case)
     if exported != options.do_lower_case:
-        value = str(exported).lower()
-        raise UserError(f"{folder} was exported with do_lower_case={value}: pass this value")
+        setting = f"do_lower_case={str(exported).lower()}"
+        raise UserError(f"{folder} was exported with {setting}: pass {setting}")
     flags = {"bert_config_file": run_metadata.CONFIG, "vocab_file": run_metadata.VOCAB}
     paths = {flag: os.path.join(folder, name) for flag, name in flags.items()}
     return dataclasses.replace(options, init_checkpoint=None, **paths)
@@ -60,12 +60,12 @@ def find_exported_model(
     """Returns the path of a model file for `options.engine`, and exports the model if necessary.
 
     Args:
-        folder: an exported folder, or the folder of the checkpoint, which is then exported to a
-            subfolder unless that has the same checkpoint, configuration and precision.
+        folder: an exported folder, or the folder of the checkpoint. Its subfolder is reused if it
+            was exported from the same checkpoint and configuration, with the same precision.
         options: `engine`, `precision` and `bert_config_file` of the model.
         checkpoint: the checkpoint to export.
         export: (export_dir, entries of `run.json`) -> None; exports the model.
-        cache_suffix: added to the name of the subfolder, which is the engine's.
+        cache_suffix: the subfolder is named `<engine><cache_suffix>`.
 
     Raises:
         UserError: an exported folder has a different precision, or the export fails.
@@ -73,15 +73,15 @@ def find_exported_model(
     engine, precision = options.engine, options.precision
     if is_exported(folder, engine):
         exported = os.path.join(folder, MODEL_FILES[engine])
-        available = run_metadata.read_run_string(folder, PRECISION) or precision
-        if available != precision:
+        exported_precision = run_metadata.read_run_string(folder, PRECISION) or precision
+        if exported_precision != precision:
             raise UserError(
-                f"{exported} is {available}, not {precision}: pass precision={available}, or "
-                "export the model again with --precision"
+                f"{exported} is {exported_precision}, not {precision}: pass "
+                f"precision={exported_precision}, or export it with --precision={precision}"
             )
         return exported
     cache = os.path.join(folder, engine + cache_suffix)
-    entries = {PRECISION: precision, CHECKPOINT: _checkpoint_id(folder, checkpoint, options)}
+    entries = {PRECISION: precision, CHECKPOINT_ID: _checkpoint_id(folder, checkpoint, options)}
     cached = {name: run_metadata.read_run_string(cache, name) for name in entries}
     path = os.path.join(cache, MODEL_FILES[engine])
     if cached != entries or not files.exists(path):
@@ -91,11 +91,11 @@ def find_exported_model(
 
 
 def _checkpoint_id(folder: str, checkpoint: str, options: Any) -> str:
-    """Identifies a checkpoint by its name and the weights in its folder, without reading them."""
+    """Returns a digest of a checkpoint's name, weight files (size and time) and configuration."""
     weights = []
     for subfolder in (folder, os.path.dirname(checkpoint)):
         for name in sorted(files.list_dir(subfolder)):
-            if name.endswith(_WEIGHTS):
+            if name.endswith(_WEIGHT_EXTENSIONS):
                 weights.append((name, *files.size_and_mtime(os.path.join(subfolder, name))))
     config = files.read_text(options.bert_config_file)
     return fingerprint((os.path.basename(checkpoint), weights, config))

@@ -14,7 +14,7 @@ from bert_tf.saved_models import modules
 from bert_tf.saved_models.exported_folder import export_folder
 from bert_tf.tokenization import FullTokenizer
 
-# Subfolders of a version: the model without text ops, and extra files that TensorFlow ignores.
+# Subfolders of a version: a model that takes token ids, and extra files that TensorFlow ignores.
 IDS_FOLDER = "ids"
 _EXTRA_FOLDER = "assets.extra"
 
@@ -32,9 +32,9 @@ def export_task(
 ) -> str:
     """Exports a fine-tuned model and returns the folder of the new version.
 
-    With `text_input`, the model takes raw text unless the task has several texts per row;
-    `ids_model` then also exports a model without text ops. `text_pairs` says whether the model
-    takes two texts by default; None means the task's default.
+    With `text_input`, the model takes raw text, except for multiple choice, and `ids_model` also
+    exports a model that takes token ids. `text_pairs` says whether the default signature takes text
+    pairs; None uses the task's setting.
     """
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     length = options.max_seq_length
@@ -42,45 +42,45 @@ def export_task(
     text_inputs = modules.TextInputs(tokenizer, length) if text_input else None
     row_shape = (length,) if task.texts_per_row is None else (task.texts_per_row, length)
     with new_version(export_dir, model_files(options, task.labels)) as (folder, assets, version):
-        pairs = task.text_pairs if text_pairs is None else text_pairs
+        default_pairs = task.text_pairs if text_pairs is None else text_pairs
         variants = {folder: text_inputs}
         if text_inputs and ids_model:
             variants[os.path.join(folder, IDS_FOLDER)] = None
         for path, inputs in variants.items():
             module = modules.TaskModule(
-                model, task.serve, inputs, row_shape, assets, pairs, jit_compile
+                model, task.serve, inputs, row_shape, assets, default_pairs, jit_compile
             )
             modules.save(module, path, module.signatures())
     return version
 
 
-def export_to_folder(
+def export_for_engine(
     model: Any,
     options: ModelOptions,
     export_dir: str,
-    entries: Mapping[str, str],
+    run_entries: Mapping[str, str],
     labels: Sequence[str] = (),
     **kwargs: Any,
 ) -> str:
     """Exports a model to ONNX or LiteRT; returns `export_dir`.
 
-    `options` have the vocabulary and length. `entries`, which include `precision`, are added to
-    `run.json`; `kwargs` are further arguments of `export_folder`.
+    Uses the vocabulary and `max_seq_length` of `options`. `run_entries` are additional entries for
+    `run.json`, which include `precision`; `kwargs` are further arguments of `export_folder`.
     """
     return export_folder(
         model,
         export_dir,
-        model_files(options, labels, **entries),
+        model_files(options, labels, **run_entries),
         FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case),
         do_lower_case=options.do_lower_case,
         max_seq_length=options.max_seq_length,
         labels=labels,
-        precision=entries["precision"],
+        precision=run_entries["precision"],
         **kwargs,
     )
 
 
-def require_text_input(options: FineTuningOptions) -> None:
+def require_text_ops(options: FineTuningOptions) -> None:
     """Raises a UserError if TensorFlow Text is missing or cannot read the vocabulary."""
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     modules.TextInputs(tokenizer, options.max_seq_length)
@@ -90,21 +90,21 @@ def require_text_input(options: FineTuningOptions) -> None:
 def new_version(
     export_dir: str, contents: Mapping[str, str]
 ) -> Iterator[tuple[str, dict[str, str], str]]:
-    """Yields a folder, the paths of its assets by name, and its name on exit: the next version.
+    """Creates the next version; yields a temporary folder, its assets, and the final folder.
 
-    `contents` maps file names to text. `.txt` files become assets of the SavedModel, which must be
-    saved inside the context; the others go to `assets.extra`.
+    The SavedModel must be saved to the temporary folder. `contents` maps file names to text: `.txt`
+    files become assets (name -> path), the others go to `assets.extra`.
     """
     # A concurrent export waits, and then writes the version after this one.
     with locks.exclusive(os.path.join(export_dir, ".lock")):
         versions = [int(name) for name in files.list_dir(export_dir) if name.isdecimal()]
         version = os.path.join(export_dir, str(max(versions, default=0) + 1))
         with files.temporary_folder_at(f"{version}.tmp") as folder:
-            extra = os.path.join(folder, _EXTRA_FOLDER)
-            files.make_dirs(extra)
-            write(extra, contents)
+            extra_folder = os.path.join(folder, _EXTRA_FOLDER)
+            files.make_dirs(extra_folder)
+            write(extra_folder, contents)
             assets = {
-                name.removesuffix(".txt"): os.path.join(extra, name)
+                name.removesuffix(".txt"): os.path.join(extra_folder, name)
                 for name in contents
                 if name.endswith(".txt")
             }

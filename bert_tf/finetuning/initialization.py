@@ -20,7 +20,7 @@ from bert_tf.progress import log
 
 
 def restore_from(model: keras.Model, path: str, layers: Sequence[int] = ()) -> checkpoints.Restored:
-    """Loads weights in any format that `find_source` recognizes; `layers` selects some layers."""
+    """Loads weights in any format that `find_source` knows; `layers` selects encoder layers."""
     source = find_source(path)
     if layers:
         log.info("Initialized from layers %s of %s", ", ".join(map(str, layers)), source.path)
@@ -38,9 +38,9 @@ def restore_from(model: keras.Model, path: str, layers: Sequence[int] = ()) -> c
 def restore_weights(model: keras.Model, options: Any) -> str | None:
     """Loads the newest checkpoint in `output_dir`, or `init_checkpoint` if there is none.
 
-    Without training, loads the best instead of the newest one, if known. Skips damaged checkpoints.
-    Returns the checkpoint in `output_dir`; None for a new run. Raises a UserError if it does not
-    match the model, or if `resume` does not allow it.
+    Without training, loads the best checkpoint if the run had `eval_every`. Skips damaged ones.
+    Returns the checkpoint in `output_dir`, or None if it has none. Raises a UserError if the
+    checkpoint does not match the model, or if `resume` forbids loading it.
     """
     output_dir, init_checkpoint = options.output_dir or "", options.init_checkpoint
     checkpoint = _output_checkpoint(output_dir, options.do_train, options.resume)
@@ -57,8 +57,8 @@ def restore_weights(model: keras.Model, options: Any) -> str | None:
     folder = os.path.dirname(restored.prefix)
     if options.do_train and os.path.normpath(folder) == os.path.normpath(output_dir):
         log.warning(
-            "--output_dir=%s contains the --init_checkpoint: later runs that are given this folder "
-            "would load this run's checkpoints instead. Choose a different --output_dir",
+            "--output_dir=%s contains the --init_checkpoint: later runs with this folder as "
+            "--init_checkpoint would load this run's checkpoints. Choose a different --output_dir",
             output_dir,
         )
     log.info("%s", restored.describe())
@@ -84,13 +84,13 @@ def _resume(model: keras.Model, checkpoint: str, options: Any) -> None:
     run_metadata.warn_if_untrained(checkpoint, options.do_train)
     init_checkpoint = options.init_checkpoint
     if init_checkpoint and not _is_same(init_checkpoint, checkpoint):
-        start = run_metadata.read_run_string(options.output_dir, "begun_from")
-        is_different = options.do_train and start and not _is_same(start, init_checkpoint)
+        begun_from = run_metadata.read_run_string(options.output_dir, "begun_from")
+        is_different = options.do_train and begun_from and not _is_same(begun_from, init_checkpoint)
         log.log(
             logging.WARNING if is_different else logging.INFO,
             "--init_checkpoint=%s is ignored: --output_dir has its own checkpoints%s",
             init_checkpoint,
-            f", from a run that started from {start}" if start else "",
+            f", from a run that started from {begun_from}" if begun_from else "",
         )
 
 
@@ -105,7 +105,7 @@ def _is_same(*checkpoint_paths: str) -> bool:
 
 
 def _output_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
-    """Returns the newest readable checkpoint, or, without training, the best one if it exists."""
+    """Returns the newest readable checkpoint or, without training, the best one if it exists."""
     checkpoint, damaged = None, []
     if do_train or resume != "never":
         best = None if do_train else run_metadata.best_prefix(output_dir)
@@ -118,8 +118,8 @@ def _output_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | No
             "another --output_dir, or empty this one"
         )
     if not checkpoint and resume == "must":
-        why = files.describe_absence(os.path.join(output_dir, "*"))
-        raise UserError(f"--resume=must, but --output_dir={output_dir} has no checkpoint ({why})")
+        found = files.describe_absence(os.path.join(output_dir, "*"))
+        raise UserError(f"--resume=must, but --output_dir={output_dir} has no checkpoint ({found})")
     return checkpoint
 
 
@@ -140,7 +140,7 @@ def restore_strict(model: keras.Model, prefix: str) -> checkpoints.Restored:
 def trained_checkpoint(folder: str) -> str:
     """Returns the best checkpoint of a training run with `--eval_every`, otherwise the newest."""
     prefix = run_metadata.best_prefix(folder) or checkpoints.newest_readable(folder)[0]
-    # The folder's list of checkpoints does not name one that was moved or stripped.
+    # The folder's list of checkpoints lacks one that was copied here or stripped of its optimizer.
     return prefix or checkpoints.resolve(folder)
 
 

@@ -18,10 +18,10 @@ def require_same(
     options: FineTuningOptions,
     is_label: Callable[[str], bool] | None = None,
 ) -> None:
-    """Raises a UserError if labels differ from those of the checkpoint to resume or evaluate.
+    """Raises a UserError if `labels` differ from those of the checkpoint to resume or evaluate.
 
-    `labels` are in output order; `source` names their origin. A training run that starts
-    from `init_checkpoint` may have different labels.
+    `labels` are in output order; `source` says where they come from. `is_label` validates lines of
+    `labels.txt`. A training run that starts from `init_checkpoint` may have different labels.
     """
     folder = (options.output_dir or "") if options.do_train else folder_of_checkpoint(options)
     path = os.path.join(folder, LABELS_FILE)
@@ -32,7 +32,7 @@ def require_same(
         advice = (
             "Choose a different --output_dir, or empty this one to start over"
             if options.do_train
-            else "The model's outputs are in that order: omit or correct --labels"
+            else "The model's outputs have that order: correct --labels, or omit it"
         )
         raise UserError(
             f"{source} has the labels {', '.join(labels)}, but the model in {folder} was "
@@ -55,11 +55,11 @@ def _will_resume(options: FineTuningOptions) -> bool:
 def of_checkpoint(
     options: FineTuningOptions, is_label: Callable[[str], bool] | None = None
 ) -> list[str]:
-    """Returns the labels of the checkpoint that evaluation and prediction load."""
+    """Returns the labels of the checkpoint that evaluation and prediction load; checks them."""
     path = os.path.join(folder_of_checkpoint(options), LABELS_FILE)
     if files.exists(path):
         return read_labels(path, is_label)
-    labels = _read_source_labels(options)
+    labels = _labels_in_config(options)
     if labels and (is_label is None or all(map(is_label, labels))):
         return labels
     raise UserError(
@@ -71,7 +71,7 @@ def of_checkpoint(
     )
 
 
-def _read_source_labels(options: FineTuningOptions) -> list[str] | None:
+def _labels_in_config(options: FineTuningOptions) -> list[str] | None:
     """Returns the labels in the configuration of a model from a different library."""
     path = options.init_checkpoint
     if not path or _will_resume(options):
@@ -80,21 +80,22 @@ def _read_source_labels(options: FineTuningOptions) -> list[str] | None:
 
 
 def require_order(labels: Sequence[str], options: FineTuningOptions) -> None:
-    """Raises a UserError if a model orders the labels of a published task differently.
+    """Raises a UserError if a model has the labels of a published task in a different order.
 
-    The only symptom would be bad metrics. Hugging Face's MNLI models, for example, use a different
-    order. Warns about different label names, because they may still mean the same labels.
+    Without this check, the only symptom would be bad metrics, for example of Hugging Face's MNLI
+    models. Only warns if the names differ, because they may still mean the same labels.
     """
     path = os.path.join(folder_of_checkpoint(options), LABELS_FILE)
     exists = files.exists(path)
-    outputs = files.read_small_file_lines(path) if exists else _read_source_labels(options)
-    expected, actual = ([str(x).casefold() for x in names] for names in (labels, outputs or []))
+    saved_labels = files.read_small_file_lines(path) if exists else _labels_in_config(options)
+    model_labels = saved_labels or []
+    expected, actual = ([str(x).casefold() for x in names] for names in (labels, model_labels))
     if expected != actual and sorted(expected) == sorted(actual):
         raise UserError(
-            f"The model's outputs are {', '.join(outputs or [])}, but the task's labels are "
+            f"The model's outputs are {', '.join(model_labels)}, but the task's labels are "
             f"{', '.join(labels)}: use --task_name=tsv, which takes the order from the model"
         )
     # A different number of outputs raises an error when the weights are loaded.
-    if outputs and expected != actual and len(expected) == len(actual):
+    if model_labels and expected != actual and len(expected) == len(actual):
         message = "The model names its outputs %s; assuming that they are %s, in this order"
-        log.warning(message, ", ".join(outputs), ", ".join(labels))
+        log.warning(message, ", ".join(model_labels), ", ".join(labels))

@@ -28,31 +28,31 @@ def find_model_files(options: Any) -> Any:
     UserError if a file is missing, or if `do_lower_case` does not match the model.
     """
     flags = ("bert_config_file", "vocab_file")
-    missing = [name for name in flags if not getattr(options, name, "not needed")]
+    unset_flags = [name for name in flags if not getattr(options, name, "not needed")]
     folders = _run_folders(options)
     newest_checkpoints = [newest for newest in map(checkpoints.latest, folders) if newest]
     for newest in newest_checkpoints:
         _require_same_casing(OriginalSource(newest), "output_dir", options)
-    resumes = folders and len(newest_checkpoints) == len(folders)
-    flag = "init_checkpoint" if options.init_checkpoint or not missing else "output_dir"
+    all_resume = folders and len(newest_checkpoints) == len(folders)
+    flag = "init_checkpoint" if options.init_checkpoint or not unset_flags else "output_dir"
     path = getattr(options, flag, None)
     # When resuming, `init_checkpoint` is not read and may have been deleted.
-    if not path or (resumes and not missing):
+    if not path or (all_resume and not unset_flags):
         return options
     source = formats.find_source(path)
-    if not resumes:
+    if not all_resume:
         _require_same_casing(source, flag, options)
-    if not missing:
+    if not unset_flags:
         return options
     layers = init_layers(options)
     available = {"bert_config_file": _config_file(source, len(layers))}
     available["vocab_file"] = source.vocab_file
-    for name in missing:
+    for name in unset_flags:
         if available[name] is None:
-            raise UserError(f"--{name} is not set, and --{flag}={path} has none")
+            raise UserError(f"--{name} is not set, and there is none for --{flag}={path}")
     log_paths = {**available, "bert_config_file": source.config_file or source.path}
-    log.info("Found with --%s: %s", flag, ", ".join(str(log_paths[name]) for name in missing))
-    return dataclasses.replace(options, **{name: available[name] for name in missing})
+    log.info("Found with --%s: %s", flag, ", ".join(str(log_paths[name]) for name in unset_flags))
+    return dataclasses.replace(options, **{name: available[name] for name in unset_flags})
 
 
 def _run_folders(options: Any) -> list[str]:
@@ -68,17 +68,17 @@ def _run_folders(options: Any) -> list[str]:
 
 
 def _require_same_casing(source: formats.Source, flag: str, options: Any) -> None:
-    lower = source.do_lower_case
-    # Pre-training reads no text, so it has no such flag.
-    if lower in (None, getattr(options, "do_lower_case", lower)):
+    lower_case = source.do_lower_case
+    # Pre-training has no flag --do_lower_case, because it reads no text.
+    if lower_case in (None, getattr(options, "do_lower_case", lower_case)):
         return
     # `options.check` already checks the casing of Google's released models by their folder names.
     if source.kind == "original" and not source.has_run:
         return
     raise UserError(
         f"--do_lower_case={str(options.do_lower_case).lower()}, but --{flag}="
-        f"{getattr(options, flag)} was trained on {'lower-' if lower else ''}cased text: pass "
-        f"--do_lower_case={str(lower).lower()}"
+        f"{getattr(options, flag)} was trained on {'lower-' if lower_case else ''}cased text: pass "
+        f"--do_lower_case={str(lower_case).lower()}"
     )
 
 
@@ -88,13 +88,13 @@ def init_layers(options: Any) -> list[int]:
 
 
 def _config_file(source: formats.Source, num_layers: int = 0) -> str | None:
-    """Returns a path of the configuration in the original's format, converting it if needed.
+    """Returns the path of a `bert_config.json` for the model, and writes that file if needed.
 
-    With `num_layers`, it is the configuration of a model with this many layers.
+    If `num_layers` is not 0, it has this many layers. None if the source has no configuration.
     """
     path = source.config_file
-    is_ours = source.kind == "original" or (path and os.path.basename(path) == run_metadata.CONFIG)
-    if is_ours and not num_layers:
+    has_bert_config = path and os.path.basename(path) == run_metadata.CONFIG
+    if (source.kind == "original" or has_bert_config) and not num_layers:
         return path
     config = source.config()
     if config is None:
@@ -116,10 +116,10 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
             f"{options.bert_config_file} has num_hidden_layers={config.num_hidden_layers}"
         )
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
-    size = max(tokenizer.vocab.values(), default=-1) + 1
-    if size > config.vocab_size:
+    num_entries = max(tokenizer.vocab.values(), default=-1) + 1
+    if num_entries > config.vocab_size:
         raise UserError(
-            f"The vocabulary {options.vocab_file} has {size} entries, but the model "
+            f"The vocabulary {options.vocab_file} has {num_entries} entries, but the model "
             f"has only {config.vocab_size}. Pass the vocab.txt that came with the model"
         )
     missing = [token for token in _REQUIRED_TOKENS if token not in tokenizer.vocab]
@@ -137,8 +137,8 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
         if layers:
             # Raises for a missing layer before the data is read.
             SelectedLayers(source, layers)
-    files_read = [options.vocab_file or "", *(source.vocab_file or "" for source in sources)]
-    for folder in dict.fromkeys(map(os.path.dirname, files_read)):
+    vocab_files = [options.vocab_file or "", *(source.vocab_file or "" for source in sources)]
+    for folder in dict.fromkeys(map(os.path.dirname, vocab_files)):
         run_metadata.warn_of_changes(folder)
     check_vocabulary(options.vocab_file or "", options.do_lower_case, config.vocab_size, sources)
     for source in sources:

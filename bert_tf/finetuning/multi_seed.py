@@ -19,17 +19,19 @@ def summarize_runs(runs: Sequence[Results], seeds: Sequence[int], best_run: int)
     """Summarizes the metrics of at least one run.
 
     Returns:
-        `mean`, `deviation` (sample standard deviation; 0 for one run), `best` and `runs`.
+        `mean` and `deviation` (sample standard deviation; 0 for one run) of each metric; `runs`,
+        with the folder, seed and metrics of each run; and `best`, the entry of the best run.
     """
     metrics = [plain_metrics(run.metrics) for run in runs]
-    entries = [
+    run_entries = [
         {"folder": name, "random_seed": seed, **values}
         for name, seed, values in zip(run_names(len(runs)), seeds, metrics, strict=True)
     ]
     values = np.array([[float(value) for value in run.values()] for run in metrics])
     statistics = values.mean(axis=0), values.std(axis=0, ddof=min(len(runs) - 1, 1))
     mean, deviation = (dict(zip(metrics[0], row.tolist(), strict=True)) for row in statistics)
-    return {"mean": mean, "deviation": deviation, "best": entries[best_run], "runs": entries}
+    best_entry = run_entries[best_run]
+    return {"mean": mean, "deviation": deviation, "best": best_entry, "runs": run_entries}
 
 
 def write_summary(
@@ -37,6 +39,7 @@ def write_summary(
 ) -> Results:
     """Writes and logs the summary of the runs; returns the mean metrics and the file's path."""
     summary = summarize_runs(runs, seeds, best_run)
+    # Matthews correlation is 0 if all predictions are equal. Other tasks lack this metric.
     if not any(run.get("eval_matthews", 1) for run in summary["runs"]):
         log.warning(
             "eval_matthews is 0: all %d runs predict only one label. Check the labels, or lower "

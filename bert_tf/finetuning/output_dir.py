@@ -33,13 +33,13 @@ class Results:
 def locked_output_dir(options: Any, is_chief: bool) -> Iterator[None]:
     """Locks `output_dir` while training, after checking that it can be created and written to."""
     output_dir = options.output_dir or ""
-    folder = os.path.abspath(output_dir)
-    while not os.path.exists(folder) and not files.is_remote(output_dir):
-        folder = os.path.dirname(folder)
-    if is_chief and os.path.isdir(folder) and not os.access(folder, os.W_OK | os.X_OK):
-        raise UserError(f"--output_dir={output_dir} cannot be written to: {folder} is read-only")
-    if is_chief and os.path.isfile(folder):
-        raise UserError(f"--output_dir={output_dir} cannot be a folder: {folder} is a file")
+    existing = os.path.abspath(output_dir)
+    while not os.path.exists(existing) and not files.is_remote(output_dir):
+        existing = os.path.dirname(existing)
+    if is_chief and os.path.isdir(existing) and not os.access(existing, os.W_OK | os.X_OK):
+        raise UserError(f"--output_dir={output_dir} cannot be written to: {existing} is read-only")
+    if is_chief and os.path.isfile(existing):
+        raise UserError(f"--output_dir={output_dir} cannot be a folder: {existing} is a file")
     lock = locks.exclusive(os.path.join(output_dir, ".lock"), f"--output_dir={output_dir}")
     with lock if is_chief and options.do_train else contextlib.nullcontext():
         yield
@@ -50,7 +50,7 @@ def prepare_output_dir(
 ) -> None:
     """Creates the folder, and checks early that results can be written to it.
 
-    `names` and `folders` are the names of the files and folders that the run writes.
+    `names` are the names of the files that the run writes, `folders` those of subfolders.
     """
     files.make_dirs(output_dir)
     for name in (EVAL_FOLDER, *folders):
@@ -66,7 +66,7 @@ def prepare_output_dir(
 def result_path(output_dir: str, name: str, suffix: str) -> str:
     """Returns the path of a result file, with `suffix` before the extension.
 
-    The suffix is `_<task>`. Names that contain the task, such as GLUE's `MRPC.tsv`, do not change.
+    The suffix is `_<task>`. Names that contain the task, such as GLUE's `MRPC.tsv`, get no suffix.
     """
     stem, extension = os.path.splitext(name)
     suffix = "" if suffix[1:] and suffix[1:] in stem.lower() else suffix
@@ -74,7 +74,7 @@ def result_path(output_dir: str, name: str, suffix: str) -> str:
 
 
 def write_results(output_dir: str, suffix: str, write: Callable[[str], Iterable[str]]) -> list[str]:
-    """Calls `write` with a folder, adds the suffix to the file names, and returns the paths."""
+    """Calls `write`, (folder) -> paths, and adds the suffix to the files' names."""
     if not suffix:
         return list(write(output_dir))
     paths = []
@@ -97,9 +97,9 @@ def write_metrics(
 
     `extra` has additional entries for the JSON file; `suffix` is added to the file names.
     """
-    # The original's metrics come first, as in its file.
-    leading = _ORIGINAL_METRICS if "eval_loss" in metrics else ()
-    names = sorted(metrics, key=lambda name: (name not in leading, name))
+    # In tasks with a loss, the original's metrics come first, in the same order as in its file.
+    first_names = _ORIGINAL_METRICS if "eval_loss" in metrics else ()
+    names = sorted(metrics, key=lambda name: (name not in first_names, name))
     # `str` gives the shortest decimal that identifies a float32.
     lines = [f"{name} = {metrics[name]!s}" for name in names]
     log.info("Evaluation of %d examples: %s", num_examples, ", ".join(lines))

@@ -1,4 +1,4 @@
-"""Serves prediction requests with a fine-tuned model, for `Predictor`."""
+"""Predicts for the inputs of a `Predictor` with a fine-tuned model, and checks these inputs."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 from bert_tf import checkpoints
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.engines import add_model_files, find_exported_model, is_exported
+from bert_tf.finetuning.engines import find_exported_model, is_exported, with_model_files
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.finetuning.task import MakeTask, Task
 from bert_tf.inference.exported_model import ExportedModel
@@ -20,9 +20,9 @@ class TaskPredictor:
     """Predicts with a task's model in `output_dir`; thread-safe."""
 
     def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
-        options = add_model_files(options, options.output_dir or "")
+        options = with_model_files(options, options.output_dir or "")
         self._task = task = make_task(options, *load_config_and_tokenizer(options))
-        # The labels are unknown, so only the encoder's inputs are needed.
+        # Inputs have no labels: keep only the encoder's inputs, which are the per-token features.
         features = [feature for feature in task.features("predict") if feature.per_token]
         uses_tensorflow = options.engine == "tensorflow"
         load = _load_with_tensorflow if uses_tensorflow else _load_exported
@@ -53,26 +53,27 @@ def _load_exported(task: Task, options: FineTuningOptions, features: Any) -> Row
     folder = options.output_dir or ""
     checkpoint = ""
     if not is_exported(folder, options.engine):
-        # Only an export reads the checkpoint, and skips a damaged one.
+        # Unlike `trained_checkpoint`, this reads no weights, which a cached export does not need.
         checkpoint = run_metadata.best_prefix(folder) or checkpoints.resolve(folder)
 
-    def export(export_dir: str, entries: Mapping[str, str]) -> None:
-        from bert_tf.finetuning.export import export_to_folder
+    def export(export_dir: str, run_entries: Mapping[str, str]) -> None:
+        from bert_tf.finetuning.export import export_for_engine
         from bert_tf.finetuning.initialization import restore_trained
 
         model = task.build_model(zero_init_encoder=True)
         restore_trained(model, folder)
-        export_to_folder(model, options, export_dir, entries, task.labels, format=options.engine)
+        labels, engine = task.labels, options.engine
+        export_for_engine(model, options, export_dir, run_entries, labels, format=engine)
 
     path = find_exported_model(folder, options, checkpoint, export)
     return ExportedModel(path, task.fetch, features, options.predict_batch_size)
 
 
 def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -> None:
-    """Raises a UserError unless each input is a text, or a tuple with an allowed number of texts.
+    """Raises a UserError unless each input is a string, or a tuple of strings of allowed length.
 
-    `counts` lists the allowed numbers, with 1 for a text that is not in a tuple; `expected`
-    describes a valid input.
+    `counts` lists the allowed numbers of strings; a string that is not in a tuple counts as 1.
+    `expected` describes a valid input for the message.
     """
     for index, item in enumerate(inputs):
         texts = item if isinstance(item, tuple) else (item,)
@@ -83,25 +84,27 @@ def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -
 class PairCheck:
     """Warns once about text pairs if the model was trained on single texts, and vice versa.
 
-    `has_pairs` says whether it was trained on pairs; None if unknown.
+    `trained_on_pairs` says what the model was trained on; None if that is unknown.
     """
 
-    def __init__(self, has_pairs: bool | None) -> None:
-        self._warnings = {"joined": "contain ' ||| ', which does not separate a pair here"}
-        if has_pairs:
-            self._warnings["single"] = "are single texts, but the model was trained on pairs"
-        elif has_pairs is not None:
-            self._warnings["pair"] = "are pairs, but the model was trained on single texts"
+    def __init__(self, trained_on_pairs: bool | None) -> None:
+        separator, advice = "which does not separate a pair here", "pass a tuple of two strings"
+        self._warnings = {"has_separator": f"contain ' ||| ', {separator}: {advice}"}
+        if trained_on_pairs:
+            single = f"are single texts, but the model was trained on pairs: {advice}"
+            self._warnings["single"] = single
+        elif trained_on_pairs is not None:
+            pair = "are pairs, but the model was trained on single texts: pass single strings"
+            self._warnings["pair"] = pair
 
     def __call__(self, inputs: Sequence[Any]) -> None:
-        """Checks a list of texts and tuples of texts."""
+        """Checks a list of strings and tuples of strings."""
         for kind, count in Counter(map(_kind_of, inputs)).items():
             if warning := self._warnings.pop(kind, None):
-                message = "%d of %d inputs %s: pass a pair as a tuple of two texts (logged once)"
-                log.warning(message, count, len(inputs), warning)
+                log.warning("%d of %d inputs %s (logged once)", count, len(inputs), warning)
 
 
 def _kind_of(item: Any) -> str:
     texts = item if isinstance(item, tuple) else (item,)
-    joined = any(" ||| " in text for text in texts)
-    return "joined" if joined else "pair" if len(texts) == 2 else "single"
+    has_separator = any(" ||| " in text for text in texts)
+    return "has_separator" if has_separator else "pair" if len(texts) == 2 else "single"

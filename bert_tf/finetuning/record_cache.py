@@ -10,8 +10,9 @@ from bert_tf import files
 from bert_tf.errors import UserError
 
 MANIFEST = "records.json"
-# Increment this when the same examples start to give different records.
+# Increment this when a code change gives different records for the same examples.
 _FORMAT_VERSION = 2
+# Part of every fingerprint.
 _FINGERPRINT_VERSION = 1
 
 
@@ -24,9 +25,10 @@ def fingerprint(*settings: Any, examples: Iterable[Any] = ()) -> str:
 
 
 def read_stats(path: str, key: str) -> dict[str, Any] | None:
-    """Returns a record file's statistics; None if its inputs differ or it was modified.
+    """Returns the statistics of a record file that can be reused; None if it must be rewritten.
 
-    `key` is the `fingerprint` of the inputs.
+    It can be reused if `key`, the `fingerprint` of its inputs, is the same as in `write_stats`, and
+    the file was not modified since then.
     """
     entry = _read_manifest(path).get(os.path.basename(path))
     if not isinstance(entry, dict) or entry.get("key") != f"{_FORMAT_VERSION} {key}":

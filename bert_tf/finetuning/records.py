@@ -33,7 +33,7 @@ def record_file(split: str) -> str:
 
 
 class Splits:
-    """A task's examples by split, and their record files in a folder.
+    """A task's examples by split (`splits["train"]`), and their record files in a folder.
 
     With a `teacher`, the training records include its logits.
     """
@@ -44,9 +44,9 @@ class Splits:
         self._task, self._folder, self._devices = task, folder, devices
         self.teacher = teacher
         self._read = functools.cache(task.read)
-        # Returns a digest of a split's `Task.identity`, and a description of the data.
+        # (split) -> digest of its `Task.identity`, description of the data for `run.json`.
         self.digest = functools.cache(self._compute_digest)
-        # Returns the path and number of a split's records, which the chief writes if needed.
+        # (split) -> path and number of its records. The chief writes the file if needed.
         self.records = functools.cache(self._find_records)
 
     def __getitem__(self, split: str) -> Sequence[Any]:
@@ -59,25 +59,25 @@ class Splits:
 
     def features(self, split: str) -> tuple[Feature, ...]:
         """Returns the features of the records of a split."""
-        soft = self.teacher.features if self.teacher and split == "train" else ()
-        return (*self._task.features(split), *soft)
+        logits = self.teacher.features if self.teacher and split == "train" else ()
+        return (*self._task.features(split), *logits)
 
     def _find_records(self, split: str) -> tuple[str, int]:
         path = os.path.join(self._folder, record_file(split))
-        count = self._write_records(split, path) if self._devices.is_chief else 0
-        count = self._devices.from_chief(count)
+        num_records = self._write_records(split, path) if self._devices.is_chief else 0
+        num_records = self._devices.from_chief(num_records)
         if not files.exists(path):
             raise UserError(
                 f"Worker 0 wrote {path}, but this worker cannot see it: --output_dir must be on a "
                 "file system that all workers share"
             )
-        return path, count
+        return path, num_records
 
     def _write_records(self, split: str, path: str) -> int:
         task, options, features = self._task, self._task.options, self.features(split)
         teacher = self.teacher if split == "train" else None
         vocabulary = files.read_text(options.vocab_file or "")
-        # Training and device flags do not change the rows, and the digest covers the data files.
+        # The key omits flags that do not change the rows, and paths of data: it has their digest.
         common_flags = {field.name for field in dataclasses.fields(FineTuningOptions)}
         task_flags = {
             name: value
@@ -85,8 +85,8 @@ class Splits:
             if name not in common_flags and not name.endswith(("_batch_size", "_dir", "_file"))
         }
         settings = task_flags, list(task.labels), options.do_lower_case, vocabulary, features
-        logits = (teacher.identity,) if teacher else ()
-        key = fingerprint(*settings, *logits, self.digest(split)[0])
+        teacher_identity = (teacher.identity,) if teacher else ()
+        key = fingerprint(*settings, *teacher_identity, self.digest(split)[0])
         stats = read_stats(path, key)
         if stats:
             log.info("Reusing %s, which was written from the same data and flags", path)
@@ -112,29 +112,30 @@ def _featurize(
 
     converted = map_in_order(convert, list(chunks(examples, _CHUNK_EXAMPLES)))
     with contextlib.closing(converted), bar(len(examples), f"{split} features") as progress_bar:
-        for count, rows in converted:
-            cut = rows.get(CUT_TOKENS, np.zeros(0, int))
-            stats["cut_examples"] += int((cut > 0).sum())
-            stats["cut_tokens"] += int(cut.sum())
-            stats["most_cut"] = max(stats["most_cut"], int(cut.max(initial=0)))
+        for num_examples, rows in converted:
+            cut_tokens = rows.get(CUT_TOKENS, np.zeros(0, int))
+            stats["cut_examples"] += int((cut_tokens > 0).sum())
+            stats["cut_tokens"] += int(cut_tokens.sum())
+            stats["most_cut"] = max(stats["most_cut"], int(cut_tokens.max(initial=0)))
             yield {name: rows[name] for name in names}
-            progress_bar.update(count)
+            progress_bar.update(num_examples)
 
 
 def _report(split: str, stats: Mapping[str, int], max_seq_length: int) -> None:
-    """Logs how many windows the examples were split into, and how many were truncated."""
-    examples, truncated = stats["examples"], stats["cut_examples"]
-    if stats["records"] > examples:
-        log.info("%s: %d examples were split into %d windows", split, examples, stats["records"])
-    if truncated:
+    """Logs how many windows the examples were split into, and how many examples were truncated."""
+    num_examples, num_truncated = stats["examples"], stats["cut_examples"]
+    if stats["records"] > num_examples:
+        message = "%s: %d examples were split into %d windows"
+        log.info(message, split, num_examples, stats["records"])
+    if num_truncated:
         log.info(
             "%s: %d of %d examples (%.1f%%) are longer than --max_seq_length=%d and were "
             "truncated, by %.0f word pieces on average and %d at most",
             split,
-            truncated,
-            examples,
-            100 * truncated / examples,
+            num_truncated,
+            num_examples,
+            100 * num_truncated / num_examples,
             max_seq_length,
-            stats["cut_tokens"] / truncated,
+            stats["cut_tokens"] / num_truncated,
             stats["most_cut"],
         )

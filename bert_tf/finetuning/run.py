@@ -15,7 +15,7 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
 from bert_tf.finetuning.distillation import Teacher, open_teacher
 from bert_tf.finetuning.engines import find_exported_model
-from bert_tf.finetuning.export import export_task, export_to_folder, require_text_input
+from bert_tf.finetuning.export import export_for_engine, export_task, require_text_ops
 from bert_tf.finetuning.initialization import restore_weights
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.finetuning.multi_seed import RUNS, write_summary
@@ -63,7 +63,7 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     teacher = open_teacher(make_task, task, devices)
     monitor = Monitor(options.best_metric, task.metric_names, task.lower_is_better)
     if options.do_export and task.texts_per_row is None:
-        require_text_input(options)
+        require_text_ops(options)
     with training.explained_errors(devices.workers), locked_output_dir(options, devices.is_chief):
         if options.num_runs > 1:
             return _run_with_several_seeds(task, devices, monitor, teacher)
@@ -79,26 +79,26 @@ def _run_with_several_seeds(
     folder = options.output_dir or ""
     names = run_metadata.run_names(options.num_runs)
     if devices.is_chief:
-        # Problems in the folder of any run should surface before the first run starts.
+        # Report problems in the folder of any run before the first run starts.
         files, folders = _output_names(task)
         prepare_output_dir(folder, [RUNS, *files], names)
         for name in names:
             prepare_output_dir(os.path.join(folder, name), files, folders)
     splits = Splits(task, folder, devices, teacher)
     results: list[Results] = []
-    seeds = [(options.random_seed + number) % 2**32 for number in range(options.num_runs)]
+    seeds = [(options.random_seed + index) % 2**32 for index in range(options.num_runs)]
     for name, seed in zip(names, seeds, strict=True):
         run_options = dataclasses.replace(
             options,
             num_runs=1,
             random_seed=seed,
             output_dir=os.path.join(folder, name),
-            # --resume=must applies to the first run only: later ones may not have started.
+            # --resume=must applies to the first run only: later runs may not have started yet.
             resume="auto" if options.resume == "must" and results else options.resume,
         )
         log.info("%s of %d, --random_seed=%d", name, options.num_runs, seed)
         results.append(FineTuningRun(task, run_options, devices, monitor, splits).run())
-        # The models of all runs would not fit in device memory.
+        # Free the model: the models of all runs might not fit in device memory.
         keras.backend.clear_session()
     if not devices.is_chief:
         return Results()
@@ -108,9 +108,9 @@ def _run_with_several_seeds(
 
 @dataclasses.dataclass
 class FineTuningRun:
-    """Training, evaluation, prediction and export with the seed and folder of `options`.
+    """Training, evaluation, prediction and export with one seed, in one `output_dir`.
 
-    Runs with different seeds share `splits`.
+    Runs with different seeds have different `options`, but the same `splits`.
     """
 
     task: Task
@@ -121,9 +121,10 @@ class FineTuningRun:
 
     def __post_init__(self) -> None:
         self.output_dir = self.options.output_dir or ""
-        # The checkpoint to resume from, the files to save next to new checkpoints, and the steps.
+        # The restored checkpoint of `output_dir`; files (name -> text) to save next to new ones.
         self.restored: str | None = None
         self.metadata_files: dict[str, str] = {}
+        # The step of the model's weights, and the last step of the training.
         self.step = self.num_train_steps = 0
         self.evaluation: EvalCallback | None = None
         self._inference: dict[str, RowBatches] = {}
@@ -131,14 +132,15 @@ class FineTuningRun:
     def run(self) -> Results:
         """Trains, evaluates, predicts and exports, depending on the options."""
         task, options, devices = self.task, self.options, self.devices
-        splits = ["train"] * options.do_train + ["eval"] * options.evaluates
-        for split in [*splits, *[task.predict_split] * options.do_predict]:
+        labeled_splits = ["train"] * options.do_train + ["eval"] * options.evaluates
+        for split in [*labeled_splits, *[task.predict_split] * options.do_predict]:
             # Read every split first, so that invalid data raise errors before training.
             self.splits[split]
-        if splits == ["train", "eval"] and len(set(map(self.splits.digest, splits))) == 1:
-            log.warning("The evaluation data equal the training data: check --data_dir or files")
-        data = self.splits.digest("train")[1] if options.do_train else ""
-        unchanged = check_resumed(options, data)
+        has_both = labeled_splits == ["train", "eval"]
+        if has_both and self.splits.digest("train") == self.splits.digest("eval"):
+            log.warning("The evaluation data equal the training data: check the data flags")
+        data_description = self.splits.digest("train")[1] if options.do_train else ""
+        is_same_run = check_resumed(options, data_description)
         keras.utils.set_random_seed(options.random_seed)
         self.model = self._build_model()
         self.restored = restore_weights(self.model, options)
@@ -153,8 +155,8 @@ class FineTuningRun:
             run_metadata.require_same(self.output_dir, labels_file, "the labels of the data")
         if options.do_train:
             self.num_train_steps = self._count_train_steps()
-            resumes = bool(self.restored)
-            self.metadata_files = run_metadata.run_files(options, resumes, data, task.labels)
+            resumes, labels = bool(self.restored), task.labels
+            self.metadata_files = run_metadata.run_files(options, resumes, data_description, labels)
             self.evaluation = self._eval_callback()
         if devices.is_chief:
             files, folders = _output_names(task)
@@ -168,8 +170,8 @@ class FineTuningRun:
         evaluation = self.evaluation
         if options.do_train and self._has_steps_left():
             self._train()
-        elif evaluation and unchanged and evaluation.best and evaluation.is_due(self.step, True):
-            # The last run was killed after its last checkpoint, before evaluating it.
+        elif evaluation and is_same_run and evaluation.best and evaluation.is_due(self.step, True):
+            # The run was killed after it wrote its last checkpoint, before evaluating it.
             evaluation.evaluate(self.step)
         if options.do_train:
             self._restore_best()
@@ -177,12 +179,13 @@ class FineTuningRun:
         if options.do_export and devices.is_chief:
             folder = os.path.join(self.output_dir, EXPORT_FOLDER)
             results.files.append(export_task(task, self.model, options, folder))
-        # Barrier: wait for the chief's writes.
+        # This call is a barrier: the other workers wait until the chief has written its files.
         devices.from_chief(0)
         return results
 
     def _build_model(self) -> keras.Model:
         task, options = self.task, self.options
+        # Zeros are faster than random weights, which the checkpoint would replace anyway.
         zero = bool(options.init_checkpoint)
         model = training.build_model(task.build_model, self.devices, options.recompute_layers, zero)
         training.freeze_layers(model, options.freeze_layers)
@@ -191,26 +194,25 @@ class FineTuningRun:
         return model
 
     def _count_train_steps(self) -> int:
-        options, rows = self.options, self.task.epoch_size(self.splits["train"])
-        steps = int(rows / options.train_batch_size * options.num_train_epochs)
+        options, num_rows = self.options, self.task.epoch_size(self.splits["train"])
+        steps = int(num_rows / options.train_batch_size * options.num_train_epochs)
         if steps < 1:
-            raise UserError(
-                f"{rows} training examples in batches of {options.train_batch_size} do not make "
-                "one training step: lower --train_batch_size or raise --num_train_epochs"
-            )
+            batches = f"{num_rows} training examples in batches of {options.train_batch_size}"
+            advice = "lower --train_batch_size or raise --num_train_epochs"
+            raise UserError(f"{batches} do not make one training step: {advice}")
         return steps
 
     def _eval_callback(self) -> EvalCallback | None:
         options = self.options
-        rows = self.task.epoch_size(self.splits["train"])
-        every = options.steps_between_evaluations(rows / options.train_batch_size)
-        if not every:
+        num_rows = self.task.epoch_size(self.splits["train"])
+        interval = options.steps_between_evaluations(num_rows / options.train_batch_size)
+        if not interval:
             return None
         return EvalCallback(
             compute_metrics=lambda: self._evaluate()[0],
             model=self.model,
             output_dir=self.output_dir,
-            every=every,
+            every=interval,
             monitor=self.monitor,
             patience=options.early_stopping_patience,
             initial_step=self.step,
@@ -221,8 +223,8 @@ class FineTuningRun:
 
     def _has_steps_left(self) -> bool:
         if self.step >= self.num_train_steps:
-            status = f"{self.restored} is already at step {self.step} of {self.num_train_steps}"
-            log.warning("Skipping training: %s. Raise --num_train_epochs to continue", status)
+            reason = f"{self.restored} is already at step {self.step} of {self.num_train_steps}"
+            log.warning("Skipping training: %s. Raise --num_train_epochs to continue", reason)
             return False
         if self.evaluation and self.evaluation.should_stop:
             message = "Skipping training: early stopping ended it at step %d"
@@ -270,7 +272,7 @@ class FineTuningRun:
 
     def _restore_best(self) -> None:
         """Restores the best weights of a run with `--eval_every`."""
-        # Barrier: the chief may still be writing them.
+        # This call is a barrier: the chief may still be writing the best weights.
         self.devices.from_chief(0)
         if prefix := run_metadata.best_prefix(self.output_dir):
             checkpoints.restore(self.model, prefix)
@@ -300,13 +302,13 @@ class FineTuningRun:
 
         path, count = self.splits.records(split)
         inference = self._inference.get(split)
-        # Other precisions use a cast copy of the weights, which is out of date after training.
+        # Except in float32, `inference` has a cast copy of the weights, which training outdates.
         if inference is None or self.devices.precision != "float32":
             features, size = task.features(split), self.options.batch_size(split)
             if self.options.engine != "tensorflow":
                 folder = label_map.folder_of_checkpoint(self.options)
                 checkpoint = self.restored or self.options.init_checkpoint or ""
-                model_file = find_exported_model(folder, self.options, checkpoint, self._to_folder)
+                model_file = find_exported_model(folder, self.options, checkpoint, self._export)
                 inference = ExportedModel(model_file, fetch, features, size)
             else:
                 inference = training.Inference(self.model, fetch, features, self.devices, size)
@@ -314,31 +316,32 @@ class FineTuningRun:
         outputs = inference.predict_records(path, count, split)
         return task.decode(self.splits[split], outputs), outputs.get("loss")
 
-    def _to_folder(self, export_dir: str, entries: Mapping[str, str]) -> None:
-        options, labels = self.options, self.task.labels
-        export_to_folder(self.model, options, export_dir, entries, labels, format=options.engine)
+    def _export(self, export_dir: str, run_entries: Mapping[str, str]) -> None:
+        options, labels, engine = self.options, self.task.labels, self.options.engine
+        export_for_engine(self.model, options, export_dir, run_entries, labels, format=engine)
 
     def _evaluate_and_predict(self, step: int) -> Results:
         """Evaluates and predicts, depending on the options, and writes the results."""
         task, options, is_chief = self.task, self.options, self.devices.is_chief
         folder, results = self.output_dir, Results()
         split, predictions = task.predict_split, None
-        # Results for a different task must not overwrite those of the trained task.
+        # Results for a different task must not overwrite the results of the trained task.
         suffix = "" if options.do_train else result_suffix(options)
         if options.do_eval:
             metrics, predictions = self._evaluate()
             results.metrics = {**metrics, "global_step": step}
             results.files += [result_path(folder, name, suffix) for name in EVAL_FILES]
             if is_chief:
-                extra: dict[str, Any] = {}
+                extra_entries: dict[str, Any] = {}
 
                 def report(folder: str) -> Iterable[str]:
                     entries, paths = task.report(self.splits["eval"], predictions, folder)
-                    extra.update(entries)
+                    extra_entries.update(entries)
                     return paths
 
                 results.files += write_results(folder, suffix, report)
-                write_metrics(folder, results.metrics, step, len(predictions), extra, suffix)
+                count = len(predictions)
+                write_metrics(folder, results.metrics, step, count, extra_entries, suffix)
         if options.do_predict or (options.do_eval and split == "eval"):
             if predictions is None or split != "eval":
                 predictions, _ = self._predict(split)

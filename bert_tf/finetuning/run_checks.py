@@ -14,9 +14,9 @@ from bert_tf.finetuning.run_metadata import other_task, read_run, read_run_strin
 from bert_tf.progress import log
 
 _DATA = "training_data"
-# Users increase these to continue a training run.
+# Flags that users increase to continue a training run.
 _DURATIONS = ("num_train_epochs", "num_train_steps")
-# Flags that affect the weights, or which weights are considered best.
+# The data, and flags that affect the weights or which weights are considered best.
 _COMPARED = (_DATA, "train_batch_size", "max_seq_length", "learning_rate", *_DURATIONS)
 _COMPARED += ("best_metric", "random_seed", "warmup_proportion", "num_warmup_steps")
 _COMPARED += ("adam_bias_correction", "optimizer", "gradient_clip_scope", "length_grouping")
@@ -27,7 +27,7 @@ _COMPARED += ("teacher", "teacher_temperature", "teacher_weight")
 
 
 def describe_data(rows: Collection[Any], digest: str | None = None) -> str:
-    """Describes training data for `run.json` by the number of rows and a digest."""
+    """Describes training data for `run.json` by their number of rows and a digest."""
     return f"{len(rows)} rows ({(digest or fingerprint(examples=rows))[:8]})"
 
 
@@ -48,9 +48,9 @@ def check_resumed(options: Any, training_data: str) -> bool:
     for name in ("script", "task", "problem_type"):
         if saved.get(name, "auto") not in ("auto", current.get(name)):
             raise UserError(
-                f"--output_dir={folder} contains a run with {name}={saved[name]}, but this "
-                f"one has {name}={current[name]}. Choose another --output_dir; to start from those "
-                f"weights, pass --init_checkpoint={folder}"
+                f"--output_dir={folder} contains a run with {name}={saved[name]}, but this run "
+                f"has {name}={current[name]}. Choose another --output_dir; to start from the "
+                f"weights of the earlier run, also pass --init_checkpoint={folder}"
             )
     names = [name for name in _COMPARED if options.do_train and name in saved]
     changed = [name for name in names if saved[name] != current[name]]
@@ -63,17 +63,17 @@ def check_resumed(options: Any, training_data: str) -> bool:
 
 
 def result_suffix(options: Any) -> str:
-    """Returns a suffix for result files: `_<task>` if `output_dir` has results of a different task.
+    """Returns a suffix for result files: `_<task>` if `output_dir` was trained for another task.
 
-    Otherwise returns "". Warns if the evaluated model was trained for a different task.
+    Otherwise returns "". Warns if the evaluated model was trained for another task.
     """
     folder, task = folder_of_checkpoint(options), requested_task(options)
     trained_task = other_task(folder, task)
     if trained_task:
         log.warning("%s: trained for task %s, used for task %s", folder, trained_task, task)
     saved = read_run(folder, default=(None, {}))[1]
-    has_negative = saved.get("version_2_with_negative", True)
-    if getattr(options, "version_2_with_negative", False) and not has_negative:
+    trained_with_negative = saved.get("version_2_with_negative", True)
+    if getattr(options, "version_2_with_negative", False) and not trained_with_negative:
         log.warning("%s was trained without --version_2_with_negative: omit this flag", folder)
     name = os.path.splitext(os.path.basename(task))[0].lower()
     return f"_{name}" if other_task(options.output_dir or "", task) else ""

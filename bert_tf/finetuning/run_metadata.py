@@ -26,10 +26,11 @@ from bert_tf.progress import log
 
 EVAL_RESULTS_JSON = "eval_results.json"
 
+# Name of the copy -> flag with the path of the file.
 _COPIES = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
 # Flags of a training run that do not apply to a loaded model.
 _RUN_FLAGS = {"output_dir", "init_checkpoint", "resume", "init_layers", "teacher"}
-# With `eval_every`, a task would read the dev set.
+# `eval_every` is one of them: with it, the task would read the dev set.
 _RUN_FLAGS |= {"do_train", "do_eval", "do_predict", "do_export", "eval_every"}
 # A model trained for one of these tasks may be evaluated on the others.
 _MNLI_TASKS = ("mnli", "mnli-mm", "ax", "xnli")
@@ -40,8 +41,9 @@ def run_files(
 ) -> dict[str, str]:
     """Returns file name -> text for a training run; raises a UserError if a saved copy differs."""
     folder = options.output_dir
-    start = read_run_string(folder, "begun_from") if resumes else options.init_checkpoint
-    contents = model_files(options, labels, begun_from=start, training_data=data_description)
+    begun_from = read_run_string(folder, "begun_from") if resumes else options.init_checkpoint
+    extra = {"begun_from": begun_from, "training_data": data_description}
+    contents = model_files(options, labels, **extra)
     for name, flag in _COPIES.items():
         if name in contents:
             source = f"--{flag}={getattr(options, flag)}"
@@ -55,7 +57,7 @@ def labels_file(labels: Sequence[str]) -> dict[str, str]:
 
 
 def model_files(options: Any, labels: Sequence[str] = (), **extra: Any) -> dict[str, str]:
-    """Returns file name -> text for configuration, vocabulary, `run.json`, and any `labels.txt`.
+    """Returns file name -> text for configuration, vocabulary, `labels.txt` if any, and `run.json`.
 
     `extra` has additional entries for `run.json`.
     """
@@ -85,8 +87,8 @@ def require_same(folder: str, contents: Mapping[str, str], source: str) -> None:
         # Trailing blank lines are not significant.
         if files.exists(path) and files.read_text(path).rstrip() != text.rstrip():
             raise UserError(
-                f"{path} differs from {source}; an earlier training run saved this copy. Choose "
-                "another --output_dir, pass what that run used, or remove this file"
+                f"{path}, which an earlier training run saved, differs from {source}. Choose "
+                "another --output_dir, pass what the earlier run used, or remove the saved file"
             )
 
 
@@ -160,12 +162,14 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
         log.warning("%s: trained for task %s, used for task %s", folder, trained_task, task)
     if values.get("null_score_diff_threshold") == "auto":
         values["null_score_diff_threshold"] = _saved_threshold(folder)
-    location = {"init_checkpoint": None, "output_dir": folder}
-    return options_class(**values, **(location if entry.make_task else {"init_checkpoint": folder}))
+    # Fine-tuning scripts load the model from `output_dir`, other scripts from `init_checkpoint`.
+    if entry.make_task:
+        return options_class(**values, init_checkpoint=None, output_dir=folder)
+    return options_class(**values, init_checkpoint=folder)
 
 
 def require_script(folder: str, script: str) -> None:
-    """Raises a UserError if a different script, with a different head, fine-tuned the model."""
+    """Raises a UserError if another script fine-tuned the model, which thus has another head."""
     tasks = [name for name, entry in registry.SCRIPTS.items() if entry.make_task]
     saved_script = read_run_string(folder, "script")
     if saved_script != script and saved_script in tasks and script in tasks:
@@ -180,7 +184,7 @@ def warn_if_untrained(prefix: str, do_train: bool = False) -> None:
 
 
 def other_task(folder: str, task: str) -> str | None:
-    """Returns the task that a folder's model was trained for, if known and not `task`."""
+    """Returns the task that a folder's model was trained for; None if it is `task` or unknown."""
     trained_task = read_run_string(folder, "flags", "task_name")
     trained_task = trained_task or read_run_string(folder, "flags", "task_module") or task
     names = {os.path.basename(name).lower() for name in (trained_task, task)}

@@ -1,6 +1,6 @@
-"""The contract of a fine-tuning task.
+"""The base class of fine-tuning tasks.
 
-B batch size, C texts per row, S max_seq_length.
+In shapes, B is the batch size, C `texts_per_row`, and S `max_seq_length`.
 """
 
 import abc
@@ -24,25 +24,26 @@ PREDICTIONS = "predictions.jsonl"
 class Task(abc.ABC):
     """A fine-tuning task: data, model, loss and metrics. The run does everything else.
 
-    Splits are "train", "eval" and "predict". Examples are the items that `read` returns. A row is
-    a record, and thus a row of a batch. An example may become several rows.
+    Splits are "train", "eval" and "predict". Examples are the items that `read` returns. Rows are
+    the model's inputs: records of a file, and rows of a batch. An example becomes one or more rows.
 
     Attributes:
         options: the task's options, which the run saves in `run.json`.
         labels: names of the model's outputs, in order, which the run saves in `labels.txt`.
         targets: features that the loss needs in addition to the encoder's inputs.
-        texts_per_row: C for inputs [B, C, S]; None for inputs [B, S], with one text per row.
-        text_pairs: whether an exported model takes two texts by default.
+        texts_per_row: C, the number of choices in multiple choice, for inputs [B, C, S]; None for
+            inputs [B, S], where a row is a single text or text pair.
+        text_pairs: whether the default signature of an exported model takes text pairs.
         metric_names: metrics for `--best_metric`, without `eval_`; the first is the default.
         lower_is_better: the names of metrics to minimize.
-        predict_split: the split that predictions are written for; "eval" to write those of the
-            evaluation.
+        predict_split: the split that `--do_predict` writes predictions for. With "eval", they are
+            also written if there is only `--do_eval`.
         result_files: names of the files that `write_predictions` and `report` write.
         loss_uses_padding: whether the loss depends on outputs at padding positions.
         rows_are_independent: whether the loss of a row depends only on that row; False with
             in-batch negatives.
-        soft_targets: (output, kind) of the logits that a `--teacher` provides, see
-            `distillation.row_loss`; empty if the task does not support distillation.
+        soft_targets: (model output, kind) for the logits that a `--teacher` provides; for kinds
+            see `distillation.row_loss`. Empty if the task does not support distillation.
     """
 
     options: FineTuningOptions
@@ -71,8 +72,8 @@ class Task(abc.ABC):
         """Converts a slice of the examples to rows, at least one per example; must be thread-safe.
 
         Returns:
-            An array [rows, ...] for each of `features(split)`; others are dropped. The optional
-            `CUT_TOKENS` counts the tokens truncated from each row.
+            An array [rows, ...] by name for each of `features(split)`; arrays with other names are
+            dropped. The optional array `CUT_TOKENS` counts the tokens truncated from each row.
         """
 
     @abc.abstractmethod
@@ -89,7 +90,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def decode(self, examples: Sequence[Any], outputs: Mapping[str, np.ndarray]) -> Sequence[Any]:
-        """Converts fetched outputs to predictions, one per example or, in SQuAD, per question.
+        """Converts fetched outputs to predictions, one per example, or per question in SQuAD.
 
         Args:
             examples: items from `read` or `from_inputs`.
@@ -103,11 +104,11 @@ class Task(abc.ABC):
 
         Returns:
             Numbers by name. Names start with `eval_` and include those of `metric_names`, except
-            `loss`, which the run adds: as in the original, the mean over batches.
+            `loss`. The run adds that: the mean over batches, as in the original BERT code.
         """
 
     def features(self, split: str) -> tuple[Feature, ...]:
-        """Returns the features of the records: encoder inputs and, unless predicting, `targets`."""
+        """Returns the features of the records: encoder inputs, and `targets` unless predicting."""
         inputs = sequence_features(self.options.max_seq_length, self.texts_per_row)
         return inputs if split == "predict" else (*inputs, *self.targets)
 
@@ -126,7 +127,7 @@ class Task(abc.ABC):
     def write_predictions(
         self, examples: Sequence[Any], predictions: Sequence[Any], output_dir: str
     ) -> Iterable[str]:
-        """Writes the predictions and returns the paths; by default, to `predictions.jsonl`."""
+        """Writes predictions, by default to `predictions.jsonl`; returns the files' paths."""
         path = os.path.join(output_dir, PREDICTIONS)
         lines = (
             json.dumps(item._asdict() if hasattr(item, "_asdict") else item, ensure_ascii=False)
@@ -146,7 +147,7 @@ class Task(abc.ABC):
         return {}, ()
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Selects the outputs of an exported model, possibly strings; by default, `fetch`."""
+        """Selects the outputs of an exported model, possibly strings; by default, as `fetch`."""
         return self.fetch(outputs, batch)
 
     def epoch_size(self, examples: Sequence[Any]) -> int:

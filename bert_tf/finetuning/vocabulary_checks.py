@@ -9,7 +9,7 @@ from bert_tf.checkpoints.formats.source import Source
 from bert_tf.progress import log
 from bert_tf.tokenization import count_capitals, is_cased
 
-# Models may pad vocab_size to a multiple of 8, 16, 32 or 64.
+# A model's vocab_size may be the number of entries rounded up to a multiple of 8, 16, 32 or 64.
 _MAX_PADDING, _PADDING_MULTIPLE = 64, 8
 _CONSECUTIVE_TOKENS = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -19,8 +19,8 @@ def check_vocabulary(
 ) -> None:
     """Warns if a vocabulary does not seem to be the model's, or does not match `lower_case`.
 
-    Compares it with the model's `vocab_size` and with the vocabularies of `sources`, the
-    checkpoints to restore.
+    Compares it with the vocabulary of the first of `sources`, the checkpoints to restore, that has
+    one; otherwise looks for signs of damage and compares it with the model's `vocab_size`.
     """
     entries = _read_entries(path)
     model_vocab = next((source.vocab_file for source in sources if source.vocab_file), None)
@@ -37,10 +37,11 @@ def check_vocabulary(
     if lower_case == is_cased(entries) and (num_lower or lower_case):
         counts = f"{num_lower} lower-case tokens and {count_capitals(entries)} with capitals"
         if lower_case:
-            advice = "capitals are never used. For a cased model, pass --do_lower_case=false"
+            effect = "text is lower-cased, so tokens with capitals never match. For a cased model"
         else:
-            advice = "capitals become [UNK]. For an uncased model, pass --do_lower_case=true"
-        log.warning("%s has %s; %s", path, counts, advice)
+            effect = "words with capitals become [UNK]. For an uncased model"
+        flag = f"--do_lower_case={str(not lower_case).lower()}"
+        log.warning("%s has %s; %s, pass %s", path, counts, effect, flag)
 
 
 def _read_entries(path: str) -> list[str]:
@@ -53,24 +54,25 @@ def _describe_difference(entries: Sequence[str], model_vocab: str) -> str | None
     pairs = list(zip_longest(entries, _read_entries(model_vocab), fillvalue=""))
     changed = [(line, *pair) for line, pair in enumerate(pairs, start=1) if pair[0] != pair[1]]
     # Users may replace [unusedN] with their own words.
-    only_unused = all(entry and other.startswith("[unused") for _, entry, other in changed)
+    only_unused = all(entry and expected.startswith("[unused") for _, entry, expected in changed)
     if not changed or (only_unused and len(set(entries)) == len(entries)):
         return None
-    line, entry, other = changed[0]
-    detail = f"first at line {line}: {entry!r} instead of {other!r}"
-    return f"differs from {model_vocab} in {len(changed)} of {len(pairs)} entries, {detail}"
+    line, entry, expected = changed[0]
+    first_change = f"first on line {line}: {entry!r} instead of {expected!r}"
+    return f"differs from {model_vocab} in {len(changed)} of {len(pairs)} entries, {first_change}"
 
 
 def _find_problems(entries: Sequence[str], vocab_size: int) -> Iterator[str]:
-    lines: dict[str, int] = {}
+    line_of_entry: dict[str, int] = {}
     for line, entry in enumerate(entries, start=1):
-        if not entry or lines.setdefault(entry, line) != line:
-            duplicate = f"has {entry!r} in lines {lines.get(entry)} and {line}"
-            yield duplicate if entry else f"is blank in line {line}"
+        if not entry:
+            yield f"has a blank line (line {line})"
+        elif line_of_entry.setdefault(entry, line) != line:
+            yield f"has {entry!r} on lines {line_of_entry[entry]} and {line}"
     if entries[0] != "[PAD]":
         yield f"starts with {entries[0]!r} instead of '[PAD]'"
-    numbers = [lines[token] for token in _CONSECUTIVE_TOKENS if token in lines]
-    if any(after - before != 1 for before, after in pairwise(numbers)):
-        yield f"has {', '.join(_CONSECUTIVE_TOKENS)} in lines {numbers}, not in consecutive lines"
+    lines = {token: line_of_entry[token] for token in _CONSECUTIVE_TOKENS if token in line_of_entry}
+    if any(after - before != 1 for before, after in pairwise(lines.values())):
+        yield f"has {', '.join(lines)} on lines {[*lines.values()]}, not on consecutive lines"
     if vocab_size - len(entries) > (0 if vocab_size % _PADDING_MULTIPLE else _MAX_PADDING):
         yield f"has {len(entries)} entries, but the model's vocab_size is {vocab_size}"

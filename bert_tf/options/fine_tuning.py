@@ -28,8 +28,8 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
     predict_batch_size: int = option(8, "Batch size for prediction.")
     eval_every: str | None = option(
         None,
-        "Interval of evaluations on the dev set, in steps (200) or epochs (0.5epoch). The best "
-        "weights are saved as best/model.ckpt in output_dir and used at the end.",
+        "Interval between evaluations on the dev set, in steps (200) or epochs (0.5epoch). The "
+        "best weights are saved as best/model.ckpt in output_dir and used at the end.",
         new=True,
     )
     best_metric: str = option(
@@ -40,20 +40,20 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
     )
     early_stopping_patience: int = option(
         0,
-        "Evaluations of --eval_every without improvement after which to stop. 0: never stop.",
+        "Stop after this many evaluations by --eval_every without improvement. 0: never stop.",
         new=True,
         limits=(0, 2**31 - 1),
     )
     num_runs: int = option(
         1,
         "Number of runs with consecutive random seeds, in run_1, run_2, ... of output_dir; "
-        "runs.json has mean, standard deviation and best value of each metric.",
+        "runs.json has the mean and standard deviation of each metric, and the best run.",
         new=True,
         limits=(1, 1000),
     )
     freeze_layers: int = option(
         0,
-        "Freeze the embeddings and this many first layers: less time and memory. 0: no freezing.",
+        "Freeze the embeddings and the first N layers, to save time and memory. 0: freeze nothing.",
         new=True,
         limits=(0, 1000),
     )
@@ -65,8 +65,8 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
     )
     teacher: str | None = option(
         None,
-        "Distill from the model in this output_dir of the same script and task: also train on its "
-        "logits.",
+        "Distill a teacher: also train on the logits of the model in this folder, which must be an "
+        "output_dir of the same script and task.",
         new=True,
     )
     teacher_temperature: float = option(
@@ -89,7 +89,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
         return self.do_eval or bool(self.eval_every)
 
     def batch_size(self, split: str) -> int:
-        """Returns the batch size of a split; `predict_batch_size` if the split has no such flag."""
+        """Returns the batch size of a split: `<split>_batch_size`, or else `predict_batch_size`."""
         return getattr(self, f"{split}_batch_size", self.predict_batch_size)
 
     def check_model(self) -> None:
@@ -108,14 +108,14 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
                 "Nothing to do: pass --do_train, --do_eval, --do_predict or --do_export"
             )
         check_values(self)
-        self.profiled_steps()
-        self._check_evaluations()
-        self._check_distillation()
+        self.profiled_steps()  # only to check --profile_steps
+        self._check_flag_combinations()
+        self._check_initialization()
         self.check_engine()
         if self.engine != "tensorflow" and (self.do_train or self.do_export):
             raise UserError(f"--engine={self.engine} is for evaluation and prediction only")
 
-    def _check_distillation(self) -> None:
+    def _check_initialization(self) -> None:
         if self.init_layer_numbers and not self.init_checkpoint:
             raise UserError("--init_layers needs --init_checkpoint")
         if (self.teacher_temperature, self.teacher_weight) != (2.0, 0.5) and not self.teacher:
@@ -131,7 +131,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
 
     @property
     def init_layer_numbers(self) -> list[int]:
-        """Layer numbers in `init_layers`, empty if it is not set; UserError if they are invalid."""
+        """Layer numbers in `init_layers`, from 0; empty if unset. UserError if they are invalid."""
         if self.init_layers is None:
             return []
         parts = [part.strip() for part in self.init_layers.split(",")]
@@ -143,9 +143,9 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
             )
         return numbers
 
-    def _check_evaluations(self) -> None:
+    def _check_flag_combinations(self) -> None:
         if self.eval_every:
-            self.steps_between_evaluations(steps_per_epoch=1.0)
+            self.steps_between_evaluations(steps_per_epoch=1.0)  # only to check --eval_every
             if not self.do_train:
                 raise UserError("--eval_every needs --do_train=true")
         for name in ("early_stopping_patience", "best_metric"):
@@ -158,7 +158,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
             raise UserError("--num_runs needs --do_train=true and --do_eval=true")
 
     def steps_between_evaluations(self, steps_per_epoch: float) -> int | None:
-        """Converts `eval_every` to steps, at least 1 (None if unset); UserError if invalid."""
+        """Returns `eval_every` in steps, at least 1; None if unset. UserError if it is invalid."""
         if not self.eval_every:
             return None
         match = re.fullmatch(r"(\d+(?:\.\d+)?) *(steps?|epochs?)?", self.eval_every.strip())

@@ -29,7 +29,7 @@ class EncoderOptions:
         "Hub SavedModel. A checkpoint in output_dir takes precedence and is resumed.",
     )
     max_seq_length: int = option(
-        128, "Maximum input length in word pieces, with special tokens; truncates longer texts."
+        128, "Maximum input length in word pieces and special tokens; longer texts are truncated."
     )
 
     def _not_needed(self) -> set[str]:
@@ -91,13 +91,13 @@ class TrainingOptions:
     )
     gradient_accumulation_steps: int = option(
         1,
-        "Number of micro-batches per batch: saves memory; same result.",
+        "Split each batch into this many micro-batches: saves memory, and gives the same result.",
         new=True,
     )
     gradient_clip_scope: str = option(
         "batch",
-        "Gradients to clip. batch: their sum over all devices, so that N devices match one; "
-        "replica: those of each device, like the original on TPUs.",
+        "Which gradients to clip. batch: the sum over all devices, so that N devices give the "
+        "result of one; replica: the gradients of each device, as the original does on TPUs.",
         new=True,
         choices=("batch", "replica"),
     )
@@ -118,7 +118,7 @@ class TrainingOptions:
         False, "Also log the first examples as tokens and ids.", new=True
     )
 
-    def training_notes(self) -> list[str]:
+    def training_warnings(self) -> list[str]:
         """Returns a warning for each value that makes training unlikely to work."""
         warnings = []
         rate = self.learning_rate
@@ -184,7 +184,7 @@ class DeviceOptions:
     num_tpu_cores: int = option(8, "Ignored: all cores of the TPU are used.")
     iterations_per_loop: int = option(1000, "Ignored: each TPU call runs one step.")
 
-    def notes(self) -> list[str]:
+    def ignored_flag_warnings(self) -> list[str]:
         """Returns a warning for each flag that was set but has no effect."""
         ignored = ["master", "num_tpu_cores", "iterations_per_loop"]
         if not self.use_tpu and self.distribution_strategy != "tpu":
@@ -212,19 +212,19 @@ class EngineOptions(DeviceOptions):
         "tensorflow",
         "Library that computes predictions of a trained model. onnx: ONNX Runtime, faster for "
         "single texts on a CPU. litert: LiteRT, fastest with int8. Both export the model once, to "
-        "the folder onnx or litert next to it.",
+        "the folder onnx or litert next to its checkpoint.",
         new=True,
         choices=("tensorflow", "onnx", "litert"),
     )
 
     def check_engine(self) -> None:
-        """Raises a UserError if the engine is not installed or does not have the precision."""
-        other = ("bfloat16", "float16") if self.engine == "tensorflow" else ("int8",)
-        usable = ("float32", *other)
-        if self.precision not in usable:
+        """Raises a UserError if the engine is not installed or does not support the precision."""
+        reduced = ("bfloat16", "float16") if self.engine == "tensorflow" else ("int8",)
+        supported = ("float32", *reduced)
+        if self.precision not in supported:
             raise UserError(
-                f"--precision={self.precision} is not for --engine={self.engine}, which has "
-                f"{' and '.join(usable)}"
+                f"--engine={self.engine} does not support --precision={self.precision}: pass "
+                f"{' or '.join(supported)}"
             )
         if self.engine != "tensorflow":
             import_extra(RUNTIMES[self.engine], self.engine)

@@ -115,9 +115,9 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     thread. This is faster if many batches are computed in parallel, because threads that share an
     operation wait for the slowest of them.
     """
-    backend.require_runtime(starts=True)
+    backend.require_runtime(loads_model=True)
     trains = getattr(options, "do_train", False)
-    for note in options.notes() + (options.training_notes() if trains else []):
+    for note in options.ignored_flag_warnings() + (options.training_warnings() if trains else []):
         log.warning("%s", note)
     # int8 is for ONNX Runtime only; TensorFlow, if it is used, then computes in float32.
     precision = "float32" if options.precision == "int8" else options.precision

@@ -157,7 +157,7 @@ class _Recorder:
             "Trained up to step %d in %.0f s, %s. Checkpoint: %s",
             step,
             self._progress.seconds,
-            self._progress.describe(),
+            self._progress.describe_throughput(),
             checkpoints.latest(self.options.output_dir),
         )
 

@@ -53,7 +53,7 @@ def _assert_user_error(run_options, message):
         ),
         ({"learning_rate": -1.0}, "--learning_rate must be a finite number above 0"),
         ({"num_train_epochs": float("inf")}, "--num_train_epochs must be a finite number"),
-        ({"precision": "int8"}, "--precision=int8 is not for --engine=tensorflow"),
+        ({"precision": "int8"}, "--engine=tensorflow does not support --precision=int8"),
         ({"gradient_accumulation_steps": 0}, "--gradient_accumulation_steps must be between 1"),
         ({"profile_steps": "5"}, "--profile_steps must be the first and.*Received: 5"),
         ({"profile_steps": "5,2"}, "--profile_steps must be the first and.*Received: 5,2"),

@@ -248,9 +248,9 @@ def test_features_from_an_encoder_export(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"precision": "int8"}, "--precision=int8 is not for --engine=tensorflow"),
-        ({"engine": "onnx", "precision": "bfloat16"}, "--precision=bfloat16 is not for --engine=o"),
-        ({"engine": "litert", "precision": "float16"}, "--precision=float16 is not for --engine=l"),
+        ({"precision": "int8"}, "--engine=tensorflow does not support --precision=int8"),
+        ({"engine": "onnx", "precision": "bfloat16"}, "--engine=onnx does not support --p"),
+        ({"engine": "litert", "precision": "float16"}, "--engine=litert does not support"),
         ({"engine": "onnx", "do_train": True}, "--engine=onnx is for evaluation and prediction"),
     ],
 )

@@ -280,7 +280,7 @@ def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({}, "Required, but missing: --model_dir"),
+        ({}, "Missing required flags: --model_dir"),
         (
             {"model_dir": "{tmp}/absent", "export_dir": "x"},
             "absent is not a folder.*--model_dir must",

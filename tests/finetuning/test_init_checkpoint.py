@@ -171,10 +171,10 @@ def test_missing_file_errors_name_the_flags(tiny, tmp_path, model_sources):
         init_checkpoint=str(tmp_path / "weights_only"),
         vocab_file=None,
     )
-    with pytest.raises(UserError, match="--vocab_file is not set, and --init_checkpoint="):
+    with pytest.raises(UserError, match="--vocab_file is not set, and there is none for --init"):
         classification.run(weights_only)
     without_model = ClassifierOptions(do_train=True, task_name="MRPC", data_dir="x", output_dir="y")
-    with pytest.raises(UserError, match=r"Required.*--bert_config_file .*--vocab_file"):
+    with pytest.raises(UserError, match=r"required flags.*--bert_config_file .*--vocab_file"):
         without_model.check()
     unreadable = options(
         tiny, tmp_path, do_train=True, init_checkpoint=str(tmp_path / "pytorch_model.bin")

@@ -97,7 +97,7 @@ def test_more_epochs_do_not_warn(tiny, out, tmp_path, run_log):
 
 def test_checkpoint_of_a_different_task_is_rejected(tiny, out, tmp_path):
     before = read_files(out)
-    message = "task=MRPC, but this one has task=CoLA. Choose another .*--init_checkpoint="
+    message = "task=MRPC, but this run has task=CoLA. Choose another .*--init_checkpoint="
     with pytest.raises(UserError, match=message):
         classification.run(options(tiny, tmp_path, **TRAINING, task_name="CoLA"))
     assert read_files(out) == before
@@ -166,14 +166,14 @@ def test_model_files_are_read_from_the_training_run(tiny, out, tmp_path):
     classification.run(run)
     assert len((out / "test_results.tsv").read_text().splitlines()) == 13
     (out / "vocab.txt").unlink()
-    with pytest.raises(UserError, match=f"--vocab_file is not set, and --output_dir={out}"):
+    with pytest.raises(UserError, match=f"is not set, and there is none for --output_dir={out}"):
         classification.run(run)
     other_dir = {
         "vocab_file": None,
         "init_checkpoint": None,
         "output_dir": str(tmp_path / "new"),
     }
-    with pytest.raises(UserError, match="Required, but missing: --vocab_file"):
+    with pytest.raises(UserError, match="Missing required flags: --vocab_file"):
         classification.run(options(tiny, tmp_path, **other_dir, do_predict=True))
 
 
@@ -200,7 +200,7 @@ def test_training_data_with_a_single_label_warns(tiny, tmp_path, run_log):
     ],
 )
 def test_unusual_hyperparameters_warn(run, expected):
-    notes = run.training_notes()
+    notes = run.training_warnings()
     assert len(notes) == len(expected)
     for note, prefix in zip(notes, expected, strict=True):
         assert note.startswith(prefix)
@@ -221,7 +221,7 @@ def test_output_dir_of_another_script_is_rejected(tiny, out, tmp_path):
     run = PretrainingOptions(
         output_dir=str(out), do_train=True, bert_config_file=tiny.flags["bert_config_file"]
     )
-    message = "script=run_classifier, but this one has script=run_pretraining"
+    message = "script=run_classifier, but this run has script=run_pretraining"
     with pytest.raises(UserError, match=message):
         run_checks.check_resumed(run, "")
 

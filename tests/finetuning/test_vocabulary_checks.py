@@ -46,11 +46,11 @@ def test_vocabulary_different_from_the_model(vocabulary_warnings):
     with_blank_line = [*ENTRIES[:6], "", *ENTRIES[6:-1]]
     (warning,) = vocabulary_warnings(with_blank_line, ENTRIES)
     assert "differs from" in warning
-    assert "in 108 of 114 entries, first at line 7: '' instead of '[unused1]'" in warning
+    assert "in 108 of 114 entries, first on line 7: '' instead of '[unused1]'" in warning
     (warning,) = vocabulary_warnings([*ENTRIES[:50], "zz", *ENTRIES[51:]], ENTRIES)
-    assert "in 1 of 114 entries, first at line 51: 'zz' instead of 'dg'" in warning
+    assert "in 1 of 114 entries, first on line 51: 'zz' instead of 'dg'" in warning
     # Missing entries also count as differences.
-    assert "first at line 111: '' instead of 'jg'" in vocabulary_warnings(ENTRIES[:110], ENTRIES)[0]
+    assert "first on line 111: '' instead of 'jg'" in vocabulary_warnings(ENTRIES[:110], ENTRIES)[0]
 
 
 def test_irregular_model_vocabulary_does_not_warn(vocabulary_warnings):
@@ -65,12 +65,12 @@ def test_irregular_model_vocabulary_does_not_warn(vocabulary_warnings):
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ([*ENTRIES[:30], "", *ENTRIES[30:]], "is blank in line 31"),
-        ([*ENTRIES, "aa"], "has 'aa' in lines 15 and 115"),
+        ([*ENTRIES[:30], "", *ENTRIES[30:]], "has a blank line (line 31)"),
+        ([*ENTRIES, "aa"], "has 'aa' on lines 15 and 115"),
         (ENTRIES[1:], "starts with '[UNK]' instead of '[PAD]'"),
         (
             ["[PAD]", "[UNK]", "[SEP]", "[CLS]", *ENTRIES[4:]],
-            "in lines [2, 4, 3, 5], not in consec",
+            "on lines [2, 4, 3, 5], not on consec",
         ),
     ],
 )
@@ -97,7 +97,7 @@ def test_vocabulary_smaller_than_the_model_warns(vocabulary_warnings):
 
 def test_casing_mismatch_warns(vocabulary_warnings):
     (warning,) = vocabulary_warnings(ENTRIES, lower=False)
-    assert "has 100 lower-case tokens and 0 with capitals; capitals become [UNK]" in warning
+    assert "has 100 lower-case tokens and 0 with capitals; words with capitals become" in warning
     assert warning.endswith("For an uncased model, pass --do_lower_case=true")
     # The casing of a vocabulary without Latin letters is unknown.
     assert vocabulary_warnings([*SPECIAL, "京", "ก", "##า"], lower=False) == []

@@ -77,7 +77,7 @@ class Classification(Task):
         plots = [CONFUSION_MATRIX] if data.problem_type == CLASSIFICATION else []
         self.result_files = (TEST_RESULTS, TEST_PREDICTIONS, *submissions, *plots)
         self._uses_windows = options.long_text == "windows"
-        self._check_pairs = PairCheck(data.has_pairs)
+        self._check_pairs = PairCheck(trained_on_pairs=data.has_pairs)
         self._training_examples: Sequence[InputExample] = ()
 
     def read(self, split: str) -> list[InputExample]:

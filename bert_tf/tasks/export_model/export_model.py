@@ -11,7 +11,7 @@ from bert_tf.checkpoints.formats import find_source, guess_lower_case
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.export import export_task, export_to_folder, new_version
+from bert_tf.finetuning.export import export_for_engine, export_task, new_version
 from bert_tf.finetuning.initialization import restore_trained
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.modeling import BertModel
@@ -102,7 +102,7 @@ def _export_as_files(
     options: ExportOptions, model: Any, model_options: Any, labels: Sequence[str] = ()
 ) -> str:
     """Exports a model to ONNX or LiteRT."""
-    return export_to_folder(
+    return export_for_engine(
         model,
         model_options,
         options.export_dir or "",

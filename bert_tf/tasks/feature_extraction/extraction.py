@@ -21,7 +21,7 @@ from bert_tf.data.packing import pack_batch
 from bert_tf.data.parallel import num_cores
 from bert_tf.data.texts import STDIN, Text, display_name, read_columns, read_lines
 from bert_tf.errors import UserError
-from bert_tf.finetuning.engines import add_model_files, find_exported_model
+from bert_tf.finetuning.engines import find_exported_model, with_model_files
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.finetuning.prediction import PairCheck, require_texts
 from bert_tf.inference.exported_model import HIDDEN_STATES, ExportedModel
@@ -83,9 +83,9 @@ def run(options: ExtractionOptions) -> None:
         log.warning(message, count, options.max_seq_length)
 
 
-def make_answer(options: ExtractionOptions) -> Callable[[Sequence[Any]], list[Any]]:
+def make_predict_fn(options: ExtractionOptions) -> Callable[[Sequence[Any]], list[Any]]:
     """Returns the function behind a `Predictor`: maps texts or pairs to `TextFeatures`."""
-    extractor, check_pairs = Extractor(options), PairCheck(has_pairs=None)
+    extractor, check_pairs = Extractor(options), PairCheck(trained_on_pairs=None)
 
     def answer(inputs: Sequence[Any]) -> list[Any]:
         require_texts(inputs, [1, 2], "a string, or a tuple of two strings")
@@ -148,7 +148,7 @@ class Extractor:
     def __init__(self, options: ExtractionOptions, total: int = 0) -> None:
         checkpoint = options.init_checkpoint or ""
         self._folder = checkpoint if files.is_dir(checkpoint) else os.path.dirname(checkpoint)
-        options = add_model_files(options, self._folder)
+        options = with_model_files(options, self._folder)
         self.config, tokenizer = load_config_and_tokenizer(options)
         self.layers = options.layer_indexes(self.config.num_hidden_layers)
         self.tokenizer = BatchTokenizer(tokenizer)
@@ -184,13 +184,13 @@ class Extractor:
         options = self._options
 
         def export(export_dir: str, entries: Mapping[str, str]) -> None:
-            from bert_tf.finetuning.export import export_to_folder
+            from bert_tf.finetuning.export import export_for_engine
             from bert_tf.finetuning.initialization import restore_from
             from bert_tf.modeling import BertModel
 
             model = BertModel(self.config, zero_init_encoder=True)
             log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
-            export_to_folder(
+            export_for_engine(
                 model, options, export_dir, entries, format=options.engine, hidden_states=True
             )
 

@@ -77,7 +77,7 @@ def run(options: MaskedWordsOptions) -> None:
         log.warning(message, count, options.max_seq_length)
 
 
-def make_answer(options: MaskedWordsOptions) -> Callable[[Sequence[Any]], list[Any]]:
+def make_predict_fn(options: MaskedWordsOptions) -> Callable[[Sequence[Any]], list[Any]]:
     """Returns the function behind a `Predictor`, which maps texts with `[MASK]` to candidates."""
     model = FillMask(options)
 

@@ -70,7 +70,7 @@ def read_shards(unit: Unit, shard_bytes: int) -> Iterator[list[list[str]]]:
 
 def _read_with_shard_index(unit: Unit, shard_bytes: int) -> Iterator[tuple[int, list[str]]]:
     for path, start, stop in unit.ranges:
-        with files.open_decompressed(path, regular=True) as file:
+        with files.open_decompressed(path, regular_only=True) as file:
             for blank_start, document in _read_documents(path, file, start, stop, shard_bytes):
                 # Only a compressed file, which has no `stop`, has more than one shard.
                 yield 0 if stop else blank_start // shard_bytes, document

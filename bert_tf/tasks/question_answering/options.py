@@ -48,7 +48,7 @@ class SquadOptions(FineTuningOptions):
         0.0,
         "Predict no answer if the score of no answer exceeds that of the best answer by more than "
         "this. auto, with --do_eval: the threshold with the best F1 on --predict_file.",
-        words=("auto",),
+        keywords=("auto",),
     )
     do_predict: bool = option(False, "Answer the questions in --predict_file.")
     do_eval: bool = option(

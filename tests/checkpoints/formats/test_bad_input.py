@@ -280,8 +280,8 @@ def test_truncated_keras_files_are_rejected(keras_file, models, tmp_path):
 
 def test_invalid_options_are_rejected(tmp_path):
     for flags, message in (
-        ({}, "Required, but missing: --input"),
-        ({"input": "x"}, "Required, but missing: --output"),
+        ({}, "Missing required flags: --input"),
+        ({"input": "x"}, "Missing required flags: --output"),
         ({"input": "x", "output": "y", "inspect": True}, "--inspect writes no output"),
         ({"input": "x", "output": "y", "to": "onnx"}, "--to must be one of"),
     ):
@@ -305,4 +305,4 @@ def test_casing_mismatch_with_vocabulary_warns(tmp_path, run_log):
     flags = {"input": small, "output": str(tmp_path / "out"), "to": "hugging_face"}
     conversion.run(ConversionOptions(**flags, do_lower_case=False))
     (warning,) = [r.getMessage() for r in run_log.records if r.levelname == "WARNING"]
-    assert "capitals become [UNK]. For an uncased model, pass --do_lower_case=true" in warning
+    assert "become [UNK]. For an uncased model, pass --do_lower_case=true" in warning

@@ -143,7 +143,7 @@ def test_module_without_a_vocabulary(tiny, tmp_path, modules):
         ("https://tfhub.dev/google/bert_uncased_L-12_H-768_A-12/1", "bert_tf downloads nothing"),
         ("module.tar.gz", "is an archive: unpack it"),
         ("nowhere", "is not a folder"),
-        ("", "Required, but missing: --bert_hub_module_handle"),
+        ("", "Missing required flags: --bert_hub_module_handle"),
     ],
 )
 def test_invalid_handles(tiny, tmp_path, handle, message):

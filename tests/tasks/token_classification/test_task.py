@@ -379,7 +379,7 @@ def assert_user_error(run, message):
     ("changes", "message"),
     [
         ({}, "Nothing to do"),
-        ({"do_train": True, "data_dir": None}, "Required, but missing: --data_dir"),
+        ({"do_train": True, "data_dir": None}, "Missing required flags: --data_dir"),
         ({"do_train": True, "data_dir": "no"}, r"No such file: no/train\.txt"),
         ({"do_train": True, "token_column": 0}, "--token_column must be between 1 and"),
         ({"do_train": True, "label_column": 0}, "--label_column counts from 1,"),
