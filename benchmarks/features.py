@@ -87,7 +87,7 @@ def main() -> None:
         "rows": len(rows),
         "max_seq_length": length,
         "rows/s": {name: round(1 / statistics.median(s)) for name, s in per_row.items()},
-        "times faster": round(timing.median_speedup(per_row["original"], per_row["bert_tf"]), 1),
+        "times faster": round(timing.median_ratio(per_row["original"], per_row["bert_tf"]), 1),
         "seconds for all rows": round(float(np.median(seconds["bert_tf"])), 2),
     }
     print(results)

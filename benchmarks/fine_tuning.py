@@ -216,7 +216,7 @@ def main() -> None:
         peak = {name: rounds[-1][1] / 1e9 for name, rounds in measurements.items()}
         results[f"{our_name} than {other}"] = {
             "rows/s": {n: round(args.rows / statistics.median(s), 2) for n, s in seconds.items()},
-            "times faster": round(timing.median_speedup(seconds[other], seconds[our_name]), 2),
+            "times faster": round(timing.median_ratio(seconds[other], seconds[our_name]), 2),
             "peak GB": {name: round(gigabytes, 2) for name, gigabytes in peak.items()},
             "times less memory": round(peak[other] / peak[our_name], 2),
         }

@@ -242,7 +242,7 @@ def measure(
                 if one_by_one
                 else {"texts/s": round(1 / per_text)}
             ),
-            "relative time": round(timing.median_speedup(times, seconds[ONNX_RUNTIME]), 3),
+            "relative time": round(timing.median_ratio(times, seconds[ONNX_RUNTIME]), 3),
             "mean cosine": round(float(cosines.mean()), 4),
             "min cosine": round(float(cosines.min()), 4),
         }

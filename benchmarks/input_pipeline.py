@@ -105,7 +105,7 @@ def main() -> None:
         "batch_size": args.batch_size,
         "rows/s": {name: round(args.rows / statistics.median(s)) for name, s in seconds.items()},
         "times faster than the original": {
-            name: round(timing.median_speedup(seconds["original"], s), 2)
+            name: round(timing.median_ratio(seconds["original"], s), 2)
             for name, s in seconds.items()
         },
     }

@@ -122,7 +122,7 @@ def main() -> None:
                 name: round(args.rows / statistics.median(times), 2)
                 for name, times in seconds.items()
             }
-            ratios[other] = round(timing.median_speedup(seconds[other], seconds[our_name]), 2)
+            ratios[other] = round(timing.median_ratio(seconds[other], seconds[our_name]), 2)
             logits = [np.load(folder / f"{name}.npy") for name in makers]
             differences.append(float(np.abs(logits[0] - logits[1]).max()))
         tokens = float(np.load(folder / "rows.npz")["input_mask"].sum(1).mean())

@@ -186,7 +186,7 @@ def kill_and_resume(
     print("|", " | ".join(COLUMNS), "|\n", "|---" * len(COLUMNS), "|", sep="")
     while code == -9 and len(rows) <= kills:
         before = training.last_readable_step()
-        # Leave at least one checkpoint for each kill that follows.
+        # Skip some checkpoints, but leave at least one for each of the remaining kills.
         remaining = kills + 1 - len(rows)
         spare = (stats["last"] - max(before, 0)) // save_steps - 1 - remaining
         skipped = max(int(max(spare, 0) / remaining + random.random()), before < 1)
@@ -198,7 +198,7 @@ def kill_and_resume(
             training.process.kill()
         code = training.process.wait()
         seconds, step = time.time() - training.start_time, training.last_readable_step()
-        # When training began to run the steps after the last checkpoint.
+        # Time at which the steps after the last checkpoint began.
         since = training.start_time + stats["startup"]
         if step > before:
             since = (training.folder / f"model.ckpt-{step}.index").stat().st_mtime
@@ -233,8 +233,8 @@ def run_out_of_space(
 ) -> tuple[dict[str, Any], dict[str, bool]]:
     """Fills the disk at the third checkpoint; returns statistics and checks."""
     disk = training.folder.parent
-    ballast = disk / "ballast"
-    ballast.unlink(missing_ok=True)
+    filler = disk / "filler"
+    filler.unlink(missing_ok=True)
     checkpoint_bytes = _disk_usage(reference.folder, f"model.ckpt-{last}.*")
     total = _disk_usage(reference.folder)
     required, free = total + 2 * checkpoint_bytes, shutil.disk_usage(disk).free
@@ -242,13 +242,13 @@ def run_out_of_space(
         sys.exit(f"{disk} must be a file system with at least {required} bytes free")
     # Leave space for two and a half checkpoints, and all other files.
     available = total - _disk_usage(reference.folder, "model.ckpt-*") + 5 * checkpoint_bytes // 2
-    with ballast.open("wb") as file:
+    with filler.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, free - available)
     code = training.run()
     lines = training.log.read_text().splitlines()
     errors = [line for line in lines if line.startswith(("ERROR", "Traceback"))]
     latest, step = checkpoints.latest(str(training.folder)), training.last_readable_step()
-    ballast.unlink()
+    filler.unlink()
     code_after = training.run()
     return {"errors": errors, "stopped at": step}, {
         "stopped with exit code 1": code == 1,

@@ -77,9 +77,9 @@ class MethodRunner:
         """Runs a method; returns seconds and peak MB."""
         output = self.folder / method
         command = [sys.executable, __file__, method, str(text), str(output), self._vocab_file]
-        done = subprocess.run(command, capture_output=True, text=True)
-        timing.require(done.returncode == 0, done.stderr)
-        return tuple(json.loads(done.stdout.splitlines()[-1]))
+        process = subprocess.run(command, capture_output=True, text=True)
+        timing.require(process.returncode == 0, process.stderr)
+        return tuple(json.loads(process.stdout.splitlines()[-1]))
 
 
 def compare_methods(runner: MethodRunner, text: Path, rounds: int) -> dict:
@@ -97,7 +97,7 @@ def compare_methods(runner: MethodRunner, text: Path, rounds: int) -> dict:
     one, two = ((runner.folder / name).read_bytes() for name in ("one worker", "two workers"))
     timing.require(one == two, "the records of two workers differ from those of one")
     times_faster = {
-        m: round(timing.median_speedup(seconds["baseline"], seconds[m]), 2) for m in WORKERS
+        m: round(timing.median_ratio(seconds["baseline"], seconds[m]), 2) for m in WORKERS
     }
     return {
         "MB": round(text.stat().st_size / 1e6, 2),
@@ -105,7 +105,7 @@ def compare_methods(runner: MethodRunner, text: Path, rounds: int) -> dict:
         "seconds": {name: round(statistics.median(s), 2) for name, s in seconds.items()},
         "times faster than the baseline": times_faster,
         "two workers, times faster than one": round(
-            timing.median_speedup(seconds["one worker"], seconds["two workers"]), 2
+            timing.median_ratio(seconds["one worker"], seconds["two workers"]), 2
         ),
     }
 

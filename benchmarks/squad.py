@@ -74,9 +74,9 @@ def main() -> None:
     rows = pipeline.convert()
     examples, features = convert_with_baseline()
     for name in ("input_ids", "input_mask", "segment_ids"):
-        ours = np.concatenate([part[name] for part in rows])
-        theirs = np.array([getattr(feature, name) for feature in features])
-        timing.require(np.array_equal(ours, theirs), f"{name} differ")
+        actual = np.concatenate([part[name] for part in rows])
+        expected = np.array([getattr(feature, name) for feature in features])
+        timing.require(np.array_equal(actual, expected), f"{name} differ")
     rng = np.random.default_rng(1)
     logits = rng.normal(size=(2, len(features), LENGTHS["max_seq_length"])).astype(np.float32)
     logit_lists = logits.astype(np.float64).tolist()
@@ -99,7 +99,7 @@ def main() -> None:
         "windows": len(features),
         "seconds": {name: round(statistics.median(s), 2) for name, s in seconds.items()},
         "times faster": {
-            name: round(timing.median_speedup(seconds[f"{name}, original"], seconds[name]), 1)
+            name: round(timing.median_ratio(seconds[f"{name}, original"], seconds[name]), 1)
             for name in ("convert", "decode")
         },
     }

@@ -120,7 +120,7 @@ def predict_logits(model: Any, rows: dict[str, np.ndarray]) -> list[np.ndarray]:
 def train_and_predict(folder: Path, num_train_steps: int) -> None:
     """Trains the model, and writes the logits of all evaluation rows."""
     torch.manual_seed(12345)
-    # The default is one thread per two cores.
+    # Use all cores; the default may be lower.
     torch.set_num_threads(os.cpu_count() or 1)
     model = build_model(folder)
     train(model, dict(np.load(folder / "train.npz")), num_train_steps)

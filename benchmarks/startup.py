@@ -88,11 +88,11 @@ def run_command(arguments: list[str], output: Path) -> None:
     """Runs a command, after removing the output of the previous one."""
     shutil.rmtree(output.parent / "out", ignore_errors=True)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *arguments], capture_output=True, text=True, env=environment
     )
-    timing.require(done.returncode == 0, f"a command failed:\n{done.stderr}")
-    output.write_text(done.stdout)
+    timing.require(process.returncode == 0, f"a command failed:\n{process.stderr}")
+    output.write_text(process.stdout)
 
 
 def main() -> None:
@@ -123,9 +123,7 @@ def main() -> None:
         "rows": len(ours),
         "max probability difference": difference,
         "seconds": {name: round(statistics.median(times), 2) for name, times in seconds.items()},
-        "times faster": round(
-            timing.median_speedup(seconds["transformers"], seconds["bert_tf"]), 2
-        ),
+        "times faster": round(timing.median_ratio(seconds["transformers"], seconds["bert_tf"]), 2),
     }
     print(results)
     timing.write_results("startup", results, "tensorflow", "keras", "torch", "transformers")

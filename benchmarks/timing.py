@@ -141,9 +141,9 @@ def require(condition: bool, message: str) -> None:
         sys.exit(message)
 
 
-def median_speedup(slow: list[float], fast: list[float]) -> float:
-    """Returns the median over the rounds of the time ratio `slow / fast`."""
-    return statistics.median(a / b for a, b in zip(slow, fast, strict=True))
+def median_ratio(numerators: list[float], denominators: list[float]) -> float:
+    """Returns the median over the rounds of the ratio of two times."""
+    return statistics.median(a / b for a, b in zip(numerators, denominators, strict=True))
 
 
 def use_one_core() -> None:

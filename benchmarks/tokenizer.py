@@ -108,7 +108,7 @@ def compare_methods(name: str, tokenizer: FullTokenizer, lines: list[str], round
         "fraction of lines on which tokenizers differs": differing / len(sample),
         "MB/s": {key: round(1e-6 / statistics.median(s), 2) for key, s in per_byte.items()},
         "times faster than": {
-            key: round(timing.median_speedup(per_byte[key], per_byte["bert_tf"]), 1)
+            key: round(timing.median_ratio(per_byte[key], per_byte["bert_tf"]), 1)
             for key in METHODS[1:]
         },
     }

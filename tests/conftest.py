@@ -1,4 +1,4 @@
-"""Shared fixtures: a tiny model with its vocabulary, and tiny MRPC and CoLA data sets."""
+"""Shared fixtures: a tiny model with its vocabulary, and tiny MRPC and CoLA datasets."""
 
 import gc
 import logging
@@ -14,11 +14,11 @@ from bert_tf.config import BertConfig
 from bert_tf.modeling import BertModel
 from tests import oracle
 
-# Keep imported modules out of garbage collection, which took a sixth of the time.
+# Exclude imported modules from garbage collection, which took a sixth of the test time.
 gc.freeze()
 gc.set_threshold(100_000, 50, 100)
 
-# Do not fail on a slow or busy machine.
+# No deadline, so that tests pass on slow or busy machines.
 hypothesis.settings.register_profile("bert_tf", deadline=None)
 hypothesis.settings.load_profile("bert_tf")
 
@@ -43,13 +43,13 @@ SIZES = {
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    """A one-layer model, the fastest to trace, with its data."""
+    """A one-layer model, which is fast to trace, with tiny datasets."""
     return _write_model(tmp_path_factory.mktemp("tiny"), SIZES)
 
 
 @pytest.fixture(scope="session")
 def tiny_of_two_layers(tmp_path_factory):
-    """For tests that need several layers; some modules override `tiny` with it."""
+    """A two-layer model with tiny datasets; some modules override `tiny` with it."""
     return _write_model(tmp_path_factory.mktemp("tiny"), {**SIZES, "num_hidden_layers": 2})
 
 
@@ -58,15 +58,15 @@ def _write_model(folder, sizes):
     (folder / "vocab.txt").write_text("\n".join(vocab) + "\n")
     config = BertConfig(len(vocab), **sizes)
     (folder / "bert_config.json").write_text(config.to_json_string())
-    # Give every test process the same model, independent of earlier random draws.
+    # Seed here, so that the model does not depend on the tests that ran before.
     keras.utils.set_random_seed(2)
     variables = checkpoint.named_variables(BertModel(config))
     prefix = str(folder / "bert_model.ckpt")
     checkpoint.write(prefix, {name: variable.value for name, variable in variables.items()})
     rng = random.Random(5)
-    sentence = lambda: " ".join(rng.choices(WORDS, k=rng.randint(2, 9)))  # noqa: E731
-    _write_mrpc(folder / "mrpc", sentence)
-    _write_cola(folder / "cola", sentence)
+    random_sentence = lambda: " ".join(rng.choices(WORDS, k=rng.randint(2, 9)))  # noqa: E731
+    _write_mrpc(folder / "mrpc", random_sentence)
+    _write_cola(folder / "cola", random_sentence)
     return SimpleNamespace(
         folder=folder,
         config=config,
@@ -80,20 +80,23 @@ def _write_model(folder, sizes):
     )
 
 
-def _write_mrpc(folder, sentence):
+def _write_mrpc(folder, random_sentence):
     folder.mkdir()
-    for split, rows in (("train", 18), ("dev", 11), ("test", 13)):
+    for split, num_rows in (("train", 18), ("dev", 11), ("test", 13)):
         lines = ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"]
-        lines += [f"{row % 2}\t{row}\t{row}\t{sentence()}\t{sentence()}" for row in range(rows)]
+        lines += [
+            f"{row % 2}\t{row}\t{row}\t{random_sentence()}\t{random_sentence()}"
+            for row in range(num_rows)
+        ]
         (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
 
 
-def _write_cola(folder, sentence):
+def _write_cola(folder, random_sentence):
     folder.mkdir()
-    for split, rows in (("train", 18), ("dev", 11)):
-        lines = [f"{row}\t{row % 2}\ta\t{sentence()}" for row in range(rows)]
+    for split, num_rows in (("train", 18), ("dev", 11)):
+        lines = [f"{row}\t{row % 2}\ta\t{random_sentence()}" for row in range(num_rows)]
         (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
-    lines = ["index\tsentence", *(f"{row}\t{sentence()}" for row in range(7))]
+    lines = ["index\tsentence", *(f"{row}\t{random_sentence()}" for row in range(7))]
     (folder / "test.tsv").write_text("\n".join(lines) + "\n")
 
 

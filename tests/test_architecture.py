@@ -1,4 +1,4 @@
-"""The import table: modules of a row may only import modules of lower rows."""
+"""Import rules: a module may only import modules of lower rows of `ROWS`."""
 
 import ast
 import re
@@ -33,13 +33,13 @@ ROWS = [
     ["file_names", "locks"],
     ["files", "removed_api"],
     ["backend", "extras", "text_lines"],
-    # The registry refers to functions of all rows by name and imports them lazily.
+    # The registry names functions of all rows and imports them lazily.
     ["errors", "quiet", "registry"],
 ]
-LEVEL = {room: level for level, row in enumerate(ROWS) for room in row}
+LEVEL = {package: level for level, row in enumerate(ROWS) for package in row}
 
-# Allowed third-party imports, for rows that are restricted.
-ALLOWED = {
+# Allowed third-party imports of packages and modules; the most specific path applies.
+ALLOWED_IMPORTS = {
     "__init__": set(),
     "backend": set(),
     "checkpoints": {"keras", "numpy", "tensorflow"},
@@ -87,9 +87,9 @@ ALLOWED = {
     "tokenization/ragged_ids": {"numpy"},
     "training/curve": {"matplotlib", "numpy"},
 }
-# Modules without a separate row; options can be read without TensorFlow.
-OPTIONS = re.compile(r"tasks/\w+/(\w*options|__init__)")
-ANYWHERE_ELSE = {"keras", "numpy", "tensorflow", "tqdm"}
+# Modules of options, which load without third-party packages.
+OPTION_MODULES = re.compile(r"tasks/\w+/(\w*options|__init__)")
+DEFAULT_IMPORTS = {"keras", "numpy", "tensorflow", "tqdm"}
 
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
@@ -99,42 +99,45 @@ def _imports(module):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module}: imports are absolute"
+            assert node.level == 0, f"{module}: imports must be absolute"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_imports_point_downwards(module):
-    room = module.removesuffix(".py").split("/")[0]
-    if room == "__init__":
+def test_imports_only_lower_rows(module):
+    package = module.removesuffix(".py").split("/")[0]
+    if package == "__init__":
         assert set(_imports(module)) <= {"importlib.import_module", "typing.Any"}
     for name in _imports(module):
         parts = name.split(".")
         if parts[0] != "bert_tf":
             continue
-        assert parts[1] in LEVEL, f"{module} imports {name}, which has no row"
-        inside = parts[1] == room and "/" in module
-        assert inside or LEVEL[parts[1]] > LEVEL[room], f"{module} may not import {name}"
+        assert parts[1] in LEVEL, f"{module} imports {name}, which is not in ROWS"
+        same_package = parts[1] == package and "/" in module
+        assert same_package or LEVEL[parts[1]] > LEVEL[package], f"{module} may not import {name}"
 
 
 @pytest.mark.parametrize("module", [module for module in MODULES if module.count("/") == 2])
-def test_no_task_imports_another(module):
-    room, task, _ = module.split("/")
-    for name in _imports(module) if room == "tasks" else ():
+def test_tasks_do_not_import_each_other(module):
+    package, task, _ = module.split("/")
+    for name in _imports(module) if package == "tasks" else ():
         parts = name.split(".")
         if parts[:2] == ["bert_tf", "tasks"]:
             assert parts[2] == task, f"{module} may not import {name}"
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_outside_imports_are_those_of_the_table(module):
+def test_third_party_imports_are_allowed(module):
     path = module.removesuffix(".py")
-    parents = [path.rsplit("/", depth)[0] for depth in range(path.count("/") + 1)]
-    allowed = next((ALLOWED[room] for room in parents if room in ALLOWED), ANYWHERE_ELSE)
-    if OPTIONS.fullmatch(path):
+    prefixes = [path.rsplit("/", depth)[0] for depth in range(path.count("/") + 1)]
+    allowed = next(
+        (ALLOWED_IMPORTS[prefix] for prefix in prefixes if prefix in ALLOWED_IMPORTS),
+        DEFAULT_IMPORTS,
+    )
+    if OPTION_MODULES.fullmatch(path):
         allowed = set()
-    outside = {name.split(".")[0] for name in _imports(module)} - {"bert_tf"}
-    assert outside - set(sys.stdlib_module_names) <= allowed
+    third_party = {name.split(".")[0] for name in _imports(module)} - {"bert_tf"}
+    assert third_party - set(sys.stdlib_module_names) <= allowed
 
 
 @pytest.mark.parametrize(
@@ -157,7 +160,7 @@ def test_outside_imports_are_those_of_the_table(module):
         "compat.extract_features",
     ],
 )
-def test_modules_import_no_tensorflow(module):
+def test_module_does_not_import_tensorflow(module):
     code = f"import sys, bert_tf.{module}; print({{'tensorflow', 'keras'}} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout.strip() == "set()", done.stderr
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert result.stdout.strip() == "set()", result.stderr

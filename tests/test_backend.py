@@ -22,7 +22,7 @@ def _load():
     return Predictor(_loaded["options"])
 
 
-def _ask():
+def _predict():
     return _loaded["predictor"]("good film")
 
 
@@ -35,22 +35,22 @@ def predictor(tiny):
     return _loaded["predictor"]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.parametrize("use", [_ask, _load])
-def test_forked_process_raises(use):
-    """Without the check it would hang."""
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.parametrize("use", [_predict, _load])
+def test_use_after_fork_raises(use):
+    """Without the check, TensorFlow would hang."""
     with multiprocessing.get_context("fork").Pool(1) as pool:
-        answer = pool.apply_async(use)
+        prediction = pool.apply_async(use)
         with pytest.raises(UserError, match=r"forked from .*only after the fork.*spawn"):
-            answer.get(timeout=60)
+            prediction.get(timeout=60)
     # The parent process still works.
-    assert _ask().tokens == ["[CLS]", "good", "film", "[SEP]"]
+    assert _predict().tokens == ["[CLS]", "good", "film", "[SEP]"]
 
 
-@pytest.mark.parametrize("send", [pickle.dumps, copy.deepcopy])
-def test_predictor_cannot_be_pickled(send, predictor):
+@pytest.mark.parametrize("serialize", [pickle.dumps, copy.deepcopy])
+def test_predictor_cannot_be_pickled(serialize, predictor):
     with pytest.raises(UserError, match=r"cannot be pickled.*load it in each process, from its fo"):
-        send(predictor)
+        serialize(predictor)
 
 
 def _in_function(use):
@@ -70,9 +70,9 @@ def _in_scope(use):
 @pytest.mark.parametrize(
     ("context", "use", "message"),
     [
-        (_in_function, _ask, r"in a tf\.function or Dataset\.map: it needs eager"),
+        (_in_function, _predict, r"in a tf\.function or Dataset\.map: it needs eager"),
         (_in_function, _load, r"in a tf\.function or Dataset\.map: it needs eager"),
-        (_in_graph, _ask, r"in a tf\.Graph, or after tf\.compat\.v1\.disable_eager_execution"),
+        (_in_graph, _predict, r"in a tf\.Graph, or after tf\.compat\.v1\.disable_eager_execution"),
         (_in_graph, _load, r"in a tf\.Graph, or after tf\.compat\.v1\.disable_eager_execution"),
         (
             _in_scope,
@@ -88,24 +88,24 @@ def test_error_names_the_enclosing_context(context, use, message):
 
 def test_loaded_model_works_inside_a_strategy_scope():
     with tf.distribute.OneDeviceStrategy("CPU:0").scope():
-        assert _ask().tokens[1] == "good"
+        assert _predict().tokens[1] == "good"
 
 
 def _run(program, **environment):
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program],
         cwd=ROOT,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    assert result.returncode == 0, result.stderr
+    return result.stdout.split()
 
 
-# Simulates an environment without JAX.
+# Makes importing JAX fail.
 _NO_JAX = "import sys; sys.modules['jax'] = None\n"
-_SAY = "\nimport keras; print(keras.config.backend())"
+_PRINT_BACKEND = "\nimport keras; print(keras.config.backend())"
 
 
 @pytest.mark.parametrize(
@@ -118,14 +118,16 @@ _SAY = "\nimport keras; print(keras.config.backend())"
         "import bert_tf.data.input_pipeline",
     ],
 )
-def test_tensorflow_backend_is_selected_before_keras_is_imported(program, tmp_path):
+def test_import_selects_the_tensorflow_backend(program, tmp_path):
     (tmp_path / "keras.json").write_text('{"backend": "torch"}')
-    setting = {} if program.endswith("checkpoint") else {"KERAS_BACKEND": "jax"}
-    actual = _run(_NO_JAX + program + _SAY, **{"KERAS_HOME": str(tmp_path), **setting})
+    environment = {} if program.endswith("checkpoint") else {"KERAS_BACKEND": "jax"}
+    actual = _run(
+        _NO_JAX + program + _PRINT_BACKEND, **{"KERAS_HOME": str(tmp_path), **environment}
+    )
     assert actual == ["tensorflow"]
 
 
-_ON_ANOTHER = """
+_USE_JAX_BACKEND = """
 import importlib, keras
 keras.config.backend = lambda: "jax"
 from bert_tf import BertConfig, BertModel, FullTokenizer
@@ -137,9 +139,9 @@ for name in ("predictor", "checkpoint", "training", "data.records", "finetuning.
 """
 
 
-def test_already_active_backend_is_named():
-    """The model itself runs on other backends."""
-    assert _run(_ON_ANOTHER) == ["UserError", "True", "True"] * 5
+def test_error_names_the_active_backend():
+    """Importing the model is allowed: it runs on other backends."""
+    assert _run(_USE_JAX_BACKEND) == ["UserError", "True", "True"] * 5
 
 
 def test_package_names_are_imported_lazily():

@@ -1,4 +1,4 @@
-"""The command line: original flags, one-line errors, quiet output, independence of keras.json."""
+"""Command line: the original's flags, one-line errors, quiet output, no effect of keras.json."""
 
 import json
 import os
@@ -38,16 +38,16 @@ def tiny(tiny_of_two_layers):
     return tiny_of_two_layers
 
 
-def _script(*arguments, cwd=ROOT, **environment):
+def _run_script(*arguments, cwd=ROOT, **environment):
     command = [sys.executable, str(ROOT / "run_classifier.py"), *map(str, arguments)]
-    # Use the default log settings, as a user would.
+    # Use TensorFlow's default log level, as users do.
     env = {key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"}
     env |= environment
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_flag_names_types_and_defaults_match_the_original(script):
+def test_flags_match_the_original(script):
     rows = json.loads(golden("flags.json").read_text())[script]
     options = SCRIPTS[script]
     fields = {field.name: field for field in options.__dataclass_fields__.values()}
@@ -57,7 +57,7 @@ def test_flag_names_types_and_defaults_match_the_original(script):
         assert field.default == row["default"], row
         assert field.metadata["required"] == row["required"], row
     new = {name for name, field in fields.items() if field.metadata["new"]}
-    # The original's extract_features.py has only some of the device flags.
+    # The original's extract_features.py lacks some of the device flags.
     shared = DeviceOptions.__dataclass_fields__ if script == "extract_features.py" else {}
     assert new - set(shared) == fields.keys() - {row["name"] for row in rows} - set(shared)
 
@@ -82,13 +82,13 @@ def test_flag_values_are_parsed(argument, name, value):
     assert getattr(cli.parse(ClassifierOptions, ["script", argument]), name) == value
 
 
-def test_space_separated_value():
+def test_value_may_follow_a_space():
     options = cli.parse(ClassifierOptions, ["script", "--task_name", "MRPC", "--do_eval"])
     assert (options.task_name, options.do_eval) == ("MRPC", True)
 
 
 @given(st.text(alphabet=st.characters(blacklist_categories=["Cs"]), min_size=1))
-def test_any_text_is_accepted_as_a_value(text):
+def test_any_text_is_a_valid_value(text):
     text = f"x{text}"
     assert cli.parse(ClassifierOptions, ["script", f"--data_dir={text}"]).data_dir == text
 
@@ -140,61 +140,61 @@ def test_non_utf8_paths_are_rejected():
 
 def test_flagfile(tmp_path):
     path = tmp_path / "flags.txt"
-    path.write_text("# as in a five-year-old script\n--do_train=true\n--learning_rate=3e-5\n")
+    path.write_text("# a comment\n--do_train=true\n--learning_rate=3e-5\n")
     options = cli.parse(ClassifierOptions, ["script", f"--flagfile={path}", "--do_eval"])
     assert (options.do_train, options.do_eval, options.learning_rate) == (True, True, 3e-5)
 
 
 def test_help_lists_every_flag():
-    done = _script("--help")
-    assert done.returncode == 0
+    result = _run_script("--help")
+    assert result.returncode == 0
     for name, field in ClassifierOptions.__dataclass_fields__.items():
         choices = field.metadata["choices"]
         value = "=" + "|".join(choices) if choices else ""
-        assert f"--{name}{value} (" in done.stdout
-        assert field.metadata["help"] in done.stdout
-    assert "--random_seed (default 12345, new)" in done.stdout
-    assert "--resume=auto|never|must (default 'auto', new)" in done.stdout
+        assert f"--{name}{value} (" in result.stdout
+        assert field.metadata["help"] in result.stdout
+    assert "--random_seed (default 12345, new)" in result.stdout
+    assert "--resume=auto|never|must (default 'auto', new)" in result.stdout
 
 
-def test_user_errors_print_one_line_and_exit_1():
-    done = _script("--do_train=true")
-    assert done.returncode == 1
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
+def test_user_error_prints_one_line_and_exits_1():
+    result = _run_script("--do_train=true")
+    assert result.returncode == 1
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
     assert line.startswith("ERROR: Required, but missing: ")
 
 
 @pytest.fixture(scope="module")
-def run(tiny, tmp_path_factory):
-    """Runs the script on the tiny MRPC with a test's environment variables."""
+def run_on_mrpc(tiny, tmp_path_factory):
+    """Returns a function that runs the script on the tiny MRPC."""
     flags = [f"--{name}={value}" for name, value in tiny.flags.items()]
     flags += ["--task_name=mrpc", f"--data_dir={tiny.folder / 'mrpc'}"]
     flags += [f"--init_checkpoint={tiny.checkpoint}"]
 
-    def start(*arguments, **environment):
+    def run(*arguments, **environment):
         out = tmp_path_factory.mktemp("out")
-        # Relative paths are relative to the user's working directory.
-        done = _script(*flags, "--output_dir=.", *arguments, cwd=out, **environment)
-        return done, out
+        # Relative paths refer to the working directory.
+        result = _run_script(*flags, "--output_dir=.", *arguments, cwd=out, **environment)
+        return result, out
 
-    return start
+    return run
 
 
-def test_train_eval_and_predict(run):
-    done, out = run(
+def test_train_eval_and_predict(run_on_mrpc):
+    result, out = run_on_mrpc(
         "--do_train=true", "--do_eval=true", "--do_predict=true", "--num_train_epochs=1"
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == ""
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == ""
     assert "eval_accuracy = 0." in (out / "eval_results.txt").read_text()
     assert len((out / "test_results.tsv").read_text().splitlines()) == 13
     assert (out / "model.ckpt-4.index").exists()
 
 
 @pytest.fixture(scope="module")
-def plain_prediction(run):
-    return run("--do_predict")
+def default_prediction(run_on_mrpc):
+    return run_on_mrpc("--do_predict")
 
 
 @pytest.mark.parametrize(
@@ -205,25 +205,23 @@ def plain_prediction(run):
         '["not", "settings"]',
     ],
 )
-def test_keras_json_and_environment_do_not_change_predictions(
-    run, plain_prediction, tmp_path, settings
-):
+def test_predictions_ignore_keras_settings(run_on_mrpc, default_prediction, tmp_path, settings):
     (tmp_path / "keras.json").write_text(settings)
-    plain, expected = plain_prediction
-    changed, out = run("--do_predict", KERAS_BACKEND="jax", KERAS_HOME=str(tmp_path))
-    assert plain.returncode == changed.returncode == 0, changed.stderr
-    assert "\n".join(changed.stderr.splitlines()) == "\n".join(plain.stderr.splitlines())
+    default, expected_dir = default_prediction
+    changed, out = run_on_mrpc("--do_predict", KERAS_BACKEND="jax", KERAS_HOME=str(tmp_path))
+    assert default.returncode == changed.returncode == 0, changed.stderr
+    assert "\n".join(changed.stderr.splitlines()) == "\n".join(default.stderr.splitlines())
     name = "test_results.tsv"
-    # The head is random, but determined by the seed.
-    assert (out / name).read_text() == (expected / name).read_text()
+    # The head is initialized with a fixed seed.
+    assert (out / name).read_text() == (expected_dir / name).read_text()
 
 
 @pytest.mark.parametrize("environment", [{}, {"TF_CPP_MIN_LOG_LEVEL": "3"}])
-def test_output_is_quiet_by_default(run, environment):
-    done, _ = run("--do_predict", "--do_eval", **environment)
-    assert done.stdout == ""
-    lines = done.stderr.splitlines()
-    assert len(lines) == 9, done.stderr
+def test_output_is_quiet_by_default(run_on_mrpc, environment):
+    result, _ = run_on_mrpc("--do_predict", "--do_eval", **environment)
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 9, result.stderr
     assert lines[0].startswith("BertClassifier with ")
     assert "39 variables restored" in lines[1]
     assert lines[2].startswith("WARNING: Not in ")
@@ -234,20 +232,20 @@ def test_output_is_quiet_by_default(run, environment):
     assert "Predictions for 13 examples: " in lines[8]
 
 
-def test_verbose_logging_prints_examples(run):
-    done, _ = run("--do_predict", "--verbose_logging")
-    assert done.stderr.count("\n  tokens: [CLS] ") == 5
+def test_verbose_logging_prints_examples(run_on_mrpc):
+    result, _ = run_on_mrpc("--do_predict", "--verbose_logging")
+    assert result.stderr.count("\n  tokens: [CLS] ") == 5
 
 
-def test_input_file_error_is_one_line(run, tiny):
-    done, out = run("--do_predict", "--data_dir=a\nb")
-    assert done.returncode == 1
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+def test_input_file_error_is_one_line(run_on_mrpc, tiny):
+    result, out = run_on_mrpc("--do_predict", "--data_dir=a\nb")
+    assert result.returncode == 1
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("ERROR")]
     assert "there is no folder a b" in line
     assert list(out.iterdir()) == []
 
 
-def test_console_scripts_point_into_the_package():
+def test_console_scripts_are_in_the_package():
     setup = (ROOT / "setup.py").read_text()
     assert "bert-run-classifier = bert_tf.scripts:run_classifier" in setup
     assert callable(scripts.run_classifier)

@@ -112,7 +112,7 @@ def test_invalid_files_are_named(tmp_path, text, message):
         BertConfig.from_json_file(str(tmp_path / "other.json"))
 
 
-def test_misspelled_key_is_rejected_and_extra_keys_are_kept():
+def test_misspelled_key_is_rejected():
     with pytest.raises(UserError, match="Unknown key 'hiden_size'; did you mean 'hidden_size'"):
         BertConfig.from_dict({"vocab_size": 9, "hiden_size": 8})
     settings = {"vocab_size": 9, "hidden_size": 24, "hidden_sizes": [24], "x_num_hidden_layer": 0}

@@ -1,7 +1,7 @@
-"""README and docs: every command and program in them runs, in reading order.
+"""Tests of README and docs: their commands and programs run, in page order.
 
-Blocks fenced as `bash` or `python` run; `text`, `py` and `json` do not. Pages take minutes, so all
-tests but the README's are marked slow.
+Blocks fenced as `bash` or `python` are run; `text`, `py` and `json` are not. Running a page takes
+minutes, so all pages but the README are marked slow.
 """
 
 import ast
@@ -31,7 +31,7 @@ PAGES = [README, *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs
 _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.S | re.M)
 
 
-def blocks(page: str) -> list[tuple[str, str]]:
+def fenced_blocks(page: str) -> list[tuple[str, str]]:
     """Returns the language and text of each fenced block."""
     text = (ROOT / page).read_text(encoding="utf-8")
     return [(language, body) for _, language, body in _BLOCK.findall(text)]
@@ -39,12 +39,12 @@ def blocks(page: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_fenced_blocks_declare_a_known_language(page):
-    languages = {language for language, _ in blocks(page)}
+    languages = {language for language, _ in fenced_blocks(page)}
     assert languages <= {"bash", "python", "text", "py", "json"}
 
 
 @pytest.fixture
-def sandbox(tmp_path):
+def repository_copy(tmp_path):
     """A copy of the repository, and the environment for its commands."""
     ignored = shutil.ignore_patterns(".*", "__pycache__", "output", "*.egg-info")
     shutil.copytree(ROOT, tmp_path / "bert_tf", ignore=ignored)
@@ -59,25 +59,25 @@ def sandbox(tmp_path):
     [
         pytest.param(page, marks=[] if page == README else pytest.mark.slow)
         for page in PAGES
-        if any(language in ("bash", "python") for language, _ in blocks(page))
+        if any(language in ("bash", "python") for language, _ in fenced_blocks(page))
     ],
 )
-def test_commands_run_in_page_order(page, sandbox):
-    folder, environment = sandbox
-    commands = "\n".join(body for language, body in blocks(page) if language == "bash")
-    program = "\n".join(body for language, body in blocks(page) if language == "python")
+def test_commands_run_in_page_order(page, repository_copy):
+    folder, environment = repository_copy
+    commands = "\n".join(body for language, body in fenced_blocks(page) if language == "bash")
+    program = "\n".join(body for language, body in fenced_blocks(page) if language == "python")
     for command in (["bash", "-ec", commands], [sys.executable, "-c", program]):
-        done = subprocess.run(
+        result = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1800
         )
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-        assert "Traceback" not in done.stderr
+        assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-4000:]
+        assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_flag_tables_match_the_options(script):
     text = (flags.PAGES / f"{script}.md").read_text(encoding="utf-8")
-    assert flags.page(script) == text, "python docs/flags.py writes them"
+    assert flags.page(script) == text, "run python docs/flags.py"
     assert all(
         f"| `--{name}` |" in text for name in SCRIPTS[script].options_class.__dataclass_fields__
     )
@@ -112,7 +112,7 @@ def test_readme_lists_the_dependencies():
     assert re.findall(r"`([\w-]+)`\s\(", section) == names
 
 
-def test_readme_is_short():
+def test_readme_has_at_most_150_lines():
     assert (ROOT / README).read_text(encoding="utf-8").count("\n") <= 150
 
 
@@ -129,67 +129,67 @@ def test_documented_flags_exist():
     )
     for page in PAGES:
         text = (ROOT / page).read_text(encoding="utf-8")
-        # Third-party programs, our benchmarks and the launcher have other flags.
-        ours = [line for line in text.splitlines() if not _OF_OTHERS.search(line)]
-        named = set(re.findall(r"(?<![\w-])--(\w+)", "\n".join(ours)))
-        assert named - known == set(), page
+        # Benchmarks, the launcher and third-party programs have other flags.
+        own_lines = [line for line in text.splitlines() if not _OTHER_COMMANDS.search(line)]
+        used = set(re.findall(r"(?<![\w-])--(\w+)", "\n".join(own_lines)))
+        assert used - known == set(), page
 
 
-def test_scripts_are_called_with_their_own_flags():
-    seen = 0
+def test_commands_use_flags_of_their_script():
+    num_commands = 0
     for page in PAGES:
-        for _, text in blocks(page):
+        for _, text in fenced_blocks(page):
             for line in text.replace("\\\n", " ").splitlines():
                 script = re.search(r"(?<![\w/])(\w+)\.py(?= )", line)
-                if not script or script[1] not in SCRIPTS or _OF_OTHERS.search(line):
+                if not script or script[1] not in SCRIPTS or _OTHER_COMMANDS.search(line):
                     continue
-                seen += 1
-                named = set(re.findall(r"(?<![\w-])--(\w+)", line[script.end() :]))
+                num_commands += 1
+                used = set(re.findall(r"(?<![\w-])--(\w+)", line[script.end() :]))
                 known = {"help", "flagfile", *SCRIPTS[script[1]].options_class.__dataclass_fields__}
-                assert named <= known, f"{page}: {line}"
-    assert seen > 50
+                assert used <= known, f"{page}: {line}"
+    assert num_commands > 50
 
 
 def test_quoted_messages_exist_in_the_package():
-    patterns = _messages()
-    seen = 0
+    patterns = _message_patterns()
+    num_messages = 0
     for page in PAGES:
-        for _, text in blocks(page):
-            # A message may continue on the next line.
+        for _, text in fenced_blocks(page):
+            # Messages may span lines.
             quoted = r"^(?:ERROR|WARNING): (.*(?:\n(?!ERROR|WARNING|INFO|\$).+)*)"
-            for message in re.findall(quoted, text, re.M):
-                flat = " ".join(message.split())
-                if not flat.startswith(_THIRD_PARTY_MESSAGES):
-                    seen += 1
-                    assert _quoted_fraction(flat, patterns) > 0.5, f"{page}: {flat}"
-    assert seen > 30
+            for match in re.findall(quoted, text, re.M):
+                message = " ".join(match.split())
+                if not message.startswith(_THIRD_PARTY_MESSAGES):
+                    num_messages += 1
+                    assert _literal_fraction(message, patterns) > 0.5, f"{page}: {message}"
+    assert num_messages > 30
 
 
-def _quoted_fraction(message: str, patterns: Iterable[re.Pattern]) -> float:
-    """Fraction of a message that is literal text of the package, without the values filled in."""
+def _literal_fraction(message: str, patterns: Iterable[re.Pattern]) -> float:
+    """Returns the fraction of a message that is literal text of a template in the package."""
     matched = set()
     for match in filter(None, (pattern.search(message) for pattern in patterns)):
-        filled = (range(*match.span(group)) for group in range(1, match.re.groups + 1))
-        matched |= set(range(*match.span())).difference(*filled)
+        placeholders = (range(*match.span(group)) for group in range(1, match.re.groups + 1))
+        matched |= set(range(*match.span())).difference(*placeholders)
     return len(matched) / len(message)
 
 
-def _messages() -> list[re.Pattern]:
-    """Message templates of the package, with a group for each placeholder."""
+def _message_patterns() -> list[re.Pattern]:
+    """Returns patterns of the package's messages, with a group for each placeholder."""
     templates = []
     for path in ROOT.glob("bert_tf/**/*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.JoinedStr):
                 parts = [getattr(part, "value", None) for part in node.values]
-                fixed = [part if isinstance(part, str) else None for part in parts]
+                literals = [part if isinstance(part, str) else None for part in parts]
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 # Placeholders like %s, or group references in a regex replacement.
                 texts = re.split(r"%[-.\d]*[a-z]|\\\d", node.value)
-                fixed = [part for text in texts for part in (text, None)][:-1]
+                literals = [part for text in texts for part in (text, None)][:-1]
             else:
                 continue
-            if sum(map(len, filter(None, fixed))) >= 15:
-                pattern = ("(.*)" if part is None else re.escape(part) for part in fixed)
+            if sum(map(len, filter(None, literals))) >= 15:
+                pattern = ("(.*)" if part is None else re.escape(part) for part in literals)
                 templates.append("".join(pattern))
     return list(map(re.compile, templates))
 
@@ -199,7 +199,7 @@ _THIRD_PARTY_MESSAGES = (
     "No matching distribution found",
     "All log messages before absl",
 )
-_OF_OTHERS = re.compile(
+_OTHER_COMMANDS = re.compile(
     r"benchmarks/|launch\.py|small_bert/make\.py|pip install|docker|saved_model_cli|srun|sbatch"
     r"|#SBATCH|-gpus|--(enable_batching|input_exprs|no-deps|restarts|workers|books)|transformers-cli"
     r"|--(name|na-prob-thresh|use_gpu|dopredict|do_trian|preserve_unused_tokens|project)\b"
@@ -207,7 +207,9 @@ _OF_OTHERS = re.compile(
 
 
 def test_custom_task_example(tmp_path):
-    (block,) = (body for _, body in blocks("docs/scripts/run_classifier.md") if "class " in body)
+    (block,) = (
+        body for _, body in fenced_blocks("docs/scripts/run_classifier.md") if "class " in body
+    )
     (tmp_path / "my_task.py").write_text(block)
     (tmp_path / "films.txt").write_text("A slow plot|bad\nA fine story|good\n")
     films = load_task_module(str(tmp_path / "my_task.py"), str(tmp_path))
@@ -220,11 +222,11 @@ def test_custom_task_example(tmp_path):
 
 def test_demo_script():
     command = [sys.executable, "examples/reviews/demo.py"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    accuracy = float(re.search(r"eval_accuracy = ([\d.]+)", done.stdout)[1])
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    accuracy = float(re.search(r"eval_accuracy = ([\d.]+)", result.stdout)[1])
     assert accuracy >= 0.65
-    rows = re.findall(r"^ +([\d.]+)% ([+-])  \S", done.stdout, re.M)
+    rows = re.findall(r"^ +([\d.]+)% ([+-])  \S", result.stdout, re.M)
     assert len(rows) == 20
     assert all((float(percent) > 50) == (sign == "+") for percent, sign in rows)
 
@@ -232,21 +234,21 @@ def test_demo_script():
 def test_fill_mask_table():
     """The table shows the predictions of the small BERT in the repository."""
     page = "docs/scripts/predict_masked.md"
-    (command,) = (body for language, body in blocks(page) if language == "bash")
+    (command,) = (body for language, body in fenced_blocks(page) if language == "bash")
     command = command.replace("$BERT_BASE_DIR", "examples/small_bert").replace("\\\n", " ")
     flags = shlex.split(re.sub(r"--text=\".*?\" ", "", command))[1:]
     flags += ["--input_file=examples/small_bert/sentences.txt", "--top_k=3"]
-    done = subprocess.run([sys.executable, *flags], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run([sys.executable, *flags], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
     text = (ROOT / page).read_text(encoding="utf-8")
     table = re.findall(r"^\| (.*\[MASK\].*) \| (.*) \|$", text.split("## Flags")[0], re.M)
     assert len(table) == 10
-    for (sentence, words), block in zip(table, done.stdout.split("\n\n"), strict=False):
+    for (sentence, answers), block in zip(table, result.stdout.split("\n\n"), strict=False):
         first, *rows = block.splitlines()
         assert first == sentence
-        # One column per mask. Words with equal probabilities may come in either order.
+        # One column per mask; words with equal probabilities may be in any order.
         predictions = [dict(zip(*[iter(row.split())] * 2)) for row in rows]  # noqa: B905
-        columns = [re.findall(r"(\w+) ([\d.]+) %", column) for column in words.split(" / ")]
+        columns = [re.findall(r"(\w+) ([\d.]+) %", column) for column in answers.split(" / ")]
         expected = {word: float(percent) for column in columns for word, percent in column}
         assert len(expected) == 3 * len(columns)
         values = {word: float(p[:-1]) for row in predictions for word, p in row.items()}

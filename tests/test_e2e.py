@@ -1,4 +1,4 @@
-"""Reruns the command lines of golden/e2e: same arguments, same numbers, same files."""
+"""Reruns the original's commands in goldens/e2e, and compares numbers and written files."""
 
 import gzip
 import json
@@ -16,47 +16,49 @@ from tests.oracle import ROOT, golden
 pytestmark = pytest.mark.slow
 
 SCRIPTS = ("run_classifier.py", "run_pretraining.py", "run_squad.py", "extract_features.py")
-# Only in TensorFlow 1; see docs/differences.md.
-NOT_WRITTEN = re.compile(r"\.meta$|^graph\.pbtxt$")
+# Files of TensorFlow 1 only; see docs/differences.md.
+TF1_FILES = re.compile(r"\.meta$|^graph\.pbtxt$")
 # TensorFlow versions differ by up to 2e-5.
 TOLERANCE = 2e-5
-# The original does not write these files.
-NEW = {"eval_results.json", "bert_config.json", "vocab.txt", "run.json", "records.json"}
-NEW |= {"test_predictions.tsv", "confusion_matrix.png", "labels.txt"}
-NEW |= {"training_curve.tsv", "training_curve.png"}
+# Files that the original does not write.
+NEW_FILES = {"eval_results.json", "bert_config.json", "vocab.txt", "run.json", "records.json"}
+NEW_FILES |= {"test_predictions.tsv", "confusion_matrix.png", "labels.txt"}
+NEW_FILES |= {"training_curve.tsv", "training_curve.png"}
 
 
-def _runs():
+def _load_runs():
     rows = json.loads(golden("e2e/runs.json").read_text())
     return {row["name"]: row for row in rows if row["script"] in SCRIPTS}
 
 
 def _rerun(row, out):
     command = [sys.executable, str(ROOT / row["script"]), *row["argv"], f"--output_dir={out}"]
-    done = subprocess.run(command, cwd=golden("e2e"), capture_output=True, text=True)
-    assert done.returncode == row["exit_code"], done.stderr
+    result = subprocess.run(command, cwd=golden("e2e"), capture_output=True, text=True)
+    assert result.returncode == row["exit_code"], result.stderr
     written = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     pattern = re.compile(r"events\.out\.tfevents\..*")
     written = {pattern.sub("events.out.tfevents.<time>.<host>", name) for name in written}
-    assert written - NEW == {name for name in row["output_files"] if not NOT_WRITTEN.search(name)}
-    return done
+    assert written - NEW_FILES == {
+        name for name in row["output_files"] if not TF1_FILES.search(name)
+    }
+    return result
 
 
-def _metrics(path):
-    return {key: float(value) for key, value in _pairs(path)}
+def _read_metrics(path):
+    return {key: float(value) for key, value in _read_pairs(path)}
 
 
-def _pairs(path):
+def _read_pairs(path):
     return [line.split(" = ") for line in path.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("name", ["classifier_eval_predict", "classifier_eval_predict_bs"])
-def test_evaluation_and_prediction_match_the_original(name, tmp_path):
-    _rerun(_runs()[name], tmp_path)
+def test_classifier_outputs_match_the_original(name, tmp_path):
+    _rerun(_load_runs()[name], tmp_path)
     folder = golden(f"e2e/{name}")
-    expected = _metrics(folder / "eval_results.txt")
-    actual = _metrics(tmp_path / "eval_results.txt")
-    # The original's lines come before ours.
+    expected = _read_metrics(folder / "eval_results.txt")
+    actual = _read_metrics(tmp_path / "eval_results.txt")
+    # The original's metrics come first.
     assert list(actual)[: len(expected)] == list(expected)
     shared = {name: actual[name] for name in expected}
     assert shared == pytest.approx(expected, abs=TOLERANCE)
@@ -70,7 +72,7 @@ def test_evaluation_and_prediction_match_the_original(name, tmp_path):
 
 
 def test_training_matches_the_original(tmp_path):
-    row = _runs()["classifier_train"]
+    row = _load_runs()["classifier_train"]
     _rerun(row, tmp_path)
     assert (tmp_path / "checkpoint").read_text() == golden(
         "e2e/classifier_train/checkpoint"
@@ -78,38 +80,38 @@ def test_training_matches_the_original(tmp_path):
     names = json.loads(golden("checkpoint_variables.json").read_text())
     rows = names["classifier_train/model.ckpt-0"]
     expected = {name: shape for name, shape, _ in rows}
-    types = {name: dtype for name, _, dtype in rows}
+    dtypes = {name: dtype for name, _, dtype in rows}
     for step in (0, 4, 8, 10):
         prefix = str(tmp_path / f"model.ckpt-{step}")
         assert checkpoint.shapes(prefix) == expected
         assert checkpoint.step_of(prefix) == step
         reader = tf.train.load_checkpoint(prefix)
-        stored = reader.get_variable_to_dtype_map()
-        assert {name: dtype.name for name, dtype in stored.items()} == types
-    assert _metrics(tmp_path / "eval_results.txt")["global_step"] == row["num_steps_logged"]
+        stored_dtypes = reader.get_variable_to_dtype_map()
+        assert {name: dtype.name for name, dtype in stored_dtypes.items()} == dtypes
+    assert _read_metrics(tmp_path / "eval_results.txt")["global_step"] == row["num_steps_logged"]
 
 
 # ---- run_pretraining -----------------------------------------------------------------------
 
 
 def test_pretraining_evaluation_matches_the_original(tmp_path):
-    _rerun(_runs()["pretraining_eval"], tmp_path)
-    expected = _metrics(golden("e2e/pretraining_eval/eval_results.txt"))
-    actual = _metrics(tmp_path / "eval_results.txt")
+    _rerun(_load_runs()["pretraining_eval"], tmp_path)
+    expected = _read_metrics(golden("e2e/pretraining_eval/eval_results.txt"))
+    actual = _read_metrics(tmp_path / "eval_results.txt")
     assert list(actual) == list(expected)
     assert actual == pytest.approx(expected, abs=TOLERANCE)
 
 
-def test_pretraining_and_resuming_match_the_original(tmp_path):
-    """With one repeated record and no dropout, every step of the original is known."""
+def test_pretraining_and_resume_match_the_original(tmp_path):
+    """Repeats one record without dropout, which makes the original's steps deterministic."""
     folder = golden("e2e/pretraining_train_one/checkpoint").parent
-    _rerun(_runs()["pretraining_train_one"], tmp_path)
-    expected = _metrics(folder / "eval_results.txt")
-    assert_values(folder, tmp_path, (0, 3, 6))
-    done = _rerun(_runs()["pretraining_train_continue"], tmp_path)
-    assert "Resuming from" in done.stderr
-    assert_values(folder, tmp_path, (8,))
-    actual = _metrics(tmp_path / "eval_results.txt")
+    _rerun(_load_runs()["pretraining_train_one"], tmp_path)
+    expected = _read_metrics(folder / "eval_results.txt")
+    _assert_weight_norms(folder, tmp_path, (0, 3, 6))
+    result = _rerun(_load_runs()["pretraining_train_continue"], tmp_path)
+    assert "Resuming from" in result.stderr
+    _assert_weight_norms(folder, tmp_path, (8,))
+    actual = _read_metrics(tmp_path / "eval_results.txt")
     assert list(actual) == list(expected)
     assert actual["global_step"] == 8
 
@@ -119,7 +121,7 @@ def test_pretraining_and_resuming_match_the_original(tmp_path):
 
 @pytest.mark.parametrize("name", ["squad_predict_v1", "squad_predict_v2"])
 def test_squad_predictions_match_the_original(name, tmp_path):
-    _rerun(_runs()[name], tmp_path)
+    _rerun(_load_runs()[name], tmp_path)
     folder = golden(f"e2e/{name}")
     expected = (folder / "predictions.json").read_text()
     assert (tmp_path / "predictions.json").read_text() == expected
@@ -130,7 +132,7 @@ def test_squad_predictions_match_the_original(name, tmp_path):
     for key, entries in expected.items():
         assert [entry["text"] for entry in actual[key]] == [entry["text"] for entry in entries]
         for ours, theirs in zip(actual[key], entries, strict=True):
-            assert ours == {**theirs, **approximately(theirs)}
+            assert ours == {**theirs, **_approximate(theirs)}
     if name.endswith("v2"):
         actual, expected = (
             json.loads((path / "null_odds.json").read_text()) for path in (tmp_path, folder)
@@ -139,17 +141,17 @@ def test_squad_predictions_match_the_original(name, tmp_path):
         assert actual == pytest.approx(expected, abs=TOLERANCE)
 
 
-def approximately(entry):
+def _approximate(entry):
     return {
         key: pytest.approx(value, abs=TOLERANCE) for key, value in entry.items() if key != "text"
     }
 
 
 def test_squad_training_matches_the_original(tmp_path):
-    """Uses one repeated question and no dropout."""
+    """Repeats one question without dropout."""
     folder = golden("e2e/squad_train_one/checkpoint").parent
-    _rerun(_runs()["squad_train_one"], tmp_path)
-    assert_values(folder, tmp_path, (0, 5))
+    _rerun(_load_runs()["squad_train_one"], tmp_path)
+    _assert_weight_norms(folder, tmp_path, (0, 5))
     names = json.loads(golden("checkpoint_variables.json").read_text())
     for step in (0, 5):
         rows = names[f"squad_train_one/model.ckpt-{step}"]
@@ -157,7 +159,7 @@ def test_squad_training_matches_the_original(tmp_path):
         assert actual == {name: shape for name, shape, _ in rows}
 
 
-def assert_values(folder, out, steps):
+def _assert_weight_norms(folder, out, steps):
     for step in steps:
         expected = np.load(folder / f"model.ckpt-{step}.values.npz")
         prefix = str(out / f"model.ckpt-{step}")
@@ -165,7 +167,7 @@ def assert_values(folder, out, steps):
         norms = dict(zip(expected["l2_names"].tolist(), expected["l2"], strict=True))
         assert set(norms) <= set(ours)
         for name, norm in norms.items():
-            # The original clips by a different norm (docs/differences.md); this scales moments.
+            # The original clips by a different norm, which scales moments (docs/differences.md).
             rel = 0.03 if name.endswith(("adam_m", "adam_v")) else 1e-4
             actual = np.linalg.norm(ours[name].astype(np.float64))
             assert actual == pytest.approx(norm, rel=rel, abs=1e-6), (step, name)
@@ -173,15 +175,15 @@ def assert_values(folder, out, steps):
 
 @pytest.mark.parametrize("name", ["extract_features", "extract_features_layers"])
 def test_extracted_features_match_the_original(name, tmp_path):
-    row = _runs()[name]
+    row = _load_runs()[name]
     output = tmp_path / "output.jsonl"
     command = [sys.executable, str(ROOT / row["script"]), *row["argv"], f"--output_file={output}"]
-    done = subprocess.run(command, cwd=golden("e2e"), capture_output=True, text=True)
-    assert done.returncode == row["exit_code"], done.stderr
+    result = subprocess.run(command, cwd=golden("e2e"), capture_output=True, text=True)
+    assert result.returncode == row["exit_code"], result.stderr
     theirs = gzip.decompress(golden(f"e2e/{name}/output.jsonl.gz").read_bytes()).decode()
     number = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
     for line, expected in zip(output.read_text().splitlines(), theirs.splitlines(), strict=True):
-        # The text is identical except for the digits.
+        # The lines differ only in numbers.
         assert number.sub("#", line) == number.sub("#", expected)
         ours = np.array(number.findall(line), float)
         np.testing.assert_allclose(ours, np.array(number.findall(expected), float), atol=TOLERANCE)

@@ -19,8 +19,8 @@ def test_lists_globs_and_directories(tmp_path):
     actual = file_names.expand(f"{folder}/b.txt, {folder}/*.txt,{folder}/deep,{folder}/[g]")
     expected = ["b.txt", "a.txt", "b.txt", "deep/c.txt", "[g]"]
     assert actual == [os.path.join(folder, name) for name in expected]
-    everything = ["[g]", "a.txt", "b.txt", "deep/c.txt"]
-    assert file_names.expand(folder) == [os.path.join(folder, name) for name in everything]
+    all_files = ["[g]", "a.txt", "b.txt", "deep/c.txt"]
+    assert file_names.expand(folder) == [os.path.join(folder, name) for name in all_files]
     assert file_names.expand(" ,") == []
 
 
@@ -30,18 +30,18 @@ def test_glob_skips_metadata_files(tmp_path):
     (tmp_path / "c.tfrecord.parts").mkdir()
     folder = str(tmp_path)
     assert file_names.expand(f"{folder}/*") == [f"{folder}/a.tfrecord"]
-    for named in (f"{folder}/a.tfrecord.json", f"{folder}/*.json"):
-        assert file_names.expand(named) == [f"{folder}/a.tfrecord.json"]
+    for pattern in (f"{folder}/a.tfrecord.json", f"{folder}/*.json"):
+        assert file_names.expand(pattern) == [f"{folder}/a.tfrecord.json"]
 
 
-def test_file_listed_twice(tmp_path, caplog):
+def test_file_listed_twice_warns(tmp_path, caplog):
     path = tmp_path / "a.txt"
     path.write_text("a")
     assert file_names.expand(f"{path},{tmp_path}") == [str(path)] * 2
     assert f"lists {path} more than once" in caplog.text
 
 
-def test_no_matching_files(tmp_path):
+def test_no_matching_file_is_rejected(tmp_path):
     (tmp_path / "a.txt").write_text("")
     with pytest.raises(UserError, match=r"No file matches .*\*\.csv .* has: a\.txt"):
         file_names.expand(f"{tmp_path}/*.csv")
@@ -50,14 +50,14 @@ def test_no_matching_files(tmp_path):
         file_names.expand(f"{tmp_path}/empty")
 
 
-def test_remote_file_systems():
+def test_remote_globs():
     with pytest.raises(UserError, match="nowhere://x"):
         file_names.expand("nowhere://x/*.txt")
     with pytest.raises(UserError, match="No file matches ram://nothing/"):
         file_names.expand("ram://nothing/*.txt")
 
 
-def test_output_paths(tmp_path):
+def test_output_path_must_be_writable(tmp_path):
     file_names.require_writable(str(tmp_path / "out.tfrecord"))
     assert not list(tmp_path.iterdir())
     with pytest.raises(UserError, match="is a folder"):
@@ -66,7 +66,7 @@ def test_output_paths(tmp_path):
         file_names.require_writable(str(tmp_path / "missing" / "out.tfrecord"))
 
 
-def test_symlinked_output_path(tmp_path):
+def test_symlinked_output_path_is_followed(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "missing" / "out.tfrecord")
     with pytest.raises(UserError, match=r"link: there is no folder .*missing"):
         file_names.require_writable(str(tmp_path / "link"))
@@ -75,7 +75,7 @@ def test_symlinked_output_path(tmp_path):
     assert not list((tmp_path / "missing").iterdir())
 
 
-def test_output_may_not_overwrite_input(tmp_path):
+def test_output_must_differ_from_input(tmp_path):
     (tmp_path / "text").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "text")
     text, link, other = (str(tmp_path / name) for name in ("text", "link", "other"))
@@ -85,12 +85,12 @@ def test_output_may_not_overwrite_input(tmp_path):
             file_names.require_distinct(outputs, [text])
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="not on Windows")
-def test_stdout_redirected_to_a_file_is_not_replaced(tmp_path):
-    """The second output would replace the first one, and `>>` lose what was there."""
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="needs /dev/stdout")
+def test_stdout_redirected_to_a_file_is_rejected(tmp_path):
+    """Replacing the file would lose earlier output, and with `>>` the existing content."""
     code = "from bert_tf.file_names import require_writable as r; r('/dev/stdout')"
     command = [sys.executable, "-c", code]
     with open(tmp_path / "all", "w") as file:
-        done = subprocess.run(command, cwd=ROOT, stdout=file, stderr=subprocess.PIPE, text=True)
-    assert "/dev/stdout is redirected to a file: pass the name of that file" in done.stderr
+        result = subprocess.run(command, cwd=ROOT, stdout=file, stderr=subprocess.PIPE, text=True)
+    assert "/dev/stdout is redirected to a file: pass the name of that file" in result.stderr
     subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)

@@ -1,4 +1,4 @@
-"""Reading like the TensorFlow file API, and atomic writing."""
+"""File access: lines as in the TensorFlow file API, atomic writes, pipes and devices."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ def test_lines_match_the_tensorflow_file_api(tmp_path_factory, text):
     assert list(files.read_lines(path)) == expected
 
 
-def test_invalid_utf8_reports_its_line(tmp_path):
+def test_invalid_utf8_error_names_the_line(tmp_path):
     path = tmp_path / "train.tsv"
     path.write_bytes(b"fine\ncaf\xe9\n")
     with pytest.raises(UserError, match=r"train\.tsv:2: the file is not UTF-8 \(byte 0xe9 at pos"):
@@ -39,7 +39,7 @@ def test_invalid_utf8_reports_its_line(tmp_path):
         list(files.read_lines(str(path)))
 
 
-def test_missing_file_and_directory(tmp_path):
+def test_missing_file_error_lists_existing_files(tmp_path):
     (tmp_path / "dev.tsv").write_text("")
     with pytest.raises(UserError, match=r"No such file: .*train\.tsv .*has: dev\.tsv"):
         files.open_binary(str(tmp_path / "train.tsv"))
@@ -49,7 +49,7 @@ def test_missing_file_and_directory(tmp_path):
         files.open_binary(str(tmp_path))
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="a device without an end")
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="needs /dev/zero")
 def test_file_size_limits(tmp_path):
     with pytest.raises(UserError, match=r"/dev/zero:1: the line has more than 128 MB"):
         next(files.read_lines("/dev/zero"))
@@ -65,7 +65,7 @@ def test_file_size_limits(tmp_path):
     assert [len(line) for line in files.read_lines(str(large))] == [1 << 20, 1]
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a pipe with a name")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_text_is_read_from_a_pipe(tmp_path):
     pipe = str(tmp_path / "texts")
     os.mkfifo(pipe)
@@ -80,12 +80,12 @@ def test_failed_write_keeps_the_old_file(tmp_path):
     files.write_text(path, "old\r\nfile")
     assert (tmp_path / "out.txt").read_bytes() == b"old\r\nfile"
     with pytest.raises(RuntimeError, match="stopped"):
-        _write_half(path)
+        _fail_halfway(path)
     assert (tmp_path / "out.txt").read_bytes() == b"old\r\nfile"
     assert os.listdir(tmp_path) == ["out.txt"]
 
 
-def _write_half(path):
+def _fail_halfway(path):
     with files.atomic_write(path) as temporary, open(temporary, "w") as file:
         file.write("half")
         raise RuntimeError("stopped")
@@ -118,7 +118,7 @@ def test_remote_file_systems_use_tensorflow():
     assert not files.exists(path)
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a disk that is full, on Linux")
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 @pytest.mark.parametrize(
     ("redirection", "code", "message"),
     [
@@ -128,7 +128,7 @@ def test_remote_file_systems_use_tensorflow():
     ],
 )
 def test_stdout_errors(redirection, code, message):
-    """A closed reader is no error, a full disk is; the write is not retried at exit."""
+    """A closed pipe is not an error, a full disk is; the write is not retried at exit."""
     script = (
         "import sys; from bert_tf import errors, files\n"
         "try:\n"
@@ -137,23 +137,23 @@ def test_stdout_errors(redirection, code, message):
         "except errors.UserError as error: sys.exit(str(error))"
     )
     command = f'set -o pipefail; {sys.executable} -c "$SCRIPT" {redirection}'
-    done = subprocess.run(
+    result = subprocess.run(
         ["bash", "-c", command], env={"SCRIPT": script}, cwd=ROOT, capture_output=True, text=True
     )
-    assert (done.returncode, done.stderr.strip()) == (code, message)
+    assert (result.returncode, result.stderr.strip()) == (code, message)
     expected = {"": "bytes" * 50_000, "| head -c 3": "byt"}
-    assert done.stdout == expected.get(redirection, "")
+    assert result.stdout == expected.get(redirection, "")
 
 
-def test_last_of_two_writers_wins(tmp_path):
+def test_last_writer_wins(tmp_path):
     path = str(tmp_path / "out.txt")
-    with files.atomic_write(path) as first, open(first, "w") as one:
-        one.write("first, ")
-        one.flush()
-        with files.atomic_write(path) as second, open(second, "w") as two:
-            two.write("second")
+    with files.atomic_write(path) as first_path, open(first_path, "w") as first:
+        first.write("first, ")
+        first.flush()
+        with files.atomic_write(path) as second_path, open(second_path, "w") as second:
+            second.write("second")
         assert (tmp_path / "out.txt").read_text() == "second"
-        one.write("and longer")
+        first.write("and longer")
     assert (tmp_path / "out.txt").read_text() == "first, and longer"
     assert os.listdir(tmp_path) == ["out.txt"]
 
@@ -162,7 +162,7 @@ def test_symlink_is_followed(tmp_path):
     (tmp_path / "store").mkdir()
     target, link = tmp_path / "store" / "out.txt", tmp_path / "link"
     link.symlink_to(target)
-    for text in ("the target does not exist yet", "the target is replaced"):
+    for text in ("new target", "existing target"):
         files.write_text(str(link), text)
         assert link.is_symlink()
         assert target.read_text() == text
@@ -191,7 +191,7 @@ WRITERS = {
 
 @contextlib.contextmanager
 def reader_of(pipe, copy):
-    """Copies a new pipe to a file in a subprocess, which is killed if nobody writes to the pipe."""
+    """Creates a pipe and copies its data to a file in a subprocess, which is killed on failure."""
     os.mkfifo(pipe)
     process = subprocess.Popen(["dd", f"if={pipe}", f"of={copy}"], stderr=subprocess.DEVNULL)
     try:
@@ -203,9 +203,9 @@ def reader_of(pipe, copy):
         process.wait()
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names, not on Windows")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 @pytest.mark.parametrize("kind", WRITERS)
-def test_pipe_receives_the_same_bytes_as_a_file(tmp_path, kind):
+def test_pipes_and_files_receive_the_same_bytes(tmp_path, kind):
     file, pipe, copy = (tmp_path / name for name in ("file", "pipe", "copy"))
     WRITERS[kind](str(file))
     with reader_of(pipe, copy):
@@ -215,15 +215,14 @@ def test_pipe_receives_the_same_bytes_as_a_file(tmp_path, kind):
     assert sorted(os.listdir(tmp_path)) == ["copy", "file", "pipe"]
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="names of descriptors, on Linux")
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs /proc/self/fd")
 def test_device_files_are_written_in_place(tmp_path):
-    """Uses links created by the test: as root, code that replaces its output file would replace
-    the system's device."""
+    """Uses a link of its own: as root, a faulty atomic write would replace a system device."""
     (tmp_path / "link").symlink_to("/proc/self/fd/1")
     script = "import sys; from bert_tf import files; files.write_text(sys.argv[1], 'text')"
     command = [sys.executable, "-c", script, str(tmp_path / "link")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("text", "")
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (result.stdout, result.stderr) == ("text", "")
     assert (tmp_path / "link").is_symlink()
     with open(tmp_path / "removed", "w+") as file:
         os.remove(file.name)

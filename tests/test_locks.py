@@ -16,7 +16,7 @@ from bert_tf import locks
 from bert_tf.errors import UserError
 from tests.oracle import ROOT
 
-HOLD = (
+_HOLD_LOCK = (
     "import sys; from bert_tf import locks\n"
     "with locks.exclusive(sys.argv[1], '--output_dir=out'):\n"
     "    print('locked', flush=True); sys.stdin.read()"
@@ -25,7 +25,7 @@ HOLD = (
 
 def hold(path) -> subprocess.Popen:
     """Starts a process that holds the lock until its standard input ends."""
-    command = [sys.executable, "-c", HOLD, str(path)]
+    command = [sys.executable, "-c", _HOLD_LOCK, str(path)]
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -33,7 +33,7 @@ def hold(path) -> subprocess.Popen:
     return process
 
 
-def assert_refused(path, pid=None):
+def assert_locked(path, pid=None):
     holder = f"process {pid or os.getpid()} on {socket.gethostname()}"
     expected = re.escape(f"--output_dir=out is in use by {holder}: ")
     expected += "wait until that ends, or pass a different --output_dir"
@@ -44,12 +44,12 @@ def assert_refused(path, pid=None):
         pass
 
 
-def test_lock_excludes_other_processes_until_released(tmp_path):
+def test_lock_excludes_other_processes(tmp_path):
     path = tmp_path / "out" / ".lock"
     process = hold(path)
-    assert_refused(path, process.pid)
+    assert_locked(path, process.pid)
     # Checking the lock does not release it.
-    assert_refused(path, process.pid)
+    assert_locked(path, process.pid)
     process.communicate("")
     assert process.returncode == 0
     assert not (tmp_path / "out").exists()
@@ -64,33 +64,33 @@ def test_killed_process_releases_its_lock(tmp_path):
     with locks.exclusive(str(path), "--output_dir=out"):
         # Do not read the file here: closing it would release the lock.
         second = subprocess.run(
-            [sys.executable, "-c", HOLD, str(path)], cwd=ROOT, capture_output=True, text=True
+            [sys.executable, "-c", _HOLD_LOCK, str(path)], cwd=ROOT, capture_output=True, text=True
         )
         assert f"by process {os.getpid()} on {socket.gethostname()}: wait" in second.stderr
-        (tmp_path / "out" / "checkpoint").write_text("written meanwhile")
+        (tmp_path / "out" / "checkpoint").write_text("written while locked")
     assert os.listdir(tmp_path / "out") == ["checkpoint"]
 
 
 def test_lock_is_not_reentrant(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
     with locks.exclusive(str(tmp_path / ".lock")):
-        assert_refused(tmp_path / ".lock")
-        assert_refused(tmp_path / "link" / ".lock")
+        assert_locked(tmp_path / ".lock")
+        assert_locked(tmp_path / "link" / ".lock")
     with locks.exclusive(str(tmp_path / ".lock")):
         assert (tmp_path / ".lock").exists()
 
 
-def test_lock_without_flag_blocks(tmp_path):
-    """Each thread increments a counter; without the lock, updates would be lost."""
+def test_lock_without_flag_waits(tmp_path):
+    """Threads increment a counter; without the lock, updates would be lost."""
     counter = tmp_path / "counter"
     counter.write_text("0")
 
-    def count():
+    def increment():
         for _ in range(5):
             with locks.exclusive(locks.lock_path(str(counter))):
                 counter.write_text(str(int(counter.read_text()) + 1))
 
-    threads = [threading.Thread(target=count) for _ in range(4)]
+    threads = [threading.Thread(target=increment) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -99,7 +99,7 @@ def test_lock_without_flag_blocks(tmp_path):
     assert os.listdir(tmp_path) == ["counter"]
 
 
-def test_existing_directory_is_kept(tmp_path):
+def test_only_new_directories_are_removed(tmp_path):
     (tmp_path / "empty").mkdir()
     with locks.exclusive(str(tmp_path / "empty" / "new" / "newer" / ".lock")):
         pass
@@ -118,9 +118,9 @@ def test_file_systems_without_locks(tmp_path, monkeypatch, caplog):
     assert {record.levelname for record in records} == {"INFO"}
     assert "--output_dir=ram://out: remote folders are not locked" in caplog.text
 
-    def fail(*args):
+    def raise_no_locks(*args):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(locks, "_lock", fail)
+    monkeypatch.setattr(locks, "_lock", raise_no_locks)
     with locks.exclusive(str(tmp_path / ".lock"), "--output_dir=out"):
         assert "lock ([Errno" in caplog.text

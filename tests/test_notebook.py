@@ -1,4 +1,4 @@
-"""The notebook in `examples/` runs from the first to the last cell."""
+"""Runs the notebook in `examples/`, and checks its stored outputs."""
 
 import os
 import re
@@ -25,30 +25,30 @@ class CurrentPythonKernel(KernelSpecManager):
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory):
-    """The code cells, after running them all in the notebook's folder."""
+    """The notebook's code cells, after running them in its folder."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     folder = tmp_path_factory.mktemp("kernel")
-    manager = AsyncKernelManager(
+    kernel_manager = AsyncKernelManager(
         kernel_spec_manager=CurrentPythonKernel(), connection_file=str(folder / "connection.json")
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "IPYTHONDIR": str(folder)}
     environment.pop("MPLBACKEND", None)
     # A failing cell raises CellExecutionError, with its traceback.
-    NotebookClient(notebook, timeout=300, km=manager).execute(
+    NotebookClient(notebook, timeout=300, km=kernel_manager).execute(
         cleanup_kc=True, cwd=str(NOTEBOOK.parent), env=environment
     )
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def _texts(cells):
+def _stdout(cells):
     return "".join(o.text for cell in cells for o in cell.outputs if o.output_type == "stream")
 
 
-def _number(figure):
-    return int(figure.replace(",", ""))
+def _parse_int(text):
+    return int(text.replace(",", ""))
 
 
 def _images(cells):
@@ -56,34 +56,36 @@ def _images(cells):
     return [o.data["image/png"] for o in outputs if "image/png" in o.get("data", {})]
 
 
-def test_notebook_runs_and_learns(cells):
-    kinds = {output.output_type for cell in cells for output in cell.outputs}
-    assert kinds <= {"stream", "display_data"}
+def test_notebook_trains_a_classifier(cells):
+    output_types = {output.output_type for cell in cells for output in cell.outputs}
+    assert output_types <= {"stream", "display_data"}
     streams = [o.name for cell in cells for o in cell.outputs if o.output_type == "stream"]
     assert set(streams) == {"stdout"}
-    accuracies = re.findall(r"accuracy [\d.]+ on the training set, ([\d.]+) on", _texts(cells))
+    accuracies = re.findall(r"accuracy [\d.]+ on the training set, ([\d.]+) on", _stdout(cells))
     assert len(accuracies) == 3
     # The labels are balanced.
     assert float(accuracies[-1]) >= 0.62
     assert len(_images(cells)) == 1
 
 
-def test_frozen_layers_are_not_trained(cells):
-    frozen, unfrozen = re.findall(r"Trained: ([\d,]+) of ([\d,]+)", _texts(cells))
+def test_notebook_counts_trained_parameters(cells):
+    frozen, unfrozen = re.findall(r"Trained: ([\d,]+) of ([\d,]+)", _stdout(cells))
     head = 128 * 64 + 64 + 64 * 2 + 2
     pooler = 128 * 128 + 128
     encoder = 1_503_104
-    assert [_number(figure) for figure in frozen] == [head, encoder + head]
-    assert [_number(figure) for figure in unfrozen] == [encoder - pooler + head, encoder + head]
+    assert [_parse_int(count) for count in frozen] == [head, encoder + head]
+    assert [_parse_int(count) for count in unfrozen] == [encoder - pooler + head, encoder + head]
 
 
 def test_notebook_is_stored_with_outputs():
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     nbformat.validate(notebook)
-    kept = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert [cell.execution_count for cell in kept] == list(range(1, len(kept) + 1))
-    assert len(_images(kept)) == 1
-    assert {output.get("name", "stdout") for cell in kept for output in cell.outputs} == {"stdout"}
-    assert "error" not in {output.output_type for cell in kept for output in cell.outputs}
+    stored = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in stored] == list(range(1, len(stored) + 1))
+    assert len(_images(stored)) == 1
+    assert {output.get("name", "stdout") for cell in stored for output in cell.outputs} == {
+        "stdout"
+    }
+    assert "error" not in {output.output_type for cell in stored for output in cell.outputs}
     assert not re.search(r"""["' ]/(home|Users|root|tmp|work)/""", NOTEBOOK.read_text())
     assert NOTEBOOK.stat().st_size < 300_000

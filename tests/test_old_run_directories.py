@@ -1,4 +1,4 @@
-"""Compatibility with run directories, Keras files and records of earlier versions."""
+"""Compatibility with run directories, Keras files and records of earlier releases."""
 
 import csv
 import json
@@ -16,22 +16,30 @@ from bert_tf.predictor import Predictor
 from tests.oracle import golden
 
 TASKS = ["run_classifier", "run_classifier_tsv", "run_squad", "run_ner", "run_pretraining"]
-QUESTION = ("what was good", "the good film was not slow it was a fast story the bad plot")
+QUESTION_AND_CONTEXT = (
+    "what was good",
+    "the good film was not slow it was a fast story the bad plot",
+)
 
 
 @pytest.fixture
 def old_runs(tmp_path, monkeypatch):
-    """A copy of the old directories, used as the working directory."""
+    """Copies the directories of earlier releases and makes the copy the working directory.
+
+    The data and models that `run.json` names no longer exist.
+    """
     folder = shutil.copytree(golden("run_directories"), tmp_path / "old")
+    for path in folder.glob("*/run.json"):
+        path.write_text(path.read_text().replace("/tmp/old", str(tmp_path / "gone")))
     monkeypatch.chdir(folder)
     return folder
 
 
 def run_script(monkeypatch, script, *flags):
     monkeypatch.setattr(sys, "argv", [f"{script}.py", *flags])
-    with pytest.raises(SystemExit) as end:
+    with pytest.raises(SystemExit) as error:
         getattr(scripts, script)()
-    assert end.value.code == 0
+    assert error.value.code == 0
 
 
 def model_flags(name):
@@ -48,7 +56,7 @@ def script_of(name):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_training_resumes_as_in_the_old_version(old_runs, monkeypatch, name):
+def test_resumed_training_matches_the_old_release(old_runs, monkeypatch, name):
     expected = json.loads((old_runs / "resumed.json").read_text())[name]
     flags = ["--train_batch_size=4", "--learning_rate=1e-3", "--do_train", "--do_eval"]
     run_script(monkeypatch, script_of(name), *expected["flags"], *model_flags(name), *flags)
@@ -64,24 +72,24 @@ def test_training_resumes_as_in_the_old_version(old_runs, monkeypatch, name):
         assert norms[variable] == pytest.approx(norm, rel=1e-4, abs=1e-5), variable
 
 
-def test_classifier_predictions_match_the_old_version(old_runs, monkeypatch):
+def test_predictions_match_the_old_release(old_runs, monkeypatch):
     name = "run_classifier"
-    before = np.loadtxt(old_runs / name / "test_results.tsv", delimiter="\t")
+    expected = np.loadtxt(old_runs / name / "test_results.tsv", delimiter="\t")
     (old_runs / name / "test_results.tsv").unlink()
     flags = ["--task_name=MRPC", "--data_dir=data/mrpc", "--do_predict"]
     run_script(monkeypatch, name, *flags, *model_flags(name))
-    after = np.loadtxt(old_runs / name / "test_results.tsv", delimiter="\t")
-    np.testing.assert_allclose(after, before, atol=1e-5)
+    actual = np.loadtxt(old_runs / name / "test_results.tsv", delimiter="\t")
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
-def test_predictor_outputs_match_the_old_version(old_runs):
+def test_predictor_outputs_match_the_old_release(old_runs):
     with open(old_runs / "run_classifier_tsv" / "test_predictions.tsv", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
-    answers = Predictor.from_output_dir("run_classifier_tsv")([row["text"] for row in rows])
-    for row, answer in zip(rows, answers, strict=True):
-        for label, probability in answer.probabilities.items():
+    predictions = Predictor.from_output_dir("run_classifier_tsv")([row["text"] for row in rows])
+    for row, prediction in zip(rows, predictions, strict=True):
+        for label, probability in prediction.probabilities.items():
             assert probability == pytest.approx(float(row[f"probability_{label}"]), abs=1e-5)
-    assert Predictor.from_output_dir("run_squad")(QUESTION).text == "fast story"
+    assert Predictor.from_output_dir("run_squad")(QUESTION_AND_CONTEXT).text == "fast story"
     assert Predictor.from_output_dir("run_ner")("the good film").words == ["the", "good", "film"]
     candidates = Predictor.from_output_dir("run_pretraining", vocab_file="run_ner/vocab.txt")(
         "the [MASK] film"
@@ -89,7 +97,7 @@ def test_predictor_outputs_match_the_old_version(old_runs):
     assert len(candidates) == 1
 
 
-def test_model_is_exported(old_runs, monkeypatch):
+def test_old_model_can_be_exported(old_runs, monkeypatch):
     run_script(
         monkeypatch, "export_model", "--model_dir=run_classifier_tsv", "--export_dir=exported"
     )
@@ -98,14 +106,13 @@ def test_model_is_exported(old_runs, monkeypatch):
 
 
 def test_keras_files_match_the_checkpoint_weights(old_runs):
-    expected = checkpoint.read("run_classifier/model.ckpt-9", ["output_weights"])
-    ((_, weights),) = expected
+    ((_, expected),) = checkpoint.read("run_classifier/model.ckpt-9", ["output_weights"])
     model = keras.saving.load_model("classifier.keras")
     assert isinstance(model, BertClassifier)
-    named = checkpoint.named_variables(model)
-    np.testing.assert_array_equal(named["output_weights"].numpy(), weights)
-    other = BertClassifier(model.config, 2)
-    other.load_weights("classifier.weights.h5")
+    variables = checkpoint.named_variables(model)
+    np.testing.assert_array_equal(variables["output_weights"].numpy(), expected)
+    loaded = BertClassifier(model.config, 2)
+    loaded.load_weights("classifier.weights.h5")
     np.testing.assert_array_equal(
-        checkpoint.named_variables(other)["output_weights"].numpy(), weights
+        checkpoint.named_variables(loaded)["output_weights"].numpy(), expected
     )

@@ -1,4 +1,4 @@
-"""The optimizer: comparison with the original (golden/training), Keras and its rules."""
+"""Optimizers and learning rate schedule: comparison with the original and with Keras."""
 
 import keras
 import numpy as np
@@ -28,7 +28,7 @@ def test_zero_warmup_and_zero_steps():
         WarmupLinearDecay(0.5, 0)
 
 
-def _variable(path, value):
+def _make_variable(path, value):
     *scopes, name = path.split("/")
     if scopes:
         with keras.name_scope(scopes[0]):
@@ -38,38 +38,42 @@ def _variable(path, value):
 
 @pytest.mark.parametrize(("case", "scale"), [("noclip", 0.02), ("clip", 5.0)])
 def test_updates_match_the_original(case, scale):
-    toy = np.load(golden("training/toy_optimizer.npz"))
+    golden_values = np.load(golden("training/toy_optimizer.npz"))
     names = [
-        key.removeprefix(f"{case}/init/") for key in toy.files if key.startswith(f"{case}/init/")
+        key.removeprefix(f"{case}/init/")
+        for key in golden_values.files
+        if key.startswith(f"{case}/init/")
     ]
-    used = [name for name in names if name != "unused"]
-    variables = {name: _variable(name, toy[f"{case}/init/{name}"]) for name in used}
-    assert [variable.path for variable in variables.values()] == used
+    used_names = [name for name in names if name != "unused"]
+    variables = {
+        name: _make_variable(name, golden_values[f"{case}/init/{name}"]) for name in used_names
+    }
+    assert [variable.path for variable in variables.values()] == used_names
     optimizer = create_optimizer(0.01, 20, 4)
     optimizer.build(list(variables.values()))
     for step in range(12):
         with tf.GradientTape() as tape:
             loss = 0.0
             for name, variable in variables.items():
-                coef = toy[f"{case}/coef/{name}"]
+                coef = golden_values[f"{case}/coef/{name}"]
                 loss += tf.reduce_sum(coef * variable.value + 0.01 * scale * variable.value**2)
         gradients = tape.gradient(loss, [v.value for v in variables.values()])
-        np.testing.assert_allclose(loss, toy[f"{case}/loss"][step], rtol=1e-5)
+        np.testing.assert_allclose(loss, golden_values[f"{case}/loss"][step], rtol=1e-5)
         np.testing.assert_allclose(
-            tf.linalg.global_norm(gradients), toy[f"{case}/global_norm"][step], rtol=1e-5
+            tf.linalg.global_norm(gradients), golden_values[f"{case}/global_norm"][step], rtol=1e-5
         )
         optimizer.apply(gradients, list(variables.values()))
         for name, variable in variables.items():
-            expected = toy[f"{case}/value/{name}"][step]
+            expected = golden_values[f"{case}/value/{name}"][step]
             np.testing.assert_allclose(variable.numpy(), expected, atol=2e-6, err_msg=name)
     assert int(optimizer.iterations.numpy()) == 12
-    for name, (_, slots) in zip(used, optimizer.slots(), strict=True):
+    for name, (_, slots) in zip(used_names, optimizer.slots(), strict=True):
         for slot, value in slots.items():
-            expected = toy[f"{case}/final/{name}/{slot}"]
+            expected = golden_values[f"{case}/final/{name}/{slot}"]
             np.testing.assert_allclose(value.numpy(), expected, atol=1e-7, err_msg=name)
 
 
-def test_original_convergence_test():
+def test_adam_converges_as_in_the_original():
     weights = keras.Variable([0.1, -0.2, -0.1], name="w")
     optimizer = AdamWeightDecay(0.2)
     optimizer.build([weights])
@@ -82,7 +86,7 @@ def test_original_convergence_test():
 
 def test_embedding_gradients_are_summed_before_clipping():
     table = keras.Variable(np.zeros((3, 2), "float32"), name="table")
-    # Row 1 is looked up 4 times: the summed gradient has norm 4 sqrt(2), its slices sqrt(8).
+    # Row 1 is looked up 4 times: the summed gradient has norm 4 sqrt(2), the slices sqrt(8).
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(ops.take(table.value, tf.constant([1, 1, 1, 1]), axis=0))
     gradient = tape.gradient(loss, table.value)
@@ -142,7 +146,7 @@ def test_lamb_trust_ratio_includes_weight_decay():
     np.testing.assert_allclose(zero, -0.5 * adam, rtol=1e-5)
 
 
-def test_optimizer_works_with_compile_and_saving(tmp_path):
+def test_optimizer_is_compiled_and_saved(tmp_path):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, name="d")])
     model.compile(create_optimizer(0.1, 10, 2), loss="mse")
     model.fit(np.ones((8, 4)), np.ones((8, 1)), batch_size=4, epochs=2, verbose=0)

@@ -1,4 +1,4 @@
-"""Access to public data, and skipping tests if it is missing."""
+"""Access to public data and golden files."""
 
 import pytest
 
@@ -16,6 +16,6 @@ def test_missing_public_data_skips_the_test(monkeypatch):
         oracle.data("glue/none")
 
 
-def test_goldens_are_small():
+def test_golden_files_are_small():
     files = [path for path in oracle.golden("").rglob("*") if path.is_file()]
     assert 0 < sum(path.stat().st_size for path in files) < 20e6

@@ -1,4 +1,4 @@
-"""Predictor: repeated predictions from a run directory, equal to those of the scripts."""
+"""Predictor: predictions from a run directory equal those of the scripts."""
 
 import json
 import os
@@ -19,16 +19,16 @@ from tests.conftest import WORDS
 from tests.oracle import ROOT
 
 SMALL_BERT = str(ROOT / "examples" / "small_bert")
-TRAINING = {"do_train": True, "do_predict": True, "num_train_epochs": 1.0, "learning_rate": 3e-3}
+TRAIN_FLAGS = {"do_train": True, "do_predict": True, "num_train_epochs": 1.0, "learning_rate": 3e-3}
 CONTEXT = "the good film was not slow it was a fast story the bad plot " * 3
 
 
 @pytest.fixture(scope="module")
 def trained(tiny, tmp_path_factory):
-    """Run directories of a classifier, SQuAD and NER, moved after training."""
-    original_dir = tmp_path_factory.mktemp("here")
-    flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, **TRAINING}
-    # Use copies that move with the folder, so that their original paths no longer exist.
+    """Run directories of run_classifier, run_squad and run_ner, moved after training."""
+    original_dir = tmp_path_factory.mktemp("original")
+    flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, **TRAIN_FLAGS}
+    # Use copies in the folder, so that their original paths no longer exist.
     for name in ("vocab_file", "bert_config_file"):
         flags[name] = shutil.copy(flags[name], original_dir)
     mrpc = {"task_name": "MRPC", "data_dir": str(tiny.folder / "mrpc")}
@@ -53,9 +53,9 @@ def trained(tiny, tmp_path_factory):
         (original_dir / name).write_text(text)
     ner.run(NerOptions(**flags, data_dir=str(original_dir), output_dir=str(original_dir / "ner")))
 
-    there = tmp_path_factory.mktemp("moved") / "there"
-    original_dir.rename(there)
-    return SimpleNamespace(folder=there, questions=questions, sentences=sentences)
+    moved_dir = tmp_path_factory.mktemp("moved") / "runs"
+    original_dir.rename(moved_dir)
+    return SimpleNamespace(folder=moved_dir, questions=questions, sentences=sentences)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def classifier(trained):
     return Predictor.from_output_dir(str(trained.folder / "mrpc"))
 
 
-def test_classes_match_the_script(tiny, trained, classifier):
+def test_classification_matches_the_script(tiny, trained, classifier):
     lines = (tiny.folder / "mrpc" / "test.tsv").read_text().splitlines()[1:]
     actual = classifier([tuple(line.split("\t")[3:]) for line in lines])
     results = (trained.folder / "mrpc" / "test_results.tsv").read_text().splitlines()
@@ -73,7 +73,7 @@ def test_classes_match_the_script(tiny, trained, classifier):
     assert [p.label for p in actual] == [str(row.argmax()) for row in expected]
 
 
-def test_answers_match_the_script(trained):
+def test_question_answering_matches_the_script(trained):
     predictor = Predictor.from_output_dir(str(trained.folder / "squad"))
     actual = predictor([(question, CONTEXT) for question in trained.questions])
     texts = json.loads((trained.folder / "squad" / "predictions.json").read_text())
@@ -90,14 +90,14 @@ def test_answers_match_the_script(trained):
     assert predictor([]) == []
 
 
-def test_labels_match_the_script(trained):
+def test_ner_matches_the_script(trained):
     predictor = Predictor.from_output_dir(str(trained.folder / "ner"))
     actual = predictor([tuple(words) for words in trained.sentences])
-    assert [words.words for words in actual] == trained.sentences
+    assert [prediction.words for prediction in actual] == trained.sentences
     lines = (trained.folder / "ner" / "label_test.txt").read_text().splitlines()
     expected = [line.split()[-1] for line in lines if line]
-    assert [label for words in actual for label in words.labels] == expected
-    # Text is split like CoNLL's, and keeps its case.
+    assert [label for prediction in actual for label in prediction.labels] == expected
+    # Text is split into words as in CoNLL, and keeps its case.
     assert predictor("The film, it was good.").words == [
         "The",
         "film",
@@ -108,30 +108,32 @@ def test_labels_match_the_script(trained):
         ".",
     ]
     assert predictor([" ", "film", ""])[1].words == ["film"]
-    assert [words.words for words in predictor(["", ()])] == [[], []]
+    assert [prediction.words for prediction in predictor(["", ()])] == [[], []]
     assert predictor([]) == []
 
 
-def test_published_model_fills_masks():
-    masked = Predictor.from_output_dir(SMALL_BERT, "predict_masked", top_k=3)
+def test_predictor_with_a_pretrained_model():
+    fill_mask = Predictor.from_output_dir(SMALL_BERT, "predict_masked", top_k=3)
     text = "She opened the [MASK] and ran into the garden."
-    (candidates,) = masked(text)
+    (candidates,) = fill_mask(text)
     assert candidates[0].word == "door"
-    # Two texts share one matrix product, which some processors round differently.
-    (second,) = masked([text, text])[1]
-    assert [candidate.word for candidate in second] == [candidate.word for candidate in candidates]
+    # Two texts share one matrix product, which some processors round differently than one text.
+    (again,) = fill_mask([text, text])[1]
+    assert [candidate.word for candidate in again] == [candidate.word for candidate in candidates]
     probabilities = [candidate.probability for candidate in candidates]
-    assert [candidate.probability for candidate in second] == pytest.approx(probabilities, rel=1e-5)
+    assert [candidate.probability for candidate in again] == pytest.approx(probabilities, rel=1e-5)
     features = Predictor.from_output_dir(SMALL_BERT, "extract_features", layers="-1")
     tokens, values = features("a door")
     assert tokens == ["[CLS]", "a", "door", "[SEP]"]
     assert values.shape == (4, 1, 128)
-    pair = Predictor.from_output_dir(SMALL_BERT, "extract_features", layers="-1", pooling="mean")
-    assert pair(("a", "door")).tokens is None
-    np.testing.assert_allclose(pair("a door").values, values.mean(axis=0), atol=1e-6)
+    mean_pooled = Predictor.from_output_dir(
+        SMALL_BERT, "extract_features", layers="-1", pooling="mean"
+    )
+    assert mean_pooled(("a", "door")).tokens is None
+    np.testing.assert_allclose(mean_pooled("a door").values, values.mean(axis=0), atol=1e-6)
 
 
-def test_trained_directory_supports_other_tasks(trained):
+def test_run_directory_with_a_different_script(trained):
     folder = str(trained.folder / "mrpc")
     features = Predictor.from_output_dir(folder, script="extract_features", layers="0")
     assert features("the film").values.shape == (4, 1, 16)
@@ -142,15 +144,15 @@ def test_trained_directory_supports_other_tasks(trained):
 
 
 def resident_bytes():
-    """Returns the memory of this process on Linux; elsewhere 0."""
+    """Returns the resident memory of this process on Linux, and 0 elsewhere."""
     if not os.path.exists("/proc/self/statm"):
         return 0
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_single_texts_neither_retrace_nor_leak_memory(classifier):
-    """Single texts of all lengths cause neither recompilation nor memory growth."""
+def test_single_texts_do_not_retrace_or_leak_memory(classifier):
+    """Predicts single texts of many lengths."""
     rng = random.Random(2)
     texts = [" ".join(rng.choices(WORDS, k=rng.randint(0, 30))) for _ in range(1000)]
     for text in texts[:200]:
@@ -158,7 +160,7 @@ def test_single_texts_neither_retrace_nor_leak_memory(classifier):
     before = resident_bytes()
     for text in texts:
         classifier(text)
-    # What was traced once cannot be traced again.
+    # A ConcreteFunction cannot be retraced.
     assert isinstance(classifier._predict._inference.step, tf.types.experimental.ConcreteFunction)
     assert resident_bytes() - before < 30e6
 
@@ -185,7 +187,7 @@ def test_pairs_warn_for_a_single_text_model(trained, caplog, monkeypatch):
         predictor(["film", ("film", "story"), ("film", "plot")])
     assert caplog.text.count("2 of 3 inputs are pairs, but the model was trained on single te") == 1
     caplog.clear()
-    # A hub module does not record what it was trained on.
+    # A task module does not declare whether its inputs are pairs.
     Predictor.from_output_dir(folder, task_name=None, task_module="m.py")(["film", ("a", "b")])
     assert "inputs" not in caplog.text
 
@@ -206,8 +208,8 @@ def test_predictions_are_thread_safe(classifier):
     expected = [prediction.probabilities for prediction in classifier(texts)]
     with ThreadPoolExecutor(8) as pool:
         actual = [prediction.probabilities for prediction in pool.map(classifier, texts)]
-    for one, other in zip(actual, expected, strict=True):
-        assert one == pytest.approx(other, abs=1e-6)
+    for probabilities, expected_probabilities in zip(actual, expected, strict=True):
+        assert probabilities == pytest.approx(expected_probabilities, abs=1e-6)
 
 
 def test_empty_text_and_empty_input(classifier):
@@ -215,17 +217,17 @@ def test_empty_text_and_empty_input(classifier):
     assert classifier([]) == []
 
 
-def test_document_context(trained, tmp_path):
-    """Texts of a list form one document; otherwise they are independent."""
+def test_doc_context(trained, tmp_path):
+    """With doc_context, the texts of a list form one document."""
     predictor = Predictor.from_output_dir(str(trained.folder / "ner"), doc_context=True)
     windows = predictor._predict._task.from_inputs([("film",), ("good", "plot")]).windows
     assert windows.length.tolist() == [3, 3]
-    plain = Predictor.from_output_dir(trained.folder / "ner")
-    windows = plain._predict._task.from_inputs([("film",), ("good", "plot")]).windows
+    independent = Predictor.from_output_dir(trained.folder / "ner")
+    windows = independent._predict._task.from_inputs([("film",), ("good", "plot")]).windows
     assert windows.length.tolist() == [1, 2]
 
 
-def test_saved_null_threshold_is_used(trained, tmp_path):
+def test_saved_null_score_threshold_is_used(trained, tmp_path):
     folder = shutil.copytree(trained.folder / "squad", tmp_path / "squad")
     run = json.loads((folder / "run.json").read_text())
     run["flags"] |= {"null_score_diff_threshold": "auto", "version_2_with_negative": True}
@@ -239,7 +241,7 @@ def test_saved_null_threshold_is_used(trained, tmp_path):
     assert Predictor.from_output_dir(folder, null_score_diff_threshold=10**9)(question).text
 
 
-def test_options_of_a_different_task_are_rejected():
+def test_predictor_requires_options():
     with pytest.raises(UserError, match="A Predictor takes one of ClassifierOptions, "):
         Predictor(None)
 
@@ -286,7 +288,7 @@ def test_invalid_input_types_are_rejected(trained, script, inputs, message):
         ({"script": "run_classifier"}, "task"),
     ],
 )
-def test_incomplete_directories_are_rejected(changes, message):
+def test_incomplete_arguments_are_rejected(changes, message):
     with pytest.raises(UserError, match=message):
         Predictor.from_output_dir(SMALL_BERT, **changes)
 
@@ -321,10 +323,10 @@ def test_predictor_from_options(tiny):
 
 
 def test_training_resumes_with_copied_files(tiny, tmp_path):
-    """Trailing blank lines do not change a file's identity; a missing file is written again."""
+    """Trailing blank lines do not count as a change; a missing run.json is written again."""
     config = tmp_path / "config.json"
     config.write_text(tiny.config.to_json_string() + "\n\n")
-    flags = {**tiny.flags, **TRAINING, "task_name": "MRPC", "output_dir": str(tmp_path / "out")}
+    flags = {**tiny.flags, **TRAIN_FLAGS, "task_name": "MRPC", "output_dir": str(tmp_path / "out")}
     flags |= {"data_dir": str(tiny.folder / "mrpc"), "bert_config_file": str(config)}
     classification.run(ClassifierOptions(**flags))
     (tmp_path / "out" / "run.json").unlink()
@@ -332,10 +334,10 @@ def test_training_resumes_with_copied_files(tiny, tmp_path):
     assert Predictor.from_output_dir(tmp_path / "out")("a").label in "01"
 
 
-def test_training_does_not_overwrite_a_different_vocabulary(tiny, trained, tmp_path):
+def test_different_vocabulary_is_not_overwritten(tiny, trained, tmp_path):
     folder = shutil.copytree(trained.folder / "mrpc", tmp_path / "copy")
     (folder / "vocab.txt").write_text("other\n")
-    flags = {**tiny.flags, **TRAINING, "task_name": "MRPC", "output_dir": str(folder)}
+    flags = {**tiny.flags, **TRAIN_FLAGS, "task_name": "MRPC", "output_dir": str(folder)}
     before = sorted(os.listdir(folder))
     with pytest.raises(UserError, match=r"copy/vocab.txt differs from --vocab_file=.*tiny"):
         classification.run(ClassifierOptions(**flags, data_dir=str(tiny.folder / "mrpc")))

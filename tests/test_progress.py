@@ -12,36 +12,36 @@ class Terminal(io.StringIO):
         return True
 
 
-def metrics(loss):
+def make_metrics(loss):
     return {"loss": loss, "learning_rate": 5e-5, "sequences": 8.0, "tokens": 1200.0}
 
 
-def test_training_bar_shows_step_loss_rate_and_eta(monkeypatch):
-    # A clock that advances one second per call.
+def test_training_bar_content(monkeypatch):
+    # The clock advances one second per call.
     seconds = iter(range(10_000))
     monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(seconds)))
     monkeypatch.setattr(progress, "_REFRESH_TERMINAL", 0.0)
-    screen = Terminal()
-    monkeypatch.setattr(sys, "stderr", screen)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
     bar = progress.TrainingProgress(first_step=2, total_steps=6)
     for step, loss in ((3, 0.9), (4, 0.8), (5, 0.7), (6, 0.625)):
-        bar.update(step, metrics(loss))
+        bar.update(step, make_metrics(loss))
     bar.close()
-    last = screen.getvalue().split("\r")[-1]
+    last = terminal.getvalue().split("\r")[-1]
     assert "train: 6/6" in last
-    # Two steps in three seconds: the first step compiles; the second was already running.
+    # Two steps in three seconds: throughput excludes the first two steps.
     assert "loss 0.6250, lr 5.00e-05, 5.3 seq/s, 800 tok/s" in last
     assert "00:00<00:00" in last
 
 
-def test_interrupted_training_bar_stays_at_the_last_step(monkeypatch):
-    screen = Terminal()
-    monkeypatch.setattr(sys, "stderr", screen)
+def test_interrupted_bar_keeps_the_last_step(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
     bar = progress.TrainingProgress(first_step=0, total_steps=9)
     for step in (1, 2, 3):
-        bar.update(step, metrics(0.5))
+        bar.update(step, make_metrics(0.5))
     bar.close()
-    last = screen.getvalue().split("\r")[-1]
+    last = terminal.getvalue().split("\r")[-1]
     assert "train: 3/9" in last
     assert "loss" not in last
 
@@ -54,13 +54,13 @@ def test_fast_work_shows_no_bar(monkeypatch):
     assert log_file.getvalue() == ""
 
 
-def test_each_update_is_a_separate_log_line(monkeypatch):
+def test_log_updates_are_separate_lines(monkeypatch):
     monkeypatch.setattr(progress, "_REFRESH_LOG", 0.0)
     log_file = io.StringIO()
     monkeypatch.setattr(sys, "stderr", log_file)
     bar = progress.TrainingProgress(first_step=0, total_steps=4)
     for step in (1, 2, 3, 4):
-        bar.update(step, metrics(0.5))
+        bar.update(step, make_metrics(0.5))
         print("Evaluation", file=sys.stderr)
     bar.close()
     lines = log_file.getvalue().splitlines()
@@ -69,7 +69,7 @@ def test_each_update_is_a_separate_log_line(monkeypatch):
     assert "\r" not in log_file.getvalue()
 
 
-def test_nested_bars_in_a_log(monkeypatch):
+def test_nested_bars_log_separate_lines(monkeypatch):
     monkeypatch.setattr(progress, "_REFRESH_LOG", 0.0)
     log_file = io.StringIO()
     monkeypatch.setattr(sys, "stderr", log_file)
@@ -89,10 +89,10 @@ def test_throughput_excludes_evaluation_time(monkeypatch):
     bar = progress.TrainingProgress(first_step=0, total_steps=4)
     for step in (1, 2, 3, 4):
         now[0] += 1
-        bar.update(step, metrics(0.5))
+        bar.update(step, make_metrics(0.5))
         with bar.paused():
             now[0] += 100
-    # Two steps of eight rows in three seconds, the same as without evaluations.
+    # Two steps of eight sequences in three seconds, as without evaluations.
     assert bar.rates()["sequences_per_second"] == 16 / 3
 
 

@@ -1,4 +1,4 @@
-"""TensorFlow startup in the scripts."""
+"""Importing TensorFlow in the scripts."""
 
 import os
 import subprocess
@@ -17,13 +17,13 @@ print(matplotlib.pyplot.plot is not None)
 """
 
 
-@pytest.mark.parametrize("choice", [None, "0"])
-def test_modules_imported_at_tensorflow_startup(choice):
-    environment = {**os.environ, **({"TF_ENABLE_ONEDNN_OPTS": choice} if choice else {})}
-    done = subprocess.run(
+@pytest.mark.parametrize("onednn", [None, "0"])
+def test_tensorflow_import_skips_optional_modules(onednn):
+    environment = {**os.environ, **({"TF_ENABLE_ONEDNN_OPTS": onednn} if onednn else {})}
+    result = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment
     )
-    assert done.returncode == 0, done.stderr
-    # Optional imports of Keras are skipped, but still possible later.
-    assert done.stdout.splitlines() == ["[]", choice or "1", "True"]
-    assert done.stderr == ""
+    assert result.returncode == 0, result.stderr
+    # Keras' optional imports are skipped, but remain possible later.
+    assert result.stdout.splitlines() == ["[]", onednn or "1", "True"]
+    assert result.stderr == ""

@@ -1,4 +1,4 @@
-"""Fine-tunes a real encoder on MRPC. Takes about ten minutes on 2 cores."""
+"""Fine-tunes a pre-trained encoder on MRPC. Takes about ten minutes on 2 cores."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The registry is the single source for scripts, entry points and docs pages."""
+"""The registry lists all scripts, which have entry points and docs pages."""
 
 import re
 
@@ -10,7 +10,7 @@ from tests.oracle import ROOT
 SCRIPTS = sorted(registry.SCRIPTS)
 
 
-def test_each_script_has_a_file_entry_point_and_docs_page():
+def test_scripts_have_entry_points_and_docs_pages():
     assert sorted(path.stem for path in ROOT.glob("*.py") if path.stem != "setup") == SCRIPTS
     assert sorted(path.stem for path in (ROOT / "docs" / "scripts").glob("*.md")) == SCRIPTS
     actual = re.findall(r"bert_tf\.scripts:(\w+)", (ROOT / "setup.py").read_text())

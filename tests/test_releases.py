@@ -1,4 +1,4 @@
-"""The table of published checkpoints: its entries, and models of the listed sizes."""
+"""The table of published checkpoints: entries, lookup, and models of the listed sizes."""
 
 import copy
 import dataclasses
@@ -23,17 +23,19 @@ from bert_tf.tokenization import FullTokenizer, validate_case_matches_checkpoint
 from tests.modeling.helpers import config as golden_config
 from tests.oracle import ROOT, golden, vocabulary
 
-SMALL = [(layers, hidden) for layers in (2, 4, 6, 8, 10, 12) for hidden in (128, 256, 512, 768)]
-EACH = pytest.mark.parametrize("release", RELEASES, ids=lambda r: f"{r.date}/{r.name}")
-DOCUMENT = (ROOT / "docs/checkpoints.md").read_text()
+SMALL_SIZES = [
+    (layers, hidden) for layers in (2, 4, 6, 8, 10, 12) for hidden in (128, 256, 512, 768)
+]
+each_release = pytest.mark.parametrize("release", RELEASES, ids=lambda r: f"{r.date}/{r.name}")
+DOCS_PAGE = (ROOT / "docs/checkpoints.md").read_text()
 
 # ---- Table entries ---------------------------------------------------------------------------
 
 
 def test_table_lists_33_releases():
-    assert len(RELEASES) == 33 == 9 + len(SMALL)
+    assert len(RELEASES) == 33 == 9 + len(SMALL_SIZES)
     small = [release for release in RELEASES if release.date == "2020_02_20"]
-    assert [(release.layers, release.hidden_size) for release in small] == SMALL
+    assert [(release.layers, release.hidden_size) for release in small] == SMALL_SIZES
     assert len({release.url for release in RELEASES}) == 33
     # BERT-Base was published twice under one name.
     names = [release.name for release in RELEASES]
@@ -42,7 +44,7 @@ def test_table_lists_33_releases():
     ]
 
 
-def test_names_of_the_first_nine_releases():
+def test_first_nine_release_names():
     assert [f"{release.date}/{release.name}" for release in RELEASES[:9]] == [
         "2018_10_18/uncased_L-12_H-768_A-12",
         "2018_10_18/uncased_L-24_H-1024_A-16",
@@ -56,7 +58,7 @@ def test_names_of_the_first_nine_releases():
     ]
 
 
-@EACH
+@each_release
 def test_release_name_encodes_sizes(release):
     layers, hidden, heads = re.search(r"_L-(\d+)_H-(\d+)_A-(\d+)$", release.name).groups()
     assert (release.layers, release.hidden_size, release.heads) == tuple(
@@ -95,10 +97,10 @@ def test_vocabulary_sizes(name, vocab):
     assert hashlib.sha256(content).hexdigest() == named(name).vocab_sha256
 
 
-# ---- Finding a release -----------------------------------------------------------------------
+# ---- Lookup ----------------------------------------------------------------------------------
 
 
-@EACH
+@each_release
 @pytest.mark.parametrize(
     "path",
     [
@@ -132,7 +134,7 @@ def test_unrelated_paths_match_no_release(path):
     assert named(path) is None
 
 
-def test_older_release_with_a_shared_name():
+def test_shared_name_matches_the_older_release():
     assert named("/m/uncased_L-12_H-768_A-12/bert_model.ckpt").date == "2018_10_18"
     assert named("/m/2020_02_20/uncased_L-12_H-768_A-12/bert_model.ckpt").date == "2020_02_20"
 
@@ -145,7 +147,7 @@ def test_releases_matching_a_config():
         "wwm_cased_L-24_H-1024_A-16",
     ]
     assert matching("multilingual_L-12_H-768_A-12") == ["multilingual_L-12_H-768_A-12"]
-    # This model's published file has keys that the table omits.
+    # The published config of this model has keys that the table omits.
     chinese = {**named("chinese_L-12_H-768_A-12").config().to_dict(), "directionality": "bidi"}
     (release,) = releases.matching(BertConfig.from_dict(chinese))
     assert release.language == "Chinese"
@@ -158,17 +160,17 @@ def test_releases_matching_a_config():
 # ---- Casing check ----------------------------------------------------------------------------
 
 
-@EACH
-def test_casing_of_each_release_is_checked(release):
+@each_release
+def test_casing_of_releases_is_checked(release):
     path = f"/models/{release.name}/bert_model.ckpt"
     validate_case_matches_checkpoint(not release.cased, path)
-    needed = "false" if release.cased else "true"
-    kind = "a cased model" if release.cased else "an uncased model"
-    with pytest.raises(UserError, match=f"{kind}.*Pass --do_lower_case={needed},"):
+    expected = "false" if release.cased else "true"
+    casing = "a cased model" if release.cased else "an uncased model"
+    with pytest.raises(UserError, match=f"{casing}.*Pass --do_lower_case={expected},"):
         validate_case_matches_checkpoint(release.cased, path)
 
 
-def test_scripts_check_casing_of_later_models():
+def test_options_check_casing_of_later_releases():
     path = "/models/wwm_cased_L-24_H-1024_A-16/bert_model.ckpt"
     with pytest.raises(UserError, match="wwm_cased_L-24_H-1024_A-16 is that of a cased model"):
         ClassifierOptions(init_checkpoint=path).check_model()
@@ -178,9 +180,9 @@ def test_scripts_check_casing_of_later_models():
 # ---- Sizes -----------------------------------------------------------------------------------
 
 
-def shapes_of_a_release(config: BertConfig) -> dict[str, tuple[int, ...]]:
+def release_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     """Returns a published checkpoint's shapes, derived from the original's variable definitions."""
-    hidden, inner, vocab = config.hidden_size, config.intermediate_size, config.vocab_size
+    hidden, intermediate, vocab = config.hidden_size, config.intermediate_size, config.vocab_size
 
     def dense(name, rows, columns):
         return {f"{name}/kernel": (rows, columns), f"{name}/bias": (columns,)}
@@ -206,40 +208,40 @@ def shapes_of_a_release(config: BertConfig) -> dict[str, tuple[int, ...]]:
             shapes |= dense(f"{scope}/attention/self/{part}", hidden, hidden)
         shapes |= dense(f"{scope}/attention/output/dense", hidden, hidden)
         shapes |= norm(f"{scope}/attention/output")
-        shapes |= dense(f"{scope}/intermediate/dense", hidden, inner)
-        shapes |= dense(f"{scope}/output/dense", inner, hidden)
+        shapes |= dense(f"{scope}/intermediate/dense", hidden, intermediate)
+        shapes |= dense(f"{scope}/output/dense", intermediate, hidden)
         shapes |= norm(f"{scope}/output")
     return shapes
 
 
 def test_variable_shapes_match_the_original():
     rows = json.loads(golden("checkpoint_variables.json").read_text())
-    written = {
+    expected = {
         name: tuple(shape)
         for name, shape, _ in rows["pretraining_train_one/model.ckpt-0"]
         if not name.endswith(("/adam_m", "/adam_v")) and name != "global_step"
     }
-    assert shapes_of_a_release(golden_config()) == written
+    assert release_shapes(golden_config()) == expected
 
 
-@EACH
+@each_release
 def test_parameter_count_is_the_sum_over_shapes(release):
     config = release.config()
-    shapes = shapes_of_a_release(config)
+    shapes = release_shapes(config)
     assert releases.checkpoint_parameters(config) == sum(map(math.prod, shapes.values()))
     encoder = (math.prod(shape) for name, shape in shapes.items() if name.startswith("bert/"))
     assert releases.encoder_parameters(config) == sum(encoder)
 
 
-def _as_published(count, published):
-    """Formats a parameter count with the precision of a published one: "11.3M", "340M"."""
+def _format_like(count, published):
+    """Formats a parameter count with the precision of a published one, "11.3M" or "340M"."""
     if "." in published:
         return f"{count / 1e6:.1f}M"
     return f"{round(count / 1e7) * 10}M"
 
 
 def test_parameter_counts_match_published_numbers():
-    differ, checked = [], 0
+    mismatches, num_checked = [], 0
     for release in RELEASES:
         if not release.parameters:
             continue
@@ -247,13 +249,13 @@ def test_parameter_counts_match_published_numbers():
         config = release.config()
         config.vocab_size = named("uncased_L-12_H-768_A-12").vocab_size
         count = releases.checkpoint_parameters(config)
-        assert _as_published(count, release.parameters) == release.parameters
+        assert _format_like(count, release.parameters) == release.parameters
         parameters = releases.checkpoint_parameters(release.config())
-        if _as_published(parameters, release.parameters) != release.parameters:
-            differ.append(release.name)
-        checked += 1
-    assert checked == 9 + 4
-    assert differ == [
+        if _format_like(parameters, release.parameters) != release.parameters:
+            mismatches.append(release.name)
+        num_checked += 1
+    assert num_checked == 9 + 4
+    assert mismatches == [
         "cased_L-24_H-1024_A-16",
         "multilingual_L-12_H-768_A-12",
         "chinese_L-12_H-768_A-12",
@@ -266,30 +268,30 @@ def test_parameter_counts_match_published_numbers():
     ("name", "megabytes"), [("uncased_L-4_H-128_A-2", 19.3), ("uncased_L-12_H-256_A-4", 70.3)]
 )
 def test_parameter_counts_match_published_file_sizes(name, megabytes):
-    # Sizes of bert_model.ckpt.data-00000-of-00001 as listed by a mirror of the models.
+    # Sizes of bert_model.ckpt.data-00000-of-00001 on a mirror of the models.
     # Without the pre-training heads they would be 19.1 and 70.0.
     count = releases.checkpoint_parameters(named(name).config())
     assert round(4 * count / 1e6, 1) == megabytes
 
 
-def _shapes_of_a_model(config):
+def _model_shapes(config):
     model = BertPretrainer(config)
     variables = checkpoint.named_variables(model)
     return {name: tuple(variable.shape) for name, variable in variables.items()}
 
 
 @pytest.mark.parametrize("name", ["uncased_L-2_H-128_A-2", "uncased_L-4_H-256_A-4"])
-def test_small_models_have_the_variables_of_their_release(name):
+def test_small_model_shapes_match_the_release(name):
     config = named(name).config()
-    assert _shapes_of_a_model(config) == shapes_of_a_release(config)
+    assert _model_shapes(config) == release_shapes(config)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["cased_L-12_H-768_A-12", "wwm_uncased_L-24_H-1024_A-16"])
-def test_base_and_large_have_the_variables_of_their_release(name):
+def test_base_and_large_shapes_match_the_release(name):
     config = named(name).config()
-    assert _shapes_of_a_model(config) == shapes_of_a_release(config)
-    gc.collect()  # the large one takes 1.4 GB
+    assert _model_shapes(config) == release_shapes(config)
+    gc.collect()  # The large model takes 1.4 GB.
 
 
 # ---- Languages other than English ------------------------------------------------------------
@@ -310,7 +312,7 @@ MULTILINGUAL = {
     "กรุงเทพเป็นเมืองหลวง": "ก ##ร ##ุ ##ง ##เ ##ท ##พ ##เป็น ##เ ##มือง ##ห ##ล ##วง",
     "北京的天气很好，我们去公园散步。": "北 京 的 天 气 很 好 ， 我 们 去 公 园 散 步 。",
 }
-LANGUAGES = pytest.mark.parametrize(
+non_english_models = pytest.mark.parametrize(
     ("name", "vocab", "texts"),
     [
         ("chinese_L-12_H-768_A-12", "chinese", CHINESE),
@@ -322,14 +324,14 @@ LANGUAGES = pytest.mark.parametrize(
 )
 
 
-@LANGUAGES
+@non_english_models
 def test_non_english_tokenization(name, vocab, texts):
     tokenizer = FullTokenizer(str(vocabulary(vocab)), do_lower_case=not named(name).cased)
     for text, tokens in texts.items():
         assert " ".join(tokenizer.tokenize(text)) == tokens
 
 
-@LANGUAGES
+@non_english_models
 def test_non_english_feature_extraction(name, vocab, texts, tmp_path):
     """Extracts features with a narrow two-layer model and the release's vocabulary."""
     release = dataclasses.replace(named(name), layers=2, hidden_size=64, heads=1)
@@ -363,7 +365,7 @@ def test_non_english_feature_extraction(name, vocab, texts, tmp_path):
         values = np.array([feature["layers"][0]["values"] for feature in row["features"]])
         assert values.shape == (len(actual), 64)
         assert np.isfinite(values).all()
-        assert values.std(axis=1).min() > 0.5  # the output of a normalization
+        assert values.std(axis=1).min() > 0.5  # LayerNorm output
 
 
 @pytest.mark.parametrize(
@@ -397,13 +399,13 @@ def test_full_width_forward_pass(name, vocab, texts):
 # ---- Documentation ---------------------------------------------------------------------------
 
 
-def table(listed: tuple[Release, ...]) -> str:
-    """Returns the rows of docs/checkpoints.md."""
+def format_table(rows: tuple[Release, ...]) -> str:
+    """Returns the table in docs/checkpoints.md."""
     lines = [
         "| zip | called | language | vocabulary | texts | encoder's parameters | published |",
         "|---|---|---|---|---|---|---|",
     ]
-    for release in listed:
+    for release in rows:
         millions = f"{releases.encoder_parameters(release.config()) / 1e6:.1f}M"
         lines.append(
             f"| [{release.name}]({release.url}) | {release.title} | {release.language} | "
@@ -413,25 +415,27 @@ def table(listed: tuple[Release, ...]) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("listed", [RELEASES[:9], RELEASES[9:]], ids=["first", "small"])
-def test_docs_contain_the_release_table(listed):
-    assert table(listed) in DOCUMENT, f"docs/checkpoints.md should have:\n{table(listed)}"
+@pytest.mark.parametrize("rows", [RELEASES[:9], RELEASES[9:]], ids=["first", "small"])
+def test_docs_contain_the_release_table(rows):
+    assert format_table(rows) in DOCS_PAGE, (
+        f"docs/checkpoints.md should have:\n{format_table(rows)}"
+    )
 
 
 def test_docs_text_matches_the_table():
-    assert releases.SMALL_MODELS_URL in DOCUMENT
+    assert releases.SMALL_MODELS_URL in DOCS_PAGE
     for release in RELEASES:
-        assert release.vocab_sha256 is None or release.vocab_sha256 in DOCUMENT
-    (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT, re.S)
+        assert release.vocab_sha256 is None or release.vocab_sha256 in DOCS_PAGE
+    (code,) = re.findall(r"```python\n(.*?)```", DOCS_PAGE, re.S)
     printed = []
     exec(code, {"print": lambda *values: printed.append(values)})
     assert printed == [
         ("uncased_L-4_H-512_A-8", False, "English"),
         (["cased_L-24_H-1024_A-16", "wwm_cased_L-24_H-1024_A-16"],),
     ]
-    scripts = (ClassifierOptions, PretrainingDataOptions)
-    flags = {field.name for script in scripts for field in dataclasses.fields(script)}
-    assert {"do_lower_case"} < set(re.findall(r"--(\w+)", DOCUMENT)) <= flags
+    option_classes = (ClassifierOptions, PretrainingDataOptions)
+    flags = {field.name for options in option_classes for field in dataclasses.fields(options)}
+    assert {"do_lower_case"} < set(re.findall(r"--(\w+)", DOCS_PAGE)) <= flags
 
 
 def test_release_config_is_a_copy():

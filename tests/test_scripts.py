@@ -1,4 +1,4 @@
-"""Signals and system errors in scripts: one message, an exit code and no leftover files."""
+"""Signals and system errors in scripts: one message, an exit code, no temporary files."""
 
 import os
 import signal
@@ -12,23 +12,23 @@ from bert_tf.checkpoints.formats.safetensors_files import SafetensorsReader
 from bert_tf.errors import UserError
 from tests.oracle import ROOT
 
-posix_only = pytest.mark.skipif(os.name != "posix", reason="signals and limits of POSIX")
+posix_only = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals and limits")
 
-# Sends a signal to the process when it imports a module.
-_INTERRUPTED = """
+# Runs a script that sends itself a signal when it imports a module.
+_SIGNAL_ON_IMPORT = """
 import os, runpy, sys
-script, module, number, *flags = sys.argv[1:]
+script, module, signum, *flags = sys.argv[1:]
 class Finder:
     def find_spec(self, name, *rest):
         if name == module:
-            os.kill(os.getpid(), int(number))
+            os.kill(os.getpid(), int(signum))
 sys.meta_path.insert(0, Finder())
 sys.argv = [script, *flags]
 sys.path.insert(0, os.path.dirname(script))
 runpy.run_path(script, run_name="__main__")
 """
 # Runs a script with a resource limit.
-_LIMITED = """
+_SET_LIMIT = """
 import os, resource, sys
 resource.setrlimit(getattr(resource, sys.argv[1]), (int(sys.argv[2]),) * 2)
 os.execv(sys.executable, [sys.executable, *sys.argv[3:]])
@@ -44,20 +44,20 @@ def _start(*arguments, **kwargs):
 
 def _run(*arguments):
     process = _start(*arguments)
-    output, errors = process.communicate()
-    return process.returncode, output + errors
+    stdout, stderr = process.communicate()
+    return process.returncode, stdout + stderr
 
 
 @posix_only
 @pytest.mark.parametrize(
-    ("number", "stderr", "code"),
+    ("signum", "stderr", "code"),
     [(signal.SIGINT, "Interrupted.\n", 130), (signal.SIGTERM, "Terminated.\n", 143)],
 )
 @pytest.mark.parametrize("module", ["absl", "tensorflow"])
-def test_signals_during_import(tmp_path, module, number, stderr, code):
+def test_signals_during_import(tmp_path, module, signum, stderr, code):
     flags = ["--input_file=README.md", f"--output_file={tmp_path / 'vocab.txt'}"]
     script = ROOT / "create_vocab.py"
-    assert _run("-c", _INTERRUPTED, script, module, int(number), *flags) == (code, stderr)
+    assert _run("-c", _SIGNAL_ON_IMPORT, script, module, int(signum), *flags) == (code, stderr)
 
 
 def test_import_leaves_signal_handlers_unchanged():
@@ -70,9 +70,9 @@ def test_import_leaves_signal_handlers_unchanged():
 
 
 def _wait_for(path):
-    end = time.monotonic() + 120
+    deadline = time.monotonic() + 120
     while not list(path.parent.glob(path.name)):
-        assert time.monotonic() < end, f"{path} does not appear"
+        assert time.monotonic() < deadline, f"{path} was not created"
         time.sleep(0.05)
 
 
@@ -87,21 +87,21 @@ def test_sigterm_removes_the_temporary_file(tiny, tmp_path):
         f"--output_file={tmp_path / 'out.jsonl'}",
         stdin=subprocess.PIPE,
     )
-    # More texts than one batch: the script writes some and waits for the rest.
+    # More than one batch: the script writes some results and waits for more input.
     process.stdin.write("good\n" * 5000)
     process.stdin.flush()
     _wait_for(tmp_path / "out.jsonl*.tmp")
     process.terminate()
-    _, errors = process.communicate()
+    _, stderr = process.communicate()
     assert process.returncode == 143
-    assert errors.splitlines()[-1] == "Terminated."
-    assert "Traceback" not in errors
+    assert stderr.splitlines()[-1] == "Terminated."
+    assert "Traceback" not in stderr
     assert list(tmp_path.iterdir()) == []
 
 
 @posix_only
-@pytest.mark.parametrize("to_all", [False, True])
-def test_interrupted_workers_exit_and_keep_their_shards(tiny, tmp_path, to_all):
+@pytest.mark.parametrize("to_group", [False, True])
+def test_interrupted_workers_keep_their_shards(tiny, tmp_path, to_group):
     text = "\n\n".join("the film was good\nit was not bad" for _ in range(2000))
     (tmp_path / "in.txt").write_text(text)
     process = _start(
@@ -116,13 +116,13 @@ def test_interrupted_workers_exit_and_keep_their_shards(tiny, tmp_path, to_all):
         start_new_session=True,
     )
     _wait_for(tmp_path / "out.parts" / "*.tfrecord*.tmp")
-    # Ctrl-C in a terminal signals all processes; `kill` sends SIGTERM to one.
-    (os.killpg if to_all else os.kill)(process.pid, signal.SIGINT if to_all else signal.SIGTERM)
-    _, errors = process.communicate()
-    assert process.returncode == (130 if to_all else 143)
-    outcome = "Interrupted." if to_all else "Terminated."
-    resumes = f"{outcome} The same command resumes from {tmp_path / 'out.parts'}."
-    assert errors.splitlines()[1:] == [resumes]
+    # Ctrl-C in a terminal signals the process group; `kill` sends SIGTERM to one process.
+    (os.killpg if to_group else os.kill)(process.pid, signal.SIGINT if to_group else signal.SIGTERM)
+    _, stderr = process.communicate()
+    assert process.returncode == (130 if to_group else 143)
+    status = "Interrupted." if to_group else "Terminated."
+    expected = f"{status} The same command resumes from {tmp_path / 'out.parts'}."
+    assert stderr.splitlines()[1:] == [expected]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.parts"]
     assert list(tmp_path.glob("out.parts/*.tmp")) == []
     with pytest.raises(ProcessLookupError):
@@ -130,9 +130,9 @@ def test_interrupted_workers_exit_and_keep_their_shards(tiny, tmp_path, to_all):
 
 
 @posix_only
-def test_out_of_address_space_prints_one_error(tiny, tmp_path):
+def test_out_of_memory_prints_one_error(tiny, tmp_path):
     flags = [f"--input_file={ROOT / 'README.md'}", f"--output_file={tmp_path / 'vocab.txt'}"]
-    code, stderr = _run("-c", _LIMITED, "RLIMIT_AS", 600_000_000, "create_vocab.py", *flags)
+    code, stderr = _run("-c", _SET_LIMIT, "RLIMIT_AS", 600_000_000, "create_vocab.py", *flags)
     warning, error = stderr.splitlines()
     assert code == 1
     assert warning.startswith("WARNING: The address space (ulimit -v) is 0.6 GB. ")
@@ -141,9 +141,9 @@ def test_out_of_address_space_prints_one_error(tiny, tmp_path):
 
 @posix_only
 @pytest.mark.parametrize("name", ["model.weights.h5", "model.keras"])
-def test_full_disk_while_writing_keras_files_prints_one_error(tiny, tmp_path, name):
+def test_full_disk_prints_one_error(tiny, tmp_path, name):
     flags = [f"--input={tiny.checkpoint}", f"--output={tmp_path / name}"]
-    code, stderr = _run("-c", _LIMITED, "RLIMIT_FSIZE", 9000, "convert_checkpoint.py", *flags)
+    code, stderr = _run("-c", _SET_LIMIT, "RLIMIT_FSIZE", 9000, "convert_checkpoint.py", *flags)
     (line,) = stderr.splitlines()
     assert code == 1
     assert line.startswith("ERROR: Cannot write ")
@@ -152,7 +152,7 @@ def test_full_disk_while_writing_keras_files_prints_one_error(tiny, tmp_path, na
 
 
 @posix_only
-def test_pipe_instead_of_tensors_is_rejected(tmp_path):
+def test_named_pipe_as_safetensors_is_rejected(tmp_path):
     os.mkfifo(tmp_path / "model.safetensors")
     with pytest.raises(UserError, match=r"model\.safetensors is a pipe or a device: write its con"):
         SafetensorsReader(str(tmp_path / "model.safetensors"))

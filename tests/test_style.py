@@ -10,7 +10,7 @@ from tests.oracle import ROOT
 
 @pytest.mark.parametrize("command", [["check"], ["format", "--check"]])
 def test_ruff_is_clean(command):
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "ruff", *command, "."], cwd=ROOT, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stdout
+    assert result.returncode == 0, result.stdout

@@ -47,7 +47,7 @@ def main() -> int:
 
 def run(workers: int, command: list[str]) -> int:
     """Runs the command as N workers; returns the exit code of the first that failed."""
-    addresses = [f"127.0.0.1:{port}" for port in free_ports(workers)]
+    addresses = [f"127.0.0.1:{port}" for port in find_free_ports(workers)]
     processes = [start(index, addresses, command) for index in range(workers)]
     readers = [
         threading.Thread(target=print_output, args=(index, process), daemon=True)
@@ -120,7 +120,7 @@ def wait(processes: list[subprocess.Popen]) -> int:
         time.sleep(0.2)
 
 
-def free_ports(count: int) -> list[int]:
+def find_free_ports(count: int) -> list[int]:
     """Returns ports that are not in use at the moment."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]

@@ -25,11 +25,11 @@ from tests.modeling.helpers import config, load
 from tests.oracle import ROOT, data, golden
 
 
-def _main() -> str:
+def _main_prefix() -> str:
     return str(golden("checkpoints/main") / "bert_model.ckpt")
 
 
-def _trained(model):
+def _make_optimizer(model):
     optimizer = create_optimizer(1e-3, 10, 2)
     optimizer.build(model.trainable_variables)
     for index, (_, slots) in enumerate(optimizer.slots()):
@@ -39,7 +39,7 @@ def _trained(model):
 
 
 @pytest.mark.parametrize("name", ["main", "alt_relu", "alt_linear", "alt_tiny"])
-def test_values_match_the_file(name):
+def test_restored_values_match_the_original(name):
     weights = np.load(golden(f"checkpoints/{name}/weights.npz"))
     variables = checkpoint.named_variables(load(BertPretrainer(config(name)), name))
     for key in variables:
@@ -47,35 +47,35 @@ def test_values_match_the_file(name):
     assert len(variables) > 10
 
 
-def test_restored_variables_match_the_original_assignment_maps():
-    maps = json.loads(golden("checkpoints/assignment_maps.json").read_text())
+def test_restored_names_match_the_original():
+    assignment_maps = json.loads(golden("checkpoints/assignment_maps.json").read_text())
     models = {
         "classifier": lambda: BertClassifier(config(), 2),
         "squad": lambda: BertSpanLabeler(config()),
         "pretraining": lambda: BertPretrainer(config()),
     }
-    for key, expected in maps.items():
+    for key, expected in assignment_maps.items():
         kind, path = key.split(" <- ")
         model = models[kind]()
-        folder, name = os.path.split(path)
-        restored = checkpoint.restore(model, str(golden(folder) / name))
+        directory, name = os.path.split(path)
+        restored = checkpoint.restore(model, str(golden(directory) / name))
         assert list(restored.restored) == [source for source, _ in expected["assignment_map"]]
         trainable = {name.removesuffix(":0") for name in expected["trainable"]}
         assert set(restored.restored) | set(restored.new) == trainable
-    assert len(maps) == 6
+    assert len(assignment_maps) == 6
 
 
 @pytest.mark.shared
-def test_real_encoder_and_third_party_checkpoint_are_read():
+def test_public_checkpoints_are_read():
     for folder in ("encoder", "original_tiny_checkpoint"):
         path = data(folder)
-        model = BertModel(_config_of(path))
+        model = BertModel(_load_config(path))
         restored = checkpoint.restore(model, checkpoint.resolve(str(path)))
         assert restored.new == ()
         assert not any("adam" in name for name in restored.unused)
 
 
-def _config_of(folder):
+def _load_config(folder):
     from bert_tf.config import BertConfig
 
     return BertConfig.from_json_file(folder / "bert_config.json")
@@ -83,7 +83,7 @@ def _config_of(folder):
 
 def test_tf1_saver_reads_written_checkpoints(tmp_path):
     model = load(BertClassifier(config(), 2))
-    optimizer = _trained(model)
+    optimizer = _make_optimizer(model)
     optimizer.iterations.assign(7)
     prefix = checkpoint.save(str(tmp_path), model, optimizer)
     expected = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
@@ -106,17 +106,17 @@ def test_tf1_saver_reads_written_checkpoints(tmp_path):
     assert len(values) == 3 * len(optimizer.slots()) + 1
 
 
-def test_names_and_shapes_match_an_original_training_run(tmp_path):
+def test_saved_names_and_shapes_match_the_original(tmp_path):
     expected = json.loads(golden("checkpoint_variables.json").read_text())
-    rows = {name: shape for name, shape, _ in expected["classifier_train/model.ckpt-0"]}
+    expected_shapes = {name: shape for name, shape, _ in expected["classifier_train/model.ckpt-0"]}
     model = BertClassifier(config(), 2)
-    prefix = checkpoint.save(str(tmp_path), model, _trained(model))
-    assert checkpoint.shapes(prefix) == rows
+    prefix = checkpoint.save(str(tmp_path), model, _make_optimizer(model))
+    assert checkpoint.shapes(prefix) == expected_shapes
 
 
 def test_state_file_lists_the_five_kept_checkpoints(tmp_path):
     model = BertModel(config("alt_tiny"))
-    optimizer = _trained(model)
+    optimizer = _make_optimizer(model)
     folder = str(tmp_path)
     for step in (0, 3, 6, 9, 12, 15, 18):
         optimizer.iterations.assign(step)
@@ -136,17 +136,17 @@ def test_state_file_lists_the_five_kept_checkpoints(tmp_path):
     assert tf.train.latest_checkpoint(folder) == f"{folder}/model.ckpt-18"
 
 
-def test_state_file_equals_the_original(tmp_path):
+def test_state_file_matches_the_original(tmp_path):
     expected = golden("e2e/classifier_train/checkpoint").read_text()
     model = BertModel(config("alt_tiny"))
-    optimizer = _trained(model)
+    optimizer = _make_optimizer(model)
     for step in (0, 4, 8, 10):
         optimizer.iterations.assign(step)
         checkpoint.save(str(tmp_path), model, optimizer)
     assert (tmp_path / "checkpoint").read_text() == expected
 
 
-def test_moved_directory_and_missing_latest_checkpoint(tmp_path):
+def test_latest_in_a_moved_directory(tmp_path):
     for step in (1, 2):
         checkpoint.write(str(tmp_path / f"model.ckpt-{step}"), {"x": np.float32([step])})
     (tmp_path / "checkpoint").write_text(
@@ -159,15 +159,15 @@ def test_moved_directory_and_missing_latest_checkpoint(tmp_path):
     assert checkpoint.latest(str(tmp_path / "nowhere")) is None
 
 
-def test_restore_from_directory_and_path_objects():
+def test_restore_accepts_path_objects():
     folder = ROOT / "examples" / "small_bert"
-    model = BertModel(_config_of(folder))
+    model = BertModel(_load_config(folder))
     restored = checkpoint.restore(model, folder)
     assert restored.prefix == str(folder / "bert_model.ckpt")
     assert not restored.new
 
 
-def test_resolve_accepts_prefix_file_and_directory(tmp_path):
+def test_resolve_path_forms(tmp_path):
     prefix = str(tmp_path / "bert_model.ckpt")
     checkpoint.write(prefix, {"x": np.float32([1])})
     for path in (prefix, f"{prefix}.index", f"{prefix}.data-00000-of-00001", f"{prefix}.meta"):
@@ -199,7 +199,7 @@ def test_resolve_error_lists_existing_files(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["bert-base-uncased", "google-bert/bert-base-cased"])
-def test_hub_name_is_not_a_directory(name, tmp_path, monkeypatch):
+def test_hub_name_is_rejected(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="Models are not downloaded: pass the folder"):
         checkpoint.resolve(name)
@@ -208,41 +208,41 @@ def test_hub_name_is_not_a_directory(name, tmp_path, monkeypatch):
     assert "downloaded" not in str(error.value)
 
 
-def test_shape_mismatches_and_missing_layers_are_both_listed():
+def test_shape_mismatches_and_missing_layers_are_listed():
     wide = BertClassifier(config(intermediate_size=256), 2)
     with pytest.raises(
         UserError,
         match=r"layer_0/intermediate/dense/kernel \(checkpoint \[64, 128\], model \[64, 256.*"
         r"\. Pass the --bert_config_file",
     ):
-        checkpoint.restore(wide, _main())
+        checkpoint.restore(wide, _main_prefix())
     deep = BertClassifier(config(num_hidden_layers=5), 2)
     with pytest.raises(
         UserError,
         match=r"not in the checkpoint: bert/encoder/layer_3\.\.4 \(32\).*the model: cls/pred",
     ):
-        checkpoint.restore(deep, _main())
+        checkpoint.restore(deep, _main_prefix())
 
 
-def test_different_labels_are_rejected(tmp_path):
+def test_head_with_different_labels_is_rejected(tmp_path):
     prefix = str(tmp_path / "model.ckpt-1")
-    named = checkpoint.named_variables(BertClassifier(config(), 3))
-    checkpoint.write(prefix, {name: variable.numpy() for name, variable in named.items()})
+    variables = checkpoint.named_variables(BertClassifier(config(), 3))
+    checkpoint.write(prefix, {name: variable.numpy() for name, variable in variables.items()})
     with pytest.raises(UserError, match=r"output_weights .*Its head differs"):
         checkpoint.restore(BertClassifier(config(), 2), prefix)
 
 
-def test_rejected_checkpoint_leaves_model_unchanged():
+def test_rejected_checkpoint_keeps_the_weights():
     model = BertClassifier(config(intermediate_size=256), 2)
     before = [variable.numpy() for variable in model.trainable_variables]
     with pytest.raises(UserError):
-        checkpoint.restore(model, _main())
+        checkpoint.restore(model, _main_prefix())
     for variable, value in zip(model.trainable_variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
 
 
-def test_model_may_have_fewer_layers_than_checkpoint():
-    restored = checkpoint.restore(BertModel(config(num_hidden_layers=2)), _main())
+def test_model_with_fewer_layers_is_restored():
+    restored = checkpoint.restore(BertModel(config(num_hidden_layers=2)), _main_prefix())
     assert "bert/encoder/layer_2 (16)" in restored.describe()
     assert restored.new == ()
 
@@ -263,16 +263,16 @@ def test_truncated_files_are_rejected(tmp_path):
         checkpoint.restore(BertClassifier(config(), 2), str(folder / "bert_model.ckpt"))
 
 
-def test_tensorflow_errors_omit_op_names(tmp_path):
+def test_errors_omit_tensorflow_op_names(tmp_path):
     checkpoint.write(str(tmp_path / "x.ckpt"), {"x": np.zeros(9, "float32")})
-    data = tmp_path / "x.ckpt.data-00000-of-00001"
-    data.write_bytes(data.read_bytes()[:20])
-    with pytest.raises(UserError, match=r"TensorFlow says: \w") as caught:
+    data_file = tmp_path / "x.ckpt.data-00000-of-00001"
+    data_file.write_bytes(data_file.read_bytes()[:20])
+    with pytest.raises(UserError, match=r"TensorFlow says: \w") as error:
         list(checkpoint.read(str(tmp_path / "x.ckpt"), ["x"]))
-    assert not re.search(r"\{\{|Op:|name:", str(caught.value))
+    assert not re.search(r"\{\{|Op:|name:", str(error.value))
 
 
-def test_devices_can_be_configured_after_reading_a_step(tmp_path):
+def test_step_of_does_not_initialize_devices(tmp_path):
     checkpoint.write(str(tmp_path / "x.ckpt"), {"global_step": np.int64(7)})
     code = (
         "import tensorflow as tf\n"
@@ -280,11 +280,11 @@ def test_devices_can_be_configured_after_reading_a_step(tmp_path):
         f"assert checkpoint.step_of({str(tmp_path / 'x.ckpt')!r}) == 7\n"
         "tf.config.threading.set_intra_op_parallelism_threads(1)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
 
 
-def test_object_based_checkpoint_is_identified(tmp_path):
+def test_object_based_checkpoint_is_rejected(tmp_path):
     prefix = tf.train.Checkpoint(x=tf.Variable(1.0)).save(str(tmp_path / "ckpt"))
     with pytest.raises(UserError, match="object-based TensorFlow 2 checkpoint"):
         checkpoint.restore(BertModel(config("alt_tiny")), prefix)
@@ -292,8 +292,8 @@ def test_object_based_checkpoint_is_identified(tmp_path):
 
 def test_missing_slots_are_detected():
     model = BertPretrainer(config())
-    optimizer = _trained(model)
-    assert not checkpoint.restore_optimizer(optimizer, _main())
+    optimizer = _make_optimizer(model)
+    assert not checkpoint.restore_optimizer(optimizer, _main_prefix())
 
 
 def test_unwritable_path_raises_user_error(tmp_path):
@@ -313,7 +313,7 @@ def test_summary_groups_layers():
 @pytest.mark.parametrize(
     "state", [None, b"", b"\xff\xfe", b"garbage", b'model_checkpoint_path: "x"']
 )
-def test_missing_or_corrupt_state_file_keeps_checkpoints(tmp_path, state):
+def test_missing_or_corrupt_state_file(tmp_path, state):
     for step in (5, 10, 100):
         checkpoint.write(str(tmp_path / f"model.ckpt-{step}"), {"x": np.float32([step])})
     if state is not None:
@@ -326,7 +326,7 @@ def test_missing_or_corrupt_state_file_keeps_checkpoints(tmp_path, state):
 def test_frozen_layers_are_restored_and_saved(tmp_path):
     model = BertClassifier(config(), 2)
     model.bert.trainable = False
-    assert len(checkpoint.restore(model, _main()).restored) == 55
+    assert len(checkpoint.restore(model, _main_prefix()).restored) == 55
     optimizer = create_optimizer(1e-3, 10, 2)
     optimizer.build(model.trainable_variables)
     stored = checkpoint.shapes(checkpoint.save(str(tmp_path), model, optimizer))
@@ -337,9 +337,9 @@ def test_frozen_layers_are_restored_and_saved(tmp_path):
     }
 
 
-def test_checkpoint_without_matching_variables_is_rejected():
+def test_unmatched_variables_are_rejected():
     with pytest.raises(UserError, match="not in the checkpoint: enc2/embeddings"):
-        checkpoint.restore(BertModel(config(), name="enc2"), _main())
+        checkpoint.restore(BertModel(config(), name="enc2"), _main_prefix())
 
 
 @pytest.mark.parametrize(
@@ -350,8 +350,8 @@ def test_checkpoint_without_matching_variables_is_rejected():
         (np.array([b"x"] * 64), "not finite numbers"),
     ],
 )
-def test_non_finite_and_non_float_values_are_rejected(tmp_path, value, message):
-    values = dict(checkpoint.read(_main(), checkpoint.shapes(_main())))
+def test_invalid_values_are_rejected(tmp_path, value, message):
+    values = dict(checkpoint.read(_main_prefix(), checkpoint.shapes(_main_prefix())))
     values["bert/pooler/dense/bias"] = value
     checkpoint.write(str(tmp_path / "bad.ckpt"), values)
     with pytest.raises(UserError, match=message):
@@ -360,7 +360,7 @@ def test_non_finite_and_non_float_values_are_rejected(tmp_path, value, message):
 
 @pytest.mark.parametrize("dtype", ["float16", "float64", tf.bfloat16.as_numpy_dtype])
 def test_other_float_dtypes_are_converted(tmp_path, dtype):
-    values = dict(checkpoint.read(_main(), checkpoint.shapes(_main())))
+    values = dict(checkpoint.read(_main_prefix(), checkpoint.shapes(_main_prefix())))
     checkpoint.write(
         str(tmp_path / "x.ckpt"), {name: value.astype(dtype) for name, value in values.items()}
     )
@@ -377,9 +377,9 @@ def test_invalid_global_step_is_rejected(tmp_path, step):
         checkpoint.step_of(str(tmp_path / "x.ckpt"))
 
 
-def test_slot_shape_mismatch_is_rejected(tmp_path):
+def test_slot_with_a_different_shape_is_rejected(tmp_path):
     model = BertModel(config("alt_tiny"))
-    optimizer = _trained(model)
+    optimizer = _make_optimizer(model)
     prefix = checkpoint.save(str(tmp_path), model, optimizer)
     values = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
     values["bert/pooler/dense/bias/adam_m"] = np.zeros([3], "float32")

@@ -39,8 +39,8 @@ def tokenizer(tiny):
         ([1, 2, 3, 4, 5], [2, 1]),
     ],
 )
-def test_bert_tensorflow_notebook(tokenizer, label_list, labels):
-    """The movie review notebook and its derivatives, which take labels from a data frame."""
+def test_movie_review_notebook(tokenizer, label_list, labels):
+    """As in the movie review notebook and its variants, with labels from a data frame."""
     examples = [
         run_classifier.InputExample(guid=None, text_a=text, text_b=None, label=label)
         for text, label in zip(["the good film", "not good"], labels, strict=True)
@@ -56,13 +56,13 @@ def test_bert_tensorflow_notebook(tokenizer, label_list, labels):
         )
 
 
-def test_label_missing_from_integer_list_is_rejected(tokenizer):
+def test_unknown_integer_label_is_rejected(tokenizer):
     example = run_classifier.InputExample(None, "good", None, 7)
     with pytest.raises(UserError, match="Label 7 of example None is not one of 0, 1"):
         run_classifier.convert_examples_to_features([example], np.array([0, 1]), 6, tokenizer)
 
 
-def test_script_names_import_without_tensorflow():
+def test_script_imports_do_not_load_tensorflow():
     code = """
 import sys
 from run_classifier import *
@@ -72,8 +72,8 @@ from extract_features import read_examples
 import bert_tf
 print(MrpcProcessor().get_labels(), hasattr(bert_tf, "nothing"), "tensorflow" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout.strip() == "['0', '1'] False False", done.stderr
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert result.stdout.strip() == "['0', '1'] False False", result.stderr
 
 
 def test_processors_read_documented_columns(tiny):
@@ -98,7 +98,7 @@ def test_xnli_in_other_languages(tmp_path):
 
 
 def test_subclass_overriding_create_examples(tmp_path):
-    """As in the original, overriding `_create_examples` is enough."""
+    """Overriding `_create_examples` is enough, as in the original."""
 
     class Weather(script.MrpcProcessor):
         def get_labels(self):
@@ -153,8 +153,8 @@ def test_records_with_tpu_padding(tokenizer, tmp_path):
         examples.append(run_classifier.PaddingInputExample())
     path = str(tmp_path / "eval.tf_record")
     run_classifier.file_based_convert_examples_to_features(examples, ["a", "b"], 4, tokenizer, path)
-    names = {"input_ids": 4, "input_mask": 4, "segment_ids": 4}
-    spec = {name: tf.io.FixedLenFeature([size], tf.int64) for name, size in names.items()}
+    lengths = {"input_ids": 4, "input_mask": 4, "segment_ids": 4}
+    spec = {name: tf.io.FixedLenFeature([size], tf.int64) for name, size in lengths.items()}
     for name in ("label_ids", "is_real_example"):
         spec[name] = tf.io.FixedLenFeature([], tf.int64)
     rows = [tf.io.parse_single_example(row, spec) for row in tf.data.TFRecordDataset(path)]
@@ -164,8 +164,8 @@ def test_records_with_tpu_padding(tokenizer, tmp_path):
     assert rows[0]["input_ids"].numpy().tolist() == [*ids, 0]
 
 
-def test_answer_for_a_single_request(tokenizer, tmp_path):
-    """From a request's `SquadExample` to features by `output_fn` and answers from logits."""
+def test_answer_to_a_single_question(tokenizer, tmp_path):
+    """Converts one `SquadExample` to features, and their logits to answers."""
     example = run_squad.SquadExample(
         "q1", "the plot", ["The", "Film", "was", "NOT", "slow,", "a", "fast", "story"]
     )
@@ -190,7 +190,7 @@ def test_answer_for_a_single_request(tokenizer, tmp_path):
     assert not Path(paths[2]).exists()
 
 
-def test_version_2_flag_enables_unanswerable_questions(tmp_path, monkeypatch, tokenizer):
+def test_version_2_with_negative_flag(tmp_path, monkeypatch, tokenizer):
     question = {"id": "1", "question": "good", "is_impossible": True, "answers": []}
     paragraph = {"context": "the film", "qas": [question]}
     path = tmp_path / "train.json"
@@ -227,8 +227,8 @@ def test_extract_features_input_lines(tokenizer, tmp_path):
     assert (second.unique_id, second.input_type_ids) == (1, [0, 0, 0, 0, 1, 1, 0])
 
 
-def test_graph_mode_calls_name_their_replacement(tiny, tokenizer):
-    """Manual graph building is not supported; each call names its replacement."""
+def test_graph_mode_errors_name_the_replacement(tiny, tokenizer):
+    """Building a graph by hand is not supported."""
     config = modeling.BertConfig.from_json_file(tiny.flags["bert_config_file"])
     with pytest.raises(UserError, match=r"use BertModel\(config\), then model\(inputs\)"):
         modeling.BertModel(
@@ -245,19 +245,19 @@ def test_graph_mode_calls_name_their_replacement(tiny, tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "names"),
+    ("args", "kwargs"),
     [
         ((0.7, 2e-5, 100, 10, False), {}),
         ((0.7, 2e-5, 100, 10), {"use_tpu": False}),
         ((), {"loss": 0.7, "init_lr": 2e-5, "num_train_steps": 9, "num_warmup_steps": 0}),
     ],
 )
-def test_create_optimizer_names_its_replacement(arguments, names):
+def test_create_optimizer_names_the_replacement(args, kwargs):
     with pytest.raises(UserError, match=r"use create_optimizer\(init_lr, num_train_steps, num_w"):
-        optimization.create_optimizer(*arguments, **names)
+        optimization.create_optimizer(*args, **kwargs)
 
 
-def test_original_tokenizer_test_names_are_available():
+def test_names_in_the_original_tokenizer_tests():
     assert tokenization._is_whitespace("\u00a0")
     assert tokenization._is_control("\u0005")
     assert tokenization._is_punctuation("$")

@@ -1,6 +1,6 @@
 """Shared helpers for the data tests."""
 
-# Golden conversions, named by task, split, vocabulary and max_seq_length.
+# Names of the golden conversions: task, split, vocabulary and max_seq_length.
 CONVERSIONS = [
     *(f"cola_{split}_uncased_s32" for split in ("train", "dev", "test")),
     *(f"mrpc_{split}_uncased_s64" for split in ("train", "dev", "test")),
@@ -11,7 +11,7 @@ CONVERSIONS = [
 
 
 class Words:
-    """A word tokenizer for tests: special tokens get ids 1 and 2, other words their length."""
+    """A whitespace tokenizer whose ids are 1 for [CLS], 2 for [SEP], and 10 + length for words."""
 
     def tokenize(self, text: str) -> list[str]:
         return text.split()

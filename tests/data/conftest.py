@@ -3,12 +3,12 @@
 import pytest
 
 from bert_tf.data.records import write_records
-from tests.data.test_records import IDS, numbers
+from tests.data.test_records import IDS, id_batches
 
 
 @pytest.fixture
 def records_path(tmp_path) -> str:
-    """The path of a record file with the numbers from 0 to 99."""
+    """A record file with the ids 0 to 99."""
     path = str(tmp_path / "hundred.tf_record")
-    write_records(path, IDS, numbers(range(100)))
+    write_records(path, IDS, id_batches(range(100)))
     return path

@@ -14,10 +14,11 @@ def serialize_with_protobuf(batch) -> list[bytes]:
     for row in range(len(next(iter(batch.values())))):
         record = tf.train.Example()
         for name, values in batch.items():
-            entry = record.features.feature[name]
-            kind = entry.float_list if values.dtype == np.float32 else entry.int64_list
+            feature = record.features.feature[name]
+            is_float = values.dtype == np.float32
+            value_list = feature.float_list if is_float else feature.int64_list
             numbers = np.atleast_1d(values[row])
-            kind.value.extend(numbers.astype(int if numbers.dtype == bool else numbers.dtype))
+            value_list.value.extend(numbers.astype(int if numbers.dtype == bool else numbers.dtype))
         records.append(record.SerializeToString(deterministic=True))
     return records
 
@@ -32,8 +33,8 @@ INTEGERS = st.one_of(
 FLOATS = st.floats(width=32, allow_nan=False)
 
 
-def no_name_is_a_prefix(names):
-    """Whether all protobuf versions sort the names alike; version 7 puts longer names first."""
+def has_no_prefixes(names):
+    """Returns whether no name is a prefix of another, which protobuf 7 would sort differently."""
     return not any(a != b and b.startswith(a) for a in names for b in names)
 
 
@@ -44,23 +45,23 @@ NAMES = st.lists(st.text(min_size=1, max_size=200), min_size=1, max_size=4, uniq
 def batches(draw):
     rows = draw(st.integers(0, 5))
     batch = {}
-    for name in draw(NAMES.filter(no_name_is_a_prefix)):
+    for name in draw(NAMES.filter(has_no_prefixes)):
         shape = draw(st.sampled_from([(rows,), (rows, 1), (rows, 3), (rows, 130)]))
         count = int(np.prod(shape))
-        # Draw few numbers and repeat them: only their sizes matter.
-        kind, dtype = draw(st.sampled_from([(INTEGERS, np.int64), (FLOATS, np.float32)]))
-        numbers = draw(st.lists(kind, min_size=1, max_size=7))
+        # Repeat a few numbers, since only their encoded sizes matter.
+        values, dtype = draw(st.sampled_from([(INTEGERS, np.int64), (FLOATS, np.float32)]))
+        numbers = draw(st.lists(values, min_size=1, max_size=7))
         batch[name] = np.resize(np.array(numbers, dtype), count).reshape(shape)
     return batch
 
 
 @settings(max_examples=150, deadline=None)
 @given(batches())
-def test_bytes_match_protobuf(batch):
+def test_encoding_matches_protobuf(batch):
     assert encode_examples(batch) == serialize_with_protobuf(batch)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int8, np.bool_, np.uint16])
-def test_all_integer_widths(dtype):
+def test_integer_dtypes(dtype):
     batch = {"a": np.array([[0, 1], [1, 0]], dtype)}
     assert encode_examples(batch) == serialize_with_protobuf(batch)

@@ -1,4 +1,4 @@
-"""Converting examples to features, compared with the original and with its rules."""
+"""Conversion of examples to features, compared with the original and its rules."""
 
 import json
 import logging
@@ -35,17 +35,17 @@ def convert(example, max_seq_length: int = 9, labels=("no", "yes")) -> InputFeat
 # ---- Against the original's results --------------------------------------------------------
 
 
-def conversions() -> dict[str, dict]:
-    read = json.loads(golden("classifier/conversions.json").read_text("utf-8"))
-    return {conversion["name"]: conversion for conversion in read}
+def load_conversions() -> dict[str, dict]:
+    conversions = json.loads(golden("classifier/conversions.json").read_text("utf-8"))
+    return {conversion["name"]: conversion for conversion in conversions}
 
 
 def test_all_golden_conversions_are_listed():
-    assert set(conversions()) <= set(CONVERSIONS)
+    assert set(load_conversions()) <= set(CONVERSIONS)
 
 
-def inputs_of(conversion: dict) -> tuple[FullTokenizer, TsvTask, list]:
-    """Tokenizer, task and examples of a golden conversion."""
+def load_inputs(conversion: dict) -> tuple[FullTokenizer, TsvTask, list]:
+    """Returns the tokenizer, task and examples of a golden conversion."""
     vocab = conversion["vocab"]
     vocab_file = golden("checkpoints/main/vocab.txt" if vocab == "small" else f"vocab/{vocab}.txt")
     task = TASKS[conversion["task"]]
@@ -56,8 +56,8 @@ def inputs_of(conversion: dict) -> tuple[FullTokenizer, TsvTask, list]:
 @pytest.mark.parametrize("name", CONVERSIONS)
 def test_features_match_the_original(name):
     expected = np.load(golden(f"classifier/tfrecord/{name}.npz"), allow_pickle=False)
-    conversion = conversions()[name]
-    tokenizer, task, examples = inputs_of(conversion)
+    conversion = load_conversions()[name]
+    tokenizer, task, examples = load_inputs(conversion)
     examples += [PaddingInputExample()] * conversion["num_padding_examples_at_end"]
 
     features = convert_examples_to_features(
@@ -73,8 +73,8 @@ def test_features_match_the_original(name):
 
 
 def test_pair_truncation_matches_the_original():
-    table = json.loads(golden("classifier/edge_cases.json").read_text("utf-8"))
-    for case in table["truncate_seq_pair"]:
+    edge_cases = json.loads(golden("classifier/edge_cases.json").read_text("utf-8"))
+    for case in edge_cases["truncate_seq_pair"]:
         tokens_a = [f"a{i}" for i in range(case["len_a"])]
         tokens_b = [f"b{i}" for i in range(case["len_b"])]
         truncate_seq_pair(tokens_a, tokens_b, case["max_length"])
@@ -85,14 +85,14 @@ def test_pair_truncation_matches_the_original():
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 130))
-def test_pair_truncation(len_a, len_b, max_length):
-    whole_a, whole_b = list(range(len_a)), list(range(len_b))
-    tokens_a, tokens_b = whole_a.copy(), whole_b.copy()
+def test_pair_truncation_follows_the_original_rule(len_a, len_b, max_length):
+    all_a, all_b = list(range(len_a)), list(range(len_b))
+    tokens_a, tokens_b = all_a.copy(), all_b.copy()
     truncate_seq_pair(tokens_a, tokens_b, max_length)
     assert len(tokens_a) + len(tokens_b) == min(len_a + len_b, max_length)
-    assert tokens_a == whole_a[: len(tokens_a)]
-    assert tokens_b == whole_b[: len(tokens_b)]
-    # The original rule, token by token.
+    assert tokens_a == all_a[: len(tokens_a)]
+    assert tokens_b == all_b[: len(tokens_b)]
+    # The original's rule, token by token.
     kept_a, kept_b = len_a, len_b
     while kept_a + kept_b > max_length:
         if kept_a > kept_b:
@@ -102,7 +102,7 @@ def test_pair_truncation(len_a, len_b, max_length):
     assert (len(tokens_a), len(tokens_b)) == (kept_a, kept_b)
 
 
-def test_negative_length_is_rejected():
+def test_negative_max_length_is_rejected():
     with pytest.raises(ValueError, match="max_length=-1"):
         truncate_seq_pair(["a"], ["b"], -1)
 
@@ -131,7 +131,7 @@ def test_truncation_to_max_seq_length(a, b, max_seq_length, kept):
     ("tokens_b", "max_seq_length", "special"),
     [(None, 1, 2), ([], 1, 2), (["b"], 2, 3), (["b"], 0, 3)],
 )
-def test_no_room_for_special_tokens(tokens_b, max_seq_length, special):
+def test_no_space_for_special_tokens_is_rejected(tokens_b, max_seq_length, special):
     expected = f"max_seq_length={max_seq_length} is too small: the {special} special tokens"
     with pytest.raises(UserError, match=expected):
         truncate_to_fit(["a"], tokens_b, max_seq_length)
@@ -156,16 +156,16 @@ def test_pack_pair():
     assert packed.segment_ids == [0, 0, 0, 0, 1, 1, 0, 0, 0]
 
 
-def test_full_sequence_has_no_padding():
+def test_pack_full_sequence_has_no_padding():
     assert pack(["a"], ["b"], 5, Words()).input_mask == [1, 1, 1, 1, 1]
 
 
-def test_packing_too_many_tokens_is_rejected():
+def test_pack_rejects_too_many_tokens():
     with pytest.raises(ValueError, match="5 tokens do not fit into max_seq_length=4"):
         pack(["a"], ["b"], 4, Words())
 
 
-def test_packing_does_not_modify_its_arguments():
+def test_pack_does_not_modify_its_arguments():
     tokens_a, tokens_b = ["a"], ["b"]
     pack(tokens_a, tokens_b, 8, Words())
     assert (tokens_a, tokens_b) == (["a"], ["b"])
@@ -198,7 +198,7 @@ def test_empty_first_text_keeps_its_segment():
     assert features.segment_ids == [0, 0, 1, 1, 1, 0]
 
 
-def test_fully_truncated_second_text_leaves_no_separator():
+def test_fully_truncated_second_text_adds_no_separator():
     features = convert(InputExample("dev-1", "a", "b", "no"), max_seq_length=4)
     assert features.input_ids == [1, 11, 2, 0]
 
@@ -217,12 +217,12 @@ def test_padding_example_is_all_zeros():
         ("high", [], "Label 'high' of example dev-7 is not a number"),
     ],
 )
-def test_unknown_labels_are_rejected(label, labels, message):
+def test_invalid_labels_are_rejected(label, labels, message):
     with pytest.raises(UserError, match=re.escape(message)):
         convert(InputExample("dev-7", "a", None, label), labels=labels)
 
 
-def test_label_is_a_number_without_label_list():
+def test_label_without_label_list_is_a_number():
     assert convert(InputExample("dev-1", "a", None, "3.8"), labels=[]).label_id == 3.8
 
 
@@ -233,7 +233,7 @@ def test_too_small_max_seq_length_is_rejected():
 
 
 def test_first_five_examples_are_logged(caplog, monkeypatch):
-    # A script run by an earlier test may have configured logging so that caplog sees no messages.
+    # An earlier test may have run a script, which disables propagation to caplog.
     monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
     examples = [InputExample(f"train-{i}", f"word{i}", None, "yes") for i in range(7)]
     with caplog.at_level(logging.DEBUG, logger="bert_tf.data.features"):
@@ -245,11 +245,11 @@ def test_first_five_examples_are_logged(caplog, monkeypatch):
 
 
 def test_data_preparation_does_not_import_tensorflow():
-    program = (
+    code = (
         "import sys, bert_tf.tasks.classification.glue, bert_tf.data.packing; print(*sys.modules)"
     )
-    loaded = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    modules = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
-    assert "bert_tf.data.tsv" in loaded
-    assert not {"tensorflow", "keras"} & set(loaded)
+    assert "bert_tf.data.tsv" in modules
+    assert not {"tensorflow", "keras"} & set(modules)

@@ -1,4 +1,4 @@
-"""From records to batches: order, replica batches, padding and length."""
+"""The input pipeline: order, replica batches, padding and length grouping."""
 
 import numpy as np
 import pytest
@@ -7,57 +7,59 @@ from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.data.input_pipeline import Replicas, read_dataset
 from bert_tf.data.records import write_records
 from bert_tf.errors import UserError
-from tests.data.test_records import IDS, MIXED, numbers
+from tests.data.test_records import IDS, MIXED, id_batches
 
 
-def ids(dataset) -> list[list[int]]:
+def batch_ids(dataset) -> list[list[int]]:
     return [batch["id"].numpy().tolist() for batch in dataset]
 
 
-def flattened(batches: list[list[int]]) -> list[int]:
+def flatten(batches: list[list[int]]) -> list[int]:
     return [i for batch in batches for i in batch]
 
 
-def test_shapes_are_static(records_path):
+def test_dropping_the_remainder_gives_static_shapes(records_path):
     dataset = read_dataset(records_path, MIXED, 4, drop_remainder=True)
     shapes = {key: spec.shape.as_list() for key, spec in dataset.element_spec.items()}
     assert shapes == {"ids": [4, 3], "weights": [4, 2], "label": [4], "score": [4]}
 
 
 def test_autotuning_is_disabled(records_path):
-    """Dropping an iterator may block for a minute on the autotuning thread."""
+    """With autotuning, deleting an iterator may block for a minute on its thread."""
     assert read_dataset(records_path, MIXED, 8).options().autotune.enabled is False
 
 
 # ---- Order ---------------------------------------------------------------------------------
 
 
-def test_order_without_seed_is_file_order(records_path):
-    batches = ids(read_dataset(records_path, IDS, 32))
+def test_order_without_seed_is_sequential(records_path):
+    batches = batch_ids(read_dataset(records_path, IDS, 32))
     assert [len(batch) for batch in batches] == [32, 32, 32, 4]
-    assert flattened(batches) == list(range(100))
+    assert flatten(batches) == list(range(100))
     assert [
-        len(batch) for batch in ids(read_dataset(records_path, IDS, 32, drop_remainder=True))
+        len(batch) for batch in batch_ids(read_dataset(records_path, IDS, 32, drop_remainder=True))
     ] == [32] * 3
 
 
 def test_multiple_files_are_read_sequentially(records_path, tmp_path):
     second = str(tmp_path / "second.tf_record")
-    write_records(second, IDS, numbers([7, 8]))
-    assert ids(read_dataset([second, records_path], IDS, 4))[0] == [7, 8, 0, 1]
-    shuffled = flattened(ids(read_dataset([second, records_path], IDS, 50, shuffle_seed=0)))
+    write_records(second, IDS, id_batches([7, 8]))
+    assert batch_ids(read_dataset([second, records_path], IDS, 4))[0] == [7, 8, 0, 1]
+    shuffled = flatten(batch_ids(read_dataset([second, records_path], IDS, 50, shuffle_seed=0)))
     assert sorted(shuffled) == sorted([7, 8, *range(100)])
 
 
 def test_batches_span_epoch_boundaries(records_path):
-    batches = ids(read_dataset(records_path, IDS, 32, repeat=True, drop_remainder=True).take(5))
+    batches = batch_ids(
+        read_dataset(records_path, IDS, 32, repeat=True, drop_remainder=True).take(5)
+    )
     assert batches[3] == [96, 97, 98, 99, *range(28)]
     assert [len(batch) for batch in batches] == [32] * 5
 
 
-def test_each_epoch_reshuffles_every_record_once(records_path):
-    batches = ids(read_dataset(records_path, IDS, 32, shuffle_seed=1, repeat=True).take(25))
-    order = flattened(batches)
+def test_every_epoch_is_reshuffled(records_path):
+    batches = batch_ids(read_dataset(records_path, IDS, 32, shuffle_seed=1, repeat=True).take(25))
+    order = flatten(batches)
     epochs = [tuple(order[i * 100 : i * 100 + 100]) for i in range(8)]
     assert all(sorted(epoch) == list(range(100)) for epoch in epochs)
     assert len({tuple(range(100)), *epochs}) == 9
@@ -65,101 +67,106 @@ def test_each_epoch_reshuffles_every_record_once(records_path):
 
 def test_shuffling_is_global(tmp_path):
     path = str(tmp_path / "long.tf_record")
-    write_records(path, IDS, numbers(range(3000)))
+    write_records(path, IDS, id_batches(range(3000)))
     for num_records in (None, 3000):
         dataset = read_dataset(path, IDS, 100, shuffle_seed=3, num_records=num_records)
-        first = ids(dataset.take(1))[0]
-        # With the original's shuffle buffer of 100, no number above 199 could occur here.
-        assert max(first) > 2000
-        assert min(first) < 1000
+        first_batch = batch_ids(dataset.take(1))[0]
+        # With the original's shuffle buffer of 100, all ids would be below 200.
+        assert max(first_batch) > 2000
+        assert min(first_batch) < 1000
 
 
 def test_seed_determines_order(records_path):
     orders = [
-        flattened(ids(read_dataset(records_path, IDS, 8, shuffle_seed=seed))) for seed in (1, 1, 2)
+        flatten(batch_ids(read_dataset(records_path, IDS, 8, shuffle_seed=seed)))
+        for seed in (1, 1, 2)
     ]
     assert orders[0] == orders[1]
     assert orders[0] != orders[2]
-    large = flattened(ids(read_dataset(records_path, IDS, 8, shuffle_seed=2**40)))
-    assert sorted(large) == list(range(100))
+    order = flatten(batch_ids(read_dataset(records_path, IDS, 8, shuffle_seed=2**40)))
+    assert sorted(order) == list(range(100))
 
 
-def test_reiterating_and_resuming_give_the_same_batches(records_path):
+def test_seeded_dataset_is_reproducible_and_resumable(records_path):
     dataset = read_dataset(records_path, IDS, 32, shuffle_seed=5, repeat=True)
-    once = ids(dataset.take(10))
-    assert ids(dataset.take(10)) == once
-    assert ids(dataset.skip(6).take(4)) == once[6:]
+    batches = batch_ids(dataset.take(10))
+    assert batch_ids(dataset.take(10)) == batches
+    assert batch_ids(dataset.skip(6).take(4)) == batches[6:]
 
 
 def test_shuffled_dataset_ends_without_repeat(records_path):
-    batches = ids(read_dataset(records_path, IDS, 32, shuffle_seed=5))
+    batches = batch_ids(read_dataset(records_path, IDS, 32, shuffle_seed=5))
     assert [len(batch) for batch in batches] == [32, 32, 32, 4]
-
-
-# ---- Replicas -------------------------------------------------------------------------------
 
 
 def test_empty_dataset_terminates(tmp_path):
     path = str(tmp_path / "empty.tf_record")
-    write_records(path, IDS, numbers([]))
-    assert ids(read_dataset(path, IDS, 8, repeat=True)) == []
+    write_records(path, IDS, id_batches([]))
+    assert batch_ids(read_dataset(path, IDS, 8, repeat=True)) == []
     with pytest.raises(UserError, match="No records in"):
         read_dataset(path, IDS, 8, shuffle_seed=1, repeat=True)
 
 
+# ---- Replicas ------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_replica_batches_concatenate_to_the_global_batch(records_path, count):
+def test_replica_batches_form_the_global_batch(records_path, count):
     kwargs = {"batch_size": 16, "shuffle_seed": 3, "repeat": True, "drop_remainder": True}
-    full = ids(read_dataset(records_path, IDS, **kwargs).take(20))
+    full = batch_ids(read_dataset(records_path, IDS, **kwargs).take(20))
     parts = [
-        ids(read_dataset(records_path, IDS, replicas=Replicas(first, 1, count), **kwargs).take(20))
+        batch_ids(
+            read_dataset(records_path, IDS, replicas=Replicas(first, 1, count), **kwargs).take(20)
+        )
         for first in range(count)
     ]
     for index, batch in enumerate(full):
-        assert flattened([part[index] for part in parts]) == list(batch)
+        assert flatten([part[index] for part in parts]) == list(batch)
     sizes = {len(part[0]) for part in parts}
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_process_with_several_replicas_yields_their_batches_in_turn(records_path):
+def test_process_combines_batches_of_its_replicas(records_path):
     kwargs = {"batch_size": 12, "drop_remainder": True}
     dataset = read_dataset(records_path, IDS, replicas=Replicas(2, 2, 4), **kwargs)
     assert dataset.element_spec["id"].shape == (3,)
-    assert [list(part) for part in ids(dataset.take(2))] == [[6, 7, 8], [9, 10, 11]]
+    assert [list(part) for part in batch_ids(dataset.take(2))] == [[6, 7, 8], [9, 10, 11]]
 
 
-def test_skip_resumes_after_earlier_batches(records_path):
+def test_skip_batches_resumes_the_order(records_path):
     kwargs = {"shuffle_seed": 3, "repeat": True}
-    full = ids(read_dataset(records_path, IDS, 32, **kwargs).take(9))
-    rest = ids(read_dataset(records_path, IDS, 32, skip_batches=5, **kwargs).take(4))
-    assert [list(batch) for batch in rest] == [list(batch) for batch in full[5:]]
+    full = batch_ids(read_dataset(records_path, IDS, 32, **kwargs).take(9))
+    resumed = batch_ids(read_dataset(records_path, IDS, 32, skip_batches=5, **kwargs).take(4))
+    assert [list(batch) for batch in resumed] == [list(batch) for batch in full[5:]]
 
 
 def test_files_are_sharded_across_processes(records_path, tmp_path):
     paths = [records_path]
     for first in (100, 200):
         path = str(tmp_path / f"{first}.tf_record")
-        write_records(path, IDS, numbers(range(first, first + 100)))
+        write_records(path, IDS, id_batches(range(first, first + 100)))
         paths.append(path)
-    seen = []
+    ids_per_process = []
     for process in range(2):
         dataset = read_dataset(
             paths, IDS, 20, replicas=Replicas(process * 2, 2, 4), shard_files=True, repeat=True
         )
-        parts = ids(dataset.take(40))
+        parts = batch_ids(dataset.take(40))
         assert {len(part) for part in parts} == {5}
-        seen.append(flattened(parts))
-    assert seen == [[*range(100), *range(200, 300)], [*range(100, 200)] * 2]
-    # Each process still keeps a bounded number of records in memory.
+        ids_per_process.append(flatten(parts))
+    assert ids_per_process == [[*range(100), *range(200, 300)], [*range(100, 200)] * 2]
+    # The number of records in memory stays bounded.
     flags = {"shard_files": True, "repeat": True, "shuffle_seed": 1, "num_records": 10}
-    held = read_dataset(paths[1:], IDS, 20, replicas=Replicas(0, 2, 4), **flags)
-    order = flattened(ids(held.take(20)))
+    dataset = read_dataset(paths[1:], IDS, 20, replicas=Replicas(0, 2, 4), **flags)
+    order = flatten(batch_ids(dataset.take(20)))
     assert sorted(order) == [*range(100, 200)]
     assert order != sorted(order)
-    assert all(number < 110 + index for index, number in enumerate(order))
-    # With fewer files than processes, sharding is by record.
-    parts = ids(read_dataset(records_path, IDS, 20, replicas=Replicas(2, 2, 4), shard_files=True))
-    assert flattened(parts)[:12] == [*range(10, 20), 30, 31]
+    assert all(record < 110 + index for index, record in enumerate(order))
+    # With fewer files than processes, records are sharded instead.
+    parts = batch_ids(
+        read_dataset(records_path, IDS, 20, replicas=Replicas(2, 2, 4), shard_files=True)
+    )
+    assert flatten(parts)[:12] == [*range(10, 20), 30, 31]
 
 
 # ---- Lengths -------------------------------------------------------------------------------
@@ -169,11 +176,11 @@ TEXTS = (*sequence_features(40), Feature("id"), Feature("other", 40))
 
 @pytest.fixture
 def texts(tmp_path) -> tuple[str, np.ndarray]:
-    """A file of 1000 texts of 1 to 40 tokens, some with gaps in their mask; and their lengths."""
+    """A file of 1000 texts of 1 to 40 tokens, some with gaps in the mask, and their lengths."""
     rng = np.random.default_rng(3)
     lengths = rng.integers(1, 41, 1000)
     mask = (np.arange(40) < lengths[:, None]).astype(np.int32)
-    # Masked tokens inside a text do not shorten it.
+    # Gaps in the mask do not shorten a text.
     mask[::7, 0] = np.where(lengths[::7] > 1, 0, 1)
     batch = {
         "input_ids": mask * rng.integers(1, 100, (1000, 40)),
@@ -192,24 +199,24 @@ def round_up(lengths) -> int:
 
 
 @pytest.mark.parametrize("group", [False, True])
-def test_batches_are_trimmed_to_their_longest_text(texts, group):
+def test_batches_are_trimmed_to_the_longest_text(texts, group):
     path, lengths = texts
     full = next(iter(read_dataset(path, TEXTS, 1000)))
-    seen = []
+    order = []
     for batch in read_dataset(path, TEXTS, 16, trim_padding=True, group_by_length=group):
         rows = batch["id"].numpy()
-        seen += rows.tolist()
+        order += rows.tolist()
         length = round_up(lengths[rows])
         for name in ("input_ids", "input_mask", "segment_ids"):
             assert batch[name].shape == (len(rows), length)
             np.testing.assert_array_equal(batch[name], full[name].numpy()[rows, :length])
             assert not full[name].numpy()[rows, length:].any()
         assert batch["other"].shape == (len(rows), 40)
-    assert sorted(seen) == list(range(1000))
-    assert (seen == list(range(1000))) == (not group)
+    assert sorted(order) == list(range(1000))
+    assert (order == list(range(1000))) == (not group)
 
 
-def test_batch_without_tokens_keeps_a_nonzero_length(tmp_path):
+def test_batch_without_tokens_has_nonzero_length(tmp_path):
     path = str(tmp_path / "empty.tf_record")
     zeros = {name: np.zeros((2, 40), np.int32) for name in ("input_ids", "input_mask")}
     features = sequence_features(40)[:2]
@@ -218,7 +225,7 @@ def test_batch_without_tokens_keeps_a_nonzero_length(tmp_path):
     assert batch["input_ids"].shape == (2, 8)
 
 
-def test_max_length_not_a_multiple_of_eight_is_respected(tmp_path):
+def test_trimming_never_exceeds_max_seq_length(tmp_path):
     path = str(tmp_path / "full.tf_record")
     features = sequence_features(13)[:2]
     write_records(path, features, [{f.name: np.ones((2, 13), np.int32) for f in features}])
@@ -234,41 +241,42 @@ def test_length_grouping_reduces_padding(texts):
     assert positions < lengths.sum() + 4.5 * 1000
 
 
-def test_training_groups_are_shuffled_and_resumable(texts):
+def test_length_groups_are_shuffled_and_resumable(texts):
     path, lengths = texts
     kwargs = {"shuffle_seed": 3, "repeat": True, "drop_remainder": True, "trim_padding": True}
 
-    def order(skip=0, count=130, **changed):
+    def read_ids(skip=0, count=130, **changes):
         dataset = read_dataset(
-            path, TEXTS, 16, group_by_length=True, skip_batches=skip, **(kwargs | changed)
+            path, TEXTS, 16, group_by_length=True, skip_batches=skip, **(kwargs | changes)
         )
-        return ids(dataset.take(count))
+        return batch_ids(dataset.take(count))
 
-    batches = order()
+    batches = read_ids()
     assert all(len(batch) == 16 for batch in batches)
-    assert order() == batches
-    assert order(skip=63, count=20) == batches[63:83]
-    assert order(shuffle_seed=4) != batches
-    # Just over two epochs: no row is missing, and none occurs too often.
-    counts = np.bincount(flattened(batches), minlength=1000)
+    assert read_ids() == batches
+    assert read_ids(skip=63, count=20) == batches[63:83]
+    assert read_ids(shuffle_seed=4) != batches
+    # Just over two epochs.
+    counts = np.bincount(flatten(batches), minlength=1000)
     assert set(counts) <= {1, 2, 3}
-    spread = [int(np.ptp(lengths[batch])) for batch in batches]
-    assert np.mean(spread) < 5
+    length_ranges = [int(np.ptp(lengths[batch])) for batch in batches]
+    assert np.mean(length_ranges) < 5
+    # Successive batches have unrelated lengths.
     means = [float(np.mean(lengths[batch])) for batch in batches]
     assert abs(np.corrcoef(means[:-1], means[1:])[0, 1]) < 0.4
     # A different window gives different groups.
     assert set(map(frozenset, batches[:50])).isdisjoint(map(frozenset, batches[50:100]))
 
 
-def test_replicas_trim_and_group_consistently(texts):
+def test_replicas_share_length_groups(texts):
     path, lengths = texts
     kwargs = {"trim_padding": True, "group_by_length": True, "drop_remainder": True}
     full = list(read_dataset(path, TEXTS, 16, **kwargs))
     parts = [
         list(read_dataset(path, TEXTS, 16, replicas=Replicas(r, 1, 2), **kwargs)) for r in range(2)
     ]
-    for batch, one, two in zip(full, *parts, strict=True):
-        rows = [part["id"].numpy().tolist() for part in (one, two)]
+    for batch, *replica_batches in zip(full, *parts, strict=True):
+        rows = [part["id"].numpy().tolist() for part in replica_batches]
         assert batch["id"].numpy().tolist() == rows[0] + rows[1]
-        for part, numbers_ in zip((one, two), rows, strict=True):
-            assert part["input_ids"].shape == (8, round_up(lengths[numbers_]))
+        for part, indices in zip(replica_batches, rows, strict=True):
+            assert part["input_ids"].shape == (8, round_up(lengths[indices]))

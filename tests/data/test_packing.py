@@ -1,4 +1,4 @@
-"""Batch conversion of examples, compared with the original and with single conversion."""
+"""Batch conversion of examples, compared with the original and with `pack`."""
 
 import numpy as np
 import pytest
@@ -12,15 +12,15 @@ from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
 from tests.data import CONVERSIONS
-from tests.data.test_features import conversions, inputs_of
+from tests.data.test_features import load_conversions, load_inputs
 from tests.oracle import golden
 
 
 @pytest.mark.parametrize("name", CONVERSIONS)
-def test_arrays_match_the_original(name):
+def test_batch_conversion_matches_the_original(name):
     expected = np.load(golden(f"classifier/tfrecord/{name}.npz"), allow_pickle=False)
-    conversion = conversions()[name]
-    reference, task, examples = inputs_of(conversion)
+    conversion = load_conversions()[name]
+    reference, task, examples = load_inputs(conversion)
     tokenizer = BatchTokenizer(reference)
     labels = label_ids_of(examples, task.labels)
     actual = convert_examples(examples, labels, conversion["max_seq_length"], tokenizer)
@@ -34,25 +34,25 @@ def test_arrays_match_the_original(name):
 
 
 class IdentityTokenizer:
-    """Reference tokenizer whose tokens are their own ids."""
+    """A tokenizer that maps each digit to its value."""
 
     def tokenize(self, text):
-        return [int(letter) for letter in text]
+        return [int(digit) for digit in text]
 
     def convert_tokens_to_ids(self, tokens):
         return [{"[CLS]": 101, "[SEP]": 102}.get(token, token) for token in tokens]
 
 
-ids = st.lists(st.integers(1, 9), max_size=9)
+IDS = st.lists(st.integers(1, 9), max_size=9)
 
 
-@given(st.lists(st.tuples(ids, ids), max_size=5), st.integers(3, 16), st.booleans())
+@given(st.lists(st.tuples(IDS, IDS), max_size=5), st.integers(3, 16), st.booleans())
 def test_batch_packing_matches_single_packing(pairs, max_seq_length, with_second):
-    a = RaggedIds.from_lists([one for one, _ in pairs])
-    b = RaggedIds.from_lists([two for _, two in pairs]) if with_second else None
+    a = RaggedIds.from_lists([first for first, _ in pairs])
+    b = RaggedIds.from_lists([second for _, second in pairs]) if with_second else None
     actual = pack_batch(a, b, max_seq_length, 101, 102)
-    for row, (one, two) in enumerate(pairs):
-        tokens_a, tokens_b = list(one), list(two) if with_second else None
+    for row, (first, second) in enumerate(pairs):
+        tokens_a, tokens_b = list(first), list(second) if with_second else None
         truncate_to_fit(tokens_a, tokens_b, max_seq_length)
         packed = pack(tokens_a, tokens_b, max_seq_length, IdentityTokenizer())
         for key, values in actual.items():
@@ -60,10 +60,10 @@ def test_batch_packing_matches_single_packing(pairs, max_seq_length, with_second
 
 
 def test_too_small_max_seq_length_is_rejected():
-    one = RaggedIds.from_lists([[7]])
-    assert pack_batch(one, None, 2, 101, 102)["input_ids"].tolist() == [[101, 102]]
+    ids = RaggedIds.from_lists([[7]])
+    assert pack_batch(ids, None, 2, 101, 102)["input_ids"].tolist() == [[101, 102]]
     with pytest.raises(UserError, match="max_seq_length=2 is too small: the 3 special tokens"):
-        pack_batch(one, one, 2, 101, 102)
+        pack_batch(ids, ids, 2, 101, 102)
 
 
 def test_numeric_and_missing_labels():
@@ -79,15 +79,15 @@ def test_cut_token_counts():
     tokenizer = BatchTokenizer(FullTokenizer(str(golden("vocab/uncased.txt"))))
     texts = [("a", None), ("a a a a", None), ("a a a", "a"), ("a a a", "a a a"), ("", None)]
     examples = [InputExample("", *pair) for pair in texts]
-    # There is room for three tokens of a single text, or two of a pair.
+    # Three tokens of a single text fit, or two of a pair.
     assert convert_examples(examples, None, 5, tokenizer)[CUT_TOKENS].tolist() == [0, 1, 2, 4, 0]
     windowed = convert_examples(examples, None, 5, tokenizer, windows=True)
-    # For the pair of 3 + 3 tokens, two of the second text's are in none of the five windows.
+    # The five windows of the 3 + 3 pair omit two tokens of its second text.
     assert windowed[CUT_TOKENS].tolist() == [0, 0, 0, 0, 0, 0, 2, 0, 0, 0]
     assert "label_ids" not in windowed
 
 
-def test_tokens_omitted_from_all_windows_count_once():
+def test_tokens_outside_all_windows_are_counted_once():
     tokenizer = BatchTokenizer(FullTokenizer(str(golden("vocab/uncased.txt"))))
     examples = [InputExample("", "a " * 200), InputExample("", "a " * 100, "a " * 90)]
     cut = convert_examples(examples, None, 32, tokenizer, windows=True)[CUT_TOKENS]

@@ -32,11 +32,11 @@ def raw_records(path) -> list[bytes]:
     return list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
 
 
-def numbers(values) -> list[dict]:
+def id_batches(values) -> list[dict]:
     return [{"id": np.array(values, np.int64)}]
 
 
-def stacked(rows) -> list[dict]:
+def stack(rows) -> list[dict]:
     return [{name: np.array([row[name] for row in rows]) for name in rows[0]}]
 
 
@@ -51,16 +51,17 @@ def test_records_match_the_original(tmp_path, name):
     count = len(arrays["input_ids"])
     path = str(tmp_path / "ours.tf_record")
 
-    halves = (
-        {key: arrays[key][part] for key in arrays} for part in np.split(np.arange(count), [1])
+    batches = (
+        {key: arrays[key][indices] for key in arrays} for indices in np.split(np.arange(count), [1])
     )
-    assert write_records(path, features, halves) == count
+    assert write_records(path, features, batches) == count
 
-    # The original's map entries are unordered; sort both before comparing.
+    # The original's map entries are unordered, so compare sorted serializations.
     ours, theirs = raw_records(path), raw_records(original)
     assert len(ours) == len(theirs) == count
-    for mine, other in zip(ours, theirs, strict=True):
-        assert mine == tf.train.Example.FromString(other).SerializeToString(deterministic=True)
+    for our_record, record in zip(ours, theirs, strict=True):
+        example = tf.train.Example.FromString(record)
+        assert our_record == example.SerializeToString(deterministic=True)
     for file in (path, str(original)):
         parsed = next(iter(read_dataset(file, features, batch_size=count)))
         assert set(parsed) == set(arrays)
@@ -74,13 +75,13 @@ def test_records_match_the_original(tmp_path, name):
 
 def test_write_parse_round_trip(tmp_path):
     path = str(tmp_path / "mixed.tf_record")
-    other = {
+    converted_row = {
         "ids": np.array([[7, -8, 2**31 - 1]]),
         "weights": np.array([[1.0, 0.25]], np.float16),
         "label": [[True]],
         "score": [3],
     }
-    assert write_records(path, MIXED, [*stacked([ROW]), other]) == 2
+    assert write_records(path, MIXED, [*stack([ROW]), converted_row]) == 2
     (batch,) = read_dataset(path, MIXED, batch_size=8)
     actual = {key: (tensor.dtype.name, tensor.numpy().tolist()) for key, tensor in batch.items()}
     assert actual == {
@@ -91,10 +92,10 @@ def test_write_parse_round_trip(tmp_path):
     }
 
 
-def test_serialization_is_deterministic(tmp_path):
-    paths = [tmp_path / "one", tmp_path / "two"]
-    write_records(str(paths[0]), MIXED, stacked([ROW] * 5))
-    write_records(str(paths[1]), MIXED[::-1], stacked([dict(reversed(ROW.items()))]) * 5)
+def test_writing_is_deterministic(tmp_path):
+    paths = [tmp_path / "first.tf_record", tmp_path / "second.tf_record"]
+    write_records(str(paths[0]), MIXED, stack([ROW] * 5))
+    write_records(str(paths[1]), MIXED[::-1], stack([dict(reversed(ROW.items()))]) * 5)
     assert paths[0].read_bytes() == paths[1].read_bytes()
     assert paths[0].stat().st_size > 0
 
@@ -127,12 +128,12 @@ def test_serialization_is_deterministic(tmp_path):
 )
 def test_batches_violating_the_schema_are_rejected(tmp_path, change, message):
     path = tmp_path / "mixed.tf_record"
-    path.write_bytes(b"the file before")
-    (good,) = stacked([ROW])
+    path.write_bytes(b"previous content")
+    (good,) = stack([ROW])
     bad = {key: value for key, value in {**good, **change}.items() if value is not None}
     with pytest.raises(ValueError, match=re.escape(message)):
         write_records(str(path), MIXED, [good, bad])
-    assert path.read_bytes() == b"the file before"
+    assert path.read_bytes() == b"previous content"
     assert os.listdir(tmp_path) == ["mixed.tf_record"]
 
 
@@ -142,10 +143,10 @@ def test_invalid_features_are_rejected(length, dtype):
         Feature("x", length, dtype)
 
 
-def test_missing_directory(tmp_path):
+def test_missing_output_folder_is_rejected(tmp_path):
     path = str(tmp_path / "missing" / "train.tf_record")
     with pytest.raises(UserError, match=re.escape(f"Cannot write {path}: ")):
-        write_records(path, IDS, numbers([1]))
+        write_records(path, IDS, id_batches([1]))
 
 
 # ---- Parsing -------------------------------------------------------------------------------
@@ -161,7 +162,7 @@ def test_records_with_a_different_schema_are_rejected(records_path, features):
         list(read_dataset(records_path, features, 8))
 
 
-def test_one_bad_record_in_a_batch_is_reported():
+def test_bad_record_in_a_batch_is_rejected():
     good = tf.train.Example()
     good.features.feature["id"].int64_list.value.append(3)
     serialized = good.SerializeToString()
@@ -174,13 +175,13 @@ def test_one_bad_record_in_a_batch_is_reported():
 
 
 @pytest.mark.parametrize("count", [0, 1, 9000])
-def test_records_are_counted(tmp_path, count):
+def test_count_records(tmp_path, count):
     path = str(tmp_path / "some.tf_record")
-    assert write_records(path, IDS, numbers(range(count))) == count
+    assert write_records(path, IDS, id_batches(range(count))) == count
     assert count_records(path) == count
 
 
-def test_counting_a_truncated_file_fails(records_path):
+def test_truncated_file_is_rejected(records_path):
     os.truncate(records_path, os.path.getsize(records_path) - 5)
     with pytest.raises(
         UserError, match=re.escape(records_path) + " is not a complete TFRecord file"
@@ -190,7 +191,7 @@ def test_counting_a_truncated_file_fails(records_path):
         list(read_dataset(records_path, IDS, 8))
 
 
-def test_missing_files(tmp_path, records_path):
+def test_missing_files_are_named(tmp_path, records_path):
     missing = str(tmp_path / "missing.tf_record")
     expected = re.escape(f"No such file: {missing}") + r".*has: hundred\.tf_record"
     with pytest.raises(UserError, match=expected):

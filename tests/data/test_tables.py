@@ -1,4 +1,4 @@
-"""User tables (CSV, TSV, JSON): row parsing and error line numbers."""
+"""Reading CSV, TSV and JSON tables: rows, and line numbers of errors."""
 
 import csv
 import gzip
@@ -27,14 +27,14 @@ def write(tmp_path):
     return write
 
 
-def cells(path, quoted="auto"):
+def read_cells(path, quoted="auto"):
     return [row.cells for row in read_table(path, quoted)]
 
 
-def lines(path, quoted="auto"):
+def line_numbers(path, quoted="auto"):
     locations = [row.place.rpartition(":") for row in read_table(path, quoted)]
-    assert {location[0] for location in locations} <= {path}
-    return [int(location[2]) for location in locations]
+    assert {file for file, _, _ in locations} <= {path}
+    return [int(line) for _, _, line in locations]
 
 
 @pytest.mark.parametrize(
@@ -54,34 +54,34 @@ def lines(path, quoted="auto"):
         ("a.csv.gz", gzip.compress(TSV.encode(), mtime=0)),
     ],
 )
-def test_equivalent_table_encodings(write, name, content):
+def test_equivalent_formats(write, name, content):
     path = write(name, content)
-    assert cells(path) == ROWS
-    assert lines(path) == [1, 2, 3]
+    assert read_cells(path) == ROWS
+    assert line_numbers(path) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.json"])
 @pytest.mark.parametrize("content", ["", "\n", "\ufeff\r\n\n"])
 def test_files_without_rows(write, name, content):
-    assert cells(write(name, content)) == []
+    assert read_cells(write(name, content)) == []
 
 
-def test_quotes_are_literal_unless_enabled(write):
+def test_tsv_quotes_are_literal_unless_enabled(write):
     path = write("a.tsv", '"a\tb"\n"c ""d"""\te\n')
-    assert cells(path) == [['"a', 'b"'], ['"c ""d"""', "e"]]
-    assert cells(write("b.tsv", '"a\tb"\n"c ""d"""\n'), "yes") == [["a\tb"], ['c "d"']]
-    assert cells(write("a.csv", '"a,b"\n'), "no") == [['"a', 'b"']]
+    assert read_cells(path) == [['"a', 'b"'], ['"c ""d"""', "e"]]
+    assert read_cells(write("b.tsv", '"a\tb"\n"c ""d"""\n'), "yes") == [["a\tb"], ['c "d"']]
+    assert read_cells(write("a.csv", '"a,b"\n'), "no") == [['"a', 'b"']]
 
 
 def test_quote_inside_a_cell_is_literal(write):
     path = write("a.csv", 'a,b\n"c\n",  "d\n')
-    assert cells(path) == [["a", "b"], ["c\n", '  "d']]
+    assert read_cells(path) == [["a", "b"], ["c\n", '  "d']]
 
 
 def test_multiline_rows_report_their_first_line(write):
     path = write("a.csv", 'a,b\n"one\ntwo\r\n\n3",x\n4,"y\rz"\n')
-    assert cells(path) == [["a", "b"], ["one\ntwo\r\n\n3", "x"], ["4", "y\rz"]]
-    assert lines(path) == [1, 2, 6]
+    assert read_cells(path) == [["a", "b"], ["one\ntwo\r\n\n3", "x"], ["4", "y\rz"]]
+    assert line_numbers(path) == [1, 2, 6]
 
 
 @pytest.mark.parametrize(
@@ -90,34 +90,34 @@ def test_multiline_rows_report_their_first_line(write):
 )
 def test_csv_delimiter_is_detected_from_the_first_line(write, first, delimiter):
     expected = next(csv.reader(io.StringIO(first), delimiter=delimiter))
-    assert cells(write("a.csv", first)) == [expected]
+    assert read_cells(write("a.csv", first)) == [expected]
 
 
-def test_text_may_begin_like_an_excel_sep_line(write):
-    assert cells(write("a.csv", "sep=ab\nx\n")) == [["sep=ab"], ["x"]]
-    assert cells(write("a.tsv", "sep=;\nx\n")) == [["sep=;"], ["x"]]
+def test_similar_first_lines_are_not_excel_sep_lines(write):
+    assert read_cells(write("a.csv", "sep=ab\nx\n")) == [["sep=ab"], ["x"]]
+    assert read_cells(write("a.tsv", "sep=;\nx\n")) == [["sep=;"], ["x"]]
 
 
 def test_blank_lines_are_rows_in_single_column_files(write):
     path = write("a.tsv", "one\n\ntwo\n\n\n")
-    assert cells(path) == [["one"], [""], ["two"]]
-    assert lines(path) == [1, 2, 3]
+    assert read_cells(path) == [["one"], [""], ["two"]]
+    assert line_numbers(path) == [1, 2, 3]
 
 
 def test_json_lines(write):
     path = write("a.jsonl", '\ufeff\n{"text": "a\\nb", "n": 1}\r\n \n{"n": null, "l": ["x"]}')
-    assert cells(path) == [{"text": "a\nb", "n": 1}, {"n": None, "l": ["x"]}]
-    assert lines(path) == [2, 4]
+    assert read_cells(path) == [{"text": "a\nb", "n": 1}, {"n": None, "l": ["x"]}]
+    assert line_numbers(path) == [2, 4]
 
 
 def test_json_list(write):
     path = write("a.json", json.dumps([{"a": 1}, {"a": 2}], indent=1))
-    assert cells(path) == [{"a": 1}, {"a": 2}]
+    assert read_cells(path) == [{"a": 1}, {"a": 2}]
     assert read_table(path)[1].place == f"{path}: element 2"
-    assert cells(write("b.json", '{"a": 1}\n{"a": 2}\n')) == [{"a": 1}, {"a": 2}]
+    assert read_cells(write("b.json", '{"a": 1}\n{"a": 2}\n')) == [{"a": 1}, {"a": 2}]
 
 
-LONG = csv.field_size_limit() + 1
+TOO_LONG = csv.field_size_limit() + 1
 
 
 @pytest.mark.parametrize(
@@ -141,12 +141,12 @@ LONG = csv.field_size_limit() + 1
         ("a.csv", 'a,b\n"c\n\0",d\n', "auto", ":3: NUL byte at position 1"),
         ("a.tsv", "a\tb\n".encode("utf-16"), "auto", ":1: the file is not UTF-8 .* UTF-16"),
         ("a.csv", b"a,b\nc,\xe9\n", "auto", r":2: the file is not UTF-8 \(byte 0xe9 .* iconv"),
-        ("a.tsv", f"a\tb\nc\t{'x' * LONG}\n", "auto", ":2: a cell has more than 131072"),
-        ("a.csv", f'a,b\n"c\nd",{"x" * LONG}\n', "auto", ":2: a cell has more than 131072"),
+        ("a.tsv", f"a\tb\nc\t{'x' * TOO_LONG}\n", "auto", ":2: a cell has more than 131072"),
+        ("a.csv", f'a,b\n"c\nd",{"x" * TOO_LONG}\n', "auto", ":2: a cell has more than 131072"),
         ("a.csv", 'a,b\n"c\n","d\n\n', "auto", r":2: a quote \(\"\) opened in this row is not"),
         (
             "a.csv",
-            'a,b\nc,"' + "xxx\n" * LONG,
+            'a,b\nc,"' + "xxx\n" * TOO_LONG,
             "auto",
             ":2: a cell has more than .* closing quote missing",
         ),
@@ -177,22 +177,22 @@ LONG = csv.field_size_limit() + 1
         ("a.tsv.gz", b"a\tb\n", "auto", " is not a complete gzip file"),
     ],
 )
-def test_errors_report_their_line(write, name, content, quoted, message):
+def test_errors_name_file_and_line(write, name, content, quoted, message):
     path = write(name, content)
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError) as error:
         read_table(path, quoted)
-    assert "\n" not in str(caught.value)
-    caught.match(f"{path}{message}")
+    assert "\n" not in str(error.value)
+    error.match(f"{path}{message}")
 
 
 @given(st.lists(st.tuples(*[st.text(st.characters(exclude_categories=["Cs"]))] * 3), max_size=6))
 @pytest.mark.parametrize(("delimiter", "name"), [(",", "a.csv"), (";", "a.csv"), ("\t", "a.tsv")])
-def test_csv_module_round_trip(tmp_path_factory, delimiter, name, rows):
+def test_round_trip_with_csv_writer(tmp_path_factory, delimiter, name, rows):
     rows = [["a", "b", "c"], *([cell.replace("\0", "") for cell in row] for row in rows)]
     path = tmp_path_factory.getbasetemp() / name
     with open(path, "w", encoding="utf-8", newline="") as file:
         csv.writer(file, delimiter=delimiter).writerows(rows)
-    assert cells(str(path), "yes") == rows
+    assert read_cells(str(path), "yes") == rows
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Reading tab-separated files: row parsing and error line numbers."""
+"""Reading TSV files: rows, and line numbers of errors."""
 
 import csv
 import re
@@ -24,7 +24,7 @@ def write(tmp_path):
     return write
 
 
-def cells(path: str) -> list[list[str]]:
+def read_cells(path: str) -> list[list[str]]:
     return [row.cells for row in read_tsv(path)]
 
 
@@ -39,10 +39,10 @@ def cells(path: str) -> list[list[str]]:
         PLAIN + "\n\n\n",
         "\ufeff" + PLAIN.replace("\n", "\r\n") + "\r\n\r\n",
     ],
-    ids=["plain", "bom", "crlf", "lone cr", "no last line end", "blank lines at the end", "all"],
+    ids=["plain", "bom", "crlf", "lone cr", "no final newline", "trailing blank lines", "combined"],
 )
-def test_equivalent_file_encodings(write, content):
-    assert cells(write(content)) == ROWS
+def test_equivalent_files(write, content):
+    assert read_cells(write(content)) == ROWS
 
 
 def test_line_numbers_include_blank_lines(write):
@@ -59,35 +59,35 @@ def test_line_numbers_include_blank_lines(write):
 
 @pytest.mark.parametrize("content", ["", "\n", "\n\n\n", "\ufeff", "\r\n"])
 def test_files_without_rows(write, content):
-    assert cells(write(content)) == []
+    assert read_cells(write(content)) == []
 
 
 def test_only_tab_and_lf_are_separators(write):
     content = 'a, b; c\td\u2028e\x85f\x0cg\t"h\ti"\t\x00\n'
-    assert cells(write(content)) == [["a, b; c", "d\u2028e\x85f\x0cg", '"h', 'i"', "\x00"]]
+    assert read_cells(write(content)) == [["a, b; c", "d\u2028e\x85f\x0cg", '"h', 'i"', "\x00"]]
 
 
-def test_bom_is_only_dropped_at_the_start(write):
-    assert cells(write("\ufeff\ufeffa\n\ufeffb\n")) == [["\ufeffa"], ["\ufeffb"]]
+def test_bom_is_dropped_only_at_the_start(write):
+    assert read_cells(write("\ufeff\ufeffa\n\ufeffb\n")) == [["\ufeffa"], ["\ufeffb"]]
 
 
 def test_cell_length_limit(write):
     limit = csv.field_size_limit()
-    assert cells(write("a\n" + "x" * limit + "\n"))[1] == ["x" * limit]
+    assert read_cells(write("a\n" + "x" * limit + "\n"))[1] == ["x" * limit]
     path = write("a\n" + "x" * (limit + 1) + "\n")
     with pytest.raises(UserError, match=re.escape(f"{path}:2: ") + ".*131072"):
-        cells(path)
+        read_cells(path)
 
 
 def test_invalid_utf8_reports_its_line(write):
     path = write(b"a\tb\nc\tcaf\xe9\n")
     with pytest.raises(UserError, match=re.escape(f"{path}:2: the file is not UTF-8")):
-        cells(path)
+        read_cells(path)
 
 
 def test_missing_file_is_named(tmp_path):
     with pytest.raises(UserError, match=r"No such file: .*missing\.tsv"):
-        cells(str(tmp_path / "missing.tsv"))
+        read_cells(str(tmp_path / "missing.tsv"))
 
 
 @given(
@@ -100,7 +100,7 @@ def test_missing_file_is_named(tmp_path):
         max_size=6,
     )
 )
-def test_cells_round_trip(tmp_path_factory, rows):
+def test_round_trip(tmp_path_factory, rows):
     text = "".join("\t".join(row) + "\n" for row in rows)
     assume(not text.startswith("\ufeff"))
     path = tmp_path_factory.getbasetemp() / "any.tsv"
@@ -123,7 +123,7 @@ def test_rows_with_enough_columns_are_accepted(row, columns):
     assert require_columns(TsvRow(1, row), columns, "f.tsv", "task cola") is None
 
 
-NEEDED = "task cola needs at least 4 columns (label in column 2, text in column 4)"
+REQUIREMENT = "task cola needs at least 4 columns (label in column 2, text in column 4)"
 
 
 @pytest.mark.parametrize(
@@ -131,24 +131,24 @@ NEEDED = "task cola needs at least 4 columns (label in column 2, text in column 
     [
         (
             ["one, two; three"],
-            f"f.tsv:7: {NEEDED}, found 1: 'one, two; three'. "
+            f"f.tsv:7: {REQUIREMENT}, found 1: 'one, two; three'. "
             "Is this a CSV file? Columns must be separated by tabs.",
         ),
         (
             ["one;two"],
-            f"f.tsv:7: {NEEDED}, found 1: 'one;two'. Is this a CSV file? Columns must be ",
+            f"f.tsv:7: {REQUIREMENT}, found 1: 'one;two'. Is this a CSV file? Columns must be ",
         ),
         (
             ["one two"],
-            f"f.tsv:7: {NEEDED}, found 1: 'one two'. Columns must be separated by tabs.",
+            f"f.tsv:7: {REQUIREMENT}, found 1: 'one two'. Columns must be separated by tabs.",
         ),
         (
             ["a,b", "1"],
-            f"f.tsv:7: {NEEDED}, found 2: 'a,b\\t1'. Columns must be separated by tabs.",
+            f"f.tsv:7: {REQUIREMENT}, found 2: 'a,b\\t1'. Columns must be separated by tabs.",
         ),
         (["x" * 60], f"found 1: '{'x' * 60}'. "),
         (["x" * 61], f"found 1: '{'x' * 60}...'. "),
-        ([], f"f.tsv:7: the line is empty, but {NEEDED}. Remove it"),
+        ([], f"f.tsv:7: the line is empty, but {REQUIREMENT}. Remove it"),
     ],
 )
 def test_rows_with_too_few_columns_are_rejected(row, message):
@@ -156,7 +156,7 @@ def test_rows_with_too_few_columns_are_rejected(row, message):
         require_columns(TsvRow(7, row), COLUMNS, "f.tsv", "task cola")
 
 
-def test_last_column_is_described_last():
+def test_message_lists_the_last_column_last():
     columns = {"label": LAST, "first text": 8, "id": 0}
     expected = (
         "at least 9 columns (id in column 1, first text in column 9, label in the last column)"

@@ -1,4 +1,4 @@
-"""User errors: a one-line message with advice, before any work starts or file is written."""
+"""User errors: raised before any work starts or files are written, with a one-line message."""
 
 import json
 import logging
@@ -124,8 +124,8 @@ def test_invalid_data_files(tiny, tmp_path, content, message):
 def test_missing_file_error_lists_existing_files(tiny, tmp_path):
     shutil.copytree(tiny.folder / "mrpc", tmp_path / "data")
     os.remove(tmp_path / "data" / "train.tsv")
-    bad = options(tiny, tmp_path, data_dir=str(tmp_path / "data"), do_train=True)
-    _assert_user_error(bad, r"No such file: .*train\.tsv.*has: dev\.tsv, test\.tsv")
+    run = options(tiny, tmp_path, data_dir=str(tmp_path / "data"), do_train=True)
+    _assert_user_error(run, r"No such file: .*train\.tsv.*has: dev\.tsv, test\.tsv")
 
 
 @pytest.mark.parametrize(
@@ -136,18 +136,18 @@ def test_missing_file_error_lists_existing_files(tiny, tmp_path):
         lambda text: text + "\n\n\n",
         lambda text: text.rstrip("\n"),
     ],
-    ids=["bom", "crlf", "blank lines", "no final line end"],
+    ids=["bom", "crlf", "trailing_blank_lines", "no_final_newline"],
 )
-def test_harmless_file_variants_give_the_same_records(tiny, tmp_path, change):
+def test_file_variants_give_the_same_metrics(tiny, tmp_path, change):
     folder = tmp_path / "data"
     folder.mkdir()
     text = (tiny.folder / "mrpc" / "dev.tsv").read_text().replace("good", '"good', 1)
-    results = []
+    metrics = []
     for content in (text, change(text)):
         (folder / "dev.tsv").write_bytes(content.encode())
         run = options(tiny, tmp_path, data_dir=str(folder), do_eval=True)
-        results.append(classification.run(run).metrics)
-    assert results[0] == results[1]
+        metrics.append(classification.run(run).metrics)
+    assert metrics[0] == metrics[1]
 
 
 def test_invalid_vocabulary(tiny, tmp_path):
@@ -171,30 +171,30 @@ def test_invalid_init_checkpoint(tiny, tmp_path):
     _assert_user_error(
         run(tiny.folder / "bert.ckpt"), r"bert\.ckpt\.index does not exist .*bert_model\.ckpt"
     )
-    other = BertPretrainer(BertConfig(19, **{**SIZES, "hidden_size": 32}))
+    wide = BertPretrainer(BertConfig(19, **{**SIZES, "hidden_size": 32}))
     prefix = tmp_path / "other.ckpt"
-    values = checkpoint.named_variables(other)
+    values = checkpoint.named_variables(wide)
     checkpoint.write(str(prefix), {name: variable.value for name, variable in values.items()})
     _assert_user_error(run(prefix), r"does not fit.*\(checkpoint \[19, 32\], model \[19, 16\]\)")
-    data = tmp_path / "other.ckpt.data-00000-of-00001"
-    data.write_bytes(data.read_bytes()[:100])
-    fitting = tmp_path / "broken.ckpt"
+    data_file = tmp_path / "other.ckpt.data-00000-of-00001"
+    data_file.write_bytes(data_file.read_bytes()[:100])
+    truncated = tmp_path / "truncated.ckpt"
     for suffix in ("index", "data-00000-of-00001"):
-        shutil.copyfile(f"{tiny.checkpoint}.{suffix}", f"{fitting}.{suffix}")
-    with open(f"{fitting}.data-00000-of-00001", "r+b") as file:
+        shutil.copyfile(f"{tiny.checkpoint}.{suffix}", f"{truncated}.{suffix}")
+    with open(f"{truncated}.data-00000-of-00001", "r+b") as file:
         file.truncate(100)
-    _assert_user_error(run(fitting), "truncated or damaged")
+    _assert_user_error(run(truncated), "truncated or damaged")
     assert not (tmp_path / "out").exists()
 
 
-def test_head_with_different_number_of_labels_is_rejected(tiny, tmp_path):
+def test_head_with_different_num_labels_is_rejected(tiny, tmp_path):
     run = options(tiny, tmp_path, do_train=True, num_train_epochs=1)
     classification.run(run)
     mnli = tmp_path / "mnli"
     mnli.mkdir()
     row = "\t".join(["x"] * 8 + ["a", "b", "neutral"])
     (mnli / "dev_matched.tsv").write_text(f"header\n{row}\n")
-    bad = options(
+    run = options(
         tiny,
         tmp_path,
         task_name="mnli",
@@ -203,10 +203,10 @@ def test_head_with_different_number_of_labels_is_rejected(tiny, tmp_path):
         output_dir=str(tmp_path / "new"),
         do_eval=True,
     )
-    _assert_user_error(bad, r"output_weights \(checkpoint \[2, 16\], model \[3, 16\]\)")
+    _assert_user_error(run, r"output_weights \(checkpoint \[2, 16\], model \[3, 16\]\)")
 
 
-def test_output_dir_of_different_model_is_rejected(tiny, tmp_path):
+def test_output_dir_of_a_different_model_is_rejected(tiny, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     checkpoint.write(str(out / "model.ckpt-5"), {"bert/x": np.float32([1])})
@@ -230,69 +230,71 @@ def test_output_dir_of_different_model_is_rejected(tiny, tmp_path):
 
 
 @pytest.mark.parametrize("num_hidden_layers", [1, 3])
-def test_output_dir_of_model_with_different_depth_is_rejected(tiny, tmp_path, num_hidden_layers):
+def test_output_dir_with_other_num_layers_is_rejected(tiny, tmp_path, num_hidden_layers):
     classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=1))
     before = sorted(os.listdir(tmp_path / "out"))
     config = {**tiny.config.to_dict(), "num_hidden_layers": num_hidden_layers}
     (tmp_path / "other.json").write_text(json.dumps(config))
-    other = options(tiny, tmp_path, do_train=True, bert_config_file=str(tmp_path / "other.json"))
+    run = options(tiny, tmp_path, do_train=True, bert_config_file=str(tmp_path / "other.json"))
     with pytest.raises(UserError, match="another --output_dir"):
-        classification.run(other)
+        classification.run(run)
     assert sorted(os.listdir(tmp_path / "out")) == before
 
 
-@pytest.mark.parametrize("truncated", [100, 3000, 30000])
-def test_damaged_latest_checkpoint_is_skipped(tiny, tmp_path, truncated, caplog):
+@pytest.mark.parametrize("num_bytes", [100, 3000, 30000])
+def test_damaged_latest_checkpoint_is_skipped(tiny, tmp_path, num_bytes, caplog):
     run = options(tiny, tmp_path, do_train=True, num_train_epochs=1, save_checkpoints_steps=2)
     classification.run(run)
-    original = dict(_tensors(tmp_path / "out" / "model.ckpt-4"))
+    original = dict(_read_values(tmp_path / "out" / "model.ckpt-4"))
     data = tmp_path / "out" / "model.ckpt-4.data-00000-of-00001"
-    data.write_bytes(data.read_bytes()[:-truncated])
+    data.write_bytes(data.read_bytes()[:-num_bytes])
     caplog.clear()
     classification.run(run)
     assert "model.ckpt-4 is damaged; skipping it" in caplog.text
-    # Retraining from step 2 reproduces the original weights.
-    for name, value in _tensors(tmp_path / "out" / "model.ckpt-4"):
+    # Training again from step 2 reproduces the weights.
+    for name, value in _read_values(tmp_path / "out" / "model.ckpt-4"):
         np.testing.assert_array_equal(value, original[name], err_msg=name)
 
 
-def _tensors(prefix):
+def _read_values(prefix):
     return checkpoint.read(str(prefix), checkpoint.shapes(str(prefix)))
 
 
-def test_only_damaged_checkpoints_raise_and_write_nothing(tiny, tmp_path):
+def test_only_damaged_checkpoints_are_rejected(tiny, tmp_path):
     classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=1))
     out = tmp_path / "out"
-    records = (out / "train.tf_record").stat().st_mtime_ns
+    mtime = (out / "train.tf_record").stat().st_mtime_ns
     for data in out.glob("*.data-*"):
         data.write_bytes(data.read_bytes()[:-100])
     with pytest.raises(UserError, match="truncated or damaged"):
         classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=2))
-    assert (out / "train.tf_record").stat().st_mtime_ns == records
+    assert (out / "train.tf_record").stat().st_mtime_ns == mtime
 
 
-def test_batch_size_not_divisible_into_micro_batches(tiny, tmp_path):
+def test_indivisible_batch_size_is_rejected(tiny, tmp_path):
     run = options(tiny, tmp_path, do_train=True, gradient_accumulation_steps=3)
     _assert_user_error(run, "--train_batch_size=4 must be a multiple of 3")
 
 
-def test_resume_modes_must_and_never(tiny, tmp_path):
-    run = {"do_train": True, "num_train_epochs": 1}
+def test_resume_must_and_never(tiny, tmp_path):
+    flags = {"do_train": True, "num_train_epochs": 1}
     _assert_user_error(
-        options(tiny, tmp_path, **run, resume="must"), "resume=must, but .* no checkpoint"
+        options(tiny, tmp_path, **flags, resume="must"), "resume=must, but .* no checkpoint"
     )
-    classification.run(options(tiny, tmp_path, **run, resume="never"))
+    classification.run(options(tiny, tmp_path, **flags, resume="never"))
     with pytest.raises(UserError, match=r"resume=never, but .*model\.ckpt-4"):
-        classification.run(options(tiny, tmp_path, **run, resume="never"))
-    resumed = options(tiny, tmp_path, **{**run, "num_train_epochs": 2}, resume="must", do_eval=True)
+        classification.run(options(tiny, tmp_path, **flags, resume="never"))
+    resumed = options(
+        tiny, tmp_path, **{**flags, "num_train_epochs": 2}, resume="must", do_eval=True
+    )
     assert classification.run(resumed).metrics["global_step"] == 9
-    # Without training, "never" means that existing checkpoints are not read.
+    # Without training, "never" ignores existing checkpoints.
     eval_only = options(tiny, tmp_path, do_eval=True, resume="never")
     assert classification.run(eval_only).metrics["global_step"] == 0
 
 
 @pytest.mark.parametrize("name", ["eval", "eval_results.txt", "train.tf_record"])
-def test_blocked_output_paths_are_rejected_before_training(tiny, tmp_path, name):
+def test_blocked_output_paths_are_rejected(tiny, tmp_path, name):
     out = tmp_path / "out"
     if name == "eval":
         out.mkdir()
@@ -310,27 +312,27 @@ def test_casing_of_release_folder_is_checked(tiny, tmp_path):
     _assert_user_error(options(tiny, tmp_path, init_checkpoint=str(folder), do_eval=True), "=false")
 
 
-def test_values_rejected_by_the_original_are_rejected():
+def test_invalid_flags_of_the_original_are_rejected():
     cases = json.loads(golden("validation.json").read_text())
     cases = [case for case in cases if case["script"] == "run_classifier.py"]
     root = golden("classifier").parent
     for case in cases:
         with pytest.raises(UserError):
-            _run_in(root, case["argv"])
+            _run_in_folder(root, case["argv"])
     assert len(cases) >= 9
     assert all(case["exit_code"] == 1 for case in cases)
 
 
-def _run_in(folder, arguments):
-    before = os.getcwd()
+def _run_in_folder(folder, argv):
+    working_dir = os.getcwd()
     os.chdir(folder)
     try:
-        classification.run(cli.parse(ClassifierOptions, ["script", *arguments]))
+        classification.run(cli.parse(ClassifierOptions, ["script", *argv]))
     finally:
-        os.chdir(before)
+        os.chdir(working_dir)
 
 
-def test_missing_header_warning(tiny, tmp_path, caplog, monkeypatch):
+def test_missing_header_warns(tiny, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
     folder = tmp_path / "data"
     folder.mkdir()
@@ -340,7 +342,7 @@ def test_missing_header_warning(tiny, tmp_path, caplog, monkeypatch):
     assert "'0' in it is not a column name. Is the header missing?" in caplog.text
 
 
-def test_output_dir_that_is_a_file(tiny, tmp_path):
+def test_output_dir_is_a_file(tiny, tmp_path):
     (tmp_path / "out").write_text("mine")
     _assert_user_error(options(tiny, tmp_path, do_eval=True), "is a file; pass a folder")
     assert (tmp_path / "out").read_text() == "mine"
@@ -355,8 +357,8 @@ def test_unwritable_output_dir(tiny, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("num_runs", [1, 2])
-def test_output_dir_locked_by_concurrent_training_run(tiny, tmp_path, num_runs):
-    """Evaluation is still allowed; training is allowed once the other process was killed."""
+def test_output_dir_locked_by_another_run(tiny, tmp_path, num_runs):
+    """Evaluation is allowed, and so is training once the other process is killed."""
     process = hold(tmp_path / "out" / ".lock")
     training = options(tiny, tmp_path, do_train=True, do_eval=True, num_runs=num_runs)
     with pytest.raises(UserError, match=f"out is in use by process {process.pid} on .*: wait"):

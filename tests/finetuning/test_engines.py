@@ -31,25 +31,25 @@ INPUTS = {
 }
 
 
-def plain(prediction):
-    """Rounds the numbers in a prediction."""
+def rounded(prediction):
+    """Returns a prediction with rounded numbers, as plain containers."""
     if isinstance(prediction, float):
         return round(prediction, 4)
     if isinstance(prediction, dict):
-        return {name: plain(value) for name, value in prediction.items()}
+        return {name: rounded(value) for name, value in prediction.items()}
     if hasattr(prediction, "_asdict"):
-        return plain(prediction._asdict())
+        return rounded(prediction._asdict())
     is_sequence = isinstance(prediction, list | tuple)
-    return [plain(value) for value in prediction] if is_sequence else prediction
+    return [rounded(value) for value in prediction] if is_sequence else prediction
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("task", INPUTS)
-def test_predictions_equal_tensorflow(trained, task, engine):  # noqa: F811
+def test_predictions_match_tensorflow(trained, task, engine):  # noqa: F811
     folder, inputs = trained.folder / task, INPUTS[task]
     expected = Predictor.from_output_dir(folder)(inputs)
     predictor = Predictor.from_output_dir(folder, engine=engine)
-    assert [*map(plain, predictor(inputs))] == [*map(plain, expected)]
+    assert [*map(rounded, predictor(inputs))] == [*map(rounded, expected)]
     assert predictor([]) == []
 
 
@@ -69,42 +69,42 @@ print({"tensorflow", "keras"} & set(sys.modules))
 def test_prediction_does_not_import_tensorflow(trained, tmp_path, engine):  # noqa: F811
     use = {"engine": engine}
     flags = {**use, "script": "extract_features", "layers": "-1", "pooling": "mean"}
-    requests = [(str(trained.folder / task), use, inputs) for task, inputs in INPUTS.items()]
+    cases = [(str(trained.folder / task), use, inputs) for task, inputs in INPUTS.items()]
     for task, folder in (("mrpc", trained.folder / "mrpc"), ("encoder", SMALL_BERT)):
         out = str(tmp_path / task)
         export_model.run(ExportOptions(model_dir=str(folder), export_dir=out, format=engine))
-        requests.append((out, use if task == "mrpc" else flags, PAIRS))
+        cases.append((out, use if task == "mrpc" else flags, PAIRS))
     expected = []
-    for folder, flags, inputs in requests:
+    for folder, flags, inputs in cases:
         predictor = Predictor.from_output_dir(folder, **flags)
         expected.append(f"{predictor(inputs)} {predictor(inputs[0])}")
-    command = [sys.executable, "-c", _WITHOUT_TENSORFLOW, json.dumps(requests)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout == "\n".join([*expected, "set()", ""]), done.stderr
+    command = [sys.executable, "-c", _WITHOUT_TENSORFLOW, json.dumps(cases)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert result.stdout == "\n".join([*expected, "set()", ""]), result.stderr
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_model_is_exported_again_if_the_checkpoint_changes(trained, tmp_path, engine):  # noqa: F811
+def test_export_is_reused_for_the_same_checkpoint(trained, tmp_path, engine):  # noqa: F811
     folder = tmp_path / "mrpc"
     shutil.copytree(trained.folder / "mrpc", folder, ignore=shutil.ignore_patterns(*ENGINES))
     file = folder / engine / MODEL_FILES[engine]
 
-    def exported(**flags):
+    def export_time(**flags):
         Predictor.from_output_dir(folder, engine=engine, **flags)
         return file.stat().st_mtime_ns
 
-    first = exported()
-    assert exported() == first
-    small = exported(precision="int8")
-    assert small > first
-    again = exported()
-    assert again > small
+    first = export_time()
+    assert export_time() == first
+    quantized = export_time(precision="int8")
+    assert quantized > first
+    again = export_time()
+    assert again > quantized
     (index,) = folder.glob("model.ckpt-[1-9]*.index")
     os.utime(index)
-    assert exported() > again
+    assert export_time() > again
 
 
-def test_each_checkpoint_of_a_folder_has_its_own_export(tiny, tmp_path):
+def test_each_checkpoint_has_its_own_export(tiny, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("a good film\n")
     model = tmp_path / "model"
@@ -115,7 +115,7 @@ def test_each_checkpoint_of_a_folder_has_its_own_export(tiny, tmp_path):
     noisy = {name: value + rng.normal(0, 0.1, value.shape) for name, value in values.items()}
     checkpoint.write(str(model / "noisy.ckpt"), {n: np.float32(v) for n, v in noisy.items()})
 
-    def features(name, engine, **flags):
+    def extract(name, engine, **flags):
         options = ExtractionOptions(
             input_file=str(texts),
             output_file=str(tmp_path / "out.npz"),
@@ -133,13 +133,13 @@ def test_each_checkpoint_of_a_folder_has_its_own_export(tiny, tmp_path):
     results = []
     for name in ("bert_model.ckpt", "noisy.ckpt"):
         for flags in ({}, {"bert_config_file": str(tmp_path / "other.json")}):
-            results.append(features(name, "onnx", **flags))
-            expected = features(name, "tensorflow", **flags)
+            results.append(extract(name, "onnx", **flags))
+            expected = extract(name, "tensorflow", **flags)
             np.testing.assert_allclose(results[-1], expected, atol=1e-5)
     assert not any(np.allclose(a, b, atol=1e-3) for a, b in itertools.combinations(results, 2))
 
 
-def test_casing_of_an_exported_folder_is_checked(trained, tmp_path):  # noqa: F811
+def test_casing_of_an_export_is_checked(trained, tmp_path):  # noqa: F811
     out = str(tmp_path / "onnx")
     folder = str(trained.folder / "mrpc")
     export_model.run(ExportOptions(model_dir=folder, export_dir=out, format="onnx"))
@@ -151,7 +151,7 @@ def test_casing_of_an_exported_folder_is_checked(trained, tmp_path):  # noqa: F8
         export_model.run(ExportOptions(**flags))
 
 
-def test_a_script_needs_a_checkpoint(tiny, tmp_path):
+def test_script_requires_a_checkpoint(tiny, tmp_path):
     options = ClassifierOptions(
         **tiny.flags,
         task_name="MRPC",
@@ -165,13 +165,13 @@ def test_a_script_needs_a_checkpoint(tiny, tmp_path):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_exported_folder_suffices(trained, tmp_path, engine):  # noqa: F811
+def test_predictor_from_an_export(trained, tmp_path, engine):  # noqa: F811
     folder, out = trained.folder / "mrpc", tmp_path / "exported"
     options = ExportOptions(model_dir=str(folder), export_dir=str(out), format=engine)
     export_model.run(options)
     expected = Predictor.from_output_dir(folder)(PAIRS)
     predictions = Predictor.from_output_dir(out, engine=engine)(PAIRS)
-    assert [*map(plain, predictions)] == [*map(plain, expected)]
+    assert [*map(rounded, predictions)] == [*map(rounded, expected)]
     with pytest.raises(UserError, match=r"model\.\w+ is float32, not int8: pass precision=float"):
         Predictor.from_output_dir(out, engine=engine, precision="int8")
     (other,) = {*ENGINES} - {engine}
@@ -181,7 +181,7 @@ def test_exported_folder_suffices(trained, tmp_path, engine):  # noqa: F811
         Predictor.from_output_dir(out)
 
 
-def test_a_script_predicts_and_evaluates(trained, tiny, tmp_path):  # noqa: F811
+def test_script_evaluates_and_predicts(trained, tiny, tmp_path):  # noqa: F811
     results = {}
     for engine in ("tensorflow", *ENGINES):
         folder = tmp_path / engine
@@ -208,7 +208,7 @@ def test_a_script_predicts_and_evaluates(trained, tiny, tmp_path):  # noqa: F811
 
 
 @pytest.mark.parametrize("pooling", ["none", "cls", "mean", "max", "mean_max"])
-def test_features_equal_tensorflow(tmp_path, pooling):
+def test_features_match_tensorflow(tmp_path, pooling):
     texts = tmp_path / "texts.txt"
     texts.write_text("A film to remember\nthe plot was slow ||| and long\n")
     model = tmp_path / "model"
@@ -232,7 +232,7 @@ def test_features_equal_tensorflow(tmp_path, pooling):
         np.testing.assert_allclose(values, expected, atol=1e-5)
 
 
-def test_features_of_an_exported_encoder(tmp_path):
+def test_features_from_an_encoder_export(tmp_path):
     out = str(tmp_path / "onnx")
     export_model.run(ExportOptions(model_dir=SMALL_BERT, export_dir=out, format="onnx"))
     flags = {"script": "extract_features", "pooling": "mean", "engine": "onnx"}
@@ -254,7 +254,7 @@ def test_features_of_an_exported_encoder(tmp_path):
         ({"engine": "onnx", "do_train": True}, "--engine=onnx is for evaluation and prediction"),
     ],
 )
-def test_flags_that_do_not_fit_together(tiny, tmp_path, flags, message):
+def test_incompatible_flags_are_rejected(tiny, tmp_path, flags, message):
     options = {"do_predict": True, "task_name": "MRPC", "data_dir": str(tiny.folder / "mrpc")}
     options |= {**tiny.flags, "output_dir": str(tmp_path)}
     with pytest.raises(UserError, match=message):
@@ -262,11 +262,11 @@ def test_flags_that_do_not_fit_together(tiny, tmp_path, flags, message):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_damaged_model_raises(trained, tmp_path, engine):  # noqa: F811
+def test_damaged_model_is_rejected(trained, tmp_path, engine):  # noqa: F811
     out = tmp_path / "exported"
     flags = {"model_dir": str(trained.folder / "mrpc"), "export_dir": str(out), "format": engine}
     export_model.run(ExportOptions(**flags))
-    Path(out / MODEL_FILES[engine]).write_bytes(b"no model")
+    Path(out / MODEL_FILES[engine]).write_bytes(b"not a model")
     with pytest.raises(UserError, match=rf"Cannot load .*{MODEL_FILES[engine]}: "):
         Predictor.from_output_dir(out, engine=engine)
 
@@ -278,4 +278,4 @@ def test_threads_share_a_predictor(trained, engine):  # noqa: F811
     expected = [*map(predictor, inputs)]
     with ThreadPoolExecutor(8) as pool:
         predictions = [*pool.map(predictor, inputs)]
-    assert [*map(plain, predictions)] == [*map(plain, expected)]
+    assert [*map(rounded, predictions)] == [*map(rounded, expected)]

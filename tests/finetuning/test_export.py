@@ -1,4 +1,4 @@
-"""SavedModel exports: without bert_tf, TensorFlow reproduces the outputs of the scripts."""
+"""SavedModel exports: TensorFlow reproduces the outputs of the scripts, without bert_tf."""
 
 import json
 import subprocess
@@ -21,8 +21,8 @@ from tests.tasks.classification.test_task import options
 from tests.tasks.question_answering import test_task as test_squad
 from tests.tasks.token_classification import test_task as test_ner
 
-# Loads an exported model in a program that does not import bert_tf.
-LOADER = """
+# Serves an exported model without importing bert_tf.
+SERVING_PROGRAM = """
 import json, sys
 import tensorflow as tf
 import tensorflow_text
@@ -30,20 +30,20 @@ folder, signature, inputs = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 serve = tf.saved_model.load(folder).signatures[signature]
 outputs = serve(**{name: tf.constant(value) for name, value in inputs.items()})
 assert not [name for name in sys.modules if name.startswith("bert_tf")]
-plain = {name: value.numpy().tolist() for name, value in outputs.items()}
-print(json.dumps({n: [x.decode() for x in v] if n == "label" else v for n, v in plain.items()}))
+values = {name: value.numpy().tolist() for name, value in outputs.items()}
+print(json.dumps({n: [x.decode() for x in v] if n == "label" else v for n, v in values.items()}))
 """
 
 
 def serve(folder, signature, tmp_path, **inputs):
-    command = [sys.executable, "-c", LOADER, str(folder), signature, json.dumps(inputs)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+    command = [sys.executable, "-c", SERVING_PROGRAM, str(folder), signature, json.dumps(inputs)]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr[-2000:]
+    return json.loads(result.stdout)
 
 
 @pytest.fixture(scope="module")
-def reviews(tiny, tmp_path_factory):
+def classifier(tiny, tmp_path_factory):
     folder = tmp_path_factory.mktemp("export")
     rows = [("good" if "good" in text else "so-so", text) for text in sentences(40)]
     write(folder / "data", "train.tsv", rows)
@@ -56,8 +56,8 @@ def reviews(tiny, tmp_path_factory):
     return folder / "out", [line.split("\t") for line in lines[1:]]
 
 
-def test_text_signature(reviews, tmp_path):
-    out, rows = reviews
+def test_text_signature(classifier, tmp_path):
+    out, rows = classifier
     texts = [row[1] for row in rows]
     outputs = serve(out / "export" / "1", "serving_default", tmp_path, text=texts)
     expected = np.float64([row[3:] for row in rows])
@@ -65,8 +65,8 @@ def test_text_signature(reviews, tmp_path):
     assert outputs["label"] == [row[2] for row in rows]
 
 
-def test_id_and_example_signatures_and_text_pairs(reviews):
-    out, rows = reviews
+def test_id_example_and_pair_signatures(classifier):
+    out, rows = classifier
     model = tf.saved_model.load(str(out / "export" / "1"))
     assert set(model.signatures) == {"serving_default", "ids", "examples", "pairs"}
     expected = np.float64([row[3:] for row in rows])
@@ -77,9 +77,9 @@ def test_id_and_example_signatures_and_text_pairs(reviews):
     empty_texts = tf.constant([""] * len(rows))
     outputs = model.signatures["pairs"](text=texts, text_pair=empty_texts)
     np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
-    # Any length: a few tokens, none, and more than max_seq_length.
-    odd_lengths = tf.constant(["", "good " * 500])
-    outputs = model.signatures["serving_default"](text=odd_lengths)
+    # An empty text, and one longer than max_seq_length.
+    extreme_lengths = tf.constant(["", "good " * 500])
+    outputs = model.signatures["serving_default"](text=extreme_lengths)
     assert np.isfinite(outputs["probabilities"]).all()
     folder = out / "export" / "1"
     assert (folder / "assets" / "labels.txt").read_text() == "good\nso-so\n"
@@ -90,23 +90,23 @@ def test_id_and_example_signatures_and_text_pairs(reviews):
     )
 
 
-def test_export_without_text_ops(reviews):
-    out, _ = reviews
+def test_export_without_text_ops(classifier):
+    out, _ = classifier
     command = [sys.executable, "-m", "tensorflow.python.tools.saved_model_cli"]
     folder = str(out / "export" / "1" / "ids")
     ids = ["input_ids=[[2,5,9,3]]", "input_mask=[[1,1,1,1]]", "segment_ids=[[0,0,0,0]]"]
     flags = ["run", "--dir", folder, "--tag_set", "serve", "--signature_def", "ids"]
-    done = subprocess.run(
+    result = subprocess.run(
         [*command, *flags, "--input_exprs", ";".join(ids)], capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "Result for output key probabilities:" in done.stdout
-    assert "Result for output key label:" in done.stdout
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert "Result for output key probabilities:" in result.stdout
+    assert "Result for output key label:" in result.stdout
 
 
 @pytest.mark.slow
-def test_versions_increase_and_failed_exports_are_removed(reviews, tmp_path, monkeypatch):
-    out, _ = reviews
+def test_export_versions(classifier, tmp_path, monkeypatch):
+    out, _ = classifier
     run = ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "served"), ids_model=False)
     assert export_model.run(run) == str(tmp_path / "served" / "1")
     assert export_model.run(run) == str(tmp_path / "served" / "2")
@@ -135,22 +135,24 @@ def test_text_pairs(tiny, tmp_path):
         outputs["probabilities"], np.float64([r[4:] for r in rows]), atol=1e-5
     )
     assert [label.decode() for label in outputs["label"].numpy()] == [row[3] for row in rows]
-    # XLA compiles the signatures without string ops.
+    # With jit_compile, XLA compiles the signatures without string ops.
     compiled = ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "s"), jit_compile=True)
     model = tf.saved_model.load(export_model.run(compiled))
-    again = model.signatures["serving_default"](
+    compiled_outputs = model.signatures["serving_default"](
         text=tf.constant([row[1] for row in rows]), text_pair=tf.constant([row[2] for row in rows])
     )
-    np.testing.assert_allclose(again["probabilities"], outputs["probabilities"], atol=1e-5)
+    np.testing.assert_allclose(
+        compiled_outputs["probabilities"], outputs["probabilities"], atol=1e-5
+    )
 
 
-def test_export_uses_metadata_of_the_training_run(tiny, tmp_path):
-    """Casing, best weights and head, even with a misleading folder name or stripped weights."""
+def test_export_uses_the_training_run(tiny, tmp_path):
+    """Casing, best weights and head, despite a misleading folder name or stripped weights."""
     flags = {"do_train": True, "do_eval": True, "eval_every": "2", "best_metric": "loss"}
     classification.run(options(tiny, tmp_path, **flags, num_train_epochs=2.0, learning_rate=1e-2))
     folder = (tmp_path / "out").rename(tmp_path / "cased_or_not")
     assert (folder / "labels.txt").read_text() == "0\n1\n"
-    short = {"text_input": False, "ids_model": False}
+    minimal_flags = {"text_input": False, "ids_model": False}
 
     def export(model_dir, name, **more):
         export_options = ExportOptions(
@@ -158,7 +160,7 @@ def test_export_uses_metadata_of_the_training_run(tiny, tmp_path):
         )
         return find_source(export_model.run(export_options))
 
-    task = export(folder, "task", **short)
+    task = export(folder, "task", **minimal_flags)
     assert task.do_lower_case is True
     assert task.labels == ["0", "1"]
     assert task.vocab_file.endswith("assets/vocab.txt")
@@ -169,31 +171,34 @@ def test_export_uses_metadata_of_the_training_run(tiny, tmp_path):
     stripped = Request(output=str(tmp_path / "stripped" / "model.ckpt"), strip_optimizer=True)
     (tmp_path / "stripped").mkdir()
     convert(find_source(str(folder)), stripped)
-    reexported = export(tmp_path / "stripped", "again", **short)
+    reexported = export(tmp_path / "stripped", "reexported", **minimal_flags)
     assert reexported.shapes()["output_weights"] == [2, 16]
     (tmp_path / "stripped" / "run.json").unlink()
     with pytest.raises(
         UserError, match=r"is a fine-tuned model \(output_weights\), and .* does not"
     ):
-        export(tmp_path / "stripped", "again", max_seq_length=24)
+        export(tmp_path / "stripped", "reexported", max_seq_length=24)
     task_flags = {
         "form": "task",
         "script": "run_classifier",
         "task_name": "mrpc",
         "max_seq_length": 24,
     }
-    assert export(tmp_path / "stripped", "named", **task_flags, **short).labels == ["0", "1"]
+    assert export(tmp_path / "stripped", "named", **task_flags, **minimal_flags).labels == [
+        "0",
+        "1",
+    ]
 
 
-def test_empty_batch(reviews):
-    served = tf.saved_model.load(str(reviews[0] / "export" / "1"))
+def test_empty_batch(classifier):
+    served = tf.saved_model.load(str(classifier[0] / "export" / "1"))
     no_texts = tf.constant([], tf.string)
     assert served.signatures["serving_default"](text=no_texts)["probabilities"].shape == (0, 2)
     pairs = served.signatures["pairs"](text=no_texts, text_pair=no_texts)
     assert pairs["label"].shape == (0,)
 
 
-def test_unexportable_options_are_rejected_before_training(tiny, tmp_path, monkeypatch):
+def test_unexportable_options_are_rejected(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr("bert_tf.tokenization.graph.tensorflow_text", lambda: None)
     run = options(tiny, tmp_path, do_train=True, do_export=True)
     with pytest.raises(UserError, match="needs tensorflow-text for"):
@@ -236,13 +241,11 @@ def test_token_classification_export(tiny, ner_folder):
 def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
     tiny = tiny_of_two_layers
     folder = str(tiny.folder)
-    exports_by_form = {}
+    exports = {}
     for form in ("encoder", "preprocessor"):
         flags = {"model_dir": folder, "export_dir": str(tmp_path / form), "max_seq_length": 20}
-        exports_by_form[form] = tf.saved_model.load(
-            export_model.run(ExportOptions(form=form, **flags))
-        )
-    encoder, preprocessor = exports_by_form["encoder"], exports_by_form["preprocessor"]
+        exports[form] = tf.saved_model.load(export_model.run(ExportOptions(form=form, **flags)))
+    encoder, preprocessor = exports["encoder"], exports["preprocessor"]
     texts = tf.constant(["the good film", "a plot, it was not slow"])
     inputs = preprocessor(texts)
     assert {name: value.shape for name, value in inputs.items()} == dict.fromkeys(
@@ -304,8 +307,8 @@ def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
 def test_invalid_options(tiny, tmp_path, monkeypatch, flags, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
-    paths_by_placeholder = {"{tmp}": str(tmp_path), "{tiny}": str(tiny.folder)}
-    for placeholder, path in paths_by_placeholder.items():
+    placeholders = {"{tmp}": str(tmp_path), "{tiny}": str(tiny.folder)}
+    for placeholder, path in placeholders.items():
         flags = {
             name: value.replace(placeholder, path) if isinstance(value, str) else value
             for name, value in flags.items()
@@ -316,6 +319,6 @@ def test_invalid_options(tiny, tmp_path, monkeypatch, flags, message):
     assert not (tmp_path / "x").exists()
 
 
-def test_help():
+def test_help_lists_the_forms():
     text = cli.help_text(ExportOptions, "export_model.py", "")
     assert "--form=auto|task|encoder|preprocessor" in text

@@ -1,4 +1,4 @@
-"""labels.txt: as a training run writes it, edited by hand, or missing."""
+"""Label maps in labels.txt: written by a training run, edited by hand, or missing."""
 
 import json
 
@@ -26,13 +26,13 @@ def test_read_label_map(tmp_path):
         path.write_text(text)
         with pytest.raises(UserError, match=message):
             label_map.read_labels(str(path), conll.is_label)
-    path.write_text("not at all\n{}\n")
-    assert label_map.read_labels(str(path)) == ["not at all", "{}"]
-    assert run_metadata.labels_file(["not at all", "{}"]) == {"labels.txt": path.read_text()}
+    path.write_text("two words\n{}\n")
+    assert label_map.read_labels(str(path)) == ["two words", "{}"]
+    assert run_metadata.labels_file(["two words", "{}"]) == {"labels.txt": path.read_text()}
 
 
-def test_label_map_of_renamed_checkpoint(tmp_path):
-    """A folder written by `convert_checkpoint.py`, which also copies the label map."""
+def test_label_map_next_to_a_converted_checkpoint(tmp_path):
+    """Uses a folder as written by `convert_checkpoint.py`, which copies the label map."""
     options = ClassifierOptions(task_name="tsv", do_predict=True, output_dir=str(tmp_path))
     assert label_map.folder_of_checkpoint(options) == str(tmp_path)
     (tmp_path / "labels.txt").write_text("no\nyes\n")
@@ -56,12 +56,12 @@ def test_label_map_from_transformers_config(tmp_path):
         if expected:
             assert label_map.of_checkpoint(options) == expected
             continue
-        # Default names only.
+        # transformers' default names do not count as labels.
         with pytest.raises(UserError, match="or --labels in the order of the model's outputs"):
             label_map.of_checkpoint(options)
 
 
-def test_label_order_that_differs_from_the_published_task(tmp_path, run_log):
+def test_label_order_must_match_the_published_task(tmp_path, run_log):
     options = ClassifierOptions(task_name="MNLI", do_eval=True, output_dir=str(tmp_path))
     model_labels = ["contradiction", "entailment", "neutral"]
     label_map.require_order(model_labels, options)
@@ -69,8 +69,8 @@ def test_label_order_that_differs_from_the_published_task(tmp_path, run_log):
         (tmp_path / "labels.txt").write_text("\n".join(file_labels) + "\n")
         run_log.clear()
         label_map.require_order(model_labels, options)
-        warns = "The model names its outputs a, b, c; assuming that they are contradiction"
-        assert (warns in run_log.text) == (file_labels == ["a", "b", "c"])
+        warning = "The model names its outputs a, b, c; assuming that they are contradiction"
+        assert (warning in run_log.text) == (file_labels == ["a", "b", "c"])
     (tmp_path / "labels.txt").write_text("ENTAILMENT\nNEUTRAL\nCONTRADICTION\n")
     with pytest.raises(
         UserError, match="use --task_name=tsv, which takes the order from the model"

@@ -40,7 +40,7 @@ def out(trained, tmp_path):
     return tmp_path / "out"
 
 
-def contents(folder):
+def read_files(folder):
     return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
@@ -53,20 +53,20 @@ def warning_messages(run_log):
     ]
 
 
-def test_skipped_training_warns_of_differences_and_writes_nothing(tiny, out, tmp_path, run_log):
-    before = contents(out)
+def test_skipped_training_warns_about_changes(tiny, out, tmp_path, run_log):
+    before = read_files(out)
     classification.run(options(tiny, tmp_path, **TRAINING))
     (skipped,) = warning_messages(run_log)
     assert skipped.startswith("Skipping training")
     run_log.clear()
-    data = tmp_path / "inverted"
-    shutil.copytree(tiny.folder / "mrpc", data)
-    header, *rows = (data / "train.tsv").read_text().splitlines()
+    data_dir = tmp_path / "flipped"
+    shutil.copytree(tiny.folder / "mrpc", data_dir)
+    header, *rows = (data_dir / "train.tsv").read_text().splitlines()
     rows = [f"{1 - int(row[0])}{row[1:]}" for row in rows]
-    (data / "train.tsv").write_text("\n".join([header, *rows]) + "\n")
+    (data_dir / "train.tsv").write_text("\n".join([header, *rows]) + "\n")
     changes = {"train_batch_size": 6, "max_seq_length": 20, "learning_rate": 1e-3}
     changes |= {"random_seed": 5, "warmup_proportion": 0.1, "eval_every": "1"}
-    run = {**TRAINING, **changes, "data_dir": str(data)}
+    run = {**TRAINING, **changes, "data_dir": str(data_dir)}
     classification.run(options(tiny, tmp_path, **run))
     messages = warning_messages(run_log)
     assert f"{out}: train_batch_size was 4, now 6" in messages
@@ -78,10 +78,10 @@ def test_skipped_training_warns_of_differences_and_writes_nothing(tiny, out, tmp
         message for message in messages if "training data changed: was 18 rows" in message
     ]
     assert "now 18 rows" in changed
-    assert contents(out) == before
-    # Evaluation writes only its own results.
+    assert read_files(out) == before
+    # Evaluation writes only its results.
     classification.run(options(tiny, tmp_path, **run, do_eval=True))
-    after = contents(out)
+    after = read_files(out)
     written = {path.name for path in after if after[path] != before.get(path)}
     written = {name for name in written if "tfevents" not in name}
     assert written <= {"eval_results.txt", "eval_results.json", "confusion_matrix.png",
@@ -95,29 +95,29 @@ def test_more_epochs_do_not_warn(tiny, out, tmp_path, run_log):
     assert json.loads((out / "run.json").read_text())["flags"]["num_train_epochs"] == 1.5
 
 
-def test_checkpoint_of_different_task_is_rejected(tiny, out, tmp_path):
-    before = contents(out)
+def test_checkpoint_of_a_different_task_is_rejected(tiny, out, tmp_path):
+    before = read_files(out)
     message = "task=MRPC, but this one has task=CoLA. Choose another .*--init_checkpoint="
     with pytest.raises(UserError, match=message):
         classification.run(options(tiny, tmp_path, **TRAINING, task_name="CoLA"))
-    assert contents(out) == before
+    assert read_files(out) == before
 
 
-@pytest.mark.parametrize(("name", "was"), [("script", "run_ner"), ("problem_type", "multilabel")])
-def test_different_output_type_is_rejected(tiny, out, tmp_path, name, was):
+@pytest.mark.parametrize(("name", "value"), [("script", "run_ner"), ("problem_type", "multilabel")])
+def test_different_output_type_is_rejected(tiny, out, tmp_path, name, value):
     run = json.loads((out / "run.json").read_text())
     settings = run if name == "script" else run["flags"]
-    settings[name] = was
+    settings[name] = value
     if name == "script":
         run["flags"] = {"max_seq_length": 24}
     (out / "run.json").write_text(json.dumps(run))
     for steps in (TRAINING, {"do_eval": True}):
-        message = f"contains a run with {name}={was}|was trained by {was}.py: use that script"
+        message = f"contains a run with {name}={value}|was trained by {value}.py: use that script"
         with pytest.raises(UserError, match=message):
             classification.run(options(tiny, tmp_path, **steps))
 
 
-def test_results_of_different_task_are_not_overwritten(tiny, out, tmp_path, run_log):
+def test_results_of_another_task_are_not_overwritten(tiny, out, tmp_path, run_log):
     before = {name: (out / name).read_text() for name in ("eval_results.txt", "eval_results.json")}
     run = options(tiny, tmp_path, task_name="CoLA", do_eval=True, do_predict=True)
     results = classification.run(run)
@@ -131,7 +131,7 @@ def test_results_of_different_task_are_not_overwritten(tiny, out, tmp_path, run_
 
 
 @pytest.mark.parametrize(
-    ("trained_as", "asked", "suffix"),
+    ("trained_task", "task", "suffix"),
     [
         ("MNLI", "XNLI", ""),
         ("mnli", "AX", ""),
@@ -142,25 +142,25 @@ def test_results_of_different_task_are_not_overwritten(tiny, out, tmp_path, run_
         (None, "MRPC", ""),
     ],
 )
-def test_compatible_task_pairs(tmp_path, run_log, trained_as, asked, suffix):
-    (tmp_path / "run.json").write_text(json.dumps({"flags": {"task_name": trained_as}}))
-    run = ClassifierOptions(task_name=asked, do_eval=True, output_dir=str(tmp_path))
+def test_result_suffix(tmp_path, run_log, trained_task, task, suffix):
+    (tmp_path / "run.json").write_text(json.dumps({"flags": {"task_name": trained_task}}))
+    run = ClassifierOptions(task_name=task, do_eval=True, output_dir=str(tmp_path))
     assert run_checks.result_suffix(run) == suffix
-    expected = [f"{tmp_path}: trained for task {trained_as}, used for task {asked}"]
+    expected = [f"{tmp_path}: trained for task {trained_task}, used for task {task}"]
     assert warning_messages(run_log) == (expected if suffix else [])
 
 
 @pytest.mark.parametrize(
     "text", ["{", "[]", "{}", None, '{"script": "run_classifier", "flags": {}}']
 )
-def test_output_dir_of_older_version(tiny, out, tmp_path, run_log, text):
+def test_run_json_of_an_older_release(tiny, out, tmp_path, run_log, text):
     (out / "run.json").unlink() if text is None else (out / "run.json").write_text(text)
     classification.run(options(tiny, tmp_path, **{**TRAINING, "train_batch_size": 6}))
     (skipped,) = warning_messages(run_log)
     assert skipped.startswith("Skipping training")
 
 
-def test_model_files_come_from_the_training_run(tiny, out, tmp_path):
+def test_model_files_are_read_from_the_training_run(tiny, out, tmp_path):
     run = {"bert_config_file": None, "vocab_file": None, "init_checkpoint": None}
     run = options(tiny, tmp_path, **run, do_predict=True)
     classification.run(run)
@@ -168,16 +168,16 @@ def test_model_files_come_from_the_training_run(tiny, out, tmp_path):
     (out / "vocab.txt").unlink()
     with pytest.raises(UserError, match=f"--vocab_file is not set, and --output_dir={out}"):
         classification.run(run)
-    other_folder = {
+    other_dir = {
         "vocab_file": None,
         "init_checkpoint": None,
         "output_dir": str(tmp_path / "new"),
     }
     with pytest.raises(UserError, match="Required, but missing: --vocab_file"):
-        classification.run(options(tiny, tmp_path, **other_folder, do_predict=True))
+        classification.run(options(tiny, tmp_path, **other_dir, do_predict=True))
 
 
-def test_single_label_warning(tiny, tmp_path, run_log):
+def test_training_data_with_a_single_label_warns(tiny, tmp_path, run_log):
     shutil.copytree(tiny.folder / "mrpc", tmp_path / "data")
     path = tmp_path / "data" / "train.tsv"
     path.write_text(path.read_text().replace("\n0\t", "\n1\t"))
@@ -199,25 +199,25 @@ def test_single_label_warning(tiny, tmp_path, run_log):
         (PretrainingOptions(learning_rate=0.02), ["--learning_rate=0.02 exceeds"]),
     ],
 )
-def test_unusual_hyperparameter_warnings(run, expected):
+def test_unusual_hyperparameters_warn(run, expected):
     notes = run.training_notes()
     assert len(notes) == len(expected)
-    for note, beginning in zip(notes, expected, strict=True):
-        assert note.startswith(beginning)
+    for note, prefix in zip(notes, expected, strict=True):
+        assert note.startswith(prefix)
 
 
-def test_constant_prediction_warning(tmp_path, run_log):
-    for figures, warned in (([0.0, 0.0], True), ([0.0, 0.2], False), ([None, None], False)):
+def test_constant_predictions_warn(tmp_path, run_log):
+    for values, warns in (([0.0, 0.0], True), ([0.0, 0.2], False), ([None, None], False)):
         run_log.clear()
-        runs = [Results({"eval_accuracy": 0.7}) for _ in figures]
-        for run, metric in zip(runs, figures, strict=True):
-            run.metrics |= {} if metric is None else {"eval_matthews": metric}
+        runs = [Results({"eval_accuracy": 0.7}) for _ in values]
+        for run, value in zip(runs, values, strict=True):
+            run.metrics |= {} if value is None else {"eval_matthews": value}
         write_summary(str(tmp_path), runs, [1, 2], 0)
-        assert len(warning_messages(run_log)) == warned
-        assert ("eval_matthews is 0: all 2 runs" in run_log.text) == warned
+        assert len(warning_messages(run_log)) == warns
+        assert ("eval_matthews is 0: all 2 runs" in run_log.text) == warns
 
 
-def test_output_dir_of_different_script_is_rejected(tiny, out, tmp_path):
+def test_output_dir_of_another_script_is_rejected(tiny, out, tmp_path):
     run = PretrainingOptions(
         output_dir=str(out), do_train=True, bert_config_file=tiny.flags["bert_config_file"]
     )
@@ -226,7 +226,7 @@ def test_output_dir_of_different_script_is_rejected(tiny, out, tmp_path):
         run_checks.check_resumed(run, "")
 
 
-def test_output_dir_that_contains_the_init_checkpoint(tiny, tmp_path, run_log):
+def test_output_dir_with_the_init_checkpoint_warns(tiny, tmp_path, run_log):
     (tmp_path / "out").mkdir()
     for path in tiny.folder.glob("bert_model.ckpt*"):
         shutil.copy(path, tmp_path / "out")
@@ -235,41 +235,41 @@ def test_output_dir_that_contains_the_init_checkpoint(tiny, tmp_path, run_log):
     assert "out contains the --init_checkpoint" in run_log.text
 
 
-def write_run(folder, script, **flags):
+def write_run_dir(folder, script, **flags):
     (folder / "run.json").write_text(json.dumps({"script": script, "flags": flags}))
     for name in ("bert_config.json", "vocab.txt"):
         (folder / name).touch()
     return str(folder)
 
 
-def test_model_of_different_script_is_rejected(tmp_path):
-    folder = write_run(tmp_path, "run_ner", label_column=4)
+def test_model_of_a_different_script_is_rejected(tmp_path):
+    folder = write_run_dir(tmp_path, "run_ner", label_column=4)
     for script in (None, "run_ner", "extract_features"):
         run_metadata.read_options(folder, script)
     for script in ("run_classifier", "run_squad"):
         with pytest.raises(UserError, match=r"was trained by run_ner.py: use that script"):
             run_metadata.read_options(folder, script)
-    write_run(tmp_path, "run_pretraining")
+    write_run_dir(tmp_path, "run_pretraining")
     run_metadata.require_script(folder, "run_classifier")
 
 
-def test_predictor_with_different_task_warns(tmp_path, run_log):
-    folder = write_run(tmp_path, "run_classifier", task_name="tsv")
+def test_predictor_with_a_different_task_warns(tmp_path, run_log):
+    folder = write_run_dir(tmp_path, "run_classifier", task_name="tsv")
     run_metadata.read_options(folder, task_name="tsv")
     assert warning_messages(run_log) == []
     run_metadata.read_options(folder, task_name="MRPC")
     assert warning_messages(run_log) == [f"{tmp_path}: trained for task tsv, used for task MRPC"]
 
 
-@pytest.mark.parametrize(("trained", "asked"), [(True, True), (False, False), (False, True)])
-def test_unanswerable_questions_mismatch_warning(tmp_path, run_log, trained, asked):
-    folder = write_run(tmp_path, "run_squad", version_2_with_negative=trained)
-    run = SquadOptions(output_dir=folder, version_2_with_negative=asked)
+@pytest.mark.parametrize(("trained", "used"), [(True, True), (False, False), (False, True)])
+def test_unanswerable_questions_mismatch_warns(tmp_path, run_log, trained, used):
+    folder = write_run_dir(tmp_path, "run_squad", version_2_with_negative=trained)
+    run = SquadOptions(output_dir=folder, version_2_with_negative=used)
     run_checks.result_suffix(run)
-    assert ("was trained without --version_2_with_neg" in run_log.text) == (asked and not trained)
+    assert ("was trained without --version_2_with_neg" in run_log.text) == (used and not trained)
 
 
-def test_untrained_checkpoint_warning(run_log):
+def test_untrained_checkpoint_warns(run_log):
     for prefix, do_train in (("out/model.ckpt-0", True), ("out/model.ckpt-10", False)):
         run_metadata.warn_if_untrained(prefix, do_train)
     assert warning_messages(run_log) == []
@@ -277,8 +277,8 @@ def test_untrained_checkpoint_warning(run_log):
     assert "out/model.ckpt-0 was written before the first training step" in run_log.text
 
 
-def test_config_that_changes_results_warns(tiny, tmp_path, run_log):
-    other = tmp_path / "other.json"
+def test_changed_config_warns(tiny, tmp_path, run_log):
+    config_file = tmp_path / "other.json"
     for change, expected in (
         ({}, None),
         ({"hidden_dropout_prob": 0.3}, None),
@@ -286,54 +286,54 @@ def test_config_that_changes_results_warns(tiny, tmp_path, run_log):
         ({"hidden_act": "relu"}, "hidden_act is relu, but the configuration of"),
     ):
         run_log.clear()
-        other.write_text(json.dumps({**tiny.config.to_dict(), **change}))
-        load_config_and_tokenizer(options(tiny, tmp_path, bert_config_file=str(other)))
+        config_file.write_text(json.dumps({**tiny.config.to_dict(), **change}))
+        load_config_and_tokenizer(options(tiny, tmp_path, bert_config_file=str(config_file)))
         assert [expected in message for message in warning_messages(run_log)] == [True] * bool(
             expected
         )
 
 
-def test_differences_in_value_types_are_reported():
-    for flag, value, kind in (
+def test_invalid_value_types_are_rejected():
+    for flag, value, type_name in (
         ("do_train", "false", "bool"),
         ("max_seq_length", "32", "int"),
         ("learning_rate", "1e-4", "float"),
         ("train_batch_size", True, "int"),
     ):
-        with pytest.raises(UserError, match=f"--{flag} must be of type {kind}. Received: "):
+        with pytest.raises(UserError, match=f"--{flag} must be of type {type_name}. Received: "):
             check_values(ClassifierOptions(**{flag: value}))
     check_values(ClassifierOptions(learning_rate=1))
 
 
-def test_files_that_were_changed_after_the_training(tiny, out, tmp_path, run_log):
+def test_files_changed_after_training_warn(tiny, out, tmp_path, run_log):
     evaluation = options(tiny, tmp_path, do_eval=True, vocab_file=None, bert_config_file=None)
-    own = dataclasses.replace(evaluation, init_checkpoint=None)
+    run = dataclasses.replace(evaluation, init_checkpoint=None)
     pair = ("the film", "was good")
 
-    def changed():
-        found = [each for each in warning_messages(run_log) if "was changed after training" in each]
+    def changed_file_warnings():
+        messages = [m for m in warning_messages(run_log) if "was changed after training" in m]
         run_log.clear()
-        return found
+        return messages
 
-    classification.run(own)
-    # Line ends do not count.
+    classification.run(run)
+    # Line endings are ignored.
     vocabulary = out / "vocab.txt"
     lines = vocabulary.read_text().splitlines()
     vocabulary.write_bytes(("\r\n".join(lines) + "\r\n").encode())
     Predictor.from_output_dir(out)(pair)
-    assert changed() == []
+    assert changed_file_warnings() == []
     vocabulary.write_text("\n".join([*lines[:5], *reversed(lines[5:])]) + "\n")
     expected = f"{vocabulary} was changed after training. Make sure that this was intentional"
-    classification.run(own)
-    assert changed() == [expected]
+    classification.run(run)
+    assert changed_file_warnings() == [expected]
     Predictor.from_output_dir(out)(pair)
-    assert changed() == [expected]
+    assert changed_file_warnings() == [expected]
     (out / "labels.txt").write_text("no\nyes\n")
     export_model.run(ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "export")))
-    assert changed() == [expected, expected.replace("vocab.txt", "labels.txt")]
-    # A training of an earlier release says nothing of its files.
-    run = json.loads((out / "run.json").read_text())
-    assert run.pop("digests").keys() >= {"vocab.txt", "labels.txt"}
-    (out / "run.json").write_text(json.dumps(run))
+    assert changed_file_warnings() == [expected, expected.replace("vocab.txt", "labels.txt")]
+    # Earlier releases did not record file digests.
+    metadata = json.loads((out / "run.json").read_text())
+    assert metadata.pop("digests").keys() >= {"vocab.txt", "labels.txt"}
+    (out / "run.json").write_text(json.dumps(metadata))
     Predictor.from_output_dir(out)(pair)
-    assert changed() == []
+    assert changed_file_warnings() == []

@@ -15,9 +15,9 @@ ENTRIES = [*SPECIAL, *(f"[unused{number}]" for number in range(9)), *LETTERS]
 
 @pytest.fixture
 def vocabulary_warnings(tmp_path, tiny, run_log):
-    """Loads a vocabulary for a model and returns the logged warnings."""
+    """Returns a function that loads a vocabulary for a model and returns the logged warnings."""
 
-    def open_vocabulary(entries, model_entries=None, lower=True, vocab_size=None):
+    def load(entries, model_entries=None, lower=True, vocab_size=None):
         folder = tmp_path / "model"
         folder.mkdir(exist_ok=True)
         for path in tiny.folder.glob("bert_model.ckpt*"):
@@ -39,23 +39,23 @@ def vocabulary_warnings(tmp_path, tiny, run_log):
         )
         return [record.getMessage() for record in run_log.records if record.levelname == "WARNING"]
 
-    return open_vocabulary
+    return load
 
 
-def test_vocabulary_that_differs_from_the_model(vocabulary_warnings):
+def test_vocabulary_different_from_the_model(vocabulary_warnings):
     with_blank_line = [*ENTRIES[:6], "", *ENTRIES[6:-1]]
     (warning,) = vocabulary_warnings(with_blank_line, ENTRIES)
     assert "differs from" in warning
     assert "in 108 of 114 entries, first at line 7: '' instead of '[unused1]'" in warning
     (warning,) = vocabulary_warnings([*ENTRIES[:50], "zz", *ENTRIES[51:]], ENTRIES)
     assert "in 1 of 114 entries, first at line 51: 'zz' instead of 'dg'" in warning
-    # A different length also counts as a difference.
+    # Missing entries also count as differences.
     assert "first at line 111: '' instead of 'jg'" in vocabulary_warnings(ENTRIES[:110], ENTRIES)[0]
 
 
-def test_oddities_shared_with_the_model_vocabulary_are_accepted(vocabulary_warnings):
-    odd_vocabulary = [*LETTERS[:3], *SPECIAL[::-1], "aa", "", *LETTERS[3:]]
-    assert vocabulary_warnings(odd_vocabulary, odd_vocabulary, vocab_size=200) == []
+def test_irregular_model_vocabulary_does_not_warn(vocabulary_warnings):
+    odd_entries = [*LETTERS[:3], *SPECIAL[::-1], "aa", "", *LETTERS[3:]]
+    assert vocabulary_warnings(odd_entries, odd_entries, vocab_size=200) == []
     # [unusedN] may be replaced with new words, and trailing blank lines have no effect.
     assert vocabulary_warnings([*ENTRIES[:6], "wort", *ENTRIES[7:]], ENTRIES) == []
     assert vocabulary_warnings([*ENTRIES, "", ""], ENTRIES) == []
@@ -74,20 +74,20 @@ def test_oddities_shared_with_the_model_vocabulary_are_accepted(vocabulary_warni
         ),
     ],
 )
-def test_malformed_vocabulary(vocabulary_warnings, entries, message):
+def test_malformed_vocabulary_warns(vocabulary_warnings, entries, message):
     (warning,) = vocabulary_warnings(entries)
     assert message in warning
 
 
-def test_vocabulary_edited_in_the_model_folder(vocabulary_warnings, tmp_path):
+def test_edited_vocabulary_of_the_model_warns(vocabulary_warnings, tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "other.txt").symlink_to(tmp_path / "model" / "vocab.txt")
     (warning,) = vocabulary_warnings(sorted(ENTRIES), ENTRIES)
     assert "instead of '[PAD]'" in warning
 
 
-def test_vocabulary_smaller_than_the_model(vocabulary_warnings):
-    # vocab_size may be rounded up: to a multiple of 64 here, and of 8 at least.
+def test_vocabulary_smaller_than_the_model_warns(vocabulary_warnings):
+    # vocab_size may be padded to a multiple of 8, 16, 32 or 64.
     assert vocabulary_warnings(ENTRIES, vocab_size=128) == []
     (warning,) = vocabulary_warnings(ENTRIES[:-1], vocab_size=len(ENTRIES))
     assert "has 113 entries, but the model's vocab_size is 114" in warning
@@ -95,11 +95,11 @@ def test_vocabulary_smaller_than_the_model(vocabulary_warnings):
     assert "has 114 entries, but the model's vocab_size is 179" in warning
 
 
-def test_vocabulary_casing(vocabulary_warnings):
+def test_casing_mismatch_warns(vocabulary_warnings):
     (warning,) = vocabulary_warnings(ENTRIES, lower=False)
     assert "has 100 lower-case tokens and 0 with capitals; capitals become [UNK]" in warning
     assert warning.endswith("For an uncased model, pass --do_lower_case=true")
-    # Without lower-case letters the casing is unknown.
+    # The casing of a vocabulary without Latin letters is unknown.
     assert vocabulary_warnings([*SPECIAL, "京", "ก", "##า"], lower=False) == []
     (warning,) = vocabulary_warnings([*ENTRIES, "The", "Film"])
     assert warning.endswith("For a cased model, pass --do_lower_case=false")

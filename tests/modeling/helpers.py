@@ -1,4 +1,4 @@
-"""Models with golden weights."""
+"""Shared helpers for model tests: golden configurations, weights and losses."""
 
 import keras
 import numpy as np
@@ -11,16 +11,19 @@ from tests.oracle import golden
 
 
 def config(name: str = "main", **changes) -> BertConfig:
+    """Returns a golden configuration with changes."""
     path = golden(f"checkpoints/{name}/bert_config.json")
     return BertConfig.from_dict({**BertConfig.from_json_file(str(path)).to_dict(), **changes})
 
 
 def load(model: keras.Model, name: str = "main") -> keras.Model:
+    """Loads a golden checkpoint into a model."""
     checkpoint.restore(model, str(golden(f"checkpoints/{name}") / "bert_model.ckpt"))
     return model
 
 
 def set_head(model: keras.Model, name: str) -> keras.Model:
+    """Loads golden head weights into a model."""
     head = np.load(golden(f"checkpoints/heads/{name}.npz"))
     variables = checkpoint.named_variables(model)
     for key in head.files:
@@ -29,9 +32,15 @@ def set_head(model: keras.Model, name: str) -> keras.Model:
 
 
 def masked_lm_loss(logits, label_ids, label_weights):
-    """Weighted mean over predictions: logits [B, P, V], ids and weights [B, P].
+    """Computes the weighted mean loss over predictions.
 
-    Returns the scalar loss, and the unweighted loss of each prediction [B, P].
+    Args:
+        logits: [B, P, V].
+        label_ids: [B, P].
+        label_weights: [B, P].
+
+    Returns:
+        The scalar loss, and the unweighted loss of each prediction [B, P].
     """
     per_position = cross_entropy(logits, label_ids)
     label_weights = ops.cast(label_weights, "float32")

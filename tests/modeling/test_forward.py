@@ -24,8 +24,8 @@ CASES = [
     "main__b5_s1",
 ]
 TOLERANCE = 2e-5
-# Where a row's mask is all zero, scores are near -10000 and float32 spacing is coarse:
-# TensorFlow versions differ there by 5e-4.
+# In rows whose mask is all zero, scores are near -10000, where float32 is coarse: TensorFlow
+# versions differ by 5e-4.
 ALL_ZERO_MASK_TOLERANCE = 2e-3
 
 
@@ -33,16 +33,18 @@ def _inputs(case):
     return {key: case[key] for key in ("input_ids", "input_mask", "segment_ids")}
 
 
-def _close(actual, expected, case, tolerance=TOLERANCE):
+def _assert_close(actual, expected, case, tolerance=TOLERANCE):
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert actual.shape == expected.shape
     rows = actual.shape[0] if actual.ndim and actual.shape[0] == len(case["input_mask"]) else None
     if rows is None:
         np.testing.assert_allclose(actual, expected, atol=tolerance, rtol=0)
         return
-    empty = np.asarray(case["input_mask"]).sum(axis=1) == 0
-    np.testing.assert_allclose(actual[~empty], expected[~empty], atol=tolerance, rtol=0)
-    np.testing.assert_allclose(actual[empty], expected[empty], atol=ALL_ZERO_MASK_TOLERANCE, rtol=0)
+    masked = np.asarray(case["input_mask"]).sum(axis=1) == 0
+    np.testing.assert_allclose(actual[~masked], expected[~masked], atol=tolerance, rtol=0)
+    np.testing.assert_allclose(
+        actual[masked], expected[masked], atol=ALL_ZERO_MASK_TOLERANCE, rtol=0
+    )
 
 
 @pytest.mark.parametrize("use_one_hot_embeddings", [False, True])
@@ -53,27 +55,27 @@ def test_pretrainer_matches_the_original(name, use_one_hot_embeddings):
     model = load(BertPretrainer(config(checkpoint), use_one_hot_embeddings), checkpoint)
     encoded = model.bert(_inputs(case), return_attention_probs=True)
 
-    _close(encoded["embedding_output"], case["embedding_output"], case)
+    _assert_close(encoded["embedding_output"], case["embedding_output"], case)
     for index, layer in enumerate(encoded["all_encoder_layers"]):
-        _close(layer, case[f"encoder_layer_{index}"], case)
-    _close(encoded["sequence_output"], case["sequence_output"], case)
-    _close(encoded["pooled_output"], case["pooled_output"], case)
-    _close(encoded["all_attention_probs"][0], case["attention_probs_layer_0"], case)
+        _assert_close(layer, case[f"encoder_layer_{index}"], case)
+    _assert_close(encoded["sequence_output"], case["sequence_output"], case)
+    _assert_close(encoded["pooled_output"], case["pooled_output"], case)
+    _assert_close(encoded["all_attention_probs"][0], case["attention_probs_layer_0"], case)
 
     outputs = model({**_inputs(case), "masked_lm_positions": case["masked_lm_positions"]})
     logits, labels = outputs["masked_lm_logits"], case["masked_lm_ids"]
     log_probs = np.asarray(ops.log_softmax(logits))
     shape = (*labels.shape, -1)
-    _close(log_probs, case["masked_lm_log_probs"].reshape(shape), case)
+    _assert_close(log_probs, case["masked_lm_log_probs"].reshape(shape), case)
     loss, per_position = masked_lm_loss(logits, labels, case["masked_lm_weights"])
-    _close(per_position, case["masked_lm_example_loss"].reshape(labels.shape), case)
+    _assert_close(per_position, case["masked_lm_example_loss"].reshape(labels.shape), case)
     tolerance = ALL_ZERO_MASK_TOLERANCE if "allzero" in name else TOLERANCE
-    _close(loss, case["masked_lm_loss"], case, tolerance)
+    _assert_close(loss, case["masked_lm_loss"], case, tolerance)
 
     next_sentence = outputs["next_sentence_logits"]
     per_row = cross_entropy(next_sentence, case["next_sentence_labels"][:, 0])
-    _close(ops.log_softmax(next_sentence), case["next_sentence_log_probs"], case)
-    _close(per_row, case["next_sentence_example_loss"], case)
+    _assert_close(ops.log_softmax(next_sentence), case["next_sentence_log_probs"], case)
+    _assert_close(per_row, case["next_sentence_example_loss"], case)
 
 
 def test_intermediate_layer_matches_the_original():
@@ -147,17 +149,17 @@ def test_building_blocks_match_the_original():
     norm.build(case["layer_norm_x"].shape)
     norm.gamma.assign(case["layer_norm_gamma"])
     norm.beta.assign(case["layer_norm_beta"])
-    # One row has mean 1000, which leaves few digits for its deviations.
+    # One row has mean 1000, which leaves few digits for the deviations from it.
     np.testing.assert_allclose(
         np.asarray(norm(case["layer_norm_x"])), case["layer_norm_y"], atol=2e-4
     )
-    # In the original's mask, 1 means "may attend", and each query has a row.
-    added = np.asarray(create_attention_mask(case["attention_mask_in"], "float32"))[:, 0]
+    # In the original's mask, 1 means "attend", and each query has its own row.
+    bias = np.asarray(create_attention_mask(case["attention_mask_in"], "float32"))[:, 0]
     expected = (1.0 - case["attention_mask_out"]) * -10000.0
-    np.testing.assert_array_equal(np.broadcast_to(added, expected.shape), expected)
+    np.testing.assert_array_equal(np.broadcast_to(bias, expected.shape), expected)
 
 
-def test_ids_without_a_name_are_refused():
+def test_inputs_must_be_a_dict():
     with pytest.raises(ValueError, match=r'inputs must be a dict \{"input_ids"'):
         BertModel(config())(np.zeros((1, 3), "int32"))
 
@@ -171,7 +173,7 @@ def test_too_long_sequence_is_rejected():
 @pytest.mark.parametrize("activation", [None, gelu])
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_bias_is_fused_into_the_matmul_where_faster(dtype, training, activation):
+def test_bias_is_fused_with_matmul_where_faster(dtype, training, activation):
     layer = FlatDense(6, activation=activation, bias_initializer="random_normal", dtype=dtype)
     layer.build((None, 4))
     x = tf.random.stateless_normal([5, 4], [1, 2])
@@ -182,8 +184,7 @@ def test_bias_is_fused_into_the_matmul_where_faster(dtype, training, activation)
     actual = tf.cast(step(tf.cast(x, dtype)), "float32")
     np.testing.assert_allclose(actual, expected, atol=0.02 if dtype == "bfloat16" else 1e-6)
     # TensorFlow fuses a matmul only with BiasAdd, not with other additions.
-    operations = {
-        op.type for op in step.get_concrete_function(tf.cast(x, dtype)).graph.get_operations()
-    }
-    apart = training or (activation is gelu and dtype == "float32")
-    assert ("BiasAdd" in operations) == (not apart)
+    graph = step.get_concrete_function(tf.cast(x, dtype)).graph
+    op_types = {operation.type for operation in graph.get_operations()}
+    is_unfused = training or (activation is gelu and dtype == "float32")
+    assert ("BiasAdd" in op_types) == (not is_unfused)

@@ -1,4 +1,4 @@
-"""Heads of one's own on the encoder."""
+"""Custom heads on the encoder."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from bert_tf.modeling import EncoderWithHead
 from bert_tf.modeling.heads import LinearHead
 
 
-def test_a_new_head_only_adds_layers():
+def test_custom_head_only_adds_layers():
     class Regressor(EncoderWithHead):
         def __init__(self, config, **kwargs):
             super().__init__(config, **kwargs)

@@ -25,7 +25,7 @@ from bert_tf.optimization import create_optimizer
 SMALL = BertConfig(99, 32, 5, 4, 37, max_position_embeddings=16, type_vocab_size=2)
 
 
-def test_output_shapes_match_the_original_test():
+def test_output_shapes_match_the_original():
     outputs = BertModel(SMALL)({"input_ids": np.ones((13, 7), "int32")}, training=True)
     assert outputs["embedding_output"].shape == (13, 7, 32)
     assert outputs["sequence_output"].shape == (13, 7, 32)
@@ -54,7 +54,7 @@ def _model():
     return BertModel(SMALL)
 
 
-def test_dropout_only_in_training():
+def test_dropout_is_only_applied_in_training():
     model = BertClassifier(SMALL, 2)
     inputs = {"input_ids": np.ones((2, 8), "int32")}
     first, second = (np.asarray(model(inputs)["logits"]) for _ in range(2))
@@ -94,7 +94,7 @@ def test_dropout_rates_match_the_original():
 @pytest.mark.parametrize(
     "location", ["embeddings", "attention", "attended", "feed_forward", "head"]
 )
-def test_each_dropout_layer_is_applied(location):
+def test_each_dropout_is_applied(location):
     model = BertClassifier(SMALL, 2)
     _dropouts(model, **dict.fromkeys(_dropouts(model), 0.0))
     inputs = {"input_ids": np.arange(24).reshape(3, 8)}
@@ -109,14 +109,14 @@ def test_head_initializer_stddev_matches_the_original():
     config = copy.deepcopy(SMALL)
     config.initializer_range = 0.3
     pretrainer = BertPretrainer(config)
-    # A normal distribution truncated at two stddevs has 0.88 of the original stddev.
-    for head, deviation in (
+    # Truncation at two stddevs multiplies the stddev by 0.88.
+    for head, stddev in (
         (BertClassifier(config, 200).head, 0.02),
         (BertSpanLabeler(BertConfig(9, 512, 1, 2, 8)).head, 0.02),
         (pretrainer.masked_lm.dense.kernel, 0.3),
     ):
         weights = getattr(head, "output_weights", head)
-        assert np.asarray(weights).std() == pytest.approx(0.88 * deviation, rel=0.15)
+        assert np.asarray(weights).std() == pytest.approx(0.88 * stddev, rel=0.15)
     weights = [np.asarray(BertPretrainer(config).next_sentence.output_weights) for _ in range(3)]
     assert np.std(weights) == pytest.approx(0.88 * 0.3, rel=0.25)
 
@@ -137,7 +137,7 @@ def test_input_names_of_other_libraries_are_rejected(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
+    ("name", "suggestion"),
     [
         ("mask", "input_mask"),
         ("input_id", "input_ids"),
@@ -147,11 +147,11 @@ def test_input_names_of_other_libraries_are_rejected(name):
         ("padding_mask", "input_mask"),
     ],
 )
-@pytest.mark.parametrize("make", [lambda: _model(), lambda: _classifier()])
-def test_misspelled_input_names_are_rejected(make, name, meant):
+@pytest.mark.parametrize("make_model", [lambda: _model(), lambda: _classifier()])
+def test_misspelled_input_names_are_rejected(make_model, name, suggestion):
     ids = np.ones((1, 3), "int32")
-    with pytest.raises(ValueError, match=rf"\A.*Unknown input '{name}': use '{meant}'\Z"):
-        make()({"input_ids": ids, name: ids})
+    with pytest.raises(ValueError, match=rf"\A.*Unknown input '{name}': use '{suggestion}'\Z"):
+        make_model()({"input_ids": ids, name: ids})
 
 
 @functools.cache
@@ -162,9 +162,9 @@ def _classifier():
 def test_unrelated_inputs_are_ignored():
     ids = np.ones((2, 3), "int32")
     names = ["labels", "label_ids", "label_mask", "unique_ids", "is_real_example", "guid"]
-    plain = _model()({"input_ids": ids})["pooled_output"]
-    labelled = _model()({"input_ids": ids, **dict.fromkeys(names, ids)})["pooled_output"]
-    np.testing.assert_array_equal(np.asarray(plain), np.asarray(labelled))
+    expected = _model()({"input_ids": ids})["pooled_output"]
+    actual = _model()({"input_ids": ids, **dict.fromkeys(names, ids)})["pooled_output"]
+    np.testing.assert_array_equal(np.asarray(actual), np.asarray(expected))
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_config_of_wrong_type_is_rejected(config):
         BertModel(config)
 
 
-def test_tracing_checks_shapes_but_not_values():
+def test_tracing_only_checks_shapes():
     encode = tf.function(lambda **inputs: _model()(inputs)["pooled_output"])
     ids = tf.ones((1, 3), tf.int32)
     with pytest.raises(ValueError, match="input_mask must have the shape of input_ids"):
@@ -231,7 +231,7 @@ def test_mixed_precision_gives_float32_logits():
     assert {variable.dtype for variable in model.trainable_variables} == {"float32"}
 
 
-def test_fit_and_reload_a_compiled_model(tmp_path):
+def test_compiled_model_can_be_reloaded_and_trained(tmp_path):
     model = BertClassifier(SMALL, 2)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(create_optimizer(1e-3, 10, 2), loss={"logits": loss})
@@ -245,7 +245,7 @@ def test_fit_and_reload_a_compiled_model(tmp_path):
     assert int(loaded.optimizer.iterations.numpy()) == 2
 
 
-def test_segment_ids_beyond_the_table_add_nothing():
+def test_out_of_range_segment_ids_add_zero():
     model = BertModel(SMALL)
     ids = np.ones((1, 4), "int32")
     embedded = model.embeddings(ids, np.full((1, 4), 7))
@@ -290,23 +290,23 @@ def test_callable_activation_cannot_be_saved(tmp_path):
         model.save(tmp_path / "model.keras")
 
 
-def test_zero_init_encoder_leaves_head_initialization_unchanged():
+def test_zero_init_encoder_keeps_head_initialization():
     values = []
-    for blank in (False, True):
+    for zero_init in (False, True):
         keras.utils.set_random_seed(5)
-        model = BertClassifier(SMALL, 2, zero_init_encoder=blank)
+        model = BertClassifier(SMALL, 2, zero_init_encoder=zero_init)
         values.append({v.path: v.numpy() for v in model.variables if v.dtype == "float32"})
         assert model.config.initializer_range == model.bert.config.initializer_range == 0.02
-    plain, blank = values
-    kernels = [name for name in plain if "kernel" in name or name.endswith("_embeddings")]
+    random_init, zero_init = values
+    kernels = [name for name in random_init if "kernel" in name or name.endswith("_embeddings")]
     assert len(kernels) == 3 + 6 * 5 + 1
-    for name, value in blank.items():
-        expected = np.zeros_like(value) if name in kernels else plain[name]
+    for name, value in zero_init.items():
+        expected = np.zeros_like(value) if name in kernels else random_init[name]
         np.testing.assert_array_equal(value, expected, err_msg=name)
-    assert np.abs(blank["classifier/output_weights"]).max() > 0
+    assert np.abs(zero_init["classifier/output_weights"]).max() > 0
 
 
-def test_original_positional_call_and_text_ids(tiny):
+def test_original_signature_and_text_inputs_are_rejected(tiny):
     with pytest.raises(UserError, match=r"BertModel\(config\), then model\(inputs\)"):
         BertModel(tiny.config, True, np.zeros((1, 2), np.int32))
     with pytest.raises(ValueError, match="input_ids must be an integer array or tensor"):

@@ -1,4 +1,4 @@
-"""Saving and loading each model class as `.keras`, and variable names."""
+"""Saving and loading `.keras` files and SavedModels, and variable names."""
 
 import json
 import subprocess
@@ -30,8 +30,8 @@ MODELS = {
     "span_labeler": lambda: BertSpanLabeler(config(hidden_act="relu")),
 }
 
-# Loads a model in a process that has only imported the package, and prints its outputs.
-LOAD = """
+# Loads a model in a fresh process, saves its outputs, and prints its variable names.
+LOAD_AND_RUN = """
 import json, sys
 import keras, numpy as np
 from bert_tf import BertModel
@@ -45,7 +45,7 @@ print(json.dumps([v.path for v in model.trainable_variables]))
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_saved_model_gives_the_same_outputs_in_a_fresh_process(name, tmp_path):
+def test_saved_model_loads_in_a_fresh_process(name, tmp_path):
     model = MODELS[name]()
     inputs = {
         "input_ids": np.arange(24).reshape(2, 12),
@@ -53,9 +53,9 @@ def test_saved_model_gives_the_same_outputs_in_a_fresh_process(name, tmp_path):
     }
     expected = model(inputs)
     model.save(tmp_path / "model.keras")
-    command = [sys.executable, "-c", LOAD, tmp_path / "model.keras", tmp_path / "out.npz"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == [v.path for v in model.trainable_variables]
+    command = [sys.executable, "-c", LOAD_AND_RUN, tmp_path / "model.keras", tmp_path / "out.npz"]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert json.loads(process.stdout) == [v.path for v in model.trainable_variables]
     outputs = np.load(tmp_path / "out.npz")
     for key in outputs.files:
         np.testing.assert_array_equal(outputs[key], np.asarray(expected[key]), err_msg=key)
@@ -66,17 +66,17 @@ def test_compiled_model_loads_in_a_fresh_process(tmp_path):
     model = MODELS["classifier"]()
     model.compile(optimizer=create_optimizer(1e-3, 10, 2))
     model.save(tmp_path / "model.keras")
-    program = (
+    code = (
         "import keras, sys; from bert_tf import BertModel\n"
         "print(type(keras.saving.load_model(sys.argv[1]).optimizer).__name__)"
     )
-    command = [sys.executable, "-c", program, tmp_path / "model.keras"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout.strip() == "AdamWeightDecay", done.stderr
+    command = [sys.executable, "-c", code, tmp_path / "model.keras"]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert process.stdout.strip() == "AdamWeightDecay", process.stderr
 
 
 @pytest.mark.parametrize("name", ["encoder", "pretrainer", "classifier"])
-def test_exported_model_gives_the_same_outputs(name, tmp_path):
+def test_exported_model_outputs_match(name, tmp_path):
     model = MODELS[name]()
     model.export(tmp_path / "model", verbose=False)
     inputs = {
@@ -98,7 +98,7 @@ def test_exported_model_gives_the_same_outputs(name, tmp_path):
     )
 
 
-def test_custom_signature(tmp_path):
+def test_export_with_custom_signature(tmp_path):
     spec = keras.InputSpec(dtype="int32", shape=(None, 5), name="input_ids")
     model = MODELS["classifier"]()
     model.export(tmp_path / "model", verbose=False, input_signature=[{"input_ids": spec}])
@@ -108,7 +108,7 @@ def test_custom_signature(tmp_path):
     np.testing.assert_allclose(loaded.serve(inputs)["logits"], expected, atol=1e-5)
 
 
-def test_config_survives_saving(tmp_path):
+def test_config_is_restored(tmp_path):
     model = MODELS["encoder"]()
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")

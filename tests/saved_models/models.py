@@ -1,4 +1,4 @@
-"""Models of every kind with random weights, and inputs for them."""
+"""Shared helpers for export tests: models with random weights, and inputs."""
 
 import numpy as np
 
@@ -21,25 +21,27 @@ MODELS = {
     "regression": lambda config: BertClassifier(config, 1),
     "tokens": lambda config: BertTokenClassifier(config, 5),
     "spans": BertSpanLabeler,
-    "masked words": BertPretrainer,
-    "multiple choice": BertMultipleChoice,
+    "pretraining": BertPretrainer,
+    "multiple_choice": BertMultipleChoice,
 }
-# Outputs of the files and of the model, where names differ.
-_NAMES = {
+# Names of exported outputs -> the model's, where they differ.
+_OUTPUT_NAMES = {
     "last_hidden_state": "sequence_output",
     "pooler_output": "pooled_output",
     "seq_relationship_logits": "next_sentence_logits",
 }
 
 
-def random_model(make, config=CONFIG):
-    model, rng = make(config), np.random.default_rng(1)
+def make_random_model(make_model, config=CONFIG):
+    """Returns a model with random weights."""
+    model, rng = make_model(config), np.random.default_rng(1)
     for variable in model.trainable_variables:
         variable.assign(rng.normal(0, 0.3, variable.shape))
     return model
 
 
-def random_inputs(shape, seed):
+def make_random_inputs(shape, seed):
+    """Returns random inputs of an exported model, with padding."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, shape[-1] + 1, (*shape[:-1], 1))
     mask = (np.arange(shape[-1]) < lengths).astype(np.int64)
@@ -47,22 +49,25 @@ def random_inputs(shape, seed):
     return dict(zip(INPUTS, (ids, mask, rng.integers(0, 2, shape)), strict=True))
 
 
-def ours(inputs):
+def to_model_inputs(inputs):
+    """Converts inputs of an exported model to those of our model."""
     names = ("input_ids", "input_mask", "segment_ids")
     return {
         name: value.astype(np.int32) for name, value in zip(names, inputs.values(), strict=True)
     }
 
 
-def cases(kind, model):
-    """Yields inputs of several shapes, and a function from an output's name to its values."""
+def make_cases(kind, model):
+    """Yields inputs of several shapes, and a function that returns an output by name."""
     for batch, length in ((1, 2), (2, 512), (33, 7)):
         shape = (batch, length) if model.input_rank == 2 else (batch, 4, length)
-        inputs = random_inputs(shape, batch)
-        fed = ours(inputs)
-        if kind == "masked words":
-            fed["masked_lm_positions"] = np.tile(np.arange(length, dtype=np.int32), (batch, 1))
-        outputs = model(fed)
-        if kind == "masked words":
+        inputs = make_random_inputs(shape, batch)
+        model_inputs = to_model_inputs(inputs)
+        if kind == "pretraining":
+            model_inputs["masked_lm_positions"] = np.tile(
+                np.arange(length, dtype=np.int32), (batch, 1)
+            )
+        outputs = model(model_inputs)
+        if kind == "pretraining":
             outputs["logits"] = outputs["masked_lm_logits"]
-        yield inputs, lambda name, outputs=outputs: outputs[_NAMES.get(name, name)]
+        yield inputs, lambda name, outputs=outputs: outputs[_OUTPUT_NAMES.get(name, name)]

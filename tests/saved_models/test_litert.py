@@ -1,4 +1,4 @@
-"""LiteRT exports: LiteRT computes what the model computes, from the files alone."""
+"""LiteRT exports, compared with the model."""
 
 import zipfile
 from pathlib import Path
@@ -22,17 +22,18 @@ from bert_tf.tasks.export_model import export_model
 from tests.saved_models.models import (
     MODELS,
     SIZES,
-    cases,
-    ours,
-    random_inputs,
-    random_model,
+    make_cases,
+    make_random_inputs,
+    make_random_model,
+    to_model_inputs,
 )
 from tests.test_predictor import CONTEXT, trained  # noqa: F401
 
 interpreter = pytest.importorskip("ai_edge_litert.interpreter")
 
 
-def open_model(content):
+def load_model(content):
+    """Returns a function that runs a LiteRT model."""
     runner = interpreter.Interpreter(model_content=content).get_signature_runner()
 
     def run(inputs):
@@ -43,42 +44,43 @@ def open_model(content):
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_outputs_are_those_of_the_model(kind):
-    model = random_model(MODELS[kind])
-    run = open_model(build_litert_model(model))
+def test_outputs_match_the_model(kind):
+    model = make_random_model(MODELS[kind])
+    run = load_model(build_litert_model(model))
     names = {output.name for output in build_onnx_model(model).graph.output}
-    for inputs, expected in cases(kind, model):
-        found = run(inputs)
-        assert found.keys() == names
-        for name, value in found.items():
+    for inputs, expected in make_cases(kind, model):
+        outputs = run(inputs)
+        assert outputs.keys() == names
+        for name, value in outputs.items():
             np.testing.assert_allclose(value, expected(name), atol=1e-4)
 
 
 @pytest.mark.parametrize("hidden_act", ["gelu_erf", "relu", "tanh", None])
 def test_activations(hidden_act):
     config = BertConfig(vocab_size=50, intermediate_size=24, hidden_act=hidden_act, **SIZES)
-    model, inputs = random_model(BertModel, config), random_inputs((3, 9), 0)
-    found = open_model(build_litert_model(model))(inputs)["last_hidden_state"]
-    np.testing.assert_allclose(found, model(ours(inputs))["sequence_output"], atol=1e-4)
+    model, inputs = make_random_model(BertModel, config), make_random_inputs((3, 9), 0)
+    actual = load_model(build_litert_model(model))(inputs)["last_hidden_state"]
+    np.testing.assert_allclose(actual, model(to_model_inputs(inputs))["sequence_output"], atol=1e-4)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
-def test_pooling_leaves_padding_out(pooling):
-    model, inputs = random_model(BertModel), random_inputs((5, 9), 3)
-    found = open_model(build_litert_model(model, pooling=pooling))(inputs)["sentence_embedding"]
-    values = np.array(model(ours(inputs))["sequence_output"])
+def test_pooling_ignores_padding(pooling):
+    model, inputs = make_random_model(BertModel), make_random_inputs((5, 9), 3)
+    run = load_model(build_litert_model(model, pooling=pooling))
+    actual = run(inputs)["sentence_embedding"]
+    values = np.array(model(to_model_inputs(inputs))["sequence_output"])
     rows = [row[:count] for row, count in zip(values, inputs["attention_mask"].sum(1), strict=True)]
     pool = {"mean": lambda row: row.mean(0), "max": lambda row: row.max(0), "cls": lambda r: r[0]}
-    np.testing.assert_allclose(found, [pool[pooling](row) for row in rows], atol=1e-4)
+    np.testing.assert_allclose(actual, [pool[pooling](row) for row in rows], atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["encoder", "classification", "spans"])
 def test_int8_is_smaller_and_close(kind):
     config = BertConfig(vocab_size=500, hidden_size=64, num_hidden_layers=2, num_attention_heads=4)
     keras.utils.set_random_seed(3)
-    model, inputs = MODELS[kind](config), random_inputs((8, 12), 1)
+    model, inputs = MODELS[kind](config), make_random_inputs((8, 12), 1)
     contents = [build_litert_model(model, precision) for precision in ("float32", "int8")]
-    a, b = (next(iter(open_model(content)(inputs).values())) for content in contents)
+    a, b = (next(iter(load_model(content)(inputs).values())) for content in contents)
     a, b = (x.reshape(len(x), -1) for x in (a, b))
     cosines = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
     assert cosines.min() > 0.99
@@ -86,35 +88,35 @@ def test_int8_is_smaller_and_close(kind):
     assert len(contents[1]) < 0.5 * len(contents[0])
 
 
-def export(folder, out, **flags):
+def export(model_dir, export_dir, **flags):
     flags = {"format": "litert", "max_seq_length": 24, **flags}
-    options = ExportOptions(model_dir=str(folder), export_dir=str(out), **flags)
+    options = ExportOptions(model_dir=str(model_dir), export_dir=str(export_dir), **flags)
     return Path(export_model.run(options))
 
 
 @pytest.mark.parametrize("task", ["mrpc", "squad", "ner"])
-def test_the_folder_needs_nothing_else(trained, tmp_path, task):  # noqa: F811
+def test_export_is_self_contained(trained, tmp_path, task):  # noqa: F811
     folder = export(trained.folder / task, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-    run = open_model((folder / "model.tflite").read_bytes())
-    compiled = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    run = load_model((folder / "model.tflite").read_bytes())
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     text = ("what was fast", CONTEXT) if task == "squad" else ("a good film", "it was bad")
-    encoded = compiled.encode(*text)
-    values = (encoded.ids, encoded.attention_mask, encoded.type_ids)
-    found = run({name: [value] for name, value in zip(INPUTS, values, strict=True)})
+    encoding = tokenizer.encode(*text)
+    values = (encoding.ids, encoding.attention_mask, encoding.type_ids)
+    outputs = run({name: [value] for name, value in zip(INPUTS, values, strict=True)})
     if task == "mrpc":
         labels = (folder / "labels.txt").read_text().split()
         expected = Predictor.from_output_dir(trained.folder / task)(text).probabilities
-        probabilities = dict(zip(labels, softmax(found["logits"][0]), strict=True))
+        probabilities = dict(zip(labels, softmax(outputs["logits"][0]), strict=True))
         assert probabilities == pytest.approx(expected, abs=1e-5)
-    assert {name: value.shape[:2] for name, value in found.items()} == {
+    assert {name: value.shape[:2] for name, value in outputs.items()} == {
         "mrpc": {"logits": (1, 2)},
-        "squad": dict.fromkeys(("start_logits", "end_logits"), (1, len(encoded))),
-        "ner": {"logits": (1, len(encoded))},
+        "squad": dict.fromkeys(("start_logits", "end_logits"), (1, len(encoding))),
+        "ner": {"logits": (1, len(encoding))},
     }[task]
 
 
-def test_vocabulary_and_labels_are_in_the_file(trained, tmp_path):  # noqa: F811
+def test_model_file_contains_vocabulary_and_labels(trained, tmp_path):  # noqa: F811
     folder = export(trained.folder / "mrpc", tmp_path / "out")
     with zipfile.ZipFile(folder / "model.tflite") as archive:
         assert {*archive.namelist()} == {"vocab.txt", "labels.txt"}
@@ -122,32 +124,32 @@ def test_vocabulary_and_labels_are_in_the_file(trained, tmp_path):  # noqa: F811
             assert archive.read(name) == (folder / name).read_bytes()
 
 
-def test_an_encoder_with_pooling(tiny, tmp_path):
+def test_encoder_with_pooling(tiny, tmp_path):
     folder = export(tiny.folder, tmp_path / "out", pooling="mean", precision="int8")
-    inputs = {**random_inputs((2, 5), 1), "input_ids": np.full((2, 5), 7)}
-    found = open_model((folder / "model.tflite").read_bytes())(inputs)
-    assert found.keys() == {"last_hidden_state", "pooler_output", "sentence_embedding"}
+    inputs = {**make_random_inputs((2, 5), 1), "input_ids": np.full((2, 5), 7)}
+    outputs = load_model((folder / "model.tflite").read_bytes())(inputs)
+    assert outputs.keys() == {"last_hidden_state", "pooler_output", "sentence_embedding"}
     assert "labels.txt" not in {path.name for path in folder.iterdir()}
 
 
-def test_only_an_earlier_export_is_replaced(tiny, tmp_path):
+def test_export_only_replaces_earlier_exports(tiny, tmp_path):
     folder = export(tiny.folder, tmp_path / "out")
     assert export(tiny.folder, tmp_path / "out") == folder
-    (folder / "model.onnx").write_text("precious")
+    (folder / "model.onnx").write_text("not ours")
     with pytest.raises(UserError, match=r"contains other files, such as model\.onnx: pass"):
         export(tiny.folder, tmp_path / "out")
-    assert (folder / "model.onnx").read_text() == "precious"
+    assert (folder / "model.onnx").read_text() == "not ours"
 
 
-class Unusual(BertClassifier):
+class UnsupportedModel(BertClassifier):
     def call(self, inputs, training=None, dropout_seed=None):
         logits = super().call(inputs, training, dropout_seed)["logits"]
         return {"logits": tf.math.igamma(logits, logits)}
 
 
-def test_what_cannot_be_converted_leaves_no_folder(tiny, tmp_path, monkeypatch, capfd):
-    model = random_model(lambda config: Unusual(config, 3))
-    message = "Unusual cannot be converted to LiteRT: no operator for Igamma"
+def test_failed_conversion_leaves_no_folder(tiny, tmp_path, monkeypatch, capfd):
+    model = make_random_model(lambda config: UnsupportedModel(config, 3))
+    message = "UnsupportedModel cannot be converted to LiteRT: no operator for Igamma"
     with pytest.raises(UserError, match=message):
         build_litert_model(model)
     assert "Igamma" not in capfd.readouterr().err
@@ -169,6 +171,6 @@ def test_what_cannot_be_converted_leaves_no_folder(tiny, tmp_path, monkeypatch, 
         ({"form": "preprocessor"}, "--form=preprocessor needs --format=saved_model"),
     ],
 )
-def test_flags_that_do_not_fit_together(flags, message):
+def test_conflicting_flags_are_rejected(flags, message):
     with pytest.raises(UserError, match=message):
         export("in", "out", **flags)

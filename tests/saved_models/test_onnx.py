@@ -1,4 +1,4 @@
-"""ONNX exports: ONNX Runtime computes what the model computes, from the files alone."""
+"""ONNX exports, compared with the model."""
 
 import dataclasses
 import json
@@ -25,87 +25,91 @@ from tests.saved_models.models import (
     CONFIG,
     MODELS,
     SIZES,
-    cases,
-    ours,
-    random_inputs,
-    random_model,
+    make_cases,
+    make_random_inputs,
+    make_random_model,
+    to_model_inputs,
 )
-from tests.tokenization.test_reference import golden, texts
+from tests.tokenization.test_reference import golden_texts
 
 
 def run(proto, inputs):
+    """Runs an ONNX model with ONNX Runtime."""
     session = onnxruntime.InferenceSession(proto.SerializeToString())
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(None, inputs), strict=True))
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_outputs_are_those_of_the_model(kind):
-    model = random_model(MODELS[kind])
+def test_outputs_match_the_model(kind):
+    model = make_random_model(MODELS[kind])
     proto = build_onnx_model(model)
-    for inputs, expected in cases(kind, model):
-        found = run(proto, inputs)
-        assert found
-        for name, value in found.items():
+    for inputs, expected in make_cases(kind, model):
+        outputs = run(proto, inputs)
+        assert outputs
+        for name, value in outputs.items():
             np.testing.assert_allclose(value, expected(name), atol=1e-4)
 
 
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_erf", "relu", "tanh", "linear", None])
 def test_activations(hidden_act):
     config = BertConfig(vocab_size=50, intermediate_size=24, hidden_act=hidden_act, **SIZES)
-    model, inputs = random_model(BertModel, config), random_inputs((3, 9), 0)
-    found = run(build_onnx_model(model), inputs)["last_hidden_state"]
-    np.testing.assert_allclose(found, model(ours(inputs))["sequence_output"], atol=1e-4)
+    model, inputs = make_random_model(BertModel, config), make_random_inputs((3, 9), 0)
+    actual = run(build_onnx_model(model), inputs)["last_hidden_state"]
+    np.testing.assert_allclose(actual, model(to_model_inputs(inputs))["sequence_output"], atol=1e-4)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
-def test_pooling_leaves_padding_out(pooling):
-    model, inputs = random_model(BertModel), random_inputs((5, 9), 3)
-    found = run(build_onnx_model(model, pooling), inputs)["sentence_embedding"]
-    values = np.array(model(ours(inputs))["sequence_output"])
+def test_pooling_ignores_padding(pooling):
+    model, inputs = make_random_model(BertModel), make_random_inputs((5, 9), 3)
+    actual = run(build_onnx_model(model, pooling), inputs)["sentence_embedding"]
+    values = np.array(model(to_model_inputs(inputs))["sequence_output"])
     rows = [row[:count] for row, count in zip(values, inputs["attention_mask"].sum(1), strict=True)]
     pool = {"mean": lambda row: row.mean(0), "max": lambda row: row.max(0), "cls": lambda r: r[0]}
-    np.testing.assert_allclose(found, [pool[pooling](row) for row in rows], atol=1e-4)
+    np.testing.assert_allclose(actual, [pool[pooling](row) for row in rows], atol=1e-4)
 
 
-def test_a_head_of_ones_own_is_refused():
-    class Other(BertModel.__base__):
+def test_custom_head_is_rejected():
+    class CustomModel(BertModel.__base__):
         def __init__(self, config):
             super().__init__(config)
             self.bert = BertModel(config)
 
-    with pytest.raises(UserError, match="Other has a head that cannot be exported to ONNX"):
-        build_onnx_model(Other(CONFIG))
+    with pytest.raises(UserError, match="CustomModel has a head that cannot be exported to ONNX"):
+        build_onnx_model(CustomModel(CONFIG))
 
 
-def test_tokenizer_json_gives_the_same_ids(tmp_path):
+def test_tokenizer_json_ids_match(tmp_path):
     path = oracle.ROOT / "examples/small_bert/vocab.txt"
     tokenizer = FullTokenizer(str(path))
-    compiled = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer, True, 16)))
+    exported = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer, True, 16)))
     rows = (oracle.ROOT / "examples/reviews/dev.tsv").read_text().splitlines()
     texts = [row.replace("\t", " ") for row in rows]
     assert len(texts) > 50
     for text in texts:
         pieces = ["[CLS]", *tokenizer.tokenize(text)[:14], "[SEP]"]
-        assert compiled.encode(text).ids == tokenizer.convert_tokens_to_ids(pieces)
-    pair = compiled.encode("good film", "bad story")
+        assert exported.encode(text).ids == tokenizer.convert_tokens_to_ids(pieces)
+    pair = exported.encode("good film", "bad story")
     assert pair.type_ids == [0] * pair.tokens.index("[SEP]") + [0] + [1] * (
         len(pair) - pair.tokens.index("[SEP]") - 1
     )
 
 
-def test_few_awkward_texts_have_other_ids():
-    """The documentation gives the counts: 26 to 32 of 533."""
-    tokenizer = FullTokenizer(str(golden("vocab/uncased.txt")))
-    compiled = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer, True, 10**6)))
-    strings = [convert_to_unicode(text) for text, _ in texts()]
+def test_tokenizer_json_ids_differ_for_few_awkward_texts():
+    """The documentation states the counts: 26 to 32 of 533."""
+    tokenizer = FullTokenizer(str(oracle.golden("vocab/uncased.txt")))
+    exported = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer, True, 10**6)))
+    strings = [convert_to_unicode(text) for text, _ in golden_texts()]
     strings = [text for text in strings if text.isascii() or text.isprintable()]
-    found = [compiled.encode(text, add_special_tokens=False).tokens for text in strings]
-    wrong = [t for t, tokens in zip(strings, found, strict=True) if tokens != tokenizer.tokenize(t)]
+    differing = [
+        text
+        for text in strings
+        if exported.encode(text, add_special_tokens=False).tokens != tokenizer.tokenize(text)
+    ]
     assert len(strings) > 300
-    assert len(wrong) < 0.06 * len(strings)
-    # Special tokens in a text are text for the original only.
-    assert all("[" in text for text in wrong if text.isascii())
+    assert len(differing) < 0.06 * len(strings)
+    # Only the original treats special tokens in a text as text.
+    assert all("[" in text for text in differing if text.isascii())
 
 
 @pytest.fixture(scope="module")
@@ -121,20 +125,22 @@ def exported(tiny, tmp_path_factory):
     return export_model.run(options), options
 
 
-def test_the_folder_needs_nothing_else(tiny, exported):
+def test_export_is_self_contained(tiny, exported):
     folder = tiny.folder.__class__(exported[0])
     session = onnxruntime.InferenceSession(str(folder / "model.onnx"))
-    compiled = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-    encoded = compiled.encode("a good film")
-    values = (encoded.ids, encoded.attention_mask, encoded.type_ids)
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    encoding = tokenizer.encode("a good film")
+    values = (encoding.ids, encoding.attention_mask, encoding.type_ids)
     inputs = {name: np.array([value]) for name, value in zip(INPUTS, values, strict=True)}
-    (found,) = session.run(["pooler_output"], inputs)
+    (actual,) = session.run(["pooler_output"], inputs)
     model = BertModel.from_checkpoint(tiny.checkpoint)
-    np.testing.assert_allclose(found, model(ours(inputs))["pooled_output"], atol=1e-5)
+    np.testing.assert_allclose(actual, model(to_model_inputs(inputs))["pooled_output"], atol=1e-5)
     config = json.loads((folder / "config.json").read_text())
     assert config["architectures"] == ["BertModel"]
-    words = [(place / "vocab.txt").read_text().split() for place in (folder, tiny.folder)]
-    assert words[0] == words[1]
+    actual, expected = (
+        (parent / "vocab.txt").read_text().split() for parent in (folder, tiny.folder)
+    )
+    assert actual == expected
 
 
 def test_int8_is_smaller_and_close(tmp_path):
@@ -149,15 +155,15 @@ def test_int8_is_smaller_and_close(tmp_path):
     variables = checkpoint.named_variables(BertModel(config))
     values = {name: variable.value for name, variable in variables.items()}
     checkpoint.write(str(folder / "bert_model.ckpt"), values)
-    found = {}
+    outputs = {}
     for precision in ("float32", "int8"):
         out = tmp_path / precision
         flags = {"format": "onnx", "pooling": "mean", "precision": precision}
         options = ExportOptions(model_dir=str(folder), export_dir=str(out), **flags)
         export_model.run(options)
         session = onnxruntime.InferenceSession(str(out / "model.onnx"))
-        (found[precision],) = session.run(["sentence_embedding"], random_inputs((8, 12), 1))
-    a, b = found.values()
+        (outputs[precision],) = session.run(["sentence_embedding"], make_random_inputs((8, 12), 1))
+    a, b = outputs.values()
     cosines = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
     assert cosines.min() > 0.99
     assert not np.array_equal(a, b)
@@ -165,16 +171,16 @@ def test_int8_is_smaller_and_close(tmp_path):
     assert sizes[1] < 0.7 * sizes[0]
 
 
-def test_an_export_replaces_an_export_only(exported, tmp_path):
+def test_export_only_replaces_earlier_exports(exported, tmp_path):
     folder, options = exported
     assert export_model.run(options) == folder
-    (tmp_path / "letter.txt").write_text("Dear all")
-    other = ExportOptions(
+    (tmp_path / "notes.txt").write_text("not ours")
+    other_options = ExportOptions(
         model_dir=options.model_dir, export_dir=str(tmp_path), format="onnx", max_seq_length=24
     )
-    with pytest.raises(UserError, match=r"contains other files, such as letter\.txt: pass"):
-        export_model.run(other)
-    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+    with pytest.raises(UserError, match=r"contains other files, such as notes\.txt: pass"):
+        export_model.run(other_options)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 @pytest.mark.parametrize(
@@ -189,22 +195,22 @@ def test_an_export_replaces_an_export_only(exported, tmp_path):
         ),
     ],
 )
-def test_flags_that_do_not_fit_together(flags, message):
+def test_conflicting_flags_are_rejected(flags, message):
     with pytest.raises(UserError, match=message):
         ExportOptions(model_dir="in", export_dir="out", **flags).check()
 
 
-def test_a_folder_with_other_files_is_never_replaced(exported, tmp_path):
-    """Such as a model of Optimum, with weights next to model.onnx."""
+def test_folder_with_other_files_is_not_replaced(exported, tmp_path):
+    # For instance a model exported by Optimum, with weights next to model.onnx.
     for name in ("model.onnx", "model.safetensors"):
-        (tmp_path / name).write_text("precious")
+        (tmp_path / name).write_text("not ours")
     options = dataclasses.replace(exported[1], export_dir=str(tmp_path))
     with pytest.raises(UserError, match=r"contains other files, such as model\.safetensors"):
         export_model.run(options)
-    assert (tmp_path / "model.onnx").read_text() == "precious"
+    assert (tmp_path / "model.onnx").read_text() == "not ours"
 
 
-def test_a_slash_at_the_end_of_the_folder(exported, tmp_path):
+def test_export_dir_with_trailing_slash(exported, tmp_path):
     options = dataclasses.replace(exported[1], export_dir=f"{tmp_path}/new/")
     for _ in range(2):
         export_model.run(options)
@@ -212,7 +218,7 @@ def test_a_slash_at_the_end_of_the_folder(exported, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
-def test_a_missing_package_is_one_sentence(exported, monkeypatch):
+def test_missing_package_raises_user_error(exported, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(UserError, match=r'package onnx .*pip install "bert_tf\[onnx\]"'):
         export_model.run(exported[1])

@@ -1,4 +1,4 @@
-"""The compiled tokenizer gives the same ids as the reference on every input."""
+"""The compiled tokenizer, compared with the reference and the original."""
 
 import builtins
 import itertools
@@ -19,24 +19,24 @@ from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.offsets import tokenize_with_offsets
 from bert_tf.tokenization.ragged_ids import RaggedIds
 from tests.oracle import golden
-from tests.tokenization.test_reference import BOTH_CASINGS, texts
+from tests.tokenization.test_reference import BOTH_CASINGS, golden_texts
 
 VOCABULARIES = ["uncased", "cased", "chinese"]
 
 
 @pytest.fixture(autouse=True)
-def compile_immediately(monkeypatch):
+def _compile_immediately(monkeypatch):
     monkeypatch.setattr(fast, "_COMPILE_CHARS", 0)
 
 
 @cache
-def reference(vocab: str, lower: bool) -> FullTokenizer:
+def load_reference(vocab: str, lower: bool) -> FullTokenizer:
     return FullTokenizer(str(golden(f"vocab/{vocab}.txt")), do_lower_case=lower)
 
 
 @cache
-def compiled(vocab: str, lower: bool) -> BatchTokenizer:
-    return BatchTokenizer(reference(vocab, lower))
+def load_compiled(vocab: str, lower: bool) -> BatchTokenizer:
+    return BatchTokenizer(load_reference(vocab, lower))
 
 
 def reference_ids(tokenizer: FullTokenizer, strings) -> list[list[int]]:
@@ -50,21 +50,23 @@ def as_lists(ids: RaggedIds) -> list[list[int]]:
 @BOTH_CASINGS
 @pytest.mark.parametrize("vocab", VOCABULARIES)
 def test_ids_match_the_original_on_golden_texts(vocab, lower):
-    strings = [text for text, _ in texts()]
-    tokenizer = compiled(vocab, lower)
+    strings = [text for text, _ in golden_texts()]
+    tokenizer = load_compiled(vocab, lower)
     before = tokenizer.num_texts, tokenizer.num_reference_texts
-    found = as_lists(tokenizer.encode(strings))
+    actual = as_lists(tokenizer.encode(strings))
     field = f"{vocab}_{'lower' if lower else 'nolower'}_ids"
-    assert [
-        text for text, item, ids in _zip_with_goldens(strings, found) if item[field] != ids
-    ] == []
+    assert not [
+        text for text, item, ids in _zip_with_goldens(strings, actual) if item[field] != ids
+    ]
     assert tokenizer.num_texts - before[0] == len(strings)
-    # Most of them are made of what is difficult.
+    # Most golden texts consist of difficult characters.
     assert tokenizer.num_reference_texts - before[1] < 0.15 * len(strings)
 
 
 def _zip_with_goldens(strings, actual):
-    return [(s, item, ids) for s, (_, item), ids in zip(strings, texts(), actual, strict=True)]
+    return [
+        (s, item, ids) for s, (_, item), ids in zip(strings, golden_texts(), actual, strict=True)
+    ]
 
 
 # ---- Random texts --------------------------------------------------------------------------
@@ -76,19 +78,19 @@ RANGES = [(32, 127), (128, 0x250), (0x300, 0x370), (0x370, 0x3000), (0x3000, 0x1
 
 def random_text(rng: random.Random, words: list[str]) -> str:
     def char() -> str:
-        kind = rng.random()
-        if kind < 0.1:
+        draw = rng.random()
+        if draw < 0.1:
             return rng.choice(SPECIAL)
-        first, last = (0, 0x110000) if kind < 0.2 else rng.choice(RANGES)
+        first, last = (0, 0x110000) if draw < 0.2 else rng.choice(RANGES)
         return chr(rng.randrange(first, last))
 
-    kind = rng.random()
-    if kind < 0.4:
+    draw = rng.random()
+    if draw < 0.4:
         return "".join(char() for _ in range(rng.randrange(30)))
-    if kind < 0.8:
+    if draw < 0.8:
         parts = [rng.choice([rng.choice(words), char(), " "]) for _ in range(rng.randrange(20))]
         return "".join(parts)
-    if kind < 0.97:
+    if draw < 0.97:
         return " ".join(rng.choices(words, k=rng.randrange(12)))
     long = rng.choice(["a", "É", "가", "\U00010428", "中", "a\u0301"]) * rng.randrange(60, 205)
     return f"{rng.choice(words)} {long}{rng.choice(words)}, {long} end"
@@ -97,15 +99,15 @@ def random_text(rng: random.Random, words: list[str]) -> str:
 @BOTH_CASINGS
 @pytest.mark.parametrize("vocab", VOCABULARIES)
 def test_ids_match_the_reference_on_random_texts(vocab, lower):
-    tokenizer = compiled(vocab, lower)
+    tokenizer = load_compiled(vocab, lower)
     before = tokenizer.num_reference_texts
     rng = random.Random(f"{vocab} {lower}")
     words = [word.removeprefix("##") for word in tokenizer.reference.vocab]
     strings = [random_text(rng, words) for _ in range(3500)]
     expected = reference_ids(tokenizer.reference, strings)
-    found = as_lists(tokenizer.encode(strings))
-    assert [s for s, a, b in zip(strings, expected, found, strict=True) if a != b] == []
-    # Words that are too long, and one character in two hundred, are for the reference.
+    actual = as_lists(tokenizer.encode(strings))
+    assert not [s for s, a, b in zip(strings, actual, expected, strict=True) if a != b]
+    # The reference handles overlong words and rare characters.
     assert 0 < tokenizer.num_reference_texts - before < 0.2 * len(strings)
 
 
@@ -114,13 +116,13 @@ def test_ids_match_the_reference_on_random_texts(vocab, lower):
 @example(["x" * 150 + "." + "y" * 150, "中" * 300, "x" * 199 + "中" + "y" * 200])
 @example(["ΑΣ ΑΣΑ", "\ud800", "a\u302e\u0301b"])
 @given(st.lists(st.text(max_size=40), max_size=8))
-def test_ids_match_the_reference_on_any_batch(strings):
-    tokenizer = compiled("uncased", True)
+def test_ids_match_the_reference_on_any_texts(strings):
+    tokenizer = load_compiled("uncased", True)
     assert as_lists(tokenizer.encode(strings)) == reference_ids(tokenizer.reference, strings)
 
 
 def test_plain_texts_do_not_need_the_reference():
-    tokenizer = BatchTokenizer(reference("uncased", True))
+    tokenizer = BatchTokenizer(load_reference("uncased", True))
     tokenizer.encode(
         ["Plain text.", "Füße, naïve café", "Привет, мир", "北京欢迎你", "한국어", "ไทย"]
     )
@@ -128,7 +130,7 @@ def test_plain_texts_do_not_need_the_reference():
 
 
 def test_bytes_decode_like_the_reference():
-    tokenizer = compiled("uncased", True)
+    tokenizer = load_compiled("uncased", True)
     strings = [b"caf\xc3\xa9 \xff now", "now"]
     assert as_lists(tokenizer.encode(strings)) == reference_ids(tokenizer.reference, strings)
     with pytest.raises(ValueError, match="must be str or bytes"):
@@ -137,7 +139,7 @@ def test_bytes_decode_like_the_reference():
 
 @pytest.mark.parametrize("count", [0, 1, 10_000])
 def test_batch_sizes(count):
-    tokenizer = compiled("uncased", True)
+    tokenizer = load_compiled("uncased", True)
     strings = [f"text {n % 7} é" if n % 3 else f"text {n % 7}" for n in range(count)]
     actual = tokenizer.encode(strings)
     assert len(actual) == count
@@ -151,25 +153,25 @@ def test_batch_sizes(count):
 @BOTH_CASINGS
 @pytest.mark.parametrize("vocab", VOCABULARIES)
 def test_spans_match_the_reference(vocab, lower):
-    tokenizer = compiled(vocab, lower)
+    tokenizer = load_compiled(vocab, lower)
     rng = random.Random(f"spans {vocab} {lower}")
     words = [word.removeprefix("##") for word in tokenizer.reference.vocab]
-    strings = [random_text(rng, words) for _ in range(1000)] + [text for text, _ in texts()]
+    strings = [random_text(rng, words) for _ in range(1000)] + [text for text, _ in golden_texts()]
     actual = tokenizer.encode(strings, with_spans=True)
     assert as_lists(actual) == as_lists(tokenizer.encode(strings))
     assert actual.spans.dtype == np.int32
-    ends = actual.row_splits.tolist()
-    spans = [actual.spans[a:b].tolist() for a, b in itertools.pairwise(ends)]
+    splits = actual.row_splits.tolist()
+    spans = [actual.spans[start:end].tolist() for start, end in itertools.pairwise(splits)]
     expected = [
         [list(span) for span in tokenize_with_offsets(tokenizer.reference, text)[1]]
         for text in strings
     ]
-    assert [s for s, a, b in zip(strings, expected, spans, strict=True) if a != b] == []
+    assert not [s for s, a, b in zip(strings, spans, expected, strict=True) if a != b]
 
 
 @pytest.mark.parametrize("strings", [[], [""], ["", " "], ["\ud800"], ["", "é a\u0301b\0c", ""]])
 def test_spans_of_small_batches(strings):
-    tokenizer = compiled("uncased", True)
+    tokenizer = load_compiled("uncased", True)
     actual = tokenizer.encode(strings, with_spans=True)
     spans = [tokenize_with_offsets(tokenizer.reference, text)[1] for text in strings]
     assert actual.spans.tolist() == [list(span) for row in spans for span in row]
@@ -201,7 +203,7 @@ def test_vocabularies_with_duplicates_and_gaps(tmp_path, lines):
         assert actual == reference_ids(tokenizer, strings)
 
 
-def test_missing_unknown_token_behaves_like_the_reference(tmp_path):
+def test_vocabulary_without_unk_raises_key_error(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_text("the\n##re\n")
     tokenizer = BatchTokenizer(FullTokenizer(str(path)))
@@ -210,27 +212,27 @@ def test_missing_unknown_token_behaves_like_the_reference(tmp_path):
         tokenizer.encode(["other"])
 
 
-# ---- Fallback without TensorFlow Text, and threads -----------------------------------------
+# ---- Fallback without TensorFlow Text, threads, imports ------------------------------------
 
 
 def test_fallback_without_tensorflow_text_warns_once(monkeypatch, caplog):
-    real = builtins.__import__
+    import_module = builtins.__import__
 
-    def missing(name, *args, **kwargs):
+    def fail_for_tensorflow_text(name, *args, **kwargs):
         if name == "tensorflow_text":
             raise ImportError("no wheel for this system")
-        return real(name, *args, **kwargs)
+        return import_module(name, *args, **kwargs)
 
     fast_wordpiece.tensorflow_text.cache_clear()
-    monkeypatch.setattr(builtins, "__import__", missing)
+    monkeypatch.setattr(builtins, "__import__", fail_for_tensorflow_text)
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
-    tokenizer = BatchTokenizer(reference("uncased", True))
+    tokenizer = BatchTokenizer(load_reference("uncased", True))
     strings = ["plain", "Füße, 北京"]
     assert as_lists(tokenizer.encode(strings)) == reference_ids(tokenizer.reference, strings)
-    found = tokenizer.encode(strings, with_spans=True)
-    assert found.spans[-1, 1] == len(strings[-1])
+    actual = tokenizer.encode(strings, with_spans=True)
+    assert actual.spans[-1, 1] == len(strings[-1])
     assert (tokenizer.num_reference_texts, tokenizer.num_texts) == (4, 4)
-    BatchTokenizer(reference("cased", False)).encode(strings)
+    BatchTokenizer(load_reference("cased", False)).encode(strings)
     fast_wordpiece.tensorflow_text.cache_clear()
     records = [record for record in caplog.records if "TensorFlow Text" in record.message]
     assert len(records) == 1
@@ -238,14 +240,14 @@ def test_fallback_without_tensorflow_text_warns_once(monkeypatch, caplog):
 
 
 def test_tokenizer_is_thread_safe():
-    tokenizer = BatchTokenizer(reference("uncased", True))
+    tokenizer = BatchTokenizer(load_reference("uncased", True))
     parts = [[chr(code) + " é " + chr(code + 1) for code in range(n, n + 700)] for n in range(8)]
     actual = [None] * len(parts)
 
-    def work(index):
+    def encode(index):
         actual[index] = as_lists(tokenizer.encode([s.replace("é", "ж") for s in parts[index]]))
 
-    threads = [threading.Thread(target=work, args=(index,)) for index in range(len(parts))]
+    threads = [threading.Thread(target=encode, args=(index,)) for index in range(len(parts))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -263,8 +265,8 @@ from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization import FullTokenizer
 tokenizer = BatchTokenizer(FullTokenizer({str(path)!r}))
 for with_spans in (False, True):
-    found = tokenizer.encode(["good", "Füße, 北京", "“é”"], with_spans=with_spans)
-    assert len(found) == 3
+    ids = tokenizer.encode(["good", "Füße, 北京", "“é”"], with_spans=with_spans)
+    assert len(ids) == 3
 assert tokenizer.num_reference_texts == 6
 assert "tensorflow" not in sys.modules
 """
@@ -281,7 +283,7 @@ def test_mostly_unknown_tokens_warn_once(caplog, monkeypatch, tmp_path):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\nfilm\n")
     tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
     known = [("the film", "the film")] * 30
-    # 5 of 104 tokens; and few tokens, all of them unknown.
+    # 5 unknown of 104 tokens, and a file of few tokens, all unknown.
     tokenizer.warn_about_unknown("a.txt", [*known[:-6], ("the plot",) * 4, ("plot",)])
     tokenizer.warn_about_unknown("b.txt", [("plot plot", "story")])
     assert not caplog.records
@@ -293,7 +295,7 @@ def test_mostly_unknown_tokens_warn_once(caplog, monkeypatch, tmp_path):
         "c.txt: 7.0% of the tokens (9 of 129) are [UNK]; most frequent words: plot, story. Check "
         "the vocabulary, --do_lower_case and the file's encoding"
     )
-    # Of many texts a sample from all of them is looked at.
+    # With many texts, only a sample is tokenized.
     tokenizer.warn_about_unknown("d.txt", [*known * 100, *[("plot",)] * 3000])
     assert "d.txt: 20.0% of the tokens (1000 of 5000) are [UNK]" in caplog.text
 

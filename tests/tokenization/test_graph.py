@@ -1,4 +1,4 @@
-"""The in-graph tokenizer gives the same ids as the reference on every text."""
+"""The in-graph tokenizer, compared with the reference."""
 
 import random
 
@@ -16,7 +16,7 @@ from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
 from tests.oracle import golden
 
-# Lone surrogates have no UTF-8 encoding, so a graph never sees them.
+# Lone surrogates have no UTF-8 encoding, so they cannot be inputs of a graph.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 AWKWARD = st.text(
     st.sampled_from(
@@ -35,7 +35,7 @@ def tokenizers(request):
     return reference, tf.function(graph.__call__, input_signature=[spec])
 
 
-def check(tokenizers, texts):
+def assert_same_ids(tokenizers, texts):
     reference, graph = tokenizers
     actual = graph(tf.constant([text.encode() for text in texts], tf.string)).to_list()
     expected = [reference.convert_tokens_to_ids(reference.tokenize(text)) for text in texts]
@@ -44,28 +44,28 @@ def check(tokenizers, texts):
 
 @settings(max_examples=200)
 @given(texts=st.lists(TEXTS | AWKWARD, min_size=1, max_size=8))
-def test_any_text(tokenizers, texts):
-    check(tokenizers, texts)
+def test_ids_match_the_reference_on_any_texts(tokenizers, texts):
+    assert_same_ids(tokenizers, texts)
 
 
-def test_awkward_texts(tokenizers):
+def test_ids_match_the_reference_on_awkward_texts(tokenizers):
     rng = random.Random(7)
-    pools = [range(32, 127), range(0x300, 0x530), range(0x900, 0xE00), range(0x1D00, 0x2100)]
-    pools += [range(0x3000, 0x3200), range(0x4E00, 0x4F00), range(0xAC00, 0xAD00)]
-    pools += [range(0xF900, 0xFB10), range(0x1D100, 0x1D200), range(0xE000)]
+    ranges = [range(32, 127), range(0x300, 0x530), range(0x900, 0xE00), range(0x1D00, 0x2100)]
+    ranges += [range(0x3000, 0x3200), range(0x4E00, 0x4F00), range(0xAC00, 0xAD00)]
+    ranges += [range(0xF900, 0xFB10), range(0x1D100, 0x1D200), range(0xE000)]
     texts = []
     for _ in range(1000):
-        codes = [rng.choice(rng.choice(pools)) for _ in range(rng.randint(0, 40))]
+        codes = [rng.choice(rng.choice(ranges)) for _ in range(rng.randint(0, 40))]
         text = "".join(chr(code) for code in codes if not 0xD800 <= code <= 0xDFFF)
         texts.append(
             text + rng.choice(["", "Σ", " ΑΣ", "x" * 199, "x" * 200, "x" * 201, "é" * 201])
         )
-    check(tokenizers, texts)
+    assert_same_ids(tokenizers, texts)
 
 
 def test_empty_and_invalid_texts(tokenizers):
-    check(tokenizers, [""])
-    check(tokenizers, ["", " ", "\t\n", "a", "\u200b", ""])
+    assert_same_ids(tokenizers, [""])
+    assert_same_ids(tokenizers, ["", " ", "\t\n", "a", "\u200b", ""])
     reference, graph = tokenizers
     assert graph(tf.constant([], tf.string)).to_list() == []
     # Invalid UTF-8 is dropped, as in the original.
@@ -73,7 +73,7 @@ def test_empty_and_invalid_texts(tokenizers):
     assert actual == [reference.convert_tokens_to_ids(reference.tokenize("caf a")), []]
 
 
-def test_graph_matches_the_compiled_tokenizer(tokenizers):
+def test_ids_match_the_compiled_tokenizer(tokenizers):
     reference, graph = tokenizers
     texts = [f"The {n}th text, of many; it's été {n}!" for n in range(50)]
     actual = graph(tf.constant(texts))
@@ -87,10 +87,10 @@ IDS = st.lists(st.integers(1, 9), max_size=9)
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(IDS, IDS), max_size=5), st.integers(3, 16), st.booleans(), st.booleans())
-def test_graph_packing_matches_array_packing(pairs, max_seq_length, with_second, padded):
-    rows = [[one for one, _ in pairs], [two for _, two in pairs]]
-    arrays = [RaggedIds.from_lists(row) for row in rows]
-    ragged = [tf.ragged.constant(row, tf.int32, ragged_rank=1) for row in rows]
+def test_packing_matches_array_packing(pairs, max_seq_length, with_second, padded):
+    texts = [[first for first, _ in pairs], [second for _, second in pairs]]
+    arrays = [RaggedIds.from_lists(ids) for ids in texts]
+    ragged = [tf.ragged.constant(ids, tf.int32, ragged_rank=1) for ids in texts]
     expected = pack_batch(arrays[0], arrays[1] if with_second else None, max_seq_length, 101, 102)
     second = ragged[1] if with_second else None
     actual = pack(ragged[0], second, max_seq_length, 101, 102, padded)

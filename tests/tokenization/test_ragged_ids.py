@@ -1,4 +1,4 @@
-"""Ragged rows of ids in one array."""
+"""`RaggedIds`: indexing, concatenation and spans."""
 
 import numpy as np
 from hypothesis import given
@@ -12,7 +12,7 @@ def as_lists(ids: RaggedIds) -> list[list[int]]:
 
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=6), st.data())
-def test_ragged_ids_indexing_and_concatenation(rows, data):
+def test_indexing_and_concatenation(rows, data):
     ids = RaggedIds.from_lists(rows)
     assert as_lists(ids) == rows
     assert ids.lengths.tolist() == [len(row) for row in rows]
@@ -21,10 +21,10 @@ def test_ragged_ids_indexing_and_concatenation(rows, data):
     assert as_lists(ids.take(np.array(indices, np.int64))) == [rows[row] for row in indices]
 
 
-def test_spans_follow_their_tokens():
-    one = RaggedIds.from_lists([[7, 8], []], [[(0, 1), (1, 4)], []])
-    both = RaggedIds.concatenate([one, RaggedIds.from_lists([[9]], [[(2, 3)]])])
-    assert both.spans.tolist() == [[0, 1], [1, 4], [2, 3]]
-    assert both.take(np.array([2, 0])).spans.tolist() == [[2, 3], [0, 1], [1, 4]]
-    assert RaggedIds.concatenate([one, RaggedIds.from_lists([[9]])]).spans is None
+def test_spans_are_concatenated_and_reordered():
+    prefix = RaggedIds.from_lists([[7, 8], []], [[(0, 1), (1, 4)], []])
+    ids = RaggedIds.concatenate([prefix, RaggedIds.from_lists([[9]], [[(2, 3)]])])
+    assert ids.spans.tolist() == [[0, 1], [1, 4], [2, 3]]
+    assert ids.take(np.array([2, 0])).spans.tolist() == [[2, 3], [0, 1], [1, 4]]
+    assert RaggedIds.concatenate([prefix, RaggedIds.from_lists([[9]])]).spans is None
     assert RaggedIds.from_lists([[], []], [[], []]).spans.shape == (0, 2)

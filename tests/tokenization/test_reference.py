@@ -1,4 +1,4 @@
-"""The reference tokenizer, compared with the original and with its rules."""
+"""The reference tokenizer, compared with the original and its rules."""
 
 import ast
 import gzip
@@ -33,38 +33,40 @@ def read_json(relative: str):
 
 
 @cache
-def texts() -> list[tuple[str | bytes, dict]]:
-    """Returns every golden input with the results for this Python's Unicode version."""
-    read = read_json("tokenization/tokenization.json.gz")
-    recorded = {run["unidata_version"] for run in read["meta"]["compared"]}
+def golden_texts() -> list[tuple[str | bytes, dict]]:
+    """Returns the golden inputs, with the results for this Python's Unicode version."""
+    contents = read_json("tokenization/tokenization.json.gz")
+    recorded_versions = {run["unidata_version"] for run in contents["meta"]["compared"]}
     pairs = []
-    for item in read["items"]:
+    for item in contents["items"]:
         text = bytes.fromhex(item["bytes_hex"]) if "bytes_hex" in item else item["text"]
-        other = item.get("other_unicode", {})
-        if UNICODE not in recorded and (other or not is_old(text)):
+        other_versions = item.get("other_unicode", {})
+        if UNICODE not in recorded_versions and (other_versions or not in_unicode_3_2(text)):
             continue
-        pairs.append((text, item | other.get(UNICODE, {})))
+        pairs.append((text, item | other_versions.get(UNICODE, {})))
     return pairs
 
 
-def is_old(text: str | bytes) -> bool:
-    """Whether all characters are old enough to be handled alike by every Unicode version.
+def in_unicode_3_2(text: str | bytes) -> bool:
+    """Returns whether all characters are in Unicode 3.2, so that newer versions agree on them.
 
-    Only used if the golden data does not cover this Python's Unicode version.
+    Only used if the goldens do not include this Python's Unicode version.
     """
     text = tokenization.convert_to_unicode(text)
     return all(unicodedata.ucd_3_2_0.category(char) != "Cn" for char in text)
 
 
-def assert_same(tokenize, field: str) -> None:
-    assert texts()
-    wrong = [(text, got) for text, item in texts() if (got := tokenize(text)) != item[field]]
-    assert not wrong
+def assert_matches_golden(tokenize, field: str) -> None:
+    assert golden_texts()
+    differing = [
+        (text, actual) for text, item in golden_texts() if (actual := tokenize(text)) != item[field]
+    ]
+    assert not differing
 
 
 @BOTH_CASINGS
 def test_basic_tokenizer_matches_the_original(lower):
-    assert_same(BasicTokenizer(lower).tokenize, "basic_lower" if lower else "basic_cased")
+    assert_matches_golden(BasicTokenizer(lower).tokenize, "basic_lower" if lower else "basic_cased")
 
 
 @BOTH_CASINGS
@@ -72,11 +74,11 @@ def test_basic_tokenizer_matches_the_original(lower):
 def test_full_tokenizer_matches_the_original(vocab, lower):
     tokenizer = FullTokenizer(str(golden(f"vocab/{vocab}.txt")), do_lower_case=lower)
     field = f"{vocab}_{'lower' if lower else 'nolower'}"
-    assert_same(
+    assert_matches_golden(
         lambda text: tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text)), f"{field}_ids"
     )
-    if f"{field}_tokens" in texts()[0][1]:  # recorded for the usual combinations only
-        assert_same(tokenizer.tokenize, f"{field}_tokens")
+    if f"{field}_tokens" in golden_texts()[0][1]:  # only recorded for common combinations
+        assert_matches_golden(tokenizer.tokenize, f"{field}_tokens")
 
 
 @pytest.mark.parametrize(
@@ -89,26 +91,28 @@ def test_full_tokenizer_matches_the_original(vocab, lower):
 )
 def test_wordpiece_matches_the_original_on_raw_text(field, vocab, options):
     vocab = tokenization.load_vocab(str(golden(f"vocab/{vocab}.txt")))
-    assert_same(WordpieceTokenizer(vocab, **options).tokenize, field)
+    assert_matches_golden(WordpieceTokenizer(vocab, **options).tokenize, field)
 
 
+# Flags of a code point in the golden table.
 DROPPED, SPACE, PUNCTUATION, CJK, SPLITS, MARK = 1, 2, 4, 8, 16, 32
 
 
 @cache
-def character_tables() -> tuple[list[int], list[str]]:
-    """Returns each code point's flags, and its lower case without accents."""
-    read = read_json("tokenization/char_tables.json.gz")
-    version = UNICODE if UNICODE in read["runs"] else read["primary"]
+def load_character_tables() -> tuple[list[int], list[str]]:
+    """Returns the flags of each code point, and its lower case without accents."""
+    tables = read_json("tokenization/char_tables.json.gz")
+    version = UNICODE if UNICODE in tables["runs"] else tables["primary"]
     flags = [0] * (sys.maxunicode + 1)
-    for first, last, bits in read["runs"][version]:
+    for first, last, bits in tables["runs"][version]:
         flags[first : last + 1] = [bits] * (last + 1 - first)
     lowered = [chr(code) for code in range(sys.maxunicode + 1)]
-    mapping = read[f"lower_strip_{read['primary']}"]
-    for code, to in (mapping | read["lower_strip_changes"].get(version, {})).items():
-        if to is not None:
-            lowered[int(code, 16)] = "".join(chr(int(part, 16)) for part in to.split())
-    for syllable in range(0xAC00, 0xD7A4):  # omitted from the data, as they follow a rule
+    mapping = tables[f"lower_strip_{tables['primary']}"]
+    for code, replacement in (mapping | tables["lower_strip_changes"].get(version, {})).items():
+        if replacement is not None:
+            code_points = [int(part, 16) for part in replacement.split()]
+            lowered[int(code, 16)] = "".join(map(chr, code_points))
+    for syllable in range(0xAC00, 0xD7A4):  # decomposed by a rule, so not recorded
         lead, rest = divmod(syllable - 0xAC00, 21 * 28)
         vowel, tail = divmod(rest, 28)
         jamo = [0x1100 + lead, 0x1161 + vowel] + ([0x11A7 + tail] if tail else [])
@@ -117,15 +121,15 @@ def character_tables() -> tuple[list[int], list[str]]:
 
 
 @cache
-def characters() -> list[str]:
-    known = UNICODE in read_json("tokenization/char_tables.json.gz")["runs"]
-    return [c for c in map(chr, range(sys.maxunicode + 1)) if known or is_old(c)]
+def all_characters() -> list[str]:
+    is_recorded = UNICODE in read_json("tokenization/char_tables.json.gz")["runs"]
+    return [c for c in map(chr, range(sys.maxunicode + 1)) if is_recorded or in_unicode_3_2(c)]
 
 
 def test_character_classes_match_the_original():
-    flags, _ = character_tables()
-    wrong = []
-    for char in characters():
+    flags, _ = load_character_tables()
+    differing = []
+    for char in all_characters():
         actual = (
             DROPPED * (tokenization.is_control(char) or char == "\ufffd")
             + SPACE * tokenization.is_whitespace(char)
@@ -135,29 +139,29 @@ def test_character_classes_match_the_original():
             + MARK * (unicodedata.category(char) == "Mn")
         )
         if actual != flags[ord(char)]:
-            wrong.append((char, actual, flags[ord(char)]))
-    assert not wrong
+            differing.append((char, actual, flags[ord(char)]))
+    assert not differing
 
 
 @BOTH_CASINGS
 def test_tokens_around_every_character_match_the_original(lower):
-    flags, lowered = character_tables()
+    flags, lowered = load_character_tables()
     tokenizer = BasicTokenizer(lower)
-    wrong = []
-    for char in characters():
+    differing = []
+    for char in all_characters():
         bits = flags[ord(char)]
         if bits & DROPPED:
-            between = ""
+            expanded = ""
         elif bits & (SPACE | SPLITS):
-            between = " "
+            expanded = " "
         else:
-            between = lowered[ord(char)] if lower else char
-            between = "".join(f" {c} " if flags[ord(c)] & PUNCTUATION else c for c in between)
-            between = f" {between} " if bits & CJK else between
-        expected = [part for part in f"x{between}y".split(" ") if part]
+            expanded = lowered[ord(char)] if lower else char
+            expanded = "".join(f" {c} " if flags[ord(c)] & PUNCTUATION else c for c in expanded)
+            expanded = f" {expanded} " if bits & CJK else expanded
+        expected = [part for part in f"x{expanded}y".split(" ") if part]
         if tokenizer.tokenize(f"x{char}y") != expected:
-            wrong.append((char, expected))
-    assert not wrong
+            differing.append((char, expected))
+    assert not differing
 
 
 def test_vocabulary_loading_matches_the_original(tmp_path):
@@ -175,11 +179,13 @@ def test_vocabulary_loading_matches_the_original(tmp_path):
 
 
 def test_casing_check_matches_the_original():
-    # The original does not know models released after 2018; `test_releases` covers them.
-    later = ("/wwm_", "/uncased_L-2_H-128_A-2/")
+    # The original does not include models released after 2018; see `test_releases.py`.
+    later_models = ("/wwm_", "/uncased_L-2_H-128_A-2/")
     for case in read_json("tokenization/units.json")["validate_case"]:
         arguments = case["do_lower_case"], case["init_checkpoint"]
-        if case["init_checkpoint"] and any(name in case["init_checkpoint"] for name in later):
+        if case["init_checkpoint"] and any(
+            name in case["init_checkpoint"] for name in later_models
+        ):
             assert case["result"] == "ok"
         elif case["result"] == "ok":
             tokenization.validate_case_matches_checkpoint(*arguments)
@@ -212,9 +218,9 @@ def test_error_types_match_the_original(tokenizer):
             calls[case["call"]]()
 
 
-# ---- Small examples --------------------------------------------------------------------------
+# ---- Small examples ------------------------------------------------------------------------
 
-WORDS = [
+VOCAB = [
     "[UNK]",
     "[CLS]",
     "[SEP]",
@@ -233,11 +239,11 @@ WORDS = [
 @pytest.fixture
 def tokenizer(tmp_path: Path) -> FullTokenizer:
     path = tmp_path / "vocab.txt"
-    path.write_text("\n".join(WORDS), encoding="utf-8")
+    path.write_text("\n".join(VOCAB), encoding="utf-8")
     return FullTokenizer(str(path))
 
 
-def test_accented_word_and_comma_to_pieces_and_ids(tokenizer):
+def test_full_tokenizer(tokenizer):
     tokens = tokenizer.tokenize("UNaffable,Cafés")
     assert tokens == ["un", "##aff", "##able", ",", "cafe", "##s"]
     ids = tokenizer.convert_tokens_to_ids(tokens)
@@ -274,9 +280,9 @@ def test_basic_tokenizer(text, lowered, cased):
 
 
 def test_word_with_unknown_piece_is_unknown(tokenizer):
-    pieces = WordpieceTokenizer(tokenizer.vocab).tokenize
-    assert pieces("") == []
-    assert pieces("unaffable unaffableX run") == ["un", "##aff", "##able", "[UNK]", "run"]
+    tokenize = WordpieceTokenizer(tokenizer.vocab).tokenize
+    assert tokenize("") == []
+    assert tokenize("unaffable unaffableX run") == ["un", "##aff", "##able", "[UNK]", "run"]
 
 
 def test_too_long_word_is_unknown():
@@ -300,12 +306,12 @@ def test_character_classes():
 @pytest.mark.parametrize("convert", [tokenization.convert_to_unicode, tokenization.printable_text])
 def test_convert_to_unicode_accepts_str_and_utf8(convert):
     assert convert("é") == convert("é".encode()) == convert(b"\xff\xc3\xa9") == "é"
-    for other in (None, 1, ["a"], bytearray(b"a")):
-        with pytest.raises(ValueError, match=type(other).__name__):
-            convert(other)
+    for invalid in (None, 1, ["a"], bytearray(b"a")):
+        with pytest.raises(ValueError, match=type(invalid).__name__):
+            convert(invalid)
 
 
-def test_casing_check_names_the_flag_to_pass():
+def test_casing_error_names_the_flag():
     check = tokenization.validate_case_matches_checkpoint
     with pytest.raises(UserError, match=r"uncased_L-12_H-768_A-12 .*Pass --do_lower_case=true"):
         check(False, "models/uncased_L-12_H-768_A-12/bert_model.ckpt")
@@ -327,17 +333,17 @@ def test_tokenizer_can_be_pickled(tokenizer):
     assert copy.tokenize("unaffable cafés") == tokenizer.tokenize("unaffable cafés")
 
 
-# ---- Properties of every text ----------------------------------------------------------------
+# ---- Properties of any text ----------------------------------------------------------------
 
-AWKWARD = (
+AWKWARD_CHARACTERS = (
     "aÀéIİıΣσςß \t\n\u2028\u3000\x00\u200b\ufffd'’.,$…\u0301\u0323\u302e\u034f中豈한가\ud800[]#"
 )
-ANY_TIME = settings(deadline=None)  # do not fail on a busy machine
-ANY_TEXT = st.text(st.sampled_from(AWKWARD) | st.characters(exclude_categories=()))
+NO_DEADLINE = settings(deadline=None)
+ANY_TEXT = st.text(st.sampled_from(AWKWARD_CHARACTERS) | st.characters(exclude_categories=()))
 
 
 def tokenize_step_by_step(text: str, lower: bool) -> list[str]:
-    """Applies the rules in the original's order, word by word, without lookup tables."""
+    """Applies the original's rules in order, word by word, without lookup tables."""
     cleaned = ""
     for char in text:
         if char in "\t\n\r" or unicodedata.category(char) == "Zs":
@@ -347,63 +353,63 @@ def tokenize_step_by_step(text: str, lower: bool) -> list[str]:
     words = []
     for word in cleaned.split():
         if lower:
-            marked = unicodedata.normalize("NFD", word.lower())
-            word = "".join(char for char in marked if unicodedata.category(char) != "Mn")
+            decomposed = unicodedata.normalize("NFD", word.lower())
+            word = "".join(char for char in decomposed if unicodedata.category(char) != "Mn")
         words.append("".join(f" {c} " if tokenization.is_punctuation(c) else c for c in word))
     return " ".join(words).split()
 
 
 @BOTH_CASINGS
-@ANY_TIME
+@NO_DEADLINE
 @given(text=ANY_TEXT)
 def test_basic_tokenizer_matches_step_by_step_rules(lower, text):
     assert BasicTokenizer(lower).tokenize(text) == tokenize_step_by_step(text, lower)
 
 
 @BOTH_CASINGS
-@ANY_TIME
+@NO_DEADLINE
 @given(text=ANY_TEXT)
-def test_basic_tokens_contain_no_separators(lower, text):
+def test_basic_tokens_have_no_separators(lower, text):
     for token in BasicTokenizer(lower).tokenize(text):
         assert token.split() == [token]
         assert len(token) == 1 or not any(map(tokenization.is_punctuation, token))
 
 
-def survives_stripping(char: str) -> bool:
-    # A combining character outside category Mn keeps its position until the marks are stripped;
-    # a second pass may then reorder it.
+def is_order_stable(char: str) -> bool:
+    # Normalization may reorder combining characters outside category Mn once the marks are
+    # stripped.
     return not unicodedata.combining(char) or unicodedata.category(char) == "Mn"
 
 
 @BOTH_CASINGS
-@ANY_TIME
-@given(text=ANY_TEXT.map(lambda text: "".join(filter(survives_stripping, text))))
+@NO_DEADLINE
+@given(text=ANY_TEXT.map(lambda text: "".join(filter(is_order_stable, text))))
 def test_basic_tokenization_is_idempotent(lower, text):
     tokens = BasicTokenizer(lower).tokenize(text)
     assert BasicTokenizer(lower).tokenize(" ".join(tokens)) == tokens
 
 
-LETTERS = st.text("ab", min_size=1, max_size=4)
+PIECES = st.text("ab", min_size=1, max_size=4)
 
 
-@ANY_TIME
-@given(st.sets(LETTERS), st.sets(LETTERS), st.text("ab", min_size=1, max_size=12))
-def test_word_pieces_are_longest_match_first(first, inner, word):
+@NO_DEADLINE
+@given(st.sets(PIECES), st.sets(PIECES), st.text("ab", min_size=1, max_size=12))
+def test_wordpiece_is_longest_match_first(first, inner, word):
     vocab = dict.fromkeys({"a", "b", "##a"} | first | {f"##{piece}" for piece in inner}, 0)
     actual = WordpieceTokenizer(vocab).tokenize(word)
     rest, prefix, expected = word, "", []
     while rest:
-        known = [rest[:end] for end in range(len(rest) + 1) if prefix + rest[:end] in vocab]
-        if not known:
+        matches = [rest[:end] for end in range(len(rest) + 1) if prefix + rest[:end] in vocab]
+        if not matches:
             expected = ["[UNK]"]
             break
-        expected.append(prefix + known[-1])
-        rest, prefix = rest.removeprefix(known[-1]), "##"
+        expected.append(prefix + matches[-1])
+        rest, prefix = rest.removeprefix(matches[-1]), "##"
     assert actual == expected
     assert actual == ["[UNK]"] or "".join(piece.removeprefix("##") for piece in actual) == word
 
 
-# ---- Boundaries ------------------------------------------------------------------------------
+# ---- Imports and arguments -----------------------------------------------------------------
 
 
 def test_tokenization_does_not_import_tensorflow(tmp_path):
@@ -413,20 +419,20 @@ def test_tokenization_does_not_import_tensorflow(tmp_path):
         "print(tokenization.FullTokenizer(sys.argv[1]).tokenize('Hello'));"
         "print(sorted({'tensorflow', 'keras', 'numpy'} & set(sys.modules)))"
     )
-    run = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "vocab.txt")],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert list(map(ast.literal_eval, run.stdout.splitlines())) == [["hello"], []]
+    assert list(map(ast.literal_eval, process.stdout.splitlines())) == [["hello"], []]
 
 
 def test_invalid_vocabulary_and_casing_are_rejected(tmp_path, caplog):
     path = tmp_path / "vocab.txt"
     path.write_text("[UNK]\nthe\n")
-    # A TensorFlow Hub module returns NumPy's bool.
+    # TensorFlow Hub modules return NumPy's bool.
     assert FullTokenizer(str(path), np.bool_(True)).tokenize("The") == ["the"]
     with pytest.raises(ValueError, match=r"be True or False. Received: 'False'"):
         FullTokenizer(str(path), do_lower_case="False")

@@ -1,18 +1,17 @@
-"""Runs a script in a separate process for the distribution tests.
+"""Runs a script on logical CPU devices and records its training metrics.
 
-usage: python -m tests.training.driver SCRIPT LOGICAL_CPUS FIGURES_FILE --flag=value ...
+usage: python -m tests.training.driver SCRIPT LOGICAL_CPUS METRICS_FILE --flag=value ...
 
-SCRIPT is the name of a function of `bert_tf.scripts`. The CPU is split into logical devices. The
-metrics of every step are appended to the file as JSON lines. The heads' dropout is off, so that N
-devices equal one, and the classifier's and the span head start from large weights, so that
-gradients are clipped.
+SCRIPT is the name of a function in `bert_tf.scripts`. The metrics of each step are appended to
+METRICS_FILE as JSON lines. The heads' dropout is disabled, so that results do not depend on the
+number of devices. The weights of linear heads are large, so that gradients are clipped.
 """
 
 import json
 import sys
 
 
-def main(script: str, logical_cpus: int, figures_file: str) -> None:
+def main(script: str, logical_cpus: int, metrics_file: str) -> None:
     import tensorflow as tf
 
     from bert_tf import scripts, training
@@ -27,23 +26,23 @@ def main(script: str, logical_cpus: int, figures_file: str) -> None:
     heads.LinearHead.__init__.__defaults__ = (1.0,)
     make_train_step = training.make_train_step
 
-    def recorded(*args, **kwargs):
+    def make_recording_step(*args, **kwargs):
         step = make_train_step(*args, **kwargs)
 
-        def record(*args):
-            figures = step(*args)
-            with open(figures_file, "a") as file:
-                values = {name: float(value) for name, value in figures.items()}
+        def run_and_record(*args):
+            metrics = step(*args)
+            with open(metrics_file, "a") as file:
+                values = {name: float(value) for name, value in metrics.items()}
                 file.write(json.dumps(values) + "\n")
-            return figures
+            return metrics
 
-        return record
+        return run_and_record
 
-    training.make_train_step = recorded
+    training.make_train_step = make_recording_step
     getattr(scripts, script)()
 
 
 if __name__ == "__main__":
-    script, logical_cpus, figures_file = sys.argv[1:4]
+    script, logical_cpus, metrics_file = sys.argv[1:4]
     sys.argv = ["driver", *sys.argv[4:]]
-    main(script, int(logical_cpus), figures_file)
+    main(script, int(logical_cpus), metrics_file)

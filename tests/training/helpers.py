@@ -13,7 +13,7 @@ STRATEGY = tf.distribute.OneDeviceStrategy("/cpu:0")
 
 
 class WithoutDropout:
-    """Disables all dropout, including the classifier's fixed one, as for the goldens."""
+    """Disables all dropout, including the classifier's hard-coded one, as in the goldens."""
 
     def call(self, inputs, training=None, dropout_seed=None):
         return super().call(inputs, training=False)
@@ -35,26 +35,29 @@ def classifier_loss(outputs, batch):
     return tf.reduce_mean(cross_entropy(outputs["logits"], batch["label_ids"]))
 
 
-def as_loss(loss_fn):
-    """Adapts the loss of a whole batch to the training step's signature."""
+def make_loss(loss_fn):
+    """Wraps a loss function of a whole batch for `make_train_step`."""
     return training.Loss(
         totals=lambda batch: {}, share=lambda outputs, batch, totals: loss_fn(outputs, batch)
     )
 
 
 def pretraining_loss(outputs, batch):
-    words, _ = masked_lm_loss(
+    masked_lm, _ = masked_lm_loss(
         outputs["masked_lm_logits"], batch["masked_lm_ids"], batch["masked_lm_weights"]
     )
     labels = batch["next_sentence_labels"][:, 0]
-    return words + tf.reduce_mean(cross_entropy(outputs["next_sentence_logits"], labels))
+    next_sentence = cross_entropy(outputs["next_sentence_logits"], labels)
+    return masked_lm + tf.reduce_mean(next_sentence)
 
 
-def batches_of(case):
+def load_batches(case):
+    """Returns the batches of a golden training run."""
     inputs = {key.removeprefix("in/"): case[key] for key in case.files if key.startswith("in/")}
-    count = len(inputs["input_ids"])
+    num_batches = len(inputs["input_ids"])
     return [
-        {key: tf.constant(value[index]) for key, value in inputs.items()} for index in range(count)
+        {key: tf.constant(value[index]) for key, value in inputs.items()}
+        for index in range(num_batches)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints written asynchronously during training."""
+"""Asynchronous writing of checkpoints."""
 
 import concurrent.futures
 import threading
@@ -16,44 +16,44 @@ from tests.training.helpers import (
     NO_STOP,
     STRATEGY,
     Classifier,
-    as_loss,
-    batches_of,
     classifier_loss,
+    load_batches,
+    make_loss,
     make_optimizer,
 )
 
 
 @pytest.fixture(scope="module")
 def trained():
-    """A model, its optimizer, and a function that runs one step."""
+    """A model, its optimizer, and a function that runs a training step."""
     model = load(Classifier(config(), 2))
     optimizer = make_optimizer(model, 1e-2, 10, 0)
     options = training.StepOptions()
     state = training.TrainState(model, optimizer)
-    step = training.make_train_step(state, as_loss(classifier_loss), STRATEGY, options)
-    batch = batches_of(np.load(golden("training/classifier_10steps.npz")))[0]
+    step = training.make_train_step(state, make_loss(classifier_loss), STRATEGY, options)
+    batch = load_batches(np.load(golden("training/classifier_10steps.npz")))[0]
     return model, optimizer, lambda: step(batch, NO_STOP)
 
 
 def _values(model, optimizer):
-    actual = {name: v.numpy() for name, v in checkpoint.named_variables(model).items()}
+    values = {name: v.numpy() for name, v in checkpoint.named_variables(model).items()}
     for variable, slots in optimizer.slots():
         for slot, value in slots.items():
-            actual[f"{checkpoint_name(variable)}/{slot}"] = value.numpy()
-    return actual
+            values[f"{checkpoint_name(variable)}/{slot}"] = value.numpy()
+    return values
 
 
 def test_checkpoint_contains_the_values_of_its_step(trained, tmp_path, monkeypatch):
     model, optimizer, step = trained
     step()
     expected = _values(model, optimizer)
-    may_write, write = threading.Event(), checkpoint.save_snapshot
+    may_write, save_snapshot = threading.Event(), checkpoint.save_snapshot
 
-    def delayed_write(folder, snapshot):
+    def save_later(folder, snapshot):
         assert may_write.wait(60)
-        return write(folder, snapshot)
+        return save_snapshot(folder, snapshot)
 
-    monkeypatch.setattr(checkpoints, "save_snapshot", delayed_write)
+    monkeypatch.setattr(checkpoints, "save_snapshot", save_later)
     saver = AsyncSaver(str(tmp_path))
     saver.save(checkpoint.snapshot(model, optimizer))
     for _ in range(3):
@@ -67,24 +67,24 @@ def test_checkpoint_contains_the_values_of_its_step(trained, tmp_path, monkeypat
     actual = dict(checkpoint.read(prefix, list(expected)))
     for name, value in expected.items():
         np.testing.assert_array_equal(actual[name], value, err_msg=name)
-    now = _values(model, optimizer)
-    assert any((now[name] != value).any() for name, value in expected.items())
+    current = _values(model, optimizer)
+    assert any((current[name] != value).any() for name, value in expected.items())
     saver.close()
 
 
 @pytest.fixture
 def full_disk(monkeypatch):
-    """Makes writes fail until the list is empty; each attempt removes one item."""
-    left, write = ["full", "full"], checkpoint.save_snapshot
+    """Makes writes fail; each failure pops an item of the list, until it is empty."""
+    failures, save_snapshot = ["full", "full"], checkpoint.save_snapshot
 
     def fail(folder, snapshot):
-        if left:
-            left.pop()
+        if failures:
+            failures.pop()
             raise UserError("No space left on device")
-        return write(folder, snapshot)
+        return save_snapshot(folder, snapshot)
 
     monkeypatch.setattr(checkpoints, "save_snapshot", fail)
-    return left
+    return failures
 
 
 def test_write_error_is_raised_at_the_next_call(trained, tmp_path, full_disk):
@@ -94,7 +94,7 @@ def test_write_error_is_raised_at_the_next_call(trained, tmp_path, full_disk):
     concurrent.futures.wait([saver._pending], timeout=60)
     with pytest.raises(UserError, match="No space left"):
         saver.check()
-    # An error while closing does not hide the one that ended training.
+    # `close` does not raise, so as not to hide an error that ended training.
     saver.save(checkpoint.snapshot(model, optimizer))
     saver.close()
     assert not full_disk

@@ -1,4 +1,4 @@
-"""Plots of training curves are valid, non-empty PNGs for any input."""
+"""Plots of training curves."""
 
 import time
 import warnings
@@ -17,18 +17,18 @@ def _fail_on_warnings():
         yield
 
 
-def test_training_plot():
+def test_plot_shows_losses_and_evaluations():
     steps = np.arange(1, 301)
     losses = 1 / steps
     accuracies = [(100, 0.7), (200, 0.8), (300, float("nan"))]
-    without = plot_training_curve(steps, losses, {})
-    actual = plot_training_curve(
+    without_evaluations = plot_training_curve(steps, losses, {})
+    with_evaluations = plot_training_curve(
         steps, losses, {"eval_accuracy": accuracies, "_$x$": [(300, 2.0)], "none": []}
     )
     orange, green = [0xD9, 0x5F, 0x02], [0x1B, 0x9E, 0x77]
     for color in (orange, green):
-        assert (pixels(actual) == color).all(axis=-1).sum() > 50
-        assert not (pixels(without) == color).all(axis=-1).any()
+        assert (pixels(with_evaluations) == color).all(axis=-1).sum() > 50
+        assert not (pixels(without_evaluations) == color).all(axis=-1).any()
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ def test_training_plot():
         (range(10**7, 10**7 + 60), [0.5] * 60, {f"metric {n}": [(10**7, 1.0)] for n in range(15)}),
     ],
 )
-def test_unusual_training_runs(steps, losses, evaluations):
+def test_unusual_values_are_plotted(steps, losses, evaluations):
     pixels(plot_training_curve(steps, losses, evaluations))
 
 
-def test_long_training_runs_plot_fast():
+def test_long_runs_are_plotted_fast():
     losses = np.random.default_rng(3).normal(size=100_000)
     plot_training_curve([1], [1], {})
     start = time.process_time()
@@ -58,14 +58,14 @@ def test_long_training_runs_plot_fast():
 def test_single_loss_spike_stays_visible():
     losses = np.ones(100_000)
     losses[[300, 600]] = 0, 5
-    blue = pixels(plot_training_curve(range(100_000), losses, {}))
+    before = pixels(plot_training_curve(range(100_000), losses, {}))
     losses[54_321] = 5
-    more = pixels(plot_training_curve(range(100_000), losses, {}))
-    assert 3 < (blue != more).any(axis=-1).sum() < 2000
+    after = pixels(plot_training_curve(range(100_000), losses, {}))
+    assert 3 < (before != after).any(axis=-1).sum() < 2000
 
 
 def test_running_mean():
     means = _running_mean(np.arange(100) % 2 * 1.0)
-    # Two values on each side, where available.
+    # The window has two values on each side, where available.
     assert means[:4] == pytest.approx([1 / 3, 1 / 2, 2 / 5, 3 / 5])
     assert means[-1] == pytest.approx(2 / 3)

@@ -1,4 +1,4 @@
-"""Pre-training and SQuAD on several devices and processes, as in `test_distribution.py`."""
+"""Pre-training and SQuAD on several devices and processes (see `test_distribution.py`)."""
 
 import json
 import random
@@ -11,20 +11,20 @@ from bert_tf.tasks.pretraining import create_data
 from tests.conftest import WORDS
 from tests.training.runs import Runs
 
-TEXT = "the good film was not slow it was a fast story the bad plot"
+CONTEXT = "the good film was not slow it was a fast story the bad plot"
 
 
 def run_on(runs, name, devices, workers):
     if workers > 1:
-        runs.run(runs.launch(name, workers))
+        runs.run(runs.make_launch_command(name, workers))
     else:
-        runs.run(runs.command(name, devices, distribution_strategy="mirrored"))
+        runs.run(runs.make_command(name, devices, distribution_strategy="mirrored"))
 
 
 def write_corpus(path):
     rng = random.Random(1)
-    sentence = lambda: " ".join(rng.choices(WORDS, k=rng.randint(3, 9)))  # noqa: E731
-    documents = ["\n".join(sentence() for _ in range(rng.randint(1, 6))) for _ in range(60)]
+    make_sentence = lambda: " ".join(rng.choices(WORDS, k=rng.randint(3, 9)))  # noqa: E731
+    documents = ["\n".join(make_sentence() for _ in range(rng.randint(1, 6))) for _ in range(60)]
     path.write_text("\n\n".join(documents) + "\n")
 
 
@@ -54,11 +54,11 @@ def pretraining(tiny, tmp_path_factory):
         "max_eval_steps": 9,
     }
     runs = Runs("run_pretraining", tiny, folder, **sizes, **flags)
-    runs.run(runs.command("one"))
+    runs.run(runs.make_command("one_device"))
     return runs
 
 
-# More replicas take long on few cores.
+# More replicas are slow on few cores.
 SLOW = pytest.mark.slow
 
 
@@ -66,24 +66,26 @@ SLOW = pytest.mark.slow
     ("devices", "workers"),
     [(2, 1), (1, 2), pytest.param(4, 1, marks=SLOW), pytest.param(1, 3, marks=SLOW)],
 )
-def test_pretraining(pretraining, devices, workers):
+def test_pretraining_matches_one_device(pretraining, devices, workers):
     name = f"devices{devices}_workers{workers}"
     run_on(pretraining, name, devices, workers)
-    pretraining.assert_same_steps(name, "one", workers)
-    assert pretraining.metrics(name) == pytest.approx(pretraining.metrics("one"), rel=1e-5)
+    pretraining.assert_same_steps(name, "one_device", workers)
+    assert pretraining.eval_metrics(name) == pytest.approx(
+        pretraining.eval_metrics("one_device"), rel=1e-5
+    )
 
 
 def write_questions(path, count):
-    def question(number):
-        words = TEXT.split()
-        begin = number % (len(words) - 2)
-        # The same words occur at several positions.
-        start = len(" ".join([*words[:begin], ""]))
-        answer = {"text": " ".join(words[begin : begin + 2]), "answer_start": start}
+    def make_question(number):
+        words = CONTEXT.split()
+        first = number % (len(words) - 2)
+        # Words occur repeatedly, so count characters instead of searching.
+        answer_start = len(" ".join([*words[:first], ""]))
+        answer = {"text": " ".join(words[first : first + 2]), "answer_start": answer_start}
         text = f"what was {WORDS[number % len(WORDS)]}"
         return {"id": f"q{number}", "question": text, "answers": [answer]}
 
-    paragraph = {"context": TEXT, "qas": [question(number) for number in range(count)]}
+    paragraph = {"context": CONTEXT, "qas": [make_question(number) for number in range(count)]}
     path.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
 
 
@@ -106,23 +108,26 @@ def questions(tiny, tmp_path_factory):
         "train_batch_size": 12,
     }
     runs = Runs("run_squad", tiny, folder, **flags)
-    runs.run(runs.command("one"))
+    runs.run(runs.make_command("one_device"))
     return runs
 
 
 @pytest.mark.parametrize(("devices", "workers"), [(2, 1), (1, 2)])
-def test_squad(questions, devices, workers):
+def test_squad_matches_one_device(questions, devices, workers):
     name = f"devices{devices}_workers{workers}"
     run_on(questions, name, devices, workers)
-    questions.assert_same_steps(name, "one", workers)
-    assert questions.metrics(name) == pytest.approx(questions.metrics("one"), rel=1e-5)
+    questions.assert_same_steps(name, "one_device", workers)
+    assert questions.eval_metrics(name) == pytest.approx(
+        questions.eval_metrics("one_device"), rel=1e-5
+    )
     actual, expected = (
         json.loads((questions.folder / run / "nbest_predictions.json").read_text())
-        for run in (name, "one")
+        for run in (name, "one_device")
     )
     assert list(actual) == list(expected) == [f"q{number}" for number in range(11)]
     for question, answers in expected.items():
-        assert [best["text"] for best in actual[question]] == [best["text"] for best in answers]
-        for name in ("probability", "start_logit", "end_logit"):
-            others = [best[name] for best in actual[question]]
-            np.testing.assert_allclose(others, [best[name] for best in answers], rtol=1e-4)
+        texts = [answer["text"] for answer in actual[question]]
+        assert texts == [answer["text"] for answer in answers]
+        for key in ("probability", "start_logit", "end_logit"):
+            values = [answer[key] for answer in actual[question]]
+            np.testing.assert_allclose(values, [answer[key] for answer in answers], rtol=1e-4)

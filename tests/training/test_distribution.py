@@ -1,4 +1,4 @@
-"""The classifier gives equal results on one device, several devices and several processes.
+"""Fine-tuning a classifier on several devices and processes, compared with one device.
 
 `test_distributed_scripts.py` tests the other scripts.
 """
@@ -20,10 +20,10 @@ from bert_tf.options import DeviceOptions
 from bert_tf.training import open_devices
 from bert_tf.training.cluster import read_cluster
 from tests.oracle import ROOT
-from tests.training.runs import LAUNCHER, Runs, environment
+from tests.training.runs import LAUNCHER, Runs, subprocess_environment
 
-# 23 training rows in batches of 12: batches span epoch boundaries. 11 and 13 rows to
-# evaluate and predict, in batches of 8.
+# Batches of 12 of the 23 training rows span epoch boundaries. Evaluation has 11 rows and prediction
+# 13, in batches of 8.
 FLAGS = {
     "train_batch_size": 12,
     "num_train_epochs": 27,
@@ -37,8 +37,8 @@ FLAGS = {
 def write_contradictory_data(source, target):
     """Copies the data, with five training rows duplicated under the opposite label.
 
-    No model can fit these rows, so the loss stays far from 0: a loss of 0.006 has a relative error
-    of 1e-5 from rounding its logits.
+    No model can fit these rows, so the loss stays far from 0: for a loss of 0.006, rounding of the
+    logits alone gives a relative error of 1e-5.
     """
     shutil.copytree(source, target)
     train = target / "train.tsv"
@@ -54,79 +54,81 @@ def runs(tiny, tmp_path_factory):
     data_dir = write_contradictory_data(tiny.folder / "mrpc", folder / "mrpc")
     flags = {**tiny.flags, **FLAGS, "task_name": "mrpc", "data_dir": data_dir}
     runs = Runs("run_classifier", tiny, folder, **flags)
-    runs.run(runs.command("one"))
+    runs.run(runs.make_command("one_device"))
     return runs
 
 
-def assert_equal_to_one_device(runs, name, workers=1):
-    runs.assert_same_steps(name, "one", workers)
-    assert runs.metrics(name) == pytest.approx(runs.metrics("one"), rel=1e-5)
-    predictions, reference = (
-        np.loadtxt(runs.folder / run / "test_results.tsv") for run in (name, "one")
+def assert_matches_one_device(runs, name, workers=1):
+    runs.assert_same_steps(name, "one_device", workers)
+    assert runs.eval_metrics(name) == pytest.approx(runs.eval_metrics("one_device"), rel=1e-5)
+    actual, expected = (
+        np.loadtxt(runs.folder / run / "test_results.tsv") for run in (name, "one_device")
     )
-    assert predictions.shape == (13, 2)
-    np.testing.assert_allclose(predictions, reference, atol=1e-5)
-    # Rows differ, so a different order would be detected.
-    assert len(np.unique(reference[:, 0].round(5))) == 13
+    assert actual.shape == (13, 2)
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
+    # All rows differ, so a wrong order would be detected.
+    assert len(np.unique(expected[:, 0].round(5))) == 13
 
 
-# More replicas take long on few cores.
+# More replicas are slow on few cores.
 @pytest.mark.parametrize("devices", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_mirrored_devices_equal_one(runs, devices):
+def test_mirrored_devices_match_one_device(runs, devices):
     name = f"mirrored{devices}"
-    runs.run(runs.command(name, devices, distribution_strategy="mirrored"))
-    assert_equal_to_one_device(runs, name)
+    runs.run(runs.make_command(name, devices, distribution_strategy="mirrored"))
+    assert_matches_one_device(runs, name)
 
 
 @pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.slow)])
-def test_workers_equal_one_process(runs, workers):
+def test_workers_match_one_device(runs, workers):
     name = f"workers{workers}"
-    done = runs.run(runs.launch(name, workers))
-    assert_equal_to_one_device(runs, name, workers)
+    process = runs.run(runs.make_launch_command(name, workers))
+    assert_matches_one_device(runs, name, workers)
     # Only one process logs and writes.
-    assert done.stdout.count("Evaluation of 11 examples") == 1
+    assert process.stdout.count("Evaluation of 11 examples") == 1
     assert len(list((runs.folder / name).glob("events.out.tfevents.*"))) == 1
 
 
 @pytest.mark.slow
-def test_uneven_replica_batches_equal_one_device(runs):
+def test_uneven_replica_batches_match_one_device(runs):
     changes = {"train_batch_size": 10, "num_train_epochs": 3, "do_predict": False}
-    runs.run(runs.command("ten", **changes))
-    runs.run(runs.command("ten_on_four", 4, distribution_strategy="mirrored", **changes))
-    np.testing.assert_allclose(runs.figures("ten_on_four"), runs.figures("ten"), rtol=1e-4)
+    runs.run(runs.make_command("ten", **changes))
+    runs.run(runs.make_command("ten_on_four", 4, distribution_strategy="mirrored", **changes))
+    np.testing.assert_allclose(
+        runs.step_metrics("ten_on_four"), runs.step_metrics("ten"), rtol=1e-4
+    )
 
 
 @pytest.mark.slow
-def test_all_options_combined_equal_the_plain_run(runs):
+def test_combined_options_match_the_plain_run(runs):
     changes = {"num_train_epochs": 5, "do_predict": False}
-    runs.run(runs.command("plain", **changes))
+    runs.run(runs.make_command("plain", **changes))
     flags = {"gradient_accumulation_steps": 3, "recompute_layers": True, "jit_compile": "true"}
     flags |= {"distribution_strategy": "mirrored", **changes}
-    runs.run(runs.command("all", 2, **flags))
-    plain, everything = runs.figures("plain"), runs.figures("all")
-    assert len(plain) == 9
-    np.testing.assert_allclose(everything[:, 0], plain[:, 0], rtol=1e-5)
+    runs.run(runs.make_command("combined", 2, **flags))
+    expected, actual = runs.step_metrics("plain"), runs.step_metrics("combined")
+    assert len(expected) == 9
+    np.testing.assert_allclose(actual[:, 0], expected[:, 0], rtol=1e-5)
 
 
 @pytest.mark.slow
 def test_per_replica_clipping_changes_training(runs):
-    """As in the original on a TPU: the norm of the sum may reach the number of replicas."""
+    """As in the original on TPUs, the norm of the sum may reach the number of replicas."""
     flags = {"gradient_clip_scope": "replica", "distribution_strategy": "mirrored"}
-    runs.run(runs.command("replica", 2, **flags))
-    losses, norms = runs.figures("replica").T
-    one = runs.figures("one")
-    # The first loss uses the same weights; later ones follow different updates.
-    assert losses[0] == pytest.approx(one[0, 0], rel=1e-5)
-    assert np.abs(losses - one[:, 0]).max() > 1e-4 * one[0, 0]
+    runs.run(runs.make_command("replica", 2, **flags))
+    losses, norms = runs.step_metrics("replica").T
+    one_device_losses = runs.step_metrics("one_device")[:, 0]
+    # The first losses have the same weights; later ones follow different updates.
+    assert losses[0] == pytest.approx(one_device_losses[0], rel=1e-5)
+    assert np.abs(losses - one_device_losses).max() > 1e-4 * one_device_losses[0]
     assert norms.max() <= 2.0 + 1e-5
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_signaled_script_saves_and_sets_its_exit_code(runs, number, code):
-    name = f"told{number}"
-    command = runs.command(name, num_train_epochs=30000)
+def test_signal_saves_and_sets_the_exit_code(runs, number, code):
+    name = f"signaled{number}"
+    command = runs.make_command(name, num_train_epochs=30000)
     process = subprocess.Popen(
-        command, cwd=ROOT, env=environment(), stderr=subprocess.PIPE, text=True
+        command, cwd=ROOT, env=subprocess_environment(), stderr=subprocess.PIPE, text=True
     )
     while not (runs.folder / f"{name}.jsonl").exists():
         assert process.poll() is None
@@ -142,44 +144,54 @@ def test_signaled_script_saves_and_sets_its_exit_code(runs, number, code):
 @pytest.mark.slow
 def test_job_with_a_killed_worker_exits_and_resumes(runs):
     changes = {"num_train_epochs": 783, "save_checkpoints_steps": 100, "do_predict": False}
-    runs.run(runs.launch("undisturbed", 2, **changes))
-    command = runs.launch("killed", 2, **changes)
+    runs.run(runs.make_launch_command("uninterrupted", 2, **changes))
+    command = runs.make_launch_command("killed", 2, **changes)
     job = subprocess.Popen(
-        command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True, bufsize=1
+        command,
+        cwd=ROOT,
+        env=subprocess_environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
     )
     pids = [int(next(job.stdout).split("process ")[1].split(",")[0]) for _ in range(2)]
     while len(checkpoint.names_in(str(runs.folder / "killed"))) < 3:
         assert job.poll() is None
         time.sleep(0.05)
     os.kill(pids[1], 9)
-    killed = time.monotonic()
+    kill_time = time.monotonic()
     output = job.stdout.read()
     assert job.wait() == 75, output
-    assert time.monotonic() - killed < 120
+    assert time.monotonic() - kill_time < 120
     assert "Another worker was lost" in output
     assert "Traceback" not in output
-    done = runs.run(command)
-    assert "Resuming from" in done.stdout
-    ends = [runs.tensors(name) for name in ("undisturbed", "killed")]
-    assert ends[0]["global_step"] == ends[1]["global_step"] == 1500
-    for name, value in ends[0].items():
-        np.testing.assert_array_equal(ends[1][name], value, err_msg=name)
+    process = runs.run(command)
+    assert "Resuming from" in process.stdout
+    expected, actual = (runs.read_tensors(name) for name in ("uninterrupted", "killed"))
+    assert expected["global_step"] == actual["global_step"] == 1500
+    for name, value in expected.items():
+        np.testing.assert_array_equal(actual[name], value, err_msg=name)
 
 
 @pytest.mark.slow
-def test_signaled_worker_stops_all_with_a_checkpoint(runs):
-    command = runs.launch("told", 2, num_train_epochs=783)
+def test_signaled_worker_stops_and_saves_the_job(runs):
+    command = runs.make_launch_command("signaled", 2, num_train_epochs=783)
     job = subprocess.Popen(
-        command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True, bufsize=1
+        command,
+        cwd=ROOT,
+        env=subprocess_environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
     )
     pids = [int(next(job.stdout).split("process ")[1].split(",")[0]) for _ in range(2)]
-    while not (runs.folder / "told.jsonl").exists():
+    while not (runs.folder / "signaled.jsonl").exists():
         assert job.poll() is None
         time.sleep(0.05)
     os.kill(pids[1], 15)
     output = job.stdout.read()
     assert job.wait() == 143, output
-    step = checkpoint.step_of(checkpoint.latest(str(runs.folder / "told")))
+    step = checkpoint.step_of(checkpoint.latest(str(runs.folder / "signaled")))
     assert 0 < step < 1500
 
 
@@ -209,7 +221,7 @@ def test_invalid_tf_config_is_rejected(monkeypatch, text, message):
         open_devices(DeviceOptions())
 
 
-def test_single_process_rejects_multi_worker_tf_config(monkeypatch):
+def test_one_device_rejects_multi_worker_tf_config(monkeypatch):
     cluster = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
     config = {"cluster": cluster, "task": {"type": "worker", "index": 1}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
@@ -218,22 +230,26 @@ def test_single_process_rejects_multi_worker_tf_config(monkeypatch):
     assert read_cluster().worker == 2
 
 
-def test_single_worker_cluster_is_one_process(monkeypatch):
+def test_single_worker_cluster_uses_one_device(monkeypatch):
     config = {"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
     assert open_devices(DeviceOptions()).kind == "one_device"
 
 
-def test_missing_tpu_is_a_one_line_error():
+def test_missing_tpu_raises_user_error():
     code = "from bert_tf import options, training\n"
     code += "training.open_devices(options.DeviceOptions(use_tpu=True))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment(), capture_output=True, text=True
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=subprocess_environment(),
+        capture_output=True,
+        text=True,
     )
-    assert "UserError: No TPU could be started at local (--tpu_name)" in done.stderr
+    assert "UserError: No TPU could be started at local (--tpu_name)" in process.stderr
 
 
-def _launch(workers, script, *flags):
+def _run_launcher(workers, script, *flags):
     command = [sys.executable, str(LAUNCHER), f"--workers={workers}", *flags, "bash", "-c", script]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
@@ -242,18 +258,18 @@ def _launch(workers, script, *flags):
     ("script", "code"),
     [
         ("exit 0", 0),
-        # The exit code of the first failure counts, not those of workers that fail as a result.
+        # The first failure counts, not those that it causes in other workers.
         ("[[ $TF_CONFIG == *'\"index\": 1'* ]] && exit 1; sleep 2; exit 75", 1),
         ("[[ $TF_CONFIG == *'\"index\": 0'* ]] && kill -9 $$; sleep 2; exit 75", 75),
     ],
 )
 def test_launcher_returns_the_first_failing_exit_code(script, code):
-    assert _launch(2, script).returncode == code
+    assert _run_launcher(2, script).returncode == code
 
 
-def test_launcher_restarts_only_after_a_lost_worker(tmp_path):
-    script = f"echo x >> {tmp_path}/tries; exit 75"
-    assert _launch(1, script, "--restarts=2").returncode == 75
-    assert (tmp_path / "tries").read_text().count("x") == 3
-    assert _launch(1, script.replace("75", "1"), "--restarts=2").returncode == 1
-    assert (tmp_path / "tries").read_text().count("x") == 4
+def test_launcher_only_restarts_after_a_lost_worker(tmp_path):
+    script = f"echo x >> {tmp_path}/attempts; exit 75"
+    assert _run_launcher(1, script, "--restarts=2").returncode == 75
+    assert (tmp_path / "attempts").read_text().count("x") == 3
+    assert _run_launcher(1, script.replace("75", "1"), "--restarts=2").returncode == 1
+    assert (tmp_path / "attempts").read_text().count("x") == 4

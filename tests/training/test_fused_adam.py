@@ -1,4 +1,4 @@
-"""TensorFlow's fused Adam, compared with the optimizer's formula."""
+"""TensorFlow's fused Adam, compared with the optimizer."""
 
 import keras
 import numpy as np
@@ -9,8 +9,8 @@ from bert_tf.optimization import create_optimizer
 from bert_tf.training.fused_adam import update_variable
 
 
-def _updated(update, steps, **kwargs):
-    """Returns a variable with and one without weight decay, and their slots, after some updates."""
+def _run_updates(update, steps, **kwargs):
+    """Updates a variable with weight decay and one without; returns their values and slots."""
     rng = np.random.default_rng(4)
     with keras.name_scope("layer"):
         variables = [
@@ -29,7 +29,7 @@ def _updated(update, steps, **kwargs):
     for _ in range(steps):
         update_all([tf.constant(rng.normal(size=(5, 7)), tf.float32) for _ in variables])
     return [
-        [actual.numpy() for actual in (variable, slots["adam_m"], slots["adam_v"])]
+        [value.numpy() for value in (variable, slots["adam_m"], slots["adam_v"])]
         for variable, slots in optimizer.slots()
     ]
 
@@ -38,12 +38,14 @@ def _updated(update, steps, **kwargs):
     "kwargs", [{}, {"adam_bias_correction": True}, {"optimizer": "lamb"}], ids=str
 )
 def test_fused_update_matches_the_optimizer(kwargs):
-    def plain(optimizer, gradient, variable, rate):
+    def optimizer_update(optimizer, gradient, variable, rate):
         optimizer.update_step(gradient, variable, rate)
 
-    actual, expected = (_updated(update, 30, **kwargs) for update in (update_variable, plain))
-    for ours, theirs in zip(actual, expected, strict=True):
-        for a, b in zip(ours[:2], theirs[:2], strict=True):
-            np.testing.assert_allclose(a, b, atol=1e-6)
+    actual, expected = (
+        _run_updates(update, 30, **kwargs) for update in (update_variable, optimizer_update)
+    )
+    for (*values, adam_v), (*expected_values, expected_v) in zip(actual, expected, strict=True):
+        for value, expected_value in zip(values, expected_values, strict=True):
+            np.testing.assert_allclose(value, expected_value, atol=1e-6)
         # TensorFlow computes 1 - 0.999 in float32.
-        np.testing.assert_allclose(ours[2], theirs[2], rtol=2e-5)
+        np.testing.assert_allclose(adam_v, expected_v, rtol=2e-5)

@@ -1,4 +1,4 @@
-"""Inference: every row is computed once, in batches of bounded size."""
+"""Inference: batching, deduplication and reading of records."""
 
 import keras
 import numpy as np
@@ -26,14 +26,15 @@ def model():
     return BertModel(BertConfig(50, **SIZES))
 
 
-def rows_of(lengths):
+def make_rows(lengths):
+    """Returns numbered rows with random ids."""
     mask = (np.arange(MAX_SEQ_LENGTH) < np.array(lengths)[:, None]).astype(np.int32)
     ids = np.random.default_rng(0).integers(1, 50, mask.shape).astype(np.int32) * mask
     numbers = np.arange(len(mask), dtype=np.int32)
     return {"input_ids": ids, "input_mask": mask, "segment_ids": 0 * ids, "number": numbers}
 
 
-def inference_of(model, grow=True, **devices):
+def make_inference(model, grow=True, **devices):
     def fetch(outputs, batch):
         return {"pooled": outputs["pooled_output"], "number": batch["number"]}
 
@@ -43,83 +44,83 @@ def inference_of(model, grow=True, **devices):
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"grow": False}, FIXED, COMPILED])
-def test_each_row_is_computed_once_independently(model, kwargs):
-    rows = rows_of([3, 24, 2, 2, 9, 17, 24, 5, 3, 2, 11])
-    inference = inference_of(model, **kwargs)
-    seen = [number for numbers, _ in inference.batches(rows) for number in numbers]
-    assert sorted(seen) == list(range(11))
+def test_each_row_is_predicted_once(model, kwargs):
+    rows = make_rows([3, 24, 2, 2, 9, 17, 24, 5, 3, 2, 11])
+    inference = make_inference(model, **kwargs)
+    indices = [index for batch, _ in inference.batches(rows) for index in batch]
+    assert sorted(indices) == list(range(11))
     actual = inference.predict(rows)
     assert actual["number"].tolist() == list(range(11))
     for row, values in enumerate(actual["pooled"]):
         length = rows["input_mask"][row].sum()
-        alone = {name: rows[name][None, row, :length] for name in ("input_ids", "input_mask")}
-        np.testing.assert_allclose(values, model(alone)["pooled_output"][0], atol=1e-6)
+        single_row = {name: rows[name][None, row, :length] for name in ("input_ids", "input_mask")}
+        np.testing.assert_allclose(values, model(single_row)["pooled_output"][0], atol=1e-6)
 
 
-def computed_batches(inference, rows):
-    """Returns the batches that the model is called with, and the outputs of all rows."""
+def predict_and_record(inference, rows):
+    """Returns the batches passed to the model, and the outputs of all rows."""
     batches, step = [], inference.step
 
-    def watched(batch):
+    def record(batch):
         batches.append({name: value.numpy() for name, value in batch.items()})
         return step(batch)
 
-    inference.step = watched
-    watched.structured_outputs = step.structured_outputs
+    inference.step = record
+    record.structured_outputs = step.structured_outputs
     return batches, inference.predict(rows)
 
 
-def shapes(model, lengths, **kwargs):
-    batches, _ = computed_batches(inference_of(model, **kwargs), rows_of(lengths))
+def batch_shapes(model, lengths, **kwargs):
+    batches, _ = predict_and_record(make_inference(model, **kwargs), make_rows(lengths))
     return sorted((batch["input_ids"].shape for batch in batches), reverse=True)
 
 
 def test_batch_size_grows_for_short_rows(model):
     lengths = [2] * 100 + [20] * 6
-    # A batch never has more tokens than 4 rows of 24.
-    assert shapes(model, lengths) == [(48, 2), (48, 2), (4, 20), (4, 20), (2, 2)]
-    few = shapes(model, lengths, grow=False)
-    assert few == [(4, 20)] * 2 + [(4, 2)] * 24 + [(2, 2)]
-    assert shapes(model, lengths[:5], **FIXED) == [(4, 24), (1, 24)]
-    assert shapes(model, lengths[:5], **COMPILED) == [(4, 24), (4, 24)]
+    # A batch has at most as many tokens as 4 rows of 24.
+    assert batch_shapes(model, lengths) == [(48, 2), (48, 2), (4, 20), (4, 20), (2, 2)]
+    without_growth = batch_shapes(model, lengths, grow=False)
+    assert without_growth == [(4, 20)] * 2 + [(4, 2)] * 24 + [(2, 2)]
+    assert batch_shapes(model, lengths[:5], **FIXED) == [(4, 24), (1, 24)]
+    assert batch_shapes(model, lengths[:5], **COMPILED) == [(4, 24), (4, 24)]
 
 
 @pytest.mark.parametrize(("kwargs", "expected"), [({}, 5), (COMPILED, 8)])
 def test_duplicate_rows_are_computed_once(model, kwargs, expected):
-    rows = rows_of([5, 24, 5, 3, 24, 5, 5, 9])
+    rows = make_rows([5, 24, 5, 3, 24, 5, 5, 9])
     rows["number"][:] = 0
-    for copy, of in ((2, 0), (6, 0), (4, 1)):
-        rows["input_ids"][copy] = rows["input_ids"][of]
-    # This row differs from the first only in its segment ids.
+    for copy, original in ((2, 0), (6, 0), (4, 1)):
+        rows["input_ids"][copy] = rows["input_ids"][original]
+    # Row 5 differs from row 0 only in its segment ids.
     rows["input_ids"][5] = rows["input_ids"][0]
     rows["segment_ids"][5, 4] = 1
-    batches, actual = computed_batches(inference_of(model, **kwargs), rows)
-    # Batches are padded to full size with duplicates.
+    batches, actual = predict_and_record(make_inference(model, **kwargs), rows)
+    # With XLA, incomplete batches are filled with duplicates.
     assert sum(len(batch["input_ids"]) for batch in batches) == expected
-    for copy, of in ((2, 0), (6, 0), (4, 1)):
-        np.testing.assert_array_equal(actual["pooled"][copy], actual["pooled"][of])
+    for copy, original in ((2, 0), (6, 0), (4, 1)):
+        np.testing.assert_array_equal(actual["pooled"][copy], actual["pooled"][original])
     assert np.abs(actual["pooled"][5] - actual["pooled"][0]).max() > 1e-5
 
 
 def test_empty_input_gives_empty_outputs(model):
-    actual = inference_of(model).predict(rows_of(np.zeros(0, int)))
+    actual = make_inference(model).predict(make_rows(np.zeros(0, int)))
     assert actual["pooled"].shape == (0, SIZES["hidden_size"])
     assert actual["pooled"].dtype == np.float32
     assert actual["number"].shape == (0,)
 
 
-def test_batch_error_is_raised(model):
-    rows = rows_of([3] * 200)
+def test_invalid_ids_raise(model):
+    rows = make_rows([3] * 200)
     rows["input_ids"][150] = 1000
     with pytest.raises(tf.errors.InvalidArgumentError):
-        inference_of(model).predict(rows)
+        make_inference(model).predict(rows)
 
 
-def test_records_are_read_in_chunks_and_repeated(model, tmp_path, monkeypatch):
+def test_records_are_read_in_chunks_and_repeat(model, tmp_path, monkeypatch):
     monkeypatch.setattr("bert_tf.inference.row_batches._CHUNK_ROWS", 4)
-    rows, path = rows_of([5, 24, 7, 3, 24, 9, 4]), str(tmp_path / "x.tf_record")
+    rows, path = make_rows([5, 24, 7, 3, 24, 9, 4]), str(tmp_path / "x.tf_record")
     write_records(path, FEATURES, [rows])
-    inference = inference_of(model)
+    inference = make_inference(model)
     expected = inference.predict(rows)
     for count in (0, 3, 7, 17):
         actual = inference.predict_records(path, count, "eval")
@@ -132,25 +133,24 @@ def test_records_are_read_in_chunks_and_repeated(model, tmp_path, monkeypatch):
         inference.predict_records(path, 1, "eval")
 
 
-def test_multiple_choice_rows_are_trimmed_to_the_longest_text(model):
+def test_multiple_choice_rows_are_trimmed(model):
     features = sequence_features(MAX_SEQ_LENGTH, texts_per_row=3)
-    flat = rows_of([3, 9, 2, 5, 4, 1])
+    flat = make_rows([3, 9, 2, 5, 4, 1])
     rows = {
         name: flat[name].reshape(2, 3, -1) for name in ("input_ids", "input_mask", "segment_ids")
     }
-    seen = []
 
-    class Choices(keras.Model):
+    class MultipleChoiceModel(keras.Model):
         def call(self, inputs, training=None):
-            seen.append(inputs["input_ids"].shape)
             texts = {
-                k: keras.ops.reshape(v, (-1, keras.ops.shape(v)[-1])) for k, v in inputs.items()
+                name: keras.ops.reshape(value, (-1, keras.ops.shape(value)[-1]))
+                for name, value in inputs.items()
             }
             return keras.ops.reshape(model(texts)["pooled_output"], (-1, 3, SIZES["hidden_size"]))
 
     devices = Devices(STRATEGY, "one_device", "")
-    inference = Inference(Choices(), lambda x, _: {"pooled": x}, features, devices, 4)
+    inference = Inference(MultipleChoiceModel(), lambda x, _: {"pooled": x}, features, devices, 4)
     actual = inference.predict(rows)["pooled"]
     assert actual.shape == (2, 3, SIZES["hidden_size"])
-    alone = {name: flat[name][4:5, :4] for name in ("input_ids", "input_mask", "segment_ids")}
-    np.testing.assert_allclose(actual[1, 1], model(alone)["pooled_output"][0], atol=1e-6)
+    single_text = {name: flat[name][4:5, :4] for name in ("input_ids", "input_mask", "segment_ids")}
+    np.testing.assert_allclose(actual[1, 1], model(single_text)["pooled_output"][0], atol=1e-6)

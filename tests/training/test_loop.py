@@ -1,4 +1,4 @@
-"""The training loop: its output files, and all ways in which it ends."""
+"""The training loop: output files, signals and errors."""
 
 import os
 import signal
@@ -15,15 +15,15 @@ from tests.oracle import golden
 from tests.training.helpers import (
     STRATEGY,
     Classifier,
-    as_loss,
-    batches_of,
     classifier_loss,
+    load_batches,
+    make_loss,
     make_optimizer,
 )
-from tests.training.test_step import compare_with_dense_golden
+from tests.training.test_step import assert_matches_dense_golden
 
 
-def _case():
+def _load_case():
     return np.load(golden("training/classifier_10steps.npz"))
 
 
@@ -38,28 +38,28 @@ def _train(
     profile_steps=None,
     **changes,
 ):
-    """Trains in a folder, resuming from an earlier run."""
+    """Trains in a folder, resuming from its last checkpoint."""
     model = model or set_head(load(Classifier(config(), 2)), "classifier2")
     optimizer = make_optimizer(model, 1e-3, 10, 3)
-    newest = checkpoint.latest(str(folder))
-    if newest:
-        checkpoint.restore(model, newest)
-        checkpoint.restore_optimizer(optimizer, newest)
-    done = int(optimizer.iterations.numpy())
+    prefix = checkpoint.latest(str(folder))
+    if prefix:
+        checkpoint.restore(model, prefix)
+        checkpoint.restore_optimizer(optimizer, prefix)
+    start_step = int(optimizer.iterations.numpy())
     state = training.TrainState(model, optimizer)
     profiler = training.Profiler(str(folder), profile_steps, steps) if profile_steps else None
     training.train(
-        training.make_train_step(state, as_loss(loss_fn), STRATEGY, training.StepOptions()),
+        training.make_train_step(state, make_loss(loss_fn), STRATEGY, training.StepOptions()),
         state,
-        batches[done:] if isinstance(batches, list) else batches,
+        batches[start_step:] if isinstance(batches, list) else batches,
         training.LoopOptions(str(folder), steps, every, **changes),
         [profiler] if profiler else [],
     )
 
 
 def _batches_with_action(action, after):
-    """Yields the golden batches, and runs an action before one of them."""
-    batches = batches_of(_case())
+    """Yields the golden batches, and calls `action` after some of them."""
+    batches = load_batches(_load_case())
     for index in range(100):
         if index == after:
             action()
@@ -67,12 +67,12 @@ def _batches_with_action(action, after):
 
 
 def _values(folder):
-    newest = checkpoint.latest(str(folder))
-    return dict(checkpoint.read(newest, checkpoint.shapes(newest)))
+    prefix = checkpoint.latest(str(folder))
+    return dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
 
 
-def test_loop_checkpoints_match_the_original(tmp_path):
-    batches = batches_of(_case())
+def test_resumed_run_matches_the_original(tmp_path):
+    batches = load_batches(_load_case())
     _train(tmp_path, batches, steps=6, every=4)
     assert checkpoint.step_of(checkpoint.latest(str(tmp_path))) == 6
     _train(tmp_path, batches, every=4)
@@ -81,54 +81,55 @@ def test_loop_checkpoints_match_the_original(tmp_path):
     assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 2
     _train(tmp_path, batches, every=4)
     assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 2
-    # Stopping after 6 steps and resuming ends like the original's ten steps.
+    # Resuming after 6 steps gives the weights of the original's ten steps.
     dense = np.load(golden("training/classifier_10steps_onehot.npz"))
-    compare_with_dense_golden(_values(tmp_path), dense)
+    assert_matches_dense_golden(_values(tmp_path), dense)
 
 
 @pytest.mark.parametrize(
     ("number", "error"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)]
 )
-def test_signal_stops_after_the_step_with_a_checkpoint(tmp_path, number, error):
-    before = signal.getsignal(number)
+def test_signal_stops_with_a_checkpoint(tmp_path, number, error):
+    handler = signal.getsignal(number)
     with pytest.raises(error):
         _train(tmp_path, _batches_with_action(lambda: os.kill(os.getpid(), number), 3))
     assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0", "model.ckpt-4"]
-    assert signal.getsignal(number) is before
-    _train(tmp_path, batches_of(_case()))
+    assert signal.getsignal(number) is handler
+    _train(tmp_path, load_batches(_load_case()))
     dense = np.load(golden("training/classifier_10steps_onehot.npz"))
-    compare_with_dense_golden(_values(tmp_path), dense)
+    assert_matches_dense_golden(_values(tmp_path), dense)
 
 
 def test_second_ctrl_c_stops_immediately(tmp_path):
-    def twice():
+    def interrupt_twice():
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        _train(tmp_path, _batches_with_action(twice, 3))
+        _train(tmp_path, _batches_with_action(interrupt_twice, 3))
     assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0"]
 
 
 def test_training_in_a_background_thread(tmp_path):
-    # Only the main thread receives signals; notebook servers may run cells in a different one.
-    thread = threading.Thread(target=_train, args=(tmp_path, batches_of(_case())))
+    # Only the main thread can handle signals, but notebook servers may use another one.
+    thread = threading.Thread(target=_train, args=(tmp_path, load_batches(_load_case())))
     thread.start()
     thread.join()
     assert checkpoint.names_in(str(tmp_path))[-1] == "model.ckpt-10"
 
 
-def test_stop_of_another_worker_stops_this_one(tmp_path):
-    """All processes see the sum of the stop flags; those without a signal also save."""
+def test_stop_flag_of_another_worker_stops_training(tmp_path):
+    """Stop flags are summed over processes, so that all of them stop and save."""
     model = load(Classifier(config(), 2))
     optimizer = make_optimizer(model, 1e-3, 10, 3)
-    figures = {"loss": 1.0, "gradient_norm": 1.0, "learning_rate": 1e-3}
-    figures |= {"sequences": 4.0, "tokens": 9.0, "loss_scale": 1.0}
+    metrics = {"loss": 1.0, "gradient_norm": 1.0, "learning_rate": 1e-3}
+    metrics |= {"sequences": 4.0, "tokens": 9.0, "loss_scale": 1.0}
 
     def step(batch, stop):
         optimizer.iterations.assign_add(1)
-        asked = optimizer.iterations.numpy() == 2
-        return {name: tf.constant(value) for name, value in {**figures, "stop": asked}.items()}
+        stop_flags = optimizer.iterations.numpy() == 2
+        values = {**metrics, "stop": stop_flags}
+        return {name: tf.constant(value) for name, value in values.items()}
 
     options = training.LoopOptions(str(tmp_path), 10, 5, workers=2)
     with pytest.raises(Terminated):
@@ -142,11 +143,11 @@ def test_nan_loss_stops_before_saving(tmp_path, every):
         return classifier_loss(outputs, batch) * float("nan")
 
     with pytest.raises(UserError, match=r"loss is nan at step 1.*rate 0.*good.*model\.ckpt-0"):
-        _train(tmp_path, batches_of(_case()), loss_fn=loss_fn, every=every)
+        _train(tmp_path, load_batches(_load_case()), loss_fn=loss_fn, every=every)
     assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0"]
 
 
-def test_nan_gradient_stops_at_the_last_step(tmp_path):
+def test_non_finite_gradient_stops_at_the_last_step(tmp_path):
     @tf.custom_gradient
     def broken(x):
         return x, lambda upstream: upstream * float("inf")
@@ -155,14 +156,14 @@ def test_nan_gradient_stops_at_the_last_step(tmp_path):
         return broken(classifier_loss(outputs, batch))
 
     with pytest.raises(UserError, match=r"gradient norm is (inf|nan) at step 1"):
-        _train(tmp_path, batches_of(_case()), loss_fn=loss_fn, steps=1)
+        _train(tmp_path, load_batches(_load_case()), loss_fn=loss_fn, steps=1)
     assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0"]
 
 
-def test_out_of_memory_error_is_one_line_naming_four_flags():
-    with pytest.raises(UserError) as caught, training.explained_errors():
+def test_out_of_memory_error_names_four_flags():
+    with pytest.raises(UserError) as error, training.explained_errors():
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating [9,9]\nmuch more")
-    message = str(caught.value)
+    message = str(error.value)
     assert "\n" not in message
     assert "much more" not in message
     for flag in (
@@ -174,26 +175,26 @@ def test_out_of_memory_error_is_one_line_naming_four_flags():
         assert f"--{flag}" in message
 
 
-def test_lost_worker_has_a_distinct_exit_code():
-    lost = pytest.raises(WorkerLost, match="Start all workers again")
-    with lost as caught, training.explained_errors(workers=2):
+def test_lost_worker_exit_code():
+    raises = pytest.raises(WorkerLost, match="Start all workers again")
+    with raises as error, training.explained_errors(workers=2):
         raise tf.errors.UnavailableError(None, None, "Connection reset by peer")
-    assert caught.value.exit_code == 75
+    assert error.value.exit_code == 75
     with pytest.raises(tf.errors.UnavailableError), training.explained_errors():
-        raise tf.errors.UnavailableError(None, None, "of one process alone")
+        raise tf.errors.UnavailableError(None, None, "single process")
 
 
-def test_profile(tmp_path):
-    _train(tmp_path, batches_of(_case()), steps=5, profile_steps=(2, 3))
+def test_profile_is_written(tmp_path):
+    _train(tmp_path, load_batches(_load_case()), steps=5, profile_steps=(2, 3))
     assert list((tmp_path / "plugins" / "profile").rglob("*.xplane.pb"))
 
 
 def test_only_the_chief_writes(tmp_path):
-    _train(tmp_path, batches_of(_case()), steps=3, is_chief=False)
+    _train(tmp_path, load_batches(_load_case()), steps=3, is_chief=False)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_signal_during_the_last_step_is_handled(tmp_path):
+def test_signal_during_the_last_step(tmp_path):
     with pytest.raises(Terminated):
         _train(
             tmp_path, _batches_with_action(lambda: os.kill(os.getpid(), signal.SIGTERM), 4), steps=5
@@ -201,22 +202,22 @@ def test_signal_during_the_last_step_is_handled(tmp_path):
     assert checkpoint.names_in(str(tmp_path))[-1] == "model.ckpt-5"
 
 
-def test_profile_beyond_the_end_warns_and_interrupted_profile_is_closed(tmp_path, caplog):
+def test_incomplete_profiles_are_reported(tmp_path, caplog):
     caplog.set_level("INFO", "bert_tf")
-    _train(tmp_path / "a", batches_of(_case()), steps=2, profile_steps=(7, 8))
+    _train(tmp_path / "a", load_batches(_load_case()), steps=2, profile_steps=(7, 8))
     assert "begins after the last step, 2; nothing will be recorded" in caplog.text
     with pytest.raises(ZeroDivisionError):
         _train(tmp_path / "b", _batches_with_action(lambda: 1 / 0, 3), profile_steps=(2, 8))
-    _train(tmp_path / "c", batches_of(_case()), steps=4, profile_steps=(2, 8))
+    _train(tmp_path / "c", load_batches(_load_case()), steps=4, profile_steps=(2, 8))
     assert "Profile of steps 2 to 4" in caplog.text
 
 
-def test_full_disk_is_not_reported_as_out_of_memory():
+def test_full_disk_error_differs_from_out_of_memory():
     with pytest.raises(UserError, match="disk is full"), training.explained_errors():
         raise tf.errors.ResourceExhaustedError(None, None, "x.v2; No space left on device")
 
 
-def test_records_removed_during_training(tmp_path):
+def test_removed_records_raise_user_error(tmp_path):
     dataset = tf.data.TFRecordDataset(str(tmp_path / "gone.tf_record"))
     with pytest.raises(UserError, match="A file was removed"), training.explained_errors():
         next(iter(dataset))

@@ -1,4 +1,4 @@
-"""The memory estimate, compared with measurements of benchmarks/memory.py."""
+"""The memory estimate, compared with the results of benchmarks/memory.py."""
 
 import json
 
@@ -13,24 +13,24 @@ CELLS = json.loads((ROOT / "benchmarks" / "results" / "memory.json").read_text()
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell['row']} {cell['precision']}")
-def test_estimate_is_close_to_measurements(cell):
-    both = cell["row"] == "both"
+def test_estimate_matches_measurements(cell):
+    use_both = cell["row"] == "both"
     estimated = estimate_training_bytes(
         BertConfig(30522),
         PARAMETERS,
         32,
         128,
         precision=cell["precision"],
-        accumulation_steps=4 if both or "accumulation" in cell["row"] else 1,
-        recompute_layers=both or "recompute" in cell["row"],
+        accumulation_steps=4 if use_both or "accumulation" in cell["row"] else 1,
+        recompute_layers=use_both or "recompute" in cell["row"],
     )
     measured = cell["peak_bytes"] - cell["imported_bytes"]
     assert estimated == pytest.approx(measured, rel=0.15)
 
 
-def test_estimate_increases_with_every_size():
+def test_estimate_increases_with_size():
     config = BertConfig(30522)
-    plain = estimate_training_bytes(config, PARAMETERS, 32, 128)
-    assert estimate_training_bytes(config, PARAMETERS, 64, 128) > plain
-    assert estimate_training_bytes(config, PARAMETERS, 32, 512) > 4 * plain
-    assert estimate_training_bytes(config, 2 * PARAMETERS, 32, 128) > plain
+    base = estimate_training_bytes(config, PARAMETERS, 32, 128)
+    assert estimate_training_bytes(config, PARAMETERS, 64, 128) > base
+    assert estimate_training_bytes(config, PARAMETERS, 32, 512) > 4 * base
+    assert estimate_training_bytes(config, 2 * PARAMETERS, 32, 128) > base

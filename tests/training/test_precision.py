@@ -14,9 +14,9 @@ from tests.oracle import golden
 from tests.training.helpers import (
     NO_STOP,
     STRATEGY,
-    as_loss,
-    batches_of,
     classifier_loss,
+    load_batches,
+    make_loss,
     make_optimizer,
 )
 
@@ -28,7 +28,7 @@ def _restore_float32():
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
-def test_models_compute_in_low_precision_with_float32_weights(precision):
+def test_precision_applies_to_compute_not_weights(precision):
     set_precision(precision)
     model = BertClassifier(config(), 2)
     outputs = model.bert({"input_ids": np.ones((2, 5), "int32")})
@@ -39,51 +39,51 @@ def test_models_compute_in_low_precision_with_float32_weights(precision):
     assert model({"input_ids": np.ones((2, 5), "int32")})["logits"].dtype == tf.float32
 
 
-def _float16_step(loss_fn=classifier_loss):
+def _make_float16_step(loss_fn=classifier_loss):
     set_precision("float16")
-    batches = batches_of(np.load(golden("training/classifier_10steps.npz")))
+    batches = load_batches(np.load(golden("training/classifier_10steps.npz")))
     model = load(BertClassifier(config(), 2))
     set_head(model, "classifier2")
     optimizer = make_optimizer(model, 1e-3, 10, 0)
     scale = LossScale()
     state = training.TrainState(model, optimizer, scale)
-    step = training.make_train_step(state, as_loss(loss_fn), STRATEGY, training.StepOptions())
+    step = training.make_train_step(state, make_loss(loss_fn), STRATEGY, training.StepOptions())
     return lambda: step(batches[0], NO_STOP), model, optimizer, scale
 
 
-def test_non_finite_gradient_skips_the_update_and_halves_the_scale():
+def test_overflow_skips_the_update_and_halves_the_scale():
     @tf.custom_gradient
     def overflow(x):
         return x, lambda upstream: upstream * float("inf")
 
-    run, model, optimizer, scale = _float16_step(
+    run_step, model, optimizer, scale = _make_float16_step(
         lambda outputs, batch: overflow(classifier_loss(outputs, batch))
     )
     before = [variable.numpy() for variable in model.trainable_variables]
-    figures = run()
+    metrics = run_step()
     for variable, value in zip(model.trainable_variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
-    assert not np.isfinite(figures["gradient_norm"])
+    assert not np.isfinite(metrics["gradient_norm"])
     assert float(scale.value.numpy()) == 2.0**14
-    # The step still counts: data order and learning rate depend on it.
+    # The step counter still advances, as data order and learning rate depend on it.
     assert int(optimizer.iterations.numpy()) == 1
 
 
 def test_loss_scale_doubles_after_many_finite_steps():
-    run, model, _, scale = _float16_step()
+    run_step, model, _, scale = _make_float16_step()
     before = model.head.output_weights.numpy()
-    # These weights have large gradients: the initial scale would overflow.
+    # These weights have large gradients, which would overflow with the initial scale.
     scale.value.assign(2.0**8)
     scale.good_steps.assign(1998)
-    run()
+    run_step()
     assert float(scale.value.numpy()) == 2.0**8
-    run()
+    run_step()
     assert float(scale.value.numpy()) == 2.0**9
     assert int(scale.good_steps.numpy()) == 0
     assert np.abs(model.head.output_weights.numpy() - before).max() > 1e-5
 
 
-def test_persistently_non_finite_gradients_stop_training(tmp_path):
+def test_repeated_non_finite_gradients_stop_training(tmp_path):
     @tf.custom_gradient
     def overflow(x):
         return x, lambda upstream: upstream * float("nan")
@@ -94,11 +94,11 @@ def test_persistently_non_finite_gradients_stop_training(tmp_path):
     state = training.TrainState(model, optimizer, scale)
     step = training.make_train_step(
         state,
-        as_loss(lambda outputs, batch: overflow(classifier_loss(outputs, batch))),
+        make_loss(lambda outputs, batch: overflow(classifier_loss(outputs, batch))),
         STRATEGY,
         training.StepOptions(),
     )
-    batches = batches_of(np.load(golden("training/classifier_10steps.npz"))) * 10
+    batches = load_batches(np.load(golden("training/classifier_10steps.npz"))) * 10
     options = training.LoopOptions(str(tmp_path), 100, 50)
     with pytest.raises(UserError, match=r"gradient norm is nan at step 16 "):
         training.train(step, state, batches, options)
@@ -107,14 +107,14 @@ def test_persistently_non_finite_gradients_stop_training(tmp_path):
 def test_loss_scale_does_not_change_gradients():
     norms = []
     for value in (2.0**10, 2.0**6):
-        run, *_, scale = _float16_step()
+        run_step, *_, scale = _make_float16_step()
         scale.value.assign(value)
-        norms.append(float(run()["gradient_norm"]))
+        norms.append(float(run_step()["gradient_norm"]))
     assert norms[0] == pytest.approx(norms[1], rel=0.01)
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_weights_cast_once_give_bitwise_identical_results(precision):
+def test_cast_once_gives_identical_results(precision):
     set_precision(precision)
     model = load(BertClassifier(config(), 2))
     copy = cast_once(model, precision)

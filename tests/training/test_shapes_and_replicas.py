@@ -1,4 +1,4 @@
-"""Requirements of TPUs (static shapes for XLA) and replicas (distinct dropout masks)."""
+"""Static shapes, which XLA requires on TPUs, and distinct dropout masks of replicas."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from bert_tf.modeling.losses import cross_entropy
 from tests.modeling.helpers import config
 from tests.oracle import ROOT
 from tests.training.helpers import NO_STOP, STRATEGY, make_optimizer
-from tests.training.runs import environment
+from tests.training.runs import subprocess_environment
 
 FEATURES = (
     *sequence_features(16),
@@ -38,49 +38,49 @@ def path(tmp_path):
     return str(tmp_path / "x.tf_record")
 
 
-def _distributed(path, **kwargs):
+def _distributed_dataset(path, **kwargs):
     return STRATEGY.distribute_datasets_from_function(
         lambda _: read_dataset(path, FEATURES, 4, replicas=Replicas(), **kwargs)
     )
 
 
 def assert_static(function):
-    """Asserts that a compiled function contains no unknown dimension."""
+    """Asserts that all shapes in a compiled function are static."""
     graphs = [function.graph]
     for graph in graphs:
-        graphs += [inner.graph for inner in _inner(graph)]
+        graphs += [inner.graph for inner in _inner_functions(graph)]
     for graph in graphs:
         for operation in graph.get_operations():
-            # Unused inputs of a loop condition.
+            # Skip unused inputs of loop conditions.
             if "redundant_placeholder" in operation.name:
                 continue
             for tensor in operation.outputs:
                 assert tensor.shape.is_fully_defined(), (operation.type, tensor)
 
 
-def _inner(graph):
+def _inner_functions(graph):
     return [inner for inner in graph._functions.values() if hasattr(inner, "graph")]
 
 
-@pytest.mark.parametrize("pieces", [1, 2])
-def test_training_step_has_static_shapes(path, pieces):
-    model = BertClassifier(config(), 2, use_one_hot_embeddings=True, recompute_layers=pieces > 1)
+@pytest.mark.parametrize("accumulation_steps", [1, 2])
+def test_training_step_has_static_shapes(path, accumulation_steps):
+    recompute = accumulation_steps > 1
+    model = BertClassifier(config(), 2, use_one_hot_embeddings=True, recompute_layers=recompute)
     optimizer = make_optimizer(model, 1e-3, 5, 2)
     step = training.make_train_step(
         training.TrainState(model, optimizer),
         training.mean_loss(lambda o, batch: cross_entropy(o["logits"], batch["label_ids"])),
         STRATEGY,
-        training.StepOptions(jit_compile=True, accumulation_steps=pieces),
+        training.StepOptions(jit_compile=True, accumulation_steps=accumulation_steps),
     )
-    batches = _distributed(path, shuffle_seed=1, repeat=True, drop_remainder=True)
+    batches = _distributed_dataset(path, shuffle_seed=1, repeat=True, drop_remainder=True)
     losses = [
         float(step(batch, NO_STOP)["loss"]) for batch, _ in zip(batches, range(4), strict=False)
     ]
     assert np.isfinite(losses).all()
-    # Four batches across an epoch boundary had one signature.
+    # Four batches, which span an epoch boundary, have one signature.
     assert step.experimental_get_tracing_count() == 1
-    concrete = step.get_concrete_function(next(iter(batches)), NO_STOP)
-    assert_static(concrete)
+    assert_static(step.get_concrete_function(next(iter(batches)), NO_STOP))
 
 
 def test_inference_has_static_shapes(path):
@@ -101,7 +101,7 @@ def test_inference_has_static_shapes(path):
     np.testing.assert_allclose(results[0]["probabilities"], results[1]["probabilities"], atol=1e-6)
 
 
-def test_dynamic_dimension_is_detected():
+def test_assert_static_detects_dynamic_shapes():
     devices = training.Devices(STRATEGY, "one_device", "")
     model = BertClassifier(config(), 2)
     inference = training.Inference(model, lambda outputs, _: outputs, FEATURES, devices, 4)
@@ -109,7 +109,7 @@ def test_dynamic_dimension_is_detected():
         assert_static(inference.step)
 
 
-REPLICAS = """
+RECORD_MASKS = """
 import itertools
 import json
 import tensorflow as tf
@@ -126,13 +126,14 @@ with strategy.scope():
 masks = []
 def loss(outputs, batch, totals):
     replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-    tf.py_function(lambda r, x: masks.append((int(r), x.numpy().tolist())), [replica, seen[-1]], [])
+    record = lambda r, x: masks.append((int(r), x.numpy().tolist()))
+    tf.py_function(record, [replica, dropped[-1]], [])
     return tf.reduce_sum(outputs["logits"])
-seen = []
+dropped = []
 call = type(model.dropout).call
 def spy(self, x, seed=None, training=None):
     y = call(self, x, seed, training=training)
-    seen.append(tf.cast(tf.equal(y, 0), tf.int32))
+    dropped.append(tf.cast(tf.equal(y, 0), tf.int32))
     return y
 type(model.dropout).call = spy
 step = training.make_train_step(
@@ -152,16 +153,16 @@ print(json.dumps(masks))
 """
 
 
-def test_masks_differ_across_replicas_and_steps():
-    done = subprocess.run(
-        [sys.executable, "-c", REPLICAS],
+def test_dropout_masks_differ_across_replicas_and_steps():
+    process = subprocess.run(
+        [sys.executable, "-c", RECORD_MASKS],
         cwd=ROOT,
-        env=environment(),
+        env=subprocess_environment(),
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
-    masks = json.loads(done.stdout)
+    assert process.returncode == 0, process.stderr
+    masks = json.loads(process.stdout)
     assert sorted(replica for replica, _ in masks) == [0, 0, 1, 1]
     masks = [np.array(values) for _, values in masks]
     for one in range(4):

@@ -1,4 +1,4 @@
-"""Training steps, compared with the original (golden/training), and gradient accumulation."""
+"""Training steps, compared with the original, and gradient accumulation."""
 
 import numpy as np
 import pytest
@@ -16,15 +16,15 @@ from tests.training.helpers import (
     Classifier,
     Pretrainer,
     SpanLabeler,
-    as_loss,
-    batches_of,
     classifier_loss,
+    load_batches,
+    make_loss,
     make_optimizer,
     pretraining_loss,
 )
 
 
-def _steps(
+def _run_steps(
     model,
     optimizer,
     loss_fn,
@@ -33,28 +33,28 @@ def _steps(
     last,
     options=training.StepOptions(),  # noqa: B008
 ):
-    """Runs some steps; returns their losses and learning rates."""
+    """Runs steps `first` to `last - 1`; returns their losses and learning rates."""
     step = training.make_train_step(
-        training.TrainState(model, optimizer), as_loss(loss_fn), STRATEGY, options
+        training.TrainState(model, optimizer), make_loss(loss_fn), STRATEGY, options
     )
-    figures = [step(batches[index % len(batches)], NO_STOP) for index in range(first, last)]
-    return [[float(figure[name]) for figure in figures] for name in ("loss", "learning_rate")]
+    metrics = [step(batches[index % len(batches)], NO_STOP) for index in range(first, last)]
+    return [[float(values[name]) for values in metrics] for name in ("loss", "learning_rate")]
 
 
-def _values(model, optimizer, tmp_path):
+def _save_and_read(model, optimizer, tmp_path):
     prefix = checkpoint.save(str(tmp_path), model, optimizer)
     return dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
 
 
-def compare_with_dense_golden(values, expected):
-    finals = [key for key in expected.files if key.startswith("final/")]
-    for key in finals:
+def assert_matches_dense_golden(values, expected):
+    keys = [key for key in expected.files if key.startswith("final/")]
+    for key in keys:
         actual = values[key.removeprefix("final/")]
         np.testing.assert_allclose(actual, expected[key], atol=5e-6, rtol=0, err_msg=key)
     for name, norm in zip(expected["variable_names"], expected["variable_l2"], strict=True):
         actual = np.linalg.norm(values[str(name).removeprefix("final/")].astype("float64"))
         assert actual == pytest.approx(norm, rel=1e-5, abs=5e-6), name
-    assert len(finals) > 20
+    assert len(keys) > 20
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,14 @@ def test_classifier_steps_match_the_original(use_one_hot_embeddings, skip_paddin
     set_head(model, "classifier2")
     optimizer = make_optimizer(model, 1e-3, 10, 3)
     options = training.StepOptions(skip_padding=skip_padding)
-    losses, rates = _steps(model, optimizer, classifier_loss, batches_of(case), 0, 10, options)
+    losses, rates = _run_steps(
+        model, optimizer, classifier_loss, load_batches(case), 0, 10, options
+    )
     np.testing.assert_allclose(rates, dense["step/learning_rate"], rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(losses, dense["step/loss"], atol=2e-5, rtol=0)
     np.testing.assert_allclose(losses, case["step/loss"], atol=2e-3, rtol=0)
-    values = _values(model, optimizer, tmp_path)
-    compare_with_dense_golden(values, dense)
+    values = _save_and_read(model, optimizer, tmp_path)
+    assert_matches_dense_golden(values, dense)
     assert values["global_step"] == 10
 
 
@@ -82,11 +84,11 @@ def test_pretraining_steps_match_the_original(use_one_hot_embeddings, tmp_path):
     dense = np.load(golden("training/pretraining_5steps_onehot.npz"))
     model = load(Pretrainer(config(), use_one_hot_embeddings))
     optimizer = make_optimizer(model, 1e-3, 5, 2)
-    losses, rates = _steps(model, optimizer, pretraining_loss, batches_of(case), 0, 5)
+    losses, rates = _run_steps(model, optimizer, pretraining_loss, load_batches(case), 0, 5)
     np.testing.assert_allclose(rates, dense["step/learning_rate"], rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(losses, dense["step/loss"], atol=2e-5, rtol=0)
     np.testing.assert_allclose(losses, case["step/loss"], atol=2e-3, rtol=0)
-    compare_with_dense_golden(_values(model, optimizer, tmp_path), dense)
+    assert_matches_dense_golden(_save_and_read(model, optimizer, tmp_path), dense)
 
 
 def test_training_resumes_from_an_original_checkpoint(tmp_path):
@@ -98,16 +100,16 @@ def test_training_resumes_from_an_original_checkpoint(tmp_path):
     optimizer = make_optimizer(model, 1e-3, 8, 2)
     assert checkpoint.restore_optimizer(optimizer, prefix)
     assert int(optimizer.iterations.numpy()) == 5
-    losses, rates = _steps(model, optimizer, pretraining_loss, batches_of(case), 5, 8)
+    losses, rates = _run_steps(model, optimizer, pretraining_loss, load_batches(case), 5, 8)
     np.testing.assert_allclose(rates, resumed["step/learning_rate"], rtol=1e-6, atol=1e-9)
-    # The original clipped these steps by the norm of un-summed slices.
+    # The original clipped these gradients by the norm of unsummed slices.
     np.testing.assert_allclose(losses, resumed["step/loss"], atol=2e-3, rtol=0)
-    values = _values(model, optimizer, tmp_path)
-    finals = [key for key in resumed.files if key.startswith("final/")]
-    for key in finals:
+    values = _save_and_read(model, optimizer, tmp_path)
+    keys = [key for key in resumed.files if key.startswith("final/")]
+    for key in keys:
         actual = values[key.removeprefix("final/")]
         np.testing.assert_allclose(actual, resumed[key], atol=1e-3, rtol=0, err_msg=key)
-    assert len(finals) == 57
+    assert len(keys) == 57
 
 
 def test_span_losses_match_the_original():
@@ -120,14 +122,14 @@ def test_span_losses_match_the_original():
         return tf.reduce_mean(span_loss(outputs["start_logits"], outputs["end_logits"], start, end))
 
     # The pooler does not affect this loss, so it has no slots.
-    trained = [v for v in model.trainable_variables if not v.path.startswith("bert/pooler")]
+    variables = [v for v in model.trainable_variables if not v.path.startswith("bert/pooler")]
     optimizer = create_optimizer(1e-3, 10, 2)
-    optimizer.build(trained)
+    optimizer.build(variables)
     losses = []
     for _ in range(6):
         with tf.GradientTape() as tape:
             loss = loss_fn(model(batch), batch)
-        optimizer.apply(tape.gradient(loss, [v.value for v in trained]), trained)
+        optimizer.apply(tape.gradient(loss, [v.value for v in variables]), variables)
         losses.append(float(loss))
     expected = case["train_losses_lr1e3_steps10_warmup2"]
     np.testing.assert_allclose(losses, expected, atol=2e-3, rtol=0)
@@ -146,7 +148,7 @@ def test_gradients_match_the_original(name, model_class, loss_fn):
     model = load(model_class(config(), *arguments))
     if arguments:
         set_head(model, "classifier2")
-    batch = batches_of(case)[0]
+    batch = load_batches(case)[0]
     variables = checkpoint.named_variables(model)
     with tf.GradientTape() as tape:
         loss = loss_fn(model(batch), batch)
@@ -159,8 +161,8 @@ def test_gradients_match_the_original(name, model_class, loss_fn):
     assert float(norm) == pytest.approx(float(case["step/global_norm_dense"][0]), rel=1e-5)
 
 
-def test_final_original_weights_are_read_from_its_checkpoint():
-    # The sparse-clipping golden stores its final weights both as a checkpoint and as arrays.
+def test_original_checkpoint_has_the_final_weights():
+    # This golden contains the final weights both as a checkpoint and as arrays.
     case = np.load(golden("training/classifier_10steps.npz"))
     model = Classifier(config(), 2)
     prefix = str(golden("training/classifier_10steps_ckpt") / "model.ckpt-10")
@@ -174,20 +176,21 @@ def test_final_original_weights_are_read_from_its_checkpoint():
 def test_first_step_logits_match_the_original():
     case = np.load(golden("training/classifier_10steps.npz"))
     model = set_head(load(Classifier(config(), 2)), "classifier2")
-    logits = np.asarray(model(batches_of(case)[0])["logits"])
+    logits = np.asarray(model(load_batches(case)[0])["logits"])
     np.testing.assert_allclose(logits, case["step/logits"][0], atol=2e-5, rtol=0)
 
 
 def _pretraining_replica_loss():
-    """Both pre-training losses are means: over masked tokens, and over rows."""
+    """Returns the sum of the mean losses over masked tokens and over rows."""
 
     def share(outputs, batch, totals):
         logits, labels = outputs["masked_lm_logits"], batch["masked_lm_ids"]
-        words = tf.reduce_sum(cross_entropy(logits, labels) * batch["masked_lm_weights"])
-        follows = cross_entropy(
+        masked_lm = tf.reduce_sum(cross_entropy(logits, labels) * batch["masked_lm_weights"])
+        next_sentence = cross_entropy(
             outputs["next_sentence_logits"], batch["next_sentence_labels"][:, 0]
         )
-        return words / (totals["masked"] + 1e-5) + tf.reduce_sum(follows) / totals["sequences"]
+        masked_lm /= totals["masked"] + 1e-5
+        return masked_lm + tf.reduce_sum(next_sentence) / totals["sequences"]
 
     return training.Loss(lambda batch: {"masked": tf.reduce_sum(batch["masked_lm_weights"])}, share)
 
@@ -209,11 +212,11 @@ def _pretraining_replica_loss():
         "2 micro-batches, no padding",
     ],
 )
-def test_micro_batches_and_xla_match_the_plain_step(options):
-    batches = batches_of(np.load(golden("training/pretraining_5steps.npz")))
+def test_step_options_match_the_plain_step(options):
+    batches = load_batches(np.load(golden("training/pretraining_5steps.npz")))
     losses, norms = [], []
     for loss, step_options in (
-        (as_loss(pretraining_loss), training.StepOptions()),
+        (make_loss(pretraining_loss), training.StepOptions()),
         (_pretraining_replica_loss(), options),
     ):
         model = load(Pretrainer(config()))
@@ -221,27 +224,27 @@ def test_micro_batches_and_xla_match_the_plain_step(options):
         step = training.make_train_step(
             training.TrainState(model, optimizer), loss, STRATEGY, step_options
         )
-        figures = [step(batches[index], NO_STOP) for index in range(3)]
-        losses.append([float(figure["loss"]) for figure in figures])
-        norms.append([float(figure["gradient_norm"]) for figure in figures])
+        metrics = [step(batches[index], NO_STOP) for index in range(3)]
+        losses.append([float(values["loss"]) for values in metrics])
+        norms.append([float(values["gradient_norm"]) for values in metrics])
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
     np.testing.assert_allclose(norms[1], norms[0], rtol=1e-4)
 
 
-def test_metrics_count_sequences_and_non_padding_tokens():
-    batch = batches_of(np.load(golden("training/classifier_10steps.npz")))[0]
+def test_metrics_include_sequence_and_token_counts():
+    batch = load_batches(np.load(golden("training/classifier_10steps.npz")))[0]
     model = load(Classifier(config(), 2))
-    loss, options = as_loss(classifier_loss), training.StepOptions()
+    loss, options = make_loss(classifier_loss), training.StepOptions()
     step = training.make_train_step(
         training.TrainState(model, make_optimizer(model, 1e-3, 5, 2)), loss, STRATEGY, options
     )
-    figures = step(batch, tf.constant(3))
-    assert figures["sequences"] == len(batch["input_ids"])
-    assert figures["tokens"] == np.sum(batch["input_mask"])
-    assert figures["stop"] == 3
+    metrics = step(batch, tf.constant(3))
+    assert metrics["sequences"] == len(batch["input_ids"])
+    assert metrics["tokens"] == np.sum(batch["input_mask"])
+    assert metrics["stop"] == 3
 
 
-def test_a_loss_that_is_no_number_per_row_is_an_error():
+def test_mean_loss_requires_one_value_per_row():
     loss = mean_loss(lambda outputs, batch: outputs)
     totals = {"sequences": tf.constant(2.0)}
     assert float(loss.share(tf.constant([1.0, 2.0]), {}, totals)) == 1.5

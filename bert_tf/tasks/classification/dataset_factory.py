@@ -35,7 +35,8 @@ def make_dataset(options: ClassifierOptions) -> TextDataset:
         data.has_pairs = None
         return data
     if options.uses_custom_tables:
-        data = _make_custom_dataset(options, _find_paths(options))
+        paths = _find_paths(options) if reads_data else {}
+        data = _make_custom_dataset(options, paths)
     elif options.task_module:
         data = load_task_module(options.task_module, options.data_dir or "")
     else:

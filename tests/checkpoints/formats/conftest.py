@@ -1,4 +1,4 @@
-"""A tiny model with each head, as an original checkpoint with configuration and vocabulary."""
+"""Fixtures: an original checkpoint of a tiny model for each head, with config and vocabulary."""
 
 import shutil
 
@@ -23,13 +23,13 @@ def values_of(prefix):
     return dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
 
 
-def assert_same(left, right):
+def assert_same(actual, expected):
     """Asserts that two checkpoints are bitwise identical."""
-    left, right = values_of(left), values_of(right)
-    assert left.keys() == right.keys()
-    for name, value in left.items():
-        assert value.dtype == right[name].dtype, name
-        assert value.tobytes() == right[name].tobytes(), name
+    actual, expected = values_of(actual), values_of(expected)
+    assert actual.keys() == expected.keys()
+    for name, value in actual.items():
+        assert value.dtype == expected[name].dtype, name
+        assert value.tobytes() == expected[name].tobytes(), name
 
 
 def write_model(folder, tiny, name, config=None, **extra):

@@ -1,4 +1,4 @@
-"""Invalid and malicious input: one-line errors; no code is executed and nothing is written."""
+"""Invalid and malicious input: raises one-line errors, executes no code and writes nothing."""
 
 import json
 import os
@@ -24,12 +24,12 @@ from tests.test_locks import hold
 
 @pytest.fixture
 def hf_folder(models, tmp_path):
-    """A transformers directory for tests to corrupt."""
+    """A transformers directory that tests may corrupt."""
     convert(
         find_source(str(models["classification"])),
-        Request(output=str(tmp_path / "there"), to="hugging_face"),
+        Request(output=str(tmp_path / "hugging_face"), to="hugging_face"),
     )
-    return tmp_path / "there"
+    return tmp_path / "hugging_face"
 
 
 def _assert_rejected(source, tmp_path, message, **options):
@@ -42,7 +42,7 @@ def _assert_rejected(source, tmp_path, message, **options):
     assert sorted(os.listdir(tmp_path)) == before
 
 
-def test_output_locked_by_another_conversion_is_rejected(hf_folder, tmp_path):
+def test_locked_output_is_rejected(hf_folder, tmp_path):
     process = hold(tmp_path / ".out.lock")
     _assert_rejected(
         hf_folder,
@@ -52,7 +52,7 @@ def test_output_locked_by_another_conversion_is_rejected(hf_folder, tmp_path):
     process.communicate("")
 
 
-def test_symlinked_output(hf_folder, tmp_path):
+def test_symlinked_output_is_followed(hf_folder, tmp_path):
     (tmp_path / "store").mkdir()
     (tmp_path / "link.keras").symlink_to(tmp_path / "store" / "model.keras")
     convert(find_source(str(hf_folder)), Request(output=str(tmp_path / "link.keras")))
@@ -60,21 +60,21 @@ def test_symlinked_output(hf_folder, tmp_path):
     assert (tmp_path / "store" / "model.keras").is_file()
 
 
-@pytest.mark.parametrize("kept", [0, 5, 300, -1])
-def test_truncated_download_is_rejected(hf_folder, tmp_path, kept):
+@pytest.mark.parametrize("num_bytes", [0, 5, 300, -1])
+def test_truncated_download_is_rejected(hf_folder, tmp_path, num_bytes):
     file = hf_folder / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:kept])
+    file.write_bytes(file.read_bytes()[:num_bytes])
     _assert_rejected(hf_folder, tmp_path, "is not a complete safetensors file.*Download it again")
 
 
 def test_pickle_is_never_loaded(tmp_path):
-    class Bomb:
+    class Exploit:
         def __reduce__(self):
             return (os.mkdir, (str(tmp_path / "run"),))
 
     folder = tmp_path / "pickled"
     folder.mkdir()
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb()))
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Exploit()))
     (folder / "config.json").write_text("{}")
     for source in (folder, folder / "pytorch_model.bin"):
         _assert_rejected(
@@ -82,15 +82,15 @@ def test_pickle_is_never_loaded(tmp_path):
         )
 
 
-def test_tensor_names_of_other_architectures_are_rejected(hf_folder, tmp_path):
+def test_other_architectures_are_rejected(hf_folder, tmp_path):
     save_file({"wte.weight": np.ones([3, 2], "float32")}, hf_folder / "model.safetensors")
     _assert_rejected(hf_folder, tmp_path, r"has no BERT word embeddings\. It contains: wte\.weight")
 
 
 def test_missing_and_unexpected_tensors_are_listed(hf_folder, tmp_path):
     tensors = load_file(hf_folder / "model.safetensors")
-    strange = {**tensors, "adapter.down": np.ones([2], "float32")}
-    save_file(strange, hf_folder / "model.safetensors")
+    extra = {**tensors, "adapter.down": np.ones([2], "float32")}
+    save_file(extra, hf_folder / "model.safetensors")
     _assert_rejected(
         hf_folder, tmp_path, r"not part of BERT or the classification head: adapter\.down"
     )
@@ -111,7 +111,7 @@ def test_unexpected_tensors_can_be_ignored(hf_folder, tmp_path, run_log):
 
 
 def test_untied_word_embeddings_are_rejected(models, tmp_path):
-    folder = tmp_path / "there"
+    folder = tmp_path / "hugging_face"
     request = Request(output=str(folder), to="hugging_face")
     convert(find_source(str(models["pretraining"])), request)
     tensors = load_file(folder / "model.safetensors")
@@ -129,18 +129,18 @@ def test_unsupported_dtype_is_rejected(hf_folder, tmp_path):
 
 def test_config_of_a_different_model_is_rejected(models, hf_folder, tmp_path):
     settings = json.loads((hf_folder / "config.json").read_text())
-    wrong = {**settings, "hidden_size": 32, "vocab_size": 20, "num_hidden_layers": 3}
-    (hf_folder / "config.json").write_text(json.dumps(wrong))
+    changed = {**settings, "hidden_size": 32, "vocab_size": 20, "num_hidden_layers": 3}
+    (hf_folder / "config.json").write_text(json.dumps(changed))
     message = (
         r"config\.json is not the configuration of .*: vocab_size is 20, but 19 in the weights "
         r"\(bert/embeddings/word_embeddings \[19, 16\]\); hidden_size is 32, but 16 .*"
         "num_hidden_layers is 3, but 2"
     )
     _assert_rejected(hf_folder, tmp_path, message)
-    other = BertConfig.from_json_file(str(models["span"] / "bert_config.json"))
-    other.intermediate_size = 99
-    (tmp_path / "other.json").write_text(other.to_json_string())
-    config_file = str(tmp_path / "other.json")
+    narrow = BertConfig.from_json_file(str(models["span"] / "bert_config.json"))
+    narrow.intermediate_size = 99
+    (tmp_path / "narrow.json").write_text(narrow.to_json_string())
+    config_file = str(tmp_path / "narrow.json")
     _assert_rejected(
         models["span"], tmp_path, "intermediate_size is 99", bert_config_file=config_file
     )
@@ -180,8 +180,8 @@ def test_invalid_labels_are_rejected(models, tmp_path, labels, name, message):
 
 def test_ambiguous_head_is_rejected(tiny, tmp_path):
     bias, weights = np.zeros(2, "float32"), np.zeros([2, 16], "float32")
-    more = {"cls/squad/output_bias": bias, "cls/squad/output_weights": weights}
-    folder = write_model(tmp_path / "a", tiny, "classification", **more)
+    squad_head = {"cls/squad/output_bias": bias, "cls/squad/output_weights": weights}
+    folder = write_model(tmp_path / "a", tiny, "classification", **squad_head)
     _assert_rejected(folder, tmp_path, "several heads: span and classification", to="hugging_face")
     convert(
         find_source(str(folder)),
@@ -192,12 +192,12 @@ def test_ambiguous_head_is_rejected(tiny, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"output": "there", "to": "original"}, "already contains files .*config"),
-        ({"output": "there/config.json", "to": "hugging_face"}, "already exists"),
+        ({"output": "hugging_face", "to": "original"}, "already contains files .*config"),
+        ({"output": "hugging_face/config.json", "to": "hugging_face"}, "already exists"),
         ({"output": "x", "to": None}, "does not determine the format"),
         ({"output": "x", "to": "keras"}, r"requires a name ending in \.keras"),
         ({"output": "x.keras", "to": "original"}, "requires a folder"),
-        ({"output": "there/config.json/x", "to": "original"}, "is a file, not a folder"),
+        ({"output": "hugging_face/config.json/x", "to": "original"}, "is a file, not a folder"),
     ],
 )
 def test_invalid_outputs_are_rejected(hf_folder, tmp_path, options, message):
@@ -219,21 +219,21 @@ def keras_file(models, tmp_path):
     return path
 
 
-def _with_config(path, change):
+def _rewrite_config(path, change):
     with zipfile.ZipFile(path) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
-    settings = json.loads(parts["config.json"])
-    parts["config.json"] = json.dumps(change(settings) or settings)
+        members = {name: archive.read(name) for name in archive.namelist()}
+    settings = json.loads(members["config.json"])
+    members["config.json"] = json.dumps(change(settings) or settings)
     with zipfile.ZipFile(path, "w") as archive:
-        for name, content in parts.items():
+        for name, content in members.items():
             archive.writestr(name, content)
 
 
-def _lambda(settings):
+def _lambda_layer(settings):
     return {"module": "keras.layers", "class_name": "Lambda", "config": {}, "registered_name": None}
 
 
-def _inside(settings):
+def _nested_object(settings):
     settings["config"]["config"]["hidden_act"] = {"class_name": "system", "module": "os"}
 
 
@@ -241,19 +241,19 @@ def _other_module(settings):
     settings["config"]["dtype"]["module"] = "antigravity"
 
 
-@pytest.mark.parametrize("change", [_lambda, _inside, _other_module])
+@pytest.mark.parametrize("change", [_lambda_layer, _nested_object, _other_module])
 def test_keras_file_with_foreign_classes_is_rejected(keras_file, tmp_path, change):
-    _with_config(keras_file, change)
+    _rewrite_config(keras_file, change)
     message = r"must contain a bert_tf\.modeling model.*(Lambda|os\.system|antigravity)"
     _assert_rejected(keras_file, tmp_path, message)
 
 
-def test_keras_file_may_name_a_moved_module(keras_file):
-    _with_config(keras_file, lambda settings: settings.update(module="bert_tf.modeling.moved"))
+def test_keras_file_with_a_renamed_module_is_read(keras_file):
+    _rewrite_config(keras_file, lambda settings: settings.update(module="bert_tf.modeling.moved"))
     assert find_source(str(keras_file)).config().hidden_size == 16
 
 
-def test_unrelated_keras_model_is_rejected(tmp_path):
+def test_other_keras_models_are_rejected(tmp_path):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.save(tmp_path / "x.keras")
     _assert_rejected(tmp_path / "x.keras", tmp_path, "must contain a bert_tf.modeling model")
@@ -289,7 +289,7 @@ def test_invalid_options_are_rejected(tmp_path):
             conversion.run(ConversionOptions(**flags))
 
 
-def test_label_order_and_head_mismatches_are_rejected(models, tmp_path):
+def test_label_and_head_mismatches_are_rejected(models, tmp_path):
     _assert_rejected(
         models["token"], tmp_path, "in a different order", labels=LABELS[::-1],
         head="token", to="hugging_face",

@@ -1,4 +1,4 @@
-"""Reading transformers directories of all versions, and writing them."""
+"""Reading and writing transformers directories, including those of old versions."""
 
 import json
 import math
@@ -27,22 +27,24 @@ def folders(models, tmp_path_factory):
 
 @pytest.fixture
 def modified(folders, tmp_path):
-    """Copies a directory with modified tensors and configuration."""
+    """Returns a function that copies a directory with modified tensors and config."""
 
-    def change(name, tensors=lambda tensors: tensors, **config):
-        folder = tmp_path / "changed"
+    def modify(name, tensors=lambda tensors: tensors, **config):
+        folder = tmp_path / "modified"
         shutil.copytree(folders / name, folder)
         save_file(tensors(load_file(folder / "model.safetensors")), folder / "model.safetensors")
         settings = json.loads((folder / "config.json").read_text())
         (folder / "config.json").write_text(json.dumps({**settings, **config}))
         return folder
 
-    return change
+    return modify
 
 
 def _assert_restored(models, folder, name, tmp_path):
-    convert(find_source(str(folder)), Request(output=str(tmp_path / "back"), to="original"))
-    assert_same(str(models[name] / "bert_model.ckpt"), str(tmp_path / "back" / "bert_model.ckpt"))
+    convert(find_source(str(folder)), Request(output=str(tmp_path / "restored"), to="original"))
+    assert_same(
+        str(models[name] / "bert_model.ckpt"), str(tmp_path / "restored" / "bert_model.ckpt")
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -58,7 +60,7 @@ def test_exported_files_and_tensor_names(folders, name):
     )
 
 
-def test_name_mapping_is_one_to_one():
+def test_name_mapping_is_bijective():
     for head in HEADS.values():
         counts = Counter(map(names.to_hugging_face, head.expected(12)))
         assert set(counts.values()) == {1}
@@ -72,7 +74,7 @@ def test_name_mapping_is_one_to_one():
 
 
 def test_legacy_names_and_duplicate_tensors_are_read(models, modified, tmp_path):
-    def old(tensors):
+    def to_legacy(tensors):
         renamed = {
             key.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
                 "LayerNorm.bias", "LayerNorm.beta"
@@ -86,10 +88,10 @@ def test_legacy_names_and_duplicate_tensors_are_read(models, modified, tmp_path)
         renamed["bert.embeddings.position_ids"] = np.arange(24)[None]
         return renamed
 
-    _assert_restored(models, modified("pretraining", old), "pretraining", tmp_path)
+    _assert_restored(models, modified("pretraining", to_legacy), "pretraining", tmp_path)
 
 
-def test_encoder_with_bert_prefix_is_read(models, modified, tmp_path):
+def test_encoder_with_a_name_prefix_is_read(models, modified, tmp_path):
     folder = modified("encoder", lambda tensors: {f"bert.{key}": v for key, v in tensors.items()})
     _assert_restored(models, folder, "encoder", tmp_path)
 
@@ -101,9 +103,9 @@ def test_sharded_weights_are_read(models, modified, tmp_path):
     weight_map = {}
     for number in range(3):
         file = f"model-0000{number + 1}-of-00003.safetensors"
-        part = dict(list(tensors.items())[number::3])
-        save_file(part, folder / file)
-        weight_map |= dict.fromkeys(part, file)
+        shard = dict(list(tensors.items())[number::3])
+        save_file(shard, folder / file)
+        weight_map |= dict.fromkeys(shard, file)
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
     _assert_restored(models, folder, "classification", tmp_path)
@@ -115,20 +117,20 @@ def test_sharded_weights_are_read(models, modified, tmp_path):
         find_source(str(folder))
 
 
-@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
-def test_half_precision_weights_are_read_exactly(folders, modified, kind):
+@pytest.mark.parametrize("dtype_name", ["float16", "bfloat16"])
+def test_half_precision_weights_are_read_exactly(folders, modified, dtype_name):
     import ml_dtypes
 
-    dtype = ml_dtypes.bfloat16 if kind == "bfloat16" else np.float16
+    dtype = ml_dtypes.bfloat16 if dtype_name == "bfloat16" else np.float16
     folder = modified("encoder", lambda tensors: {k: v.astype(dtype) for k, v in tensors.items()})
     source = find_source(str(folder))
-    assert set(source.types().values()) == {kind}
+    assert set(source.types().values()) == {dtype_name}
     expected = load_file(folders / "encoder" / "model.safetensors")
     for name, value in source.read(source.shapes()):
         key = names.to_hugging_face(name).removeprefix("bert.")
-        wanted = expected[key].astype(dtype).astype(np.float32)
-        wanted = wanted.T if name.endswith("kernel") else wanted
-        assert value.tobytes() == np.ascontiguousarray(wanted).tobytes()
+        expected_value = expected[key].astype(dtype).astype(np.float32)
+        expected_value = expected_value.T if name.endswith("kernel") else expected_value
+        assert value.tobytes() == np.ascontiguousarray(expected_value).tobytes()
 
 
 def test_missing_pooler_is_filled_with_zeros(folders, tmp_path, modified):
@@ -140,7 +142,7 @@ def test_missing_pooler_is_filled_with_zeros(folders, tmp_path, modified):
     values = dict(source.read(names.POOLER))
     assert [value.shape for value in values.values()] == [(16,), (16, 16)]
     assert not any(value.any() for value in values.values())
-    # Exporting again omits the zero pooler.
+    # Exporting it again omits the zero pooler.
     convert(
         find_source(str(tmp_path / "x")), Request(output=str(tmp_path / "y"), to="hugging_face")
     )
@@ -148,7 +150,7 @@ def test_missing_pooler_is_filled_with_zeros(folders, tmp_path, modified):
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours"),
+    ("transformers_name", "our_name"),
     [
         ("gelu", "gelu_erf"),
         ("gelu_new", "gelu"),
@@ -157,16 +159,16 @@ def test_missing_pooler_is_filled_with_zeros(folders, tmp_path, modified):
         ("linear", "linear"),
     ],
 )
-def test_activation_names_are_mapped(modified, theirs, ours):
-    source = find_source(str(modified("encoder", hidden_act=theirs)))
-    assert source.config().hidden_act == ours
-    assert any("erf" in note for note in source.notes) is (theirs == "gelu")
-    if theirs != "gelu_new":
-        made = hugging_face_config.make_config(source.config(), HEADS["encoder"], 0, None, 0)
-        assert made["hidden_act"] == theirs
+def test_activation_names_are_mapped(modified, transformers_name, our_name):
+    source = find_source(str(modified("encoder", hidden_act=transformers_name)))
+    assert source.config().hidden_act == our_name
+    assert any("erf" in note for note in source.notes) is (transformers_name == "gelu")
+    if transformers_name != "gelu_new":
+        config = hugging_face_config.make_config(source.config(), HEADS["encoder"], 0, None, 0)
+        assert config["hidden_act"] == transformers_name
 
 
-def test_gelu_uses_erf():
+def test_gelu_erf_is_exact():
     x = np.linspace(-4, 4, 101, dtype="float32")
     exact = [value * (1 + math.erf(value / math.sqrt(2))) / 2 for value in x]
     np.testing.assert_allclose(np.asarray(get_activation("gelu_erf")(x)), exact, atol=1e-6)
@@ -174,22 +176,22 @@ def test_gelu_uses_erf():
     assert 1e-4 < difference < 5e-4
 
 
-def test_unsupported_class_is_reported(modified):
+def test_unknown_architecture_is_reported(modified):
     (note,) = find_source(str(modified("encoder", architectures=["BertForMultipleChoice"]))).notes
     assert "unknown architecture BertForMultipleChoice" in note
 
 
 @pytest.mark.parametrize(
-    ("named", "flag"),
+    ("problem_type", "flag"),
     [("multi_label_classification", "multilabel"), ("regression", "regression")],
 )
-def test_multi_label_and_regression_outputs_are_reported(modified, named, flag):
-    (note,) = find_source(str(modified("classification", problem_type=named))).notes
-    assert f"problem_type is {named}. " in note
+def test_problem_type_is_reported(modified, problem_type, flag):
+    (note,) = find_source(str(modified("classification", problem_type=problem_type))).notes
+    assert f"problem_type is {problem_type}. " in note
     assert f"--problem_type={flag}" in note
 
 
-def test_missing_config_keys_use_transformers_defaults():
+def test_missing_config_keys_use_defaults():
     config = hugging_face_config.read({"vocab_size": 9}, "config.json")
     assert (config.type_vocab_size, config.hidden_act) == (2, "gelu_erf")
 
@@ -222,10 +224,10 @@ def test_strip_accents_setting_is_reported(modified):
 
 def test_vocabulary_is_read_from_tokenizer_json(models, modified):
     folder = modified("encoder")
-    pieces = (folder / "vocab.txt").read_text().split("\n")[:-1]
+    tokens = (folder / "vocab.txt").read_text().split("\n")[:-1]
     (folder / "vocab.txt").unlink()
     (folder / "tokenizer_config.json").unlink()
-    ids = {piece: number for number, piece in enumerate(pieces)}
+    ids = {token: token_id for token_id, token in enumerate(tokens)}
     tokenizer = {
         "normalizer": {"type": "BertNormalizer", "lowercase": False},
         "model": {"type": "WordPiece", "vocab": dict(reversed(ids.items()))},

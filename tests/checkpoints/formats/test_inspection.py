@@ -26,11 +26,11 @@ def test_head_and_parameter_counts(models, name):
     assert "Releases of this size: none" in text
 
 
-def test_optimizer_parameters_are_counted_separately(tiny, tmp_path):
+def test_optimizer_variables_are_counted_separately(tiny, tmp_path):
     values = {"bert/pooler/dense/bias/adam_m": [0.0] * 16, "global_step": 3}
     folder = write_model(tmp_path / "a", tiny, "encoder", **values)
-    before = describe(find_source(str(write_model(tmp_path / "b", tiny, "encoder"))))
-    (line,) = [line for line in before.splitlines() if line.startswith("Parameters: ")]
+    plain = describe(find_source(str(write_model(tmp_path / "b", tiny, "encoder"))))
+    (line,) = [line for line in plain.splitlines() if line.startswith("Parameters: ")]
     count = int(line.split()[1].replace(",", ""))
     text = describe(find_source(str(folder)))
     assert line in text
@@ -50,7 +50,7 @@ def test_release_is_identified_by_size(tmp_path, tiny):
     assert "Releases of this size: uncased_L-2_H-128_A-2 (2020_02_20)" in text
 
 
-def test_inspecting_other_formats(models, tmp_path, capsysbinary):
+def test_inspect_other_formats(models, tmp_path, capsysbinary):
     convert(
         find_source(str(models["span"])), Request(output=str(tmp_path / "x"), to="hugging_face")
     )
@@ -61,7 +61,7 @@ def test_inspecting_other_formats(models, tmp_path, capsysbinary):
     assert "Model Garden checkpoint" in describe(find_source(str(FOLDER / "v1")))
 
 
-def test_unrecognized_checkpoint_is_listed_as_is(tmp_path):
+def test_variables_of_other_models_are_listed(tmp_path):
     checkpoint.write(str(tmp_path / "x.ckpt"), {"a/layer_10/b": [1.0], "a/layer_9/b": [2.0]})
     text = describe(find_source(str(tmp_path / "x.ckpt")))
     assert "Configuration: none, this is not a BERT" in text

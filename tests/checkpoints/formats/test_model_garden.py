@@ -1,4 +1,4 @@
-"""Checkpoints of the Model Garden.
+"""Checkpoints of the TensorFlow Model Garden.
 
 `model_garden/v1` and `v2` were written by `tf.train.Checkpoint(encoder=...)` with `BertEncoder`
 and `BertEncoderV2` of tf-models-official 2.20 (tf_keras 2.21, TensorFlow 2.21), with random
@@ -22,7 +22,7 @@ FOLDER = Path(__file__).parent / "model_garden"
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_outputs_match_model_garden(version, tmp_path):
+def test_outputs_match_the_model_garden(version, tmp_path):
     source = find_source(str(FOLDER / version))
     assert source.kind == "model_garden"
     convert(source, Request(output=str(tmp_path / "x"), to="original"))
@@ -35,10 +35,10 @@ def test_outputs_match_model_garden(version, tmp_path):
     outputs = model({name: expected[name] for name in expected.files if "output" not in name})
     mask = expected["input_mask"].astype(bool)
     for name in ("sequence_output", "pooled_output"):
-        actual, wanted = np.asarray(outputs[name]), expected[name]
+        actual, expected_output = np.asarray(outputs[name]), expected[name]
         if name == "sequence_output":
-            actual, wanted = actual[mask], wanted[mask]
-        np.testing.assert_allclose(actual, wanted, atol=1e-5)
+            actual, expected_output = actual[mask], expected_output[mask]
+        np.testing.assert_allclose(actual, expected_output, atol=1e-5)
 
 
 def test_config_mismatch_is_rejected(tmp_path, tiny):
@@ -50,27 +50,27 @@ def test_config_mismatch_is_rejected(tmp_path, tiny):
         find_source(str(tmp_path)).config()
 
 
-def test_functional_model_has_one_encoder(tiny, tmp_path):
+def test_exported_functional_model_has_one_encoder(tiny, tmp_path):
     """Keras' export writes the variables of a functional model twice."""
     encoder = BertModel(tiny.config)
     ids = keras.Input((None,), dtype="int32", name="input_ids")
     head = keras.layers.Dense(1)(encoder({"input_ids": ids})["pooled_output"])
-    keras.Model(ids, head).export(tmp_path / "once", verbose=False)
-    source = find_source(str(tmp_path / "once"))
+    keras.Model(ids, head).export(tmp_path / "export", verbose=False)
+    source = find_source(str(tmp_path / "export"))
     expected = checkpoint.named_variables(encoder)
     actual = dict(source.read(expected))
-    for name, values in expected.items():
-        np.testing.assert_array_equal(actual[name], np.asarray(values), err_msg=name)
+    for name, variable in expected.items():
+        np.testing.assert_array_equal(actual[name], np.asarray(variable), err_msg=name)
     (note,) = source.notes
     assert note.count("/kernel") == 1
 
 
-def test_two_encoders_are_rejected(tiny, tmp_path):
-    two = tf.train.Checkpoint(
+def test_several_encoders_are_rejected(tiny, tmp_path):
+    encoders = tf.train.Checkpoint(
         one=tf.Variable(tf.zeros([9, 4]), name="word_embeddings/embeddings"),
         other=tf.Variable(tf.ones([9, 4]), name="word_embeddings/embeddings"),
     )
-    two.write(str(tmp_path / "bert_model.ckpt"))
+    encoders.write(str(tmp_path / "bert_model.ckpt"))
     with pytest.raises(UserError, match="has several encoders"):
         find_source(str(tmp_path))
 
@@ -79,8 +79,8 @@ def test_optimizer_and_heads_are_ignored(tmp_path):
     source = find_source(str(FOLDER / "v2"))
     reader = tf.train.load_checkpoint(str(FOLDER / "v2" / "bert_model.ckpt"))
     root = tf.train.Checkpoint()
-    for number, (called, key) in enumerate(model_garden._list_variables(reader, "")):
-        setattr(root, f"part_{number}", tf.Variable(reader.get_tensor(key), name=called))
+    for number, (name, key) in enumerate(model_garden._list_variables(reader, "")):
+        setattr(root, f"part_{number}", tf.Variable(reader.get_tensor(key), name=name))
     root.optimizer = tf.train.Checkpoint(
         v=tf.Variable(tf.zeros([19, 16]), name="word_embeddings/embeddings")
     )
@@ -92,11 +92,11 @@ def test_optimizer_and_heads_are_ignored(tmp_path):
     ]
 
 
-def test_unrelated_object_based_checkpoint_is_rejected(tmp_path):
+def test_other_object_based_checkpoints_are_rejected(tmp_path):
     prefix = tf.train.Checkpoint(x=tf.Variable(1.0, name="scale")).save(str(tmp_path / "ckpt"))
     with pytest.raises(UserError, match=r"BERT encoder .* the variables scale"):
         find_source(prefix)
-    # Such as the one in a preprocessing-only SavedModel.
+    # For example the checkpoint of a SavedModel that only preprocesses.
     prefix = tf.train.Checkpoint().save(str(tmp_path / "nothing"))
     with pytest.raises(UserError, match=r"BERT encoder .* no weights: is it a preprocessor"):
         find_source(prefix)

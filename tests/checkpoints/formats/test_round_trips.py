@@ -1,4 +1,4 @@
-"""Bitwise exact round trips for each head and format."""
+"""Bitwise exact round trips through each format, for each head."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ from bert_tf.tasks.conversion import conversion
 from tests.checkpoints.formats.conftest import LABELS, NAMES, assert_same, values_of, write_model
 from tests.oracle import ROOT
 
-WAYS = {"hugging_face": "there", "keras": "there.keras", "weights_h5": "there.weights.h5"}
+OUTPUT_NAMES = {"hugging_face": "model", "keras": "model.keras", "weights_h5": "model.weights.h5"}
 
 
 def _convert(source, output, **options):
@@ -28,22 +28,25 @@ def _convert(source, output, **options):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("way", WAYS)
-def test_round_trip(models, name, way, tmp_path):
-    converted = tmp_path / WAYS[way]
-    _convert(models[name], converted, to=way, head=name)
-    _convert(converted, tmp_path / "back", to="original")
-    back = tmp_path / "back"
-    assert_same(str(models[name] / "bert_model.ckpt"), str(back / "bert_model.ckpt"))
-    kept = {"hugging_face": ["bert_config.json", "vocab.txt"], "keras": ["bert_config.json"]}
-    for file in kept.get(way, []):
-        assert (back / file).read_bytes() == (models[name] / file).read_bytes()
-    if way == "hugging_face" and name == "token":
-        assert (back / "labels.txt").read_text().split() == LABELS
-    assert {path.name for path in tmp_path.iterdir()} == {converted.name, "back"}
+@pytest.mark.parametrize("to", OUTPUT_NAMES)
+def test_round_trip(models, name, to, tmp_path):
+    converted = tmp_path / OUTPUT_NAMES[to]
+    _convert(models[name], converted, to=to, head=name)
+    _convert(converted, tmp_path / "restored", to="original")
+    restored = tmp_path / "restored"
+    assert_same(str(models[name] / "bert_model.ckpt"), str(restored / "bert_model.ckpt"))
+    copied_files = {
+        "hugging_face": ["bert_config.json", "vocab.txt"],
+        "keras": ["bert_config.json"],
+    }
+    for file in copied_files.get(to, []):
+        assert (restored / file).read_bytes() == (models[name] / file).read_bytes()
+    if to == "hugging_face" and name == "token":
+        assert (restored / "labels.txt").read_text().split() == LABELS
+    assert {path.name for path in tmp_path.iterdir()} == {converted.name, "restored"}
 
 
-def test_keras_file_loads_as_the_model(models, tmp_path):
+def test_keras_file_loads_with_keras(models, tmp_path):
     _convert(models["token"], tmp_path / "x.keras", head="token")
     model = keras.saving.load_model(tmp_path / "x.keras")
     assert type(model) is HEADS["token"].model
@@ -52,7 +55,7 @@ def test_keras_file_loads_as_the_model(models, tmp_path):
         np.testing.assert_array_equal(np.asarray(variable), values[key])
 
 
-def _trained(tiny, folder):
+def _save_training_checkpoint(tiny, folder):
     model = HEADS["classification"].model(tiny.config, 3)
     optimizer = create_optimizer(1e-3, 10, 2)
     optimizer.build(model.trainable_variables)
@@ -60,26 +63,26 @@ def _trained(tiny, folder):
         for value in slots.values():
             value.assign(np.full(value.shape, index + 1, "float32"))
     optimizer.iterations.assign(7)
-    scale = {"loss_scale/value": keras.Variable(8.0)}
-    return checkpoint.save(str(folder), model, optimizer, scale)
+    loss_scale = {"loss_scale/value": keras.Variable(8.0)}
+    return checkpoint.save(str(folder), model, optimizer, loss_scale)
 
 
 def test_optimizer_is_kept_or_stripped(tiny, tmp_path):
-    prefix = _trained(tiny, tmp_path)
+    prefix = _save_training_checkpoint(tiny, tmp_path)
     _convert(tmp_path, tmp_path / "copy.ckpt")
     assert_same(prefix, str(tmp_path / "copy.ckpt"))
     _convert(prefix, tmp_path / "small.ckpt", strip_optimizer=True)
-    stripped, before = values_of(str(tmp_path / "small.ckpt")), values_of(prefix)
+    stripped, original = values_of(str(tmp_path / "small.ckpt")), values_of(prefix)
     assert len(stripped) == 39 + 2
-    assert len(before) == 3 * 41 + 2
+    assert len(original) == 3 * 41 + 2
     for name, value in stripped.items():
-        assert value.tobytes() == before[name].tobytes()
+        assert value.tobytes() == original[name].tobytes()
     # The training run's latest checkpoint is unchanged.
     assert checkpoint.latest(str(tmp_path)) == prefix
 
 
-def test_dropping_the_optimizer_is_reported(tiny, tmp_path, caplog):
-    prefix = _trained(tiny, tmp_path)
+def test_dropped_optimizer_variables_are_reported(tiny, tmp_path, caplog):
+    prefix = _save_training_checkpoint(tiny, tmp_path)
     caplog.set_level(logging.INFO)
     flags = {"bert_config_file": str(tiny.folder / "bert_config.json")}
     _convert(prefix, tmp_path / "x.keras", **flags)
@@ -92,7 +95,7 @@ def test_dropping_the_optimizer_is_reported(tiny, tmp_path, caplog):
     assert "global_step" in names
 
 
-def test_non_bert_checkpoint_can_be_stripped(tmp_path):
+def test_optimizer_is_stripped_from_other_models(tmp_path):
     values = {"x/kernel": np.float32([1]), "x/kernel/adam_m": np.float32([2])}
     checkpoint.write(str(tmp_path / "a.ckpt"), values)
     _convert(tmp_path / "a.ckpt", tmp_path / "b.ckpt", strip_optimizer=True)
@@ -104,11 +107,11 @@ def test_extra_config_keys_and_gelu_variant_are_kept(tiny, tmp_path):
         {**tiny.config.to_dict(), "directionality": "bidi", "pooler_fc_size": 768}
     )
     folder = write_model(tmp_path / "a", tiny, "encoder", config)
-    _convert(folder, tmp_path / "there", to="hugging_face")
-    converted = json.loads((tmp_path / "there" / "config.json").read_text())
+    _convert(folder, tmp_path / "converted", to="hugging_face")
+    converted = json.loads((tmp_path / "converted" / "config.json").read_text())
     assert converted["hidden_act"] == "gelu_pytorch_tanh"
     assert converted["layer_norm_eps"] == 1e-12
-    _convert(tmp_path / "there", tmp_path / "back.ckpt")
+    _convert(tmp_path / "converted", tmp_path / "restored.ckpt")
     assert BertConfig.from_json_file(str(tmp_path / "bert_config.json")) == config
 
 
@@ -140,7 +143,7 @@ def test_labels_and_casing_options(models, tmp_path):
     assert tokenizer["do_lower_case"] is False
 
 
-def test_run_ner_directory_exports_token_labels(models, tmp_path):
+def test_run_ner_directory_is_exported_with_labels(models, tmp_path):
     for path in models["token"].iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     run = {"script": "run_ner", "flags": {"do_lower_case": False}}
@@ -155,11 +158,11 @@ def test_run_ner_directory_exports_token_labels(models, tmp_path):
 def test_command_line(models, tmp_path):
     command = [sys.executable, str(ROOT / "convert_checkpoint.py")]
     command += [f"--input={models['classification']}", f"--output={tmp_path / 'x'}"]
-    done = subprocess.run([*command, "--to=hugging_face"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "41 variables (classification)" in done.stderr
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
+    result = subprocess.run([*command, "--to=hugging_face"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "41 variables (classification)" in result.stderr
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
     assert line.startswith("ERROR: --output=")
     assert "does not determine the format" in line

@@ -11,17 +11,17 @@ from bert_tf.errors import UserError
 from tests.checkpoints.formats.conftest import NAMES, assert_same
 
 
-def _zip(path, folder, inside, more=()):
+def _write_zip(path, folder, prefix, extra_members=()):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(folder.iterdir()):
-            archive.write(file, f"{inside}{file.name}")
-        for member, content in more:
+            archive.write(file, f"{prefix}{file.name}")
+        for member, content in extra_members:
             archive.writestr(member, content)
     return str(path)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_source_kinds_and_companion_files(models, name, tmp_path):
+def test_kinds_and_companion_files_are_detected(models, name, tmp_path):
     for to, output in (("hugging_face", "x"), ("keras", "x.keras")):
         convert(
             find_source(str(models[name])),
@@ -51,17 +51,17 @@ def test_source_kinds_and_companion_files(models, name, tmp_path):
         assert value.tobytes() == values[1][key].tobytes() == values[2][key].tobytes()
 
 
-@pytest.mark.parametrize("inside", ["uncased_L-12_H-768_A-12/", "cased_L-12_H-768_A-12/", ""])
-def test_release_zip(models, inside, tmp_path):
-    path = _zip(
+@pytest.mark.parametrize("prefix", ["uncased_L-12_H-768_A-12/", "cased_L-12_H-768_A-12/", ""])
+def test_release_zip_is_unpacked(models, prefix, tmp_path):
+    path = _write_zip(
         tmp_path / "x.zip",
         models["pretraining"],
-        inside,
-        [(f"__MACOSX/{inside}._bert_model.ckpt.index", "x")],
+        prefix,
+        [(f"__MACOSX/{prefix}._bert_model.ckpt.index", "x")],
     )
     source = find_source(path)
     assert source.kind == "original"
-    assert source.do_lower_case is {"u": True, "c": False, "": None}[inside[:1]]
+    assert source.do_lower_case is {"u": True, "c": False, "": None}[prefix[:1]]
     # The archive is unpacked only once.
     assert find_source(path).path == source.path
     convert(source, Request(output=str(tmp_path / "out"), to="original"))
@@ -73,7 +73,7 @@ def test_release_zip(models, inside, tmp_path):
 
 @pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "..\\evil", "C:\\evil"])
 def test_zip_path_traversal_is_rejected(models, name, tmp_path):
-    path = _zip(tmp_path / "x.zip", models["encoder"], "model/", [(name, "x")])
+    path = _write_zip(tmp_path / "x.zip", models["encoder"], "model/", [(name, "x")])
     with pytest.raises(UserError, match=r"outside the folder .*not unpacked"):
         find_source(path)
     assert [path.name for path in tmp_path.iterdir()] == ["x.zip"]
@@ -82,42 +82,42 @@ def test_zip_path_traversal_is_rejected(models, name, tmp_path):
 def test_zip_symlinks_are_rejected(models, tmp_path):
     link = zipfile.ZipInfo("model/vocab.txt.link")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
-    path = _zip(tmp_path / "x.zip", models["encoder"], "model/", [(link, "/etc/passwd")])
+    path = _write_zip(tmp_path / "x.zip", models["encoder"], "model/", [(link, "/etc/passwd")])
     with pytest.raises(UserError, match=r"contains a link .*not unpacked"):
         find_source(path)
 
 
 def test_zip_bomb_is_rejected(models, tmp_path, monkeypatch):
-    more = [("model/bert_model.ckpt.meta", bytes(10_000_000))]
-    path = _zip(tmp_path / "x.zip", models["encoder"], "model/", more)
+    extra = [("model/bert_model.ckpt.meta", bytes(10_000_000))]
+    path = _write_zip(tmp_path / "x.zip", models["encoder"], "model/", extra)
     find_source(path)
     # Copy the archive: one that has been unpacked is not checked again.
-    other = str(shutil.copy(path, tmp_path / "y.zip"))
+    copied = str(shutil.copy(path, tmp_path / "y.zip"))
     monkeypatch.setattr(archives, "_ALWAYS_ALLOWED_BYTES", 1000)
     with pytest.raises(UserError, match=r"would unpack to 10,\d+,\d+.*not unpacked"):
-        find_source(other)
+        find_source(copied)
 
 
-def test_zip_without_exactly_one_checkpoint_is_rejected(models, tmp_path):
+def test_zip_must_contain_one_checkpoint(models, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "readme.txt").write_text("")
     with pytest.raises(UserError, match=r"no original BERT checkpoint.*readme\.txt"):
-        find_source(_zip(tmp_path / "x.zip", tmp_path / "empty", ""))
-    more = [("other/bert_model.ckpt.index", "")]
+        find_source(_write_zip(tmp_path / "x.zip", tmp_path / "empty", ""))
+    extra = [("other/bert_model.ckpt.index", "")]
     with pytest.raises(UserError, match="several checkpoints, in model, other"):
-        find_source(_zip(tmp_path / "y.zip", models["encoder"], "model/", more))
+        find_source(_write_zip(tmp_path / "y.zip", models["encoder"], "model/", extra))
 
 
-@pytest.mark.parametrize("kept", [0.3, 0.9])
-def test_truncated_zip_is_rejected(models, tmp_path, kept):
-    path = _zip(tmp_path / "x.zip", models["encoder"], "model/")
+@pytest.mark.parametrize("fraction", [0.3, 0.9])
+def test_truncated_zip_is_rejected(models, tmp_path, fraction):
+    path = _write_zip(tmp_path / "x.zip", models["encoder"], "model/")
     content = (tmp_path / "x.zip").read_bytes()
-    (tmp_path / "x.zip").write_bytes(content[: int(kept * len(content))])
+    (tmp_path / "x.zip").write_bytes(content[: int(fraction * len(content))])
     with pytest.raises(UserError, match="is not a complete zip file"):
         find_source(path)
 
 
-def test_directory_without_exactly_one_model_is_rejected(models, tmp_path):
+def test_directory_must_contain_one_model(models, tmp_path):
     convert(
         find_source(str(models["encoder"])),
         Request(output=str(tmp_path / "x"), to="hugging_face"),

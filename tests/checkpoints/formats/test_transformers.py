@@ -1,4 +1,4 @@
-"""Comparison with transformers, where it is installed (it is not a dependency)."""
+"""Comparison with transformers, if it is installed; it is not a dependency."""
 
 import importlib.util
 import json
@@ -25,8 +25,8 @@ pytestmark = [
     ),
 ]
 
-ACTS = ("gelu", "gelu_erf", "relu")
-TYPES = ("bfloat16", "float16")
+ACTIVATIONS = ("gelu", "gelu_erf", "relu")
+DTYPES = ("bfloat16", "float16")
 TEXT = "The film was GOOD, not slów."
 IDS = np.array([[2, 5, 6, 7, 3, 9, 10, 3], [2, 8, 9, 3, 0, 0, 0, 0]])
 MASK = (IDS > 0).astype("int32")
@@ -43,37 +43,43 @@ def _export(source, output, **options):
     convert(find_source(str(source)), Request(output=str(output), to="hugging_face", **options))
 
 
-def _run(folder, jobs):
+def _run_worker(folder, jobs):
     (folder / "jobs.json").write_text(json.dumps(jobs))
-    script = Path(__file__).parent / "peer.py"
-    done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    script = Path(__file__).parent / "transformers_worker.py"
+    result = subprocess.run([sys.executable, script, folder], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
     return json.loads((folder / "results.json").read_text())
 
 
 @pytest.fixture(scope="module")
-def peer(tiny, models, tmp_path_factory):
-    """The exported models, and the results of transformers for them."""
-    folder, jobs = tmp_path_factory.mktemp("peer"), {}
+def transformers_results(tiny, models, tmp_path_factory):
+    """The folder of exported models, and the results of transformers for them."""
+    folder, jobs = tmp_path_factory.mktemp("transformers"), {}
     for name in NAMES:
-        for act in ACTS:
-            config = BertConfig.from_dict({**tiny.config.to_dict(), "hidden_act": act})
-            write_model(folder / f"{name}_{act}_ours", tiny, name, config)
-            _export(folder / f"{name}_{act}_ours", folder / f"{name}_{act}", head=name)
+        for activation in ACTIVATIONS:
+            config = BertConfig.from_dict({**tiny.config.to_dict(), "hidden_act": activation})
+            write_model(folder / f"{name}_{activation}_ours", tiny, name, config)
+            _export(
+                folder / f"{name}_{activation}_ours", folder / f"{name}_{activation}", head=name
+            )
             architecture = HEADS[name].architecture
-            jobs[f"{name}_{act}"] = {"what": "load", "architecture": architecture, "inputs": INPUTS}
-    jobs |= {kind: {"what": "shorten", "of": "encoder_gelu", "type": kind} for kind in TYPES}
+            jobs[f"{name}_{activation}"] = {
+                "action": "load",
+                "architecture": architecture,
+                "inputs": INPUTS,
+            }
+    jobs |= {dtype: {"action": "cast", "model": "encoder_gelu", "dtype": dtype} for dtype in DTYPES}
     config = {**tiny.config.to_dict(), "hidden_act": "gelu"}
-    jobs["masked_lm"] = {"what": "make_masked_lm", "config": config}
+    jobs["masked_lm"] = {"action": "make_masked_lm", "config": config}
     for lower in (True, False):
         _export(models["encoder"], folder / f"lower_{lower}", do_lower_case=lower)
-        jobs[f"lower_{lower}"] = {"what": "tokenize", "text": TEXT}
+        jobs[f"lower_{lower}"] = {"action": "tokenize", "text": TEXT}
     _export(models["classification"], folder / "labels", labels=("x", "y", "z"))
-    jobs["labels"] = {"what": "read_config"}
-    return folder, _run(folder, jobs)
+    jobs["labels"] = {"action": "read_config"}
+    return folder, _run_worker(folder, jobs)
 
 
-def _our_outputs(folder, name):
+def _compute_outputs(folder, name):
     config = BertConfig.from_json_file(str(folder / "bert_config.json"))
     model = build(HEADS[name], config, 3)
     assert checkpoint.restore(model, str(folder / "bert_model.ckpt")).new == ()
@@ -82,7 +88,7 @@ def _our_outputs(folder, name):
     return {key: np.asarray(value) for key, value in outputs.items() if "all_" not in key}
 
 
-def _assert_equal_outputs(name, ours, theirs):
+def _assert_outputs_match(name, ours, theirs):
     rows = np.arange(2)[:, None]
     if name == "pretraining":
         pairs = [
@@ -98,63 +104,65 @@ def _assert_equal_outputs(name, ours, theirs):
         ]
     else:
         pairs = [(ours["logits"], theirs["logits"])]
-    for left, right in pairs:
-        np.testing.assert_allclose(left, right, atol=1e-4, rtol=0)
+    for actual, expected in pairs:
+        np.testing.assert_allclose(actual, expected, atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("act", ACTS)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("name", NAMES)
-def test_exported_models_match_in_transformers(peer, name, act):
-    folder, results = peer
-    # No missing, no unexpected, no mismatched keys.
-    assert results[f"{name}_{act}"] == {}
-    theirs = np.load(folder / f"{name}_{act}.npz")
-    _assert_equal_outputs(name, _our_outputs(folder / f"{name}_{act}_ours", name), theirs)
+def test_exported_models_match_transformers(transformers_results, name, activation):
+    folder, results = transformers_results
+    # There are no missing, unexpected or mismatched keys.
+    assert results[f"{name}_{activation}"] == {}
+    theirs = np.load(folder / f"{name}_{activation}.npz")
+    _assert_outputs_match(
+        name, _compute_outputs(folder / f"{name}_{activation}_ours", name), theirs
+    )
 
 
-@pytest.mark.parametrize("act", ACTS)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("name", NAMES)
-def test_models_saved_by_transformers_are_read(peer, name, act, tmp_path):
-    folder, _ = peer
-    saved = folder / f"{name}_{act}_saved"
+def test_models_saved_by_transformers_are_read(transformers_results, name, activation, tmp_path):
+    folder, _ = transformers_results
+    saved = folder / f"{name}_{activation}_saved"
     assert (saved / "model.safetensors.index.json").exists()
     convert(find_source(str(saved)), Request(output=str(tmp_path / "x"), to="original"))
     if HEADS[name].has_pooler:
-        before = folder / f"{name}_{act}_ours" / "bert_model.ckpt"
-        assert_same(str(before), str(tmp_path / "x" / "bert_model.ckpt"))
-    theirs = np.load(folder / f"{name}_{act}.npz")
-    _assert_equal_outputs(name, _our_outputs(tmp_path / "x", name), theirs)
+        expected = folder / f"{name}_{activation}_ours" / "bert_model.ckpt"
+        assert_same(str(expected), str(tmp_path / "x" / "bert_model.ckpt"))
+    theirs = np.load(folder / f"{name}_{activation}.npz")
+    _assert_outputs_match(name, _compute_outputs(tmp_path / "x", name), theirs)
 
 
-def test_masked_lm_only_models_are_read(peer, tiny, tmp_path):
-    folder, _ = peer
+def test_masked_lm_model_is_read(transformers_results, tiny, tmp_path):
+    folder, _ = transformers_results
     source = find_source(str(folder / "masked_lm"))
     convert(source, Request(output=str(tmp_path / "x"), to="original"))
     state = np.load(folder / "masked_lm.npz")
     vocab = str(tiny.folder / "vocab.txt")
-    _export(tmp_path / "x", tmp_path / "back", vocab_file=vocab)
-    jobs = {"back": {"what": "load", "architecture": "BertForMaskedLM", "inputs": INPUTS}}
-    assert _run(tmp_path, jobs) == {"back": {}}
-    ((_, words),) = source.read(["bert/embeddings/word_embeddings"])
+    _export(tmp_path / "x", tmp_path / "reexported", vocab_file=vocab)
+    jobs = {"reexported": {"action": "load", "architecture": "BertForMaskedLM", "inputs": INPUTS}}
+    assert _run_worker(tmp_path, jobs) == {"reexported": {}}
+    ((_, embeddings),) = source.read(["bert/embeddings/word_embeddings"])
     expected = state["bert.embeddings.word_embeddings.weight"]
-    assert words.tobytes() == expected.tobytes()
+    assert embeddings.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("kind", TYPES)
-def test_half_precision_is_read_exactly(peer, kind):
-    folder, _ = peer
-    source = find_source(str(folder / f"{kind}_saved"))
-    assert set(source.types().values()) == {kind}
-    ((_, words),) = source.read(["bert/embeddings/word_embeddings"])
-    assert words.tobytes() == np.load(folder / f"{kind}.npy").tobytes()
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_half_precision_weights_are_read_exactly(transformers_results, dtype):
+    folder, _ = transformers_results
+    source = find_source(str(folder / f"{dtype}_saved"))
+    assert set(source.types().values()) == {dtype}
+    ((_, embeddings),) = source.read(["bert/embeddings/word_embeddings"])
+    assert embeddings.tobytes() == np.load(folder / f"{dtype}.npy").tobytes()
 
 
 @pytest.mark.parametrize("lower", [True, False])
-def test_tokenizers_match(peer, models, lower):
-    folder, results = peer
+def test_tokenizers_match_transformers(transformers_results, models, lower):
+    folder, results = transformers_results
     ours = FullTokenizer(str(models["encoder"] / "vocab.txt"), do_lower_case=lower)
     assert results[f"lower_{lower}"] == [ours.tokenize(TEXT), 24]
-    # transformers saves the vocabulary in a different file.
+    # transformers saves the vocabulary in tokenizer.json.
     saved = folder / f"lower_{lower}_saved"
     for name in ("model.safetensors", "config.json"):
         (saved / name).write_bytes((folder / f"lower_{lower}" / name).read_bytes())
@@ -164,6 +172,6 @@ def test_tokenizers_match(peer, models, lower):
     assert Path(source.vocab_file).read_text() == (models["encoder"] / "vocab.txt").read_text()
 
 
-def test_labels_and_settings_are_exported(peer):
-    _, results = peer
+def test_labels_and_settings_are_exported(transformers_results):
+    _, results = transformers_results
     assert results["labels"] == [{"0": "x", "1": "y", "2": "z"}, 3, 0.1, 1e-12]

@@ -1,7 +1,7 @@
-"""Runs transformers in a separate process: PyTorch may fail to start in one with TensorFlow.
+"""Runs transformers in a separate process, since PyTorch may fail to load next to TensorFlow.
 
-`python peer.py FOLDER` reads `FOLDER/jobs.json`, and writes `results.json` and an array file per
-job to FOLDER.
+`python transformers_worker.py FOLDER` reads `FOLDER/jobs.json`, and writes `results.json` and the
+arrays of each job to FOLDER.
 """
 
 import json
@@ -15,26 +15,26 @@ import transformers
 
 def main(folder):
     jobs = json.loads((folder / "jobs.json").read_text())
-    results = {name: DOES[job["what"]](folder, name, job) for name, job in jobs.items()}
+    results = {name: ACTIONS[job["action"]](folder, name, job) for name, job in jobs.items()}
     (folder / "results.json").write_text(json.dumps(results))
 
 
 def load(folder, name, job):
-    kind = getattr(transformers, job["architecture"])
-    model, info = kind.from_pretrained(folder / name, output_loading_info=True)
+    model_class = getattr(transformers, job["architecture"])
+    model, info = model_class.from_pretrained(folder / name, output_loading_info=True)
     model.eval()
     with torch.no_grad():
         inputs = {key: torch.tensor(value) for key, value in job["inputs"].items()}
         outputs = {key: value.numpy() for key, value in model(**inputs).items()}
     np.savez(folder / f"{name}.npz", **outputs)
-    # Use shards of a few kilobytes, to test the layout of large models.
+    # Shards of a few kilobytes have the layout of large models.
     model.save_pretrained(folder / f"{name}_saved", max_shard_size="4KB")
     return {key: list(map(str, keys)) for key, keys in info.items() if keys}
 
 
-def shorten(folder, name, job):
-    kind = getattr(torch, job["type"])
-    model = transformers.BertModel.from_pretrained(folder / job["of"]).to(kind)
+def cast(folder, name, job):
+    dtype = getattr(torch, job["dtype"])
+    model = transformers.BertModel.from_pretrained(folder / job["model"]).to(dtype)
     model.save_pretrained(folder / f"{name}_saved")
     np.save(folder / f"{name}.npy", model.embeddings.word_embeddings.weight.detach().float())
 
@@ -56,9 +56,8 @@ def read_config(folder, name, job):
     return [config.id2label, config.num_labels, config.classifier_dropout, config.layer_norm_eps]
 
 
-DOES = {
-    function.__name__: function
-    for function in (load, shorten, make_masked_lm, tokenize, read_config)
+ACTIONS = {
+    function.__name__: function for function in (load, cast, make_masked_lm, tokenize, read_config)
 }
 
 if __name__ == "__main__":

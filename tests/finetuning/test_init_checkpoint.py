@@ -1,4 +1,4 @@
-"""--init_checkpoint accepts many formats; config and vocabulary are found next to the weights."""
+"""--init_checkpoint: formats, and config, vocabulary and casing read from files next to it."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ from tests.tasks.classification.test_task import options
 @pytest.fixture(scope="module")
 def model_sources(tiny, tmp_path_factory):
     """The same encoder in every supported format, one folder each."""
-    folder = tmp_path_factory.mktemp("places")
+    folder = tmp_path_factory.mktemp("sources")
     original = folder / "original"
     original.mkdir()
     for path in tiny.folder.iterdir():
@@ -43,7 +43,7 @@ def model_sources(tiny, tmp_path_factory):
     }
 
 
-def _vectors(tmp_path, init_checkpoint, **flags):
+def _extract_features(tmp_path, init_checkpoint, **flags):
     texts = tmp_path / "texts.txt"
     texts.write_text("the good film\nit was not slow\n")
     extraction.run(
@@ -58,38 +58,38 @@ def _vectors(tmp_path, init_checkpoint, **flags):
             **flags,
         )
     )
-    with np.load(tmp_path / "x.npz") as vectors:
-        return vectors["features"]
+    with np.load(tmp_path / "x.npz") as arrays:
+        return arrays["features"]
 
 
 @pytest.mark.parametrize("kind", ["prefix", "folder", "zip", "hugging_face", "keras"])
-def test_all_formats_give_the_same_vectors(tiny, tmp_path, model_sources, kind):
+def test_all_formats_give_the_same_features(tiny, tmp_path, model_sources, kind):
     model_files = {name: tiny.flags[name] for name in ("bert_config_file", "vocab_file")}
-    expected = _vectors(tmp_path, tiny.checkpoint, **model_files)
-    np.testing.assert_array_equal(_vectors(tmp_path, model_sources[kind]), expected)
+    expected = _extract_features(tmp_path, tiny.checkpoint, **model_files)
+    np.testing.assert_array_equal(_extract_features(tmp_path, model_sources[kind]), expected)
 
 
 @pytest.mark.slow
-def test_training_from_hugging_face_folder(tiny, tmp_path, model_sources):
+def test_training_from_a_hugging_face_folder(tiny, tmp_path, model_sources):
     flags = {"do_train": True, "do_eval": True, "num_train_epochs": 1.0}
     run = options(tiny, tmp_path, **flags)
     expected = classification.run(run).metrics
-    run_options = options(
+    run = options(
         tiny,
         tmp_path,
         **flags,
         init_checkpoint=str(model_sources["hugging_face"]),
         bert_config_file=None,
         vocab_file=None,
-        output_dir=str(tmp_path / "other"),
+        output_dir=str(tmp_path / "hugging_face"),
     )
-    metrics = classification.run(run_options).metrics
+    metrics = classification.run(run).metrics
     assert metrics["eval_loss"] == pytest.approx(expected["eval_loss"], abs=1e-6)
     for name in ("bert_config.json", "vocab.txt"):
-        assert (tmp_path / "other" / name).exists()
+        assert (tmp_path / "hugging_face" / name).exists()
 
 
-def test_casing_comes_from_model_metadata(tiny, tmp_path, model_sources):
+def test_casing_is_read_from_the_tokenizer_config(tiny, tmp_path, model_sources):
     folder = shutil.copytree(model_sources["hugging_face"], tmp_path / "bert-base-cased")
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     for changes in ({}, {"bert_config_file": None, "vocab_file": None}):
@@ -99,7 +99,7 @@ def test_casing_comes_from_model_metadata(tiny, tmp_path, model_sources):
     assert not (tmp_path / "out").exists()
 
 
-def test_casing_comes_from_the_training_run(tiny, tmp_path, model_sources):
+def test_casing_is_read_from_the_training_run(tiny, tmp_path, model_sources):
     run_json = {"script": "run_classifier", "flags": {"do_lower_case": False}}
     trained = shutil.copytree(model_sources["folder"], tmp_path / "trained")
     (trained / "run.json").write_text(json.dumps(run_json))
@@ -107,7 +107,7 @@ def test_casing_comes_from_the_training_run(tiny, tmp_path, model_sources):
         run = options(tiny, tmp_path, do_predict=True, init_checkpoint=str(path))
         with pytest.raises(UserError, match=r"--init_checkpoint=.* on cased text: pass --do_low"):
             classification.run(run)
-    # The resumed run's casing wins over that of its initial checkpoint.
+    # The casing of the resumed run takes precedence over that of --init_checkpoint.
     output_dir = tmp_path / "out"
     output_dir.mkdir()
     for path in model_sources["folder"].glob("bert_model.ckpt.*"):
@@ -123,7 +123,7 @@ def test_casing_comes_from_the_training_run(tiny, tmp_path, model_sources):
     ]
 
 
-def test_casing_of_each_of_several_runs(tiny, tmp_path, model_sources):
+def test_casing_of_several_runs_is_checked(tiny, tmp_path, model_sources):
     run_json = {"script": "run_classifier", "flags": {"do_lower_case": False}}
     output_dir = tmp_path / "out" / "run_2"
     output_dir.mkdir(parents=True)
@@ -136,45 +136,49 @@ def test_casing_of_each_of_several_runs(tiny, tmp_path, model_sources):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"script": ["a"]}', '{"flags": 1}'])
-def test_foreign_run_json_is_ignored(tmp_path, model_sources, text):
+def test_invalid_run_json_is_ignored(tmp_path, model_sources, text):
     folder = shutil.copytree(model_sources["folder"], tmp_path / "model")
     (folder / "run.json").write_text(text)
     assert find_source(str(folder)).do_lower_case is None
 
 
-def test_missing_init_checkpoint_is_rejected_before_data_is_read(tiny, tmp_path):
+def test_init_checkpoint_is_checked_before_data(tiny, tmp_path):
     run = options(tiny, tmp_path, do_train=True, init_checkpoint=str(tmp_path / "nothing"))
     with pytest.raises(UserError, match="nothing"):
         classification.run(dataclasses.replace(run, data_dir=str(tmp_path / "nowhere")))
 
 
-def test_cased_vocabulary_with_lower_casing_warning(tiny, tmp_path, run_log):
-    words = Path(tiny.flags["vocab_file"]).read_text(encoding="utf-8").split()
+def test_lower_casing_with_a_cased_vocabulary_warns(tiny, tmp_path, run_log):
+    tokens = Path(tiny.flags["vocab_file"]).read_text(encoding="utf-8").split()
     vocab = tmp_path / "vocab.txt"
-    vocab.write_text("\n".join([*words[:-3], "The", "Film", "Good"]), encoding="utf-8")
-    for lower in (True, False):
+    vocab.write_text("\n".join([*tokens[:-3], "The", "Film", "Good"]), encoding="utf-8")
+    for do_lower_case in (True, False):
         run_log.clear()
         load_config_and_tokenizer(
-            options(tiny, tmp_path, vocab_file=str(vocab), do_lower_case=lower)
+            options(tiny, tmp_path, vocab_file=str(vocab), do_lower_case=do_lower_case)
         )
-        assert ("For a cased model, pass --do_lower_case=false" in run_log.text) == lower
+        assert ("For a cased model, pass --do_lower_case=false" in run_log.text) == do_lower_case
 
 
-def test_error_names_the_missing_files(tiny, tmp_path, model_sources):
-    (tmp_path / "alone").mkdir()
+def test_missing_file_errors_name_the_flags(tiny, tmp_path, model_sources):
+    (tmp_path / "weights_only").mkdir()
     for path in model_sources["folder"].glob("bert_model.ckpt*"):
-        shutil.copy(path, tmp_path / "alone")
+        shutil.copy(path, tmp_path / "weights_only")
     weights_only = options(
-        tiny, tmp_path, do_train=True, init_checkpoint=str(tmp_path / "alone"), vocab_file=None
+        tiny,
+        tmp_path,
+        do_train=True,
+        init_checkpoint=str(tmp_path / "weights_only"),
+        vocab_file=None,
     )
     with pytest.raises(UserError, match="--vocab_file is not set, and --init_checkpoint="):
         classification.run(weights_only)
     without_model = ClassifierOptions(do_train=True, task_name="MRPC", data_dir="x", output_dir="y")
     with pytest.raises(UserError, match=r"Required.*--bert_config_file .*--vocab_file"):
         without_model.check()
-    broken = options(
+    unreadable = options(
         tiny, tmp_path, do_train=True, init_checkpoint=str(tmp_path / "pytorch_model.bin")
     )
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02}q\x00.")
     with pytest.raises(UserError, match=r"pytorch_model\.bin"):
-        classification.run(broken)
+        classification.run(unreadable)

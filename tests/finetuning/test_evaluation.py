@@ -1,4 +1,4 @@
-"""Evaluation during training: best weights, early stopping, several runs, frozen layers, plots."""
+"""Evaluation during training, best weights, early stopping, several runs and frozen layers."""
 
 import dataclasses
 import json
@@ -29,20 +29,20 @@ TRAINING = {
 }
 
 
-def _read(path):
+def _read_json(path):
     return json.loads(path.read_text())
 
 
 @pytest.fixture(scope="module")
 def trained(tiny, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("validation")
+    folder = tmp_path_factory.mktemp("evaluation")
     run = options(tiny, folder, **TRAINING, do_predict=True, eval_every="5", best_metric="loss")
     return run, classification.run(run), folder / "out"
 
 
 def test_best_weights_are_saved_and_used(trained, tiny, tmp_path):
     _, results, out = trained
-    history = _read(out / "evaluations.json")
+    history = _read_json(out / "evaluations.json")
     # int(18 / 4 * 6) = 27 steps: every fifth step and the last.
     assert [evaluation["step"] for evaluation in history["evaluations"]] == [5, 10, 15, 20, 25, 27]
     best = min(history["evaluations"], key=lambda evaluation: evaluation["eval_loss"])
@@ -50,32 +50,32 @@ def test_best_weights_are_saved_and_used(trained, tiny, tmp_path):
     assert history["best"] == best
     assert results.metrics["global_step"] == best["step"]
     assert float(str(results.metrics["eval_loss"])) == pytest.approx(best["eval_loss"], abs=1e-6)
-    # The best of several evaluations, and not just the last.
+    # The best evaluation is not the last one.
     assert len({evaluation["eval_loss"] for evaluation in history["evaluations"]}) > 1
     assert best["step"] < 27
-    # The saved weights reach the same metric when evaluated alone, in a different folder.
-    again = options(
+    # Evaluating the saved weights in a different folder gives the same metrics.
+    rerun = options(
         tiny,
         tmp_path,
         do_eval=True,
         do_predict=True,
         init_checkpoint=str(out / "best" / "model.ckpt"),
-        output_dir=str(tmp_path / "again"),
+        output_dir=str(tmp_path / "rerun"),
     )
-    metrics = classification.run(again).metrics
+    metrics = classification.run(rerun).metrics
     assert metrics["eval_loss"] == pytest.approx(best["eval_loss"], abs=1e-6)
     assert metrics["eval_accuracy"] == pytest.approx(best["eval_accuracy"], abs=1e-6)
     names = ("test_results.tsv", "test_predictions.tsv")
     for name in names:
-        assert (tmp_path / "again" / name).read_text() == (out / name).read_text()
+        assert (tmp_path / "rerun" / name).read_text() == (out / name).read_text()
     assert checkpoint.step_of(str(out / "best" / "model.ckpt")) == best["step"]
-    # The folder resolves to its latest checkpoint, and the log points to the best one.
+    # The folder resolves to its latest checkpoint; a note points to the best one.
     (note,) = find_source(str(out)).notes
     assert f"To use the one with the best evaluation, pass {out}/best/model.ckpt" in note
     assert find_source(str(out / "best")).notes == []
 
 
-def test_best_weights_can_be_loaded_alone(trained):
+def test_predictor_loads_the_best_weights(trained):
     _, _, out = trained
     lines = (out / "test_predictions.tsv").read_text().splitlines()
     assert lines[0].split("\t") == [
@@ -90,21 +90,20 @@ def test_best_weights_can_be_loaded_alone(trained):
         )
 
 
-def test_repeated_command_skips_training_and_gives_the_same_results(trained):
+def test_repeated_command_skips_training(trained):
     run, results, out = trained
     before = (out / "evaluations.json").read_text()
     assert classification.run(run).metrics == results.metrics
     assert (out / "evaluations.json").read_text() == before
 
 
-def test_evaluations_do_not_change_training(trained, tiny, tmp_path):
+def test_evaluation_does_not_change_training(trained, tiny, tmp_path):
     _, _, out = trained
-    plain = options(tiny, tmp_path, **TRAINING)
-    classification.run(plain)
+    classification.run(options(tiny, tmp_path, **TRAINING))
     prefixes = [str(folder / "model.ckpt-27") for folder in (out, tmp_path / "out")]
-    one, two = (dict(checkpoint.read(p, checkpoint.shapes(p))) for p in prefixes)
-    for name, value in one.items():
-        np.testing.assert_array_equal(two[name], value, err_msg=name)
+    evaluated, plain = (dict(checkpoint.read(p, checkpoint.shapes(p))) for p in prefixes)
+    for name, value in evaluated.items():
+        np.testing.assert_array_equal(plain[name], value, err_msg=name)
 
 
 def test_training_curve(trained):
@@ -146,7 +145,7 @@ def test_early_stopping(tiny, tmp_path, run_log, monkeypatch):
     assert evaluated == [4, 8, 12, 16]
 
 
-def test_resumed_training_continues_its_evaluations(trained, tiny, tmp_path, monkeypatch):
+def test_resumed_training_continues_evaluations(trained, tiny, tmp_path, monkeypatch):
     _, _, expected = trained
     every = {"eval_every": "5", "best_metric": "loss"}
     run = options(tiny, tmp_path, **TRAINING, **every)
@@ -167,11 +166,11 @@ def test_resumed_training_continues_its_evaluations(trained, tiny, tmp_path, mon
     out = tmp_path / "out"
     assert len((out / "training_curve.tsv").read_text().splitlines()) == 13
     # Simulates a stop between the checkpoint of step 10 and its evaluation.
-    history = _read(out / "evaluations.json")
+    history = _read_json(out / "evaluations.json")
     history["evaluations"] = history["evaluations"][:1]
     (out / "evaluations.json").write_text(json.dumps(history))
     classification.run(run)
-    assert _read(out / "evaluations.json") == _read(expected / "evaluations.json")
+    assert _read_json(out / "evaluations.json") == _read_json(expected / "evaluations.json")
     assert (out / "training_curve.tsv").read_text() == (expected / "training_curve.tsv").read_text()
 
 
@@ -181,9 +180,9 @@ def test_several_runs(tiny, tmp_path):
         options(tiny, tmp_path, **short_training, num_runs=3, random_seed=7)
     )
     out = tmp_path / "out"
-    summary = _read(out / "runs.json")
+    summary = _read_json(out / "runs.json")
     assert [run["random_seed"] for run in summary["runs"]] == [7, 8, 9]
-    run_metrics = [_read(out / f"run_{n}" / "eval_results.json") for n in (1, 2, 3)]
+    run_metrics = [_read_json(out / f"run_{n}" / "eval_results.json") for n in (1, 2, 3)]
     losses = [run["eval_loss"] for run in run_metrics]
     assert len(set(losses)) == 3
     assert summary["mean"]["eval_loss"] == pytest.approx(np.mean(losses))
@@ -193,10 +192,10 @@ def test_several_runs(tiny, tmp_path):
     assert results.metrics["eval_loss"] == summary["mean"]["eval_loss"]
     # Records are written once, and each run equals a single run with its seed.
     assert not list(out.glob("run_*/*.tf_record"))
-    alone = options(
-        tiny, tmp_path, **short_training, random_seed=8, output_dir=str(tmp_path / "alone")
+    single_run = options(
+        tiny, tmp_path, **short_training, random_seed=8, output_dir=str(tmp_path / "single_run")
     )
-    metrics = classification.run(alone).metrics
+    metrics = classification.run(single_run).metrics
     assert float(str(metrics["eval_loss"])) == run_metrics[1]["eval_loss"]
 
 
@@ -217,7 +216,7 @@ def test_frozen_layers_do_not_change(tiny_of_two_layers, tmp_path, recompute_lay
     assert before.keys() <= after.keys()
     unchanged = {name for name, value in before.items() if np.array_equal(after[name], value)}
     frozen = {n for n in before if n.startswith(("bert/embeddings", "bert/encoder/layer_0"))}
-    # In the second layer only the key bias has no effect, hence no gradient.
+    # In the second layer, only the key bias is unchanged, as it has no gradient.
     assert unchanged >= frozen
     assert len(before.keys() - unchanged) >= 15
     assert not [name for name in after if name.startswith("bert/embeddings") and "adam" in name]
@@ -246,9 +245,9 @@ def test_frozen_layers_do_not_change(tiny_of_two_layers, tmp_path, recompute_lay
 )
 def test_invalid_flags(tiny, tmp_path, changes, message):
     run = options(tiny, tmp_path, **{**TRAINING, **changes})
-    with pytest.raises(UserError, match=message) as caught:
+    with pytest.raises(UserError, match=message) as error:
         classification.run(run)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(error.value)
     assert not (tmp_path / "out" / "train.tf_record").exists()
 
 
@@ -263,11 +262,11 @@ def test_invalid_flags(tiny, tmp_path, changes, message):
         (None, None),
     ],
 )
-def test_evaluation_steps_from_steps_and_epochs(eval_every, steps):
+def test_eval_every_in_steps_and_epochs(eval_every, steps):
     assert ClassifierOptions(eval_every=eval_every).steps_between_evaluations(4.5) == steps
 
 
-def test_monitored_metric():
+def test_monitor():
     names, minimized = ("f1", "pearson", "loss"), ("loss",)
     assert Monitor("auto", names, minimized).name == "f1"
     loss, f1 = Monitor("eval_loss", names, minimized), Monitor("f1", names, minimized)
@@ -299,17 +298,17 @@ def test_later_runs_use_the_best_weights(trained, tiny, tmp_path):
     assert metrics["global_step"] == 31
 
 
-def test_missing_final_evaluation_is_made_up(trained, tiny, tmp_path):
-    """Stopped between the last checkpoint and its evaluation."""
+def test_missing_final_evaluation_is_run(trained, tiny, tmp_path):
+    """Simulates a stop between the last checkpoint and its evaluation."""
     run, results, out = trained
     shutil.copytree(out, tmp_path / "out")
     path = tmp_path / "out" / "evaluations.json"
-    history = _read(path)
+    history = _read_json(path)
     history["evaluations"] = history["evaluations"][:-1]
     path.write_text(json.dumps(history))
-    again = dataclasses.replace(run, output_dir=str(tmp_path / "out"))
-    assert classification.run(again).metrics == results.metrics
-    assert _read(path) == _read(out / "evaluations.json")
+    rerun = dataclasses.replace(run, output_dir=str(tmp_path / "out"))
+    assert classification.run(rerun).metrics == results.metrics
+    assert _read_json(path) == _read_json(out / "evaluations.json")
 
 
 @pytest.mark.parametrize(
@@ -334,17 +333,17 @@ def test_outdated_evaluations_are_ignored(
     path = tmp_path / "out" / "evaluations.json"
     if change is None:
         shutil.rmtree(tmp_path / "out" / "best")
-    path.write_text(json.dumps({**_read(path), **(change or {})}))
-    again = dataclasses.replace(run, output_dir=str(tmp_path / "out"))
+    path.write_text(json.dumps({**_read_json(path), **(change or {})}))
+    rerun = dataclasses.replace(run, output_dir=str(tmp_path / "out"))
     if reason == "they used different examples":
-        # A training that is skipped leaves them and the best weights.
+        # Skipped training keeps them and the best weights.
         before = path.read_text()
-        classification.run(again)
+        classification.run(rerun)
         assert path.read_text() == before
         assert checkpoint.step_of(str(tmp_path / "out" / "best" / "model.ckpt")) < 27
-    classification.run(dataclasses.replace(again, num_train_epochs=7.0))
+    classification.run(dataclasses.replace(rerun, num_train_epochs=7.0))
     assert f"evaluations.json ({reason})" in run_log.text
-    assert [evaluation["step"] for evaluation in _read(path)["evaluations"]] == [30, 31]
+    assert [evaluation["step"] for evaluation in _read_json(path)["evaluations"]] == [30, 31]
 
 
 @pytest.mark.parametrize(
@@ -358,7 +357,7 @@ def test_outdated_evaluations_are_ignored(
         ("run_2", False),
     ],
 )
-def test_blocked_output_paths_are_rejected_before_training(tiny, tmp_path, name, is_folder):
+def test_blocked_output_paths_are_rejected(tiny, tmp_path, name, is_folder):
     out = tmp_path / "out"
     out.mkdir()
     (out / name).mkdir() if is_folder else (out / name).write_text("")
@@ -370,7 +369,7 @@ def test_blocked_output_paths_are_rejected_before_training(tiny, tmp_path, name,
 
 
 @pytest.mark.slow
-def test_several_runs_resume_where_needed(tiny, tmp_path):
+def test_several_runs_are_resumed(tiny, tmp_path):
     short_training = {**TRAINING, "num_train_epochs": 1.0, "num_runs": 2}
     with pytest.raises(UserError, match="--resume=must"):
         classification.run(options(tiny, tmp_path, **short_training, resume="must"))
