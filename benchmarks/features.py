@@ -19,8 +19,8 @@ import tensorflow as tf
 
 from benchmarks import baseline, timing
 from bert_tf.data.feature_specs import Feature, sequence_features
-from bert_tf.data.features import InputExample
-from bert_tf.data.packing import convert_examples, label_ids_of
+from bert_tf.data.features import InputExample, label_ids_of
+from bert_tf.data.packing import convert_examples
 from bert_tf.data.parallel import chunks, map_in_order
 from bert_tf.data.records import write_records
 from bert_tf.tokenization import FullTokenizer

@@ -124,7 +124,8 @@ def write_inputs(folder: Path, args: argparse.Namespace) -> None:
 
     from bert_tf import checkpoints, releases
     from bert_tf.data.feature_specs import Feature, sequence_features
-    from bert_tf.data.packing import convert_examples, label_ids_of
+    from bert_tf.data.features import label_ids_of
+    from bert_tf.data.packing import convert_examples
     from bert_tf.data.records import write_records
     from bert_tf.modeling import BertClassifier
     from bert_tf.tasks.classification import glue

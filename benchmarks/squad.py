@@ -19,7 +19,7 @@ from benchmarks import baseline_squad, timing
 from bert_tf.config import BertConfig
 from bert_tf.data.parallel import chunks, map_in_order
 from bert_tf.options import SquadOptions
-from bert_tf.tasks.question_answering.predictions import NBEST_PREDICTIONS, PREDICTIONS
+from bert_tf.tasks.question_answering.decoding import NBEST_PREDICTIONS, PREDICTIONS
 from bert_tf.tasks.question_answering.squad_reader import read_squad_examples
 from bert_tf.tasks.question_answering.task import QuestionAnswering
 from bert_tf.tokenization import FullTokenizer

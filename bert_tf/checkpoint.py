@@ -1,4 +1,6 @@
 """Public alias of `bert_tf.checkpoints`: finds, reads, restores and writes checkpoints."""
 
-from bert_tf.checkpoints import *  # noqa: F403
-from bert_tf.checkpoints.model import restore  # noqa: F401
+# ruff: noqa: F401
+from bert_tf.backend import tf  # imported quietly, and before Keras
+from bert_tf.checkpoints import latest, names_in, read, resolve, shapes, step_of, write
+from bert_tf.checkpoints.model import restore

@@ -63,25 +63,12 @@ def read_options(script: str, argv: Sequence[str]) -> Any:
     options = parse(entry.options_class, argv)
     _set_up_logging(getattr(options, "verbose_logging", False))
     options.check()
-    _check_address_space()
     import_tensorflow()
     return options
 
 
 # Error messages of Python, the dynamic linker and TensorFlow.
 _OUT_OF_MEMORY = re.compile("failed to map segment|(?i:cannot allocate memory)|can't start new thr")
-# Bytes that TensorFlow needs to start and to compile a small model.
-_MIN_ADDRESS_SPACE = 3e9
-
-
-def _check_address_space() -> None:
-    with contextlib.suppress(ImportError):  # Windows has no such limit.
-        import resource
-
-        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if 0 <= limit < _MIN_ADDRESS_SPACE:  # -1 means unlimited.
-            warning = "The address space (ulimit -v) is %.1f GB. TensorFlow may crash below 3 GB"
-            logging.getLogger("bert_tf").warning(warning, limit / 1e9)
 
 
 def parse(options_class: type, argv: Sequence[str]) -> Any:

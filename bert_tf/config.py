@@ -66,72 +66,6 @@ class BertConfig:
     initializer_range: float = 0.02
 
     def __post_init__(self) -> None:
-        self._check()
-
-    @classmethod
-    def from_dict(cls, json_object: dict[str, Any]) -> "BertConfig":
-        """Creates a configuration from a dictionary; missing keys get their defaults.
-
-        Raises:
-            UserError: `vocab_size` is missing, or a value is invalid.
-        """
-        if "vocab_size" not in json_object:
-            keys = ", ".join(sorted(json_object)) or "no keys"
-            raise UserError(f"The model configuration lacks the key vocab_size. Received: {keys}")
-        config = cls(vocab_size=json_object["vocab_size"])
-        known = {field.name for field in dataclasses.fields(cls)}
-        for key, value in json_object.items():
-            if key not in known and hasattr(cls, key):
-                raise UserError(f"The model configuration must not contain the key {key!r}")
-            similar = difflib.get_close_matches(key, vars(config), 1, _SIMILARITY)
-            if similar and similar[0] not in json_object and key[:1] == similar[0][:1]:
-                raise UserError(f"Unknown key {key!r}; did you mean {similar[0]!r}?")
-            setattr(config, key, copy.deepcopy(value))
-        config._check()
-        return config
-
-    @classmethod
-    def from_json_file(cls, json_file: str) -> "BertConfig":
-        """Reads a `bert_config.json`.
-
-        Raises:
-            UserError: the file is missing, is not a JSON object, or has an invalid value; the
-                message names the file.
-        """
-        text = files.read_text(json_file).removeprefix("\ufeff")
-        try:
-            json_object = json.loads(text)
-        except json.JSONDecodeError as error:
-            where = f"{json_file}:{error.lineno}"
-            raise UserError(
-                f"{where}: invalid JSON: {error.msg} at position {error.colno}"
-            ) from error
-        except (ValueError, RecursionError) as error:  # huge numbers, deep nesting
-            raise UserError(f"{json_file}: not a model configuration: {error}") from error
-        if not isinstance(json_object, dict):
-            raise UserError(f"{json_file}: expected a JSON object with the model configuration")
-        try:
-            return cls.from_dict(json_object)
-        except UserError as error:
-            raise UserError(f"{json_file}: {error}") from error
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns all keys, including unknown ones, with deep copies of their values."""
-        return copy.deepcopy(self.__dict__)
-
-    def to_json_string(self) -> str:
-        """Returns JSON as the original does: sorted keys, indent 2, trailing newline."""
-        return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, BertConfig) and self.__dict__ == other.__dict__
-
-    __hash__ = None  # type: ignore[assignment]  # mutable, as in the original
-
-    def __repr__(self) -> str:
-        return f"BertConfig({self.__dict__})"
-
-    def _check(self) -> None:
         for key in SIZES:
             value = getattr(self, key)
             if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
@@ -153,6 +87,58 @@ class BertConfig:
         if not (is_known or callable(act)):
             names = ", ".join(ACTIVATIONS)
             raise UserError(f"hidden_act must be one of {names}. Received: {act!r}")
+
+    @classmethod
+    def from_dict(cls, json_object: dict[str, Any]) -> "BertConfig":
+        """Creates a configuration from a dictionary; missing keys get their defaults.
+
+        Raises:
+            UserError: `vocab_size` is missing, or a value is invalid.
+        """
+        if "vocab_size" not in json_object:
+            keys = ", ".join(sorted(json_object)) or "no keys"
+            raise UserError(f"The model configuration lacks the key vocab_size. Received: {keys}")
+        known = {field.name for field in dataclasses.fields(cls)}
+        values = copy.deepcopy(json_object)
+        for key in [key for key in values if key not in known]:
+            if hasattr(cls, key):
+                raise UserError(f"The model configuration must not contain the key {key!r}")
+            similar = difflib.get_close_matches(key, known, 1, _SIMILARITY)
+            if similar and similar[0] not in values and key[:1] == similar[0][:1]:
+                raise UserError(f"Unknown key {key!r}; did you mean {similar[0]!r}?")
+        config = cls(**{key: value for key, value in values.items() if key in known})
+        vars(config).update(values)
+        return config
+
+    @classmethod
+    def from_json_file(cls, json_file: str) -> "BertConfig":
+        """Reads a `bert_config.json`.
+
+        Raises:
+            UserError: the file is missing, is not a JSON object, or has an invalid value; the
+                message names the file.
+        """
+        json_object = files.read_json(json_file)
+        try:
+            return cls.from_dict(json_object)
+        except UserError as error:
+            raise UserError(f"{json_file}: {error}") from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns all keys, including unknown ones, with deep copies of their values."""
+        return copy.deepcopy(self.__dict__)
+
+    def to_json_string(self) -> str:
+        """Returns JSON as the original does: sorted keys, indent 2, trailing newline."""
+        return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BertConfig) and self.__dict__ == other.__dict__
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, as in the original
+
+    def __repr__(self) -> str:
+        return f"BertConfig({self.__dict__})"
 
 
 def _is_non_negative(value: Any) -> bool:

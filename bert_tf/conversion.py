@@ -1,3 +1,4 @@
 """Public alias of `bert_tf.checkpoints.formats`: converts models between formats."""
 
-from bert_tf.checkpoints.formats import *  # noqa: F403
+# ruff: noqa: F401
+from bert_tf.checkpoints.formats import Request, convert, describe, find_source

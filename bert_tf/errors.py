@@ -1,5 +1,6 @@
 """Exceptions that end a script without a traceback, and helpers for error messages."""
 
+import re
 from collections.abc import Sequence
 
 
@@ -15,12 +16,15 @@ class UserError(ValueError):
 
 def reason(error: BaseException) -> str:
     """Returns an error's message, shortened and on one line, or its type if there is none."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    message = " ".join(str(error).split())
+    # TensorFlow adds the names of its operations.
+    message = re.sub(r"\{\{.*?\}\}|\[Op:.*?\]( name:.*)?", "", message).strip()
+    return message[:200] or type(error).__name__
 
 
-def shortened(items: Sequence[str], limit: int) -> str:
+def shortened(items: Sequence[str], limit: int = 10) -> str:
     """Joins at most `limit` items for a message, and appends the number of the others."""
-    suffix = f" and {len(items) - limit} more" if len(items) > limit else ""
+    suffix = f" and {len(items) - limit:,} more" if len(items) > limit else ""
     return ", ".join(items[:limit]) + suffix
 
 

@@ -29,7 +29,9 @@ def expand(patterns: str) -> list[str]:
     """
     paths: list[str] = []
     for pattern in split(patterns):
-        matches = _match(pattern)
+        # An existing file is not a pattern: its name may contain brackets.
+        matches = [pattern] if files.exists(pattern) else files.glob(pattern)
+        matches = [path for path in matches if not _is_skipped(os.path.basename(path))] or matches
         if not matches:
             raise UserError(f"No file matches {pattern} ({files.describe_absence(pattern)})")
         for path in matches:
@@ -41,12 +43,6 @@ def expand(patterns: str) -> list[str]:
     if repeated:
         _logger.warning("--input_file lists %s more than once", repeated[0])
     return paths
-
-
-def _match(pattern: str) -> list[str]:
-    # An existing file is not a pattern: its name may contain brackets.
-    matches = [pattern] if files.exists(pattern) else files.glob(pattern)
-    return [path for path in matches if not _is_skipped(os.path.basename(path))] or matches
 
 
 def _is_skipped(name: str) -> bool:

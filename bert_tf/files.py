@@ -7,6 +7,7 @@ imported only for remote paths, so that tokenization and data preparation work w
 import contextlib
 import glob as glob_module
 import gzip
+import json
 import os
 import shutil
 import sys
@@ -18,9 +19,6 @@ from typing import IO, Any
 
 from bert_tf import text_lines
 from bert_tf.errors import UserError, reason, shortened
-
-# Size limit of small files, such as configurations and vocabularies.
-_MAX_BYTES = 1 << 27
 
 
 def is_remote(path: str) -> bool:
@@ -188,17 +186,32 @@ def open_decompressed(path: str, regular: bool = False) -> Iterator[Any]:
             raise UserError(f"{path} is not a complete gzip file: {error}") from error
 
 
-def read_text(path: str, max_bytes: int = _MAX_BYTES) -> str:
+def read_text(path: str, max_bytes: int = text_lines.MAX_BYTES) -> str:
     """Reads a small UTF-8 file, as `read_small_file_lines` does."""
     return "\n".join(read_small_file_lines(path, max_bytes))
 
 
-def read_small_file_lines(path: str, max_bytes: int = _MAX_BYTES) -> list[str]:
+def read_json(path: str, max_bytes: int = text_lines.MAX_BYTES) -> dict[str, Any]:
+    """Reads a small file with a JSON object; raises a UserError for any other content."""
+    text = read_text(path, max_bytes).removeprefix("\ufeff")
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        problem = f"invalid JSON: {error.msg} at position {error.colno}"
+        raise UserError(f"{path}:{error.lineno}: {problem}") from error
+    except (ValueError, RecursionError) as error:  # huge numbers, deep nesting
+        raise UserError(f"{path}: invalid JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: expected a JSON object. Received: {text[:40]!r}")
+    return content
+
+
+def read_small_file_lines(path: str, max_bytes: int = text_lines.MAX_BYTES) -> list[str]:
     """Reads the lines of a small file; raises a UserError for pipes, devices and larger files."""
     with open_decompressed(path, regular=True) as file:
         if size(path) > max_bytes:
             raise UserError(f"{path} has more than {max_bytes >> 20} MB: is it the right file?")
-        return list(text_lines.decode(path, text_lines.split(path, file, max_bytes)))
+        return list(text_lines.read(path, file, max_bytes))
 
 
 def read_lines(path: str) -> Iterator[str]:
@@ -209,7 +222,7 @@ def read_lines(path: str) -> Iterator[str]:
     line (`train.tsv:12: ...`) that is not UTF-8 or longer than 128 MB.
     """
     with open_decompressed(path) as file:
-        yield from text_lines.decode(path, text_lines.split(path, file))
+        yield from text_lines.read(path, file)
 
 
 def resolve(path: str) -> str:

@@ -170,7 +170,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     def clip(self, gradients: Sequence[Any]) -> tuple[list[Any], Any]:
         """Returns dense gradients, clipped to `global_clipnorm`, and their norm before clipping."""
-        dense = [_to_dense(gradient) for gradient in gradients]
+        # Any operation sums TensorFlow's IndexedSlices, the gradient of a look-up. Compare type
+        # names, because this module must run on every backend.
+        dense = [ops.add(g, 0) if type(g).__name__ == "IndexedSlices" else g for g in gradients]
         # A single sum, because TensorFlow's graph optimizer may reorder a chain of additions
         # differently in each process.
         norm = ops.sqrt(ops.sum(ops.stack([ops.sum(ops.square(g)) for g in dense])))
@@ -202,12 +204,6 @@ class Lamb(AdamWeightDecay):
         is_scaled = ops.logical_and(norm > 0, update_norm > 0)
         ratio = norm / ops.where(is_scaled, update_norm, 1.0)
         return update * ops.where(is_scaled, ratio, 1.0)
-
-
-def _to_dense(gradient: Any) -> Any:
-    # Any operation sums TensorFlow's IndexedSlices, the gradient of a look-up. Compare type names,
-    # because this module must run on every backend.
-    return ops.add(gradient, 0) if type(gradient).__name__ == "IndexedSlices" else gradient
 
 
 def create_optimizer(

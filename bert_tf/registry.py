@@ -138,5 +138,18 @@ def get_runner(name: str) -> Callable[[Any], Any]:
 
 
 def run(options: Any) -> Any:
-    """Runs the script that the options belong to, and returns its results."""
+    """Runs the script that the options belong to.
+
+    Args:
+        options: the options of a script, such as `bert_tf.options.ClassifierOptions`.
+
+    Returns:
+        What the script's function returns; for training and fine-tuning scripts,
+        `bert_tf.finetuning.output_dir.Results`: metrics of the evaluation, and paths of the output
+        files.
+
+    Raises:
+        UserError: options, configuration, vocabulary, checkpoint or data are invalid, in which
+            case `output_dir` is unchanged; or a file cannot be written.
+    """
     return get_runner(script_of(type(options)))(options)

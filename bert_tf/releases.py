@@ -11,13 +11,10 @@ Sources: README and multilingual.md of google-research/bert; vocabulary sizes ar
 import dataclasses
 import re
 from itertools import pairwise
-from typing import Any
 
 from bert_tf.config import SIZES, BertConfig
 
 BUCKET = "https://storage.googleapis.com/bert_models"
-# An archive of the zips of all 24 smaller models.
-SMALL_MODELS_URL = f"{BUCKET}/2020_02_20/all_bert_models.zip"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,33 +23,23 @@ class Release:
 
     Attributes:
         name: name of the zip, and of the folder in it.
-        title: title in the README; empty if there is none.
         date: folder in the bucket; distinguishes the two models `uncased_L-12_H-768_A-12`.
         layers: number of transformer layers.
         hidden_size: size of the hidden states, H.
+        heads: attention heads per layer.
         vocab_size: number of lines in `vocab.txt`.
-        vocab_sha256: SHA-256 of `vocab.txt`; None if unknown.
         cased: if False, texts must be lower-cased (`--do_lower_case=true`).
         language: language of the training data.
-        parameters: published number of parameters ("110M"); None if there is none. It includes the
-            pre-training heads, and assumes the English uncased vocabulary; see
-            `encoder_parameters` for exact numbers.
-        heads: attention heads per layer.
-        whole_word_masking: whether all pieces of a word were masked together.
     """
 
     name: str
+    date: str
     layers: int
     hidden_size: int
     heads: int
-    whole_word_masking: bool
     vocab_size: int
     cased: bool
     language: str
-    vocab_sha256: str | None
-    date: str
-    title: str = ""
-    parameters: str | None = None
 
     @property
     def url(self) -> str:
@@ -127,54 +114,36 @@ def _sizes(config: BertConfig) -> list[int]:
     return [getattr(config, key) for key in SIZES]
 
 
-_UNCASED_SHA256 = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
-_CASED_SHA256 = "eeaa9875b23b04b4c54ef759d03db9d1ba1554838f8fb26c5d96fa551df93d02"
-_MULTI_CASED_SHA256 = "fe0fda7c425b48c516fc8f160d594c8022a0808447475c1a7c6d6479763f310c"
-_CHINESE_SHA256 = "45bbac6b341c319adc98a532532882e91a9cefc0329aa57bac9ae761c27b291c"
-# Release name prefix -> size, casing, language and SHA-256 of the vocabulary.
+# Release name prefix -> size, casing and language of the vocabulary.
 _VOCABULARIES = {
-    "uncased": (30522, False, "English", _UNCASED_SHA256),
-    "cased": (28996, True, "English", _CASED_SHA256),
-    "multilingual": (105879, False, "102 languages", None),
-    "multi_cased": (119547, True, "104 languages", _MULTI_CASED_SHA256),
-    "chinese": (21128, False, "Chinese", _CHINESE_SHA256),
+    "uncased": (30522, False, "English"),
+    "cased": (28996, True, "English"),
+    "multilingual": (105879, False, "102 languages"),
+    "multi_cased": (119547, True, "104 languages"),
+    "chinese": (21128, False, "Chinese"),
 }
 
 
-def _release(prefix: str, layers: int, hidden_size: int, *published: Any) -> Release:
-    """Returns a release; `published` contains the date and, if known, title and parameters."""
+def _release(prefix: str, layers: int, hidden_size: int, date: str) -> Release:
     # In all releases, attention heads have size 64.
     heads = hidden_size // 64
-    vocabulary = _VOCABULARIES[prefix.removeprefix("wwm_")]
-    is_wwm = prefix.startswith("wwm_")
     name = f"{prefix}_L-{layers}_H-{hidden_size}_A-{heads}"
-    return Release(name, layers, hidden_size, heads, is_wwm, *vocabulary, *published)
+    vocabulary = _VOCABULARIES[prefix.removeprefix("wwm_")]
+    return Release(name, date, layers, hidden_size, heads, *vocabulary)
 
-
-# Titles of the smaller models, and their parameters according to the paper.
-_SMALL_TITLES = {
-    (2, 128): ("BERT-Tiny", "4.4M"),
-    (4, 256): ("BERT-Mini", "11.3M"),
-    (4, 512): ("BERT-Small", "29.1M"),
-    (8, 512): ("BERT-Medium", "41.7M"),
-    (12, 768): ("BERT-Base, Uncased (retrained)",),
-}
-
-_MULTILINGUAL_TITLE = "BERT-Base, Multilingual Uncased (not recommended)"
-_WWM_TITLES = [f"BERT-Large, {casing} (Whole Word Masking)" for casing in ("Uncased", "Cased")]
 
 RELEASES: tuple[Release, ...] = (
-    _release("uncased", 12, 768, "2018_10_18", "BERT-Base, Uncased", "110M"),
-    _release("uncased", 24, 1024, "2018_10_18", "BERT-Large, Uncased", "340M"),
-    _release("cased", 12, 768, "2018_10_18", "BERT-Base, Cased", "110M"),
-    _release("cased", 24, 1024, "2018_10_18", "BERT-Large, Cased", "340M"),
-    _release("multilingual", 12, 768, "2018_11_03", _MULTILINGUAL_TITLE, "110M"),
-    _release("chinese", 12, 768, "2018_11_03", "BERT-Base, Chinese", "110M"),
-    _release("multi_cased", 12, 768, "2018_11_23", "BERT-Base, Multilingual Cased", "110M"),
-    _release("wwm_uncased", 24, 1024, "2019_05_30", _WWM_TITLES[0], "340M"),
-    _release("wwm_cased", 24, 1024, "2019_05_30", _WWM_TITLES[1], "340M"),
+    _release("uncased", 12, 768, "2018_10_18"),
+    _release("uncased", 24, 1024, "2018_10_18"),
+    _release("cased", 12, 768, "2018_10_18"),
+    _release("cased", 24, 1024, "2018_10_18"),
+    _release("multilingual", 12, 768, "2018_11_03"),
+    _release("chinese", 12, 768, "2018_11_03"),
+    _release("multi_cased", 12, 768, "2018_11_23"),
+    _release("wwm_uncased", 24, 1024, "2019_05_30"),
+    _release("wwm_cased", 24, 1024, "2019_05_30"),
     *(
-        _release("uncased", layers, hidden, "2020_02_20", *_SMALL_TITLES.get((layers, hidden), ()))
+        _release("uncased", layers, hidden, "2020_02_20")
         for layers in (2, 4, 6, 8, 10, 12)
         for hidden in (128, 256, 512, 768)
     ),

@@ -1,6 +1,7 @@
 """Names in the original code that have no counterpart in TensorFlow 2, and what to use instead."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn
 
 from bert_tf.errors import UserError
@@ -34,11 +35,8 @@ _REPLACEMENTS = {
 def error_stubs(owner: str) -> dict[str, Callable[..., NoReturn]]:
     """Returns stubs, by name, for what a module or class lacks; each raises a `UserError`."""
     names = [name for name in _REPLACEMENTS if name.startswith(f"{owner}.")]
-    return {name.partition(".")[2]: _error_stub(name) for name in names}
+    return {name.partition(".")[2]: partial(_fail, name) for name in names}
 
 
-def _error_stub(name: str) -> Callable[..., NoReturn]:
-    def call(*args: Any, **kwargs: Any) -> NoReturn:
-        raise UserError(f"{name} only exists in the TensorFlow 1 code: use {_REPLACEMENTS[name]}")
-
-    return call
+def _fail(name: str, *args: Any, **kwargs: Any) -> NoReturn:
+    raise UserError(f"{name} only exists in the TensorFlow 1 code: use {_REPLACEMENTS[name]}")

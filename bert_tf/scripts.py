@@ -31,8 +31,7 @@ def _main(name: str) -> None:
         os._exit(128 + number)
 
     _handle_signals(exit_now)
-    for variable, value in registry.SCRIPTS[name].environment.items():
-        os.environ[variable] = value
+    os.environ.update(registry.SCRIPTS[name].environment)
     from bert_tf import cli
 
     with cli.exit_with_message():

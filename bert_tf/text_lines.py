@@ -8,11 +8,11 @@ from typing import Any
 
 from bert_tf.errors import UserError
 
-# Size limit of a line. The corpus text8 has a single line of 95 MB.
-_MAX_BYTES = 1 << 27
+# Size limit of a line, and of small files. The corpus text8 has a single line of 95 MB.
+MAX_BYTES = 1 << 27
 
 
-def split(name: str, file: Any, max_bytes: int = _MAX_BYTES) -> Iterator[bytes]:
+def split(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
     """Yields a file's lines, with line breaks; raises a UserError if one exceeds `max_bytes`."""
     read_line = functools.partial(file.readline, max_bytes + 1)
     # TensorFlow's remote files cannot read part of a line.
@@ -25,19 +25,24 @@ def split(name: str, file: Any, max_bytes: int = _MAX_BYTES) -> Iterator[bytes]:
 
 
 def decode(name: str, lines: Iterable[bytes]) -> Iterator[str]:
-    """Decodes UTF-8 lines as `files.read_lines` does; errors call the file `name`."""
+    """Decodes UTF-8 lines, with line breaks; errors call the file `name`."""
     for number, raw in enumerate(lines, start=1):
         try:
-            line = raw.decode("utf-8")
+            yield raw.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise UserError(explain_encoding(name, number, raw, error)) from error
+            raise UserError(_explain_encoding(name, number, raw, error)) from error
+
+
+def read(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[str]:
+    """Yields a file's lines as `files.read_lines` does; errors call the file `name`."""
+    for line in decode(name, split(name, file, max_bytes)):
         text = line.rstrip("\n").replace("\r", "")
         # CRs after the last LF are not a line.
         if text or line.endswith("\n"):
             yield text
 
 
-def explain_encoding(path: str, number: int, raw: bytes, error: UnicodeDecodeError) -> str:
+def _explain_encoding(path: str, number: int, raw: bytes, error: UnicodeDecodeError) -> str:
     """Returns a message that line `number` (counted from 1) with the bytes `raw` is not UTF-8."""
     if number == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         evidence, encoding = "it begins with the byte order mark of UTF-16", "utf-16"

@@ -9,7 +9,7 @@ import hypothesis
 import keras
 import pytest
 
-from bert_tf import checkpoint
+from bert_tf import checkpoint, checkpoints
 from bert_tf.config import BertConfig
 from bert_tf.modeling import BertModel
 from tests import oracle
@@ -60,7 +60,7 @@ def _write_model(folder, sizes):
     (folder / "bert_config.json").write_text(config.to_json_string())
     # Seed here, so that the model does not depend on the tests that ran before.
     keras.utils.set_random_seed(2)
-    variables = checkpoint.named_variables(BertModel(config))
+    variables = checkpoints.named_variables(BertModel(config))
     prefix = str(folder / "bert_model.ckpt")
     checkpoint.write(prefix, {name: variable.value for name, variable in variables.items()})
     rng = random.Random(5)

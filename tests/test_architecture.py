@@ -73,9 +73,6 @@ ALLOWED_IMPORTS = {
     "tasks/classification/custom_dataset": {"sklearn"},
     "tasks/classification/metrics": {"numpy", "scipy", "sklearn"},
     "tasks/classification/plots": {"matplotlib", "numpy", "sklearn"},
-    # Inside functions only: extras.
-    "tasks/pretraining/beam_units": {"apache_beam"},
-    "tasks/token_classification/ner_metrics": {"seqeval"},
     "tasks/pretraining/create_vocab": {"tensorflow_text"},
     "text_lines": set(),
     "tokenization": set(),

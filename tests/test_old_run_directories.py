@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint, scripts
+from bert_tf import checkpoint, checkpoints, scripts
 from bert_tf.modeling import BertClassifier
 from bert_tf.predictor import Predictor
 from tests.oracle import golden
@@ -109,10 +109,10 @@ def test_keras_files_match_the_checkpoint_weights(old_runs):
     ((_, expected),) = checkpoint.read("run_classifier/model.ckpt-9", ["output_weights"])
     model = keras.saving.load_model("classifier.keras")
     assert isinstance(model, BertClassifier)
-    variables = checkpoint.named_variables(model)
+    variables = checkpoints.named_variables(model)
     np.testing.assert_array_equal(variables["output_weights"].numpy(), expected)
     loaded = BertClassifier(model.config, 2)
     loaded.load_weights("classifier.weights.h5")
     np.testing.assert_array_equal(
-        checkpoint.named_variables(loaded)["output_weights"].numpy(), expected
+        checkpoints.named_variables(loaded)["output_weights"].numpy(), expected
     )

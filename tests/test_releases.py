@@ -1,4 +1,4 @@
-"""The table of published checkpoints: entries, lookup, and models of the listed sizes."""
+"""The table of published checkpoints: its entries, and models of the listed sizes."""
 
 import copy
 import dataclasses
@@ -12,30 +12,34 @@ import keras
 import numpy as np
 import pytest
 
-from bert_tf import checkpoint, releases
+from bert_tf import checkpoint, checkpoints, releases
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel, BertPretrainer
 from bert_tf.options import ClassifierOptions, ExtractionOptions, PretrainingDataOptions
-from bert_tf.releases import RELEASES, Release, named
+from bert_tf.releases import RELEASES, named
 from bert_tf.tasks import extraction
 from bert_tf.tokenization import FullTokenizer, validate_case_matches_checkpoint
 from tests.modeling.helpers import config as golden_config
 from tests.oracle import ROOT, golden, vocabulary
 
-SMALL_SIZES = [
-    (layers, hidden) for layers in (2, 4, 6, 8, 10, 12) for hidden in (128, 256, 512, 768)
+SMALL = [(layers, hidden) for layers in (2, 4, 6, 8, 10, 12) for hidden in (128, 256, 512, 768)]
+EACH = pytest.mark.parametrize("release", RELEASES, ids=lambda r: f"{r.date}/{r.name}")
+DOCUMENT = (ROOT / "docs/checkpoints.md").read_text()
+# Zip, title, language, vocabulary size, casing, parameters of the encoder, published parameters.
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in DOCUMENT.splitlines()
+    if line.startswith("| [")
 ]
-each_release = pytest.mark.parametrize("release", RELEASES, ids=lambda r: f"{r.date}/{r.name}")
-DOCS_PAGE = (ROOT / "docs/checkpoints.md").read_text()
 
 # ---- Table entries ---------------------------------------------------------------------------
 
 
 def test_table_lists_33_releases():
-    assert len(RELEASES) == 33 == 9 + len(SMALL_SIZES)
+    assert len(RELEASES) == 33 == 9 + len(SMALL)
     small = [release for release in RELEASES if release.date == "2020_02_20"]
-    assert [(release.layers, release.hidden_size) for release in small] == SMALL_SIZES
+    assert [(release.layers, release.hidden_size) for release in small] == SMALL
     assert len({release.url for release in RELEASES}) == 33
     # BERT-Base was published twice under one name.
     names = [release.name for release in RELEASES]
@@ -44,7 +48,7 @@ def test_table_lists_33_releases():
     ]
 
 
-def test_first_nine_release_names():
+def test_names_of_the_first_nine_releases():
     assert [f"{release.date}/{release.name}" for release in RELEASES[:9]] == [
         "2018_10_18/uncased_L-12_H-768_A-12",
         "2018_10_18/uncased_L-24_H-1024_A-16",
@@ -58,13 +62,12 @@ def test_first_nine_release_names():
     ]
 
 
-@each_release
+@EACH
 def test_release_name_encodes_sizes(release):
     layers, hidden, heads = re.search(r"_L-(\d+)_H-(\d+)_A-(\d+)$", release.name).groups()
     assert (release.layers, release.hidden_size, release.heads) == tuple(
         map(int, (layers, hidden, heads))
     )
-    assert release.whole_word_masking == release.name.startswith("wwm_")
     assert release.cased == bool(re.match("(wwm_|multi_)?cased_", release.name))
     config = release.config()
     assert config.to_dict() == {
@@ -94,13 +97,13 @@ def test_release_name_encodes_sizes(release):
 def test_vocabulary_sizes(name, vocab):
     content = vocabulary(vocab).read_bytes()
     assert len(content.splitlines()) == named(name).vocab_size
-    assert hashlib.sha256(content).hexdigest() == named(name).vocab_sha256
+    assert hashlib.sha256(content).hexdigest() in DOCUMENT
 
 
-# ---- Lookup ----------------------------------------------------------------------------------
+# ---- Finding a release -----------------------------------------------------------------------
 
 
-@each_release
+@EACH
 @pytest.mark.parametrize(
     "path",
     [
@@ -134,7 +137,7 @@ def test_unrelated_paths_match_no_release(path):
     assert named(path) is None
 
 
-def test_shared_name_matches_the_older_release():
+def test_older_release_with_a_shared_name():
     assert named("/m/uncased_L-12_H-768_A-12/bert_model.ckpt").date == "2018_10_18"
     assert named("/m/2020_02_20/uncased_L-12_H-768_A-12/bert_model.ckpt").date == "2020_02_20"
 
@@ -147,7 +150,7 @@ def test_releases_matching_a_config():
         "wwm_cased_L-24_H-1024_A-16",
     ]
     assert matching("multilingual_L-12_H-768_A-12") == ["multilingual_L-12_H-768_A-12"]
-    # The published config of this model has keys that the table omits.
+    # This model's published file has keys that the table omits.
     chinese = {**named("chinese_L-12_H-768_A-12").config().to_dict(), "directionality": "bidi"}
     (release,) = releases.matching(BertConfig.from_dict(chinese))
     assert release.language == "Chinese"
@@ -160,17 +163,17 @@ def test_releases_matching_a_config():
 # ---- Casing check ----------------------------------------------------------------------------
 
 
-@each_release
-def test_casing_of_releases_is_checked(release):
+@EACH
+def test_casing_of_each_release_is_checked(release):
     path = f"/models/{release.name}/bert_model.ckpt"
     validate_case_matches_checkpoint(not release.cased, path)
-    expected = "false" if release.cased else "true"
-    casing = "a cased model" if release.cased else "an uncased model"
-    with pytest.raises(UserError, match=f"{casing}.*Pass --do_lower_case={expected},"):
+    needed = "false" if release.cased else "true"
+    kind = "a cased model" if release.cased else "an uncased model"
+    with pytest.raises(UserError, match=f"{kind}.*Pass --do_lower_case={needed},"):
         validate_case_matches_checkpoint(release.cased, path)
 
 
-def test_options_check_casing_of_later_releases():
+def test_scripts_check_casing_of_later_models():
     path = "/models/wwm_cased_L-24_H-1024_A-16/bert_model.ckpt"
     with pytest.raises(UserError, match="wwm_cased_L-24_H-1024_A-16 is that of a cased model"):
         ClassifierOptions(init_checkpoint=path).check_model()
@@ -180,9 +183,9 @@ def test_options_check_casing_of_later_releases():
 # ---- Sizes -----------------------------------------------------------------------------------
 
 
-def release_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
+def shapes_of_a_release(config: BertConfig) -> dict[str, tuple[int, ...]]:
     """Returns a published checkpoint's shapes, derived from the original's variable definitions."""
-    hidden, intermediate, vocab = config.hidden_size, config.intermediate_size, config.vocab_size
+    hidden, inner, vocab = config.hidden_size, config.intermediate_size, config.vocab_size
 
     def dense(name, rows, columns):
         return {f"{name}/kernel": (rows, columns), f"{name}/bias": (columns,)}
@@ -208,54 +211,55 @@ def release_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
             shapes |= dense(f"{scope}/attention/self/{part}", hidden, hidden)
         shapes |= dense(f"{scope}/attention/output/dense", hidden, hidden)
         shapes |= norm(f"{scope}/attention/output")
-        shapes |= dense(f"{scope}/intermediate/dense", hidden, intermediate)
-        shapes |= dense(f"{scope}/output/dense", intermediate, hidden)
+        shapes |= dense(f"{scope}/intermediate/dense", hidden, inner)
+        shapes |= dense(f"{scope}/output/dense", inner, hidden)
         shapes |= norm(f"{scope}/output")
     return shapes
 
 
 def test_variable_shapes_match_the_original():
     rows = json.loads(golden("checkpoint_variables.json").read_text())
-    expected = {
+    written = {
         name: tuple(shape)
         for name, shape, _ in rows["pretraining_train_one/model.ckpt-0"]
         if not name.endswith(("/adam_m", "/adam_v")) and name != "global_step"
     }
-    assert release_shapes(golden_config()) == expected
+    assert shapes_of_a_release(golden_config()) == written
 
 
-@each_release
+@EACH
 def test_parameter_count_is_the_sum_over_shapes(release):
     config = release.config()
-    shapes = release_shapes(config)
+    shapes = shapes_of_a_release(config)
     assert releases.checkpoint_parameters(config) == sum(map(math.prod, shapes.values()))
     encoder = (math.prod(shape) for name, shape in shapes.items() if name.startswith("bert/"))
     assert releases.encoder_parameters(config) == sum(encoder)
 
 
-def _format_like(count, published):
-    """Formats a parameter count with the precision of a published one, "11.3M" or "340M"."""
+def _as_published(count, published):
+    """Formats a parameter count with the precision of a published one: "11.3M", "340M"."""
     if "." in published:
         return f"{count / 1e6:.1f}M"
     return f"{round(count / 1e7) * 10}M"
 
 
 def test_parameter_counts_match_published_numbers():
-    mismatches, num_checked = [], 0
-    for release in RELEASES:
-        if not release.parameters:
+    differ, checked = [], 0
+    for release, row in zip(RELEASES, ROWS, strict=True):
+        published = row[-1]
+        if not published:
             continue
         # The published number is per model size and ignores the vocabulary.
         config = release.config()
         config.vocab_size = named("uncased_L-12_H-768_A-12").vocab_size
         count = releases.checkpoint_parameters(config)
-        assert _format_like(count, release.parameters) == release.parameters
+        assert _as_published(count, published) == published
         parameters = releases.checkpoint_parameters(release.config())
-        if _format_like(parameters, release.parameters) != release.parameters:
-            mismatches.append(release.name)
-        num_checked += 1
-    assert num_checked == 9 + 4
-    assert mismatches == [
+        if _as_published(parameters, published) != published:
+            differ.append(release.name)
+        checked += 1
+    assert checked == 9 + 4
+    assert differ == [
         "cased_L-24_H-1024_A-16",
         "multilingual_L-12_H-768_A-12",
         "chinese_L-12_H-768_A-12",
@@ -268,30 +272,30 @@ def test_parameter_counts_match_published_numbers():
     ("name", "megabytes"), [("uncased_L-4_H-128_A-2", 19.3), ("uncased_L-12_H-256_A-4", 70.3)]
 )
 def test_parameter_counts_match_published_file_sizes(name, megabytes):
-    # Sizes of bert_model.ckpt.data-00000-of-00001 on a mirror of the models.
+    # Sizes of bert_model.ckpt.data-00000-of-00001 as listed by a mirror of the models.
     # Without the pre-training heads they would be 19.1 and 70.0.
     count = releases.checkpoint_parameters(named(name).config())
     assert round(4 * count / 1e6, 1) == megabytes
 
 
-def _model_shapes(config):
+def _shapes_of_a_model(config):
     model = BertPretrainer(config)
-    variables = checkpoint.named_variables(model)
+    variables = checkpoints.named_variables(model)
     return {name: tuple(variable.shape) for name, variable in variables.items()}
 
 
 @pytest.mark.parametrize("name", ["uncased_L-2_H-128_A-2", "uncased_L-4_H-256_A-4"])
-def test_small_model_shapes_match_the_release(name):
+def test_small_models_have_the_variables_of_their_release(name):
     config = named(name).config()
-    assert _model_shapes(config) == release_shapes(config)
+    assert _shapes_of_a_model(config) == shapes_of_a_release(config)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["cased_L-12_H-768_A-12", "wwm_uncased_L-24_H-1024_A-16"])
-def test_base_and_large_shapes_match_the_release(name):
+def test_base_and_large_have_the_variables_of_their_release(name):
     config = named(name).config()
-    assert _model_shapes(config) == release_shapes(config)
-    gc.collect()  # The large model takes 1.4 GB.
+    assert _shapes_of_a_model(config) == shapes_of_a_release(config)
+    gc.collect()  # the large one takes 1.4 GB
 
 
 # ---- Languages other than English ------------------------------------------------------------
@@ -312,7 +316,7 @@ MULTILINGUAL = {
     "กรุงเทพเป็นเมืองหลวง": "ก ##ร ##ุ ##ง ##เ ##ท ##พ ##เป็น ##เ ##มือง ##ห ##ล ##วง",
     "北京的天气很好，我们去公园散步。": "北 京 的 天 气 很 好 ， 我 们 去 公 园 散 步 。",
 }
-non_english_models = pytest.mark.parametrize(
+LANGUAGES = pytest.mark.parametrize(
     ("name", "vocab", "texts"),
     [
         ("chinese_L-12_H-768_A-12", "chinese", CHINESE),
@@ -324,14 +328,14 @@ non_english_models = pytest.mark.parametrize(
 )
 
 
-@non_english_models
+@LANGUAGES
 def test_non_english_tokenization(name, vocab, texts):
     tokenizer = FullTokenizer(str(vocabulary(vocab)), do_lower_case=not named(name).cased)
     for text, tokens in texts.items():
         assert " ".join(tokenizer.tokenize(text)) == tokens
 
 
-@non_english_models
+@LANGUAGES
 def test_non_english_feature_extraction(name, vocab, texts, tmp_path):
     """Extracts features with a narrow two-layer model and the release's vocabulary."""
     release = dataclasses.replace(named(name), layers=2, hidden_size=64, heads=1)
@@ -341,7 +345,7 @@ def test_non_english_feature_extraction(name, vocab, texts, tmp_path):
     (folder / "bert_config.json").write_text(config.to_json_string())
     (folder / "vocab.txt").write_bytes(vocabulary(vocab).read_bytes())
     keras.utils.set_random_seed(3)
-    variables = checkpoint.named_variables(BertModel(config))
+    variables = checkpoints.named_variables(BertModel(config))
     prefix = str(folder / "bert_model.ckpt")
     checkpoint.write(prefix, {key: variable.value for key, variable in variables.items()})
     (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
@@ -365,7 +369,7 @@ def test_non_english_feature_extraction(name, vocab, texts, tmp_path):
         values = np.array([feature["layers"][0]["values"] for feature in row["features"]])
         assert values.shape == (len(actual), 64)
         assert np.isfinite(values).all()
-        assert values.std(axis=1).min() > 0.5  # LayerNorm output
+        assert values.std(axis=1).min() > 0.5  # the output of a normalization
 
 
 @pytest.mark.parametrize(
@@ -399,43 +403,27 @@ def test_full_width_forward_pass(name, vocab, texts):
 # ---- Documentation ---------------------------------------------------------------------------
 
 
-def format_table(rows: tuple[Release, ...]) -> str:
-    """Returns the table in docs/checkpoints.md."""
-    lines = [
-        "| zip | called | language | vocabulary | texts | encoder's parameters | published |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for release in rows:
+def test_docs_contain_the_releases():
+    for release, row in zip(RELEASES, ROWS, strict=True):
+        zip_file, _, *described, _ = row
+        assert zip_file == f"[{release.name}]({release.url})"
         millions = f"{releases.encoder_parameters(release.config()) / 1e6:.1f}M"
-        lines.append(
-            f"| [{release.name}]({release.url}) | {release.title} | {release.language} | "
-            f"{release.vocab_size:,} | {'cased' if release.cased else 'uncased'} | {millions} | "
-            f"{release.parameters or ''} |"
-        )
-    return "\n".join(lines)
-
-
-@pytest.mark.parametrize("rows", [RELEASES[:9], RELEASES[9:]], ids=["first", "small"])
-def test_docs_contain_the_release_table(rows):
-    assert format_table(rows) in DOCS_PAGE, (
-        f"docs/checkpoints.md should have:\n{format_table(rows)}"
-    )
+        casing = "cased" if release.cased else "uncased"
+        assert described == [release.language, f"{release.vocab_size:,}", casing, millions]
 
 
 def test_docs_text_matches_the_table():
-    assert releases.SMALL_MODELS_URL in DOCS_PAGE
-    for release in RELEASES:
-        assert release.vocab_sha256 is None or release.vocab_sha256 in DOCS_PAGE
-    (code,) = re.findall(r"```python\n(.*?)```", DOCS_PAGE, re.S)
+    assert f"{releases.BUCKET}/2020_02_20/all_bert_models.zip" in DOCUMENT
+    (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT, re.S)
     printed = []
     exec(code, {"print": lambda *values: printed.append(values)})
     assert printed == [
         ("uncased_L-4_H-512_A-8", False, "English"),
         (["cased_L-24_H-1024_A-16", "wwm_cased_L-24_H-1024_A-16"],),
     ]
-    option_classes = (ClassifierOptions, PretrainingDataOptions)
-    flags = {field.name for options in option_classes for field in dataclasses.fields(options)}
-    assert {"do_lower_case"} < set(re.findall(r"--(\w+)", DOCS_PAGE)) <= flags
+    scripts = (ClassifierOptions, PretrainingDataOptions)
+    flags = {field.name for script in scripts for field in dataclasses.fields(script)}
+    assert {"do_lower_case"} < set(re.findall(r"--(\w+)", DOCUMENT)) <= flags
 
 
 def test_release_config_is_a_copy():

@@ -6,42 +6,12 @@ stored under the paths of the Keras variables (see `bert_tf.modeling`), so no ma
 needed. The subpackage `formats` supports other file formats.
 """
 
+# ruff: noqa: F401
 from bert_tf import backend
 from bert_tf.checkpoints.folder import add_newest, latest, names_in, newest_readable, resolve
-from bert_tf.checkpoints.tensors import (
-    GLOBAL_STEP,
-    UnreadableCheckpoint,
-    read,
-    shapes,
-    step_of,
-    write,
-)
+from bert_tf.checkpoints.tensors import GLOBAL_STEP, read, shapes, step_of, write
 
 # These names need Keras.
-_MODEL = ("Restored", "Snapshot", "named_variables", "restore", "restore_extra")
-_MODEL += ("restore_optimizer", "save", "save_snapshot", "snapshot", "summarize")
+_MODEL = ("Restored", "named_variables", "restore")
+_MODEL += ("restore_optimizer", "save_snapshot", "snapshot", "summarize")
 __getattr__ = backend.lazy_names(__name__, dict.fromkeys(_MODEL, "model"))
-
-__all__ = [
-    "GLOBAL_STEP",
-    "Restored",
-    "Snapshot",
-    "UnreadableCheckpoint",
-    "add_newest",
-    "latest",
-    "named_variables",
-    "names_in",
-    "newest_readable",
-    "read",
-    "resolve",
-    "restore",
-    "restore_extra",
-    "restore_optimizer",
-    "save",
-    "save_snapshot",
-    "shapes",
-    "snapshot",
-    "step_of",
-    "summarize",
-    "write",
-]

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Sequence
 
 from bert_tf import files
+from bert_tf.data.cell_values import excerpt
 from bert_tf.errors import UserError
 
 LABELS_FILE = "labels.txt"
-
-_MAX_SHOWN_CHARACTERS = 60
 
 
 def to_text(labels: Sequence[str]) -> str:
@@ -24,7 +23,7 @@ def read(path: str, is_label: Callable[[str], bool] | None = None) -> list[str]:
     labels = files.read_small_file_lines(path)
     for number, line in enumerate(labels, start=1):
         if not (is_label(line) if is_label else line.strip()):
-            problem = f"invalid label {line[:_MAX_SHOWN_CHARACTERS]!r}"
+            problem = f"invalid label {excerpt(line)}"
         elif line in labels[: number - 1]:
             problem = f"duplicate label {line}"
         else:

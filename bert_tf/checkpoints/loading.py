@@ -5,7 +5,6 @@ import os
 from typing import Any
 
 from bert_tf.checkpoints.formats import Source, find_source
-from bert_tf.checkpoints.formats.original import OriginalSource
 from bert_tf.checkpoints.model import Restored, restore
 from bert_tf.errors import UserError
 
@@ -30,6 +29,4 @@ def restore_source(model: Any, source: Source) -> Restored:
     """Restores a model from a source of any format, and logs the source's notes as warnings."""
     for note in source.notes:
         _logger.warning("%s", note)
-    # Reading an original checkpoint directly is faster.
-    tensors = None if isinstance(source, OriginalSource) else source
-    return restore(model, source.path, tensors)
+    return restore(model, source.path, source)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
+from bert_tf import backend
 from bert_tf.checkpoints.folder import add_newest, latest, remove, resolve
-from bert_tf.checkpoints.tensors import GLOBAL_STEP, on_cpu, read, shapes, step_of, write
+from bert_tf.checkpoints.tensors import GLOBAL_STEP, read, shapes, step_of, write
 from bert_tf.errors import UserError, shortened
 from bert_tf.modeling import checkpoint_name
 
@@ -84,10 +85,13 @@ def restore(model: keras.Model, prefix: str, tensors: "Source | None" = None) ->
     )
 
 
-def restore_optimizer(optimizer: Any, prefix: str) -> bool:
-    """Restores Adam slots and step of an optimizer, which must be built.
+def restore_optimizer(
+    optimizer: Any, prefix: str, extra: Mapping[str, keras.Variable] | None = None
+) -> bool:
+    """Restores Adam slots and step of an optimizer, which must be built, and `extra` variables.
 
-    Returns whether the checkpoint has all slots; released checkpoints have none. Others stay zero.
+    Returns whether the checkpoint has all slots; released checkpoints have none. Variables that it
+    lacks keep their values.
     """
     stored = shapes(prefix)
     slots = _named_slots(optimizer)
@@ -97,55 +101,33 @@ def restore_optimizer(optimizer: Any, prefix: str) -> bool:
             raise UserError(f"{name} in {prefix} has shape {stored[name]}; expected {shape}")
     _assign(present, prefix, present)
     optimizer.iterations.assign(step_of(prefix))
+    extra = extra or {}
+    for name, value in read(prefix, extra.keys() & stored.keys()):
+        extra[name].assign(value)
     return len(present) == len(slots)
-
-
-def restore_extra(variables: Mapping[str, keras.Variable], prefix: str) -> bool:
-    """Restores the `extra` variables of `save`; returns whether the checkpoint has all of them."""
-    stored = shapes(prefix)
-    present = [name for name in variables if name in stored]
-    for name, value in read(prefix, present):
-        variables[name].assign(value)
-    return len(present) == len(variables)
-
-
-@dataclasses.dataclass(frozen=True)
-class Snapshot:
-    """The content of a training checkpoint, unaffected by later training steps.
-
-    On a CPU, values share memory with the model until its next update. After that, they take up
-    memory until the snapshot is released.
-    """
-
-    step: int
-    values: Mapping[str, Any]  # name -> tensor on the CPU
 
 
 def snapshot(
     model: keras.Model, optimizer: Any, extra: Mapping[str, keras.Variable] | None = None
-) -> Snapshot:
-    """Takes a snapshot of weights, Adam slots, step and `extra` variables (`EXTRA_NAMES`)."""
+) -> dict[str, Any]:
+    """Returns weights, Adam slots, step and `extra` variables (`EXTRA_NAMES`), by name.
+
+    Later training steps do not change the tensors, which are on the CPU. There, they share memory
+    with the model until its next update, and take up memory of their own afterwards.
+    """
     variables = {**named_variables(model), **_named_slots(optimizer), **(extra or {})}
-    values = {name: on_cpu(variable.value) for name, variable in variables.items()}
-    return Snapshot(int(optimizer.iterations.numpy()), values)
+    with backend.tf.device("/cpu:0"):
+        values = {n: backend.tf.convert_to_tensor(v.value) for n, v in variables.items()}
+        copies = {name: backend.tf.identity(value) for name, value in values.items()}
+    return {**copies, GLOBAL_STEP: np.int64(optimizer.iterations.numpy())}
 
 
-def save(
-    folder: str,
-    model: keras.Model,
-    optimizer: Any,
-    extra: Mapping[str, keras.Variable] | None = None,
-) -> str:
-    """Takes a `snapshot` and writes it; see `save_snapshot`."""
-    return save_snapshot(folder, snapshot(model, optimizer, extra))
-
-
-def save_snapshot(folder: str, state: Snapshot) -> str:
+def save_snapshot(folder: str, tensors: Mapping[str, Any]) -> str:
     """Writes `model.ckpt-<step>`, keeps the newest five checkpoints, and returns the prefix."""
-    name = f"model.ckpt-{state.step}"
+    name = f"model.ckpt-{tensors[GLOBAL_STEP]}"
     prefix = os.path.join(folder, name)
     try:
-        write(prefix, {**state.values, GLOBAL_STEP: np.int64(state.step)})
+        write(prefix, tensors)
     except UserError as error:
         last_good = latest(folder)
         if last_good != prefix:

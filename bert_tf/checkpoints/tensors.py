@@ -1,14 +1,13 @@
 """Lists, reads and writes the tensors of a checkpoint by name."""
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from bert_tf import backend, files
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, reason
 
 GLOBAL_STEP = "global_step"
 
@@ -56,12 +55,6 @@ def read(prefix: str, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         yield name, value
 
 
-def on_cpu(value: Any) -> Any:
-    """Returns a variable's current value as a tensor on the CPU."""
-    with backend.tf.device("/cpu:0"):
-        return backend.tf.identity(backend.tf.convert_to_tensor(value))
-
-
 def write(prefix: str, tensors: Mapping[str, Any]) -> None:
     """Writes a checkpoint that a TF1 `Saver` and `tf.train.load_checkpoint` can read.
 
@@ -81,7 +74,7 @@ def write(prefix: str, tensors: Mapping[str, Any]) -> None:
                 tensors=[backend.tf.convert_to_tensor(tensors[name]) for name in names],
             )
     except backend.tf.errors.OpError as error:
-        raise UserError(f"Cannot write the checkpoint {prefix}: {_reason(error)}") from error
+        raise UserError(f"Cannot write the checkpoint {prefix}: {reason(error)}") from error
     for file in files.list_dir(folder):
         if file.startswith(os.path.basename(prefix) + "."):
             files.sync(os.path.join(folder, file))
@@ -110,12 +103,6 @@ def _open(prefix: str) -> Any:
 
 
 def _unreadable(prefix: str, error: Exception) -> UnreadableCheckpoint:
-    reason = f"TensorFlow says: {_reason(error)[:200] or type(error).__name__}"
     problem = "its files are truncated or damaged; copy or download it again"
-    return UnreadableCheckpoint(f"Cannot read the checkpoint {prefix}: {problem} ({reason})")
-
-
-def _reason(error: Exception) -> str:
-    """Returns TensorFlow's message without the names of its operations."""
-    message = " ".join(str(error).split())
-    return re.sub(r"\{\{.*?\}\}|\[Op:.*?\]( name:.*)?", "", message).strip()
+    details = f"{problem} (TensorFlow says: {reason(error)})"
+    return UnreadableCheckpoint(f"Cannot read the checkpoint {prefix}: {details}")

@@ -25,8 +25,9 @@ def convert_examples_to_features(
     examples: Iterable[InputExample], seq_length: int, tokenizer: tokenization.FullTokenizer
 ) -> list[InputFeatures]:
     """Tokenizes, truncates and packs examples; inputs are padded to `seq_length`."""
-    packed = ((example, pack_example(example, seq_length, tokenizer)) for example in examples)
-    return [
-        InputFeatures(example.unique_id, p.tokens, p.input_ids, p.input_mask, p.segment_ids)
-        for example, p in packed
-    ]
+    features = []
+    for example in examples:
+        packed = pack_example(example, seq_length, tokenizer)
+        tokens = tokenizer.convert_ids_to_tokens(packed["input_ids"][: sum(packed["input_mask"])])
+        features.append(InputFeatures(example.unique_id, tokens, *packed.values()))
+    return features

@@ -47,11 +47,11 @@ def convert_examples_to_features(
     batch_tokenizer, count = BatchTokenizer(tokenizer), 0
     for index, example in enumerate(examples):
         windows = Windows([example], batch_tokenizer, max_seq_length, doc_stride, max_query_length)
-        columns = windows.inputs(0, len(windows))
+        columns = windows.inputs()
         columns["unique_id"] = columns.pop("unique_ids") + count
         count += len(windows)
         if is_training:
-            targets = windows.targets(0, len(windows))
+            targets = windows.targets()
             columns["start_position"] = targets["start_positions"]
             columns["end_position"] = targets["end_positions"]
         for row in range(len(windows)):
@@ -83,8 +83,6 @@ def write_predictions(
     output_null_log_odds_file: str,
 ) -> None:
     """Writes answers, n-best lists and, with `FLAGS.version_2_with_negative`, null log-odds."""
-    from bert_tf.tasks.question_answering.predictions import Predictions
-
     results = {result.unique_id: result for result in all_results}
     windows = collections.defaultdict(list)
     for feature in all_features:
@@ -100,7 +98,8 @@ def write_predictions(
             null = decoding.Answer("", *min(null_logits, key=sum, default=(0.0, 0.0)))
         get_text = functools.partial(_get_answer, example.doc_tokens, do_lower_case)
         n_best_lists.append(decoding.n_best(entries, null, get_text, n_best_size))
-    contents = Predictions(all_examples, n_best_lists, FLAGS.null_score_diff_threshold).contents()
+    threshold = FLAGS.null_score_diff_threshold
+    contents = decoding.Predictions(all_examples, n_best_lists, threshold).contents()
     paths = (output_prediction_file, output_nbest_file, output_null_log_odds_file)
     for path, content in zip(paths, contents.values(), strict=False):
         files.write_text(path, content)

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from bert_tf.errors import UserError
@@ -58,9 +57,3 @@ def excerpt(text: str) -> str:
 def counted(number: int, singular: str, plural: str = "") -> str:
     """Formats a count with its noun: `1 row`, `5,574 rows`."""
     return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
-
-
-def first_few(names: Sequence[str], limit: int = 10) -> str:
-    """Joins the first `limit` names and appends the number of the others."""
-    omitted = len(names) - limit
-    return ", ".join(names[:limit]) + (f" and {omitted:,} more" if omitted > 0 else "")

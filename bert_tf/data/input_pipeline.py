@@ -50,7 +50,6 @@ def read_dataset(
     drop_remainder: bool = False,
     skip_batches: int = 0,
     replicas: Replicas | None = None,
-    shard_files: bool = False,
     trim_padding: bool = False,
     group_by_length: bool = False,
 ) -> tf.data.Dataset:
@@ -61,9 +60,9 @@ def read_dataset(
     epoch and `tf.random.set_seed`, if called, so that `skip_batches` can resume a run.
 
     With `replicas`, each element is one replica's share of a batch, in the order of the replicas.
-    All processes read all records and parse their own, so batches equal those of a single device.
-    With `shard_files`, if the dataset is repeated and has at least as many files as there are
-    processes, each process reads a subset of the files, and batches differ.
+    All processes read all records and parse their own, so batches equal those of a single device,
+    unless the dataset is repeated and has at least as many files as there are processes: then each
+    process reads a subset of the files.
 
     Args:
         path_or_paths: one file, or several in reading order.
@@ -75,7 +74,6 @@ def read_dataset(
         drop_remainder: drop an incomplete last batch, for static shapes.
         skip_batches: number of batches to skip without parsing them.
         replicas: the replicas that this process feeds; None for undivided batches.
-        shard_files: see above.
         trim_padding: trim `per_token` features to the longest text of the element, rounded up to a
             multiple of 8.
         group_by_length: form batches of texts of similar length, within windows of 50 batches, and
@@ -91,7 +89,7 @@ def read_dataset(
     paths = [path_or_paths] if isinstance(path_or_paths, str) else list(path_or_paths)
     require_files(paths)
     processes = replicas.total // replicas.count if replicas else 1
-    if shard_files and repeat and replicas and len(paths) >= processes > 1:
+    if repeat and replicas and len(paths) >= processes > 1:
         if batch_size % processes:
             raise UserError(f"Batch size {batch_size} is not a multiple of {processes} processes")
         paths = paths[replicas.first // replicas.count :: processes]

@@ -1,14 +1,15 @@
-"""Packs batches of texts as `[CLS] A [SEP] B [SEP]`; for a single text, see `features.pack`.
+"""Packs batches of texts as `[CLS] A [SEP] B [SEP]`.
 
 B is the number of rows, S max_seq_length.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from bert_tf.data.features import InputExample, find_label_id, require_room, truncated_lengths
 from bert_tf.data.text_windows import count_dropped, split_into_windows
+from bert_tf.errors import UserError
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
 
@@ -19,14 +20,8 @@ For an example split into windows, its first row counts the tokens that no windo
 """
 
 
-def label_ids_of(examples: Sequence[InputExample], label_list: Sequence[str]) -> np.ndarray:
-    """Returns each label's index in the list, int32 [B]; if it is empty, the labels as float32."""
-    labels = [find_label_id(example, label_list) for example in examples]
-    return np.array(labels, np.int32 if label_list else np.float32)
-
-
 def convert_examples(
-    examples: Sequence[InputExample],
+    examples: Sequence[Any],
     label_ids: np.ndarray | None,
     max_seq_length: int,
     tokenizer: BatchTokenizer,
@@ -35,7 +30,7 @@ def convert_examples(
     """Converts examples to B rows; the batch version of `features.convert_single_example`.
 
     Args:
-        examples: each gives one row or, with `windows`, one or more.
+        examples: `InputExample`s; each gives one row or, with `windows`, one or more.
         label_ids: label id of each example; None if unlabeled.
         max_seq_length: S.
         tokenizer: tokenizer of the model's vocabulary.
@@ -66,9 +61,7 @@ def convert_examples(
     }
 
 
-def encode_texts(
-    examples: Sequence[InputExample], tokenizer: BatchTokenizer
-) -> tuple[RaggedIds, RaggedIds]:
+def encode_texts(examples: Sequence[Any], tokenizer: BatchTokenizer) -> tuple[RaggedIds, RaggedIds]:
     """Returns the ids of the first and second texts; those of a missing second text are empty."""
     a = tokenizer.encode([example.text_a for example in examples])
     return a, tokenizer.encode([example.text_b or "" for example in examples])
@@ -77,9 +70,14 @@ def encode_texts(
 def pack_batch(
     a: RaggedIds, b: RaggedIds | None, max_seq_length: int, cls_id: int, sep_id: int
 ) -> dict[str, np.ndarray]:
-    """Truncates, packs and pads texts or pairs; the batch version of `features.pack_example`.
+    """Truncates, packs and pads texts or pairs.
 
-    A pair with an empty second text is a single text; `b` is None if there are no pairs.
+    A pair with an empty second text is a single text; `b` is None if there are no pairs. A pair
+    with `max_seq_length=9` (tokens, segment ids, mask):
+
+        [CLS] is it [SEP] no [SEP]
+          0   0  0    0   1    1   0 0 0
+          1   1  1    1   1    1   0 0 0
 
     Returns:
         `input_ids`, `input_mask`, `segment_ids`: int32 [B, S].
@@ -87,24 +85,20 @@ def pack_batch(
     Raises:
         UserError: S is too small for the special tokens.
     """
+    b = RaggedIds.from_lists([[]] * len(a)) if b is None else b
+    pair = b.lengths > 0
+    _require_room(bool(pair.any()), max_seq_length)
+    room = max_seq_length - np.where(pair, 3, 2)
+    length_a, length_b = truncated_lengths(a.lengths, b.lengths, room)
+    # As in the original, a pair without room for its second text becomes a single text.
+    pair = length_b > 0
+    start_b = length_a + 2
+    lengths = start_b + np.where(pair, length_b + 1, 0)
     rows, positions = np.arange(len(a)), np.arange(max_seq_length)
     input_ids = np.zeros((len(a), max_seq_length), np.int32)
     input_ids[:, 0] = cls_id
-    if b is None:
-        require_room(False, max_seq_length)
-        length_a = np.minimum(a.lengths, max_seq_length - 2)
-        lengths = start_b = length_a + 2
-    else:
-        pair = b.lengths > 0
-        require_room(bool(pair.any()), max_seq_length)
-        room = max_seq_length - np.where(pair, 3, 2)
-        length_a, length_b = truncated_lengths(a.lengths, b.lengths, room)
-        # As in the original, a pair without room for its second text becomes a single text.
-        pair = length_b > 0
-        start_b = length_a + 2
-        lengths = start_b + np.where(pair, length_b + 1, 0)
-        put(input_ids, b.ids, b.row_splits, length_b, start_b)
-        input_ids[rows[pair], lengths[pair] - 1] = sep_id
+    put(input_ids, b.ids, b.row_splits, length_b, start_b)
+    input_ids[rows[pair], lengths[pair] - 1] = sep_id
     put(input_ids, a.ids, a.row_splits, length_a, np.ones_like(length_a))
     input_ids[rows, length_a + 1] = sep_id
     mask = positions < lengths[:, None]
@@ -114,6 +108,35 @@ def pack_batch(
         "input_mask": mask.astype(np.int32),
         "segment_ids": second.astype(np.int32),
     }
+
+
+def truncated_lengths(
+    length_a: np.ndarray, length_b: np.ndarray, max_length: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the lengths after truncating pairs to `max_length` tokens in total.
+
+    As in the original, tokens are removed one by one from the end of the longer text; on a tie,
+    from the second. A short text paired with a long one is thus kept whole.
+    """
+    excess = np.maximum(length_a + length_b - max_length, 0)
+    # First only the longer text is truncated, then both alternately, starting with B.
+    only_longer = np.minimum(np.abs(length_a - length_b), excess)
+    alternating = excess - only_longer
+    a_is_longer = length_a > length_b
+    from_a = alternating // 2 + np.where(a_is_longer, only_longer, 0)
+    from_b = alternating - alternating // 2 + np.where(a_is_longer, 0, only_longer)
+    return length_a - from_a, length_b - from_b
+
+
+def _require_room(pair: bool, max_seq_length: int) -> None:
+    """Raises a UserError if `max_seq_length` cannot hold the special tokens of a text or pair."""
+    num_special = 3 if pair else 2
+    if max_seq_length < num_special:
+        kind, form = ("pair", "[CLS] A [SEP] B [SEP]") if pair else ("text", "[CLS] A [SEP]")
+        raise UserError(
+            f"max_seq_length={max_seq_length} is too small: the {num_special} special tokens of a "
+            f"{kind} ({form}) do not fit"
+        )
 
 
 def put(

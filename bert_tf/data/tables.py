@@ -3,17 +3,17 @@
 For GLUE's files see `tsv`, which is as lenient as the original.
 """
 
-import csv
 import itertools
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bert_tf import files, text_lines
 from bert_tf.data.cell_values import counted, excerpt
+from bert_tf.data.tsv import TsvRow, read_rows
 from bert_tf.errors import UserError
 
 _JSON_EXTENSIONS = (".json", ".jsonl", ".ndjson")
@@ -60,15 +60,12 @@ def read_table(path: str, quoted: str = "auto") -> list[Row]:
             line = excerpt(first.rstrip("\r\n"))
             raise UserError(f"{path}:1: {line} is Excel's delimiter declaration. Remove the line")
         delimiter = _guess_delimiter(first, is_quoted) if is_csv else "\t"
-        return list(_read_csv(path, itertools.chain([first], lines), delimiter, is_quoted))
+        rows = list(read_rows(path, itertools.chain([first], lines), delimiter, is_quoted))
+        return list(_check_rows(path, rows, delimiter))
 
 
 def _decode(path: str, lines: Iterable[bytes]) -> Iterator[str]:
-    for number, raw in enumerate(lines, start=1):
-        try:
-            line = raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise UserError(text_lines.explain_encoding(path, number, raw, error)) from error
+    for number, line in enumerate(text_lines.decode(path, lines), start=1):
         if "\0" in line:
             problem = f"NUL byte at position {line.index(chr(0)) + 1}"
             command = f"iconv -f utf-16le -t utf-8 {os.path.basename(path)}"
@@ -84,51 +81,16 @@ def _guess_delimiter(line: str, quoted: bool) -> str:
     return max(",;\t", key=unquoted.count)
 
 
-def _read_csv(path: str, lines: Iterable[str], delimiter: str, quoted: bool) -> Iterator[Row]:
-    """Yields the rows of a file from its lines, which include their line breaks.
-
-    Blank lines at the end are ignored; in a one-column table, other blank lines are empty texts.
-    """
-    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
-    width = 0
-    pending: list[Row] = []  # blank lines; ignored unless a row follows
-    while True:
-        first_line = reader.line_num + 1
-        place = f"{path}:{first_line}"
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise _csv_error(path, first_line, reader.line_num, error) from error
-        if not cells:
-            pending.append(Row(place, [""]))
-            continue
-        width = width or len(cells)
-        if pending and width > 1:
-            raise UserError(f"{pending[0].place}: the line is empty. Remove it")
-        yield from pending
-        pending.clear()
+def _check_rows(path: str, rows: Sequence[TsvRow], delimiter: str) -> Iterator[Row]:
+    """Yields rows that have as many columns as the first; a blank line in one column is a text."""
+    width = next((len(row.cells) for row in rows if row.cells), 1)
+    for row in rows:
+        place, cells = f"{path}:{row.line}", row.cells or [""]
+        if not row.cells and width > 1:
+            raise UserError(f"{place}: the line is empty. Remove it")
         if len(cells) != width:
             raise _width_error(place, cells, width, delimiter)
         yield Row(place, cells)
-
-
-def _csv_error(path: str, first_line: int, last_line: int, error: csv.Error) -> UserError:
-    reason = str(error)
-    if "new-line" in reason:
-        advice = "Remove it; if lines end with CR, convert the file with: tr '\\r' '\\n'"
-        return UserError(f"{path}:{last_line}: CR without LF in the line. {advice}")
-    if "limit" in reason:
-        limit = csv.field_size_limit()
-        problem = f"a cell has more than {limit} characters. Is a closing quote missing?"
-    elif "unexpected end" in reason:
-        problem = 'a quote (") opened in this row is not closed.'
-    else:
-        problem = f"text after a closing quote in this row ({reason}). Write quotes in text twice."
-    advice = "If quotes in this file are part of the text, pass --quoted=no"
-    return UserError(f"{path}:{first_line}: {problem} {advice}")
 
 
 def _width_error(place: str, cells: list[str], width: int, delimiter: str) -> UserError:

@@ -69,7 +69,7 @@ def lines(path: str) -> Iterator[str]:
     if sys.stdin is None:  # Closed by the parent process.
         raise UserError("Standard input is closed: pass a file name")
     name = display_name(path)
-    return text_lines.decode(name, text_lines.split(name, sys.stdin.buffer))
+    return text_lines.read(name, sys.stdin.buffer)
 
 
 def warn_about_columns(path: str, lines: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 import csv
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from bert_tf import files
@@ -15,7 +15,7 @@ LAST = -1
 
 @dataclass(frozen=True, slots=True)
 class TsvRow:
-    """A row: `line` is its 1-based line number in the file, `cells` its columns."""
+    """A row: `line` is the 1-based number of its first line, `cells` its columns."""
 
     line: int
     cells: list[str]
@@ -30,19 +30,46 @@ def read_tsv(path: str, lines: Iterator[str] | None = None) -> Iterator[TsvRow]:
     """
     lines = files.read_lines(path) if lines is None else lines
     first = next(lines, "").removeprefix("\ufeff")
-    reader = csv.reader(itertools.chain([first], lines), delimiter="\t", quoting=csv.QUOTE_NONE)
+    return read_rows(path, itertools.chain([first], lines))
+
+
+def read_rows(
+    path: str, lines: Iterable[str], delimiter: str = "\t", quoted: bool = False
+) -> Iterator[TsvRow]:
+    """Yields the rows of a table from its lines; blank lines as in `read_tsv`."""
+    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
     pending: list[TsvRow] = []  # blank lines, and the row after them
     while True:
+        first_line = reader.line_num + 1
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            raise UserError(f"{path}:{reader.line_num}: cannot read the row ({error})") from error
-        pending.append(TsvRow(reader.line_num, cells))
+            raise _csv_error(path, first_line, reader.line_num, error) from error
+        pending.append(TsvRow(first_line, cells))
         if cells:
             yield from pending
             pending.clear()
+
+
+def _csv_error(path: str, first_line: int, last_line: int, error: csv.Error) -> UserError:
+    reason = str(error)
+    if "new-line" in reason:
+        advice = "Remove it; if lines end with CR, convert the file with: tr '\\r' '\\n'"
+        return UserError(f"{path}:{last_line}: CR without LF in the line. {advice}")
+    if "limit" in reason:
+        limit = csv.field_size_limit()
+        problem = (
+            f"a cell has more than {limit} characters. Is a line end or a closing quote missing?"
+        )
+    elif "unexpected end" in reason:
+        problem = 'a quote (") opened in this row is not closed.'
+    else:
+        problem = f"text after a closing quote in this row ({reason}). Write quotes in text twice."
+    advice = "If quotes in this file are part of the text, pass --quoted=no"
+    return UserError(f"{path}:{first_line}: {problem} {advice}")
 
 
 def require_columns(row: TsvRow, columns: Mapping[str, int], path: str, owner: str) -> None:

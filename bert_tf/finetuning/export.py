@@ -41,7 +41,7 @@ def export_task(
     text_input = text_input and task.texts_per_row is None
     text_inputs = modules.TextInputs(tokenizer, length) if text_input else None
     row_shape = (length,) if task.texts_per_row is None else (task.texts_per_row, length)
-    with new_version(export_dir, model_files(options, task.labels)) as (folder, assets):
+    with new_version(export_dir, model_files(options, task.labels)) as (folder, assets, version):
         pairs = task.text_pairs if text_pairs is None else text_pairs
         variants = {folder: text_inputs}
         if text_inputs and ids_model:
@@ -51,7 +51,7 @@ def export_task(
                 model, task.serve, inputs, row_shape, assets, pairs, jit_compile
             )
             modules.save(module, path, module.signatures())
-    return log_version(export_dir)
+    return version
 
 
 def export_to_folder(
@@ -89,16 +89,17 @@ def require_text_input(options: FineTuningOptions) -> None:
 @contextlib.contextmanager
 def new_version(
     export_dir: str, contents: Mapping[str, str]
-) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yields a folder, renamed to the next version on exit, and the paths of its assets by name.
+) -> Iterator[tuple[str, dict[str, str], str]]:
+    """Yields a folder, the paths of its assets by name, and its name on exit: the next version.
 
     `contents` maps file names to text. `.txt` files become assets of the SavedModel, which must be
     saved inside the context; the others go to `assets.extra`.
     """
     # A concurrent export waits, and then writes the version after this one.
     with locks.exclusive(os.path.join(export_dir, ".lock")):
-        number = max(_list_versions(export_dir), default=0) + 1
-        with files.temporary_folder_at(os.path.join(export_dir, f"{number}.tmp")) as folder:
+        versions = [int(name) for name in files.list_dir(export_dir) if name.isdecimal()]
+        version = os.path.join(export_dir, str(max(versions, default=0) + 1))
+        with files.temporary_folder_at(f"{version}.tmp") as folder:
             extra = os.path.join(folder, _EXTRA_FOLDER)
             files.make_dirs(extra)
             write(extra, contents)
@@ -107,18 +108,8 @@ def new_version(
                 for name in contents
                 if name.endswith(".txt")
             }
-            yield folder, assets
+            yield folder, assets, version
             for path in assets.values():
                 files.remove(path)
-            files.rename(folder, os.path.join(export_dir, str(number)))
-
-
-def log_version(export_dir: str) -> str:
-    """Logs and returns the folder of the newest version."""
-    folder = os.path.join(export_dir, str(max(_list_versions(export_dir))))
-    log.info("Exported a SavedModel to %s", folder)
-    return folder
-
-
-def _list_versions(export_dir: str) -> list[int]:
-    return [int(name) for name in files.list_dir(export_dir) if name.isdecimal()]
+            files.rename(folder, version)
+    log.info("Exported a SavedModel to %s", version)

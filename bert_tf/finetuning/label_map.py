@@ -1,7 +1,6 @@
 """`labels.txt`: a model's labels in output order, stored next to its checkpoints."""
 
 import os
-import re
 from collections.abc import Callable, Sequence
 
 from bert_tf import checkpoints, files
@@ -77,10 +76,7 @@ def _read_source_labels(options: FineTuningOptions) -> list[str] | None:
     path = options.init_checkpoint
     if not path or _will_resume(options):
         return None
-    labels = formats.find_source(path).labels
-    # Hugging Face Transformers writes these if no labels were set.
-    has_default_names = labels and all(re.fullmatch(r"LABEL_\d+", label) for label in labels)
-    return None if has_default_names else labels
+    return formats.find_source(path).labels
 
 
 def require_order(labels: Sequence[str], options: FineTuningOptions) -> None:

@@ -46,7 +46,6 @@ def write_stats(path: str, key: str, stats: dict[str, Any]) -> None:
 
 def _read_manifest(path: str) -> dict[str, Any]:
     try:
-        manifest = json.loads(files.read_text(os.path.join(os.path.dirname(path), MANIFEST)))
-    except (UserError, ValueError):
+        return files.read_json(os.path.join(os.path.dirname(path), MANIFEST))
+    except UserError:
         return {}
-    return manifest if isinstance(manifest, dict) else {}

@@ -44,29 +44,25 @@ class Splits:
         self._task, self._folder, self._devices = task, folder, devices
         self.teacher = teacher
         self._read = functools.cache(task.read)
-        self._digests: dict[str, tuple[str, str]] = {}
-        self._records: dict[str, tuple[str, int]] = {}
+        # Returns a digest of a split's `Task.identity`, and a description of the data.
+        self.digest = functools.cache(self._compute_digest)
+        # Returns the path and number of a split's records, which the chief writes if needed.
+        self.records = functools.cache(self._find_records)
 
     def __getitem__(self, split: str) -> Sequence[Any]:
         return self._read(split)
 
-    def digest(self, split: str) -> tuple[str, str]:
-        """Returns a digest of a split's `Task.identity`, and a description of the data."""
-        if split not in self._digests:
-            identities = list(self._task.identity(self[split]))
-            digest = fingerprint(examples=identities)
-            self._digests[split] = digest, describe_data(identities, digest)
-        return self._digests[split]
+    def _compute_digest(self, split: str) -> tuple[str, str]:
+        identities = list(self._task.identity(self[split]))
+        digest = fingerprint(examples=identities)
+        return digest, describe_data(identities, digest)
 
     def features(self, split: str) -> tuple[Feature, ...]:
         """Returns the features of the records of a split."""
         soft = self.teacher.features if self.teacher and split == "train" else ()
         return (*self._task.features(split), *soft)
 
-    def records(self, split: str) -> tuple[str, int]:
-        """Returns the path and number of a split's records, which the chief writes if needed."""
-        if split in self._records:
-            return self._records[split]
+    def _find_records(self, split: str) -> tuple[str, int]:
         path = os.path.join(self._folder, record_file(split))
         count = self._write_records(split, path) if self._devices.is_chief else 0
         count = self._devices.from_chief(count)
@@ -75,7 +71,6 @@ class Splits:
                 f"Worker 0 wrote {path}, but this worker cannot see it: --output_dir must be on a "
                 "file system that all workers share"
             )
-        self._records[split] = path, count
         return path, count
 
     def _write_records(self, split: str, path: str) -> int:

@@ -105,10 +105,10 @@ def read_run_string(folder: str, *names: str) -> str | None:
     """Returns the string at nested keys of `run.json`; None if there is no such file or string."""
     path = os.path.join(folder, RUN)
     try:
-        value: Any = json.loads(files.read_text(path)) if files.exists(path) else None
+        value: Any = files.read_json(path)
         for name in names:
             value = value[name]
-    except (UserError, ValueError, KeyError, TypeError):
+    except (UserError, KeyError, TypeError):
         return None
     return value if isinstance(value, str) else None
 
@@ -192,7 +192,7 @@ def _saved_threshold(folder: str) -> float:
     """Returns the threshold that evaluation chose for `null_score_diff_threshold=auto`."""
     path = os.path.join(folder, EVAL_RESULTS_JSON)
     try:
-        return float(json.loads(files.read_text(path))["null_score_diff_threshold"])
+        return float(files.read_json(path)["null_score_diff_threshold"])
     except (UserError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             "The training run had null_score_diff_threshold=auto, but the threshold is not in "
@@ -209,7 +209,7 @@ def read_run(folder: str, default: Any = None) -> tuple[str | None, dict[str, An
     if not files.exists(path):
         return None, {}
     try:
-        run = json.loads(files.read_text(path))
+        run = files.read_json(path)
         script, flags = str(run["script"]), dict(run["flags"])
         options_class = registry.SCRIPTS[script].options_class
         field_types = typing.get_type_hints(options_class)

@@ -1,5 +1,6 @@
 """The BERT models, written with keras and keras.ops only, for any Keras backend."""
 
+# ruff: noqa: F401
 from bert_tf.config import BertConfig
 from bert_tf.modeling.bert import BertModel
 from bert_tf.modeling.heads import (
@@ -14,17 +15,3 @@ from bert_tf.modeling.layers import create_initializer, gelu, get_activation
 from bert_tf.removed_api import error_stubs
 
 globals().update(error_stubs("modeling"))
-
-__all__ = [
-    "BertClassifier",
-    "BertConfig",
-    "BertModel",
-    "BertPretrainer",
-    "BertSpanLabeler",
-    "BertTokenClassifier",
-    "EncoderWithHead",
-    "checkpoint_name",
-    "create_initializer",
-    "gelu",
-    "get_activation",
-]

@@ -77,7 +77,8 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
     )
     teacher_weight: float = option(
         0.5,
-        "Weight w of the distillation loss; the label loss has weight 1 - w. 1: ignore the labels.",
+        "Weight w of the distillation loss; the label loss has weight 1 - w. 1: ignore the labels, "
+        "which the training file of --task_name=tsv then need not have.",
         new=True,
         limits=(0, 1),
     )
@@ -122,6 +123,11 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
         folders = [os.path.realpath(path or "") for path in (self.teacher, self.output_dir)]
         if self.teacher and folders[0] == folders[1]:
             raise UserError("--teacher and --output_dir must be different folders")
+
+    @property
+    def ignores_labels(self) -> bool:
+        """Whether training uses only the teacher's logits."""
+        return bool(self.teacher) and self.teacher_weight == 1
 
     @property
     def init_layer_numbers(self) -> list[int]:

@@ -1,9 +1,10 @@
 """Asynchronous checkpointing: a background thread writes, so that training does not wait."""
 
 import concurrent.futures
+from collections.abc import Mapping
+from typing import Any
 
 from bert_tf import checkpoints
-from bert_tf.progress import log
 
 
 class AsyncSaver:
@@ -18,14 +19,10 @@ class AsyncSaver:
         self._executor = concurrent.futures.ThreadPoolExecutor(1, "checkpoints")
         self._pending: concurrent.futures.Future[str] | None = None
 
-    def save(self, snapshot: checkpoints.Snapshot) -> None:
-        """Starts writing a checkpoint; raises a UserError if it and the previous one both fail."""
-        previous_error = self._finish()
+    def save(self, snapshot: Mapping[str, Any]) -> None:
+        """Starts writing a checkpoint; raises a UserError if the previous one failed."""
+        self.wait()
         self._pending = self._executor.submit(checkpoints.save_snapshot, self._folder, snapshot)
-        if previous_error:
-            # Retry synchronously: there may be free disk space again.
-            self.wait()
-            log.warning("%s", previous_error)
 
     def check(self) -> None:
         """Raises a UserError if a finished write failed; does not wait."""
@@ -34,14 +31,10 @@ class AsyncSaver:
 
     def wait(self) -> None:
         """Waits until the checkpoint is on disk; raises a UserError if writing fails."""
-        if error := self._finish():
-            raise error
+        pending, self._pending = self._pending, None
+        if pending:
+            pending.result()
 
     def close(self) -> None:
         """Waits for the write; ignores its error, so as not to hide one that ended training."""
-        self._finish()
         self._executor.shutdown()
-
-    def _finish(self) -> BaseException | None:
-        pending, self._pending = self._pending, None
-        return pending.exception() if pending else None

@@ -122,15 +122,14 @@ def create_train_state(
         )
         optimizer.build(model.trainable_variables)
         loss_scale = LossScale() if devices.precision == "float16" else None
-    if restore_from and not checkpoints.restore_optimizer(optimizer, restore_from):
+    state = TrainState(model, optimizer, loss_scale)
+    extra = state.extra_variables
+    if restore_from and not checkpoints.restore_optimizer(optimizer, restore_from, extra):
         log.warning(
             "%s has no Adam slots; the moments start from zero. To start a new training run from "
             "it, pass it as --init_checkpoint with an empty --output_dir",
             restore_from,
         )
-    state = TrainState(model, optimizer, loss_scale)
-    if restore_from and loss_scale:
-        checkpoints.restore_extra(state.extra_variables, restore_from)
     log.info("%d steps in all, %d of them warm-up", num_train_steps, num_warmup_steps)
     return state
 
@@ -176,7 +175,6 @@ def training_batches(
             drop_remainder=devices.needs_full_batches,
             group_by_length=options.length_grouping and not devices.fixed_shapes,
             skip_batches=skip_batches,
-            shard_files=True,
             replicas=Replicas(first, count, context.num_replicas_in_sync),
             trim_padding=not devices.fixed_shapes,
         )

@@ -57,15 +57,15 @@ class Profiler(Callback):
         if step == self._num_train_steps:
             self._stop()
 
-    def _stop(self) -> None:
-        if self._recorded_from is not None:
-            tf.profiler.experimental.stop()
+    def _stop(self, save: bool = True) -> None:
+        if self._recorded_from is None:
+            return
+        tf.profiler.experimental.stop(save=save)
+        if save:
             folder = os.path.join(self._output_dir, "plugins", "profile")
             log.info("Profile of steps %d to %d: %s", self._recorded_from, self._last, folder)
-            self._recorded_from = None
+        self._recorded_from = None
 
     def close(self) -> None:
         """Discards an incomplete profile."""
-        if self._recorded_from is not None:
-            tf.profiler.experimental.stop(save=False)
-            self._recorded_from = None
+        self._stop(save=False)

@@ -169,7 +169,7 @@ class EvalCallback(Callback):
         if not self.first_step or not files.exists(self._path):
             return []
         try:
-            content = json.loads(files.read_text(self._path))
+            content = files.read_json(self._path)
             earlier = [dict(e) for e in content["evaluations"] if e["step"] <= self.first_step]
             best = checkpoints.latest(os.path.join(self.output_dir, BEST_FOLDER))
             if content["figure"] != self.monitor.name:

@@ -94,13 +94,13 @@ def train(work: Path, name: str, steps: int, **flags: object) -> None:
 
 def save_weights(source: str, target: Path) -> None:
     """Copies a checkpoint without the optimizer's variables."""
-    from bert_tf import checkpoint
+    from bert_tf import checkpoint, checkpoints
     from bert_tf.config import BertConfig
     from bert_tf.modeling import BertPretrainer
 
     model = BertPretrainer(BertConfig.from_json_file(str(HERE / "bert_config.json")))
     checkpoint.restore(model, source)
-    variables = checkpoint.named_variables(model)
+    variables = checkpoints.named_variables(model)
     values = {name: variable.value for name, variable in variables.items()}
     checkpoint.write(str(target), values)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint
+from bert_tf import checkpoint, checkpoints
 from bert_tf.errors import UserError
 from bert_tf.modeling import (
     BertClassifier,
@@ -41,7 +41,7 @@ def _make_optimizer(model):
 @pytest.mark.parametrize("name", ["main", "alt_relu", "alt_linear", "alt_tiny"])
 def test_restored_values_match_the_original(name):
     weights = np.load(golden(f"checkpoints/{name}/weights.npz"))
-    variables = checkpoint.named_variables(load(BertPretrainer(config(name)), name))
+    variables = checkpoints.named_variables(load(BertPretrainer(config(name)), name))
     for key in variables:
         np.testing.assert_array_equal(np.asarray(variables[key]), weights[key], err_msg=key)
     assert len(variables) > 10
@@ -85,7 +85,7 @@ def test_tf1_saver_reads_written_checkpoints(tmp_path):
     model = load(BertClassifier(config(), 2))
     optimizer = _make_optimizer(model)
     optimizer.iterations.assign(7)
-    prefix = checkpoint.save(str(tmp_path), model, optimizer)
+    prefix = checkpoints.save_snapshot(str(tmp_path), checkpoints.snapshot(model, optimizer))
     expected = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
     assert expected["global_step"] == 7
     assert expected["global_step"].dtype == np.int64
@@ -97,7 +97,7 @@ def test_tf1_saver_reads_written_checkpoints(tmp_path):
         with tf.compat.v1.Session() as session:
             tf.compat.v1.train.Saver().restore(session, prefix)
             values = session.run(variables)
-    for name, variable in checkpoint.named_variables(model).items():
+    for name, variable in checkpoints.named_variables(model).items():
         np.testing.assert_array_equal(values[name], np.asarray(variable))
     for variable, slots in optimizer.slots():
         for slot, value in slots.items():
@@ -110,7 +110,9 @@ def test_saved_names_and_shapes_match_the_original(tmp_path):
     expected = json.loads(golden("checkpoint_variables.json").read_text())
     expected_shapes = {name: shape for name, shape, _ in expected["classifier_train/model.ckpt-0"]}
     model = BertClassifier(config(), 2)
-    prefix = checkpoint.save(str(tmp_path), model, _make_optimizer(model))
+    prefix = checkpoints.save_snapshot(
+        str(tmp_path), checkpoints.snapshot(model, _make_optimizer(model))
+    )
     assert checkpoint.shapes(prefix) == expected_shapes
 
 
@@ -120,7 +122,10 @@ def test_state_file_lists_the_five_kept_checkpoints(tmp_path):
     folder = str(tmp_path)
     for step in (0, 3, 6, 9, 12, 15, 18):
         optimizer.iterations.assign(step)
-        assert checkpoint.save(folder, model, optimizer) == f"{folder}/model.ckpt-{step}"
+        assert (
+            checkpoints.save_snapshot(folder, checkpoints.snapshot(model, optimizer))
+            == f"{folder}/model.ckpt-{step}"
+        )
         assert checkpoint.latest(folder) == f"{folder}/model.ckpt-{step}"
     kept = [f"model.ckpt-{step}" for step in (6, 9, 12, 15, 18)]
     lines = (tmp_path / "checkpoint").read_text().splitlines()
@@ -142,7 +147,7 @@ def test_state_file_matches_the_original(tmp_path):
     optimizer = _make_optimizer(model)
     for step in (0, 4, 8, 10):
         optimizer.iterations.assign(step)
-        checkpoint.save(str(tmp_path), model, optimizer)
+        checkpoints.save_snapshot(str(tmp_path), checkpoints.snapshot(model, optimizer))
     assert (tmp_path / "checkpoint").read_text() == expected
 
 
@@ -226,7 +231,7 @@ def test_shape_mismatches_and_missing_layers_are_listed():
 
 def test_head_with_different_labels_is_rejected(tmp_path):
     prefix = str(tmp_path / "model.ckpt-1")
-    variables = checkpoint.named_variables(BertClassifier(config(), 3))
+    variables = checkpoints.named_variables(BertClassifier(config(), 3))
     checkpoint.write(prefix, {name: variable.numpy() for name, variable in variables.items()})
     with pytest.raises(UserError, match=r"output_weights .*Its head differs"):
         checkpoint.restore(BertClassifier(config(), 2), prefix)
@@ -276,7 +281,7 @@ def test_step_of_does_not_initialize_devices(tmp_path):
     checkpoint.write(str(tmp_path / "x.ckpt"), {"global_step": np.int64(7)})
     code = (
         "import tensorflow as tf\n"
-        "from bert_tf import checkpoint\n"
+        "from bert_tf import checkpoint, checkpoints\n"
         f"assert checkpoint.step_of({str(tmp_path / 'x.ckpt')!r}) == 7\n"
         "tf.config.threading.set_intra_op_parallelism_threads(1)\n"
     )
@@ -293,7 +298,7 @@ def test_object_based_checkpoint_is_rejected(tmp_path):
 def test_missing_slots_are_detected():
     model = BertPretrainer(config())
     optimizer = _make_optimizer(model)
-    assert not checkpoint.restore_optimizer(optimizer, _main_prefix())
+    assert not checkpoints.restore_optimizer(optimizer, _main_prefix())
 
 
 def test_unwritable_path_raises_user_error(tmp_path):
@@ -304,10 +309,10 @@ def test_unwritable_path_raises_user_error(tmp_path):
 
 def test_summary_groups_layers():
     names = [f"bert/encoder/layer_{i}/output/dense/{kind}" for i in range(12) for kind in "ab"]
-    assert checkpoint.summarize([*names, "output_bias"]) == (
+    assert checkpoints.summarize([*names, "output_bias"]) == (
         "bert/encoder/layer_0..11 (24), output_bias"
     )
-    assert checkpoint.summarize([]) == "none"
+    assert checkpoints.summarize([]) == "none"
 
 
 @pytest.mark.parametrize(
@@ -329,7 +334,9 @@ def test_frozen_layers_are_restored_and_saved(tmp_path):
     assert len(checkpoint.restore(model, _main_prefix()).restored) == 55
     optimizer = create_optimizer(1e-3, 10, 2)
     optimizer.build(model.trainable_variables)
-    stored = checkpoint.shapes(checkpoint.save(str(tmp_path), model, optimizer))
+    stored = checkpoint.shapes(
+        checkpoints.save_snapshot(str(tmp_path), checkpoints.snapshot(model, optimizer))
+    )
     assert len([name for name in stored if "adam" not in name]) == 57 + 1
     assert {name for name in stored if "adam_m" in name} == {
         "output_bias/adam_m",
@@ -380,9 +387,9 @@ def test_invalid_global_step_is_rejected(tmp_path, step):
 def test_slot_with_a_different_shape_is_rejected(tmp_path):
     model = BertModel(config("alt_tiny"))
     optimizer = _make_optimizer(model)
-    prefix = checkpoint.save(str(tmp_path), model, optimizer)
+    prefix = checkpoints.save_snapshot(str(tmp_path), checkpoints.snapshot(model, optimizer))
     values = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
     values["bert/pooler/dense/bias/adam_m"] = np.zeros([3], "float32")
     checkpoint.write(prefix, values)
     with pytest.raises(UserError, match=r"bias/adam_m in .* has shape \[3\]; expected \[16\]"):
-        checkpoint.restore_optimizer(optimizer, prefix)
+        checkpoints.restore_optimizer(optimizer, prefix)

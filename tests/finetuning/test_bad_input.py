@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from bert_tf import checkpoint, cli
+from bert_tf import checkpoint, checkpoints, cli
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import output_dir
@@ -173,7 +173,7 @@ def test_invalid_init_checkpoint(tiny, tmp_path):
     )
     wide = BertPretrainer(BertConfig(19, **{**SIZES, "hidden_size": 32}))
     prefix = tmp_path / "other.ckpt"
-    values = checkpoint.named_variables(wide)
+    values = checkpoints.named_variables(wide)
     checkpoint.write(str(prefix), {name: variable.value for name, variable in values.items()})
     _assert_user_error(run(prefix), r"does not fit.*\(checkpoint \[19, 32\], model \[19, 16\]\)")
     data_file = tmp_path / "other.ckpt.data-00000-of-00001"

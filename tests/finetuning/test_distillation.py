@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from bert_tf import checkpoint
+from bert_tf import checkpoint, checkpoints
 from bert_tf.checkpoints.formats import Request, convert, find_source
 from bert_tf.data.records import Feature, read_chunks
 from bert_tf.errors import UserError
@@ -247,6 +247,40 @@ def test_problem_types_of_custom_datasets(tiny, tiny_of_two_layers, tmp_path):
         assert rows["teacher_logits"].shape == (8, num_logits)
 
 
+@pytest.mark.parametrize("problem_type", ["classification", "regression", "multilabel"])
+def test_training_file_without_labels(tiny, tiny_of_two_layers, tmp_path, run_log, problem_type):
+    texts = ["good film", "bad plot", "slow story", "fast", "it was not good", "the film", "a", "b"]
+    labels = {
+        "classification": lambda n: "yn"[n % 2],
+        "regression": lambda n: n / 10,
+        "multilabel": lambda n: [["x", "y"], ["x"], []][n % 3],
+    }[problem_type]
+    train = [{"text": text, "label": labels(n)} for n, text in enumerate(texts)]
+    dev = [{**row, "text": f"the {row['text']}"} for row in train]
+    for name, rows in (("train", train), ("dev", dev), ("texts", [{"text": t} for t in texts])):
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / f"{name}.jsonl").write_text(lines)
+    flags = {"task_name": "tsv", "data_dir": str(tmp_path), "text_column": "text"}
+    flags |= {"label_column": "label", **TRAINING}
+    teacher = tmp_path / "teacher"
+    classification.run(options(tiny_of_two_layers, tmp_path, **flags, output_dir=str(teacher)))
+    run_log.clear()
+    predictions = []
+    for name in ("train", "texts"):
+        flags |= {"train_file": f"{name}.jsonl", "eval_file": "dev.jsonl", "teacher_weight": 1.0}
+        out = str(tmp_path / name)
+        run = student_options(tiny, teacher, tmp_path, **flags, do_eval=True, output_dir=out)
+        assert np.isfinite(classification.run(run).metrics["loss"])
+        predictions.append(Predictor.from_output_dir(out)(texts))
+    assert predictions[0] == predictions[1]
+    assert "WARNING" not in run_log.text
+    # Rows held out for evaluation need labels.
+    flags |= {"train_file": "texts.jsonl", "eval_file": None, "data_dir": None}
+    flags["train_file"] = str(tmp_path / "texts.jsonl")
+    with pytest.raises(UserError, match="label"):
+        classification.run(student_options(tiny, teacher, tmp_path, **flags))
+
+
 def _assert_student_learns(run_task, make_options, tiny, larger, folder, features):
     """Trains a teacher, and students with and without it; returns the teacher's logits."""
     outs = {name: str(folder / name) for name in ("teacher", "plain", "student")}
@@ -367,7 +401,7 @@ def three_layer_model(tiny, tmp_path_factory):
     config = dataclasses.replace(tiny.config, num_hidden_layers=3)
     (folder / "bert_config.json").write_text(config.to_json_string())
     shutil.copy(tiny.folder / "vocab.txt", folder)
-    variables = checkpoint.named_variables(BertModel(config))
+    variables = checkpoints.named_variables(BertModel(config))
     values = {name: variable.value for name, variable in variables.items()}
     checkpoint.write(str(folder / "bert_model.ckpt"), values)
     return folder

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_tf import checkpoint
+from bert_tf import checkpoint, checkpoints
 from bert_tf.modeling import BertConfig
 from bert_tf.modeling.losses import MASKED_LM_EPSILON, cross_entropy
 from tests.oracle import golden
@@ -25,7 +25,7 @@ def load(model: keras.Model, name: str = "main") -> keras.Model:
 def set_head(model: keras.Model, name: str) -> keras.Model:
     """Loads golden head weights into a model."""
     head = np.load(golden(f"checkpoints/heads/{name}.npz"))
-    variables = checkpoint.named_variables(model)
+    variables = checkpoints.named_variables(model)
     for key in head.files:
         variables[key].assign(head[key])
     return model

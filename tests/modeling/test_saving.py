@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint
+from bert_tf import checkpoints
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.modeling import (
     BertClassifier,
@@ -94,7 +94,7 @@ def test_exported_model_outputs_match(name, tmp_path):
     for key, values in expected.items():
         np.testing.assert_allclose(served[key], values, atol=1e-5, err_msg=key)
     assert find_source(str(tmp_path / "model")).shapes().keys() == set(
-        checkpoint.named_variables(model)
+        checkpoints.named_variables(model)
     )
 
 
@@ -128,7 +128,7 @@ def test_variable_names_match_the_original():
     compared = set()
     for key, names in checkpoints.items():
         kind = key.split("_")[0]
-        assert set(checkpoint.named_variables(models[kind]())) == names
+        assert set(checkpoints.named_variables(models[kind]())) == names
         compared.add(kind)
     assert compared == set(models)
 
@@ -145,7 +145,7 @@ def test_variable_names_are_independent_of_encoder_nesting():
 
 def test_initializers_match_the_original():
     variables = json.loads(golden("checkpoints/main/variables.json").read_text())
-    model = checkpoint.named_variables(BertPretrainer(config()))
+    model = checkpoints.named_variables(BertPretrainer(config()))
     compared = 0
     for row in variables:
         if not row["trainable"]:

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 import tokenizers
 
-from bert_tf import checkpoint
+from bert_tf import checkpoint, checkpoints
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.inference.exported_model import INPUTS
@@ -152,7 +152,7 @@ def test_int8_is_smaller_and_close(tmp_path):
     words = [f"word{number}" for number in range(495)]
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
     (folder / "vocab.txt").write_text("\n".join(tokens) + "\n")
-    variables = checkpoint.named_variables(BertModel(config))
+    variables = checkpoints.named_variables(BertModel(config))
     values = {name: variable.value for name, variable in variables.items()}
     checkpoint.write(str(folder / "bert_model.ckpt"), values)
     outputs = {}

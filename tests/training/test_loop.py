@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint, training
+from bert_tf import checkpoint, checkpoints, training
 from bert_tf.errors import Terminated, UserError, WorkerLost
 from tests.modeling.helpers import config, load, set_head
 from tests.oracle import golden
@@ -44,7 +44,7 @@ def _train(
     prefix = checkpoint.latest(str(folder))
     if prefix:
         checkpoint.restore(model, prefix)
-        checkpoint.restore_optimizer(optimizer, prefix)
+        checkpoints.restore_optimizer(optimizer, prefix)
     start_step = int(optimizer.iterations.numpy())
     state = training.TrainState(model, optimizer)
     profiler = training.Profiler(str(folder), profile_steps, steps) if profile_steps else None

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint, training
+from bert_tf import checkpoints, training
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
 from bert_tf.training.precision import LossScale, cast_once, set_precision
@@ -33,7 +33,7 @@ def test_precision_applies_to_compute_not_weights(precision):
     model = BertClassifier(config(), 2)
     outputs = model.bert({"input_ids": np.ones((2, 5), "int32")})
     assert keras.backend.standardize_dtype(outputs["sequence_output"].dtype) == precision
-    assert {variable.dtype for variable in checkpoint.named_variables(model).values()} == {
+    assert {variable.dtype for variable in checkpoints.named_variables(model).values()} == {
         "float32"
     }
     assert model({"input_ids": np.ones((2, 5), "int32")})["logits"].dtype == tf.float32

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint, training
+from bert_tf import checkpoint, checkpoints, training
 from bert_tf.modeling.losses import cross_entropy, span_loss
 from bert_tf.optimization import create_optimizer
 from bert_tf.training.step import mean_loss
@@ -42,7 +42,7 @@ def _run_steps(
 
 
 def _save_and_read(model, optimizer, tmp_path):
-    prefix = checkpoint.save(str(tmp_path), model, optimizer)
+    prefix = checkpoints.save_snapshot(str(tmp_path), checkpoints.snapshot(model, optimizer))
     return dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
 
 
@@ -98,7 +98,7 @@ def test_training_resumes_from_an_original_checkpoint(tmp_path):
     prefix = str(golden("training/pretraining_5steps_ckpt") / "model.ckpt-5")
     assert checkpoint.restore(model, prefix).new == ()
     optimizer = make_optimizer(model, 1e-3, 8, 2)
-    assert checkpoint.restore_optimizer(optimizer, prefix)
+    assert checkpoints.restore_optimizer(optimizer, prefix)
     assert int(optimizer.iterations.numpy()) == 5
     losses, rates = _run_steps(model, optimizer, pretraining_loss, load_batches(case), 5, 8)
     np.testing.assert_allclose(rates, resumed["step/learning_rate"], rtol=1e-6, atol=1e-9)
@@ -149,7 +149,7 @@ def test_gradients_match_the_original(name, model_class, loss_fn):
     if arguments:
         set_head(model, "classifier2")
     batch = load_batches(case)[0]
-    variables = checkpoint.named_variables(model)
+    variables = checkpoints.named_variables(model)
     with tf.GradientTape() as tape:
         loss = loss_fn(model(batch), batch)
     gradients = tape.gradient(loss, {key: v.value for key, v in variables.items()})
@@ -167,7 +167,7 @@ def test_original_checkpoint_has_the_final_weights():
     model = Classifier(config(), 2)
     prefix = str(golden("training/classifier_10steps_ckpt") / "model.ckpt-10")
     assert checkpoint.restore(model, prefix).new == ()
-    variables = checkpoint.named_variables(model)
+    variables = checkpoints.named_variables(model)
     for name, variable in variables.items():
         np.testing.assert_array_equal(variable.numpy(), case[f"final/{name}"], err_msg=name)
     assert checkpoint.step_of(prefix) == case["final/global_step"] == 10

@@ -1,5 +1,6 @@
 """Detects, inspects and converts model formats. Variables are named as in the original BERT."""
 
+# ruff: noqa: F401
 from bert_tf import backend
 from bert_tf.checkpoints.formats.source import Source, temporary_folder
 
@@ -8,14 +9,3 @@ _MODULES = dict.fromkeys(("Request", "convert", "guess_lower_case"), "conversion
 _MODULES |= {"find_source": "detection", "describe": "inspection"}
 _MODULES |= {"SavedModelSource": "saved_model"}
 __getattr__ = backend.lazy_names(__name__, _MODULES)
-
-__all__ = [
-    "Request",
-    "SavedModelSource",
-    "Source",
-    "convert",
-    "describe",
-    "find_source",
-    "guess_lower_case",
-    "temporary_folder",
-]

@@ -51,17 +51,23 @@ def guess_config(shapes: Shapes) -> BertConfig | None:
     return BertConfig.from_dict({**sizes, "num_attention_heads": heads})
 
 
-def check_config(config: BertConfig, shapes: Shapes, file: str, weights: str) -> None:
-    """Raises a UserError if a configuration and weights do not match (`file`, `weights`: paths)."""
+def find_config(source: Source, path: str | None, shapes: Shapes) -> BertConfig | None:
+    """Returns the configuration in the file `path`, by default the source's.
+
+    Raises a UserError if it does not match the weights.
+    """
+    config = BertConfig.from_json_file(path) if path else source.config()
     mismatches = []
-    for key, size in infer_sizes(shapes).items():
+    for key, size in infer_sizes(shapes).items() if config else ():
         configured = getattr(config, key)
         if configured != size:
             variable = f" ({_AXES[key][0]} {shapes[_AXES[key][0]]})" if key in _AXES else ""
             mismatches.append(f"{key} is {configured}, but {size} in the weights{variable}")
     if mismatches:
-        problem = f"{file} is not the configuration of {weights}: {'; '.join(mismatches)}"
+        file = path or source.config_file or source.path
+        problem = f"{file} is not the configuration of {source.path}: {'; '.join(mismatches)}"
         raise UserError(f"{problem}. Pass the configuration that the model was trained with")
+    return config
 
 
 def warn_of_other_config(config: BertConfig, file: str, source: Source) -> None:

@@ -112,7 +112,9 @@ def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:
 def _prepare(source: Source, request: Request, to: str) -> _Model:
     """Collects everything to write, and checks that it is consistent."""
     shapes = source.shapes()
-    config = _find_config(source, request, shapes)
+    config = configs.find_config(source, request.bert_config_file, shapes)
+    if config and request.bert_config_file:
+        configs.warn_of_other_config(config, request.bert_config_file, source)
     head = None
     if source.kind == to == "original" and request.head == "auto":
         # Any checkpoint can be copied, even with variables that are not part of BERT.
@@ -153,16 +155,6 @@ def _select_variables(
         return expected
     kept = {checkpoints.GLOBAL_STEP, *expected}
     return [*expected, *(n for n in state if n in kept or n.rsplit("/", 1)[0] in kept)]
-
-
-def _find_config(source: Source, request: Request, shapes: configs.Shapes) -> BertConfig | None:
-    path = request.bert_config_file
-    config = BertConfig.from_json_file(path) if path else source.config()
-    if config:
-        file = path or source.config_file or source.path
-        configs.check_config(config, shapes, file, source.path)
-        configs.warn_of_other_config(config, file, source)
-    return config
 
 
 def _find_vocab(source: Source, request: Request, shapes: configs.Shapes, to: str) -> str | None:

@@ -31,7 +31,7 @@ class HuggingFaceSource(Source):
         folder = os.path.dirname(path) or "."
         super().__init__(path, folder)
         self.config_file = os.path.join(folder, CONFIG)
-        settings = safetensors_files.read_json(self.config_file)
+        settings = files.read_json(self.config_file)
         self._config = hugging_face_config.read(settings, self.config_file)
         self.labels = hugging_face_config.read_labels(settings)
         self._read_head(settings)
@@ -138,7 +138,7 @@ def write(
     vocab_file: str,
     do_lower_case: bool,
 ) -> None:
-    """Writes weights, config.json and tokenizer_config.json to an find_file folder."""
+    """Writes weights, config.json and tokenizer_config.json to an existing folder."""
     tensors, pooler = {}, {}
     prefix = "bert." if head.name == "encoder" else ""
     for name, value in weights.items():
@@ -167,7 +167,7 @@ def _transpose_kernel(name: str, value: np.ndarray) -> np.ndarray:
 
 def _read_optional(folder: str, name: str) -> dict[str, Any]:
     path = find_file(folder, name)
-    return safetensors_files.read_json(path) if path else {}
+    return files.read_json(path) if path else {}
 
 
 def _read_word_pieces(fast_tokenizer: Mapping[str, Any]) -> list[str] | None:

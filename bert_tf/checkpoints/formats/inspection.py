@@ -7,7 +7,6 @@ from bert_tf import releases
 from bert_tf.checkpoints.formats import configs, heads, names
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.model import is_training_state
-from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 
 _KINDS = {
@@ -70,10 +69,9 @@ def _describe_config(source: Source, shapes: configs.Shapes, path: str | None) -
     if names.WORD_EMBEDDINGS not in shapes:
         return ["Configuration: none, this is not a BERT model"]
     sizes = ", ".join(f"{key} {value}" for key, value in configs.infer_sizes(shapes).items())
-    config = BertConfig.from_json_file(path) if path else source.config()
+    config = configs.find_config(source, path, shapes)
     if config:
         file = path or source.config_file or source.path
-        configs.check_config(config, shapes, file, source.path)
         origin = f", hidden_act {config.hidden_act} (from {file})"
     else:
         config = configs.guess_config(shapes)

@@ -1,6 +1,5 @@
 """Reads and writes safetensors files: a JSON header, and the bytes of the tensors."""
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -73,8 +72,7 @@ def write(path: str, tensors: Mapping[str, np.ndarray]) -> None:
 
 
 def _read_shards(path: str) -> Iterable[str]:
-    index: Any = read_json(path)
-    weight_map = index.get("weight_map")
+    weight_map = files.read_json(path).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
         raise UserError(f"{path} has no valid weight_map (tensor name -> file name)")
     shards = sorted(set(weight_map.values()))
@@ -82,15 +80,3 @@ def _read_shards(path: str) -> Iterable[str]:
         if os.path.basename(shard) != shard or not shard.endswith(".safetensors"):
             raise UserError(f"{path} lists {shard!r}, which is not a safetensors file next to it")
     return shards
-
-
-def read_json(path: str) -> dict[str, Any]:
-    """Reads a JSON object; raises a UserError for any other content."""
-    text = files.read_text(path).removeprefix("\ufeff")
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not valid JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: expected a JSON object")
-    return content

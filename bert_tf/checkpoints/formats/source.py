@@ -3,7 +3,6 @@
 import abc
 import atexit
 import contextlib
-import json
 import os
 import shutil
 import tempfile
@@ -66,7 +65,7 @@ class Source(abc.ABC):
     def read_run(self, folder: str) -> None:
         """Sets head, casing and `has_best` from the `run.json` of a bert_tf training run."""
         try:
-            run = json.loads(files.read_text(os.path.join(folder, RUN_FILE)))
+            run = files.read_json(os.path.join(folder, RUN_FILE))
             self.head = _HEADS.get(run.get("script"), self.head)
             flags = run.get("flags", {})
             lower, self.has_best = flags.get("do_lower_case"), bool(flags.get("eval_every"))

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf.data.cell_values import COLUMN_NAME, counted, excerpt, first_few, parse_number
+from bert_tf.data.cell_values import COLUMN_NAME, counted, excerpt, parse_number
 from bert_tf.data.tables import Row
-from bert_tf.errors import UserError
-from bert_tf.tasks.classification.label_inference import LabelParser, is_missing_number
+from bert_tf.errors import UserError, shortened
+from bert_tf.tasks.classification.label_inference import MISSING_NUMBER, LabelParser
 from bert_tf.tasks.classification.options import ClassifierOptions
 
 _logger = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ def _find_position(first: Row, purpose: str, column: str, header: Sequence[str])
 def _no_such_column(
     place: str, purpose: str, column: str, names: Sequence[str], kind: str
 ) -> UserError:
-    available = first_few(list(map(excerpt, names)), _SHOWN_NAMES) or "nothing"
+    available = shortened(list(map(excerpt, names)), _SHOWN_NAMES) or "nothing"
     folded = {name.casefold(): name for name in reversed(names)}
     close = difflib.get_close_matches(column.casefold(), folded, n=1)
     if kind == "column" and any(re.fullmatch('".+"', name) for name in names):
@@ -197,7 +197,7 @@ def _is_label_name(first: str, others: Sequence[str], labels: LabelParser) -> bo
 
 def _is_number_like(label: str) -> bool:
     # `label_inference` reports missing numbers.
-    return parse_number(label) is not None or is_missing_number(label)
+    return parse_number(label) is not None or bool(MISSING_NUMBER.fullmatch(label))
 
 
 def _join_names(names: Sequence[str]) -> str:

@@ -36,13 +36,14 @@ _TEXTS = {"text": "text", "text_pair": "second text"}
 class CustomDataset(TextDataset):
     """A dataset in table files of a user.
 
-    The training file is read on construction, since the model's size depends on its labels.
+    The training file is read on construction, since the model's size depends on its labels. With
+    `--teacher_weight=1`, its labels are not read, unless rows are held out for evaluation.
 
     Args:
         paths: split -> file, for the splits that exist. See `split_files.find_files`.
         options: columns, and how to read them. Without a training file, problem type "auto" means
             "classification".
-        labels: in the order of their ids; empty to use those of the training file.
+        labels: in the order of their ids; empty to use those of the training file, or for numbers.
 
     Raises:
         UserError: the training file is invalid, or the labels are unknown.
@@ -61,15 +62,18 @@ class CustomDataset(TextDataset):
         self.holds_out = "eval" not in paths and "train" in paths
         self._examples: dict[str, list[InputExample]] = {}
         self._training_header: list[str] | None = None
+        holds_out_rows = self.holds_out and options.dev_fraction
+        self.is_unlabeled = options.ignores_labels and not holds_out_rows
         labels = tuple(label.strip() for label in labels)
         problem_type = options.problem_type
         _check_labels(problem_type, labels)
-        if options.label_column is None and not paths.keys() <= {"predict"}:
+        unlabeled = {"predict", "train"} if self.is_unlabeled else {"predict"}
+        if options.label_column is None and not paths.keys() <= unlabeled:
             raise UserError("--do_train and --do_eval need --label_column")
         if not options.label_separator:
             raise UserError("--label_separator must not be empty")
         self._parser = LabelParser(problem_type, labels, options.label_separator)
-        if "train" in paths:
+        if "train" in paths and not self.is_unlabeled:
             self._examples["train"] = self._load("train")
         elif not labels and problem_type != REGRESSION:
             raise UserError("There is no training file to take the labels from: pass --labels")
@@ -79,7 +83,8 @@ class CustomDataset(TextDataset):
 
     def read(self, split: str) -> list[InputExample]:
         """Reads the examples of a split (at least one); those for prediction have no labels."""
-        if split != "predict" and "train" in self._examples and "eval" not in self._paths:
+        holds_out = self.holds_out and self._options.dev_fraction and "eval" not in self._examples
+        if split != "predict" and holds_out:
             self._hold_out_dev_set()
         if split not in self._examples:
             path = self._path(split)
@@ -107,8 +112,12 @@ class CustomDataset(TextDataset):
         rows = read_table(path, self._options.quoted)
         if not rows:
             raise UserError(f"{path} is empty")
-        header = find_header(path, rows, self._options, split, self._parser, self._training_header)
-        columns = columns_of_split(self._options, split)
+        is_unlabeled = self.is_unlabeled and split == "train"
+        columns_as = "predict" if is_unlabeled else split
+        header = find_header(
+            path, rows, self._options, columns_as, self._parser, self._training_header
+        )
+        columns = columns_of_split(self._options, columns_as)
         positions = find_positions(path, rows[0], columns, header)
         warn_about_headers(rows, columns, header, self._training_header or [])
         if header:
@@ -124,6 +133,7 @@ class CustomDataset(TextDataset):
             _warn_about_quotes(path, values)
         if split == "train":
             self._training_header = header
+        if split == "train" and not is_unlabeled:
             self._parser = infer_labels(path, places, values["label"], self._parser)
         return self._to_examples(split, places, values)
 
@@ -133,6 +143,7 @@ class CustomDataset(TextDataset):
         guids = [f"{SPLIT_NAMES[split]}-{row}" for row in range(len(places))]
         if "id" in values:
             guids = _read_ids(values["id"], places)
+        placeholder = self._parser.placeholder if split == "train" else None
         examples, empty = [], []
         for row, place in enumerate(places):
             texts = [
@@ -142,7 +153,9 @@ class CustomDataset(TextDataset):
             ]
             if not all(text.strip() for text in texts):
                 empty.append(place)
-            label = self._parser.parse(values["label"][row], place) if "label" in values else None
+            label = placeholder
+            if "label" in values:
+                label = self._parser.parse(values["label"][row], place)
             examples.append(InputExample(guids[row], *texts, label=label))
         if empty:
             message = "%s: %s with an empty text, the first one is %s"
@@ -150,8 +163,6 @@ class CustomDataset(TextDataset):
         return examples
 
     def _hold_out_dev_set(self) -> None:
-        if "eval" in self._examples or not self._options.dev_fraction:
-            return
         path, examples = self._paths["train"], self._examples["train"]
         size = max(1, round(self._options.dev_fraction * len(examples)))
         rows = counted(len(examples), "row")

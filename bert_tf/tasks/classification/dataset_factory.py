@@ -42,17 +42,14 @@ def make_dataset(options: ClassifierOptions) -> TextDataset:
     else:
         data = GlueDataset(glue.task_named(options.task_name or ""), options.data_dir or "")
     if not data.is_published:
-        label_map.require_same(data.labels, _describe_label_source(options, data), options)
+        flag = options.task_module or ("--labels" if options.labels else None)
+        source = flag or (data.describe("train") if options.do_train else data.name)
+        label_map.require_same(data.labels, source, options)
     elif not options.do_train:
         label_map.require_order(data.labels, options)
     if options.glue_submission and not data.submission:
         raise UserError(f"--glue_submission: {data.name} is not a GLUE task")
     return data
-
-
-def _describe_label_source(options: ClassifierOptions, data: TextDataset) -> str:
-    source = options.task_module or ("--labels" if options.labels else None)
-    return source or (data.describe("train") if options.do_train else data.name)
 
 
 def _find_paths(options: ClassifierOptions) -> dict[str, str]:
@@ -84,6 +81,14 @@ def _make_custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> C
         _check_columns(options, paths)
         if not labels and options.problem_type != REGRESSION:
             labels = label_map.of_checkpoint(options)
+    elif options.ignores_labels:
+        teacher = options.teacher or ""
+        trained = run_metadata.read_run_string(teacher, "flags", "problem_type")
+        if options.problem_type == AUTO and trained:
+            options = dataclasses.replace(options, problem_type=trained)
+        labels_file = os.path.join(teacher, label_map.LABELS_FILE)
+        if not labels and files.exists(labels_file):
+            labels = label_map.read_labels(labels_file)
     return CustomDataset(paths, options, labels)
 
 

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bert_tf.data.cell_values import excerpt, first_few
+from bert_tf.data.cell_values import excerpt
 from bert_tf.data.features import InputExample
+from bert_tf.errors import shortened
 from bert_tf.tasks.classification import glue
 
 _logger = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class TextDataset(abc.ABC):
         has_pairs: whether examples have two texts; None if unknown.
         submission: file name of the predictions for GLUE's server.
         holds_out: whether the evaluation rows are held out of the training file.
+        is_unlabeled: whether training ignores labels, so that examples have placeholders.
     """
 
     name: str
@@ -57,6 +59,7 @@ class TextDataset(abc.ABC):
     has_pairs: bool | None = None
     submission: str | None = None
     holds_out: bool = False
+    is_unlabeled: bool = False
 
     @abc.abstractmethod
     def read(self, split: str) -> list[InputExample]:
@@ -106,7 +109,7 @@ def check_split(
         if len(odd) > share * count:
             message = "%s: %d of %d texts are %s, such as %r. Check the %s"
             _logger.warning(message, path, len(odd), count, kind, odd[0], suspect)
-    if split == "predict":
+    if split == "predict" or (split == "train" and data.is_unlabeled):
         return
     if count > 1 and all(example.label == examples[0].label for example in examples):
         message = "%s: all %d rows have the label %r. Check the label column"
@@ -122,10 +125,10 @@ def check_split(
         if not data.is_published and data.problem_type != REGRESSION:
             _check_contradictions(path, examples)
     elif training:
-        if data.problem_type == REGRESSION:
+        if data.problem_type == REGRESSION and not data.is_unlabeled:
             _check_range(path, *([float(str(e.label)) for e in x] for x in (examples, training)))
         unseen = _collect_labels(examples) - _collect_labels(training)
-        if unseen and data.labels:
+        if unseen and data.labels and not data.is_unlabeled:
             message = "%s: no row of the training set has the label %s"
             _logger.warning(message, path, ", ".join(sorted(unseen)))
         known = {(example.text_a.strip(), example.text_b) for example in training}
@@ -145,7 +148,7 @@ def _check_contradictions(path: str, examples: Sequence[InputExample]) -> None:
         labels[text].add(example.label)
     odd = [text for text in texts if len(labels[text]) > 1]
     if len(odd) > _MAX_CONTRADICTORY * len(texts):
-        example_labels = first_few(sorted(map(str, labels[odd[0]])))
+        example_labels = shortened(sorted(map(str, labels[odd[0]])))
         message = "%s: %d of %d rows (%.1f%%) have texts with different labels, such as %s: %s"
         values = len(odd), len(texts), 100 * len(odd) / len(texts), excerpt(odd[0][0])
         _logger.warning(f"{message}. Check the labels", path, *values, example_labels)

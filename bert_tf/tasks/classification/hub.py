@@ -12,7 +12,7 @@ from bert_tf.tasks.classification.options import ClassifierOptions
 
 
 def run(options: HubClassifierOptions) -> Results:
-    """Fine-tunes, evaluates and predicts; see `bert_tf.tasks.classification.run`."""
+    """Fine-tunes, evaluates and predicts, like `run_classifier.py`."""
     options.check()
     return registry.run(with_module(options))
 

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.data.cell_values import counted, excerpt, first_few, parse_number, to_text
-from bert_tf.errors import UserError
+from bert_tf.data.cell_values import counted, excerpt, parse_number, to_text
+from bert_tf.errors import UserError, shortened
 from bert_tf.tasks.classification.datasets import CLASSIFICATION, MULTILABEL, REGRESSION
 
 _logger = logging.getLogger(__name__)
@@ -21,12 +21,7 @@ AUTO = "auto"
 # More labels than this (or half the rows, in small files) that mostly occur once are not classes.
 _MANY_LABELS, _FEW_LABELS = 50, 8
 # Common spellings of a missing number.
-_MISSING = re.compile(r"(-?inf|infinity|nan|n/?a|null|none|[?-])?", re.IGNORECASE)
-
-
-def is_missing_number(text: str) -> bool:
-    """Returns whether a text is a common placeholder for a missing number, such as `nan` or `?`."""
-    return bool(_MISSING.fullmatch(text))
+MISSING_NUMBER = re.compile(r"(-?inf|infinity|nan|n/?a|null|none|[?-])?", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +35,11 @@ class LabelParser:
     problem_type: str
     labels: tuple[str, ...] = ()
     separator: str = ","
+
+    @property
+    def placeholder(self) -> Any:
+        """A label for examples whose label is not used."""
+        return () if self.problem_type == MULTILABEL else next(iter(self.labels), "0")
 
     def parse(self, value: Any, place: str) -> Any:
         """Converts a cell to a label, or, for multi-label data, to a tuple ordered by label id."""
@@ -77,7 +77,7 @@ class LabelParser:
             close = difflib.get_close_matches(name, self.labels, n=1)
             advice = f"Did you mean {close[0]}?" if close else _advice(place)
             subject = f"{place}: label {excerpt(name)}"
-            raise UserError(f"{subject} is not one of {first_few(self.labels)}. {advice}")
+            raise UserError(f"{subject} is not one of {shortened(self.labels)}. {advice}")
 
 
 def infer_labels(
@@ -105,7 +105,7 @@ def infer_labels(
         parser = dataclasses.replace(parser, labels=parser.labels or _sort_labels(counts))
         _check_labels(path, parser, counts, len(values))
         kinds = [f"{label} ({counts[label]:,})" for label in parser.labels]
-        summary = f"{counted(len(kinds), 'label')}: {first_few(kinds)}"
+        summary = f"{counted(len(kinds), 'label')}: {shortened(kinds)}"
     _logger.info("%s: %s; %s with %s", path, counted(len(values), "row"), problem_type, summary)
     return parser
 
@@ -128,7 +128,7 @@ def _infer_problem_type(places: Sequence[str], values: Sequence[Any], known: Lab
     all_integers = all(number.is_integer() for number in valid)
     for place, text, number in zip(places, texts, numbers, strict=True):
         # A number that only parses with its comma replaced has a decimal comma.
-        is_invalid = number is not None or is_missing_number(text) or not all_integers
+        is_invalid = number is not None or MISSING_NUMBER.fullmatch(text) or not all_integers
         if is_invalid and parse_number(text) is None:
             raise _not_a_number(text, place, ", but most labels are")
     return CLASSIFICATION if all_integers else REGRESSION
@@ -164,7 +164,7 @@ def _check_labels(path: str, parser: LabelParser, counts: Counter[str], rows: in
     if all(counts[label] == rows for label in labels) or (
         len(labels) < 2 and parser.problem_type != MULTILABEL
     ):
-        reason = f"every row has the label {first_few(labels)}" if labels else "no row has a label"
+        reason = f"every row has the label {shortened(labels)}" if labels else "no row has a label"
         raise UserError(f"{path}: {reason}; nothing to learn. Check --label_column")
     once = sum(counts[label] == 1 for label in labels)
     many = len(labels) > min(_MANY_LABELS, max(_FEW_LABELS, rows / 2))

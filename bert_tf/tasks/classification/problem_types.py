@@ -11,11 +11,11 @@ import numpy as np
 
 from bert_tf import backend
 from bert_tf.data import array_ops
+from bert_tf.data.cell_values import parse_number
 from bert_tf.data.feature_specs import Feature
-from bert_tf.data.features import InputExample
-from bert_tf.data.packing import label_ids_of
+from bert_tf.data.features import InputExample, label_ids_of
 from bert_tf.errors import UserError
-from bert_tf.tasks.classification.class_weights import label_weights
+from bert_tf.progress import log
 from bert_tf.tasks.classification.datasets import (
     CLASSIFICATION,
     MULTILABEL,
@@ -25,11 +25,12 @@ from bert_tf.tasks.classification.datasets import (
 from bert_tf.tasks.classification.metrics import (
     THRESHOLD,
     classification_metrics,
-    classification_report,
     multilabel_metrics,
     regression_metrics,
 )
 from bert_tf.tasks.classification.options import ClassifierOptions
+
+_BALANCED = "balanced"
 
 
 class ClassPrediction(NamedTuple):
@@ -73,11 +74,7 @@ class ProblemType(abc.ABC):
         self.num_outputs = len(data.labels)
         self.target = Feature("label_ids")
         self._weights: np.ndarray | None = None
-        names = self.metric_names
-        primary = data.primary_metric or names[0]
-        if primary not in names:
-            known = ", ".join(names)
-            raise UserError(f"{data.name}: primary_metric must be one of {known}, not {primary!r}")
+        names, primary = self.metric_names, data.primary_metric or self.metric_names[0]
         self.metric_names = (primary, *(name for name in names if name != primary))
 
     def set_class_weights(self, examples: Sequence[InputExample]) -> None:
@@ -113,19 +110,6 @@ class ProblemType(abc.ABC):
     @abc.abstractmethod
     def answer(self, value: Any) -> str:
         """Converts the values of one example to a cell of a table."""
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns of a table of predictions."""
-        return [self.answer_column, *(f"probability_{label}" for label in self.labels)]
-
-    def row(self, value: Any) -> list[Any]:
-        """Returns the cells of an example for `columns`."""
-        return [self.answer(value), *value]
-
-    def report(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
-        """Computes the metrics of each label; empty for numbers."""
-        return classification_report(values, label_ids, self.labels) if self.labels else {}
 
 
 class _SingleLabel(ProblemType):
@@ -237,12 +221,40 @@ class _Regression(ProblemType):
         # STS-B has scores from 0 to 5, with three decimals.
         return f"{np.clip(value, 0.0, 5.0):.3f}"
 
-    def row(self, value: Any) -> list[Any]:
-        return [value]
-
 
 PROBLEM_TYPES: Mapping[str, type[ProblemType]] = {
     CLASSIFICATION: _SingleLabel,
     MULTILABEL: _MultiLabel,
     REGRESSION: _Regression,
 }
+
+
+def label_weights(spec: str, labels: Sequence[str], counts: np.ndarray) -> np.ndarray:
+    """Returns the weights that `--class_weights` specifies, float32 [L], 1 for labels not named.
+
+    With `balanced`, all labels contribute equally to the loss: a weight is the mean of the `counts`
+    [L] of labels in the training set divided by the label's count; 1 if the label does not occur.
+    """
+    if spec == _BALANCED:
+        weights = np.where(counts > 0, counts.sum() / len(labels) / np.maximum(counts, 1), 1.0)
+    else:
+        pairs = [_parse_weight(part, labels) for part in spec.split(",")]
+        named = dict(pairs)
+        if len(named) < len(pairs):
+            raise UserError(f"--class_weights has a duplicate label. Received: {spec}")
+        weights = np.array([named.get(label, 1.0) for label in labels])
+    entries = (f"{label} {weight:.3g}" for label, weight in zip(labels, weights, strict=True))
+    log.info("Weights of the labels: %.500s", ", ".join(entries))
+    return weights.astype(np.float32)
+
+
+def _parse_weight(part: str, labels: Sequence[str]) -> tuple[str, float]:
+    # A label may contain a colon.
+    label, _, number = part.strip().rpartition(":")
+    if label not in labels:
+        form = f"{_BALANCED}, or label:weight,label:weight with labels of {', '.join(labels)}"
+        raise UserError(f"--class_weights must be {form}. Received: {part.strip()}")
+    weight = parse_number(number.strip()) or 0.0
+    if weight <= 0:
+        raise UserError(f"--class_weights: the weight of {label} must be a number above 0: {part}")
+    return label, weight

@@ -3,9 +3,11 @@
 B batch, E examples, L labels, S max_seq_length.
 """
 
+import csv
 import dataclasses
+import io
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,18 +24,16 @@ from bert_tf.finetuning.task import Task
 from bert_tf.progress import log
 from bert_tf.tasks.classification.dataset_factory import make_dataset
 from bert_tf.tasks.classification.datasets import CLASSIFICATION, check_split
-from bert_tf.tasks.classification.metrics import describe_report
+from bert_tf.tasks.classification.metrics import classification_report, describe_report
 from bert_tf.tasks.classification.options import ClassifierOptions
 from bert_tf.tasks.classification.plots import plot_confusion_matrix
-from bert_tf.tasks.classification.prediction_files import (
-    TEST_PREDICTIONS,
-    TEST_RESULTS,
-    prediction_files,
-)
 from bert_tf.tasks.classification.problem_types import PROBLEM_TYPES, ProblemType
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 
+TEST_RESULTS = "test_results.tsv"
+# With ids, texts and labels; the original has no such file.
+TEST_PREDICTIONS = "test_predictions.tsv"
 CONFUSION_MATRIX = "confusion_matrix.png"
 # With more labels the plot is unreadable.
 _MAX_PLOTTED_LABELS = 40
@@ -149,9 +149,10 @@ class Classification(Task):
         self, examples: Sequence[InputExample], predictions: Predictions, output_dir: str
     ) -> tuple[Mapping[str, Any], Iterable[str]]:
         """Reports metrics by label, and plots the confusion matrix."""
-        report = self.problem.report(predictions.values, self.problem.label_ids(examples))
-        if not report:
+        if not self.labels:
             return {}, ()
+        label_ids = self.problem.label_ids(examples)
+        report = classification_report(predictions.values, label_ids, self.labels)
         log.info("%s", describe_report(report))
         if "confusion_matrix" not in report:
             return report, ()
@@ -167,8 +168,17 @@ class Classification(Task):
         self, examples: Sequence[InputExample], predictions: Predictions, output_dir: str
     ) -> list[str]:
         """Writes `test_results.tsv`, `test_predictions.tsv`, and GLUE's submission file."""
-        submission = self.data.submission if self.options.glue_submission else None
-        contents = prediction_files(examples, predictions.values, self.problem, submission)
+        values = predictions.values
+        rows = values if values.ndim == 2 else values[:, None]
+        contents = {
+            # As in the original: a line for each example, its values in the order of the labels.
+            TEST_RESULTS: "".join("\t".join(map(str, row)) + "\n" for row in rows),
+            TEST_PREDICTIONS: _format_table(_prediction_rows(examples, values, self.problem)),
+        }
+        if self.options.glue_submission:
+            answers = enumerate(map(self.problem.answer, values))
+            table = _format_table([("index", "prediction"), *answers])
+            contents[self.data.submission or ""] = table
         for name, text in contents.items():
             files.write_text(os.path.join(output_dir, name), text)
         return [os.path.join(output_dir, name) for name in contents]
@@ -195,3 +205,29 @@ def _average_windows(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Averages the windows of each example: [rows, ..] and counts [E] -> [E, ..]."""
     sums = np.add.reduceat(values.astype(np.float64), np.cumsum(counts) - counts, axis=0)
     return (sums / counts.reshape(-1, *[1] * (values.ndim - 1))).astype(values.dtype)
+
+
+def _prediction_rows(
+    examples: Sequence[InputExample], values: np.ndarray, problem: ProblemType
+) -> Iterator[Sequence[Any]]:
+    pairs = any(example.text_b for example in examples)
+    probabilities = [f"probability_{label}" for label in problem.labels]
+    text_columns = ["text", "text_pair"] if pairs else ["text"]
+    yield ["id", *text_columns, problem.answer_column, *probabilities]
+    for example, value in zip(examples, values, strict=True):
+        texts = [example.text_a, example.text_b or ""] if pairs else [example.text_a]
+        cells = [problem.answer(value), *value] if problem.labels else [value]
+        yield [example.guid, *texts, *cells]
+
+
+def _format_table(rows: Iterable[Sequence[Any]]) -> str:
+    """Writes tab-separated lines; cells with quotes are quoted, as most programs expect.
+
+    Tabs and line breaks in texts become spaces, so that each row is a single line.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter="\t", lineterminator="\n")
+    for row in rows:
+        cells = (str(cell) for cell in row)
+        writer.writerow([" ".join(cell.replace("\t", " ").splitlines()) for cell in cells])
+    return text.getvalue()

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf import files
-from bert_tf.data.cell_values import first_few, parse_number
+from bert_tf.data.cell_values import parse_number
 from bert_tf.data.features import InputExample
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, shortened
 from bert_tf.tasks.classification.datasets import (
     CLASSIFICATION,
     MULTILABEL,
@@ -89,7 +89,7 @@ class ModuleDataset(TextDataset):
         labels = list(label) if is_multilabel else [label]
         for each in labels:
             if not isinstance(each, str) or each not in self.labels:
-                allowed = f"one of get_labels(): {first_few(self.labels)}"
+                allowed = f"one of get_labels(): {shortened(self.labels)}"
                 raise UserError(f"{place}: its label {_show(each)} is not {allowed}")
         return tuple(each for each in self.labels if each in labels) if is_multilabel else label
 
@@ -103,13 +103,6 @@ def load_task_module(path: str, data_dir: str) -> ModuleDataset:
     """
     with files.open_binary(path) as file:
         source = file.read()
-    try:
-        code = compile(source, path, "exec", dont_inherit=True)
-    except SyntaxError as error:
-        line = f":{error.lineno}" if error.lineno else ""
-        raise UserError(f"{path}{line}: not Python: {error.msg}") from error
-    except ValueError as error:
-        raise UserError(f"{path}: not Python: {_short(error)}") from error
     stem = os.path.splitext(os.path.basename(path))[0]
     # Use a unique module name: the file may be called json.py.
     module = types.ModuleType(f"bert_tf_user_task_{stem}")
@@ -117,7 +110,7 @@ def load_task_module(path: str, data_dir: str) -> ModuleDataset:
     # Dataclasses and pickle look up the module here.
     sys.modules[module.__name__] = module
     with _user_code(path):
-        exec(code, module.__dict__)
+        exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
     cls = _find_task_class(module, path)
     with _user_code(path):
         task = cls()
@@ -158,6 +151,8 @@ def _user_code(path: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
         lines = [f":{frame.lineno}" for frame in frames if frame.filename == path]
+        if isinstance(error, SyntaxError) and error.filename == path and error.lineno:
+            lines.append(f":{error.lineno}")
         message = f"{type(error).__name__}: {_short(error)}".removesuffix(": ")
         raise UserError(f"{path}{lines[-1] if lines else ''}: {message}") from error
     finally:

@@ -11,7 +11,7 @@ from bert_tf.checkpoints.formats import find_source, guess_lower_case
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.export import export_task, export_to_folder, log_version, new_version
+from bert_tf.finetuning.export import export_task, export_to_folder, new_version
 from bert_tf.finetuning.initialization import restore_trained
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.modeling import BertModel
@@ -71,7 +71,8 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
     model = None if options.form == "preprocessor" else _restore_encoder(options, folder, config)
     if options.format != "saved_model":
         return _export_folder(options, model, encoder_options)
-    with new_version(export_dir, run_metadata.model_files(encoder_options)) as (path, assets):
+    contents = run_metadata.model_files(encoder_options)
+    with new_version(export_dir, contents) as (path, assets, version):
         if model is None:
             length = encoder_options.max_seq_length
             module = modules.PreprocessorModule(tokenizer, assets["vocab"], length)
@@ -79,7 +80,7 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
         else:
             module = modules.EncoderModule(model, assets["vocab"], encoder_options.do_lower_case)
             modules.save(module, path, {"serving_default": module.signature()})
-    return log_version(export_dir)
+    return version
 
 
 def _restore_encoder(options: ExportOptions, folder: str, config: BertConfig) -> BertModel:

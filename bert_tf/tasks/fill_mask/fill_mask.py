@@ -7,6 +7,7 @@ Shapes: R rows, P masks per row, K candidates, V vocabulary size.
 import contextlib
 import functools
 import itertools
+import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any
@@ -33,8 +34,7 @@ from bert_tf.tasks.fill_mask.masked_texts import (
     require_mask,
 )
 from bert_tf.tasks.fill_mask.options import MaskedWordsOptions
-from bert_tf.tasks.fill_mask.output_formats import FORMATS, Candidate
-from bert_tf.tasks.fill_mask.word_search import WordSearch
+from bert_tf.tasks.fill_mask.word_search import Candidate, WordSearch
 from bert_tf.tokenization.fast import BatchTokenizer
 
 STDOUT = "-"
@@ -43,6 +43,10 @@ _HEAD = "cls/predictions/"
 _MASKS_PER_ROW = 4
 # Maximum numbers of texts and of rows in a chunk.
 _MAX_TEXTS = _MAX_ROWS = 4096
+# As in extract_features.py.
+_DECIMALS = 6
+# Maximum number of masks side by side in a table, so that they fit on a line.
+_COLUMNS = 4
 
 
 def run(options: MaskedWordsOptions) -> None:
@@ -195,3 +199,34 @@ def _require_head(restored: checkpoints.Restored) -> None:
         problem = f"{restored.prefix} has no masked-LM head ({checkpoints.summarize(missing)})"
         advice = "pass a published bert_model.ckpt, or a model.ckpt-N from run_pretraining.py"
         raise UserError(f"{problem}: {advice}")
+
+
+def json_line(number: int, text: str, masks: Sequence[Sequence[Candidate]]) -> str:
+    """Returns a JSON object with `line`, `text`, and `masks`: the candidates for each mask."""
+    words = [
+        [{"word": c.word, "probability": round(c.probability, _DECIMALS)} for c in candidates]
+        for candidates in masks
+    ]
+    line = {"line": number, "text": text, "masks": words}
+    return json.dumps(line, ensure_ascii=False) + "\n"
+
+
+def table(number: int, text: str, masks: Sequence[Sequence[Candidate]]) -> str:
+    """Returns the text, followed by a column of candidates for each mask."""
+    blocks = [masks[n : n + _COLUMNS] for n in range(0, len(masks), _COLUMNS)]
+    return "\n".join([text, *map(_format_block, blocks)]) + "\n"
+
+
+def _format_block(masks: Sequence[Sequence[Candidate]]) -> str:
+    widths = [max((len(c.word) for c in candidates), default=0) for candidates in masks]
+    lines = []
+    for row in itertools.zip_longest(*masks, fillvalue=None):
+        cells = [
+            f"{c.word:{width}} {c.probability:6.1%}" if c else " " * (width + 7)
+            for c, width in zip(row, widths, strict=True)
+        ]
+        lines.append(("    " + "    ".join(cells)).rstrip() + "\n")
+    return "".join(lines)
+
+
+FORMATS = {"jsonl": json_line, "table": table}

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from bert_tf.data.packing import put
+from bert_tf.data.packing import pack_batch
 from bert_tf.data.texts import display_name, lines
 from bert_tf.errors import UserError
 from bert_tf.tokenization.fast import BatchTokenizer
@@ -64,7 +64,7 @@ class MaskedTexts:
         self, texts: Sequence[str], tokenizer: BatchTokenizer, max_seq_length: int
     ) -> None:
         vocab = tokenizer.reference.vocab
-        self._cls, self._sep, self._mask = (vocab[name] for name in ("[CLS]", "[SEP]", MASK))
+        self._special_ids, self._mask = (vocab["[CLS]"], vocab["[SEP]"]), vocab[MASK]
         self._max_seq_length = max_seq_length
         parts = [text.split(MASK) for text in texts]
         tokens = tokenizer.encode([part for text_parts in parts for part in text_parts])
@@ -112,20 +112,15 @@ class MaskedTexts:
         Returns:
             The inputs, int32 [R, S]; and the position of the first fill in each row, int64 [R].
         """
-        width = fills.shape[1]
-        before, after = self._context_sizes(masks, width)
-        position, first = self.position[masks], 1 + before
-        input_ids = np.zeros((len(masks), self._max_seq_length), np.int32)
-        input_ids[:, 0] = self._cls
-        put(input_ids, self.pieces.ids, position - before, before, np.ones_like(before))
-        row = np.arange(len(masks))
-        input_ids[row[:, None], first[:, None] + np.arange(width)] = fills
-        put(input_ids, self.pieces.ids, position + 1, after, first + width)
-        end = first + width + after
-        input_ids[row, end] = self._sep
-        mask = (np.arange(self._max_seq_length) <= end[:, None]).astype(np.int32)
-        segments = np.zeros_like(input_ids)
-        return {"input_ids": input_ids, "input_mask": mask, "segment_ids": segments}, first
+        before, after = self._context_sizes(masks, fills.shape[1])
+        ids, position = self.pieces.ids.tolist(), self.position[masks]
+        columns = (position - before, position, position + 1 + after, fills)
+        rows = [
+            [*ids[start:mask], *fill, *ids[mask + 1 : end]]
+            for start, mask, end, fill in zip(*map(np.ndarray.tolist, columns), strict=True)
+        ]
+        ragged = RaggedIds.from_lists(rows)
+        return pack_batch(ragged, None, self._max_seq_length, *self._special_ids), 1 + before
 
     def _context_sizes(self, masks: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the number of word pieces before and after each mask in its row, int64 [M] each.

@@ -8,11 +8,17 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf.tasks.fill_mask.masked_texts import BEGIN, CONTINUATION, MASK, MaskedTexts
-from bert_tf.tasks.fill_mask.output_formats import Candidate
 from bert_tf.tokenization import FullTokenizer
 
 # (rows with one mask each, kind) -> ids and probabilities [R, 1, K], most probable first.
 TopPieces = Callable[[Mapping[str, np.ndarray], int], tuple[np.ndarray, np.ndarray]]
+
+
+class Candidate(NamedTuple):
+    """A candidate word for a mask, with its probability."""
+
+    word: str
+    probability: float
 
 
 class _Word(NamedTuple):

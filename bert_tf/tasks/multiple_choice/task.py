@@ -11,8 +11,8 @@ import numpy as np
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
 from bert_tf.data.packing import CUT_TOKENS, pack_batch
-from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map
+from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Task
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 from bert_tf.tasks.multiple_choice.reader import Question, read_questions
@@ -102,10 +102,6 @@ class MultipleChoice(Task):
 
     def from_inputs(self, inputs: Sequence[Any]) -> list[Question]:
         """Converts tuples of a context and its endings."""
-        for number, texts in enumerate(inputs):
-            is_valid = isinstance(texts, tuple) and all(isinstance(t, str) for t in texts)
-            if not is_valid or len(texts) != len(self.labels) + 1:
-                expected = f"a tuple of a context and {len(self.labels)} endings"
-                received = repr(texts)[:100]
-                raise UserError(f"Input {number}: expected {expected}. Received: {received}")
+        count = len(self.labels)
+        require_texts(inputs, [1 + count], f"a tuple of a context and {count} endings")
         return [Question(context, endings) for context, *endings in inputs]

@@ -1,16 +1,34 @@
-"""Reads documents from text files: one sentence per line, blank lines between documents."""
+"""Reads documents from text files: one sentence per line, blank lines between documents.
 
+For whole word masking in languages written without spaces, a segmenter groups characters into
+words: the tokenizer makes every Chinese character a separate word, so that whole word masking has
+no effect (Cui et al. 2019, "Pre-Training with Whole Word Masking for Chinese BERT").
+"""
+
+import functools
+import importlib
 import itertools
-from collections.abc import Iterable, Sequence
+import os
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
 
 from bert_tf import files
+from bert_tf.errors import UserError
 from bert_tf.tasks.pretraining.instances import Document, VocabInfo
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
-from bert_tf.tasks.pretraining.word_segments import Segmenter, load_segmenter, mark_inner_pieces
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.ragged_ids import RaggedIds
+
+Segmenter = Callable[[str], Sequence[str]]
 
 _BATCH_LINES = 1 << 14
+# Matches `jieba:lcut`, but not `gs://words.txt` or `C:\words.txt`.
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 class LineEncoder:
@@ -56,3 +74,68 @@ def read_documents(paths: Iterable[str], encode: LineEncoder) -> list[Document]:
             elif ids:
                 documents[-1].append(ids)
     return [document for document in documents if document]
+
+
+def load_segmenter(name: str) -> Segmenter:
+    """Loads a segmenter from a Python function or a word list.
+
+    `name` is `module:function`, installed or in the current folder, for a function that takes a
+    line and returns its words in order, with or without spaces; or it is a file with one word per
+    line, for greedy longest-match segmentation from left to right.
+    """
+    if not _FUNCTION.fullmatch(name):
+        words = {line.strip() for line in files.read_lines(name)} - {""}
+        if not words:
+            raise UserError(f"{name} contains no words")
+        return functools.partial(_longest_match, words, max(map(len, words)))
+    module, _, function = name.partition(":")
+    if os.getcwd() not in sys.path:  # Python adds only the script's own folder.
+        sys.path.append(os.getcwd())
+    try:
+        segmenter: Any = getattr(importlib.import_module(module), function)
+    except Exception as error:
+        raise UserError(f"--whole_word_segments={name} cannot be used: {error}") from error
+    if not callable(segmenter):
+        raise UserError(f"--whole_word_segments={name} is not a function")
+    return segmenter
+
+
+def mark_inner_pieces(
+    tokens: RaggedIds, texts: Sequence[str], segmenter: Segmenter, vocab_size: int
+) -> np.ndarray:
+    """Returns the ids of `tokens`, which have spans; adds `vocab_size` to those inside a word."""
+    starts = np.zeros(0, np.int32) if tokens.spans is None else tokens.spans[:, 0]
+    is_inner = np.zeros(len(tokens.ids), bool)
+    for row, text in enumerate(texts):
+        first, stop = tokens.row_splits[row], tokens.row_splits[row + 1]
+        is_inner_char = np.zeros(len(text) + 1, bool)
+        for start, end in _find_word_spans(text, segmenter):
+            is_inner_char[start + 1 : end] = True
+        is_inner[first:stop] = is_inner_char[starts[first:stop]]
+    return tokens.ids + np.where(is_inner, vocab_size, 0).astype(np.int32)
+
+
+def _find_word_spans(text: str, segmenter: Segmenter) -> Iterator[tuple[int, int]]:
+    try:
+        words = list(segmenter(text))
+    except Exception as error:
+        raise UserError(f"--whole_word_segments failed on {text!r:.80}: {error!r}") from error
+    end = 0
+    for word in words:
+        start = text.find(word, end) if isinstance(word, str) else -1
+        if start < 0:
+            problem = f"which is not in the rest of {text!r:.80}"
+            raise UserError(f"--whole_word_segments returned {word!r}, {problem}")
+        end = start + len(word)
+        yield start, end
+
+
+def _longest_match(words: Collection[str], max_length: int, text: str) -> list[str]:
+    """Splits off the longest known word, or else a single character, from left to right."""
+    segments, start = [], 0
+    while start < len(text):
+        ends = range(min(start + max_length, len(text)), start + 1, -1)
+        end = next((end for end in ends if text[start:end] in words), start + 1)
+        segments.append(text[start:end])
+        start = end
+    return segments

@@ -3,18 +3,20 @@
 import functools
 import itertools
 import random
-from collections.abc import Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from bert_tf import file_names, files, locks
 from bert_tf.data.parallel import parallel_for
 from bert_tf.data.records import write_records
 from bert_tf.data.texts import warn_about_columns
 from bert_tf.errors import Terminated, UserError, shortened
+from bert_tf.extras import import_extra
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 from bert_tf.progress import bar, log
 from bert_tf.quiet import import_tensorflow
 from bert_tf.tasks.pretraining import sharded_data
-from bert_tf.tasks.pretraining.beam_units import for_each_on_beam
 from bert_tf.tasks.pretraining.corpus import LineEncoder, load_encoder, read_documents
 from bert_tf.tasks.pretraining.instance_records import record_batches, record_features
 from bert_tf.tasks.pretraining.instances import (
@@ -115,6 +117,36 @@ def _write_in_shards(
         except (KeyboardInterrupt, Terminated) as stop:
             raise type(stop)(f"The same command resumes from {folder}.") from None
     log.info("%s: %d examples", ", ".join(outputs), count)
+
+
+def for_each_on_beam(
+    function: Callable[[Any], object], items: Sequence[Any], runner: str, options: str
+) -> Iterator[Any]:
+    """Calls a function on each item on the workers of a Beam runner; yields the items at the end.
+
+    The function is pickled by name, so this package must be installed on the workers. Options are
+    `name=value` pairs separated by commas, or `--name=value --other=value` if values have commas.
+    """
+    beam = import_extra("apache_beam", "beam")
+    pipeline_options = import_extra("apache_beam.options.pipeline_options", "beam")
+    pairs = (f"--{option.strip()}" for option in options.split(",") if option.strip())
+    has_dashes = options.lstrip().startswith("--")
+    arguments = [f"--runner={runner}", *(shlex.split(options) if has_dashes else pairs)]
+    try:
+        with beam.Pipeline(options=pipeline_options.PipelineOptions(arguments)) as pipeline:
+            _ = (
+                pipeline
+                | "Units" >> beam.Create(list(items))
+                # Otherwise one worker would process all items of the same source.
+                | "Spread" >> beam.Reshuffle()
+                | "Do" >> beam.Map(function)
+            )
+    # Beam raises SystemExit for an option that it does not know.
+    except (Exception, SystemExit) as error:
+        reason = (str(error).strip() or repr(error)).splitlines()[-1].strip()
+        reason = reason.removeprefix("bert_tf.errors.UserError: ")
+        raise UserError(f"The Beam pipeline failed: {reason}") from error
+    yield from items
 
 
 def _write_in_memory(

@@ -20,18 +20,6 @@ from bert_tf.tokenization import BasicTokenizer
 _UNUSED_BEFORE = 99
 _SPECIAL = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
-# The learner's defaults, except for `slack_ratio`, so that the size is close to the requested one,
-# and `max_unique_chars` (see `learn`), so that thousands of Chinese characters fit.
-_LEARNER_PARAMS = {
-    "upper_thresh": 10_000_000,
-    "lower_thresh": 2,
-    "num_iterations": 4,
-    "max_input_tokens": 5_000_000,
-    "max_token_length": 50,
-    "slack_ratio": 0.01,
-    "include_joiner_token": True,
-    "joiner": "##",
-}
 _BATCH_LINES = 1000
 # Minimum fraction of words that consist only of characters that fit into the vocabulary.
 _MIN_COVERAGE = 0.9
@@ -102,27 +90,20 @@ def learn(
     )
     room = vocab_size - len(reserved)
     first = [*reserved, *sorted(standalone[: room // 2])]
-    room = vocab_size - len(first)
-    params = learner.Params(
-        vocab_size=vocab_size,
-        # A character takes two tokens: one at the start of a word, and one with `##`.
-        max_unique_chars=max(room // 3, 1),
-        reserved_tokens=first,
-        **_LEARNER_PARAMS,
-    )
     words = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     words = [(word, count) for word, count in words if len(word) > 1 or word in in_words]
-    words = learner.get_input_words(words, params.reserved_tokens, params.max_token_length)
-    allowed = learner.get_allowed_chars(words, params.max_unique_chars)
-    total = sum(count for _, count in words)
-    words = learner.filter_input_words(words, allowed, params.max_input_tokens)
-    if sum(count for _, count in words) < _MIN_COVERAGE * total or len(first) >= vocab_size:
+    # A character takes two tokens: one at the start of a word, and one with `##`.
+    max_chars = max((vocab_size - len(first)) // 3, 1)
+    allowed = learner.get_allowed_chars(words, max_chars)
+    covered = sum(count for word, count in words if allowed.issuperset(word))
+    if covered < _MIN_COVERAGE * sum(dict(words).values()) or len(first) >= vocab_size:
         content = f"the characters of the text and {len(reserved)} reserved tokens"
         raise UserError(f"--vocab_size={vocab_size} has no room for {content}: pass a larger one")
     if not words:
         return first
-    upper, lower = learner.get_search_threshs(words, params.upper_thresh, params.lower_thresh)
-    tokens = learner.learn_binary_search(words, lower, upper, params)
+    # `slack_ratio` keeps the size close to the requested one.
+    settings = {"lower_thresh": 2, "max_unique_chars": max_chars, "slack_ratio": 0.01}
+    tokens = learner.learn(words, vocab_size, first, **settings)
     # The rarest word pieces come last.
     return tokens[:vocab_size]
 

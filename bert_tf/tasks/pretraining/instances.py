@@ -1,8 +1,8 @@
 """Pre-training instances: pairs of segments with masked tokens (Devlin et al. 2018, section 3.1).
 
-Random numbers are drawn in the same order as in the original release, so that the same documents
-and the same `random.Random` give the same instances. A document is a list of sentences, and a
-sentence is a list of token ids.
+Without shards, random numbers are drawn in the same order as in the original release, so that the
+same documents and the same `random.Random` give the same instances. A document is a list of
+sentences, and a sentence is a list of token ids.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ class VocabInfo:
         # Random tokens are drawn from all entries, special tokens included.
         self.replacements = list(vocab.values())
         self.size = max(vocab.values()) + 1
-        # The second half is for ids of pieces inside a word, to which `word_segments` adds `size`.
+        # The second half is for ids of pieces inside a word, to which a segmenter adds `size`.
         self.is_inner = [False] * self.size + [True] * self.size
         for token, index in vocab.items():
             self.is_inner[index] = token.startswith("##")
@@ -158,7 +158,7 @@ def _mask(
 ) -> tuple[list[int], list[int]]:
     """Masks tokens in place; returns their positions and original ids.
 
-    Also removes the inner-piece marks that `word_segments` added to the ids.
+    Also removes the inner-piece marks that a segmenter added to the ids.
     """
     candidates = [*range(1, first_length - 1), *range(first_length, len(input_ids) - 1)]
     # As in the original, `round` rounds halves to even.

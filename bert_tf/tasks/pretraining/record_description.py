@@ -89,7 +89,7 @@ def _read_description(path: str) -> dict[str, Any]:
     if not files.exists(name):
         return {}
     try:
-        description = json.loads(files.read_text(name))
+        description = files.read_json(name)
         return {**description, **{flag: int(description[flag]) for flag in _LENGTH_FLAGS.values()}}
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{name} {_MISMATCH} ({error!r})") from error

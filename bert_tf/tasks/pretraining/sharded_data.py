@@ -117,7 +117,7 @@ def _report_path(folder: str, unit: Unit) -> str:
 
 
 def _read_report(folder: str, unit: Unit) -> dict[str, Any]:
-    return json.loads(files.read_text(_report_path(folder, unit)))
+    return files.read_json(_report_path(folder, unit))
 
 
 def _part_path(folder: str, unit: Unit, output: int) -> str:

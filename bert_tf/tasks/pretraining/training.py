@@ -38,7 +38,7 @@ _SHUFFLE_BUFFER = 20_000
 
 
 def run(options: PretrainingOptions) -> Results:
-    """Trains and evaluates; see `bert_tf.tasks.pretraining.run`."""
+    """Trains and evaluates."""
     options.check()
     options = find_model_files(options)
     config = BertConfig.from_json_file(options.bert_config_file or "")

@@ -1,4 +1,4 @@
-"""Decodes start and end logits into n-best lists of answers, as the original does.
+"""Decodes start and end logits into n-best lists of answers and files, as the original does.
 
 Shapes: N windows, and the K most likely starts and ends of each.
 """
@@ -15,9 +15,14 @@ import numpy as np
 
 from bert_tf.tasks.question_answering.answer_text import align, join_pieces
 from bert_tf.tasks.question_answering.options import SquadOptions
+from bert_tf.tasks.question_answering.squad_reader import SquadExample
 from bert_tf.tasks.question_answering.windows import Windows
 from bert_tf.tokenization import FullTokenizer
 
+PREDICTIONS = "predictions.json"
+NBEST_PREDICTIONS = "nbest_predictions.json"
+NULL_ODDS = "null_odds.json"
+FILES = (PREDICTIONS, NBEST_PREDICTIONS, NULL_ODDS)
 # The text that the original returns if there is no valid answer.
 _NO_ANSWER = "empty"
 
@@ -174,3 +179,52 @@ def n_best_json(n_best_lists: Mapping[str, Sequence[Answer]]) -> str:
         for qas_id, answers in n_best_lists.items()
     }
     return json.dumps(entries, indent=4) + "\n"
+
+
+class AnswerPrediction(NamedTuple):
+    """The predicted answer to a question.
+
+    Attributes:
+        text: the answer; "" if there is none.
+        n_best: the most likely answers, best first, with probabilities that add up to 1.
+        null_odds: score of "no answer" minus that of the best answer, in logits; None without
+            `version_2_with_negative`.
+    """
+
+    text: str
+    n_best: list[tuple[str, float]]
+    null_odds: float | None
+
+
+class Predictions(Sequence[AnswerPrediction]):
+    """Predictions in the order of the questions, and, for the files, by question id."""
+
+    def __init__(
+        self, examples: Sequence[SquadExample], n_best: Sequence[NBest], threshold: float
+    ) -> None:
+        self._n_best = n_best
+        self.threshold = threshold
+        # If questions share an id, the last one's list replaces that of the first.
+        self.lists = {e.qas_id: entry for e, entry in zip(examples, n_best, strict=True)}
+        self.texts = {qas_id: entry.text(threshold) for qas_id, entry in self.lists.items()}
+        odds = ((qas_id, entry.null_odds) for qas_id, entry in self.lists.items())
+        self.null_odds = {qas_id: value for qas_id, value in odds if value is not None}
+
+    def __len__(self) -> int:
+        return len(self._n_best)
+
+    def __getitem__(self, index: Any) -> Any:
+        entry = self._n_best[index]
+        texts = [answer.text for answer in entry.answers]
+        n_best = list(zip(texts, probabilities(entry.answers), strict=True))
+        return AnswerPrediction(entry.text(self.threshold), n_best, entry.null_odds)
+
+    def contents(self) -> dict[str, str]:
+        """Returns the contents of the prediction files by file name."""
+        contents = {
+            PREDICTIONS: json.dumps(self.texts, indent=4) + "\n",
+            NBEST_PREDICTIONS: n_best_json({k: entry.answers for k, entry in self.lists.items()}),
+        }
+        if self.null_odds:
+            contents[NULL_ODDS] = json.dumps(self.null_odds, indent=4) + "\n"
+        return contents

@@ -4,18 +4,17 @@ Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine Comprehension of T
 "Know What You Don't Know: Unanswerable Questions for SQuAD".
 """
 
-import bisect
 import collections
-import json
 import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from bert_tf import files
-from bert_tf.data.cell_values import first_few
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, shortened
 
 _logger = logging.getLogger(__name__)
 
@@ -26,7 +25,7 @@ _EMPTY = 'empty (check "question")'
 _CONTRADICTORY = 'impossible, but have answers (check "is_impossible")'
 # Number of question ids listed in a warning.
 _MAX_LISTED = 5
-# The default limit of `read_text` is for small files; data sets may be larger.
+# The default limit of `read_json` is for small files; data sets may be larger.
 _MAX_BYTES = 1 << 36
 _FORMAT = (
     '{"data": [{"paragraphs": [{"context": TEXT, "qas": [{"id": TEXT, "question": TEXT, '
@@ -34,28 +33,19 @@ _FORMAT = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Paragraph:
-    """A text: its words, the index of each word's first character, and the text's length."""
+class Paragraph(NamedTuple):
+    """The words of a text, and for each character the index of the word it is in or follows."""
 
     words: list[str]
-    starts: list[int]
-    length: int
+    word_of_character: list[int]  # -1 before the first word
 
-    @classmethod
-    def of(cls, context: str) -> "Paragraph":
-        """Splits a text into words."""
-        words = list(_WORD.finditer(context))
-        return cls([m.group() for m in words], [m.start() for m in words], len(context))
 
-    def word_at(self, index: int) -> int:
-        """Returns the index of the word that a character is in or follows; -1 before all words.
-
-        As for a list, the character index may be negative. Raises an IndexError if out of range.
-        """
-        if not -self.length <= index < self.length:
-            raise IndexError(index)
-        return bisect.bisect_right(self.starts, index % self.length) - 1
+def split_words(text: str) -> Paragraph:
+    """Splits a text into words."""
+    words = list(_WORD.finditer(text))
+    starts = [word.start() for word in words]
+    indexes = np.searchsorted(starts, np.arange(len(text)), "right") - 1
+    return Paragraph([word.group() for word in words], indexes.tolist())
 
 
 @dataclass(slots=True)
@@ -112,7 +102,7 @@ def read_squad_examples(
         reason = f": skipped {len(skipped)} whose answer is not in the text" if skipped else ""
         raise UserError(f"{path} has no usable questions{reason}")
     if skipped:
-        total, ids = len(skipped) + len(examples), first_few(skipped, _MAX_LISTED)
+        total, ids = len(skipped) + len(examples), shortened(skipped, _MAX_LISTED)
         message = "%s: skipped %d of %d questions, because their answer is not at answer_start: %s"
         _logger.warning(message, path, len(skipped), total, ids)
         _logger.debug("Skipped: %s", ", ".join(skipped))
@@ -127,27 +117,18 @@ def read_squad_examples(
     duplicates = sorted(qas_id for qas_id, count in counts.items() if count > 1)
     if duplicates:
         message = "%s: %d ids belong to several questions, of which only the last is used: %s"
-        _logger.warning(message, path, len(duplicates), first_few(duplicates, _MAX_LISTED))
+        _logger.warning(message, path, len(duplicates), shortened(duplicates, _MAX_LISTED))
     return examples
 
 
 def _read_questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
     """Yields the location in the file, the text and the JSON object of each question."""
-    text = files.read_text(path, _MAX_BYTES).removeprefix("\ufeff")
-    try:
-        content = json.loads(text)
-    except json.JSONDecodeError as error:
-        reason = f"not JSON ({error.msg} at position {error.colno})"
-        expected = "expected a file in SQuAD format"
-        raise UserError(f"{path}:{error.lineno}: {reason}: {expected}") from error
-    # For numbers with thousands of digits, or thousands of nested brackets.
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} cannot be read as JSON ({error})") from error
+    content = files.read_json(path, _MAX_BYTES)
     for n, article in enumerate(_get(content, "data", list, path)):
         location = f"{path}: data[{n}]"
         for m, entry in enumerate(_get(article, "paragraphs", list, location)):
             paragraph_location = f"{location}.paragraphs[{m}]"
-            paragraph = Paragraph.of(_get(entry, "context", str, paragraph_location))
+            paragraph = split_words(_get(entry, "context", str, paragraph_location))
             for k, question in enumerate(_get(entry, "qas", list, paragraph_location)):
                 yield f"{paragraph_location}.qas[{k}]", paragraph, question
 
@@ -189,11 +170,12 @@ def _answer(
     answer_location = f"{location}.answers[0]"
     text = _get(answers[0], "text", str, answer_location)
     index = _get(answers[0], "answer_start", int, answer_location)
+    words, word_of_character = paragraph
     try:
-        start, end = paragraph.word_at(index), paragraph.word_at(index + len(text) - 1)
+        start, end = (word_of_character[i] for i in (index, index + len(text) - 1))
     except IndexError:
         problem = f"the answer {text[:40]!r} begins at {index}, but the text has"
-        raise UserError(f"{location}: {problem} {paragraph.length} characters") from None
+        raise UserError(f"{location}: {problem} {len(word_of_character)} characters") from None
     # Compares whole words: `answer_start` may be wrong, but inside the right word.
-    has_answer = " ".join(text.split()) in " ".join(paragraph.words[start : end + 1])
+    has_answer = " ".join(text.split()) in " ".join(words[start : end + 1])
     return (text, start, end, False) if has_answer else ()

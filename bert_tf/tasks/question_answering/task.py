@@ -16,9 +16,9 @@ from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Task
 from bert_tf.progress import log
 from bert_tf.tasks.question_answering import decoding, scoring, squad_reader
+from bert_tf.tasks.question_answering.decoding import FILES, Predictions
 from bert_tf.tasks.question_answering.options import SquadOptions
-from bert_tf.tasks.question_answering.predictions import FILES, Predictions
-from bert_tf.tasks.question_answering.squad_reader import Paragraph, SquadExample
+from bert_tf.tasks.question_answering.squad_reader import SquadExample, split_words
 from bert_tf.tasks.question_answering.windows import Windows
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
@@ -95,7 +95,7 @@ class QuestionAnswering(Task):
         """Logs the first questions with the first window of each."""
         for row in np.flatnonzero(windows.window_index == 0)[:_LOGGED_EXAMPLES].tolist():
             example = windows.questions[windows.question_index[row]]
-            ids = windows.inputs(row, row + 1)["input_ids"][0].tolist()
+            ids = windows[row : row + 1].inputs()["input_ids"][0].tolist()
             tokens = " ".join(self.tokenizer.reference.convert_ids_to_tokens(ids))
             answers = example.orig_answer_text if example.answers is None else example.answers
             header = f"{example.qas_id}: {example.question_text}\n  answer: {answers}"
@@ -108,8 +108,7 @@ class QuestionAnswering(Task):
 
     def featurize(self, examples: Windows, split: str) -> dict[str, np.ndarray]:
         """Returns a row for each window."""
-        targets = examples.targets(0, len(examples)) if split == "train" else {}
-        return {**examples.inputs(0, len(examples)), **targets}
+        return examples.inputs() | (examples.targets() if split == "train" else {})
 
     def build_model(self, **kwargs: Any) -> Any:
         """Builds the encoder with a span head: logits for the answer's start and end."""
@@ -172,7 +171,7 @@ class QuestionAnswering(Task):
         """Converts tuples of a question and a text."""
         require_texts(inputs, [2], "a tuple: question, text")
         # Questions about the same text share its words.
-        words = {text: Paragraph.of(text).words for text in {text for _, text in inputs}}
+        words = {text: split_words(text).words for text in {text for _, text in inputs}}
         pairs = enumerate(inputs)
         return self._make_windows([SquadExample(str(n), q, words[text]) for n, (q, text) in pairs])
 

@@ -94,12 +94,9 @@ class Windows(Sequence[Any]):
         self._text_words = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         self._text_splits = self.word_splits[self._text_words]
 
-    def inputs(self, first: int, stop: int) -> dict[str, np.ndarray]:
-        """Returns the rows of windows `first` to `stop` - 1.
-
-        `unique_ids` are int64 [n]; `input_ids`, `input_mask` and `segment_ids` int32 [n, S].
-        """
-        rows = np.array(self._rows[first:stop], np.int64)
+    def inputs(self) -> dict[str, np.ndarray]:
+        """Returns rows: `unique_ids` int64 [N]; all others, see `pack_batch`, int32 [N, S]."""
+        rows = np.array(self._rows, np.int64)
         question_of = self.question_index[rows]
         questions = self._query_ids.take(question_of, 0, self.offset[rows] - 2)
         first_words = self._text_words[self._text_index[question_of]]
@@ -111,12 +108,12 @@ class Windows(Sequence[Any]):
         """Returns the index, in the tokens of all texts, of the first token of windows [n]."""
         return self._text_splits[self._text_index[self.question_index[rows]]] + self.start[rows]
 
-    def targets(self, first: int, stop: int) -> dict[str, np.ndarray]:
-        """Returns the answers in windows `first` to `stop` - 1, as targets int64 [n].
+    def targets(self) -> dict[str, np.ndarray]:
+        """Returns the answers in the windows, as targets int64 [N].
 
         As in the original, a window that lacks part of the answer gets the position of `[CLS]`.
         """
-        rows = np.array(self._rows[first:stop], np.int64)
+        rows = np.array(self._rows, np.int64)
         question_of = self.question_index[rows]
         spans = {index: self._answer_tokens(index) for index in np.unique(question_of)}
         start, end = np.array([spans[index] for index in question_of], np.int64).reshape(-1, 2).T

@@ -57,10 +57,6 @@ class ConllFile:
     # Whether each line is a sentence, as in MSRA's files.
     has_spans: bool = False
 
-    def by_sentence(self, values: Sequence[str]) -> list[list[str]]:
-        """Splits values of the words [W] into sentences."""
-        return [list(values[start:end]) for start, end in itertools.pairwise(self.sentences)]
-
     def with_predictions(self, predicted: Sequence[str]) -> str:
         """Returns the lines of the file as columns: word, label if any, predicted label.
 

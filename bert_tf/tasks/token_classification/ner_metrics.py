@@ -6,25 +6,13 @@ Computed by seqeval (Nakayama 2018), an optional dependency.
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.errors import UserError
+from bert_tf.extras import import_extra
 
 # Averages in seqeval's report; the first one is over all entities.
 _ALL = "micro avg"
 _AVERAGES = (_ALL, "macro avg", "weighted avg")
 # Metric name -> its name in seqeval's report.
 _SCORES = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
-
-
-def require_seqeval() -> Any:
-    """Returns `seqeval.metrics`; raises a UserError if it cannot be imported."""
-    try:
-        import seqeval.metrics
-    except ImportError as error:
-        raise UserError(
-            f"Scoring entities needs the package seqeval, which cannot be imported ({error}). "
-            'Install it with: pip install ".[ner]"'
-        ) from error
-    return seqeval.metrics
 
 
 def entity_scores(
@@ -35,7 +23,7 @@ def entity_scores(
     Returns `precision`, `recall`, `f1` in [0, 1], 0 for 0/0, and `support`, the number of entities
     in `gold`: of all entities under "", then of each type in alphabetical order.
     """
-    seqeval = require_seqeval()
+    seqeval = import_extra("seqeval.metrics", "ner")
     labels = [[list(row) for row in rows] for rows in (gold, predicted)]
     report: dict[str, Any] = {_ALL: dict.fromkeys(_SCORES.values(), 0) | {"support": 0}}
     # Without entities, seqeval would divide by zero.

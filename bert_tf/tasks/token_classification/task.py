@@ -7,7 +7,8 @@ max_seq_length, L labels.
 import itertools
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,13 +18,13 @@ from bert_tf.data import array_ops
 from bert_tf.data.cell_values import counted
 from bert_tf.data.feature_specs import Feature
 from bert_tf.errors import UserError
+from bert_tf.extras import import_extra
 from bert_tf.finetuning import label_map
 from bert_tf.finetuning.task import Task
 from bert_tf.progress import log
 from bert_tf.tasks.token_classification import conll
-from bert_tf.tasks.token_classification.ner_metrics import entity_scores, require_seqeval
+from bert_tf.tasks.token_classification.ner_metrics import entity_scores
 from bert_tf.tasks.token_classification.options import NerOptions
-from bert_tf.tasks.token_classification.token_examples import NO_LABEL, LabeledWords, Sentences
 from bert_tf.tasks.token_classification.windows import WordWindows, split_words
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
@@ -38,7 +39,60 @@ _FILES = {
 }
 _LOGGED_WINDOWS = 5
 
+# The id of a missing label, or of a label that the model does not know.
+_NO_LABEL = -1
+
 Scores = Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True, eq=False)
+class Sentences(Sequence[Any]):
+    """Sentences of a file, as pairs (words, labels); labels may be []. Slices are views."""
+
+    file: conll.ConllFile
+    # Windows of all sentences of the file.
+    windows: WordWindows
+    # int32 [W], `_NO_LABEL` where the model has no such label; empty if the file has no labels.
+    label_ids: np.ndarray
+    # Indices of these sentences in the file.
+    indices: range
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: Any) -> Any:
+        indices = self.indices[index]
+        if isinstance(indices, range):
+            return replace(self, indices=indices)
+        words = slice(*self.file.sentences[indices : indices + 2])
+        return self.file.words[words], (self.file.labels or [])[words]
+
+    @property
+    def window_range(self) -> tuple[int, int]:
+        """Range of their windows: the first one, and one past the last."""
+        first_window = self.windows.first_window
+        return int(first_window[self.indices.start]), int(first_window[self.indices.stop])
+
+
+class LabeledWords(NamedTuple):
+    """Words of a text, with a label for each."""
+
+    words: list[str]
+    labels: list[str]
+
+    @property
+    def entities(self) -> list[tuple[str, str]]:
+        """Type and text of each entity; an `I-` or `E-` that continues no entity begins one."""
+        entities: list[tuple[str, list[str]]] = []
+        open_type: str | None = None
+        for word, label in zip(self.words, self.labels, strict=True):
+            prefix, _, entity_type = label.partition("-")
+            if prefix in ("I", "E") and open_type == entity_type:
+                entities[-1][1].append(word)
+            elif label != conll.OUTSIDE:
+                entities.append((entity_type, [word]))
+            open_type = entity_type if prefix in ("B", "I") else None
+        return [(entity_type, " ".join(words)) for entity_type, words in entities]
 
 
 class TokenClassification(Task):
@@ -70,10 +124,10 @@ class TokenClassification(Task):
     def read(self, split: str) -> Sentences:
         """Reads the sentences of a split; there is at least one."""
         if split == "eval":
-            require_seqeval()
+            import_extra("seqeval.metrics", "ner")  # Fails now instead of after training.
         file = self._train_file if split == "train" and self._train_file else self._read_file(split)
-        self.tokenizer.warn_about_unknown(file.path, file.by_sentence(file.words))
         examples = self._make_sentences(file)
+        self.tokenizer.warn_about_unknown(file.path, [words for words, _ in examples])
         count, num_windows = len(examples), len(examples.windows)
         sizes = counted(count, "sentence"), counted(len(file.words), "word")
         log.info("%s: %s, %s, %s", file.path, *sizes, counted(num_windows, "window"))
@@ -101,8 +155,8 @@ class TokenClassification(Task):
         windows = WordWindows(file.words, file.sentences, self.tokenizer, length, documents)
         labels = conll.to_bio(file.labels or [], file.sentences)
         ids = {label: number for number, label in enumerate(self.labels)}
-        label_ids = np.array([ids.get(label, NO_LABEL) for label in labels], np.int32)
-        unknown = np.flatnonzero(label_ids == NO_LABEL)
+        label_ids = np.array([ids.get(label, _NO_LABEL) for label in labels], np.int32)
+        unknown = np.flatnonzero(label_ids == _NO_LABEL)
         if len(unknown):
             place = f"{file.path}:{file.lines[unknown[0]]}"
             names = ", ".join(sorted({labels[word] for word in unknown}))
@@ -126,10 +180,10 @@ class TokenClassification(Task):
         inputs = windows.inputs(first, last)
         if split == "predict":
             return inputs
-        label_ids = np.full_like(inputs["input_ids"], NO_LABEL)
+        label_ids = np.full_like(inputs["input_ids"], _NO_LABEL)
         words = slice(windows.first_word[first], windows.first_word[last])
         label_ids[windows.word_positions(first, last)] = examples.label_ids[words]
-        mask = label_ids != NO_LABEL
+        mask = label_ids != _NO_LABEL
         return inputs | {"label_ids": np.where(mask, label_ids, 0), "label_mask": mask.astype(int)}
 
     def identity(self, examples: Sentences) -> Sequence[Any]:

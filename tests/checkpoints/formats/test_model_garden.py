@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint
+from bert_tf import checkpoint, checkpoints
 from bert_tf.checkpoints.formats import Request, convert, find_source, model_garden
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
@@ -57,7 +57,7 @@ def test_exported_functional_model_has_one_encoder(tiny, tmp_path):
     head = keras.layers.Dense(1)(encoder({"input_ids": ids})["pooled_output"])
     keras.Model(ids, head).export(tmp_path / "export", verbose=False)
     source = find_source(str(tmp_path / "export"))
-    expected = checkpoint.named_variables(encoder)
+    expected = checkpoints.named_variables(encoder)
     actual = dict(source.read(expected))
     for name, variable in expected.items():
         np.testing.assert_array_equal(actual[name], np.asarray(variable), err_msg=name)

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from bert_tf import checkpoint
+from bert_tf import checkpoint, checkpoints
 from bert_tf.checkpoints.formats import Request, convert, find_source
 from bert_tf.checkpoints.formats.heads import HEADS
 from bert_tf.config import BertConfig
@@ -51,7 +51,7 @@ def test_keras_file_loads_with_keras(models, tmp_path):
     model = keras.saving.load_model(tmp_path / "x.keras")
     assert type(model) is HEADS["token"].model
     values = values_of(str(models["token"] / "bert_model.ckpt"))
-    for key, variable in checkpoint.named_variables(model).items():
+    for key, variable in checkpoints.named_variables(model).items():
         np.testing.assert_array_equal(np.asarray(variable), values[key])
 
 
@@ -64,7 +64,9 @@ def _save_training_checkpoint(tiny, folder):
             value.assign(np.full(value.shape, index + 1, "float32"))
     optimizer.iterations.assign(7)
     loss_scale = {"loss_scale/value": keras.Variable(8.0)}
-    return checkpoint.save(str(folder), model, optimizer, loss_scale)
+    return checkpoints.save_snapshot(
+        str(folder), checkpoints.snapshot(model, optimizer, loss_scale)
+    )
 
 
 def test_optimizer_is_kept_or_stripped(tiny, tmp_path):

@@ -17,8 +17,8 @@ from bert_tf.errors import UserError
 from bert_tf.predictor import Predictor
 from bert_tf.tasks import classification
 from bert_tf.tasks.classification import task
-from bert_tf.tasks.classification.class_weights import label_weights
 from bert_tf.tasks.classification.dataset_factory import make_dataset
+from bert_tf.tasks.classification.problem_types import label_weights
 from tests.conftest import WORDS
 from tests.oracle import ROOT
 from tests.tasks.classification.bad_tables import BAD_FILES, write_files

@@ -115,9 +115,9 @@ def test_subclassed_processor(write):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("x = 1\nclass Mine\n", r":2: not Python: expected ':'"),
-        (b"x = '\xe9'\n", r"(:1)?: not Python: "),
-        (b"x = '\0'\n", r".*: not Python: "),
+        ("x = 1\nclass Mine\n", r":2: SyntaxError: expected ':' \(my_task.py, line 2\)"),
+        (b"x = '\xe9'\n", r"(:\d)?: SyntaxError: "),
+        (b"x = '\0'\n", r".*: (Value|Syntax)Error: "),
         ("x = 1\n\nx.y\n", ":3: AttributeError: 'int' object has no attribute 'y'"),
         ("import no_such_module\n", ":1: ModuleNotFoundError: No module named 'no_such_module'"),
         ("import json\ndef f():\n    json.loads('{')\n\nf()\n", ":3: JSONDecodeError: Expecting"),

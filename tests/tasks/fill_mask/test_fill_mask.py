@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import pytest
 
-from bert_tf import checkpoint, training
+from bert_tf import checkpoint, checkpoints, training
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertPretrainer
@@ -50,7 +50,7 @@ def model(tmp_path_factory):
     (folder / "bert_config.json").write_text(config.to_json_string())
     keras.utils.set_random_seed(3)
     pretrainer = BertPretrainer(config)
-    values = {n: v.value for n, v in checkpoint.named_variables(pretrainer).items()}
+    values = {n: v.value for n, v in checkpoints.named_variables(pretrainer).items()}
     prefix = str(folder / "bert_model.ckpt")
     checkpoint.write(prefix, values)
     return SimpleNamespace(
@@ -214,7 +214,7 @@ def test_whole_words_keep_other_masks(model, folder):
 def test_vocabulary_without_continuations(tiny, model, folder):
     config = BertConfig(19, **SIZES)
     pretrainer = BertPretrainer(config)
-    variables = checkpoint.named_variables(pretrainer)
+    variables = checkpoints.named_variables(pretrainer)
     prefix = str(folder / "model.ckpt-1")
     checkpoint.write(prefix, {name: variable.value for name, variable in variables.items()})
     flags = {name: tiny.flags[name] for name in ("vocab_file", "bert_config_file")}

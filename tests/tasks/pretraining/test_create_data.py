@@ -261,7 +261,7 @@ def test_beam_and_workers_give_the_same_records(tiny, corpus):
 
 def test_invalid_beam_options(tiny, corpus, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    with pytest.raises(UserError, match=r"needs Apache Beam .*bert_tf\[beam\]"):
+    with pytest.raises(UserError, match=r"package apache_beam .*bert_tf\[beam\]"):
         create_data.run(options(tiny, corpus, beam_runner="DirectRunner"))
     with pytest.raises(UserError, match="not both"):
         create_data.run(options(tiny, corpus, beam_runner="DirectRunner", num_workers=1))

@@ -6,10 +6,9 @@ import pytest
 
 from bert_tf.errors import UserError
 from bert_tf.options import PretrainingDataOptions
-from bert_tf.tasks.pretraining.corpus import LineEncoder
+from bert_tf.tasks.pretraining.corpus import LineEncoder, load_segmenter
 from bert_tf.tasks.pretraining.instances import create_training_instances
 from bert_tf.tasks.pretraining.rng import ReferenceRng
-from bert_tf.tasks.pretraining.word_segments import load_segmenter
 from bert_tf.tokenization import FullTokenizer
 from tests.oracle import golden
 

@@ -14,9 +14,8 @@ from benchmarks import baseline_squad
 from bert_tf.options import SquadOptions
 from bert_tf.tasks.question_answering import decoding
 from bert_tf.tasks.question_answering.answer_text import get_final_text, join_pieces
-from bert_tf.tasks.question_answering.decoding import Answer, decode, n_best_json
-from bert_tf.tasks.question_answering.predictions import Predictions
-from bert_tf.tasks.question_answering.squad_reader import Paragraph, SquadExample
+from bert_tf.tasks.question_answering.decoding import Answer, Predictions, decode, n_best_json
+from bert_tf.tasks.question_answering.squad_reader import SquadExample, split_words
 from bert_tf.tasks.question_answering.task import top_positions
 from bert_tf.tasks.question_answering.windows import Windows
 from bert_tf.tokenization import FullTokenizer
@@ -125,7 +124,7 @@ TEXTS = st.text(
 def test_answer_texts_match_the_reference_alignment(text, lower, draw):
     """Whole words need no alignment; parts of words do."""
     tokenizer = FakeVocabulary(lower)
-    example = SquadExample("1", "a", Paragraph.of(text).words)
+    example = SquadExample("1", "a", split_words(text).words)
     windows = Windows([example], BatchTokenizer(tokenizer), 200, 100, 10)
     count = len(windows.token_ids)
     if not count:
@@ -159,8 +158,8 @@ def test_answers_in_other_scripts():
 def test_no_windows_or_no_valid_span(negative):
     tokenizer = FakeVocabulary(True)
     examples = [
-        SquadExample("1", "a", Paragraph.of("").words),
-        SquadExample("2", "a", Paragraph.of("b c").words),
+        SquadExample("1", "a", split_words("").words),
+        SquadExample("2", "a", split_words("b c").words),
     ]
     options = make_options(2, 30, negative)
     empty = Windows(examples[:1], BatchTokenizer(tokenizer), 10, 4, 4)
@@ -204,16 +203,16 @@ def test_n_best_lists_match_json_dump():
 def test_n_best_lists_match_plain_loops(draw):
     tokenizer = FakeVocabulary(True)
     texts = draw.draw(st.lists(TEXTS, min_size=1, max_size=4))
-    examples = [SquadExample(str(n), "a", Paragraph.of(text).words) for n, text in enumerate(texts)]
+    examples = [SquadExample(str(n), "a", split_words(text).words) for n, text in enumerate(texts)]
     lengths = (draw.draw(st.integers(6, 20)), draw.draw(st.integers(1, 20)), 2)
     windows = Windows(examples, BatchTokenizer(tokenizer), *lengths)
-    features = list(baseline_squad.convert(examples, tokenizer, *lengths))
+    features = list(baseline_squad.convert_examples(examples, tokenizer, *lengths))
     assert len(features) == len(windows)
     seed, count, longest = (draw.draw(st.integers(1, 9)) for _ in range(3))
     # Few distinct values, for many ties.
     shape = (2, len(features), lengths[0])
     logits = np.random.default_rng(seed).integers(0, 4, shape).astype(np.float32)
-    expected = baseline_squad.decode(
+    expected = baseline_squad.decode_predictions(
         examples, features, *logits.astype(float).tolist(), count, longest, do_lower_case=True
     )
     lists = decode(windows, find_top_spans(*logits, count), tokenizer, make_options(count, longest))

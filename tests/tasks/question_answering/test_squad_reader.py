@@ -7,7 +7,7 @@ import random
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.tasks.question_answering.squad_reader import Paragraph, read_squad_examples
+from bert_tf.tasks.question_answering.squad_reader import read_squad_examples, split_words
 from tests.oracle import golden
 
 
@@ -98,16 +98,16 @@ def question(**changes):
     [
         (
             '{"data": [\n1,\n}',
-            r"squad\.json:3: not JSON .*at position 1\): expected a file in SQuAD",
+            r"squad\.json:3: invalid JSON: .* at position 1",
         ),
-        ("[]", r'squad\.json has no "data"'),
+        ("[]", r"squad\.json: expected a JSON object\. Received: '\[\]'"),
         ('{"data": [{}]}', r'data\[0\] has no "paragraphs"'),
         (
             '{"data": [{"paragraphs": [{"context": 1}]}]}',
             r"paragraphs\[0\] has an invalid \"context\"",
         ),
-        ("[" * 100_000, "cannot be read as JSON"),
-        ("9" * 5000, "cannot be read as JSON"),
+        ("[" * 100_000, "squad.json: invalid JSON"),
+        ("9" * 5000, "squad.json: invalid JSON"),
         ('{"data": []}', "has no usable questions$"),
         (
             '{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": "1"}]}]}]}',
@@ -173,13 +173,20 @@ def test_duplicate_ids_warning(tmp_path, caplog):
 
 def test_whitespace_in_other_scripts():
     text = "\u5317\u4eac\u3000\u5e02 \uff11\uff19\uff15\uff10\u5e74\u202fcafe\u0301\u00a0x\n"
-    paragraph = Paragraph.of(text)
+    paragraph = split_words(text)
     expected = ["\u5317\u4eac\u3000\u5e02", "\uff11\uff19\uff15\uff10\u5e74", "cafe\u0301\u00a0x"]
     assert paragraph.words == expected
-    assert [paragraph.word_at(n) for n in (0, 2, 4, 5, 10, 11, -1)] == [0, 0, 0, 1, 1, 2, 2]
-    assert Paragraph.of(" a").word_at(0) == -1
-    with pytest.raises(IndexError):
-        paragraph.word_at(len(text))
+    assert [paragraph.word_of_character[n] for n in (0, 2, 4, 5, 10, 11, -1)] == [
+        0,
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+    ]
+    assert split_words(" a").word_of_character[0] == -1
+    assert len(paragraph.word_of_character) == len(text)
 
 
 def write_questions(folder, *questions):

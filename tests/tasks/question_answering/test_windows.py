@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_tf.tasks.question_answering.squad_reader import (
-    Paragraph,
     SquadExample,
     read_squad_examples,
+    split_words,
 )
 from bert_tf.tasks.question_answering.windows import Windows
 from bert_tf.tokenization import FullTokenizer
@@ -49,13 +49,13 @@ def test_rows_match_the_original(name):
     half = len(windows) // 2
     for part in (slice(None), slice(0, half), slice(half, None)):
         view = windows[part]
-        inputs = view.inputs(0, len(view))
+        inputs = view.inputs()
         if row["is_training"]:
-            inputs |= view.targets(0, len(view))
+            inputs |= view.targets()
         for key, values in inputs.items():
             np.testing.assert_array_equal(values, expected[key][part], key)
     np.testing.assert_array_equal(
-        windows[half:].inputs(0, 1)["input_ids"][0], expected["input_ids"][half]
+        windows[half : half + 1].inputs()["input_ids"][0], expected["input_ids"][half]
     )
 
 
@@ -72,7 +72,7 @@ def test_token_maps_match_the_original(name):
     with gzip.open(golden(f"squad/features/{name}.json.gz"), "rt") as file:
         features = json.load(file)
     context = max_context_flags(windows)
-    ids = windows.inputs(0, len(windows))["input_ids"]
+    ids = windows.inputs()["input_ids"]
     for n, feature in enumerate(features):
         assert feature["example_index"] == windows.question_index[n]
         assert feature["doc_span_index"] == windows.window_index[n]
@@ -100,7 +100,7 @@ class LetterTokenizer:
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=4), st.integers(8, 20), st.integers(1, 25))
 def test_each_token_has_max_context_in_one_window(lengths, max_seq_length, doc_stride):
     examples = [
-        SquadExample(str(n), "q", Paragraph.of("x" * size).words) for n, size in enumerate(lengths)
+        SquadExample(str(n), "q", split_words("x" * size).words) for n, size in enumerate(lengths)
     ]
     windows = Windows(examples, LetterTokenizer(), max_seq_length, doc_stride, 4)
     context = max_context_flags(windows)
@@ -124,10 +124,9 @@ def test_each_token_has_max_context_in_one_window(lengths, max_seq_length, doc_s
 
 def test_texts_without_tokens_have_no_windows():
     examples = [
-        SquadExample(str(n), "q", Paragraph.of(text).words)
-        for n, text in enumerate(["", "ab", " "])
+        SquadExample(str(n), "q", split_words(text).words) for n, text in enumerate(["", "ab", " "])
     ]
     windows = Windows(examples, LetterTokenizer(), 10, 4, 4)
     assert windows.question_index.tolist() == [1]
-    assert windows.inputs(0, 1)["input_ids"].tolist() == [[1, 113, 2, 97, 98, 2, 0, 0, 0, 0]]
+    assert windows.inputs()["input_ids"].tolist() == [[1, 113, 2, 97, 98, 2, 0, 0, 0, 0]]
     assert len(Windows(examples[:1], LetterTokenizer(), 10, 4, 4)) == 0

@@ -435,7 +435,7 @@ def test_invalid_label_maps(tiny, folder):
 def test_missing_seqeval_is_reported_before_work_starts(tiny, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "seqeval.metrics", None)
     assert_user_error(
-        options(tiny, folder, do_train=True, do_eval=True), r'pip install "\.\[ner\]"'
+        options(tiny, folder, do_train=True, do_eval=True), r'pip install "bert_tf\[ner\]"'
     )
     assert not (folder / "out").exists()
     # seqeval is needed only for evaluation.

@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.tasks.pretraining.beam_units import for_each_on_beam
+from bert_tf.tasks.pretraining.create_data import for_each_on_beam
 
 
 @pytest.fixture
@@ -22,13 +22,13 @@ def beam(monkeypatch):
             raise recorded.error
         yield FakeTransform()
 
-    module, options = ModuleType("apache_beam"), ModuleType("apache_beam.options")
+    module, options = ModuleType("apache_beam"), ModuleType("pipeline_options")
     for name in ("Create", "Map"):
         setattr(module, name, lambda _: FakeTransform())
     module.Reshuffle, module.Pipeline = FakeTransform, pipeline
-    options.pipeline_options = SimpleNamespace(PipelineOptions=list)
+    options.PipelineOptions = list
     monkeypatch.setitem(sys.modules, "apache_beam", module)
-    monkeypatch.setitem(sys.modules, "apache_beam.options", options)
+    monkeypatch.setitem(sys.modules, "apache_beam.options.pipeline_options", options)
     return recorded
 
 

@@ -1,6 +1,6 @@
 """Labeled words as returned by Predictor."""
 
-from bert_tf.tasks.token_classification.token_examples import LabeledWords
+from bert_tf.tasks.token_classification.task import LabeledWords
 
 
 def test_entities_from_labeled_words():
