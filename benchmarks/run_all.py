@@ -7,7 +7,7 @@ usage: python benchmarks/run_all.py --vocab_dir=DIR --glue_dir=DIR --model_dir=D
 an encoder in the original's format, and --books text files; --squad_file is dev-v1.1.json. Takes
 about an hour on 2 cores, which should do nothing else. Needs the extras `onnx`, `litert` and
 `benchmark`, torch, transformers, keras-hub and openvino. A benchmark that fails does not stop the
-others; tables.py then refuses to mix results of different dates.
+others.
 """
 
 import argparse

@@ -108,13 +108,15 @@ def format_comparisons() -> str:
 def format_machine() -> str:
     """Returns a sentence on date, machine and versions."""
     results: dict[str, Any] = {}
-    for name in ("inference", "fine_tuning_float32", "keras_hub"):
+    dates = set()
+    for name in ("inference", *(row.file for row in COMPARISONS)):
         results |= read(name)
+        dates.add(results["date"])
     packages = ("tensorflow", "keras", "torch", "transformers", "keras-hub", "onnxruntime")
     packages += ("ai-edge-litert", "openvino", "tokenizers")
     versions = ", ".join(f"{name} {results[name]}" for name in packages if name in results)
-    cores, cpu, date = results["cores"], results["cpu"], results["date"]
-    return f"Measured on {date} on {cores} cores ({cpu}), with {versions}.\n"
+    cores, cpu = results["cores"], results["cpu"]
+    return f"Measured on {' and '.join(sorted(dates))} on {cores} cores ({cpu}), with {versions}.\n"
 
 
 def format_inference(kind: str, unit: str) -> str:
@@ -140,37 +142,33 @@ def format_limit() -> str:
 
 def format_data() -> str:
     """Returns the table of tokenization, records and answers."""
-    texts, squad, pretraining = read("tokenizer"), read("squad"), read("pretraining_data")
     rows = []
+
+    def add(task: str, results: Mapping[str, Any], ours: str, others: str) -> None:
+        rows.append((task, ours, others, f"{results['date']}, {results['cpu']}"))
+
+    texts = read("tokenizer")
     for name in ("English books", "many scripts"):
         rates = texts[name]["MB/s"]
         others = f"`tokenizers` {rates['tokenizers']}, the original {rates['original']} MB/s"
-        rows.append((f"tokenizing on one core: {name}", f"{rates['bert_tf']} MB/s", others))
+        add(f"tokenizing on one core: {name}", texts, f"{rates['bert_tf']} MB/s", others)
     for task, name, ours in (
         ("SST-2 to TFRecords", "features", "bert_tf"),
         ("reading and shuffling records", "input_pipeline", "shuffled"),
     ):
-        rates = read(name)["rows/s"]
-        rows.append((task, f"{rates[ours]:,} rows/s", f"the original {rates['original']:,} rows/s"))
+        results = read(name)
+        rates = results["rows/s"]
+        add(task, results, f"{rates[ours]:,} rows/s", f"the original {rates['original']:,} rows/s")
+    squad = read("squad")
     for task, name in (("questions of SQuAD to rows", "convert"), ("logits to answers", "decode")):
         seconds = squad["seconds"]
-        rows.append((task, f"{seconds[name]} s", f"the original {seconds[f'{name}, original']} s"))
-    seconds = pretraining["seconds"]
+        add(task, squad, f"{seconds[name]} s", f"the original {seconds[f'{name}, original']} s")
+    pretraining = read("pretraining_data")
+    seconds, size = pretraining["seconds"], pretraining["MB"]
     ours = f"{seconds['identical']} s; {seconds['two workers']} s with `--num_workers=2`"
-    size = pretraining["MB"]
-    rows.append(
-        (
-            f"{size} MB of books to pre-training records",
-            ours,
-            f"the original {seconds['baseline']} s",
-        )
-    )
-    return format_table(("task", "bert_tf", "compared with"), rows)
-
-
-def format_memory() -> str:
-    """Returns the table of memory after training steps."""
-    return format_table(("steps", "MB"), list(read("long_run")["MB after steps"].items()))
+    others = f"the original {seconds['baseline']} s"
+    add(f"{size} MB of books to pre-training records", pretraining, ours, others)
+    return format_table(("task", "bert_tf", "compared with", "measured"), rows)
 
 
 TABLES: Mapping[str, Callable[[], str]] = {
@@ -180,7 +178,6 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "bulk": lambda: format_inference("bulk", "texts/s"),
     "limit": format_limit,
     "data": format_data,
-    "memory": format_memory,
 }
 
 
