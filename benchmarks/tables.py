@@ -62,12 +62,19 @@ COMPARISONS = (
     Comparison("ten predictions, including startup", "", "transformers", "startup", (_FASTER,)),
     Comparison("memory of fine-tuning BERT-base", "", _DYNAMIC, _TUNING, (_BATCHES, _LESS)),
 )
-# Our methods in inference.json -> the peers in it, for the table of comparisons.
+# Rows from inference.json: task, single texts or bulk, our flags, our method and the peer.
+_VECTOR, _SINGLE = "sentence vectors", "sentence vectors, one at a time"
+_INT8_FLAGS, _DEFAULT_INT8 = "`--engine=litert --precision=int8`", "ONNX Runtime, default int8"
+_BFLOAT16_FLAG, _OUR_BFLOAT16 = "`--precision=bfloat16`", "bert_tf, tensorflow bfloat16"
 _VECTORS = (
-    ("", "bert_tf, tensorflow", "transformers"),
-    ("`--precision=bfloat16`", "bert_tf, tensorflow bfloat16", "transformers, bfloat16"),
-    ("`--engine=onnx`", "bert_tf, onnx", "OpenVINO"),
-    ("`--engine=litert --precision=int8`", "bert_tf, litert int8", "ONNX Runtime, default int8"),
+    (_VECTOR, "bulk", "", "bert_tf, tensorflow", "transformers"),
+    (_VECTOR, "bulk", "", "bert_tf, tensorflow", "OpenVINO"),
+    (_VECTOR, "bulk", _BFLOAT16_FLAG, _OUR_BFLOAT16, "transformers, bfloat16"),
+    (_VECTOR, "bulk", _BFLOAT16_FLAG, _OUR_BFLOAT16, "OpenVINO, bfloat16"),
+    (_VECTOR, "bulk", _INT8_FLAGS, "bert_tf, litert int8", _DEFAULT_INT8),
+    (_SINGLE, "single", "", "bert_tf, tensorflow", "transformers"),
+    (_SINGLE, "single", "`--engine=onnx`", "bert_tf, onnx", "ONNX Runtime"),
+    (_SINGLE, "single", _INT8_FLAGS, "bert_tf, litert int8", _DEFAULT_INT8),
 )
 
 
@@ -85,11 +92,10 @@ def comparisons() -> list[tuple[str, str, str, float]]:
             ratio = ratio[key]
         rows.append((task, flags, peer, float(ratio)))
     inference = read("inference")
-    for kind, task in (("bulk", "sentence vectors"), ("single", "sentence vectors, one at a time")):
+    for task, kind, flags, ours, peer in _VECTORS:
         times = {name: row["relative time"] for name, row in inference[kind].items()}
-        for flags, ours, peer in _VECTORS:
-            if ours in times and peer in times:
-                rows.append((task, flags, peer, times[peer] / times[ours]))
+        if ours in times and peer in times:
+            rows.append((task, flags, peer, times[peer] / times[ours]))
     return rows
 
 
