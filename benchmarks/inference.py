@@ -1,14 +1,15 @@
-"""Times sentence embeddings, one text at a time and in bulk: our engines and other libraries.
+"""Times sentence vectors, one text at a time and in bulk: our engines and other libraries.
 
 usage: python benchmarks/inference.py --model_dir=DIR --texts=FILE [--count=4000] [--single=200]
            [--rounds=5]
 
 FILE has a text on each line. Each method tokenizes texts and averages the last layer over all
-tokens, on all cores, in a separate process; the methods alternate, and ratios are medians over
+tokens, on all cores, in a separate process; the methods take turns, and ratios are medians over
 rounds. `--count` texts are processed in one call, the first `--single` of them also one at a time.
 Libraries other than ours sort the texts by length and form batches of 32. "ONNX Runtime" and
 "OpenVINO" run our exported files with the package tokenizers; "default int8" is ONNX Runtime's
-dynamic quantization with its default settings. Cosine similarities compare the vectors with
+dynamic quantization with its default settings. bfloat16 is measured on processors that have
+instructions for it. Cosine similarities compare the vectors with
 TensorFlow's. Needs the extras `onnx`, `litert` and `benchmark`; skips OpenVINO and transformers if
 they are not installed. DIR contains bert_model.ckpt, bert_config.json and vocab.txt.
 """
@@ -16,6 +17,7 @@ they are not installed. DIR contains bert_model.ckpt, bert_config.json and vocab
 import argparse
 import functools
 import importlib.util
+import shutil
 import statistics
 import sys
 import tempfile
@@ -27,19 +29,25 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 
-from benchmarks import sentences, timing
+from benchmarks import timing
 
 Encoder = Callable[[list[str]], np.ndarray]
 
-LENGTH, BATCH_SIZE = sentences.MAX_SEQ_LENGTH, 32
+LENGTH, BATCH_SIZE = 128, 32
 TENSORFLOW, ONNX_RUNTIME = "bert_tf, tensorflow", "ONNX Runtime"
-# Name of a method -> engine and precision of `Predictor`.
+# Name of a method -> engine and precision.
 ENGINES = {
     TENSORFLOW: ("tensorflow", "float32"),
     "bert_tf, onnx": ("onnx", "float32"),
     "bert_tf, onnx int8": ("onnx", "int8"),
     "bert_tf, litert": ("litert", "float32"),
     "bert_tf, litert int8": ("litert", "int8"),
+    "transformers": ("torch", "float32"),
+}
+# Measured on processors with bfloat16 instructions.
+BFLOAT16 = {
+    "bert_tf, tensorflow bfloat16": ("tensorflow", "bfloat16"),
+    "transformers, bfloat16": ("torch", "bfloat16"),
 }
 # Name of a method -> folder of the model.
 SESSIONS = {
@@ -49,13 +57,17 @@ SESSIONS = {
 }
 
 
-def export(model_dir: Path, folder: Path) -> None:
-    """Exports the encoder in both formats and precisions, and quantizes it with the defaults."""
+def write_models(model_dir: Path, folder: Path) -> None:
+    """Writes the encoder for all methods."""
     from onnxruntime.quantization import quantize_dynamic
 
+    from bert_tf import checkpoints
     from bert_tf.options import ExportOptions
     from bert_tf.tasks.export_model import export_model
 
+    prefix = str(model_dir / "bert_model.ckpt")
+    np.savez(folder / "weights.npz", **dict(checkpoints.read(prefix, checkpoints.shapes(prefix))))
+    shutil.copy(model_dir / "bert_config.json", folder / "config.json")
     for engine in ("onnx", "litert"):
         for precision in ("float32", "int8"):
             options = ExportOptions(
@@ -74,31 +86,48 @@ def export(model_dir: Path, folder: Path) -> None:
     (target / "tokenizer.json").write_bytes((source / "tokenizer.json").read_bytes())
 
 
-def make_bert_tf_encoder(model_dir: Path, folder: Path, name: str) -> Encoder:
-    """Returns a function from texts to vectors, with one of our engines."""
-    from bert_tf import Predictor
+def make_bert_tf_encoder(
+    model_dir: Path, folder: Path, engine: str, precision: str, count: int
+) -> Encoder:
+    """Returns a function from `count` texts to their vectors, with one of our engines."""
+    from bert_tf.quiet import import_tensorflow
 
-    engine, precision = ENGINES[name]
-    if engine != "tensorflow":
+    if engine == "tensorflow":
+        import_tensorflow()
+    else:
         model_dir = folder / f"{engine}-{precision}"
-    predictor = Predictor.from_output_dir(
-        model_dir,
-        "extract_features",
+    from bert_tf.data.texts import Text
+    from bert_tf.options import ExtractionOptions
+    from bert_tf.tasks.feature_extraction.extraction import Extractor
+
+    options = ExtractionOptions(
+        init_checkpoint=str(model_dir),
         engine=engine,
         precision=precision,
         layers="-1",
         pooling="mean",
         max_seq_length=LENGTH,
+        batch_size=BATCH_SIZE,
     )
-    return lambda texts: np.stack([features.values[0] for features in predictor(texts)])
+    extractor = Extractor(options, total=count)
+
+    def encode(texts: list[str]) -> np.ndarray:
+        features = extractor.features([Text(text) for text in texts])
+        return np.stack([values[0] for _, values in features])
+
+    return encode
 
 
-def open_model(path: str, use_openvino: bool) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
+def open_model(
+    path: str, openvino_precision: str | None
+) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
     """Returns a function from the inputs of an ONNX model to `sentence_embedding`."""
-    if use_openvino:
+    if openvino_precision:
         import openvino
 
-        compiled = openvino.Core().compile_model(path, "CPU")
+        # By default, OpenVINO computes in bfloat16 on processors that have instructions for it.
+        settings = {"INFERENCE_PRECISION_HINT": openvino_precision}
+        compiled = openvino.Core().compile_model(path, "CPU", settings)
         return lambda inputs: compiled(inputs)["sentence_embedding"]
     import onnxruntime
 
@@ -106,11 +135,11 @@ def open_model(path: str, use_openvino: bool) -> Callable[[dict[str, np.ndarray]
     return lambda inputs: session.run(["sentence_embedding"], inputs)[0]
 
 
-def make_session_encoder(folder: Path, use_openvino: bool = False) -> Encoder:
+def make_session_encoder(folder: Path, openvino_precision: str | None = None) -> Encoder:
     """Returns the same function, with tokenizers and ONNX Runtime or OpenVINO."""
     from tokenizers import Tokenizer
 
-    run = open_model(str(folder / "model.onnx"), use_openvino)
+    run = open_model(str(folder / "model.onnx"), openvino_precision)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.enable_padding()
 
@@ -131,6 +160,38 @@ def make_session_encoder(folder: Path, use_openvino: bool = False) -> Encoder:
     return encode
 
 
+def make_torch_encoder(model_dir: Path, folder: Path, precision: str) -> Encoder:
+    """Returns the same function, with Hugging Face's model on PyTorch and our weights."""
+    import torch
+    from tokenizers import BertWordPieceTokenizer
+
+    from benchmarks.squad_torch import build_model
+
+    dtype = getattr(torch, precision)
+    model = build_model(folder).bert.eval().to(dtype)
+    tokenizer = BertWordPieceTokenizer(str(model_dir / "vocab.txt"))
+    tokenizer.enable_truncation(LENGTH)
+
+    def encode(texts: list[str]) -> np.ndarray:
+        token_ids = [encoding.ids for encoding in tokenizer.encode_batch(texts)]
+        order = sorted(range(len(texts)), key=lambda row: -len(token_ids[row]))
+        vectors = np.empty((len(texts), model.config.hidden_size), np.float32)
+        with torch.inference_mode():
+            for first in range(0, len(order), BATCH_SIZE):
+                rows = order[first : first + BATCH_SIZE]
+                length = len(token_ids[rows[0]])
+                padded = [token_ids[row] + [0] * (length - len(token_ids[row])) for row in rows]
+                ids = torch.tensor(padded)
+                lengths = torch.tensor([[len(token_ids[row])] for row in rows])
+                mask = (torch.arange(length) < lengths).to(dtype)
+                hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state
+                sums = (hidden.float() * mask.float()[:, :, None]).sum(1)
+                vectors[rows] = (sums / lengths).numpy()
+        return vectors
+
+    return encode
+
+
 def make_workload(
     make_encoder: Callable[[], Encoder], texts: list[str], path: Path, one_by_one: bool
 ) -> Callable[[], Any]:
@@ -141,30 +202,35 @@ def make_workload(
     return lambda: np.save(path, encode(texts))
 
 
-def make_methods(model_dir: Path, folder: Path) -> dict[str, Callable[[], Encoder]]:
-    """Exports the model, and returns a function that makes an encoder for each method."""
-    timing.run_in_process(export, model_dir, folder)
-    methods: dict[str, Callable[[], Encoder]] = {
-        name: functools.partial(make_bert_tf_encoder, model_dir, folder, name) for name in ENGINES
-    }
+def make_methods(model_dir: Path, folder: Path, count: int) -> dict[str, Callable[[], Encoder]]:
+    """Returns a function that makes an encoder of `count` texts at a time, for each method."""
+    methods: dict[str, Callable[[], Encoder]] = {}
+    engines = {**ENGINES, **(BFLOAT16 if "bfloat16" in timing.processor_name() else {})}
+    for name, (engine, precision) in engines.items():
+        if engine == "torch":
+            if importlib.util.find_spec("torch"):
+                methods[name] = functools.partial(make_torch_encoder, model_dir, folder, precision)
+        else:
+            methods[name] = functools.partial(
+                make_bert_tf_encoder, model_dir, folder, engine, precision, count
+            )
     for name, subfolder in SESSIONS.items():
         methods[name] = functools.partial(make_session_encoder, folder / subfolder)
     if importlib.util.find_spec("openvino"):
-        methods["OpenVINO"] = functools.partial(
-            make_session_encoder, folder / "onnx-float32", use_openvino=True
-        )
-    if importlib.util.find_spec("torch"):
-        timing.run_in_process(sentences.write_weights, model_dir, folder)
-        methods["transformers"] = functools.partial(
-            sentences.make_torch_encoder, model_dir, folder, BATCH_SIZE
-        )
+        precisions = {"OpenVINO": "f32"}
+        if "bfloat16" in timing.processor_name():
+            precisions["OpenVINO, bfloat16"] = "bf16"
+        for name, precision in precisions.items():
+            methods[name] = functools.partial(
+                make_session_encoder, folder / "onnx-float32", precision
+            )
     return methods
 
 
 def measure(
     methods: dict[str, Callable[[], Encoder]], texts: list[str], rounds: int, one_by_one: bool
 ) -> dict[str, dict[str, float]]:
-    """Times all methods; returns the metrics of each."""
+    """Times all methods; returns a row of figures for each."""
     with tempfile.TemporaryDirectory() as temporary:
         paths = {name: Path(temporary) / f"{n}.npy" for n, name in enumerate(methods)}
         makers = {
@@ -184,7 +250,7 @@ def measure(
                 if one_by_one
                 else {"texts/s": round(1 / per_text)}
             ),
-            "time / ONNX Runtime's": round(timing.median_ratio(times, seconds[ONNX_RUNTIME]), 3),
+            "relative time": round(timing.median_ratio(times, seconds[ONNX_RUNTIME]), 3),
             "mean cosine": round(float(cosines.mean()), 4),
             "min cosine": round(float(cosines.min()), 4),
         }
@@ -204,13 +270,16 @@ def main() -> None:
     args = parser.parse_args()
     texts = args.texts.read_text(encoding="utf-8").splitlines()[: args.count]
     with tempfile.TemporaryDirectory() as temporary:
-        methods = make_methods(args.model_dir, Path(temporary))
+        folder = Path(temporary)
+        timing.run_in_process(write_models, args.model_dir, folder)
+        methods = make_methods(args.model_dir, folder, 1)
         single = measure(methods, texts[: args.single], args.rounds, one_by_one=True)
+        methods = make_methods(args.model_dir, folder, len(texts))
         bulk = measure(methods, texts, args.rounds, one_by_one=False)
     packages = ["tensorflow", "onnxruntime", "ai-edge-litert", "tokenizers"]
     optional = ("openvino", "torch", "transformers")
     packages += [package for package in optional if importlib.util.find_spec(package)]
-    results = {"texts": len(texts), "one text at a time": single, "bulk": bulk}
+    results = {"texts": len(texts), "single": single, "bulk": bulk}
     timing.write_results("inference", results, *packages)
 
 

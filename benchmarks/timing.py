@@ -1,6 +1,7 @@
 """Interleaved timing for all benchmarks, and result files with versions and hardware."""
 
 import contextlib
+import datetime
 import functools
 import importlib.metadata
 import json
@@ -167,13 +168,14 @@ def processor_name() -> str:
 
 
 def write_results(name: str, results: Mapping[str, Any], *packages: str) -> None:
-    """Writes `results/<name>.json` with command, versions, processor, cores and results."""
+    """Writes `results/<name>.json` with command, versions, date, processor, cores and results."""
     script, arguments = f"benchmarks/{Path(sys.argv[0]).name}", sys.argv[1:]
     contents = {
         # Strip local folder names.
         "command": " ".join(["python", script, *(re.sub("=.*/", "=", a) for a in arguments)]),
         "python": platform.python_version(),
         **{package: importlib.metadata.version(package) for package in packages},
+        "date": datetime.date.today().isoformat(),
         "cpu": processor_name(),
         "cores": len(os.sched_getaffinity(0)),
         **results,

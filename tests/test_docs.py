@@ -19,6 +19,7 @@ import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
+from benchmarks import tables
 from bert_tf.registry import SCRIPTS
 from bert_tf.tasks.classification.task_module import load_task_module
 from docs import flags
@@ -115,13 +116,11 @@ def test_readme_has_at_most_150_lines():
     assert (ROOT / README).read_text(encoding="utf-8").count("\n") <= 150
 
 
-def test_readme_results_match_the_performance_page():
-    tables = [
-        re.findall(r"<!-- results -->\n(.*?)<!-- end of results -->", text, re.S)
-        for text in ((ROOT / README).read_text(), (ROOT / "docs/performance.md").read_text())
-    ]
-    assert tables[0] == tables[1], "run python benchmarks/picture.py"
-    assert tables[0][0].count("\n") > 6
+@pytest.mark.parametrize("page", tables.PAGES)
+def test_tables_match_the_results(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert "<!-- table: " in text
+    assert text == tables.update(page), "python benchmarks/tables.py writes them"
 
 
 def test_documented_flags_exist():
