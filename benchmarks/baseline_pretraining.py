@@ -1,7 +1,8 @@
-"""The original BERT's creation of pre-training data in plain Python, for pretraining_data.py.
+"""Plain-Python version of the original BERT's create_pretraining_data.py, as a baseline.
 
 Tokens are strings, and instances are created one at a time. Random numbers are drawn in the order
-in which bert_tf draws them with --num_workers=0; the benchmark verifies that the instances agree.
+in which bert_tf draws them with --num_workers=0; the benchmark pretraining_data.py verifies that
+both create the same instances.
 """
 
 import random

@@ -85,7 +85,7 @@ def make_commands(folder: Path) -> dict[str, list[str]]:
 
 
 def run_command(arguments: list[str], output: Path) -> None:
-    """Removes `out`, the previous command's folder; runs a command, with stdout to `output`."""
+    """Deletes the folder of the previous command, runs a command, and saves stdout to `output`."""
     shutil.rmtree(output.parent / "out", ignore_errors=True)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     process = subprocess.run(

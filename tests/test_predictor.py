@@ -272,12 +272,18 @@ def test_invalid_input_types_are_rejected(trained, script, inputs, message):
     [
         ({}, r"No such file: .*run.json .*pass script=, one of run_classifier, "),
         ({"script": "classify"}, "script must be one of run_classifier, .*Received: 'classify'"),
-        ({"script": "predict_masked", "top": 3}, "predict_masked has no flag top. Its flags: "),
+        (
+            {"script": "predict_masked", "top": 3},
+            "top is not a flag for a trained predict_masked model. Valid: ",
+        ),
         ({"script": "predict_masked", "top_k": 0}, "--top_k must be between 1 and 1000"),
         ({"script": "run_ner"}, "No such file: .*labels.txt"),
         ({"script": "run_squad"}, r"bert_model\.ckpt does not match this model. Missing"),
         ({"script": "run_squad", "max_seq_length": 32}, "must be greater than --max_query_length"),
-        ({"script": "run_squad", "do_eval": True}, "run_squad has no flag do_eval"),
+        (
+            {"script": "run_squad", "do_eval": True},
+            "do_eval is not a flag for a trained run_squad model",
+        ),
         ({"script": "predict_masked", "top_k": "3"}, "top_k must be of type int. Received: '3'"),
         ({"script": "predict_masked", "top_k": True}, "top_k must be of type int. Received: True"),
         ({"script": "predict_masked", "whole_word": "false"}, "whole_word must be of type bool"),

@@ -92,7 +92,8 @@ def test_throughput_excludes_evaluation_time(monkeypatch):
         bar.update(step, make_metrics(0.5))
         with bar.paused():
             now[0] += 100
-    # Two steps of eight sequences in three seconds, as without evaluations.
+    # Time starts with the second step, and the first counted step is the third: two steps of eight
+    # sequences in three seconds. Evaluations do not count.
     assert bar.rates()["sequences_per_second"] == 16 / 3
 
 

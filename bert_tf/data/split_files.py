@@ -58,7 +58,7 @@ def find_files(
     missing = [split for split in NAMES if split in splits and split not in paths]
     if not data_dir:
         if missing and not specified:
-            raise UserError(f"Pass --data_dir, the folder with the data, or {FLAGS[missing[0]]}")
+            raise UserError(f"Pass --data_dir (the folder with the data) or {FLAGS[missing[0]]}")
         return paths
     if not files.is_dir(data_dir):
         if files.exists(data_dir):

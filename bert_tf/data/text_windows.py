@@ -4,7 +4,7 @@ In a pair, the window slides over the longer text. The shorter text is repeated 
 truncated to half of the available tokens if necessary.
 
 There are B texts or pairs, and N windows. `max_seq_length` must be at least 3, or 5 for pairs.
-`length_a` and `length_b` [B] count tokens without the special ones; `length_b` is 0 for one text.
+`length_a` and `length_b` [B] count tokens without special tokens; `length_b` is 0 for single texts.
 """
 
 import numpy as np
@@ -30,8 +30,8 @@ def split_into_windows(
 ) -> tuple[np.ndarray, RaggedIds, RaggedIds]:
     """Splits texts or pairs into windows that fit into the model with their special tokens.
 
-    Returns the text index of each window, int64 [N], ascending, and the N first and second texts
-    of the windows.
+    Returns the text index of each window, int64 [N], ascending, and the first and the second text
+    of each window.
     """
     length_a, length_b = a.lengths, b.lengths
     counts = window_counts(length_a, length_b, max_seq_length)

@@ -30,7 +30,7 @@ EVAL_RESULTS_JSON = "eval_results.json"
 _COPIES = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
 # Flags of a training run that do not apply to a loaded model.
 _RUN_FLAGS = {"output_dir", "init_checkpoint", "resume", "init_layers", "teacher"}
-# `eval_every` is one of them: with it, the task would read the dev set.
+# With `eval_every`, loading a model would read the dev set.
 _RUN_FLAGS |= {"do_train", "do_eval", "do_predict", "do_export", "eval_every"}
 # A model trained for one of these tasks may be evaluated on the others.
 _MNLI_TASKS = ("mnli", "mnli-mm", "ax", "xnli")
@@ -99,7 +99,7 @@ def write(folder: str, contents: Mapping[str, str]) -> None:
 
 
 def run_names(count: int) -> list[str]:
-    """Returns the folder names of runs with several seeds."""
+    """Returns the folder names of a training with several seeds, one for each run."""
     return [f"run_{number}" for number in range(1, count + 1)]
 
 
@@ -147,7 +147,8 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     names = {field.name for field in dataclasses.fields(options_class)} - _RUN_FLAGS
     unknown = sorted(flags.keys() - names)
     if unknown:
-        raise UserError(f"{script} has no flag {unknown[0]}. Its flags: {', '.join(sorted(names))}")
+        valid = ", ".join(sorted(names))
+        raise UserError(f"{unknown[0]} is not a flag for a trained {script} model. Valid: {valid}")
     device_flags = {field.name for field in dataclasses.fields(EngineOptions)} - {"fixed_shapes"}
     values = {name: saved[name] for name in (saved.keys() & names) - device_flags}
     for name, flag in _COPIES.items():

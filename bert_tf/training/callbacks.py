@@ -9,13 +9,13 @@ from bert_tf.progress import log
 
 
 class Callback:
-    """Base class: hooks into the training loop that can also evaluate and stop early."""
+    """Base class of objects that the training loop calls; they may evaluate and stop training."""
 
     def before_step(self, step: int) -> None:
-        """Called before each step; steps count from 1."""
+        """Called before each step; steps are numbered from 1."""
 
     def on_step(self, step: int, results: Mapping[str, float]) -> None:
-        """Called after each step, in order, with the results of `make_train_step`."""
+        """Called after each step, in order, with the values that the training step returned."""
 
     def on_checkpoint(self) -> None:
         """Called on the chief when the loop saves a checkpoint."""

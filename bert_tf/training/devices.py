@@ -83,7 +83,7 @@ class Devices:
         return int(self.strategy.reduce("SUM", self.strategy.run(chief_value), axis=None))
 
     def require_equal(self, value: int, name: str, flag: str) -> None:
-        """Raises a UserError if `value`, called `name`, is not the chief's; waits for all."""
+        """Raises a UserError if `value` differs from the chief's; waits for all processes."""
         chief = self.from_chief(value)
         if value != chief:
             raise UserError(
@@ -92,7 +92,7 @@ class Devices:
             )
 
     def require_equal_options(self, options: Any) -> None:
-        """Raises a UserError if flags other than paths differ from the chief's; waits for all."""
+        """Like `require_equal`, for all flags except paths."""
         flags = {
             field.name: getattr(options, field.name)
             for field in dataclasses.fields(options)
@@ -105,7 +105,10 @@ class Devices:
     def require_one_process(self) -> None:
         """Raises a UserError if there are several workers."""
         if self.workers > 1:
-            raise UserError("This script runs in one process: unset TF_CONFIG and split the input")
+            advice = (
+                "unset TF_CONFIG. To use several machines, run it on a part of the input on each"
+            )
+            raise UserError(f"This script runs in one process: {advice}")
 
 
 def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
@@ -119,7 +122,7 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     trains = getattr(options, "do_train", False)
     for note in options.ignored_flag_warnings() + (options.training_warnings() if trains else []):
         log.warning("%s", note)
-    # int8 is for ONNX Runtime only; TensorFlow, if it is used, then computes in float32.
+    # Other engines compute in int8; TensorFlow then uses float32.
     precision = "float32" if options.precision == "int8" else options.precision
     set_precision(precision)
     chosen = _choose_devices(options, one_thread)
@@ -219,7 +222,7 @@ def _connect_tpu(options: DeviceOptions) -> Devices:
         strategy = tf.distribute.TPUStrategy(resolver)
     except Exception as error:  # TensorFlow's error depends on the cause
         raise UserError(
-            f"No TPU could be started at {address} (--tpu_name): {reason(error)}. On a TPU VM "
+            f"Cannot initialize the TPU {address!r} (--tpu_name): {reason(error)}. On a TPU VM "
             "install tensorflow-tpu and omit --tpu_name; without a TPU, omit --use_tpu"
         ) from error
     return Devices(strategy, "tpu", f"a TPU with {strategy.num_replicas_in_sync} cores")

@@ -246,7 +246,7 @@ def test_missing_tpu_raises_user_error():
         capture_output=True,
         text=True,
     )
-    assert "UserError: No TPU could be started at local (--tpu_name)" in process.stderr
+    assert "UserError: Cannot initialize the TPU 'local' (--tpu_name)" in process.stderr
 
 
 def _run_launcher(workers, script, *flags):

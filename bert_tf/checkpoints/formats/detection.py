@@ -93,6 +93,6 @@ def _reject_pickle(path: str) -> None:
     """Rejects pickles, which can run arbitrary code when they are loaded."""
     if path.endswith((".bin", ".pt", ".pth", ".pkl", ".pickle")):
         problem = f"{path} is a pickle, which can run arbitrary code when it is loaded"
-        call = "from_pretrained(folder).save_pretrained(new_folder)"
-        advice = f"convert it with {call} of its transformers class, which writes model.safetensors"
+        call = "BertModel.from_pretrained(folder).save_pretrained(new_folder)"
+        advice = f"convert it to safetensors with its class in transformers, for example by {call}"
         raise UserError(f"{problem}. If you trust it, {advice}")

@@ -1,8 +1,9 @@
 """Reads BERT encoders from object-based checkpoints of the TensorFlow Model Garden.
 
-These checkpoints key variables by paths through Python objects, which differ between versions. But
-they also store names, such as `transformer/layer_0/self_attention/query/kernel`, which have not
-changed since 2020 (up to tf-models-official 2.20). Models from 2019 have different names, such as
+In these checkpoints, the key of a variable is its path through the graph of Python objects. The
+paths differ between versions. But the checkpoints also store names, such as
+`transformer/layer_0/self_attention/query/kernel`, which have not changed since 2020 (up to
+tf-models-official 2.20). Models from 2019 have different names, such as
 `bert_model/encoder/layer_0/...`; both are supported.
 """
 

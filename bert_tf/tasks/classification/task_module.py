@@ -132,10 +132,13 @@ def _find_task_class(module: types.ModuleType, path: str) -> type:
     ]
     if len(leaf_classes) != 1:
         names = ", ".join(cls.__name__ for cls in leaf_classes)
-        found = f"{len(leaf_classes)} classes ({names}) have" if leaf_classes else "no class has"
-        raise UserError(f"{path}: {found} one of {', '.join(methods)}. Exactly one class must")
+        found = (
+            f"{len(leaf_classes)} classes ({names}) define" if leaf_classes else "no class defines"
+        )
+        advice = "Exactly one class must define at least one of them"
+        raise UserError(f"{path}: {found} any of {', '.join(methods)}. {advice}")
     if not hasattr(leaf_classes[0], "get_labels"):
-        raise UserError(f"{path}: class {leaf_classes[0].__name__} has no get_labels(). Write it")
+        raise UserError(f"{path}: class {leaf_classes[0].__name__} has no get_labels(). Define it")
     return leaf_classes[0]
 
 

@@ -1,4 +1,4 @@
-"""Exports a trained model as a SavedModel, to ONNX or to LiteRT; the work of `export_model.py`."""
+"""Implements the script `export_model.py`: exports to a SavedModel, to ONNX or to LiteRT."""
 
 import os
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     model = task.build_model()
     restore_trained(model, folder)
     if options.format != "saved_model":
-        return _export_as_files(options, model, task.options, task.labels)
+        return _export_for_engine(options, model, task.options, task.labels)
     export_dir = options.export_dir or ""
     text_pairs = {"auto": None, "true": True, "false": False}[options.text_pairs]
     flags = {name: getattr(options, name) for name in ("text_input", "ids_model", "jit_compile")}
@@ -65,12 +65,12 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
     encoder_options.check_model()
     for name in _TASK_FLAGS:
         if getattr(options, name) != getattr(ExportOptions(), name):
-            raise UserError(f"--{name} is for fine-tuned models, not for --form={options.form}")
+            raise UserError(f"--{name} applies only to fine-tuned models, but this is an encoder")
     config, tokenizer = load_config_and_tokenizer(encoder_options)
     export_dir = options.export_dir or ""
     model = None if options.form == "preprocessor" else _restore_encoder(options, folder, config)
     if options.format != "saved_model":
-        return _export_as_files(options, model, encoder_options)
+        return _export_for_engine(options, model, encoder_options)
     contents = run_metadata.model_files(encoder_options)
     with new_version(export_dir, contents) as (path, assets, version):
         if model is None:
@@ -98,7 +98,7 @@ def _restore_encoder(options: ExportOptions, folder: str, config: BertConfig) ->
     return model
 
 
-def _export_as_files(
+def _export_for_engine(
     options: ExportOptions, model: Any, model_options: Any, labels: Sequence[str] = ()
 ) -> str:
     """Exports a model to ONNX or LiteRT."""

@@ -34,8 +34,8 @@ class ExtractionOptions(ModelOptions, EngineOptions):
     )
     output_format: str = option(
         "auto",
-        "jsonl: the original's format; npz: NumPy arrays; tfrecord: a tf.train.Example per "
-        "text. auto: npz or tfrecord if --output_file has that extension, otherwise jsonl.",
+        "jsonl: JSON lines, as the 2018 script writes them; npz: NumPy arrays; tfrecord: a "
+        "tf.train.Example per text. auto: npz or tfrecord if --output_file has that extension, otherwise jsonl.",
         new=True,
         choices=("auto", "jsonl", "npz", "tfrecord"),
     )
@@ -96,7 +96,7 @@ class ExtractionOptions(ModelOptions, EngineOptions):
         return indexes
 
     def check_model(self) -> None:
-        """Checks the options of model, engine and inputs."""
+        """Checks the options that a loaded model needs: model, engine and `layers`."""
         super().check_model()
         self.check_engine()
         self.layer_indexes()

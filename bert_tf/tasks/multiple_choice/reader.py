@@ -11,10 +11,10 @@ from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 
 
 class Question(NamedTuple):
-    """A context and C possible endings."""
+    """A context and two or more candidate endings."""
 
     context: str
-    endings: tuple[str, ...]  # each starts with the question, if there is one
+    endings: tuple[str, ...]  # each starts with the cell of --question_column, if any
     label: int | None = None  # index of the correct ending; None if unknown
 
 

@@ -89,7 +89,7 @@ def check_records(
 
 
 def _read_description(path: str) -> dict[str, Any]:
-    """Returns the description of a record file; {} if it has none, as in the original."""
+    """Returns the description of a record file; {} for files by the original BERT code."""
     json_path = f"{path}.json"
     if not files.exists(json_path):
         return {}
@@ -97,7 +97,9 @@ def _read_description(path: str) -> dict[str, Any]:
         description = files.read_json(json_path)
         return {**description, **{flag: int(description[flag]) for flag in _LENGTH_FLAGS.values()}}
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{json_path} {_MISMATCH} ({error!r})") from error
+        raise UserError(
+            f"{json_path} is invalid ({error!r}): rebuild the records, or delete it"
+        ) from error
 
 
 def _read_first_record(path: str) -> dict[str, Sequence[int]]:

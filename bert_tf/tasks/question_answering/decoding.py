@@ -1,6 +1,6 @@
 """Decodes start and end logits into n-best lists of answers, as the original BERT code does.
 
-Shapes: N windows, n of them of one question; K candidates for the start, and for the end, in each.
+Shapes: n windows of a question, K start candidates and K end candidates per window.
 """
 
 import functools
@@ -68,10 +68,11 @@ def decode(
     """Returns the n-best list of each question; `top` comes from `task.top_positions`.
 
     A span is valid if start and end are in the window, the length is 1 to `max_answer_length`, and
-    no other window gives the start more context. As in the original, one may give the end more.
+    no other window gives the start more context. As in the original, another window may give the
+    end more context.
 
     With `version_2_with_negative`, the original fails if a question has no valid span; here the
-    answer is "", and the null odds are the score of "no answer" minus 0.
+    answer is "", and the null odds are the score of "no answer", as if the best answer scored 0.
     """
     get_text = _make_get_text(windows, tokenizer)
     row_splits = np.searchsorted(windows.question_index, np.arange(len(windows.questions) + 1))
@@ -106,7 +107,7 @@ def _find_valid_spans(
 
 
 def _find_null_answer(top: Mapping[str, np.ndarray], rows: np.ndarray) -> Answer:
-    """Returns "no answer" with its lowest score in the windows `rows`; 0 if there are none."""
+    """Returns the empty answer with the lowest score in the windows `rows`, or with logits of 0."""
     logits = zip(top["null_start_logits"][rows], top["null_end_logits"][rows], strict=True)
     answers = [Answer("", float(start), float(end)) for start, end in logits]
     return min(answers, key=lambda answer: answer.score, default=Answer("", 0.0, 0.0))

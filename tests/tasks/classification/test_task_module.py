@@ -123,8 +123,8 @@ def test_subclassed_processor(write):
         ("import json\ndef f():\n    json.loads('{')\n\nf()\n", ":3: JSONDecodeError: Expecting"),
         ("raise ValueError('''one\ntwo''')\n", ":1: ValueError: one two"),
         ("raise SystemExit\n", ":1: SystemExit"),
-        ("x = 1\n", ": no class has one of get_train_examples, get_dev_examples, get_test_ex"),
-        ("from json import JSONDecoder as Mine\n", ": no class has one of"),
+        ("x = 1\n", ": no class defines any of get_train_examples, get_dev_examples, get_test_ex"),
+        ("from json import JSONDecoder as Mine\n", ": no class defines any of"),
         (
             task_module_code("[]") + task_module_code("[]").replace("Mine", "Yours"),
             r": 2 classes \(Mine, Yours\) have",

@@ -36,8 +36,8 @@ def test_squad_v1_metrics():
 def test_squad_v2_metrics():
     examples = [example("1", "cat"), example("2"), example("3"), example("4", "big cow")]
     predictions = {"1": "cat", "2": "", "3": "dog", "4": "cow"}
-    odds = {"1": -3.0, "2": 2.0, "3": -1.0, "4": -2.0}
-    metrics = scoring.score_with_negative(examples, predictions, odds)
+    null_odds = {"1": -3.0, "2": 2.0, "3": -1.0, "4": -2.0}
+    metrics = scoring.score_with_negative(examples, predictions, null_odds)
     partial_f1 = 200 / 3
     assert metrics == {
         "exact": 50.0,
@@ -49,15 +49,15 @@ def test_squad_v2_metrics():
         "NoAns_exact": 50.0,
         "NoAns_f1": 50.0,
         "NoAns_total": 2,
-        # Threshold -3 answers one question, -2 answers two; any higher adds a wrong answer.
+        # With threshold -3, one question is answered; with -2, two; higher ones add a wrong answer.
         "best_exact": 75.0,
         "best_exact_thresh": -3.0,
         "best_f1": pytest.approx((100 + partial_f1 + 200) / 4),
         "best_f1_thresh": -2.0,
     }
-    assert scoring.best_f1_threshold(examples, predictions, odds) == -2.0
-    # Questions with equal odds share a threshold.
-    equal_odds = dict.fromkeys(odds, 0.0)
+    assert scoring.best_f1_threshold(examples, predictions, null_odds) == -2.0
+    # Questions with equal null_odds share a threshold.
+    equal_odds = dict.fromkeys(null_odds, 0.0)
     assert scoring.best_f1_threshold(examples[1:], predictions, equal_odds) < 0.0
     metrics = scoring.score_with_negative([example("1")], {"1": ""}, {"1": 1.0})
     assert "HasAns_exact" not in metrics
@@ -65,9 +65,10 @@ def test_squad_v2_metrics():
 
 
 def test_character_metrics():
-    # Punctuation is ignored. The longest common substring has 4 of 5 and of 4 tokens.
+    # Punctuation is ignored.
     assert scoring.exact_characters(" 《北京大学》", "北京大学。") == 1.0
     assert scoring.exact_characters("北京大学", "北京") == 0.0
+    # The longest common substring has 4 characters; the texts have 5 and 4.
     assert scoring.f1_characters("在北京大学", "北京大学。") == pytest.approx(2 * 4 / (5 + 4))
     assert scoring.f1_characters("大学北京", "北京大学") == pytest.approx(0.5)
     assert scoring.f1_characters("2018年", "2018年8月") == pytest.approx(2 * 2 / (2 + 4))
@@ -146,14 +147,14 @@ ANY = st.text(alphabet="ab -.AT\u5317", max_size=6) | TEXTS
 def test_best_threshold_is_optimal(rows):
     examples = [example(str(n), *answers) for n, (answers, _, _) in enumerate(rows)]
     texts = {str(n): text for n, (_, text, _) in enumerate(rows)}
-    odds = {str(n): float(value) for n, (_, _, value) in enumerate(rows)}
+    null_odds = {str(n): float(value) for n, (_, _, value) in enumerate(rows)}
 
     def f1_at(threshold):
-        chosen = {name: "" if odds[name] > threshold else texts[name] for name in texts}
-        return scoring.score_with_negative(examples, chosen, odds)["f1"]
+        chosen = {name: "" if null_odds[name] > threshold else texts[name] for name in texts}
+        return scoring.score_with_negative(examples, chosen, null_odds)["f1"]
 
-    best = scoring.best_f1_threshold(examples, texts, odds)
-    assert f1_at(best) == pytest.approx(max(map(f1_at, [-100.0, *odds.values()])))
+    best = scoring.best_f1_threshold(examples, texts, null_odds)
+    assert f1_at(best) == pytest.approx(max(map(f1_at, [-100.0, *null_odds.values()])))
 
 
 def split_words(text):
