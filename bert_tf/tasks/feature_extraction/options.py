@@ -35,7 +35,8 @@ class ExtractionOptions(ModelOptions, EngineOptions):
     output_format: str = option(
         "auto",
         "jsonl: JSON lines, as the 2018 script writes them; npz: NumPy arrays; tfrecord: a "
-        "tf.train.Example per text. auto: npz or tfrecord if --output_file has that extension, otherwise jsonl.",
+        "tf.train.Example per text. auto: npz or tfrecord if --output_file has that extension, "
+        "otherwise jsonl.",
         new=True,
         choices=("auto", "jsonl", "npz", "tfrecord"),
     )
