@@ -279,3 +279,14 @@ def test_threads_share_a_predictor(trained, engine):  # noqa: F811
     with ThreadPoolExecutor(8) as pool:
         predictions = [*pool.map(predictor, inputs)]
     assert [*map(rounded, predictions)] == [*map(rounded, expected)]
+
+
+@pytest.mark.parametrize(
+    ("engine", "module"), [("onnx", "onnxruntime"), ("litert", "ai_edge_litert.interpreter")]
+)
+def test_missing_runtime_is_reported_before_any_work(tiny, tmp_path, monkeypatch, engine, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    options = {"do_predict": True, "task_name": "MRPC", "data_dir": str(tiny.folder / "mrpc")}
+    options |= {**tiny.flags, "output_dir": str(tmp_path), "engine": engine}
+    with pytest.raises(UserError, match=rf'pip install "bert_tf\[{engine}\]"'):
+        ClassifierOptions(**options, precision="int8").check()
