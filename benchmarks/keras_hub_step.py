@@ -120,7 +120,7 @@ def main() -> None:
                 their_name: functools.partial(make_keras_hub_trainer, folder, their_name),
             }
             seconds = timing.time_in_processes(makers, args.rounds)
-            rows_per_second[f"timed with {their_name}"] = {
+            rows_per_second[f"alternating with {their_name}"] = {
                 name: round(args.rows / statistics.median(times), 2)
                 for name, times in seconds.items()
             }

@@ -152,7 +152,7 @@ def sync(path: str) -> None:
 
 
 def describe_absence(path: str) -> str:
-    """Explains where `path` is missing: lists the content of its deepest existing folder."""
+    """Explains why `path` was not found: lists the nearest parent folder that exists."""
     parent = folder = os.path.dirname(path) or "."
     while not is_dir(folder) and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder) or "."
@@ -219,7 +219,7 @@ def read_lines(path: str) -> Iterator[str]:
 
     As in TensorFlow's file API, which the original BERT code uses, only LF ends a line, and every
     CR is deleted, even inside a line. U+2028 and similar characters do not end a line. Raises a
-    UserError for a line that is not UTF-8 or longer than 128 MB, and names it: `train.tsv:12: ...`.
+    UserError such as `train.tsv:12: ...` for a line that is not UTF-8, or has more than 128 MB.
     """
     with open_decompressed(path) as file:
         yield from text_lines.read(path, file)
@@ -232,7 +232,7 @@ def resolve(path: str) -> str:
 
 def is_stream(path: str) -> bool:
     """Returns whether `path` is a pipe or a device."""
-    # If /dev/stdout links to a pipe or a deleted file, `isfile` is False for the link's target.
+    # Test the target of a link: /dev/stdout is a stream if it links to a pipe or a deleted file.
     target = resolve(path)
     is_local = not is_remote(path) and os.path.exists(path)
     return is_local and not (os.path.isfile(target) or os.path.isdir(target))

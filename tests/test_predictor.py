@@ -254,7 +254,11 @@ def test_predictor_requires_options():
         ("squad", "a", "Input 0: expected a tuple: question, text"),
         ("ner", [("a", 3)], "Input 0: expected a string, or a tuple of words"),
         ("predict_masked", ["[MASK]", "a door"], r"Input 1: there is no \[MASK\]"),
-        ("extract_features", None, "Input 0: expected a text, or a tuple of two. Received: None"),
+        (
+            "extract_features",
+            None,
+            "Input 0: expected a string, or a tuple of two strings. Received: None",
+        ),
     ],
 )
 def test_invalid_input_types_are_rejected(trained, script, inputs, message):

@@ -1,6 +1,6 @@
 """Operations on model outputs, which are Keras tensors or, from ONNX Runtime, NumPy arrays.
 
-`Task.fetch` is written with them. Keras is imported only for tensors.
+`Task.fetch` uses these functions, so that it works with both. Keras is imported only for tensors.
 """
 
 from importlib import import_module

@@ -57,7 +57,7 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     if not options.do_train:
         folder = label_map.folder_of_checkpoint(options)
         run_metadata.require_script(folder, registry.script_of(type(options)))
-    # Check these before reading the data, which may take long.
+    # Errors in configuration, devices and teacher appear before the data are read.
     task = make_task(options, *load_config_and_tokenizer(options))
     devices = training.open_devices(options)
     teacher = open_teacher(make_task, task, devices)
@@ -79,7 +79,7 @@ def _run_with_several_seeds(
     folder = options.output_dir or ""
     names = run_metadata.run_names(options.num_runs)
     if devices.is_chief:
-        # Report problems in the folder of any run before the first run starts.
+        # Check the folders of all runs before the first run starts.
         files, folders = _output_names(task)
         prepare_output_dir(folder, [RUNS, *files], names)
         for name in names:
@@ -93,7 +93,7 @@ def _run_with_several_seeds(
             num_runs=1,
             random_seed=seed,
             output_dir=os.path.join(folder, name),
-            # --resume=must applies to the first run only: later runs may not have started yet.
+            # An interrupted command may have stopped before later runs started.
             resume="auto" if options.resume == "must" and results else options.resume,
         )
         log.info("%s of %d, --random_seed=%d", name, options.num_runs, seed)
@@ -121,8 +121,9 @@ class FineTuningRun:
 
     def __post_init__(self) -> None:
         self.output_dir = self.options.output_dir or ""
-        # The restored checkpoint of `output_dir`; files (name -> text) to save next to new ones.
+        # The checkpoint in `output_dir` that was restored.
         self.restored: str | None = None
+        # Files (name -> text) to save next to new checkpoints.
         self.metadata_files: dict[str, str] = {}
         # The step of the model's weights, and the last step of the training.
         self.step = self.num_train_steps = 0
@@ -302,7 +303,7 @@ class FineTuningRun:
 
         path, count = self.splits.records(split)
         inference = self._inference.get(split)
-        # Except in float32, `inference` has a cast copy of the weights, which training outdates.
+        # Except in float32, `inference` holds a cast copy of the weights, stale after training.
         if inference is None or self.devices.precision != "float32":
             features, size = task.features(split), self.options.batch_size(split)
             if self.options.engine != "tensorflow":
@@ -325,7 +326,7 @@ class FineTuningRun:
         task, options, is_chief = self.task, self.options, self.devices.is_chief
         folder, results = self.output_dir, Results()
         split, predictions = task.predict_split, None
-        # Results for a different task must not overwrite the results of the trained task.
+        # If the model was trained on a different task, a suffix keeps that task's results.
         suffix = "" if options.do_train else result_suffix(options)
         if options.do_eval:
             metrics, predictions = self._evaluate()

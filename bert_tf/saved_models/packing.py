@@ -1,4 +1,4 @@
-"""Packs `[CLS] A [SEP] B [SEP]` with TensorFlow ops, as `data.packing` does with NumPy.
+"""Packs `[CLS] a [SEP] b [SEP]` with TensorFlow ops, as `data.packing` does with NumPy.
 
 Shapes: B texts or text pairs, S length of the longest row.
 """
@@ -22,7 +22,7 @@ def pack(
     sep_id: int,
     pad_to_max: bool = False,
 ) -> Inputs:
-    """Truncates the ids of texts `a`, or of pairs of `a` and `b`, ragged [B, tokens]; packs them.
+    """Truncates and packs texts `a`, or pairs of `a` and `b`: ragged ids [B, tokens].
 
     If the second text of a pair is empty, the first is packed as a single text. Rows are padded to
     the longest row, or to `max_seq_length` if `pad_to_max` is True.
@@ -36,7 +36,7 @@ def pack(
     # The number of tokens besides [CLS] and one or two [SEP].
     room = max_seq_length - (2 + tf.cast(length_b > 0, tf.int64))
     # As in the original, the longer text is truncated to the length of the other, and then both
-    # are truncated alternately, beginning with B.
+    # are truncated alternately, beginning with `b`.
     length_b = tf.minimum(length_b, tf.maximum(room // 2, room - length_a))
     length_a = tf.minimum(length_a, room - length_b)
     cls, sep = (tf.fill([a.nrows(), 1], token) for token in (cls_id, sep_id))

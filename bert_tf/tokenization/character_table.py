@@ -34,8 +34,8 @@ class CharacterTable:
 
     def __init__(self, basic_tokenizer: BasicTokenizer) -> None:
         self._reference = basic_tokenizer
-        # The compiled tokenizer, with a vocabulary that shows how it splits texts: the word "a" has
-        # the id 1, "b" has 2, and all others have 0.
+        # The compiled tokenizer of `fast_wordpiece` with a toy vocabulary, whose ids reveal how it
+        # splits a text: the word "a" has the id 1, "b" has 2, and all others have 0.
         self._compiled = try_build([UNKNOWN, "a", "b"])
         self._flags = np.full(_NUM_CODE_POINTS, MISSING, np.uint8)
         # A character becomes the code points `_normalized[start : start + count]`.
@@ -74,7 +74,7 @@ class CharacterTable:
             for code in codes
         ]
         # Try each character without and with the spaces that `normalize` puts around it, and keep
-        # the spaces only if the compiled tokenizer needs them to find the same words.
+        # the spaces only if the compiled tokenizer needs them to find the reference's words.
         texts = ["a" + form + "b" for spaced in normalized for form in (spaced.strip(), spaced)]
         words = self._compiled.tokenize(texts).to_list()
         chosen_forms, flags = [], []

@@ -175,7 +175,7 @@ def test_export_uses_the_training_run(tiny, tmp_path):
     assert reexported.shapes()["output_weights"] == [2, 16]
     (tmp_path / "stripped" / "run.json").unlink()
     with pytest.raises(
-        UserError, match=r"is a fine-tuned model \(output_weights\), and .* does not"
+        UserError, match=r"is a fine-tuned model \(output_weights\), but .* does not"
     ):
         export(tmp_path / "stripped", "reexported", max_seq_length=24)
     task_flags = {

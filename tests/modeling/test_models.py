@@ -67,7 +67,7 @@ def _dropouts(model, **rates):
     layers = {"embeddings": [model.bert.embeddings.dropout], "head": [model.dropout]}
     encoder = model.bert.encoder.transformer_layers
     layers["attention"] = [layer.attention.dropout for layer in encoder]
-    layers["attended"] = [layer.attention_output.dropout for layer in encoder]
+    layers["attention_output"] = [layer.attention_output.dropout for layer in encoder]
     layers["feed_forward"] = [layer.feed_forward_output.dropout for layer in encoder]
     for location, rate in rates.items():
         for layer in layers[location]:
@@ -84,7 +84,7 @@ def test_dropout_rates_match_the_original():
     assert rates == {
         "embeddings": {0.3},
         "attention": {0.2},
-        "attended": {0.3},
+        "attention_output": {0.3},
         "feed_forward": {0.3},
         "head": {0.1},
     }
@@ -92,7 +92,7 @@ def test_dropout_rates_match_the_original():
 
 
 @pytest.mark.parametrize(
-    "location", ["embeddings", "attention", "attended", "feed_forward", "head"]
+    "location", ["embeddings", "attention", "attention_output", "feed_forward", "head"]
 )
 def test_each_dropout_is_applied(location):
     model = BertClassifier(SMALL, 2)

@@ -118,7 +118,7 @@ def test_config_is_restored(tmp_path):
 
 def test_variable_names_match_the_original():
     expected = json.loads(golden("checkpoint_variables.json").read_text())
-    checkpoints = {
+    names_by_checkpoint = {
         key: {name for name, _, _ in rows if "adam" not in name and name != "global_step"}
         for key, rows in expected.items()
         if isinstance(rows, list)  # a number refers to an identical entry
@@ -126,7 +126,7 @@ def test_variable_names_match_the_original():
     models = {"classifier": lambda: BertClassifier(config(), 2), "squad": MODELS["span_labeler"]}
     models["pretraining"] = MODELS["pretrainer"]
     compared = set()
-    for key, names in checkpoints.items():
+    for key, names in names_by_checkpoint.items():
         kind = key.split("_")[0]
         assert set(checkpoints.named_variables(models[kind]())) == names
         compared.add(kind)

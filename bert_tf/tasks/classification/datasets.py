@@ -42,13 +42,13 @@ class TextDataset(abc.ABC):
         name: name in messages ("task cola").
         problem_type: `CLASSIFICATION`, `MULTILABEL` or `REGRESSION`.
         labels: names of the labels in the order of their ids; empty for regression.
-        is_published: whether the name determines labels and files, as for GLUE. If so, examples to
-            predict have the first label as a placeholder, as in the original; otherwise no label.
+        is_published: whether `--task_name` determines labels and files, as for GLUE. If so,
+            examples to predict have the first label as a placeholder, as in the original.
         primary_metric: default of `--best_metric`; None for the problem type's default.
         has_pairs: whether examples have two texts; None if unknown.
-        submission: file name of the predictions for gluebenchmark.com; None if it takes none.
+        submission: file name of the predictions for gluebenchmark.com; None for other tasks.
         holds_out: whether the evaluation rows are held out of the training file.
-        is_unlabeled: whether training ignores labels, so that examples have placeholders.
+        is_unlabeled: whether training needs no labels (distillation), and uses placeholders.
     """
 
     name: str
@@ -165,7 +165,7 @@ def _check_range(path: str, numbers: Sequence[float], training: Sequence[float])
 
 
 def _find_suspicious_labels(data: TextDataset) -> Iterator[tuple[str, str]]:
-    """Yields labels that were probably misread, each with the format of a message."""
+    """Yields labels that were probably misread, each with a message template for it."""
     with_comma = [label for label in data.labels if "," in label]
     parts = {part.strip() for label in data.labels for part in label.split(",")}
     if data.problem_type == CLASSIFICATION and 2 * len(with_comma) > len(data.labels) > len(parts):

@@ -88,7 +88,7 @@ class ClassifierOptions(FineTuningOptions):
     )
     train_file: str | None = option(
         None,
-        "Training file; by default train.tsv (or .csv, .jsonl) in --data_dir, or its only file.",
+        "Training file; by default train.tsv (or .csv, .jsonl), or the only file in --data_dir.",
         new=True,
     )
     eval_file: str | None = option(
@@ -99,7 +99,7 @@ class ClassifierOptions(FineTuningOptions):
     )
     task_module: str | None = option(
         None,
-        "Python file with a class that reads your data, instead of --task_name: "
+        "Instead of --task_name: a Python file with a class that reads your data by its methods "
         "get_train_examples(data_dir), get_dev_examples, get_test_examples and get_labels.",
         new=True,
     )

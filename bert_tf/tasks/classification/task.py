@@ -81,7 +81,7 @@ class Classification(Task):
         self._training_examples: Sequence[InputExample] = ()
 
     def read(self, split: str) -> list[InputExample]:
-        """Reads the examples of a split, at least one."""
+        """Reads the examples of a split; raises a UserError if there are none."""
         examples, path = self.data.read(split), self.data.describe(split)
         if not examples:
             raise UserError(f"{path} contains no examples")
@@ -126,7 +126,7 @@ class Classification(Task):
         return {self.problem.output: self.problem.values(outputs["logits"])}
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Selects probabilities, with the most likely label if texts have one label, or numbers."""
+        """Selects probabilities (and, for single labels, the most likely one), or numbers."""
         return self.problem.serve(self.problem.values(outputs["logits"]))
 
     def decode(

@@ -50,7 +50,8 @@ class ConversionOptions:
         "original format can store them.",
     )
     inspect: bool = option(
-        False, "Print the variables, sizes, head and release of --input; write nothing."
+        False,
+        "Print the variables, sizes and head of --input, and which release it is; write nothing.",
     )
 
     def check(self) -> None:
@@ -60,4 +61,4 @@ class ConversionOptions:
         if self.inspect and self.output:
             raise UserError("--inspect writes no output: omit --output or --inspect")
         if not self.inspect and not self.output:
-            raise UserError("Required, but missing: --output (or --inspect to write nothing)")
+            raise UserError("Missing required flags: --output (or --inspect to write nothing)")

@@ -1,6 +1,7 @@
 """Creates pre-training records for a corpus of any size: shard by shard, in several processes.
 
-The records of a unit (see `shards`) depend only on its text and index and on the options. Therefore
+A unit is a piece of the corpus that one worker processes, as a sequence of shards (see `shards`).
+Its records depend only on its text and index and on the options. Therefore
 the number of workers does not affect the result, and an interrupted run resumes with the missing
 units. The records of each unit are written to part files in a folder next to the output, one part
 for each output file; at the end, the parts of all units are joined.
@@ -36,7 +37,7 @@ from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.rng import FastRng
 from bert_tf.tasks.pretraining.shards import Unit, plan, read_shards
 
-# Name of the file that describes the parts in a folder; it changes if they must be rebuilt.
+# Name of the file that describes the parts in a folder. If it would differ, they are rebuilt.
 _PLAN = "plan.json"
 # Increment this when a change of the code leads to different records for the same plan.
 _FORMAT = 1
@@ -61,7 +62,7 @@ def write_parts(
     _prepare_folder(options, units, folder)
     missing = [unit for unit in units if not _is_complete(unit, folder)]
     if len(missing) < len(units):
-        log.info("%d of %d parts are already done", len(units) - len(missing), len(units))
+        log.info("%d of %d units are already done", len(units) - len(missing), len(units))
     total_bytes = sum(unit.size for unit in units)
     complete_bytes = total_bytes - sum(unit.size for unit in missing)
     # Start the workers before the bar starts its thread: forking a process with threads is unsafe.
@@ -96,7 +97,7 @@ def _prepare_folder(options: PretrainingDataOptions, units: Sequence[Unit], fold
 
 
 def _hash_file(path: str | None) -> str:
-    """Returns the digest of a file; "" if the option is not set or names a Python function."""
+    """Returns the digest of a file; "" if there is none: a segmenter may be a Python function."""
     if not path or not files.exists(path):
         return ""
     with files.open_binary(path) as file:

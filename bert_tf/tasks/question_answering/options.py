@@ -46,8 +46,8 @@ class SquadOptions(FineTuningOptions):
     )
     null_score_diff_threshold: float | str = option(
         0.0,
-        "Predict no answer if the score of no answer exceeds that of the best answer by more than "
-        "this. auto, with --do_eval: the threshold with the best F1 on --predict_file.",
+        "Predict 'no answer' if its score exceeds that of the best answer by more than this. "
+        "auto, with --do_eval: the threshold with the best F1 on --predict_file.",
         keywords=("auto",),
     )
     do_predict: bool = option(False, "Answer the questions in --predict_file.")
@@ -58,8 +58,8 @@ class SquadOptions(FineTuningOptions):
     )
     answer_scoring: str = option(
         "auto",
-        "With --do_eval: characters adds character-level exact match and F1, as in CMRC 2018. "
-        "auto: does so if most answer characters are Han, kana or Thai.",
+        "With --do_eval. words: exact match and F1 of words; characters: of characters, too, as in "
+        "CMRC 2018; auto: characters if most characters of the answers are Han, kana or Thai.",
         new=True,
         choices=("auto", "words", "characters"),
     )

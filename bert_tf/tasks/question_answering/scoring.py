@@ -97,9 +97,9 @@ def score_with_negative(
     """Returns the metrics of the official SQuAD 2.0 script; mappings are keyed by question id.
 
     `exact` and `f1` are means in percent over all questions, over questions with an answer
-    (`HasAns_`), and over questions without one (`NoAns_`). `best_exact` and `best_f1` are the means
-    if questions with null odds above `best_exact_thresh` or `best_f1_thresh` get no answer. The
-    script drops answers with odds above its `--na-prob-thresh` of 1.0; this function drops none.
+    (`HasAns_`), and over questions without one (`NoAns_`). `best_exact` is the mean if questions
+    with null odds above `best_exact_thresh` get no answer; likewise `best_f1`. The script drops
+    answers with odds above its `--na-prob-thresh` of 1.0; this function drops none.
     """
     metrics = {"exact": exact_match, "f1": _f1_or_exact}
     scores = {key: _score_all(examples, predictions, metric) for key, metric in metrics.items()}
@@ -124,8 +124,9 @@ def best_f1_threshold(
 ) -> float:
     """Returns the threshold for null odds with the best F1; the lowest one in case of ties.
 
-    Unlike the official `best_f1_thresh`, it treats questions with equal odds alike, as prediction
-    does. `best_texts` are the best answers other than "no answer", keyed by question id.
+    Questions with equal odds are all answered or all not answered, as in prediction; the official
+    `best_f1_thresh` may separate them. `best_texts` are the best answers other than "no answer",
+    keyed by question id.
     """
     scores = _score_all(examples, best_texts, _f1_or_exact)
     scores_unanswered = _score_all(examples, dict.fromkeys(best_texts, ""), _f1_or_exact)
@@ -170,7 +171,7 @@ def _best_threshold(
     null_odds: Mapping[str, float],
     has_answer: Mapping[str, bool],
 ) -> tuple[float, float]:
-    """Returns the best mean in percent, and the highest null odds of a question it answers."""
+    """Returns the best mean in percent, and its threshold: the highest null odds answered."""
     # Start with no question answered, for which the threshold in the official script is 0.
     best = total = float(sum(not is_answerable for is_answerable in has_answer.values()))
     threshold = 0.0

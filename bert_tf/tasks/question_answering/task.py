@@ -37,10 +37,10 @@ class QuestionAnswering(Task):
 
     targets = tuple(map(Feature, ("start_positions", "end_positions", "is_impossible")))
     text_pairs = True
-    # Metrics compare answer texts, so evaluation needs the predictions.
+    # Evaluation and prediction both answer the questions in --predict_file.
     predict_split = "eval"
     result_files = FILES
-    # An answer may start at any position of the row, as in the original.
+    # As in the original, the softmax over positions includes padding.
     loss_uses_padding = True
     soft_targets = (("start_logits", "positions"), ("end_logits", "positions"))
 
@@ -184,7 +184,7 @@ class QuestionAnswering(Task):
         return len(examples.questions)
 
     def identity(self, examples: Windows) -> Sequence[SquadExample]:
-        """Returns the questions with their texts and answers."""
+        """Returns what identifies the data: the questions with their texts and answers."""
         return examples.questions
 
 

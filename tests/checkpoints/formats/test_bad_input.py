@@ -137,10 +137,10 @@ def test_config_of_a_different_model_is_rejected(models, hf_folder, tmp_path):
         "num_hidden_layers is 3, but 2"
     )
     _assert_rejected(hf_folder, tmp_path, message)
-    narrow = BertConfig.from_json_file(str(models["span"] / "bert_config.json"))
-    narrow.intermediate_size = 99
-    (tmp_path / "narrow.json").write_text(narrow.to_json_string())
-    config_file = str(tmp_path / "narrow.json")
+    mismatched = BertConfig.from_json_file(str(models["span"] / "bert_config.json"))
+    mismatched.intermediate_size = 99
+    (tmp_path / "mismatched.json").write_text(mismatched.to_json_string())
+    config_file = str(tmp_path / "mismatched.json")
     _assert_rejected(
         models["span"], tmp_path, "intermediate_size is 99", bert_config_file=config_file
     )

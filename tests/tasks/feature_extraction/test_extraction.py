@@ -79,7 +79,7 @@ def compute_features(tiny, layer, lines=LINES, max_seq_length=12):
         tokens += [*second, "[SEP]"] if second else []
         ids = tokenizer.convert_tokens_to_ids(tokens)
         out = model({"input_ids": np.array([ids]), "segment_ids": np.array([segments])})
-        features_per_text.append((tokens, np.array(out["all_encoder_layers"][layer][0])))
+        features_per_text.append((tokens, np.asarray(out["all_encoder_layers"][layer][0])))
     return features_per_text
 
 

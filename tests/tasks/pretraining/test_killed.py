@@ -80,7 +80,7 @@ def test_data_creation(tiny, text, num_workers):
         assert not (text / "killed").exists()
         assert not (text / "killed.json").exists()
     assert kills == KILLS
-    assert "parts are already done" in finish("create_pretraining_data.py", flags)
+    assert "units are already done" in finish("create_pretraining_data.py", flags)
     assert (text / "killed").read_bytes() == (text / "undisturbed").read_bytes()
     assert not parts.exists()
 
