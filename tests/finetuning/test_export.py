@@ -292,7 +292,7 @@ def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
         ),
         (
             {"model_dir": "{tiny}", "export_dir": "x", "jit_compile": True, "max_seq_length": 9},
-            "--jit_compile is for fine-tuned models",
+            "--jit_compile applies only to fine-tuned",
         ),
         ({"model_dir": "{tiny}", "export_dir": "x", "form": "task"}, "run.json"),
         ({"model_dir": "{tiny}", "export_dir": "x", "form": "hub"}, "--form must be one of"),
