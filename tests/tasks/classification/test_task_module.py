@@ -127,7 +127,7 @@ def test_subclassed_processor(write):
         ("from json import JSONDecoder as Mine\n", ": no class defines any of"),
         (
             task_module_code("[]") + task_module_code("[]").replace("Mine", "Yours"),
-            r": 2 classes \(Mine, Yours\) have",
+            r": 2 classes \(Mine, Yours\) define",
         ),
         ("class A:\n    get_dev_examples = 1\n", r": class A has no get_labels\(\)"),
         (
