@@ -268,6 +268,8 @@ def test_training_file_without_labels(tiny, tiny_of_two_layers, tmp_path, run_lo
     predictions = []
     for name in ("train", "texts"):
         flags |= {"train_file": f"{name}.jsonl", "eval_file": "dev.jsonl", "teacher_weight": 1.0}
+        # Only files to predict have ids.
+        flags["id_column"] = "id"
         out = str(tmp_path / name)
         run = student_options(tiny, teacher, tmp_path, **flags, do_eval=True, output_dir=out)
         assert np.isfinite(classification.run(run).metrics["loss"])

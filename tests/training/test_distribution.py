@@ -141,11 +141,8 @@ def test_signal_saves_and_sets_the_exit_code(runs, number, code):
     assert 0 < checkpoint.step_of(checkpoint.latest(str(runs.folder / name))) < 57500
 
 
-@pytest.mark.slow
-def test_job_with_a_killed_worker_exits_and_resumes(runs):
-    changes = {"num_train_epochs": 783, "save_checkpoints_steps": 100, "do_predict": False}
-    runs.run(runs.make_launch_command("uninterrupted", 2, **changes))
-    command = runs.make_launch_command("killed", 2, **changes)
+def start_two_workers(command):
+    """Starts a job of two workers; returns it and the process ids of the workers."""
     job = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -154,7 +151,15 @@ def test_job_with_a_killed_worker_exits_and_resumes(runs):
         text=True,
         bufsize=1,
     )
-    pids = [int(next(job.stdout).split("process ")[1].split(",")[0]) for _ in range(2)]
+    return job, [int(next(job.stdout).split("process ")[1].split(",")[0]) for _ in range(2)]
+
+
+@pytest.mark.slow
+def test_job_with_a_killed_worker_exits_and_resumes(runs):
+    changes = {"num_train_epochs": 783, "save_checkpoints_steps": 100, "do_predict": False}
+    runs.run(runs.make_launch_command("uninterrupted", 2, **changes))
+    command = runs.make_launch_command("killed", 2, **changes)
+    job, pids = start_two_workers(command)
     while len(checkpoint.names_in(str(runs.folder / "killed"))) < 3:
         assert job.poll() is None
         time.sleep(0.05)
@@ -176,15 +181,7 @@ def test_job_with_a_killed_worker_exits_and_resumes(runs):
 @pytest.mark.slow
 def test_signaled_worker_stops_and_saves_the_job(runs):
     command = runs.make_launch_command("signaled", 2, num_train_epochs=783)
-    job = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=subprocess_environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-        bufsize=1,
-    )
-    pids = [int(next(job.stdout).split("process ")[1].split(",")[0]) for _ in range(2)]
+    job, pids = start_two_workers(command)
     while not (runs.folder / "signaled.jsonl").exists():
         assert job.poll() is None
         time.sleep(0.05)

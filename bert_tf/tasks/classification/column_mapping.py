@@ -15,14 +15,17 @@ from bert_tf.tasks.classification.options import ClassifierOptions
 
 _logger = logging.getLogger(__name__)
 
+UNLABELED = "unlabeled"
 _PURPOSES = ("text", "text_pair", "label", "id")
 _SHOWN_NAMES = 20
 
 
 def columns_of_split(options: ClassifierOptions, split: str) -> dict[str, str]:
-    """Maps purposes to columns in the options; "id" only for prediction, "label" only otherwise."""
-    unused = "label" if split == "predict" else "id"
-    return {purpose: name for purpose, name in _column_flags(options).items() if purpose != unused}
+    """Returns purpose -> column; `split` may be `UNLABELED`, a training set without labels."""
+    unused = {"predict": {"label"}, UNLABELED: {"label", "id"}}.get(split, {"id"})
+    return {
+        purpose: name for purpose, name in _column_flags(options).items() if purpose not in unused
+    }
 
 
 def _column_flags(options: ClassifierOptions) -> dict[str, str]:

@@ -13,6 +13,7 @@ from bert_tf.data.split_files import FLAGS, NAMES
 from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.column_mapping import (
+    UNLABELED,
     cell,
     columns_of_split,
     find_header,
@@ -114,7 +115,7 @@ class CustomDataset(TextDataset):
         if not rows:
             raise UserError(f"{path} is empty")
         is_unlabeled = self.is_unlabeled and split == "train"
-        columns_as = "predict" if is_unlabeled else split
+        columns_as = UNLABELED if is_unlabeled else split
         header = find_header(
             path, rows, self._options, columns_as, self._parser, self._training_header
         )
