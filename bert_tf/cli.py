@@ -17,9 +17,16 @@ from absl import flags
 
 from bert_tf import registry
 from bert_tf.errors import Terminated, UserError, reason
-from bert_tf.options.shared import DeviceOptions
+from bert_tf.options.shared import EngineOptions
 from bert_tf.quiet import import_tensorflow
 
+# The flags that `--help` lists first, as far as a script has them.
+_MAIN_FLAGS = (
+    *("task_name", "data_dir", "train_file", "input_file", "text_column", "label_column"),
+    *("model_dir", "init_checkpoint", "output_dir", "output_file", "export_dir", "format"),
+    *("do_train", "do_eval", "do_predict", "predict_file", "pooling", "max_seq_length"),
+    *("num_train_epochs", "num_train_steps", "train_batch_size", "learning_rate"),
+)
 _HELP_FLAGS = ("--help", "-help", "--helpfull", "-helpfull", "--helpshort", "-helpshort", "-h")
 
 
@@ -117,7 +124,8 @@ def help_text(options_class: type, script: str, description: str) -> str:
     lines = [description, "", f"usage: {script} --flag=value ...", ""]
     for field in ordered_options(options_class):
         if field.metadata["required"]:
-            default = "required"
+            detected = "by default" in field.metadata["help"]
+            default = "required, or detected" if detected else "required"
         else:
             default = f"default {field.default!r}" + (", new" if field.metadata["new"] else "")
         choices = field.metadata["choices"]
@@ -128,11 +136,16 @@ def help_text(options_class: type, script: str, description: str) -> str:
 
 
 def ordered_options(options_class: type) -> list[dataclasses.Field]:
-    """Returns the options of a script in the order of `--help`: required first, devices last."""
-    devices = {field.name for field in dataclasses.fields(DeviceOptions)}
+    """Returns the options of a script in the order of `--help`: main first, devices last."""
+    main = {name: position for position, name in enumerate(_MAIN_FLAGS)}
+    devices = {field.name for field in dataclasses.fields(EngineOptions)}
     return sorted(
         dataclasses.fields(options_class),
-        key=lambda field: (not field.metadata["required"], field.name in devices),
+        key=lambda field: (
+            main.get(field.name, len(main)),
+            not field.metadata["required"],
+            field.name in devices,
+        ),
     )
 
 
