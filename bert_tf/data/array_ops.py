@@ -1,9 +1,9 @@
 """Operations on model outputs, which are Keras tensors or, from ONNX Runtime, NumPy arrays.
 
-`Task.fetch` uses these functions, so that it works with both. Keras is imported only for tensors.
+`Task.fetch` uses these functions, so that it works with both, and without importing Keras.
 """
 
-from importlib import import_module
+import sys
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ import numpy as np
 
 def namespace(x: Any) -> Any:
     """Returns the module to compute with: `numpy` if `x` is a NumPy array, else `keras.ops`."""
-    return np if isinstance(x, np.ndarray) else import_module("keras").ops
+    # AutoGraph would warn of an import here. A tensor shows that Keras has been imported.
+    return np if isinstance(x, np.ndarray) else sys.modules["keras"].ops
 
 
 def softmax(x: Any) -> Any:
