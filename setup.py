@@ -35,8 +35,8 @@ TEST = [
     "pytest-xdist>=3.6",  # runs tests in parallel
     "hypothesis>=6",  # property-based tests
     "ruff>=0.17,<0.18",  # linter and formatter; a test runs both
-    "nbclient>=0.10",  # runs the notebook in examples/
-    "ipykernel>=6",  # kernel of the notebook
+    "nbclient>=0.10",  # runs the notebooks in examples/
+    "ipykernel>=6",  # kernel of the notebooks
     "tokenizers>=0.20",  # checks the ids of an exported tokenizer.json
     *DOCS,
     *NER,

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ class RaggedIds:
 
     ids: np.ndarray
     row_splits: np.ndarray
-    spans: np.ndarray | None = None
+    spans: Any = None
 
     def __len__(self) -> int:
         return len(self.row_splits) - 1
