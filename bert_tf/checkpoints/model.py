@@ -184,7 +184,7 @@ def _check_fit(prefix: str, model: dict[str, list[int]], stored: dict[str, list[
     listed = [f"{name} (checkpoint {stored[name]}, model {model[name]})" for name in reshaped]
     parts = [f"different shapes: {shortened(listed, 4)}"] if listed else []
     sides = {"model but not in the checkpoint": missing}
-    sides["checkpoint but not in the model"] = stored.keys() - model.keys()
+    sides["checkpoint but not in the model"] = [name for name in stored if name not in model]
     parts += [f"in the {side}: {summarize(names)}" for side, names in sides.items() if names]
     if is_unrelated:
         advice = "It belongs to a different model, or its variables have different names"

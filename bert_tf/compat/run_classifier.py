@@ -18,7 +18,8 @@ from bert_tf.tasks.classification import glue
 
 globals().update(error_stubs("run_classifier"))
 
-InputExample, PaddingInputExample = _features.InputExample, _features.PaddingInputExample
+InputExample = _features.InputExample
+PaddingInputExample = _features.PaddingInputExample
 InputFeatures = _features.InputFeatures
 convert_single_example = _features.convert_single_example
 convert_examples_to_features = _features.convert_examples_to_features

@@ -91,9 +91,7 @@ def convert_single_example(
     return InputFeatures(**pack_example(example, max_seq_length, tokenizer), label_id=label_id)
 
 
-def pack_example(
-    example: Any, max_seq_length: int, tokenizer: FullTokenizer
-) -> dict[str, list[int]]:
+def pack_example(example: Any, max_seq_length: int, tokenizer: FullTokenizer) -> dict[str, Any]:
     """Tokenizes, truncates and packs the texts of an example; see `packing.pack_batch`."""
     texts = [example.text_a, example.text_b or ""]
     ids = [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text)) for text in texts]

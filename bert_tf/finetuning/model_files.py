@@ -112,7 +112,7 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
     layers = init_layers(options)
     if layers and len(layers) != config.num_hidden_layers:
         raise UserError(
-            f"--init_layers={options.init_layers} selects {len(layers)} layers, but "
+            f"--init_layers={','.join(map(str, layers))} selects {len(layers)} layers, but "
             f"{options.bert_config_file} has num_hidden_layers={config.num_hidden_layers}"
         )
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)

@@ -261,7 +261,7 @@ class FineTuningRun:
             batches.element_spec,
         )
         points = (lambda: evaluation.points) if evaluation else dict
-        callbacks = [TrainingCurve(self.output_dir, self.step, points, devices.is_chief)]
+        callbacks: list[Any] = [TrainingCurve(self.output_dir, self.step, points, devices.is_chief)]
         callbacks += [evaluation] if evaluation else []
         profiled = options.profiled_steps()
         if profiled and devices.is_chief:
@@ -325,7 +325,8 @@ class FineTuningRun:
         """Evaluates and predicts, depending on the options, and writes the results."""
         task, options, is_chief = self.task, self.options, self.devices.is_chief
         folder, results = self.output_dir, Results()
-        split, predictions = task.predict_split, None
+        split = task.predict_split
+        predictions: Any = None
         # If the model was trained on a different task, a suffix keeps that task's results.
         suffix = "" if options.do_train else result_suffix(options)
         if options.do_eval:

@@ -46,7 +46,8 @@ def check_inputs(inputs: Any, config: BertConfig, rank: int = 2) -> None:
             sizes = zip(shape, ids_shape or (), strict=False)
             if len(shape) != rank or any({type(a), type(b)} == {int} and a != b for a, b in sizes):
                 expected = "[B, S]" if rank == 2 else "[B, C, S]"
-                expected = expected if name == "input_ids" else f"of input_ids, {tuple(ids_shape)}"
+                if name != "input_ids":
+                    expected = f"of input_ids, {tuple(ids_shape or ())}"
                 raise ValueError(f"{name} must have the shape {expected}. Received: {tuple(shape)}")
         for extreme in _min_and_max(value):
             if not 0 <= extreme < size:

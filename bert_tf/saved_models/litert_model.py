@@ -72,7 +72,7 @@ def build_litert_model(
             named |= {f"{HIDDEN_STATES}{index}": value for index, value in layer_outputs}
         return named
 
-    module = tf.Module()
+    module: Any = tf.Module()
     # Track the variables: the converter saves only tracked ones, and outputs would be NaN.
     module.weights = [variable.value for variable in model.variables]
     converter = tf.lite.TFLiteConverter.from_concrete_functions(

@@ -183,7 +183,7 @@ class _Graph:
 
     def activation(self, x: str, hidden_act: Any, name: str) -> str:
         """Adds the activation function of a configuration's `hidden_act`."""
-        key = hidden_act if callable(hidden_act) else (hidden_act or "linear").lower()
+        key: Any = hidden_act if callable(hidden_act) else (hidden_act or "linear").lower()
         if key not in _ACTIVATIONS:
             raise UserError(f"hidden_act={hidden_act!r} cannot be exported to ONNX")
         if (operator := _ACTIVATIONS[key]) is None:

@@ -139,14 +139,15 @@ class BatchTokenizer:
             use_compiled = self._num_chars >= _COMPILE_CHARS and self._compiled is not None
         if not use_compiled:
             return self._encode_with_reference(texts, with_spans)
+        compiled: Any = self._compiled
         normalized, spans = self._normalize(texts), None
         if with_spans:
-            tokens, *byte_ranges = self._compiled.tokenize_with_offsets(normalized.strings)
+            tokens, *byte_ranges = compiled.tokenize_with_offsets(normalized.strings)
             rows = tokens.value_rowids().numpy()
             starts, ends = (ragged.values.numpy() for ragged in byte_ranges)
             spans = _to_char_spans(normalized, rows, starts, ends)
         else:
-            tokens = self._compiled.tokenize(normalized.strings)
+            tokens = compiled.tokenize(normalized.strings)
         ids = RaggedIds(tokens.values.numpy(), tokens.row_splits.numpy(), spans)
         reference_rows = np.flatnonzero(normalized.needs_reference)
         if not len(reference_rows):

@@ -93,7 +93,8 @@ def _join_words(rows: tf.Tensor, codes: tf.Tensor, flags: tf.Tensor) -> tuple[tf
     follows_end = tf.concat([[True], ends_word[:-1]], 0)[: tf.size(codes)]
     is_start = is_punctuation | follows_end | _starts_text(rows)
     # Dropping spaces loses no start of a word: the character after a space is a start, too.
-    rows, codes, is_start = (tf.boolean_mask(x, ~is_space) for x in (rows, codes, is_start))
+    is_kept = tf.logical_not(is_space)
+    rows, codes, is_start = (tf.boolean_mask(x, is_kept) for x in (rows, codes, is_start))
     starts = tf.where(is_start)[:, 0]
     word_codes = _ragged.from_row_starts(codes, starts)
     words = tf.strings.unicode_encode(word_codes, "UTF-8")
@@ -125,7 +126,8 @@ def _lower_final_sigmas(codes: tf.Tensor, rows: tf.Tensor, flags: tf.Tensor) -> 
         is_same_text = tf.gather(counted_rows, clipped) == tf.gather(rows, sigmas)
         return (neighbour == clipped) & is_same_text & tf.gather(is_cased, clipped)
 
-    final_sigmas = tf.boolean_mask(sigmas, has_case(index - 1) & ~has_case(index + 1))
+    is_final = has_case(index - 1) & tf.logical_not(has_case(index + 1))
+    final_sigmas = tf.boolean_mask(sigmas, is_final)
     updates = tf.fill([tf.size(final_sigmas)], _FINAL_SIGMA)
     return tf.tensor_scatter_nd_update(codes, final_sigmas[:, None], updates)
 

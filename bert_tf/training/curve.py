@@ -96,12 +96,12 @@ def plot_training_curve(
     marker = "o" if len(steps) <= 50 else None
     axes.plot(steps, values, _LOSS_COLOR, marker=marker, markersize=3, alpha=0.35, label="loss")
     axes.plot(steps, _running_mean(values), _LOSS_COLOR, linewidth=1.8, label="running mean")
-    metric_axes = axes.twinx() if metrics else None
+    if metrics:
+        metric_axes = axes.twinx()
+        metric_axes.set_ylabel("evaluation")
     for index, (name, points) in enumerate(metrics.items()):
         color = _METRIC_COLORS[index % len(_METRIC_COLORS)]
         metric_axes.plot(*zip(*points, strict=True), color, marker="os"[index % 2], label=name)
-    if metric_axes:
-        metric_axes.set_ylabel("evaluation")
     figure.legend(loc="outside lower center", ncols=4, frameon=False)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})

@@ -11,7 +11,7 @@ import tensorflow as tf
 from bert_tf import backend
 from bert_tf.data.parallel import num_cores
 from bert_tf.errors import UserError, reason
-from bert_tf.options import DeviceOptions
+from bert_tf.options import DeviceOptions, TrainingOptions
 from bert_tf.progress import hide_progress, log
 from bert_tf.training.cluster import Cluster, read_cluster, wait_for_workers
 from bert_tf.training.precision import set_precision
@@ -119,8 +119,10 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     operation wait for the slowest of them.
     """
     backend.require_runtime(loads_model=True)
-    trains = getattr(options, "do_train", False)
-    for note in options.ignored_flag_warnings() + (options.training_warnings() if trains else []):
+    notes = options.ignored_flag_warnings()
+    if isinstance(options, TrainingOptions) and getattr(options, "do_train", False):
+        notes += options.training_warnings()
+    for note in notes:
         log.warning("%s", note)
     # Other engines compute in int8; TensorFlow then uses float32.
     precision = "float32" if options.precision == "int8" else options.precision

@@ -174,8 +174,9 @@ def _read_optional(folder: str, name: str) -> dict[str, Any]:
 def _read_word_pieces(fast_tokenizer: Mapping[str, Any]) -> list[str] | None:
     """Returns the WordPiece vocabulary of a tokenizer.json; None if there is none."""
     model = fast_tokenizer.get("model")
-    is_word_piece = isinstance(model, dict) and model.get("type", "WordPiece") == "WordPiece"
-    ids = model.get("vocab") if is_word_piece else None
+    if not isinstance(model, dict) or model.get("type", "WordPiece") != "WordPiece":
+        return None
+    ids = model.get("vocab")
     if not isinstance(ids, dict) or not all(isinstance(value, int) for value in ids.values()):
         return None
     pieces = sorted(ids, key=ids.__getitem__)

@@ -74,7 +74,7 @@ def read_labels(settings: Mapping[str, Any]) -> list[str] | None:
     are_valid = all(isinstance(label, str) and label.strip() for label in ordered)
     if not are_valid or ordered == _placeholders(len(ordered)) or len(set(ordered)) < len(ordered):
         return None
-    return ordered
+    return [str(label) for label in ordered]
 
 
 def make_config(

@@ -66,7 +66,7 @@ class Source(abc.ABC):
         """Sets head, casing and `has_best` from the `run.json` of a bert_tf training run."""
         try:
             run = files.read_json(os.path.join(folder, RUN_FILE))
-            self.head = _HEADS.get(run.get("script"), self.head)
+            self.head = _HEADS.get(run.get("script", ""), self.head)
             flags = run.get("flags", {})
             lower, self.has_best = flags.get("do_lower_case"), bool(flags.get("eval_every"))
         except (UserError, ValueError, AttributeError, TypeError):

@@ -32,7 +32,8 @@ def plot_confusion_matrix(matrix: list[list[int]], labels: Sequence[str]) -> byt
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     with_numbers = len(labels) <= _MAX_LABELS_WITH_NUMBERS
     inches = min(_MAX_INCHES, 1 + len(labels) * (0.7 if with_numbers else 0.25))
-    axes = Figure(figsize=(inches, inches), dpi=_DPI).add_subplot()
+    figure = Figure(figsize=(inches, inches), dpi=_DPI)
+    axes = figure.add_subplot()
     display = ConfusionMatrixDisplay(shares)
     # Most errors are a few percent of a row: the power scale makes them visible.
     heatmap_style = {"cmap": "Blues", "im_kw": {"norm": PowerNorm(0.5, 0, 1)}}
@@ -53,7 +54,7 @@ def plot_confusion_matrix(matrix: list[list[int]], labels: Sequence[str]) -> byt
     with warnings.catch_warnings():
         # matplotlib warns about characters that no font has.
         warnings.simplefilter("ignore")
-        axes.figure.savefig(png, bbox_inches="tight", pad_inches=0.2, metadata={"Software": None})
+        figure.savefig(png, bbox_inches="tight", pad_inches=0.2, metadata={"Software": None})
     return png.getvalue()
 
 

@@ -58,6 +58,8 @@ class Predictions(Sequence[Any]):
 class Classification(Task):
     """Text or text-pair classification; a custom training file is read on construction."""
 
+    options: ClassifierOptions
+
     def __init__(
         self, options: ClassifierOptions, config: BertConfig, tokenizer: FullTokenizer
     ) -> None:

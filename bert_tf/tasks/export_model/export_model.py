@@ -30,7 +30,7 @@ def run(options: ExportOptions) -> str:
     _require_model_folder(folder)
     keras.config.set_dtype_policy("float32")
     script = options.script or run_metadata.read_run(folder)[0]
-    is_task = bool(script in registry.SCRIPTS and registry.SCRIPTS[script].make_task)
+    is_task = bool(script and script in registry.SCRIPTS and registry.SCRIPTS[script].make_task)
     if options.form == "task" or (options.form == "auto" and is_task):
         return _export_fine_tuned(options, folder, script)
     return _export_encoder(options, folder)

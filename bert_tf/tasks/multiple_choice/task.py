@@ -30,6 +30,7 @@ class ChoicePrediction(NamedTuple):
 class MultipleChoice(Task):
     """Fine-tuning to choose the correct ending of a text."""
 
+    options: MultipleChoiceOptions
     metric_names = ("accuracy", "loss")
     soft_targets = (("logits", "classes"),)
 
@@ -106,4 +107,4 @@ class MultipleChoice(Task):
         num_endings = len(self.labels)
         expected = f"a tuple of a context and {num_endings} endings"
         require_texts(inputs, [1 + num_endings], expected)
-        return [Question(context, endings) for context, *endings in inputs]
+        return [Question(context, tuple(endings)) for context, *endings in inputs]

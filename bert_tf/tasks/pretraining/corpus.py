@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -95,9 +95,9 @@ def load_segmenter(name: str) -> Segmenter:
         segmenter: Any = getattr(importlib.import_module(module), function)
     except Exception as error:
         raise UserError(f"--whole_word_segments={name} cannot be used: {error}") from error
-    if not callable(segmenter):
-        raise UserError(f"--whole_word_segments={name} is not a function")
-    return segmenter
+    if callable(segmenter):
+        return cast(Segmenter, segmenter)
+    raise UserError(f"--whole_word_segments={name} is not a function")
 
 
 def mark_inner_pieces(

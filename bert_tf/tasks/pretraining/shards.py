@@ -43,7 +43,8 @@ def plan(paths: Sequence[str], shard_bytes: int) -> list[Unit]:
             room = -1
         elif size > shard_bytes:
             starts = range(0, size, shard_bytes)
-            groups += [[(path, start, min(start + shard_bytes, size))] for start in starts]
+            for start in starts:
+                groups.append([(path, start, min(start + shard_bytes, size))])
             room = -1
         else:
             if size > room:

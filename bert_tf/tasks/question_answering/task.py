@@ -94,7 +94,7 @@ class QuestionAnswering(Task):
     def _log_examples(self, windows: Windows) -> None:
         """Logs the first questions with the first window of each."""
         for row in np.flatnonzero(windows.window_index == 0)[:_LOGGED_EXAMPLES].tolist():
-            example = windows.questions[windows.question_index[row]]
+            example = windows.questions[int(windows.question_index[row])]
             ids = windows[row : row + 1].inputs()["input_ids"][0].tolist()
             tokens = " ".join(self.tokenizer.reference.convert_ids_to_tokens(ids))
             answers = example.orig_answer_text if example.answers is None else example.answers

@@ -227,7 +227,7 @@ class TokenClassification(Task):
     ) -> Sequence[LabeledWords]:
         """Takes the label of each word from the window that gives the word the most context."""
         positions = examples.windows.word_positions(*examples.window_range)
-        label_ids = outputs["label_ids"][positions].tolist()
+        label_ids: list[int] = outputs["label_ids"][positions].tolist()
         labels = (self.labels[label_id] for label_id in label_ids)
         return [
             LabeledWords(words, list(itertools.islice(labels, len(words)))) for words, _ in examples
