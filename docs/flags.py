@@ -35,17 +35,16 @@ def page(script: str) -> str:
 def table(script: str) -> str:
     """Returns a Markdown table of all flags of a script."""
     rows = ["| flag | default | since | description |", "|---|---|---|---|"]
-    rows += [
-        _row(field, script in NEW_SCRIPTS)
-        for field in ordered_options(SCRIPTS[script].options_class)
-    ]
-    rows += ["| `--flagfile` | | 2018 | Reads flags from a file, one per line. |"]
+    is_new = script in NEW_SCRIPTS
+    rows += [_row(field, is_new) for field in ordered_options(SCRIPTS[script].options_class)]
+    since = "new" if is_new else "2018"
+    rows += [f"| `--flagfile` | | {since} | Reads flags from a file, one per line. |"]
     return "\n".join(["<!-- flags -->", *rows, "<!-- end of flags -->"])
 
 
 def _row(field: dataclasses.Field, is_new: bool) -> str:
     metadata = field.metadata
-    values = [f"`{choice}`" for choice in metadata["choices"] or metadata["keywords"]]
+    values = [f"`{choice}`" for choice in metadata["choices"] or ()]
     if metadata["limits"]:
         lower, upper = metadata["limits"]
         values.append(f"from {lower} to {upper}" if upper < 2**31 - 1 else f"{lower} or more")
@@ -54,7 +53,7 @@ def _row(field: dataclasses.Field, is_new: bool) -> str:
         default = "required, or detected"
     description = metadata["help"]
     if values:
-        label = "Values:" if metadata["choices"] else "Also" if metadata["keywords"] else "Range:"
+        label = "Values:" if metadata["choices"] else "Range:"
         description += f" {label} {', '.join(values)}."
     since = "new" if is_new or metadata["new"] else "2018"
     cells = (f"`--{field.name}`", default, since, description)

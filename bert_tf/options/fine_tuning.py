@@ -77,8 +77,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
     )
     teacher_weight: float = option(
         0.5,
-        "Weight w of the distillation loss; the label loss has weight 1 - w. 1: ignore the labels, "
-        "which the training file of --task_name=tsv then need not have.",
+        "Weight w of the distillation loss; the label loss has weight 1 - w. 1: ignore the labels.",
         new=True,
         limits=(0, 1),
     )

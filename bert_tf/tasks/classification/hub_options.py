@@ -17,16 +17,19 @@ class HubClassifierOptions(ClassifierOptions):
         "and unpacked, or written by export_model.py --form=encoder.",
         required=True,
     )
-    bert_config_file: str | None = option(None, "Not used: the module contains the configuration.")
-    init_checkpoint: str | None = option(None, "Not used: the module contains the weights.")
-    vocab_file: str | None = option(None, "Used only if the module has no vocabulary.")
-    do_lower_case: bool = option(True, "Used only if the module does not specify it.")
+    bert_config_file: str | None = option(None, "Not used: it is part of the encoder.")
+    init_checkpoint: str | None = option(None, "Not used: see --bert_hub_module_handle.")
+    vocab_file: str | None = option(None, "Used only if the encoder has no vocabulary.")
+    do_lower_case: bool = option(True, "Used only if the encoder does not specify it.")
+    init_layers: str | None = option(None, "Not supported by this script.", new=True)
 
     def check_case(self) -> None:
-        """Does nothing, because the module determines the casing."""
+        """Does nothing, because the encoder determines the casing."""
 
     def check(self) -> None:
         """Checks the options without reading any files."""
+        if self.init_layers:
+            raise UserError("--init_layers is not supported: this script uses the whole encoder")
         super().check()
         handle = self.bert_hub_module_handle or ""
         if "://" in handle and not handle.startswith("gs://"):

@@ -13,7 +13,8 @@ class ExtractionOptions(ModelOptions, EngineOptions):
 
     init_checkpoint: str | None = option(
         None,
-        "Checkpoint of an encoder: a prefix (bert_model.ckpt, model.ckpt-N) or a folder.",
+        "Checkpoint of an encoder: a prefix (bert_model.ckpt, model.ckpt-N) or a folder, also of a "
+        "Hugging Face model or a TensorFlow Hub SavedModel.",
         required=True,
     )
     input_file: str | None = option(

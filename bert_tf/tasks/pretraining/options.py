@@ -23,6 +23,7 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions):
         "(data/*.tfrecord) or folders.",
         required=True,
     )
+    max_seq_length: int = option(128, "Length of the records, as in create_pretraining_data.py.")
     max_predictions_per_seq: int = option(
         20, "Maximum number of masked pieces per example, as in the records.", limits=(1, 2**31 - 1)
     )
