@@ -203,8 +203,8 @@ class EngineOptions(DeviceOptions):
 
     precision: str = option(
         "float32",
-        "Precision of the computation; weights and optimizer stay in float32. int8: quantized "
-        "weights, with --engine=onnx or litert only.",
+        "Precision of the computation. bfloat16, float16: the weights stay in float32. int8: "
+        "quantized weights, with --engine=onnx or litert only.",
         new=True,
         choices=("float32", "bfloat16", "float16", "int8"),
     )
@@ -212,7 +212,7 @@ class EngineOptions(DeviceOptions):
         "tensorflow",
         "Library that computes predictions of a trained model. onnx: ONNX Runtime, faster for "
         "single texts on a CPU. litert: LiteRT, fastest with int8. Both export the model once, to "
-        "the folder onnx or litert next to its checkpoint.",
+        "a folder next to its checkpoint.",
         new=True,
         choices=("tensorflow", "onnx", "litert"),
     )
