@@ -15,16 +15,11 @@ from bert_tf.errors import Terminated, UserError, shortened
 from bert_tf.extras import import_extra
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 from bert_tf.progress import bar, log
-from bert_tf.quiet import import_tensorflow
+from bert_tf.quiet import import_tensorflow, pause_gc
 from bert_tf.tasks.pretraining import sharded_data
 from bert_tf.tasks.pretraining.corpus import LineEncoder, load_encoder, read_documents
 from bert_tf.tasks.pretraining.instance_records import record_batches, record_features
-from bert_tf.tasks.pretraining.instances import (
-    Document,
-    Instance,
-    create_training_instances,
-    pause_gc,
-)
+from bert_tf.tasks.pretraining.instances import Document, Instance, create_training_instances
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.record_description import describe_outputs
 from bert_tf.tasks.pretraining.rng import ReferenceRng

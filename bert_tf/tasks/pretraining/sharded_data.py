@@ -24,6 +24,7 @@ from bert_tf import files
 from bert_tf.data.example_encoding import encode_examples
 from bert_tf.errors import UserError
 from bert_tf.progress import bar, log
+from bert_tf.quiet import pause_gc
 from bert_tf.tasks.pretraining.corpus import LineEncoder, load_encoder
 from bert_tf.tasks.pretraining.instance_records import record_batches
 from bert_tf.tasks.pretraining.instances import (
@@ -31,7 +32,6 @@ from bert_tf.tasks.pretraining.instances import (
     Instance,
     VocabInfo,
     create_instances_from_document,
-    pause_gc,
 )
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.rng import FastRng
