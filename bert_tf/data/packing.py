@@ -89,7 +89,10 @@ def pack_batch(
     """
     b = RaggedIds.from_lists([[]] * len(a)) if b is None else b
     is_pair = b.lengths > 0
-    _require_room(bool(is_pair.any()), max_seq_length)
+    num_special = 3 if is_pair.any() else 2
+    if max_seq_length < num_special:
+        problem = f"the {num_special} special tokens, [CLS] and [SEP], do not fit"
+        raise UserError(f"max_seq_length={max_seq_length} is too small: {problem}")
     room = max_seq_length - np.where(is_pair, 3, 2)  # without the special tokens
     length_a, length_b = truncated_lengths(a.lengths, b.lengths, room)
     # As in the original, a pair without room for its second text becomes a single text.
@@ -128,17 +131,6 @@ def truncated_lengths(
     from_a = alternating // 2 + np.where(a_is_longer, only_longer, 0)
     from_b = alternating - alternating // 2 + np.where(a_is_longer, 0, only_longer)
     return length_a - from_a, length_b - from_b
-
-
-def _require_room(has_pairs: bool, max_seq_length: int) -> None:
-    """Raises a UserError if `max_seq_length` cannot hold the special tokens of a text or pair."""
-    num_special = 3 if has_pairs else 2
-    if max_seq_length < num_special:
-        kind, form = ("pair", "[CLS] A [SEP] B [SEP]") if has_pairs else ("text", "[CLS] A [SEP]")
-        raise UserError(
-            f"max_seq_length={max_seq_length} is too small: the {num_special} special tokens of a "
-            f"{kind} ({form}) do not fit"
-        )
 
 
 def _write_ids(
