@@ -1,7 +1,7 @@
 """Predicts the words for `[MASK]` with a pre-trained model, for `predict_masked.py`.
 
 Texts are processed in chunks, so that neither input nor output has to fit into memory.
-Shapes: R rows, P masks per row, K candidates, V vocabulary size.
+Shapes: R rows, each with one mask to predict, K candidates, V vocabulary size.
 """
 
 import contextlib
@@ -40,8 +40,6 @@ from bert_tf.tokenization.fast import BatchTokenizer
 STDOUT = "-"
 # Prefix of the variables of the masked-LM head.
 _HEAD = "cls/predictions/"
-# P: small, because most texts have few masks, and unused slots cost as much as used slots.
-_MASKS_PER_ROW = 4
 # Maximum number of texts, and of rows, in a chunk.
 _MAX_TEXTS = _MAX_ROWS = 4096
 # Decimal places of probabilities in JSON lines, as in extract_features.py.
@@ -134,9 +132,8 @@ class FillMask:
             self._find_candidates = WordSearch(self._top_pieces, tokenizer, self._top_k, max_pieces)
             # The search makes up to top_k rows for each mask.
             self._masks_per_chunk = max(_MAX_ROWS // self._top_k, 1)
-        masks_per_row = 1 if options.whole_word else _MASKS_PER_ROW
-        mask_features = (Feature(name, masks_per_row) for name in ("masked_lm_positions", "kinds"))
-        features = (*sequence_features(options.max_seq_length), *mask_features)
+        inputs = sequence_features(options.max_seq_length)
+        features = (*inputs, Feature("masked_lm_positions", 1), Feature("kinds"))
         with training.explained_errors():
             build = functools.partial(BertPretrainer, config)
             model = training.build_model(build, devices, zero_init_encoder=True)
@@ -168,28 +165,28 @@ class FillMask:
         return results
 
     def _top_candidates(self, texts: MaskedTexts, masks: np.ndarray) -> list[list[Candidate]]:
-        rows, slots = texts.shared_rows(masks, _MASKS_PER_ROW)
-        ids, probabilities = (values[*slots.T].tolist() for values in self._top_pieces(rows, ANY))
-        tokens = self._tokenizer.reference.inv_vocab
+        vocab, tokens = self._tokenizer.reference.vocab, self._tokenizer.reference.inv_vocab
+        unfilled = np.full((len(masks), 1), vocab[MASK], np.int32)
+        top = self._top_pieces(texts.rows(masks, unfilled, 0), ANY)
         return [
             [Candidate(tokens[id_], probability) for id_, probability in zip(*mask, strict=True)]
-            for mask in zip(ids, probabilities, strict=True)
+            for mask in zip(*map(np.ndarray.tolist, top), strict=True)
         ]
 
     def _top_pieces(
         self, rows: Mapping[str, np.ndarray], kind: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns ids and probabilities of the K best pieces of a kind for each mask, [R, P, K]."""
-        kinds = np.full_like(rows["masked_lm_positions"], kind)
+        """Returns ids and probabilities of the K best pieces of a kind for each mask, [R, K]."""
+        kinds = np.full(len(rows["input_ids"]), kind, np.int32)
         outputs = self._inference.predict({**rows, "kinds": kinds})
         count = self._num_allowed[kind]
         return outputs["ids"][..., :count], outputs["probabilities"][..., :count]
 
 
 def _select(allowed: np.ndarray, top_k: int, outputs: Any, batch: Any) -> dict[str, Any]:
-    """Selects `ids` and `probabilities` [B, P, K], most probable first."""
-    logits = tf.cast(outputs["masked_lm_logits"], tf.float32)  # [B, P, V]
-    is_allowed = tf.gather(tf.constant(allowed), batch["kinds"])  # [3, V] -> [B, P, V]
+    """Selects `ids` and `probabilities` [B, K], most probable first."""
+    logits = tf.cast(outputs["masked_lm_logits"][:, 0], tf.float32)  # [B, V]
+    is_allowed = tf.gather(tf.constant(allowed), batch["kinds"])  # [3, V] -> [B, V]
     # Rank by log-probability: an allowed piece with probability 0, by underflow, must stay ahead of
     # pieces that are not allowed.
     scores = tf.nn.log_softmax(tf.where(is_allowed, logits, -np.inf))
