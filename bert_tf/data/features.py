@@ -1,7 +1,7 @@
 """Converts examples to features one at a time, like the original BERT code; needs no TensorFlow."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,8 @@ from bert_tf.tokenization.ragged_ids import RaggedIds
 
 _logger = logging.getLogger(__name__)
 
-_NUM_LOGGED_EXAMPLES = 5
+# Number of examples of a data set that are logged.
+NUM_LOGGED = 5
 
 
 @dataclass
@@ -86,9 +87,12 @@ def convert_single_example(
         zeros = ([0] * max_seq_length for _ in range(3))
         return InputFeatures(*zeros, label_id=0, is_real_example=False)
     label_id = find_label_id(example, label_list)
-    if ex_index < _NUM_LOGGED_EXAMPLES:
-        log_examples([example], label_list, max_seq_length, tokenizer)
-    return InputFeatures(**pack_example(example, max_seq_length, tokenizer), label_id=label_id)
+    packed = pack_example(example, max_seq_length, tokenizer)
+    if ex_index < NUM_LOGGED:
+        row = {**packed, "label_id": label_id}
+        rows = {name: np.array([values]) for name, values in row.items()}
+        log_rows(f"Example {example.guid}", rows, tokenizer)
+    return InputFeatures(**packed, label_id=label_id)
 
 
 def pack_example(
@@ -139,22 +143,11 @@ def label_ids_of(examples: Sequence[InputExample], label_list: Sequence[str]) ->
     return np.array(labels, np.int32 if label_list else np.float32)
 
 
-def log_examples(
-    examples: Sequence[InputExample],
-    label_list: Sequence[Any],
-    max_seq_length: int,
-    tokenizer: FullTokenizer,
-) -> None:
-    """Logs the first five examples as tokens and ids, at level DEBUG."""
-    if not _logger.isEnabledFor(logging.DEBUG):
-        return
-    labels = list(label_list)
-    for example in examples[:_NUM_LOGGED_EXAMPLES]:
-        packed = pack_example(example, max_seq_length, tokenizer)
-        ids = packed["input_ids"][: sum(packed["input_mask"])]
-        columns = {"tokens": tokenizer.convert_ids_to_tokens(ids), **packed}
+def log_rows(title: str, rows: Mapping[str, np.ndarray], tokenizer: FullTokenizer) -> None:
+    """Logs the first five rows as tokens and numbers, at level DEBUG."""
+    for index in range(min(NUM_LOGGED, len(rows["input_ids"]))):
+        row = {name: np.ravel(values[index]) for name, values in rows.items()}
+        ids = row["input_ids"][row["input_mask"] > 0].tolist()
+        columns = {"tokens": tokenizer.convert_ids_to_tokens(ids), **row}
         lines = [f"  {name}: {' '.join(map(str, values))}" for name, values in columns.items()]
-        label = example.label
-        id_note = f" (id = {labels.index(label)})" if label in labels else ""
-        lines = [f"Example {example.guid}", *lines, f"  label: {label}{id_note}"]
-        _logger.debug("%s", "\n".join(lines))
+        _logger.debug("%s\n%s", title, "\n".join(lines))

@@ -140,7 +140,7 @@ def test_first_five_examples_are_logged(caplog, monkeypatch, tmp_path):
     assert logged == [f"train-{i}" for i in range(5)]
     assert "tokens: [CLS] word3 [SEP]" in caplog.text
     assert "input_ids: 1 6 2 0 0" in caplog.text
-    assert "label: yes (id = 1)" in caplog.text
+    assert "label_id: 1" in caplog.text
 
 
 def test_data_preparation_does_not_import_tensorflow():
