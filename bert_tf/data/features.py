@@ -145,6 +145,8 @@ def label_ids_of(examples: Sequence[InputExample], label_list: Sequence[str]) ->
 
 def log_rows(title: str, rows: Mapping[str, np.ndarray], tokenizer: FullTokenizer) -> None:
     """Logs the first five rows as tokens and numbers, at level DEBUG."""
+    if not _logger.isEnabledFor(logging.DEBUG):
+        return
     for index in range(min(NUM_LOGGED, len(rows["input_ids"]))):
         row = {name: np.ravel(values[index]) for name, values in rows.items()}
         ids = row["input_ids"][row["input_mask"] > 0].tolist()
