@@ -17,7 +17,7 @@ from bert_tf.data.features import (
     convert_single_example,
 )
 from bert_tf.errors import UserError
-from bert_tf.tasks.classification.glue import TASKS, TsvTask, read_examples
+from bert_tf.tasks.classification.glue import TASKS, GlueDataset, TsvTask
 from bert_tf.tokenization import FullTokenizer
 from tests.data import CONVERSIONS, Words
 from tests.oracle import ROOT, golden
@@ -44,7 +44,8 @@ def inputs_of(conversion: dict) -> tuple[FullTokenizer, TsvTask, list]:
     vocab = conversion["vocab"]
     vocab_file = golden("checkpoints/main/vocab.txt" if vocab == "small" else f"vocab/{vocab}.txt")
     task = TASKS[conversion["task"]]
-    examples = read_examples(task, conversion["split"], str(golden(f"classifier/data/{task.name}")))
+    split = {"dev": "eval", "test": "predict"}.get(conversion["split"], conversion["split"])
+    examples = GlueDataset(task, str(golden(f"classifier/data/{task.name}"))).read(split)
     return FullTokenizer(str(vocab_file), conversion["do_lower_case"]), task, examples
 
 

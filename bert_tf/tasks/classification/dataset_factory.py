@@ -12,12 +12,7 @@ from bert_tf.options import ClassifierOptions
 from bert_tf.progress import log
 from bert_tf.tasks.classification import glue
 from bert_tf.tasks.classification.custom_dataset import CustomDataset
-from bert_tf.tasks.classification.datasets import (
-    CLASSIFICATION,
-    REGRESSION,
-    GlueDataset,
-    TextDataset,
-)
+from bert_tf.tasks.classification.datasets import CLASSIFICATION, REGRESSION, TextDataset
 from bert_tf.tasks.classification.label_inference import AUTO
 from bert_tf.tasks.classification.task_module import load_task_module
 
@@ -40,7 +35,7 @@ def make_dataset(options: ClassifierOptions) -> TextDataset:
     elif options.task_module:
         data = load_task_module(options.task_module, options.data_dir or "")
     else:
-        data = GlueDataset(glue.task_named(options.task_name or ""), options.data_dir or "")
+        data = glue.GlueDataset(glue.task_named(options.task_name or ""), options.data_dir or "")
     if not data.is_published:
         given_in = options.task_module or ("--labels" if options.labels else None)
         label_source = given_in or (data.describe("train") if options.do_train else data.name)

@@ -11,6 +11,12 @@ from bert_tf.data.cell_values import excerpt, parse_number
 from bert_tf.data.features import InputExample
 from bert_tf.data.tsv import LAST, TsvRow, read_tsv, require_columns
 from bert_tf.errors import UserError
+from bert_tf.tasks.classification.datasets import (
+    CLASSIFICATION,
+    REGRESSION,
+    SPLIT_NAMES,
+    TextDataset,
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -164,32 +170,37 @@ def task_named(name: str) -> TsvTask:
     )
 
 
-def read_examples(task: TsvTask, split: str, data_dir: str) -> list[InputExample]:
-    """Reads the "train", "dev" or "test" split of a dataset, in file order.
+class GlueDataset(TextDataset):
+    """A dataset of `TASKS`, read from the folder `data_dir`."""
 
-    Args:
-        task: the dataset, from `TASKS` or custom.
-        split: the split.
-        data_dir: the folder with the files of the dataset.
+    is_published = True
 
-    Returns:
-        The examples; none if the file has no rows, as in the original BERT code.
+    def __init__(self, task: TsvTask, data_dir: str) -> None:
+        self.task, self.data_dir = task, data_dir
+        self.name = f"task {task.name}"
+        self.labels = task.labels
+        self.submission = task.submission
+        self.primary_metric = task.primary_metric
+        self.has_pairs = any(split.text_b is not None for split in task.splits.values())
+        self.problem_type = CLASSIFICATION if task.labels else REGRESSION
 
-    Raises:
-        UserError: the task has no such split; the file is missing or cannot be read; a line has too
-            few columns; a label is not one of the task's.
-    """
-    if split not in task.splits:
-        existing = ", ".join(task.splits)
-        raise UserError(f"Task {task.name} has no {split} set, only {existing}")
-    spec = task.splits[split]
-    if files.exists(data_dir) and not files.is_dir(data_dir):
-        raise UserError(f"{data_dir} is a file; pass the folder with the files of task {task.name}")
-    path = os.path.join(data_dir, spec.file)
-    if not files.exists(path):
-        reason = files.describe_absence(path)
-        raise UserError(f"No such file: {path}, the {split} set of task {task.name} ({reason})")
-    return list(examples(task, spec, read_tsv(path), path))
+    def read(self, split: str) -> list[InputExample]:
+        """Reads the examples of a split; none if the file has no rows, as in the original."""
+        name, folder = SPLIT_NAMES[split], self.data_dir
+        if name not in self.task.splits:
+            existing = ", ".join(self.task.splits)
+            raise UserError(f"Task {self.task.name} has no {name} set, only {existing}")
+        if files.exists(folder) and not files.is_dir(folder):
+            raise UserError(f"{folder} is a file; pass the folder with the files of {self.name}")
+        path = self.describe(split)
+        if not files.exists(path):
+            reason = files.describe_absence(path)
+            raise UserError(f"No such file: {path}, the {name} set of {self.name} ({reason})")
+        return list(examples(self.task, self.task.splits[name], read_tsv(path), path))
+
+    def describe(self, split: str) -> str:
+        """Returns the path of the split's file."""
+        return os.path.join(self.data_dir, self.task.splits[SPLIT_NAMES[split]].file)
 
 
 def examples(
