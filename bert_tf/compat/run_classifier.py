@@ -3,7 +3,6 @@
 import csv
 import dataclasses
 import functools
-import itertools
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 
 from bert_tf import files, tokenization
 from bert_tf.data import features as _features
-from bert_tf.data.tsv import TsvRow
+from bert_tf.data.tables import Row
 from bert_tf.removed_api import error_stubs
 from bert_tf.tasks.classification import glue
 
@@ -64,8 +63,8 @@ class ColaProcessor(DataProcessor):
         split = self._task.splits[set_type if set_type in self._task.splits else "dev"]
         where = split.where and (split.where[0], self.language)
         split = dataclasses.replace(split, guid_prefix=set_type, where=where)
-        rows = itertools.starmap(TsvRow, enumerate(lines, 1))
-        return list(glue.examples(self._task, split, rows, split.file))
+        rows = (Row(f"{split.file}:{number}", cells) for number, cells in enumerate(lines, 1))
+        return list(glue.examples(self._task, split, rows))
 
 
 class MnliProcessor(ColaProcessor):
