@@ -21,7 +21,7 @@ LAST = -1
 """Stands for the index of a row's last column, however many columns the row has."""
 _JSON_EXTENSIONS = (".json", ".jsonl", ".ndjson")
 _OBJECT_ADVICE = (
-    'Each line must be an object, such as {"text": "...", "label": "..."}; a .json file may also '
+    '. Each line must be an object, such as {"text": "...", "label": "..."}; a .json file may also '
     "be a list of objects"
 )
 
@@ -111,30 +111,19 @@ def _read_json(path: str, lines: Iterable[str], may_be_list: bool) -> Iterator[R
         lines = list(lines)
         text = "".join(lines)
         if text.lstrip().startswith("["):
-            for position, value in enumerate(_parse_json(text, path, 1), start=1):
+            values = files.parse_json(text, path, advice=_OBJECT_ADVICE)
+            for position, value in enumerate(values, start=1):
                 yield _json_row(value, f"{path}: element {position}")
             return
     for line_number, line in enumerate(lines, start=1):
         if line.strip():
-            value = _parse_json(line.rstrip(), path, line_number)
+            value = files.parse_json(line.rstrip(), path, line_number, _OBJECT_ADVICE)
             yield _json_row(value, f"{path}:{line_number}")
-
-
-def _parse_json(text: str, path: str, first_line: int) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        line, reason = first_line + error.lineno - 1, f"{error.msg} at position {error.colno}"
-    except RecursionError:
-        line, reason = first_line, "nested too deeply"
-    except ValueError:
-        line, reason = first_line, "number with too many digits"
-    raise UserError(f"{path}:{line}: not JSON ({reason}). {_OBJECT_ADVICE}")
 
 
 def _json_row(value: Any, place: str) -> Row:
     if not isinstance(value, dict):
-        raise UserError(f"{place}: {excerpt(json.dumps(value))} is not an object. {_OBJECT_ADVICE}")
+        raise UserError(f"{place}: {excerpt(json.dumps(value))} is not an object{_OBJECT_ADVICE}")
     return Row(place, value)
 
 

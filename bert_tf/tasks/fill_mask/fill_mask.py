@@ -4,13 +4,12 @@ Texts are processed in chunks, so that neither input nor output has to fit into 
 Shapes: R rows, each with one mask to predict, K candidates, V vocabulary size.
 """
 
-import contextlib
 import functools
 import itertools
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -51,14 +50,16 @@ _MASKS_PER_LINE = 4
 def run(options: MaskedWordsOptions) -> None:
     """Writes the candidates for all masks; leaves no output file if an error occurs."""
     input_file, output_file = options.input_file or "", options.output_file
-    if output_file != STDOUT:
+    to_stdout = output_file == STDOUT
+    if not to_stdout:
         file_names.require_distinct([output_file], [input_file] if input_file else [])
         file_names.require_writable(output_file)
     # Read the whole input first to find errors early, unless it is standard input.
     total = 0 if input_file == STDIN else sum(1 for _ in _read(options))
     model = FillMask(options)
     format_text = FORMATS[options.output_format]
-    with _open(output_file) as file, bar(total, "texts") as progress:
+    output = files.standard_output() if to_stdout else files.open_atomically(output_file)
+    with output as file, bar(total, "texts") as progress:
         texts = _read(options)
         while chunk := list(itertools.islice(texts, _MAX_TEXTS)):
             predicted = model.fill([text for _, text in chunk])
@@ -67,7 +68,7 @@ def run(options: MaskedWordsOptions) -> None:
                 # Text from the command line may contain bytes that are not UTF-8; keep them.
                 file.write(formatted.encode("utf-8", "surrogateescape"))
             progress.update(len(chunk))
-    if output_file != STDOUT:
+    if not to_stdout:
         log.info("Predictions for the masks in %d texts: %s", model.num_texts, output_file)
     if model.num_truncated:
         count = f"{model.num_truncated} of {model.num_texts} texts"
@@ -94,16 +95,6 @@ def _read(options: MaskedWordsOptions) -> Iterator[tuple[int, str]]:
     text = " ".join((options.text or "").split())
     require_mask(text, "--text")
     return iter([(1, text)])
-
-
-@contextlib.contextmanager
-def _open(path: str) -> Iterator[IO[bytes]]:
-    if path == STDOUT:
-        with files.standard_output() as file:
-            yield file
-        return
-    with files.atomic_write(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
-        yield file
 
 
 class FillMask:

@@ -362,7 +362,7 @@ _LABELS = [
 ]
 
 _JSON = [
-    _bad_jsonl("not JSON", JSON + b"ham\ta\n", r"train\.jsonl:3: not JSON"),
+    _bad_jsonl("not JSON", JSON + b"ham\ta\n", r"train\.jsonl:3: invalid JSON"),
     _bad_jsonl(
         "list instead of an object",
         JSON + b'["ham", "a"]\n',
