@@ -28,7 +28,7 @@ def convert_examples(
     tokenizer: BatchTokenizer,
     windows: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Converts examples to B rows; the batch version of `features.convert_single_example`.
+    """Converts examples to B rows, as the original's `convert_single_example` does one at a time.
 
     Args:
         examples: `InputExample`s; each becomes one row or, with `windows`, one or more.

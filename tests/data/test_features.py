@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from bert_tf.data.features import (
+from bert_tf.compat.run_classifier import (
     InputExample,
     InputFeatures,
     PaddingInputExample,
