@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.data.text_windows import count_dropped, split_into_windows, window_counts
+from bert_tf.data.packing import count_dropped, split_into_windows, window_counts
 from bert_tf.tokenization.ragged_ids import RaggedIds
 
 LENGTH_PAIRS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6)
