@@ -49,8 +49,7 @@ def convert_examples(
     example_indices = np.arange(len(examples))  # one for each row
     num_dropped: np.ndarray | int = 0
     if windows:
-        num_dropped = count_dropped(a.lengths, b.lengths, max_seq_length)
-        example_indices, a, b = split_into_windows(a, b, max_seq_length)
+        example_indices, a, b, num_dropped = split_into_windows(a, b, max_seq_length)
     vocab = tokenizer.reference.vocab
     packed = pack_batch(a, b, max_seq_length, vocab["[CLS]"], vocab["[SEP]"])
     # Exclude the special tokens: two, or three for a pair.
@@ -157,19 +156,13 @@ def window_counts(length_a: np.ndarray, length_b: np.ndarray, max_seq_length: in
     return 1 + -(-excess // _stride(window))
 
 
-def count_dropped(length_a: np.ndarray, length_b: np.ndarray, max_seq_length: int) -> np.ndarray:
-    """Returns how many tokens of each pair's shorter text are in no window, int64 [B]."""
-    _, kept, _ = _layout(length_a, length_b, max_seq_length)
-    return np.minimum(length_a, length_b) - kept
-
-
 def split_into_windows(
     a: RaggedIds, b: RaggedIds, max_seq_length: int
-) -> tuple[np.ndarray, RaggedIds, RaggedIds]:
+) -> tuple[np.ndarray, RaggedIds, RaggedIds, np.ndarray]:
     """Splits texts or pairs into windows that fit into the model with their special tokens.
 
-    Returns the text index of each window, int64 [N], ascending, and the first and the second text
-    of each window.
+    Returns the text index of each window, int64 [N], ascending; the first and the second text of
+    each window; and how many tokens of each pair's shorter text are in no window, int64 [B].
     """
     length_a, length_b = a.lengths, b.lengths
     counts = window_counts(length_a, length_b, max_seq_length)
@@ -182,7 +175,7 @@ def split_into_windows(
     a_slides = (length_a >= length_b)[text_index]
     first = a.take(text_index, np.where(a_slides, start, 0), np.where(a_slides, length, short))
     second = b.take(text_index, np.where(a_slides, 0, start), np.where(a_slides, short, length))
-    return text_index, first, second
+    return text_index, first, second, np.minimum(length_a, length_b) - layout[1]
 
 
 def _layout(
