@@ -134,7 +134,7 @@ def write_inputs(folder: Path, args: argparse.Namespace) -> None:
     from bert_tf.tokenization.fast import BatchTokenizer
 
     task = glue.task_named("mrpc")
-    examples = glue.read_examples(task, "train", args.data_dir)[: args.rows]
+    examples = glue.GlueDataset(task, args.data_dir).read("train")[: args.rows]
     tokenizer = BatchTokenizer(FullTokenizer(str(args.vocab_file)))
     length = args.max_seq_length
     converted = convert_examples(examples, label_ids_of(examples, task.labels), length, tokenizer)

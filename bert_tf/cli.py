@@ -102,7 +102,6 @@ _ABSL_MESSAGES = (
         r"Unknown command line flag '(.+?)'\. Did you mean: (.+) \?",
         r"There is no flag --\1. Did you mean --\2? --help lists all",
     ),
-    (r"flag --(\w+)=(.*): it must be (.*)", r"--\1 must be \3. Received: \2"),
     (r"Missing value for flag (--\w+)", r"\1 has no value. Write \1=value"),
     (r"Unknown command line flag '(.+?)'", r"There is no flag --\1. --help lists all"),
 )
@@ -172,8 +171,7 @@ def _define_flags(options_class: type, values: flags.FlagValues) -> None:
     for field in dataclasses.fields(options_class):
         arguments = field.name, field.default, field.metadata["help"]
         if field.metadata["keywords"]:
-            parser = _NumberOrKeyword(field.metadata["keywords"])
-            flags.DEFINE(parser, *arguments, flag_values=values)
+            flags.DEFINE(_NumberOrKeyword(), *arguments, flag_values=values)
             continue
         annotation = types_by_name[field.name]
         # `str | None` defines a string flag.
@@ -182,20 +180,13 @@ def _define_flags(options_class: type, values: flags.FlagValues) -> None:
 
 
 class _NumberOrKeyword(flags.FloatParser):
-    """Parses a number, or one of `keywords`."""
-
-    def __init__(self, keywords: Sequence[str]) -> None:
-        super().__init__()
-        self._keywords = keywords
-        self.syntactic_help = f"a number or {' or '.join(keywords)}"
+    """Parses a number; keeps other text as it is, which `check_values` compares with keywords."""
 
     def convert(self, argument: Any) -> Any:
-        if argument in self._keywords:
-            return argument
         try:
             return super().convert(argument)
-        except ValueError as error:
-            raise ValueError(f"it must be {self.syntactic_help}") from error
+        except ValueError:
+            return argument
 
 
 def _set_up_logging(verbose: bool) -> None:

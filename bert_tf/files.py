@@ -131,14 +131,10 @@ def size_and_mtime(path: str) -> tuple[int, int]:
 
 def concatenate(paths: Sequence[str], path: str) -> None:
     """Concatenates files into a new file `path`, which `atomic_write` creates."""
-    with atomic_write(path) as temporary, _open_for_writing(temporary) as target:
+    with open_atomically(path) as target:
         for source in paths:
             with open_binary(source) as part:
                 shutil.copyfileobj(part, target, 1 << 22)
-
-
-def _open_for_writing(path: str) -> IO[bytes]:
-    return _gfile().GFile(path, "wb") if is_remote(path) else open(path, "wb")
 
 
 def sync(path: str) -> None:
@@ -194,16 +190,21 @@ def read_text(path: str, max_bytes: int = text_lines.MAX_BYTES) -> str:
 def read_json(path: str, max_bytes: int = text_lines.MAX_BYTES) -> dict[str, Any]:
     """Reads a small file with a JSON object; raises a UserError for any other content."""
     text = read_text(path, max_bytes).removeprefix("\ufeff")
-    try:
-        content = json.loads(text)
-    except json.JSONDecodeError as error:
-        problem = f"invalid JSON: {error.msg} at position {error.colno}"
-        raise UserError(f"{path}:{error.lineno}: {problem}") from error
-    except (ValueError, RecursionError) as error:  # huge numbers, deep nesting
-        raise UserError(f"{path}: invalid JSON: {error}") from error
+    content = parse_json(text, path)
     if not isinstance(content, dict):
         raise UserError(f"{path}: expected a JSON object. Received: {text[:40]!r}")
     return content
+
+
+def parse_json(text: str, path: str, line: int = 1, advice: str = "") -> Any:
+    """Parses a text that starts at a line of a file; a UserError ends with `advice`."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        line, problem = line + error.lineno - 1, f"{error.msg} at position {error.colno}"
+    except (ValueError, RecursionError) as error:  # huge numbers, deep nesting
+        problem = str(error)
+    raise UserError(f"{path}:{line}: invalid JSON: {problem}{advice}")
 
 
 def read_small_file_lines(path: str, max_bytes: int = text_lines.MAX_BYTES) -> list[str]:
@@ -267,6 +268,14 @@ def atomic_write(path: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
+def open_atomically(path: str) -> Iterator[IO[bytes]]:
+    """Opens a file to write bytes, which `atomic_write` creates."""
+    open_file = _gfile().GFile if is_remote(path) else open
+    with atomic_write(path) as temporary, open_file(temporary, "wb") as file:
+        yield file
+
+
+@contextlib.contextmanager
 def standard_output() -> Iterator[IO[bytes]]:
     """Yields stdout as a binary file. If the reader of its pipe exits, the block ends silently."""
     try:
@@ -287,7 +296,7 @@ def write_text(path: str, text: str) -> None:
 
 def write_bytes(path: str, content: bytes) -> None:
     """Writes a file with `atomic_write`."""
-    with atomic_write(path) as temporary, _open_for_writing(temporary) as file:
+    with open_atomically(path) as file:
         file.write(content)
         file.flush()
         # Without this, a power failure soon after the file was renamed may leave it empty.

@@ -54,7 +54,7 @@ SCRIPTS: Mapping[str, Script] = {
     ),
     "run_classifier_with_tfhub": Script(
         "Fine-tunes encoders from TensorFlow Hub.",
-        options=f"{_TASKS}.classification.hub_options:HubClassifierOptions",
+        options=f"{_TASKS}.classification.options:HubClassifierOptions",
         run=f"{_TASKS}.classification.hub:run",
     ),
     "run_squad": Script(

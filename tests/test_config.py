@@ -99,8 +99,8 @@ def test_original_activations_are_accepted(act):
         ("{}", "lacks the key vocab_size"),
         ('{\n "vocab_size": }', r"config\.json:2: invalid JSON"),
         ("[1]", "a JSON object"),
-        ("[" * 100_000, r"config\.json: invalid JSON"),
-        ('{"vocab_size": ' + "9" * 5000 + "}", r"config\.json: invalid JSON"),
+        ("[" * 100_000, r"config\.json:1: invalid JSON"),
+        ('{"vocab_size": ' + "9" * 5000 + "}", r"config\.json:1: invalid JSON"),
         ('{"vocab_size": 5, "hidden_size": 0}', r"config\.json: hidden_size"),
     ],
 )

@@ -3,7 +3,6 @@
 import csv
 import dataclasses
 import functools
-import itertools
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,18 +10,84 @@ from typing import Any
 import numpy as np
 
 from bert_tf import files, tokenization
-from bert_tf.data import features as _features
-from bert_tf.data.tsv import TsvRow
+from bert_tf.data.features import NUM_LOGGED, InputExample, find_label_id, log_rows, pack_example
+from bert_tf.data.tables import Row
 from bert_tf.removed_api import error_stubs
 from bert_tf.tasks.classification import glue
 
 globals().update(error_stubs("run_classifier"))
 
-InputExample = _features.InputExample
-PaddingInputExample = _features.PaddingInputExample
-InputFeatures = _features.InputFeatures
-convert_single_example = _features.convert_single_example
-convert_examples_to_features = _features.convert_examples_to_features
+
+@dataclasses.dataclass(frozen=True)
+class PaddingInputExample:
+    """Pads the last batch on a TPU, where all batches must have the same size.
+
+    As in the original, this is a class instead of None, so that None in a list remains an error.
+    """
+
+
+@dataclasses.dataclass
+class InputFeatures:
+    """Features of one example; each list has one number for each of `max_seq_length` positions.
+
+    Attributes:
+        input_ids: vocabulary ids, 0 for padding.
+        input_mask: 1 for tokens, 0 for padding.
+        segment_ids: 0 for `[CLS] A [SEP]` and padding, 1 for `B [SEP]`.
+        label_id: index of the label in the label list; for regression, the label as a number.
+        is_real_example: False for a `PaddingInputExample`.
+    """
+
+    input_ids: list[int]
+    input_mask: list[int]
+    segment_ids: list[int]
+    label_id: int | float
+    is_real_example: bool = True
+
+
+def convert_single_example(
+    ex_index: int,
+    example: InputExample | PaddingInputExample,
+    label_list: Sequence[Any],
+    max_seq_length: int,
+    tokenizer: tokenization.FullTokenizer,
+) -> InputFeatures:
+    """Tokenizes, truncates and packs one example, as the original does.
+
+    Args:
+        ex_index: index of the example; the first five are logged at level DEBUG.
+        example: the example; all features of a `PaddingInputExample` are zeros.
+        label_list: labels in the order of their ids; empty for regression.
+        max_seq_length: sequence length, at least 2 for a single text and 3 for a pair.
+        tokenizer: tokenizer of the model's vocabulary.
+
+    Raises:
+        UserError: the label is missing, not in `label_list` or, for regression, not a number; or
+            the special tokens do not fit into `max_seq_length`.
+    """
+    if isinstance(example, PaddingInputExample):
+        zeros = ([0] * max_seq_length for _ in range(3))
+        return InputFeatures(*zeros, label_id=0, is_real_example=False)
+    label_id = find_label_id(example, label_list)
+    packed = pack_example(example, max_seq_length, tokenizer)
+    if ex_index < NUM_LOGGED:
+        row = {**packed, "label_id": label_id}
+        rows = {name: np.array([values]) for name, values in row.items()}
+        log_rows(f"Example {example.guid}", rows, tokenizer)
+    return InputFeatures(**packed, label_id=label_id)
+
+
+def convert_examples_to_features(
+    examples: Sequence[InputExample | PaddingInputExample],
+    label_list: Sequence[Any],
+    max_seq_length: int,
+    tokenizer: tokenization.FullTokenizer,
+) -> list[InputFeatures]:
+    """Converts examples with `convert_single_example`, in order."""
+    return [
+        convert_single_example(ex_index, example, label_list, max_seq_length, tokenizer)
+        for ex_index, example in enumerate(examples)
+    ]
 
 
 class DataProcessor:
@@ -65,8 +130,8 @@ class ColaProcessor(DataProcessor):
         split = self._task.splits[set_type if set_type in self._task.splits else "dev"]
         where = split.where and (split.where[0], self.language)
         split = dataclasses.replace(split, guid_prefix=set_type, where=where)
-        rows = itertools.starmap(TsvRow, enumerate(lines, 1))
-        return list(glue.examples(self._task, split, rows, split.file))
+        rows = (Row(f"{split.file}:{number}", cells) for number, cells in enumerate(lines, 1))
+        return list(glue.examples(self._task, split, rows))
 
 
 class MnliProcessor(ColaProcessor):

@@ -1,7 +1,7 @@
-"""Converts examples to features one at a time, like the original BERT code; needs no TensorFlow."""
+"""Labeled examples of texts, and rows of single examples; needs no TensorFlow."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,8 @@ from bert_tf.tokenization.ragged_ids import RaggedIds
 
 _logger = logging.getLogger(__name__)
 
-_NUM_LOGGED_EXAMPLES = 5
+# Number of examples of a data set that are logged.
+NUM_LOGGED = 5
 
 
 @dataclass
@@ -35,63 +36,9 @@ class InputExample:
     label: Any = None
 
 
-@dataclass(frozen=True)
-class PaddingInputExample:
-    """Pads the last batch on a TPU, where all batches must have the same size.
-
-    As in the original, this is a class instead of None, so that None in a list remains an error.
-    """
-
-
-@dataclass
-class InputFeatures:
-    """Features of one example; each list has one number for each of `max_seq_length` positions.
-
-    Attributes:
-        input_ids: vocabulary ids, 0 for padding.
-        input_mask: 1 for tokens, 0 for padding.
-        segment_ids: 0 for `[CLS] A [SEP]` and padding, 1 for `B [SEP]`.
-        label_id: index of the label in the label list; for regression, the label as a number.
-        is_real_example: False for a `PaddingInputExample`.
-    """
-
-    input_ids: list[int]
-    input_mask: list[int]
-    segment_ids: list[int]
-    label_id: int | float
-    is_real_example: bool = True
-
-
-def convert_single_example(
-    ex_index: int,
-    example: InputExample | PaddingInputExample,
-    label_list: Sequence[Any],
-    max_seq_length: int,
-    tokenizer: FullTokenizer,
-) -> InputFeatures:
-    """Tokenizes, truncates and packs one example, as the original does.
-
-    Args:
-        ex_index: index of the example; the first five are logged at level DEBUG.
-        example: the example; all features of a `PaddingInputExample` are zeros.
-        label_list: labels in the order of their ids; empty for regression.
-        max_seq_length: sequence length, at least 2 for a single text and 3 for a pair.
-        tokenizer: tokenizer of the model's vocabulary.
-
-    Raises:
-        UserError: the label is missing, not in `label_list` or, for regression, not a number; or
-            the special tokens do not fit into `max_seq_length`.
-    """
-    if isinstance(example, PaddingInputExample):
-        zeros = ([0] * max_seq_length for _ in range(3))
-        return InputFeatures(*zeros, label_id=0, is_real_example=False)
-    label_id = find_label_id(example, label_list)
-    if ex_index < _NUM_LOGGED_EXAMPLES:
-        log_examples([example], label_list, max_seq_length, tokenizer)
-    return InputFeatures(**pack_example(example, max_seq_length, tokenizer), label_id=label_id)
-
-
-def pack_example(example: Any, max_seq_length: int, tokenizer: FullTokenizer) -> dict[str, Any]:
+def pack_example(
+    example: Any, max_seq_length: int, tokenizer: FullTokenizer
+) -> dict[str, Any]:
     """Tokenizes, truncates and packs the texts of an example; see `packing.pack_batch`."""
     texts = [example.text_a, example.text_b or ""]
     ids = [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text)) for text in texts]
@@ -99,19 +46,6 @@ def pack_example(example: Any, max_seq_length: int, tokenizer: FullTokenizer) ->
     special_ids = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
     packed = pack_batch(a, b, max_seq_length, *special_ids)
     return {name: rows[0].tolist() for name, rows in packed.items()}
-
-
-def convert_examples_to_features(
-    examples: Sequence[InputExample | PaddingInputExample],
-    label_list: Sequence[Any],
-    max_seq_length: int,
-    tokenizer: FullTokenizer,
-) -> list[InputFeatures]:
-    """Converts examples with `convert_single_example`, in order."""
-    return [
-        convert_single_example(ex_index, example, label_list, max_seq_length, tokenizer)
-        for ex_index, example in enumerate(examples)
-    ]
 
 
 def find_label_id(example: InputExample, label_list: Sequence[Any]) -> int | float:
@@ -137,22 +71,13 @@ def label_ids_of(examples: Sequence[InputExample], label_list: Sequence[str]) ->
     return np.array(labels, np.int32 if label_list else np.float32)
 
 
-def log_examples(
-    examples: Sequence[InputExample],
-    label_list: Sequence[Any],
-    max_seq_length: int,
-    tokenizer: FullTokenizer,
-) -> None:
-    """Logs the first five examples as tokens and ids, at level DEBUG."""
+def log_rows(title: str, rows: Mapping[str, np.ndarray], tokenizer: FullTokenizer) -> None:
+    """Logs the first five rows as tokens and numbers, at level DEBUG."""
     if not _logger.isEnabledFor(logging.DEBUG):
         return
-    labels = list(label_list)
-    for example in examples[:_NUM_LOGGED_EXAMPLES]:
-        packed = pack_example(example, max_seq_length, tokenizer)
-        ids = packed["input_ids"][: sum(packed["input_mask"])]
-        columns = {"tokens": tokenizer.convert_ids_to_tokens(ids), **packed}
+    for index in range(min(NUM_LOGGED, len(rows["input_ids"]))):
+        row = {name: np.ravel(values[index]) for name, values in rows.items()}
+        ids = row["input_ids"][row["input_mask"] > 0].tolist()
+        columns = {"tokens": tokenizer.convert_ids_to_tokens(ids), **row}
         lines = [f"  {name}: {' '.join(map(str, values))}" for name, values in columns.items()]
-        label = example.label
-        id_note = f" (id = {labels.index(label)})" if label in labels else ""
-        lines = [f"Example {example.guid}", *lines, f"  label: {label}{id_note}"]
-        _logger.debug("%s", "\n".join(lines))
+        _logger.debug("%s\n%s", title, "\n".join(lines))

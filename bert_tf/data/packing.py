@@ -1,6 +1,11 @@
-"""Packs batches of texts as `[CLS] A [SEP] B [SEP]`.
+"""Packs batches of texts as `[CLS] A [SEP] B [SEP]`, whole, truncated or split into windows.
 
-B is the number of rows, S is max_seq_length.
+Windows overlap by half. In a pair, the window slides over the longer text. The shorter text is
+repeated in every window, truncated to half of the available tokens if necessary.
+
+Shapes: B rows, S max_seq_length, at least 3, or 5 for windows of pairs. For windows, there are B
+texts or pairs, and N windows. `length_a` and `length_b` [B] count tokens without special tokens;
+`length_b` is 0 for single texts.
 """
 
 from collections.abc import Sequence
@@ -8,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.data.text_windows import count_dropped, split_into_windows
 from bert_tf.errors import UserError
 from bert_tf.tokenization.fast import BatchTokenizer
-from bert_tf.tokenization.ragged_ids import RaggedIds
+from bert_tf.tokenization.ragged_ids import RaggedIds, enumerate_groups
 
 CUT_TOKENS = "cut_tokens"
 """Key of the number of tokens that truncation removed from each row, int64 [B].
@@ -28,14 +32,14 @@ def convert_examples(
     tokenizer: BatchTokenizer,
     windows: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Converts examples to B rows; the batch version of `features.convert_single_example`.
+    """Converts examples to B rows, as the original's `convert_single_example` does one at a time.
 
     Args:
         examples: `InputExample`s; each becomes one row or, with `windows`, one or more.
         label_ids: label id of each example; None if unlabeled.
         max_seq_length: S.
         tokenizer: tokenizer of the model's vocabulary.
-        windows: whether to split long texts into several rows, see `text_windows`.
+        windows: whether to split long texts into several rows.
 
     Returns:
         `input_ids`, `input_mask`, `segment_ids`: int32 [B, S]; `is_real_example`: int32 [B];
@@ -45,8 +49,7 @@ def convert_examples(
     example_indices = np.arange(len(examples))  # one for each row
     num_dropped: np.ndarray | int = 0
     if windows:
-        num_dropped = count_dropped(a.lengths, b.lengths, max_seq_length)
-        example_indices, a, b = split_into_windows(a, b, max_seq_length)
+        example_indices, a, b, num_dropped = split_into_windows(a, b, max_seq_length)
     vocab = tokenizer.reference.vocab
     packed = pack_batch(a, b, max_seq_length, vocab["[CLS]"], vocab["[SEP]"])
     # Exclude the special tokens: two, or three for a pair.
@@ -89,7 +92,10 @@ def pack_batch(
     """
     b = RaggedIds.from_lists([[]] * len(a)) if b is None else b
     is_pair = b.lengths > 0
-    _require_room(bool(is_pair.any()), max_seq_length)
+    num_special = 3 if is_pair.any() else 2
+    if max_seq_length < num_special:
+        problem = f"the {num_special} special tokens, [CLS] and [SEP], do not fit"
+        raise UserError(f"max_seq_length={max_seq_length} is too small: {problem}")
     room = max_seq_length - np.where(is_pair, 3, 2)  # without the special tokens
     length_a, length_b = truncated_lengths(a.lengths, b.lengths, room)
     # As in the original, a pair without room for its second text becomes a single text.
@@ -130,17 +136,6 @@ def truncated_lengths(
     return length_a - from_a, length_b - from_b
 
 
-def _require_room(has_pairs: bool, max_seq_length: int) -> None:
-    """Raises a UserError if `max_seq_length` cannot hold the special tokens of a text or pair."""
-    num_special = 3 if has_pairs else 2
-    if max_seq_length < num_special:
-        kind, form = ("pair", "[CLS] A [SEP] B [SEP]") if has_pairs else ("text", "[CLS] A [SEP]")
-        raise UserError(
-            f"max_seq_length={max_seq_length} is too small: the {num_special} special tokens of a "
-            f"{kind} ({form}) do not fit"
-        )
-
-
 def _write_ids(
     rows: np.ndarray, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, columns: np.ndarray
 ) -> None:
@@ -152,3 +147,46 @@ def _write_ids(
     slices = zip(starts.tolist(), lengths.tolist(), columns.tolist(), strict=False)
     for row, (start, length, column) in enumerate(slices):
         rows[row, column : column + length] = ids[start : start + length]
+
+
+def window_counts(length_a: np.ndarray, length_b: np.ndarray, max_seq_length: int) -> np.ndarray:
+    """Returns the number of windows of each text or pair, at least 1, int64 [B]."""
+    long, _, window = _layout(length_a, length_b, max_seq_length)
+    excess = np.maximum(long - window, 0)
+    return 1 + -(-excess // _stride(window))
+
+
+def split_into_windows(
+    a: RaggedIds, b: RaggedIds, max_seq_length: int
+) -> tuple[np.ndarray, RaggedIds, RaggedIds, np.ndarray]:
+    """Splits texts or pairs into windows that fit into the model with their special tokens.
+
+    Returns the text index of each window, int64 [N], ascending; the first and the second text of
+    each window; and how many tokens of each pair's shorter text are in no window, int64 [B].
+    """
+    length_a, length_b = a.lengths, b.lengths
+    counts = window_counts(length_a, length_b, max_seq_length)
+    text_index, window_index = enumerate_groups(counts)
+    layout = _layout(length_a, length_b, max_seq_length)
+    long, short, window = (lengths[text_index] for lengths in layout)
+    # The last window ends where the text ends, but is as long as the others.
+    start = np.minimum(window_index * _stride(window), np.maximum(long - window, 0))
+    length = np.minimum(long, window)
+    a_slides = (length_a >= length_b)[text_index]
+    first = a.take(text_index, np.where(a_slides, start, 0), np.where(a_slides, length, short))
+    second = b.take(text_index, np.where(a_slides, 0, start), np.where(a_slides, short, length))
+    return text_index, first, second, np.minimum(length_a, length_b) - layout[1]
+
+
+def _layout(
+    length_a: np.ndarray, length_b: np.ndarray, max_seq_length: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the lengths of the longer text, of the truncated shorter one, and of the window."""
+    room = max_seq_length - np.where(length_b > 0, 3, 2)
+    long, short = np.maximum(length_a, length_b), np.minimum(length_a, length_b)
+    short = np.where(long + short > room, np.minimum(short, room // 2), short)
+    return long, short, room - short
+
+
+def _stride(window: np.ndarray) -> np.ndarray:
+    return np.maximum(window // 2, 1)

@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from bert_tf import files
 from bert_tf.errors import UserError
@@ -21,26 +22,17 @@ _EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
 _IGNORED_PREFIXES = (".", "readme", "license", "licence")
 
 
-def find_files(
-    data_dir: str,
-    train_file: str | None = None,
-    eval_file: str | None = None,
-    predict_file: str | None = None,
-    splits: Collection[str] = ("train", "eval", "predict"),
-) -> dict[str, str]:
-    """Finds the file of each split.
+def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
+    """Finds the files of splits from the options `data_dir` and `<split>_file`.
 
-    A file argument is a path or, if there is no such path, a name in the folder. Without a file
-    argument, a file is found in the folder by its name: `train`, `dev` (`val`, `valid`,
+    A file option is a path or, if there is no such path, a name in the folder. Without a file
+    option, a file is found in the folder by its name: `train`, `dev` (`val`, `valid`,
     `validation`, `eval`) or `test` with a known extension, optionally followed by `.gz`. If no name
     matches, and the folder has only one data file that was not passed, it is the training file.
 
     Args:
-        data_dir: the folder; may be an empty string if a file is passed.
-        train_file: path or name of the training file, if known.
-        eval_file: path or name of the evaluation file, if known.
-        predict_file: path or name of the prediction file, if known.
-        splits: the splits to find; file arguments of other splits are not checked.
+        options: the options; those of other splits are not checked.
+        splits: some of "train", "eval" and "predict".
 
     Returns:
         Split -> path, for each of `splits` that has a file.
@@ -48,7 +40,8 @@ def find_files(
     Raises:
         UserError: the folder or a file is missing, or a split has several files.
     """
-    named = {"train": train_file, "eval": eval_file, "predict": predict_file}
+    data_dir = options.data_dir or ""
+    named = {split: getattr(options, f"{split}_file") for split in NAMES}
     specified = {split: name for split, name in named.items() if name}
     paths = {
         split: _find_specified(name, data_dir, FLAGS[split])

@@ -1,24 +1,27 @@
-"""Reads users' tables (TSV, CSV, JSON lines), keeping file and line for error messages.
+"""Reads tables, keeping file and line for error messages.
 
-The module `tsv` reads GLUE's files, as leniently as the original BERT code.
+`read_table` reads users' tables (TSV, CSV, JSON lines); `read_tsv` reads files such as GLUE's, as
+leniently as the original BERT code.
 """
 
+import csv
 import itertools
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bert_tf import files, text_lines
 from bert_tf.data.cell_values import counted, excerpt
-from bert_tf.data.tsv import TsvRow, read_rows
 from bert_tf.errors import UserError
 
+LAST = -1
+"""Stands for the index of a row's last column, however many columns the row has."""
 _JSON_EXTENSIONS = (".json", ".jsonl", ".ndjson")
 _OBJECT_ADVICE = (
-    'Each line must be an object, such as {"text": "...", "label": "..."}; a .json file may also '
+    '. Each line must be an object, such as {"text": "...", "label": "..."}; a .json file may also '
     "be a list of objects"
 )
 
@@ -61,7 +64,7 @@ def read_table(path: str, quoted: str = "auto") -> list[Row]:
             raise UserError(f"{path}:1: {line} is Excel's delimiter declaration. Remove the line")
         delimiter = _guess_delimiter(first, is_quoted) if is_csv else "\t"
         rows = list(read_rows(path, itertools.chain([first], lines), delimiter, is_quoted))
-        return list(_check_rows(path, rows, delimiter))
+        return list(_check_rows(rows, delimiter))
 
 
 def _decode(path: str, lines: Iterable[bytes]) -> Iterator[str]:
@@ -81,17 +84,17 @@ def _guess_delimiter(line: str, quoted: bool) -> str:
     return max(",;\t", key=unquoted.count)
 
 
-def _check_rows(path: str, rows: Sequence[TsvRow], delimiter: str) -> Iterator[Row]:
+def _check_rows(rows: Sequence[Row], delimiter: str) -> Iterator[Row]:
     """Yields rows; raises a UserError if one has more or fewer columns than the first."""
     width = next((len(row.cells) for row in rows if row.cells), 1)
     for row in rows:
         # In a table with one column, a blank line is an empty text.
-        place, cells = f"{path}:{row.line}", row.cells or [""]
+        cells = row.cells or [""]
         if not row.cells and width > 1:
-            raise UserError(f"{place}: the line is empty. Remove the line")
+            raise UserError(f"{row.place}: the line is empty. Remove the line")
         if len(cells) != width:
-            raise _width_error(place, cells, width, delimiter)
-        yield Row(place, cells)
+            raise _width_error(row.place, cells, width, delimiter)
+        yield Row(row.place, cells)
 
 
 def _width_error(place: str, cells: list[str], width: int, delimiter: str) -> UserError:
@@ -108,28 +111,98 @@ def _read_json(path: str, lines: Iterable[str], may_be_list: bool) -> Iterator[R
         lines = list(lines)
         text = "".join(lines)
         if text.lstrip().startswith("["):
-            for position, value in enumerate(_parse_json(text, path, 1), start=1):
+            values = files.parse_json(text, path, advice=_OBJECT_ADVICE)
+            for position, value in enumerate(values, start=1):
                 yield _json_row(value, f"{path}: element {position}")
             return
     for line_number, line in enumerate(lines, start=1):
         if line.strip():
-            value = _parse_json(line.rstrip(), path, line_number)
+            value = files.parse_json(line.rstrip(), path, line_number, _OBJECT_ADVICE)
             yield _json_row(value, f"{path}:{line_number}")
-
-
-def _parse_json(text: str, path: str, first_line: int) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        line, reason = first_line + error.lineno - 1, f"{error.msg} at position {error.colno}"
-    except RecursionError:
-        line, reason = first_line, "nested too deeply"
-    except ValueError:
-        line, reason = first_line, "number with too many digits"
-    raise UserError(f"{path}:{line}: not JSON ({reason}). {_OBJECT_ADVICE}")
 
 
 def _json_row(value: Any, place: str) -> Row:
     if not isinstance(value, dict):
-        raise UserError(f"{place}: {excerpt(json.dumps(value))} is not an object. {_OBJECT_ADVICE}")
+        raise UserError(f"{place}: {excerpt(json.dumps(value))} is not an object{_OBJECT_ADVICE}")
     return Row(place, value)
+
+
+def read_tsv(path: str, lines: Iterator[str] | None = None) -> Iterator[Row]:
+    """Yields the rows of a tab-separated UTF-8 file, or of its `lines` if they are passed.
+
+    Quotes are part of the text and never join lines, because GLUE files have many unpaired quotes.
+    As in the original BERT code, only LF ends a row, and every CR is deleted. A byte order mark is
+    dropped. A blank line is a row without cells, but blank lines at the end are ignored.
+    """
+    lines = files.read_lines(path) if lines is None else lines
+    first = next(lines, "").removeprefix("\ufeff")
+    return read_rows(path, itertools.chain([first], lines))
+
+
+def read_rows(
+    path: str, lines: Iterable[str], delimiter: str = "\t", quoted: bool = False
+) -> Iterator[Row]:
+    """Yields the rows of a table from its lines; treats blank lines like `read_tsv`."""
+    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
+    pending: list[Row] = []  # blank lines, which are yielded only if a row follows
+    while True:
+        first_line = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise _csv_error(path, first_line, reader.line_num, error) from error
+        pending.append(Row(f"{path}:{first_line}", cells))
+        if cells:
+            yield from pending
+            pending.clear()
+
+
+def _csv_error(path: str, first_line: int, last_line: int, error: csv.Error) -> UserError:
+    reason = str(error)
+    if "new-line" in reason:
+        advice = "Remove the CR; if all lines end with CR, convert the file with: tr '\\r' '\\n'"
+        return UserError(f"{path}:{last_line}: CR without LF in the line. {advice}")
+    if "limit" in reason:
+        limit = csv.field_size_limit()
+        problem = (
+            f"a cell has more than {limit} characters. Is a line end or a closing quote missing?"
+        )
+    elif "unexpected end" in reason:
+        problem = 'a quote (") opened in this row is not closed.'
+    else:
+        problem = f"text after a closing quote in this row ({reason}). Write inner quotes twice."
+    advice = "If quotes in this file are part of the text, pass --quoted=no"
+    return UserError(f"{path}:{first_line}: {problem} {advice}")
+
+
+def require_columns(row: Row, columns: Mapping[str, int], reader: str) -> None:
+    """Raises a UserError if a row has too few columns.
+
+    `columns` maps the purpose of a column to its index, counted from 0, or `LAST`. The message says
+    that `reader`, such as "task cola", needs them.
+    """
+    needed = max(0, *columns.values()) + 1
+    if len(row.cells) >= needed:
+        return
+    expected = f"{reader} needs at least {counted(needed, 'column')} ({_describe(columns)})"
+    if not row.cells:
+        raise UserError(f"{row.place}: the line is empty, but {expected}. Remove the line")
+    text = "\t".join(row.cells)
+    hint = "Columns must be separated by tabs"
+    if reader.startswith("task "):
+        hint += ". For your own files, use --task_name=tsv"
+    if len(row.cells) == 1 and ("," in text or ";" in text):
+        hint = f"Is this a CSV file? {hint}"
+    actual = f"found {len(row.cells)}: {excerpt(text)}"
+    raise UserError(f"{row.place}: {expected}, {actual}. {hint}")
+
+
+def _describe(columns: Mapping[str, int]) -> str:
+    in_order = sorted(columns.items(), key=lambda item: (item[1] == LAST, item[1]))
+    return ", ".join(
+        f"{purpose} in the last column" if column == LAST else f"{purpose} in column {column + 1}"
+        for purpose, column in in_order
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from bert_tf import files, text_lines
-from bert_tf.data.tsv import TsvRow, read_tsv, require_columns
+from bert_tf.data.tables import Row, read_tsv, require_columns
 from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
@@ -50,11 +50,11 @@ def read_columns(
         if column is not None
     }
     for row in rows:
-        require_columns(row, columns, path, "text input")
+        require_columns(row, columns, "text input")
         yield Text(*(row.cells[column] for column in columns.values()))
 
 
-def _find_column(column: str, header: TsvRow | None, path: str) -> int:
+def _find_column(column: str, header: Row | None, path: str) -> int:
     if column.isdecimal():
         return int(column) - 1
     names = header.cells if header else []

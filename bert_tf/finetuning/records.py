@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from bert_tf import files
 from bert_tf.data import records
 from bert_tf.data.feature_specs import Feature
+from bert_tf.data.features import NUM_LOGGED, log_rows
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.data.parallel import chunks, map_in_order
 from bert_tf.errors import UserError
@@ -21,6 +23,7 @@ from bert_tf.finetuning.run_checks import describe_data
 from bert_tf.finetuning.task import Task
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import bar, log
+from bert_tf.tokenization import FullTokenizer
 from bert_tf.training import Devices
 
 # Number of examples to featurize at a time.
@@ -43,7 +46,7 @@ class Splits:
     ) -> None:
         self._task, self._folder, self._devices = task, folder, devices
         self.teacher = teacher
-        self._read = functools.cache(task.read)
+        self._read = functools.cache(self._read_and_log)
         # (split) -> digest of its `Task.identity`, description of the data for `run.json`.
         self.digest = functools.cache(self._compute_digest)
         # (split) -> path and number of its records. The chief writes the file if needed.
@@ -51,6 +54,13 @@ class Splits:
 
     def __getitem__(self, split: str) -> Sequence[Any]:
         return self._read(split)
+
+    def _read_and_log(self, split: str) -> Sequence[Any]:
+        examples = self._task.read(split)
+        if log.isEnabledFor(logging.DEBUG):
+            tokenizer = FullTokenizer(self._task.options.vocab_file or "")
+            log_rows(split, self._task.featurize(examples[:NUM_LOGGED], split), tokenizer)
+        return examples
 
     def _compute_digest(self, split: str) -> tuple[str, str]:
         identities = list(self._task.identity(self[split]))

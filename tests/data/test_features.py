@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from bert_tf.data.features import (
+from bert_tf.compat.run_classifier import (
     InputExample,
     InputFeatures,
     PaddingInputExample,
@@ -17,7 +17,7 @@ from bert_tf.data.features import (
     convert_single_example,
 )
 from bert_tf.errors import UserError
-from bert_tf.tasks.classification.glue import TASKS, TsvTask, read_examples
+from bert_tf.tasks.classification.glue import TASKS, GlueDataset, TsvTask
 from bert_tf.tokenization import FullTokenizer
 from tests.data import CONVERSIONS, Words
 from tests.oracle import ROOT, golden
@@ -44,7 +44,8 @@ def inputs_of(conversion: dict) -> tuple[FullTokenizer, TsvTask, list]:
     vocab = conversion["vocab"]
     vocab_file = golden("checkpoints/main/vocab.txt" if vocab == "small" else f"vocab/{vocab}.txt")
     task = TASKS[conversion["task"]]
-    examples = read_examples(task, conversion["split"], str(golden(f"classifier/data/{task.name}")))
+    split = {"dev": "eval", "test": "predict"}.get(conversion["split"], conversion["split"])
+    examples = GlueDataset(task, str(golden(f"classifier/data/{task.name}"))).read(split)
     return FullTokenizer(str(vocab_file), conversion["do_lower_case"]), task, examples
 
 
@@ -140,7 +141,7 @@ def test_first_five_examples_are_logged(caplog, monkeypatch, tmp_path):
     assert logged == [f"train-{i}" for i in range(5)]
     assert "tokens: [CLS] word3 [SEP]" in caplog.text
     assert "input_ids: 1 6 2 0 0" in caplog.text
-    assert "label: yes (id = 1)" in caplog.text
+    assert "label_id: 1" in caplog.text
 
 
 def test_data_preparation_does_not_import_tensorflow():
@@ -150,5 +151,5 @@ def test_data_preparation_does_not_import_tensorflow():
     loaded = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
-    assert "bert_tf.data.tsv" in loaded
+    assert "bert_tf.data.tables" in loaded
     assert not {"tensorflow", "keras"} & set(loaded)

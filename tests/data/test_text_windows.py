@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.data.text_windows import count_dropped, split_into_windows, window_counts
+from bert_tf.data.packing import split_into_windows, window_counts
 from bert_tf.tokenization.ragged_ids import RaggedIds
 
 LENGTH_PAIRS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6)
@@ -19,9 +19,8 @@ def _make_texts(counts):
 def test_windows_cover_all_tokens(pairs, max_seq_length, with_second):
     a = _make_texts([first for first, _ in pairs])
     b = _make_texts([second * with_second for _, second in pairs])
-    rows, first, second = split_into_windows(a, b, max_seq_length)
+    rows, first, second, dropped = split_into_windows(a, b, max_seq_length)
     counts = window_counts(a.lengths, b.lengths, max_seq_length)
-    dropped = count_dropped(a.lengths, b.lengths, max_seq_length)
     assert rows.tolist() == np.repeat(np.arange(len(pairs)), counts).tolist()
     for index, (length_a, length_b) in enumerate(pairs):
         length_b *= with_second
@@ -50,7 +49,7 @@ def test_windows_cover_all_tokens(pairs, max_seq_length, with_second):
 
 
 def test_windows_overlap_by_half():
-    _, windows, _ = split_into_windows(_make_texts([10]), _make_texts([0]), 8)
+    _, windows, _, _ = split_into_windows(_make_texts([10]), _make_texts([0]), 8)
     assert [windows[row].tolist() for row in range(len(windows))] == [
         [0, 1, 2, 3, 4, 5],
         [3, 4, 5, 6, 7, 8],

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bert_tf.data.tsv import LAST, TsvRow, read_tsv, require_columns
+from bert_tf.data.tables import LAST, Row, read_tsv, require_columns
 from bert_tf.errors import UserError
 
 PLAIN = 'id\ttext\n1\tHe said "no.\n2\t"quoted"\n3\tit\'s\n'
@@ -46,15 +46,9 @@ def test_equivalent_files(write, content):
 
 
 def test_line_numbers_include_blank_lines(write):
-    rows = list(read_tsv(write("a\tb\n\nc\n\n\nd\n\n")))
-    assert rows == [
-        TsvRow(1, ["a", "b"]),
-        TsvRow(2, []),
-        TsvRow(3, ["c"]),
-        TsvRow(4, []),
-        TsvRow(5, []),
-        TsvRow(6, ["d"]),
-    ]
+    path = write("a\tb\n\nc\n\n\nd\n\n")
+    cells = [["a", "b"], [], ["c"], [], [], ["d"]]
+    assert [*read_tsv(path)] == [Row(f"{path}:{line}", row) for line, row in enumerate(cells, 1)]
 
 
 @pytest.mark.parametrize("content", ["", "\n", "\n\n\n", "\ufeff", "\r\n"])
@@ -105,7 +99,7 @@ def test_round_trip(tmp_path_factory, rows):
     assume(not text.startswith("\ufeff"))
     path = tmp_path_factory.getbasetemp() / "any.tsv"
     path.write_bytes(text.encode())
-    assert list(read_tsv(str(path))) == [TsvRow(i + 1, row) for i, row in enumerate(rows)]
+    assert [*read_tsv(str(path))] == [Row(f"{path}:{i}", row) for i, row in enumerate(rows, 1)]
 
 
 COLUMNS = {"text": 3, "label": 1}
@@ -120,7 +114,7 @@ COLUMNS = {"text": 3, "label": 1}
     ],
 )
 def test_rows_with_enough_columns_are_accepted(row, columns):
-    assert require_columns(TsvRow(1, row), columns, "f.tsv", "task cola") is None
+    assert require_columns(Row("f.tsv:1", row), columns, "task cola") is None
 
 
 REQUIREMENT = "task cola needs at least 4 columns (label in column 2, text in column 4)"
@@ -153,7 +147,7 @@ REQUIREMENT = "task cola needs at least 4 columns (label in column 2, text in co
 )
 def test_rows_with_too_few_columns_are_rejected(row, message):
     with pytest.raises(UserError, match=re.escape(message)):
-        require_columns(TsvRow(7, row), COLUMNS, "f.tsv", "task cola")
+        require_columns(Row("f.tsv:7", row), COLUMNS, "task cola")
 
 
 def test_message_lists_the_last_column_last():
@@ -162,9 +156,9 @@ def test_message_lists_the_last_column_last():
         "at least 9 columns (id in column 1, first text in column 9, label in the last column)"
     )
     with pytest.raises(UserError, match=re.escape(expected)):
-        require_columns(TsvRow(2, ["a"]), columns, "f.tsv", "task mnli")
+        require_columns(Row("f.tsv:2", ["a"]), columns, "task mnli")
 
 
 def test_empty_row_has_no_last_column():
     with pytest.raises(UserError, match=r"needs at least 1 column \(label in the last column\)"):
-        require_columns(TsvRow(2, []), {"label": LAST}, "f.tsv", "task mnli")
+        require_columns(Row("f.tsv:2", []), {"label": LAST}, "task mnli")

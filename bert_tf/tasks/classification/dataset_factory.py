@@ -12,12 +12,7 @@ from bert_tf.options import ClassifierOptions
 from bert_tf.progress import log
 from bert_tf.tasks.classification import glue
 from bert_tf.tasks.classification.custom_dataset import CustomDataset
-from bert_tf.tasks.classification.datasets import (
-    CLASSIFICATION,
-    REGRESSION,
-    GlueDataset,
-    TextDataset,
-)
+from bert_tf.tasks.classification.datasets import CLASSIFICATION, REGRESSION, TextDataset
 from bert_tf.tasks.classification.label_inference import AUTO
 from bert_tf.tasks.classification.task_module import load_task_module
 
@@ -40,7 +35,7 @@ def make_dataset(options: ClassifierOptions) -> TextDataset:
     elif options.task_module:
         data = load_task_module(options.task_module, options.data_dir or "")
     else:
-        data = GlueDataset(glue.task_named(options.task_name or ""), options.data_dir or "")
+        data = glue.GlueDataset(glue.task_named(options.task_name or ""), options.data_dir or "")
     if not data.is_published:
         given_in = options.task_module or ("--labels" if options.labels else None)
         label_source = given_in or (data.describe("train") if options.do_train else data.name)
@@ -54,15 +49,14 @@ def make_dataset(options: ClassifierOptions) -> TextDataset:
 
 def _find_paths(options: ClassifierOptions) -> dict[str, str]:
     """Returns the path of each split to read, and the training file if dev rows come from it."""
-    args = (options.data_dir or "", options.train_file, options.eval_file, options.predict_file)
     # A training run without a dev file holds out rows even if it does not evaluate.
     needs_eval_rows = options.do_train or options.evaluates
     needed = {"train": options.do_train, "eval": needs_eval_rows, "predict": options.do_predict}
     splits = [split for split, is_needed in needed.items() if is_needed]
-    paths = find_files(*args, splits=splits)
+    paths = find_files(options, splits)
     if needs_eval_rows and not options.do_train and "eval" not in paths:
         splits.append("train")
-        paths |= find_files(*args, splits=["train"])
+        paths |= find_files(options, ["train"])
     if "eval" in paths and options.dev_fraction not in (0, ClassifierOptions().dev_fraction):
         message = "--dev_fraction=%g has no effect, as there is a dev file: %s. Check --eval_file"
         log.warning(message, options.dev_fraction, paths["eval"])

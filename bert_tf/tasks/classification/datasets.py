@@ -2,7 +2,6 @@
 
 import abc
 import logging
-import os
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 from bert_tf.data.cell_values import excerpt
 from bert_tf.data.features import InputExample
 from bert_tf.errors import shortened
-from bert_tf.tasks.classification import glue
 
 _logger = logging.getLogger(__name__)
 
@@ -68,29 +66,6 @@ class TextDataset(abc.ABC):
     @abc.abstractmethod
     def describe(self, split: str) -> str:
         """Returns the origin of a split, such as the path of its file, for messages."""
-
-
-class GlueDataset(TextDataset):
-    """A dataset of `glue.TASKS`, read from a folder."""
-
-    is_published = True
-
-    def __init__(self, task: glue.TsvTask, data_dir: str) -> None:
-        self.task, self.data_dir = task, data_dir
-        self.name = f"task {task.name}"
-        self.labels = task.labels
-        self.submission = task.submission
-        self.primary_metric = task.primary_metric
-        self.has_pairs = any(split.text_b is not None for split in task.splits.values())
-        self.problem_type = CLASSIFICATION if task.labels else REGRESSION
-
-    def read(self, split: str) -> list[InputExample]:
-        """See `glue.read_examples`."""
-        return glue.read_examples(self.task, SPLIT_NAMES[split], self.data_dir)
-
-    def describe(self, split: str) -> str:
-        """Returns the path of the split's file."""
-        return os.path.join(self.data_dir, self.task.splits[SPLIT_NAMES[split]].file)
 
 
 def check_split(

@@ -9,8 +9,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from bert_tf import files
 from bert_tf.data.cell_values import excerpt, parse_number
 from bert_tf.data.features import InputExample
-from bert_tf.data.tsv import LAST, TsvRow, read_tsv, require_columns
+from bert_tf.data.tables import LAST, Row, read_tsv, require_columns
 from bert_tf.errors import UserError
+from bert_tf.tasks.classification.datasets import (
+    CLASSIFICATION,
+    REGRESSION,
+    SPLIT_NAMES,
+    TextDataset,
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -164,38 +170,41 @@ def task_named(name: str) -> TsvTask:
     )
 
 
-def read_examples(task: TsvTask, split: str, data_dir: str) -> list[InputExample]:
-    """Reads the "train", "dev" or "test" split of a dataset, in file order.
+class GlueDataset(TextDataset):
+    """A dataset of `TASKS`, read from the folder `data_dir`."""
 
-    Args:
-        task: the dataset, from `TASKS` or custom.
-        split: the split.
-        data_dir: the folder with the files of the dataset.
+    is_published = True
 
-    Returns:
-        The examples; none if the file has no rows, as in the original BERT code.
+    def __init__(self, task: TsvTask, data_dir: str) -> None:
+        self.task, self.data_dir = task, data_dir
+        self.name = f"task {task.name}"
+        self.labels = task.labels
+        self.submission = task.submission
+        self.primary_metric = task.primary_metric
+        self.has_pairs = any(split.text_b is not None for split in task.splits.values())
+        self.problem_type = CLASSIFICATION if task.labels else REGRESSION
 
-    Raises:
-        UserError: the task has no such split; the file is missing or cannot be read; a line has too
-            few columns; a label is not one of the task's.
-    """
-    if split not in task.splits:
-        existing = ", ".join(task.splits)
-        raise UserError(f"Task {task.name} has no {split} set, only {existing}")
-    spec = task.splits[split]
-    if files.exists(data_dir) and not files.is_dir(data_dir):
-        raise UserError(f"{data_dir} is a file; pass the folder with the files of task {task.name}")
-    path = os.path.join(data_dir, spec.file)
-    if not files.exists(path):
-        reason = files.describe_absence(path)
-        raise UserError(f"No such file: {path}, the {split} set of task {task.name} ({reason})")
-    return list(examples(task, spec, read_tsv(path), path))
+    def read(self, split: str) -> list[InputExample]:
+        """Reads the examples of a split; none if the file has no rows, as in the original."""
+        name, folder = SPLIT_NAMES[split], self.data_dir
+        if name not in self.task.splits:
+            existing = ", ".join(self.task.splits)
+            raise UserError(f"Task {self.task.name} has no {name} set, only {existing}")
+        if files.exists(folder) and not files.is_dir(folder):
+            raise UserError(f"{folder} is a file; pass the folder with the files of {self.name}")
+        path = self.describe(split)
+        if not files.exists(path):
+            reason = files.describe_absence(path)
+            raise UserError(f"No such file: {path}, the {name} set of {self.name} ({reason})")
+        return list(examples(self.task, self.task.splits[name], read_tsv(path)))
+
+    def describe(self, split: str) -> str:
+        """Returns the path of the split's file."""
+        return os.path.join(self.data_dir, self.task.splits[SPLIT_NAMES[split]].file)
 
 
-def examples(
-    task: TsvTask, split: Split, rows: Iterable[TsvRow], path: str
-) -> Iterator[InputExample]:
-    """Yields the examples in the rows of a file; `path` is only used in messages."""
+def examples(task: TsvTask, split: Split, rows: Iterable[Row]) -> Iterator[InputExample]:
+    """Yields the examples in the rows of a file."""
     task_description = f"task {task.name}"
     columns = {
         "id": split.guid_column,
@@ -204,26 +213,26 @@ def examples(
         "second text": split.text_b,
     }
     needed = {purpose: column for purpose, column in columns.items() if column is not None}
-    for row in rows:
-        if split.has_header and row.line == 1:
-            _check_header(task, split, row, path)
+    for index, row in enumerate(rows):
+        if split.has_header and index == 0:
+            _check_header(task, split, row)
             continue
         if split.where is not None:
             column, wanted = split.where
-            require_columns(row, {"the value to filter by": column}, path, task_description)
+            require_columns(row, {"the value to filter by": column}, task_description)
             if row.cells[column] != wanted:
                 continue
-        require_columns(row, needed, path, task_description)
-        number = row.line - 1 if split.guid_column is None else row.cells[split.guid_column]
+        require_columns(row, needed, task_description)
+        number = index if split.guid_column is None else row.cells[split.guid_column]
         yield InputExample(
             guid=f"{split.guid_prefix}-{number}",
             text_a=row.cells[split.text_a],
             text_b=None if split.text_b is None else row.cells[split.text_b],
-            label=_parse_label(task, split, row, path),
+            label=_parse_label(task, split, row, is_first=index == 0),
         )
 
 
-def _check_header(task: TsvTask, split: Split, row: TsvRow, path: str) -> None:
+def _check_header(task: TsvTask, split: Split, row: Row) -> None:
     """Warns if the header looks like data, or lacks a text column of the task."""
     known_labels = (*task.labels, *dict(split.spellings))
     label_cell = [] if split.label is None else row.cells[split.label :][:1]
@@ -234,13 +243,14 @@ def _check_header(task: TsvTask, split: Split, row: TsvRow, path: str) -> None:
     missing = [name for name in split.text_names if name.casefold() not in header]
     if data_cells:
         problem = f"{data_cells[0]!r} is not a column name. Is the header missing?"
-        _logger.warning("%s:1: skipped as the header of task %s, but %s", path, task.name, problem)
+        message = "%s: skipped as the header of task %s, but %s"
+        _logger.warning(message, row.place, task.name, problem)
     elif missing and header:
-        message = "%s:1: task %s expects a column %r, but the header is %s. Check --data_dir"
-        _logger.warning(message, path, task.name, missing[0], excerpt(", ".join(row.cells)))
+        message = "%s: task %s expects a column %r, but the header is %s. Check --data_dir"
+        _logger.warning(message, row.place, task.name, missing[0], excerpt(", ".join(row.cells)))
 
 
-def _parse_label(task: TsvTask, split: Split, row: TsvRow, path: str) -> str:
+def _parse_label(task: TsvTask, split: Split, row: Row, is_first: bool) -> str:
     if split.label is None:
         return task.labels[0] if task.labels else "0"
     written = row.cells[split.label]
@@ -250,10 +260,10 @@ def _parse_label(task: TsvTask, split: Split, row: TsvRow, path: str) -> str:
     allowed = f"one of {', '.join(task.labels)}" if task.labels else "a number"
     if label.strip() in task.labels:
         advice = "Remove the spaces around it"
-    elif row.line == 1 and not split.has_header:
+    elif is_first:
         advice = f"Is line 1 a header? In task {task.name}, {split.file} has none. "
         advice += "Is --data_dir the folder of a different task?"
     else:
         advice = "Correct or remove the line, or pass --task_name=tsv to use your own labels"
     subject = f"label {written!r} of task {task.name}"
-    raise UserError(f"{path}:{row.line}: {subject} is not {allowed}. {advice}")
+    raise UserError(f"{row.place}: {subject} is not {allowed}. {advice}")

@@ -7,8 +7,7 @@ from bert_tf.checkpoints.formats import SavedModelSource
 from bert_tf.errors import UserError
 from bert_tf.finetuning.output_dir import Results
 from bert_tf.progress import log
-from bert_tf.tasks.classification.hub_options import HubClassifierOptions
-from bert_tf.tasks.classification.options import ClassifierOptions
+from bert_tf.tasks.classification.options import ClassifierOptions, HubClassifierOptions
 
 
 def run(options: HubClassifierOptions) -> Results:

@@ -1,4 +1,4 @@
-"""Options of `run_classifier.py`."""
+"""Options of `run_classifier.py` and `run_classifier_with_tfhub.py`."""
 
 import dataclasses
 
@@ -155,3 +155,37 @@ class ClassifierOptions(FineTuningOptions):
         task = {"task_name"} if self.task_module else set()
         needs_no_folder = self.task_module or (self.uses_custom_tables and names_files)
         return super()._not_needed() | task | ({"data_dir"} if needs_no_folder else set())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HubClassifierOptions(ClassifierOptions):
+    """Options of `run_classifier.py`, plus the Hub module."""
+
+    bert_hub_module_handle: str | None = option(
+        None,
+        "Folder with an encoder, as a SavedModel for TensorFlow 2: downloaded from TensorFlow Hub "
+        "and unpacked, or written by export_model.py --form=encoder.",
+        required=True,
+    )
+    bert_config_file: str | None = option(None, "Not used: it is part of the encoder.")
+    init_checkpoint: str | None = option(None, "Not used: see --bert_hub_module_handle.")
+    vocab_file: str | None = option(None, "Used only if the encoder has no vocabulary.")
+    do_lower_case: bool = option(True, "Used only if the encoder does not specify it.")
+    init_layers: str | None = option(None, "Not supported by this script.", new=True)
+
+    def check_case(self) -> None:
+        """Does nothing, because the encoder determines the casing."""
+
+    def check(self) -> None:
+        """Checks the options without reading any files."""
+        if self.init_layers:
+            raise UserError("--init_layers is not supported: this script uses the whole encoder")
+        super().check()
+        handle = self.bert_hub_module_handle or ""
+        if "://" in handle and not handle.startswith("gs://"):
+            raise UserError(
+                f"--bert_hub_module_handle={handle} is a URL, but bert_tf downloads nothing: "
+                "download the model for TensorFlow 2, unpack it, and pass its folder"
+            )
+        if handle.endswith((".tar.gz", ".tgz", ".tar")):
+            raise UserError(f"--bert_hub_module_handle={handle} is an archive: unpack it")

@@ -15,9 +15,8 @@ import numpy as np
 from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.data.feature_specs import Feature
-from bert_tf.data.features import InputExample, log_examples
-from bert_tf.data.packing import convert_examples, encode_texts
-from bert_tf.data.text_windows import window_counts
+from bert_tf.data.features import InputExample
+from bert_tf.data.packing import convert_examples, encode_texts, window_counts
 from bert_tf.errors import UserError
 from bert_tf.finetuning.prediction import PairCheck, require_texts
 from bert_tf.finetuning.task import Task
@@ -93,8 +92,6 @@ class Classification(Task):
         check_split(self.data, split, examples, self._training_examples)
         texts = [(example.text_a, example.text_b or "") for example in examples]
         self.tokenizer.warn_about_unknown(path, texts)
-        length, reference = self.options.max_seq_length, self.tokenizer.reference
-        log_examples(examples, self.labels, length, reference)
         return examples
 
     def features(self, split: str) -> tuple[Feature, ...]:

@@ -6,8 +6,6 @@ from bert_tf import registry
 from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
 
-# Stands in for --max_seq_length=0, which means unspecified, when values are checked.
-_VALID_LENGTH = 128
 # Flags that only apply to --format=saved_model.
 _SAVED_MODEL_FLAGS = ("text_pairs", "text_input", "ids_model", "jit_compile")
 
@@ -87,7 +85,7 @@ class ExportOptions:
     def check(self) -> None:
         """Checks the options without reading any files."""
         check_required(self)
-        check_values(dataclasses.replace(self, max_seq_length=self.max_seq_length or _VALID_LENGTH))
+        check_values(self)
         defaults = ExportOptions()
         is_saved_model = self.format == "saved_model"
         not_applicable = ("precision", "pooling") if is_saved_model else _SAVED_MODEL_FLAGS

@@ -232,14 +232,12 @@ class Extractor:
 
     def _make_rows(self, texts: Sequence[Text]) -> dict[str, np.ndarray]:
         max_length = self._options.max_seq_length
-        a, b = self._encode([text.text_a for text in texts]), None
-        num_pieces, num_special = a.lengths, 2
-        if any(text.text_b for text in texts):
-            b = self._encode([text.text_b or "" for text in texts])
-            num_pieces, num_special = a.lengths + b.lengths, 2 + (b.lengths > 0)
+        a = self._encode([text.text_a for text in texts])
+        b = self._encode([text.text_b or "" for text in texts])
+        lengths = a.lengths + b.lengths + 2 + (b.lengths > 0)  # with special tokens
         with self._lock:
             self.num_texts += len(texts)
-            self.num_truncated += int(np.count_nonzero(num_pieces > max_length - num_special))
+            self.num_truncated += int(np.count_nonzero(lengths > max_length))
         vocab = self.tokenizer.reference.vocab
         return pack_batch(a, b, max_length, vocab["[CLS]"], vocab["[SEP]"])
 

@@ -6,9 +6,7 @@ L layers and hidden_size H. Layers are numbered as in `--layers`.
 
 import contextlib
 import json
-import shutil
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -75,23 +73,14 @@ def arrays(path: str, layers: Sequence[int]) -> Iterator[Write]:
             row_splits.append(row_splits[-1] + (1 if tokens is None else len(tokens)))
 
         yield write
-        contents = {"layers": np.array(layers, np.int64)}
+        contents: dict[str, Any] = {"layers": np.array(layers, np.int64)}
         if not is_pooled:
             contents["row_splits"] = np.array(row_splits, np.int64)
             contents["tokens"] = np.array(all_tokens)
-        with (
-            backend.tf.io.gfile.GFile(path, "wb") as file,
-            zipfile.ZipFile(_WriteOnly(file), "w") as archive,
-        ):
-            with archive.open("features.npy", "w", force_zip64=True) as entry:
-                shape = (row_splits[-1], *shape)
-                header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-                np.lib.format.write_array_header_1_0(entry, header)
-                features.seek(0)
-                shutil.copyfileobj(features, entry, 1 << 20)
-            for name, values in contents.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
-                    np.save(entry, values)
+        features.flush()
+        contents["features"] = np.memmap(features, "<f4", "r", shape=(row_splits[-1], *shape))
+        with backend.tf.io.gfile.GFile(path, "wb") as file:
+            np.savez(_WriteOnly(file), **contents)
 
 
 class _WriteOnly:
@@ -100,6 +89,7 @@ class _WriteOnly:
     def __init__(self, file: Any) -> None:
         self._file = file
         self.flush, self.close = file.flush, file.close
+        self.read = file.read  # NumPy takes an object without this method for a path.
 
     def write(self, data: bytes) -> int:
         self._file.write(bytes(data))

@@ -1,16 +1,15 @@
 """Predicts the words for `[MASK]` with a pre-trained model, for `predict_masked.py`.
 
 Texts are processed in chunks, so that neither input nor output has to fit into memory.
-Shapes: R rows, P masks per row, K candidates, V vocabulary size.
+Shapes: R rows, each with one mask to predict, K candidates, V vocabulary size.
 """
 
-import contextlib
 import functools
 import itertools
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -40,8 +39,6 @@ from bert_tf.tokenization.fast import BatchTokenizer
 STDOUT = "-"
 # Prefix of the variables of the masked-LM head.
 _HEAD = "cls/predictions/"
-# P: small, because most texts have few masks, and unused slots cost as much as used slots.
-_MASKS_PER_ROW = 4
 # Maximum number of texts, and of rows, in a chunk.
 _MAX_TEXTS = _MAX_ROWS = 4096
 # Decimal places of probabilities in JSON lines, as in extract_features.py.
@@ -53,14 +50,16 @@ _MASKS_PER_LINE = 4
 def run(options: MaskedWordsOptions) -> None:
     """Writes the candidates for all masks; leaves no output file if an error occurs."""
     input_file, output_file = options.input_file or "", options.output_file
-    if output_file != STDOUT:
+    to_stdout = output_file == STDOUT
+    if not to_stdout:
         file_names.require_distinct([output_file], [input_file] if input_file else [])
         file_names.require_writable(output_file)
     # Read the whole input first to find errors early, unless it is standard input.
     total = 0 if input_file == STDIN else sum(1 for _ in _read(options))
     model = FillMask(options)
     format_text = FORMATS[options.output_format]
-    with _open(output_file) as file, bar(total, "texts") as progress:
+    output = files.standard_output() if to_stdout else files.open_atomically(output_file)
+    with output as file, bar(total, "texts") as progress:
         texts = _read(options)
         while chunk := list(itertools.islice(texts, _MAX_TEXTS)):
             predicted = model.fill([text for _, text in chunk])
@@ -69,7 +68,7 @@ def run(options: MaskedWordsOptions) -> None:
                 # Text from the command line may contain bytes that are not UTF-8; keep them.
                 file.write(formatted.encode("utf-8", "surrogateescape"))
             progress.update(len(chunk))
-    if output_file != STDOUT:
+    if not to_stdout:
         log.info("Predictions for the masks in %d texts: %s", model.num_texts, output_file)
     if model.num_truncated:
         count = f"{model.num_truncated} of {model.num_texts} texts"
@@ -98,16 +97,6 @@ def _read(options: MaskedWordsOptions) -> Iterator[tuple[int, str]]:
     return iter([(1, text)])
 
 
-@contextlib.contextmanager
-def _open(path: str) -> Iterator[IO[bytes]]:
-    if path == STDOUT:
-        with files.standard_output() as file:
-            yield file
-        return
-    with files.atomic_write(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
-        yield file
-
-
 class FillMask:
     """Predicts masked words with a pre-trained model, loaded once; thread-safe.
 
@@ -134,9 +123,8 @@ class FillMask:
             self._find_candidates = WordSearch(self._top_pieces, tokenizer, self._top_k, max_pieces)
             # The search makes up to top_k rows for each mask.
             self._masks_per_chunk = max(_MAX_ROWS // self._top_k, 1)
-        masks_per_row = 1 if options.whole_word else _MASKS_PER_ROW
-        mask_features = (Feature(name, masks_per_row) for name in ("masked_lm_positions", "kinds"))
-        features = (*sequence_features(options.max_seq_length), *mask_features)
+        inputs = sequence_features(options.max_seq_length)
+        features = (*inputs, Feature("masked_lm_positions", 1), Feature("kinds"))
         with training.explained_errors():
             build = functools.partial(BertPretrainer, config)
             model = training.build_model(build, devices, zero_init_encoder=True)
@@ -168,28 +156,28 @@ class FillMask:
         return results
 
     def _top_candidates(self, texts: MaskedTexts, masks: np.ndarray) -> list[list[Candidate]]:
-        rows, slots = texts.shared_rows(masks, _MASKS_PER_ROW)
-        ids, probabilities = (values[*slots.T].tolist() for values in self._top_pieces(rows, ANY))
-        tokens = self._tokenizer.reference.inv_vocab
+        vocab, tokens = self._tokenizer.reference.vocab, self._tokenizer.reference.inv_vocab
+        unfilled = np.full((len(masks), 1), vocab[MASK], np.int32)
+        top = self._top_pieces(texts.rows(masks, unfilled, 0), ANY)
         return [
             [Candidate(tokens[id_], probability) for id_, probability in zip(*mask, strict=True)]
-            for mask in zip(ids, probabilities, strict=True)
+            for mask in zip(*map(np.ndarray.tolist, top), strict=True)
         ]
 
     def _top_pieces(
         self, rows: Mapping[str, np.ndarray], kind: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns ids and probabilities of the K best pieces of a kind for each mask, [R, P, K]."""
-        kinds = np.full_like(rows["masked_lm_positions"], kind)
+        """Returns ids and probabilities of the K best pieces of a kind for each mask, [R, K]."""
+        kinds = np.full(len(rows["input_ids"]), kind, np.int32)
         outputs = self._inference.predict({**rows, "kinds": kinds})
         count = self._num_allowed[kind]
         return outputs["ids"][..., :count], outputs["probabilities"][..., :count]
 
 
 def _select(allowed: np.ndarray, top_k: int, outputs: Any, batch: Any) -> dict[str, Any]:
-    """Selects `ids` and `probabilities` [B, P, K], most probable first."""
-    logits = tf.cast(outputs["masked_lm_logits"], tf.float32)  # [B, P, V]
-    is_allowed = tf.gather(tf.constant(allowed), batch["kinds"])  # [3, V] -> [B, P, V]
+    """Selects `ids` and `probabilities` [B, K], most probable first."""
+    logits = tf.cast(outputs["masked_lm_logits"][:, 0], tf.float32)  # [B, V]
+    is_allowed = tf.gather(tf.constant(allowed), batch["kinds"])  # [3, V] -> [B, V]
     # Rank by log-probability: an allowed piece with probability 0, by underflow, must stay ahead of
     # pieces that are not allowed.
     scores = tf.nn.log_softmax(tf.where(is_allowed, logits, -np.inf))

@@ -1,9 +1,8 @@
 """Texts with `[MASK]` as model inputs: `[CLS] word pieces [SEP]`.
 
-A text that fits becomes one row. In a longer text, each mask gets a row with the surrounding word
-pieces, equally many on both sides if possible. Masks are referred to by their index among all masks
-of the texts. Shapes: M masks, R rows, P masks per row, W word pieces in place of a mask, S
-max_seq_length.
+Each mask gets a row, with the whole text or, if that is too long, the surrounding word pieces,
+equally many on both sides if possible. Masks are referred to by their index among all masks of the
+texts. Shapes: M masks, R rows, W word pieces in place of a mask, S max_seq_length.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +65,7 @@ class MaskedTexts:
         self, texts: Sequence[str], tokenizer: BatchTokenizer, max_seq_length: int
     ) -> None:
         vocab = tokenizer.reference.vocab
-        self._special_ids, self._mask = (vocab["[CLS]"], vocab["[SEP]"]), vocab[MASK]
+        self._special_ids = vocab["[CLS]"], vocab["[SEP]"]
         self._max_seq_length = max_seq_length
         parts_of_texts = [text.split(MASK) for text in texts]
         parts = tokenizer.encode([part for text_parts in parts_of_texts for part in text_parts])
@@ -81,40 +80,15 @@ class MaskedTexts:
         self.text_indices = np.repeat(np.arange(len(texts)), num_parts - 1)
         # The split before a text moves by the number of masks in earlier texts: parts minus texts.
         splits = parts.row_splits[first_parts] + first_parts - np.arange(len(texts) + 1)
-        self.pieces = RaggedIds(np.insert(parts.ids, insert_at, self._mask), splits)
+        self.pieces = RaggedIds(np.insert(parts.ids, insert_at, vocab[MASK]), splits)
         self.num_truncated = int((self.pieces.lengths > max_seq_length - 2).sum())
 
-    def shared_rows(
-        self, masks: np.ndarray, max_masks: int
-    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Returns rows, each shared by at most P = `max_masks` masks with the same context.
-
-        `masks` are ascending indexes of masks [M].
-
-        Returns:
-            The inputs, int32 [R, S], with `masked_lm_positions`, int32 [R, P], padded with 0; and
-            the row of each mask and its index among the masks of the row, int64 [M, 2].
-        """
-        context_starts = self.positions[masks] - self._context_sizes(masks, 1)[0]
-        has_new_context = np.diff(context_starts, prepend=-1) != 0
-        first_of_context = np.flatnonzero(has_new_context)[np.cumsum(has_new_context) - 1]
-        index_in_context = np.arange(len(masks)) - first_of_context
-        slots = index_in_context % max_masks
-        row_of_mask = np.cumsum(slots == 0) - 1
-        first_masks = masks[slots == 0]
-        unchanged = np.full((len(first_masks), 1), self._mask, np.int32)
-        rows, _ = self.filled_rows(first_masks, unchanged)
-        positions = np.zeros((len(first_masks), max_masks), np.int32)
-        positions[row_of_mask, slots] = 1 + self.positions[masks] - context_starts
-        return {**rows, "masked_lm_positions": positions}, np.stack([row_of_mask, slots], axis=1)
-
-    def filled_rows(
-        self, masks: np.ndarray, fills: np.ndarray
-    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    def rows(self, masks: np.ndarray, fills: np.ndarray, index: int) -> dict[str, np.ndarray]:
         """Returns a row for each of R masks, with word pieces `fills` [R, W] in place of the mask.
 
         Returns:
-            The inputs, int32 [R, S]; and the position of the first fill in each row, int64 [R].
+            The inputs, int32 [R, S]; and `masked_lm_positions`, int32 [R, 1], the position of the
+            piece to predict: the one with the given `index` in `fills`.
         """
         before, after = self._context_sizes(masks, fills.shape[1])
         ids, positions = self.pieces.ids.tolist(), self.positions[masks]
@@ -124,7 +98,8 @@ class MaskedTexts:
             for start, position, stop, fill in zip(*map(np.ndarray.tolist, columns), strict=True)
         ]
         ragged = RaggedIds.from_lists(rows)
-        return pack_batch(ragged, None, self._max_seq_length, *self._special_ids), 1 + before
+        packed = pack_batch(ragged, None, self._max_seq_length, *self._special_ids)
+        return {**packed, "masked_lm_positions": (1 + before + index)[:, None].astype(np.int32)}
 
     def _context_sizes(self, masks: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the number of word pieces before and after each mask in its row, int64 [M] each.

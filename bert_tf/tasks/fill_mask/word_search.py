@@ -10,8 +10,8 @@ import numpy as np
 from bert_tf.tasks.fill_mask.masked_texts import BEGIN, CONTINUATION, MASK, MaskedTexts
 from bert_tf.tokenization import FullTokenizer
 
-# (rows with one mask each, `BEGIN` or `CONTINUATION`) -> ids and probabilities [R, 1, K] of the K
-# best pieces, most probable first.
+# (rows, `BEGIN` or `CONTINUATION`) -> ids and probabilities [R, K] of the K best pieces, most
+# probable first.
 TopPieces = Callable[[Mapping[str, np.ndarray], int], tuple[np.ndarray, np.ndarray]]
 
 
@@ -73,11 +73,10 @@ class WordSearch:
         num_found = len(words[0].pieces)
         fills = np.full((len(words), num_pieces), self._tokenizer.vocab[MASK], np.int32)
         fills[:, :num_found] = [word.pieces for word in words]
-        rows, starts = texts.filled_rows(np.array([word.mask for word in words]), fills)
-        rows["masked_lm_positions"] = (starts + num_found)[:, None].astype(np.int32)
+        rows = texts.rows(np.array([word.mask for word in words]), fills, num_found)
         ids, probabilities = self._top_pieces(rows, CONTINUATION if num_found else BEGIN)
         extended_words = defaultdict(list)
-        for word, *top in zip(words, ids[:, 0].tolist(), probabilities[:, 0].tolist(), strict=True):
+        for word, *top in zip(words, ids.tolist(), probabilities.tolist(), strict=True):
             extended_words[word.mask] += [
                 _Word(word.mask, (*word.pieces, piece), word.probability * probability)
                 for piece, probability in zip(*top, strict=True)

@@ -28,8 +28,7 @@ def read_questions(
     Raises:
         UserError: the file is missing, empty or invalid; the message names file and line.
     """
-    args = (options.data_dir or "", options.train_file, options.eval_file, options.predict_file)
-    paths = find_files(*args, splits=[split])
+    paths = find_files(options, [split])
     if split not in paths:
         raise UserError(f"{options.data_dir} has no file for --do_{split}: pass --{split}_file")
     questions = []

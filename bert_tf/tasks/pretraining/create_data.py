@@ -4,10 +4,11 @@ import functools
 import itertools
 import random
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_tf import file_names, files, locks
+from bert_tf.data.features import NUM_LOGGED, log_rows
 from bert_tf.data.parallel import parallel_for
 from bert_tf.data.records import write_records
 from bert_tf.data.texts import warn_about_columns
@@ -15,20 +16,14 @@ from bert_tf.errors import Terminated, UserError, shortened
 from bert_tf.extras import import_extra
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 from bert_tf.progress import bar, log
-from bert_tf.quiet import import_tensorflow
+from bert_tf.quiet import import_tensorflow, pause_gc
 from bert_tf.tasks.pretraining import sharded_data
 from bert_tf.tasks.pretraining.corpus import LineEncoder, load_encoder, read_documents
 from bert_tf.tasks.pretraining.instance_records import record_batches, record_features
-from bert_tf.tasks.pretraining.instances import (
-    Document,
-    Instance,
-    create_training_instances,
-    pause_gc,
-)
+from bert_tf.tasks.pretraining.instances import Document, create_training_instances
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.record_description import describe_outputs
 from bert_tf.tasks.pretraining.rng import ReferenceRng
-from bert_tf.tokenization import FullTokenizer
 
 _MAX_PATHS = 5  # in a message
 _ONE_DOCUMENT = (
@@ -39,8 +34,6 @@ _ONE_LINE_EACH = (
     "each document is a single line, so every next sentence is random: put each sentence on its "
     "own line"
 )
-# Number of instances logged with --verbose_logging.
-_NUM_LOGGED = 20
 # Number of lines per file that are checked for unknown tokens.
 _NUM_CHECKED_LINES = 2000
 
@@ -163,8 +156,8 @@ def _write_in_memory(
             documents, rng, options, encode.vocab, progress.update
         )
     tokenizer = encode.tokenizer.reference
-    for instance in instances[:_NUM_LOGGED]:
-        log.debug("%s", _format(instance, tokenizer))
+    for rows in record_batches(instances[:NUM_LOGGED], options):
+        log_rows("Instance", rows, tokenizer)
     features, outputs = record_features(options), options.outputs
     with describe_outputs(options, tokenizer.vocab):
         for index, output in enumerate(outputs):
@@ -189,14 +182,3 @@ def _check_documents(documents: Sequence[Document], paths: Sequence[str]) -> Non
     if is_one_document != has_one_line_each:
         problem = _ONE_DOCUMENT if is_one_document else _ONE_LINE_EACH
         log.warning("%s: %s", shortened(paths, _MAX_PATHS), problem)
-
-
-def _format(instance: Instance, tokenizer: FullTokenizer) -> str:
-    def tokens(ids: Iterable[int]) -> str:
-        return " ".join(tokenizer.convert_ids_to_tokens(ids))
-
-    return (
-        f"tokens: {tokens(instance.input_ids)}\n  is_random_next: {instance.is_random_next}\n"
-        f"  masked_lm_positions: {instance.positions}\n"
-        f"  masked_lm_labels: {tokens(instance.labels)}"
-    )

@@ -24,6 +24,7 @@ from bert_tf import files
 from bert_tf.data.example_encoding import encode_examples
 from bert_tf.errors import UserError
 from bert_tf.progress import bar, log
+from bert_tf.quiet import pause_gc
 from bert_tf.tasks.pretraining.corpus import LineEncoder, load_encoder
 from bert_tf.tasks.pretraining.instance_records import record_batches
 from bert_tf.tasks.pretraining.instances import (
@@ -31,7 +32,6 @@ from bert_tf.tasks.pretraining.instances import (
     Instance,
     VocabInfo,
     create_instances_from_document,
-    pause_gc,
 )
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.rng import FastRng
@@ -106,9 +106,10 @@ def _hash_file(path: str | None) -> str:
 
 def _is_complete(unit: Unit, folder: str) -> bool:
     """Returns whether a unit has a report, and parts of the sizes that are in the report."""
-    if not files.exists(_report_path(folder, unit)):
+    report = _report_path(folder, unit)
+    if not files.exists(report):
         return False
-    parts = enumerate(_read_report(folder, unit)["bytes"])
+    parts = enumerate(files.read_json(report)["bytes"])
     paths = [(_part_path(folder, unit, output), size) for output, size in parts]
     # After a power failure, a file may be empty or truncated.
     return all(files.exists(path) and files.size(path) == size for path, size in paths)
@@ -117,10 +118,6 @@ def _is_complete(unit: Unit, folder: str) -> bool:
 def _report_path(folder: str, unit: Unit) -> str:
     """Returns the path of a unit's report, which marks its parts as complete."""
     return os.path.join(folder, f"{unit.index:06d}.json")
-
-
-def _read_report(folder: str, unit: Unit) -> dict[str, Any]:
-    return files.read_json(_report_path(folder, unit))
 
 
 def _part_path(folder: str, unit: Unit, output: int) -> str:
@@ -192,7 +189,7 @@ def join_parts(
     units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: UnorderedMap
 ) -> int:
     """Joins the parts into the output files, removes the folder, and returns the record count."""
-    reports = [_read_report(folder, unit) for unit in units]
+    reports = [files.read_json(_report_path(folder, unit)) for unit in units]
     num_examples = sum(report["examples"] for report in reports)
     if not num_examples:
         files.remove_tree(folder)

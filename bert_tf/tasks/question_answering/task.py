@@ -25,7 +25,6 @@ from bert_tf.tokenization.fast import BatchTokenizer
 
 # As in the original BERT code, training questions are first shuffled with this seed in every run.
 _SHUFFLE_SEED = 12345
-_LOGGED_EXAMPLES = 20
 # Number of questions whose texts are checked for unknown tokens.
 _NUM_CHECKED = 2000
 # With more windows per question, a warning says that an epoch does not cover all of them.
@@ -83,23 +82,12 @@ class QuestionAnswering(Task):
             log.warning(
                 f"{message}: --num_train_epochs=%.3g covers every window once", ratio, ratio
             )
-        self._log_examples(windows)
         return windows
 
     def _make_windows(self, examples: Sequence[SquadExample]) -> Windows:
         options = self.options
         lengths = (options.max_seq_length, options.doc_stride, options.max_query_length)
         return Windows(examples, self.tokenizer, *lengths)
-
-    def _log_examples(self, windows: Windows) -> None:
-        """Logs the first questions with the first window of each."""
-        for row in np.flatnonzero(windows.window_index == 0)[:_LOGGED_EXAMPLES].tolist():
-            example = windows.questions[int(windows.question_index[row])]
-            ids = windows[row : row + 1].inputs()["input_ids"][0].tolist()
-            tokens = " ".join(self.tokenizer.reference.convert_ids_to_tokens(ids))
-            answers = example.orig_answer_text if example.answers is None else example.answers
-            header = f"{example.qas_id}: {example.question_text}\n  answer: {answers}"
-            log.debug("%s\n  tokens: %s\n  input_ids: %s", header, tokens, " ".join(map(str, ids)))
 
     def features(self, split: str) -> tuple[Feature, ...]:
         """Returns the features of the original's records; only training has targets."""

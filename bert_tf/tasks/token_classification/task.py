@@ -37,7 +37,6 @@ _FILE_NAMES = {
     "eval": ("dev.txt", "valid.txt", "eng.testa"),
     "predict": ("test.txt", "eng.testb"),
 }
-_LOGGED_WINDOWS = 5
 
 # Label id of positions without a label, and of words whose label the model does not know.
 _NO_LABEL = -1
@@ -136,7 +135,6 @@ class TokenClassification(Task):
         if self.options.doc_context and not file.docstart_lines:
             message = "--doc_context: %s has no %s line; reading it as one document"
             log.warning(message, file.path, conll.DOCUMENT)
-        self._log_windows(examples)
         return examples
 
     def _read_file(self, split: str) -> conll.ConllFile:
@@ -163,16 +161,6 @@ class TokenClassification(Task):
             message = "%s: label %s is not in the training data; counted as wrong (%s: %s)"
             log.warning(message, place, labels[unknown[0]], counted(len(unknown), "word"), names)
         return Sentences(file, windows, label_ids, range(len(starts) - 1))
-
-    def _log_windows(self, examples: Sentences) -> None:
-        windows, reference = examples.windows, self.tokenizer.reference
-        for row in range(min(_LOGGED_WINDOWS, len(windows))):
-            length = int(windows.length[row]) + 2
-            ids = windows.inputs(row, row + 1)["input_ids"][0, :length].tolist()
-            labels = (examples.file.labels or [])[slice(*windows.first_word[row : row + 2])]
-            tokens = reference.convert_ids_to_tokens(ids)
-            values = [" ".join(map(str, part)) for part in (tokens, ids, labels)]
-            log.debug("Window %d\n  tokens: %s\n  input_ids: %s\n  labels: %s", row, *values)
 
     def featurize(self, examples: Sentences, split: str) -> Mapping[str, np.ndarray]:
         """Converts each window of the sentences to a row."""

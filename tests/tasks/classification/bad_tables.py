@@ -5,7 +5,7 @@ Each case has the contents of `--data_dir`, flags, and the split that cannot be 
 
 import csv
 import gzip
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,11 +46,17 @@ def write_files(folder: Path, files: Mapping[str, bytes | None]) -> None:
             (folder / name).write_bytes(content)
 
 
+def split_files(
+    data_dir: str, splits: Sequence[str] = ("train", "eval", "predict"), **files: str | None
+) -> dict[str, str]:
+    """Returns the files that are found for file flags."""
+    return find_files(ClassifierOptions(data_dir=data_dir, **files), splits)
+
+
 def dataset_from_flags(folder: Path | str, flags: Mapping[str, str]) -> CustomDataset:
     """Returns the dataset that the script builds from its flags."""
     options: dict = dict(flags)
-    train, dev, test = (options.pop(name, None) for name in _FILE_FLAGS)
-    paths = find_files(str(folder), train, dev, test)
+    paths = split_files(str(folder), **{name: options.pop(name, None) for name in _FILE_FLAGS})
     labels = options.pop("labels", "")
     if "dev_fraction" in options:
         options["dev_fraction"] = float(options["dev_fraction"])
@@ -362,7 +368,7 @@ _LABELS = [
 ]
 
 _JSON = [
-    _bad_jsonl("not JSON", JSON + b"ham\ta\n", r"train\.jsonl:3: not JSON"),
+    _bad_jsonl("not JSON", JSON + b"ham\ta\n", r"train\.jsonl:3: invalid JSON"),
     _bad_jsonl(
         "list instead of an object",
         JSON + b'["ham", "a"]\n',

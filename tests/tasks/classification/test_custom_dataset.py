@@ -8,7 +8,6 @@ import os
 import pytest
 
 from bert_tf.data.features import InputExample
-from bert_tf.data.split_files import find_files
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.custom_dataset import CustomDataset
 from bert_tf.tasks.classification.dataset_factory import make_dataset
@@ -20,6 +19,7 @@ from tests.tasks.classification.bad_tables import (
     BY_NUMBER,
     TRAIN,
     dataset_from_flags,
+    split_files,
     write_files,
 )
 
@@ -429,7 +429,7 @@ def test_prediction_holds_out_nothing(read_dataset, caplog):
 def test_sms_spam_collection():
     path = str(data("sms/SMSSpamCollection"))
     options = ClassifierOptions(text_column="2", label_column="1")
-    dataset = CustomDataset(find_files(os.path.dirname(path)), options)
+    dataset = CustomDataset(split_files(os.path.dirname(path)), options)
     assert dataset.labels == ("ham", "spam")
     train, held_out = dataset.read("train"), dataset.read("eval")
     assert (len(train), len(held_out)) == (4459, 1115)
@@ -462,46 +462,46 @@ def test_split_files_are_found_by_name(tmp_path, existing, expected_names):
         for split, name in zip(("train", "eval", "predict"), expected_names, strict=True)
         if name
     }
-    assert find_files(str(tmp_path)) == expected
+    assert split_files(str(tmp_path)) == expected
 
 
 def test_explicit_split_files(tmp_path, monkeypatch):
     write_files(tmp_path, {"data": None, "here.tsv": b"", "both.tsv": b""})
     write_files(tmp_path / "data", {"both.tsv": b"", "there.tsv": b"", "test.tsv": b""})
     monkeypatch.chdir(tmp_path)
-    paths = find_files("data", train_file="there.tsv", eval_file="both.tsv")
+    paths = split_files("data", train_file="there.tsv", eval_file="both.tsv")
     assert paths == {"train": "data/there.tsv", "eval": "both.tsv", "predict": "data/test.tsv"}
-    assert find_files("", predict_file="here.tsv") == {"predict": "here.tsv"}
+    assert split_files("", predict_file="here.tsv") == {"predict": "here.tsv"}
     absolute = str(tmp_path / "here.tsv")
-    assert find_files("", train_file=absolute) == {"train": absolute}
+    assert split_files("", train_file=absolute) == {"train": absolute}
     # The only file of a folder is not the training file if it is the test file.
     write_files(tmp_path, {"pool": None})
     write_files(tmp_path / "pool", {"texts.tsv": b""})
-    assert find_files("pool", predict_file="texts.tsv") == {"predict": "pool/texts.tsv"}
+    assert split_files("pool", predict_file="texts.tsv") == {"predict": "pool/texts.tsv"}
     # An explicit file elsewhere does not count, whether or not it is needed.
     write_files(tmp_path / "pool", {"SMS": b""})
     both = {"train": "pool/SMS", "predict": "pool/texts.tsv"}
-    assert find_files("pool", predict_file="texts.tsv") == both
-    assert find_files("pool", predict_file=str(tmp_path / "pool" / "texts.tsv"))["train"]
+    assert split_files("pool", predict_file="texts.tsv") == both
+    assert split_files("pool", predict_file=str(tmp_path / "pool" / "texts.tsv"))["train"]
     for name in ("texts.tsv", "pool/texts.tsv"):
-        assert find_files("pool", predict_file=name, splits=["train"]) == {"train": "pool/SMS"}
+        assert split_files("pool", predict_file=name, splits=["train"]) == {"train": "pool/SMS"}
 
 
 def test_only_required_files_are_searched(tmp_path):
     write_files(tmp_path, dict.fromkeys(["train.tsv", "test.csv", "test.tsv"], b""))
     folder, train = str(tmp_path), {"train": str(tmp_path / "train.tsv")}
     with pytest.raises(UserError, match=r"contains test\.csv and test\.tsv\. .*--predict_file"):
-        find_files(folder)
-    assert find_files(folder, splits=["train", "eval"]) == train
-    assert find_files(folder, predict_file="missing.tsv", splits=["train"]) == train
-    assert find_files(folder, splits=[]) == find_files("", splits=[]) == {}
+        split_files(folder)
+    assert split_files(folder, splits=["train", "eval"]) == train
+    assert split_files(folder, predict_file="missing.tsv", splits=["train"]) == train
+    assert split_files(folder, splits=[]) == split_files("", splits=[]) == {}
     # Evaluation uses held-out rows of the training file; no folder is needed.
-    assert find_files("", train_file="train.tsv", splits=["eval"]) == {}
+    assert split_files("", train_file="train.tsv", splits=["eval"]) == {}
 
 
 def test_file_of_different_split_is_not_used_for_training(tmp_path):
     write_files(tmp_path, {"test.tsv": b""})
-    assert find_files(str(tmp_path), splits=["train"]) == {}
+    assert split_files(str(tmp_path), splits=["train"]) == {}
 
 
 @pytest.mark.parametrize(
@@ -516,7 +516,7 @@ def test_invalid_data_dir(tmp_path, monkeypatch, data_dir, message):
     write_files(tmp_path, {"a.tsv": b""})
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=message):
-        find_files(data_dir)
+        split_files(data_dir)
 
 
 def test_missing_splits(read_dataset):

@@ -7,15 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from bert_tf.data.features import InputExample, convert_examples_to_features
-from bert_tf.data.tsv import LAST
+from bert_tf.compat.run_classifier import InputExample, convert_examples_to_features
+from bert_tf.data.tables import LAST
 from bert_tf.errors import UserError
-from bert_tf.tasks.classification.glue import TASKS, Split, TsvTask, read_examples, task_named
+from bert_tf.tasks.classification.glue import TASKS, GlueDataset, Split, TsvTask, task_named
 from tests.data import Words
 from tests.oracle import data, golden
 
 ORIGINAL = ("cola", "mnli", "mrpc", "xnli")
 SPLITS = [(task, split) for task in ORIGINAL for split in TASKS[task].splits]
+
+
+def read_examples(task, split, folder):
+    return GlueDataset(task, folder).read({"dev": "eval", "test": "predict"}.get(split, split))
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def write(tmp_path):
 def task_module_code(examples: str, labels: str = '["yes", "no"]', extra_code: str = "") -> str:
     """Returns the source of a task module with these training examples."""
     return f"""
-    from bert_tf.data.features import InputExample as Example, PaddingInputExample
+    from bert_tf.compat.run_classifier import InputExample as Example, PaddingInputExample
     class Mine:
         {extra_code}
         def get_train_examples(self, data_dir):

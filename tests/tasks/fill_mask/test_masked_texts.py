@@ -57,45 +57,36 @@ def rows_to_text(rows):
     return text
 
 
-def rows_and_masks(texts, max_seq_length, max_masks):
-    """Returns the rows, and the row and position of each mask."""
+def unfilled_rows(texts, max_seq_length):
+    """Returns the row of each mask, and the position of the mask in it."""
     masked_texts = tokenize_masked(texts, max_seq_length)
-    rows, mask_slots = masked_texts.shared_rows(np.arange(masked_texts.num_masks), max_masks)
-    positions = rows["masked_lm_positions"]
-    assert positions.shape[1] == max_masks
-    return rows_to_text(rows), [
-        (row, positions[row, number]) for row, number in mask_slots.tolist()
-    ]
+    masks = np.arange(masked_texts.num_masks)
+    rows = masked_texts.rows(masks, np.full((len(masks), 1), ord("_"), np.int32), 0)
+    return list(zip(rows_to_text(rows), rows["masked_lm_positions"][:, 0].tolist(), strict=True))
 
 
-def test_short_texts_are_rows():
-    assert rows_and_masks(["a_", "b _c_", "_"], 7, 2) == (
-        ["a_", "b_c_", "_"],
-        [(0, 2), (1, 2), (1, 4), (2, 1)],
-    )
-    # A row predicts at most two masks of a text.
-    assert rows_and_masks(["_a__b_"], 9, 2) == (["_a__b_"] * 2, [(0, 1), (0, 3), (1, 4), (1, 6)])
+def test_each_mask_of_a_short_text_has_a_row():
+    expected = [("a_", 2), ("b_c_", 2), ("b_c_", 4), ("_", 1)]
+    assert unfilled_rows(["a_", "b _c_", "_"], 7) == expected
 
 
 def test_windows_of_long_texts_are_centered_on_masks():
-    assert rows_and_masks(["abc_defg"], 7, 2) == (["bc_de"], [(0, 3)])
-    # Windows at the ends extend further inwards, so rows may coincide.
-    assert rows_and_masks(["a_bcdefg"], 7, 2) == (["a_bcd"], [(0, 2)])
-    assert rows_and_masks(["_a_bcd_e_"], 7, 2) == (
-        ["_a_bc", "cd_e_"],
-        [(0, 1), (0, 3), (1, 3), (1, 5)],
-    )
-    assert rows_and_masks(["ab_cd_ef"], 7, 2) == (["ab_cd", "cd_ef"], [(0, 3), (1, 3)])
-    assert rows_and_masks(["ab_cd"], 3, 1) == (["_"], [(0, 1)])
+    assert unfilled_rows(["abc_defg"], 7) == [("bc_de", 3)]
+    # Windows at the ends extend further inwards.
+    assert unfilled_rows(["a_bcdefg"], 7) == [("a_bcd", 2)]
+    rows = [("_a_bc", 1), ("_a_bc", 3), ("cd_e_", 3), ("cd_e_", 5)]
+    assert unfilled_rows(["_a_bcd_e_"], 7) == rows
+    assert unfilled_rows(["ab_cd_ef"], 7) == [("ab_cd", 3), ("cd_ef", 3)]
+    assert unfilled_rows(["ab_cd"], 3) == [("_", 1)]
     assert tokenize_masked(["abcde_", "abcd_", "_"], 7).num_truncated == 1
 
 
 def test_masks_replaced_by_pieces():
     texts = tokenize_masked(["ab_cd", "_", "abcdef_"], 8)
     fills = np.array([[ord(c) for c in "xyz"]] * 3, np.int32)
-    rows, first = texts.filled_rows(np.array([2, 0, 1]), fills)
+    rows = texts.rows(np.array([2, 0, 1]), fills, 1)
     assert rows_to_text(rows) == ["defxyz", "bxyzcd", "xyz"]
-    assert first.tolist() == [4, 2, 1]
+    assert rows["masked_lm_positions"].tolist() == [[5], [3], [2]]
 
 
 def test_empty_input():
@@ -105,9 +96,8 @@ def test_empty_input():
 TEXTS = st.lists(st.text(alphabet="ab_ ", max_size=30), min_size=1, max_size=6)
 
 
-@given(TEXTS, st.integers(5, 24), st.integers(1, 4), st.integers(1, 3))
-def test_every_mask_is_predicted_once(lines, max_seq_length, max_masks, width):
-    """Each mask occurs once, at its position, with as much context as fits."""
+@given(TEXTS, st.integers(5, 24), st.integers(1, 3))
+def test_rows_have_as_much_context_as_fits(lines, max_seq_length, width):
     masked_texts = tokenize_masked(lines, max_seq_length)
     pieces = [line.replace(" ", "") for line in lines]
     masks = [
@@ -121,16 +111,11 @@ def test_every_mask_is_predicted_once(lines, max_seq_length, max_masks, width):
     if not masks:
         return
     all_masks = np.arange(len(masks))
-    rows, mask_slots = masked_texts.shared_rows(all_masks, max_masks)
-    texts = rows_to_text(rows)
-    slots = [tuple(index) for index in mask_slots.tolist()]
-    assert len(set(slots)) == len(masks)
-    assert {row for row, _ in slots} == set(range(len(texts)))
     fills = np.full((len(masks), width), ord("x"), np.int32)
-    filled, first = masked_texts.filled_rows(all_masks, fills)
+    filled = masked_texts.rows(all_masks, fills, 0)
     for mask, ((text, index), row) in enumerate(zip(masks, rows_to_text(filled), strict=True)):
         line = pieces[text]
-        mask_start = int(first[mask]) - 1
+        mask_start = int(filled["masked_lm_positions"][mask, 0]) - 1
         assert row[mask_start : mask_start + width] == "x" * width
         before, after = row[:mask_start], row[mask_start + width :]
         assert line[:index].endswith(before)
@@ -138,10 +123,6 @@ def test_every_mask_is_predicted_once(lines, max_seq_length, max_masks, width):
         assert len(before) + len(after) == min(len(line) - 1, max_seq_length - 2 - width)
         if len(before) < index and len(after) < len(line) - 1 - index:
             assert 0 <= len(after) - len(before) <= 1
-        if width == 1:
-            shared_row, number = slots[mask]
-            assert rows["masked_lm_positions"][shared_row, number] == first[mask]
-            assert texts[shared_row] == f"{before}_{after}"
 
 
 def test_pieces_match_the_tokenizer(tmp_path):

@@ -107,8 +107,8 @@ def question(**changes):
             '{"data": [{"paragraphs": [{"context": 1}]}]}',
             r"paragraphs\[0\] has an invalid \"context\"",
         ),
-        ("[" * 100_000, "squad.json: invalid JSON"),
-        ("9" * 5000, "squad.json: invalid JSON"),
+        ("[" * 100_000, "squad.json:1: invalid JSON"),
+        ("9" * 5000, "squad.json:1: invalid JSON"),
         ('{"data": []}', "has no usable questions$"),
         (
             '{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": "1"}]}]}]}',
