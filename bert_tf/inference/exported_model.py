@@ -1,6 +1,5 @@
 """Inference with models exported to ONNX or LiteRT, whose runtimes need no TensorFlow."""
 
-import functools
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -73,17 +72,6 @@ class ExportedModel(RowBatches):
             ]
         fetched = self._fetch(outputs, batch)
         return {name: np.asarray(value) for name, value in fetched.items()}
-
-    @functools.cached_property
-    def _output_specs(self) -> Mapping[str, tuple[tuple[int, ...], np.dtype]]:
-        # Run a dummy row of two tokens, because the model file does not tell what `fetch` returns.
-        types = {"int64": np.int32, "float32": np.float32}
-        row = {}
-        for feature in self._features:
-            shape = (*feature.shape[:-1], 2) if feature.per_token else feature.shape
-            row[feature.name] = np.ones((1, *shape), types[feature.dtype])
-        outputs = self._compute(row)
-        return {name: (value.shape[1:], value.dtype) for name, value in outputs.items()}
 
 
 # Runs a model: input name -> array becomes output name -> array.
