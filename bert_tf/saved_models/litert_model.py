@@ -23,8 +23,6 @@ _OUTPUTS = {
     "end_logits": "end_logits",
     "sequence_output": "last_hidden_state",
     "pooled_output": "pooler_output",
-    "masked_lm_logits": "logits",
-    "next_sentence_logits": "seq_relationship_logits",
 }
 
 
@@ -58,10 +56,6 @@ def build_litert_model(
     def compute(input_ids: Any, attention_mask: Any, token_type_ids: Any) -> dict[str, Any]:
         values = (input_ids, attention_mask, token_type_ids)
         inputs = dict(zip(INPUTS.values(), values, strict=True))
-        if "masked_lm_positions" in model.input_names:
-            # Predict the tokens at all positions.
-            batch_shape = tf.shape(input_ids)
-            inputs["masked_lm_positions"] = tf.broadcast_to(tf.range(batch_shape[1]), batch_shape)
         outputs = model(inputs, training=False)
         named = {_OUTPUTS[name]: value for name, value in outputs.items() if name in _OUTPUTS}
         if pooling:

@@ -44,7 +44,7 @@ def run(proto, inputs):
 def test_outputs_match_the_model(kind):
     model = make_random_model(MODELS[kind])
     proto = build_onnx_model(model)
-    for inputs, expected in make_cases(kind, model):
+    for inputs, expected in make_cases(model):
         outputs = run(proto, inputs)
         assert outputs
         for name, value in outputs.items():

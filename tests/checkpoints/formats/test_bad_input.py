@@ -196,7 +196,7 @@ def test_ambiguous_head_is_rejected(tiny, tmp_path):
     [
         ({"output": "hugging_face", "to": "original"}, "already contains files .*config"),
         ({"output": "hugging_face/config.json", "to": "hugging_face"}, "already exists"),
-        ({"output": "x", "to": None}, "does not determine the format"),
+        ({"output": "x", "to": "auto"}, "does not determine the format"),
         ({"output": "x", "to": "keras"}, r"requires a name ending in \.keras"),
         ({"output": "x.keras", "to": "original"}, "requires a folder"),
         ({"output": "hugging_face/config.json/x", "to": "original"}, "is a file, not a folder"),
