@@ -67,16 +67,9 @@ def export_for_engine(
     Uses the vocabulary and `max_seq_length` of `options`. `run_entries` are additional entries for
     `run.json`, which include `precision`; `kwargs` are further arguments of `export_folder`.
     """
+    contents, precision = model_files(options, labels, **run_entries), run_entries["precision"]
     return export_folder(
-        model,
-        export_dir,
-        model_files(options, labels, **run_entries),
-        FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case),
-        do_lower_case=options.do_lower_case,
-        max_seq_length=options.max_seq_length,
-        labels=labels,
-        precision=run_entries["precision"],
-        **kwargs,
+        model, options, export_dir, contents, labels, precision=precision, **kwargs
     )
 
 
