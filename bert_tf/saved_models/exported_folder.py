@@ -76,7 +76,12 @@ def export_folder(
         with files.temporary_folder_at(f"{export_dir}.tmp") as folder:
             path = os.path.join(folder, file_name)
             if format == "onnx":
-                _write_onnx(path, build_onnx_model(model, pooling, hidden_states), precision)
+                proto = build_onnx_model(model, pooling, hidden_states)
+                if precision == "float32":
+                    files.write_bytes(path, proto.SerializeToString())
+                else:
+                    with files.wrap_errors("write", path):
+                        _quantize(proto, path)
             else:
                 # The vocabulary and the labels.
                 lists = {name: contents[name] for name in contents if name.endswith(".txt")}
@@ -90,20 +95,13 @@ def export_folder(
     return export_dir
 
 
-def _write_onnx(path: str, proto: Any, precision: str) -> None:
-    with files.wrap_errors("write", path):
-        if precision == "float32":
-            files.write_bytes(path, proto.SerializeToString())
-        else:
-            _quantize(import_extra("onnxruntime.quantization", "onnx"), proto, path)
-
-
-def _quantize(quantization: Any, proto: Any, path: str) -> None:
+def _quantize(proto: Any, path: str) -> None:
     """Writes a model with integer weights.
 
     The second MatMul of each feed-forward block stays in float32, because its inputs have outliers:
     this halves the error of sentence vectors at no measurable cost in time.
     """
+    quantization = import_extra("onnxruntime.quantization", "onnx")
     # This marks the graph as pre-processed, which it need not be; the quantizer would warn.
     proto.metadata_props.add(key="onnx.quant.pre_process", value="onnxruntime.quant")
     matmuls = [node.name for node in proto.graph.node if node.op_type == "MatMul"]
