@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from bert_tf import files, registry, training
-from bert_tf.checkpoints import label_map
+from bert_tf.checkpoints.formats.source import labels_in
 from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
@@ -170,11 +170,10 @@ def _require_same_rows(folder: str, task: Task) -> None:
         reason = f"{teacher_script}.py trained it" if teacher_script else f"no run.json: {absence}"
         raise UserError(f"--teacher={folder} is not an output_dir of {script}.py ({reason})")
     task_name = requested_task(options)
-    labels = os.path.join(folder, label_map.LABELS_FILE)
     # Name -> value for the teacher, value for this run.
     settings: dict[str, tuple[Any, Any]] = {
         "task": (run_metadata.other_task(folder, task_name) or task_name, task_name),
-        "labels": (label_map.read(labels) if files.exists(labels) else [], [*task.labels]),
+        "labels": (labels_in(folder) or [], [*task.labels]),
     }
     for name in _SHARED_FLAGS:
         settings[name] = flags.get(name), getattr(options, name, None)

@@ -14,7 +14,7 @@ import keras
 from bert_tf import files, locks
 from bert_tf.checkpoints.formats import hugging_face_config
 from bert_tf.checkpoints.formats.heads import HEADS
-from bert_tf.checkpoints.label_map import LABELS_FILE
+from bert_tf.checkpoints.formats.source import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.extras import import_extra
 from bert_tf.inference.exported_model import MODEL_FILES

@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 
 from bert_tf import checkpoints, file_names, files
-from bert_tf.checkpoints import label_map
 from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_files, names
 from bert_tf.checkpoints.formats.output_target import OutputTarget
 from bert_tf.checkpoints.formats.source import (
     CONFIG_FILE,
+    LABELS_FILE,
     RUN_FILE,
     VOCAB_FILE,
     Source,
     find_file,
+    labels_to_text,
+    read_labels,
 )
 from bert_tf.checkpoints.model import is_training_state
 from bert_tf.config import BertConfig
@@ -78,8 +80,8 @@ def _write_original(source: Source, model: _Model, prefix: str) -> None:
             # With this file, a full copy can replace the output folder of a training run.
             files.write_text(os.path.join(folder, RUN_FILE), files.read_text(run_file))
     if model.labels:
-        path = os.path.join(folder, label_map.LABELS_FILE)
-        files.write_text(path, label_map.to_text(model.labels))
+        path = os.path.join(folder, LABELS_FILE)
+        files.write_text(path, labels_to_text(model.labels))
 
 
 def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:
@@ -161,7 +163,7 @@ def _find_vocab(source: Source, options: Any, shapes: configs.Shapes, to: str) -
 def _find_labels(
     source: Source, options: Any, shapes: configs.Shapes, head: heads.Head | None
 ) -> Sequence[str] | None:
-    requested = _read_labels(options.labels) if options.labels else None
+    requested = _requested_labels(options.labels) if options.labels else None
     labels = requested or source.labels
     has_labels = "output_bias" in shapes and (head is None or head.has_labels)
     if not labels or not (has_labels or requested):
@@ -180,10 +182,10 @@ def _find_labels(
     return None
 
 
-def _read_labels(value: str) -> list[str]:
+def _requested_labels(value: str) -> list[str]:
     """Reads labels from a file with that name, if there is one, or from a comma-separated list."""
     if files.exists(value):
-        return label_map.read(value)
+        return read_labels(value)
     labels = file_names.split(value)
     if len(set(labels)) < len(labels):
         raise UserError(f"--labels={value} contains duplicate labels")
