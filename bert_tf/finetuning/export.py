@@ -14,8 +14,7 @@ from bert_tf.saved_models import modules
 from bert_tf.saved_models.exported_folder import export_folder
 from bert_tf.tokenization import FullTokenizer
 
-# Subfolders of a version: a model that takes token ids, and extra files that TensorFlow ignores.
-IDS_FOLDER = "ids"
+# Subfolder of a version for extra files, which TensorFlow ignores.
 _EXTRA_FOLDER = "assets.extra"
 
 
@@ -45,7 +44,7 @@ def export_task(
         default_pairs = task.text_pairs if text_pairs is None else text_pairs
         variants = {folder: text_inputs}
         if text_inputs and ids_model:
-            variants[os.path.join(folder, IDS_FOLDER)] = None
+            variants[os.path.join(folder, "ids")] = None
         for path, inputs in variants.items():
             module = modules.TaskModule(
                 model, task.serve, inputs, row_shape, assets, default_pairs, jit_compile

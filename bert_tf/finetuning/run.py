@@ -37,9 +37,6 @@ from bert_tf.progress import log
 from bert_tf.training.curve import TrainingCurve
 from bert_tf.training.evaluation import EvalCallback, Monitor
 
-# Subfolder of `output_dir` for exported models.
-EXPORT_FOLDER = "export"
-
 
 def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     """Fine-tunes, evaluates, predicts and exports, depending on the options.
@@ -167,7 +164,7 @@ class FineTuningRun:
             self._restore_best()
         results = self._evaluate_and_predict(self.step)
         if options.do_export and devices.is_chief:
-            folder = os.path.join(self.output_dir, EXPORT_FOLDER)
+            folder = os.path.join(self.output_dir, "export")
             results.files.append(export_task(task, self.model, options, folder))
         # This call is a barrier: the other workers wait until the chief has written its files.
         devices.from_chief(0)
