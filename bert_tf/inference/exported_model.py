@@ -25,7 +25,7 @@ INPUTS = {
 # Prefix of the outputs of all encoder layers: `hidden_states.0` is the output of the first layer.
 HIDDEN_STATES = "hidden_states."
 # Output name in an exported model -> output name of `BertModel`, where they differ.
-_OUTPUTS = {"last_hidden_state": "sequence_output", "pooler_output": "pooled_output"}
+OUTPUTS = {"last_hidden_state": "sequence_output", "pooler_output": "pooled_output"}
 
 
 class ExportedModel(RowBatches):
@@ -64,7 +64,7 @@ class ExportedModel(RowBatches):
 
     def _compute(self, batch: Rows) -> Rows:
         values = self._run({name: batch[feature] for name, feature in INPUTS.items()})
-        outputs: dict[str, Any] = {_OUTPUTS.get(name, name): values[name] for name in values}
+        outputs: dict[str, Any] = {OUTPUTS.get(name, name): values[name] for name in values}
         num_layers = sum(name.startswith(HIDDEN_STATES) for name in outputs)
         if num_layers:
             outputs["all_encoder_layers"] = [

@@ -13,17 +13,12 @@ import keras
 import tensorflow as tf
 
 from bert_tf.errors import UserError, reason
-from bert_tf.inference.exported_model import HIDDEN_STATES, INPUTS
+from bert_tf.inference.exported_model import HIDDEN_STATES, INPUTS, OUTPUTS
 from bert_tf.quiet import hide_stderr
 
 # Output name of a model -> output name in the file, the same as in ONNX files.
-_OUTPUTS = {
-    "logits": "logits",
-    "start_logits": "start_logits",
-    "end_logits": "end_logits",
-    "sequence_output": "last_hidden_state",
-    "pooled_output": "pooler_output",
-}
+_OUTPUTS = {name: name for name in ("logits", "start_logits", "end_logits")}
+_OUTPUTS |= {name: exported for exported, name in OUTPUTS.items()}
 
 
 def build_litert_model(
