@@ -1,6 +1,7 @@
 """Restores models and optimizers from checkpoints, and saves them."""
 
 import dataclasses
+import functools
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,7 @@ from bert_tf.checkpoints.folder import add_newest, latest, remove, resolve
 from bert_tf.checkpoints.tensors import GLOBAL_STEP, read, shapes, step_of, write
 from bert_tf.errors import UserError, shortened
 from bert_tf.modeling import checkpoint_name
+from bert_tf.progress import log
 
 if TYPE_CHECKING:
     from bert_tf.checkpoints.formats import Source
@@ -53,7 +55,7 @@ class Restored:
         return " ".join(f"{title}: {summarize(names)}." for title, names in shown.items())
 
 
-def restore(model: keras.Model, prefix: str, tensors: "Source | None" = None) -> Restored:
+def restore(model: keras.Model, source: "str | os.PathLike | Source") -> Restored:
     """Assigns the values of a checkpoint to a model.
 
     As in the original BERT code, a head that is missing from the checkpoint keeps its initial
@@ -63,26 +65,34 @@ def restore(model: keras.Model, prefix: str, tensors: "Source | None" = None) ->
 
     Args:
         model: the model, changed in place.
-        prefix: prefix, file or folder of the checkpoint; with `tensors`, only used in messages.
-        tensors: a model in any format, to read from instead of the checkpoint at `prefix`.
+        source: prefix, file or folder of the checkpoint; or a model in another format.
 
     Raises:
         UserError: the checkpoint does not fit the model, or cannot be read.
     """
-    if tensors is None:
-        prefix = resolve(prefix)
+    if isinstance(source, str | os.PathLike):
+        prefix = resolve(os.fspath(source))
+        stored, read_values = shapes(prefix), functools.partial(read, prefix)
+    else:
+        prefix, stored, read_values = source.path, source.shapes(), source.read
     variables = named_variables(model)
-    stored = tensors.shapes() if tensors else shapes(prefix)
     stored = {name: shape for name, shape in stored.items() if not is_training_state(name)}
     _check_fit(prefix, _shapes(variables), stored)
     restored = sorted(variables.keys() & stored.keys())
-    _assign(variables, prefix, restored, tensors)
+    _assign(variables, prefix, read_values(restored))
     return Restored(
         prefix,
         restored=tuple(restored),
         new=tuple(sorted(variables.keys() - stored.keys())),
         unused=tuple(sorted(stored.keys() - variables.keys())),
     )
+
+
+def restore_source(model: keras.Model, source: "Source") -> Restored:
+    """Restores a model from any format, and logs the notes of the source as warnings."""
+    for note in source.notes:
+        log.warning("%s", note)
+    return restore(model, source)
 
 
 def restore_optimizer(
@@ -99,7 +109,7 @@ def restore_optimizer(
     for name, shape in _shapes(present).items():
         if shape != stored[name]:
             raise UserError(f"{name} in {prefix} has shape {stored[name]}; expected {shape}")
-    _assign(present, prefix, present)
+    _assign(present, prefix, read(prefix, present))
     optimizer.iterations.assign(step_of(prefix))
     extra = extra or {}
     for name, value in read(prefix, extra.keys() & stored.keys()):
@@ -199,12 +209,9 @@ def _check_fit(prefix: str, model: dict[str, list[int]], stored: dict[str, list[
 
 
 def _assign(
-    variables: Mapping[str, keras.Variable],
-    prefix: str,
-    names: Iterable[str],
-    tensors: "Source | None" = None,
+    variables: Mapping[str, keras.Variable], prefix: str, values: Iterable[tuple[str, np.ndarray]]
 ) -> None:
-    for name, value in tensors.read(names) if tensors else read(prefix, names):
+    for name, value in values:
         # NumPy's kind of bfloat16 is "V".
         is_float = value.dtype.kind in "fV"
         if not is_float or not np.isfinite(value.astype(np.float32, copy=False)).all():

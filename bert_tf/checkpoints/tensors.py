@@ -1,5 +1,6 @@
 """Lists, reads and writes the tensors of a checkpoint by name."""
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -48,10 +49,8 @@ def read(prefix: str, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
     """
     reader = _open(prefix)
     for name in names:
-        try:
+        with explained_read_errors(prefix):
             value = reader.get_tensor(name)
-        except _read_errors() as error:
-            raise _unreadable(prefix, error) from error
         yield name, value
 
 
@@ -83,15 +82,19 @@ def write(prefix: str, tensors: Mapping[str, Any]) -> None:
 
 def open_reader(prefix: str) -> Any:
     """Opens a checkpoint, whether it is name-based or object-based."""
-    try:
+    with explained_read_errors(prefix):
         return backend.tf.train.load_checkpoint(prefix)
-    except _read_errors() as error:
-        raise _unreadable(prefix, error) from error
 
 
-def _read_errors() -> tuple[type[Exception], ...]:
-    """Returns the exceptions that TensorFlow raises for missing, truncated and unrelated files."""
-    return (backend.tf.errors.OpError, LookupError, RuntimeError, ValueError)
+@contextlib.contextmanager
+def explained_read_errors(prefix: str) -> Iterator[None]:
+    """Converts TensorFlow's errors about missing, truncated and unrelated files."""
+    try:
+        yield
+    except (backend.tf.errors.OpError, LookupError, RuntimeError, ValueError) as error:
+        problem = "its files are truncated or damaged; copy or download it again"
+        details = f"{problem} (TensorFlow says: {reason(error)})"
+        raise UnreadableCheckpoint(f"Cannot read the checkpoint {prefix}: {details}") from error
 
 
 def _open(prefix: str) -> Any:
@@ -100,9 +103,3 @@ def _open(prefix: str) -> Any:
         advice = "Pass a name-based checkpoint: bert_model.ckpt, or a model.ckpt-N of bert_tf"
         raise UserError(f"{prefix} is an object-based TensorFlow 2 checkpoint. {advice}")
     return reader
-
-
-def _unreadable(prefix: str, error: Exception) -> UnreadableCheckpoint:
-    problem = "its files are truncated or damaged; copy or download it again"
-    details = f"{problem} (TensorFlow says: {reason(error)})"
-    return UnreadableCheckpoint(f"Cannot read the checkpoint {prefix}: {details}")

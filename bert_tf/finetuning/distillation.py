@@ -3,7 +3,6 @@
 In shapes, B is the batch size, S `max_seq_length`, and L the number of labels (or endings).
 """
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -12,12 +11,13 @@ import numpy as np
 from keras import ops
 
 from bert_tf import files, registry, training
-from bert_tf.checkpoints import label_map
+from bert_tf.checkpoints.formats.source import labels_in
 from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.initialization import restore_strict, trained_checkpoint
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
+from bert_tf.finetuning.record_cache import fingerprint
 from bert_tf.finetuning.run_checks import requested_task
 from bert_tf.finetuning.task import Task
 from bert_tf.progress import log
@@ -47,9 +47,8 @@ class Teacher:
         self.features = tuple(self._feature(name) for name in self._soft_targets)
         # The checkpoint's index file contains checksums of all weights.
         with files.open_binary(f"{prefix}.index") as index:
-            digest = hashlib.blake2b(index.read(), digest_size=16)
-        digest.update(files.read_text(teacher.options.bert_config_file or "").encode())
-        self.identity = digest.hexdigest()
+            config = files.read_text(teacher.options.bert_config_file or "")
+            self.identity = fingerprint(index.read(), config)
 
     def _feature(self, name: str) -> Feature:
         kind, length = self._soft_targets[name][1], self._student.options.max_seq_length
@@ -171,11 +170,10 @@ def _require_same_rows(folder: str, task: Task) -> None:
         reason = f"{teacher_script}.py trained it" if teacher_script else f"no run.json: {absence}"
         raise UserError(f"--teacher={folder} is not an output_dir of {script}.py ({reason})")
     task_name = requested_task(options)
-    labels = os.path.join(folder, label_map.LABELS_FILE)
     # Name -> value for the teacher, value for this run.
     settings: dict[str, tuple[Any, Any]] = {
         "task": (run_metadata.other_task(folder, task_name) or task_name, task_name),
-        "labels": (label_map.read(labels) if files.exists(labels) else [], [*task.labels]),
+        "labels": (labels_in(folder) or [], [*task.labels]),
     }
     for name in _SHARED_FLAGS:
         settings[name] = flags.get(name), getattr(options, name, None)

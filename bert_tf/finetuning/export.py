@@ -14,8 +14,7 @@ from bert_tf.saved_models import modules
 from bert_tf.saved_models.exported_folder import export_folder
 from bert_tf.tokenization import FullTokenizer
 
-# Subfolders of a version: a model that takes token ids, and extra files that TensorFlow ignores.
-IDS_FOLDER = "ids"
+# Subfolder of a version for extra files, which TensorFlow ignores.
 _EXTRA_FOLDER = "assets.extra"
 
 
@@ -45,7 +44,7 @@ def export_task(
         default_pairs = task.text_pairs if text_pairs is None else text_pairs
         variants = {folder: text_inputs}
         if text_inputs and ids_model:
-            variants[os.path.join(folder, IDS_FOLDER)] = None
+            variants[os.path.join(folder, "ids")] = None
         for path, inputs in variants.items():
             module = modules.TaskModule(
                 model, task.serve, inputs, row_shape, assets, default_pairs, jit_compile
@@ -67,16 +66,9 @@ def export_for_engine(
     Uses the vocabulary and `max_seq_length` of `options`. `run_entries` are additional entries for
     `run.json`, which include `precision`; `kwargs` are further arguments of `export_folder`.
     """
+    contents, precision = model_files(options, labels, **run_entries), run_entries["precision"]
     return export_folder(
-        model,
-        export_dir,
-        model_files(options, labels, **run_entries),
-        FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case),
-        do_lower_case=options.do_lower_case,
-        max_seq_length=options.max_seq_length,
-        labels=labels,
-        precision=run_entries["precision"],
-        **kwargs,
+        model, options, export_dir, contents, labels, precision=precision, **kwargs
     )
 
 

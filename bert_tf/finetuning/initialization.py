@@ -12,7 +12,7 @@ from bert_tf import checkpoints, files
 from bert_tf.checkpoints.formats import SavedModelSource, find_source
 from bert_tf.checkpoints.formats.selected_layers import SelectedLayers
 from bert_tf.checkpoints.hub_parity import require_same_outputs
-from bert_tf.checkpoints.loading import restore_source
+from bert_tf.checkpoints.model import restore_source
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.model_files import init_layers

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 
 from bert_tf import checkpoints, files
 from bert_tf.checkpoints import formats
-from bert_tf.checkpoints.label_map import LABELS_FILE
-from bert_tf.checkpoints.label_map import read as read_labels
+from bert_tf.checkpoints.formats.source import LABELS_FILE, read_labels
 from bert_tf.errors import UserError
 from bert_tf.options.fine_tuning import FineTuningOptions
 from bert_tf.progress import log
@@ -16,7 +15,7 @@ def require_same(
     labels: Sequence[str],
     source: str,
     options: FineTuningOptions,
-    is_label: Callable[[str], bool] | None = None,
+    is_label: Callable[[str], object] = str.strip,
 ) -> None:
     """Raises a UserError if `labels` differ from those of the checkpoint to resume or evaluate.
 
@@ -53,14 +52,14 @@ def _will_resume(options: FineTuningOptions) -> bool:
 
 
 def of_checkpoint(
-    options: FineTuningOptions, is_label: Callable[[str], bool] | None = None
+    options: FineTuningOptions, is_label: Callable[[str], object] = str.strip
 ) -> list[str]:
     """Returns the labels of the checkpoint that evaluation and prediction load; checks them."""
     path = os.path.join(folder_of_checkpoint(options), LABELS_FILE)
     if files.exists(path):
         return read_labels(path, is_label)
     labels = _labels_in_config(options)
-    if labels and (is_label is None or all(map(is_label, labels))):
+    if labels and all(map(is_label, labels)):
         return labels
     raise UserError(
         f"No such file: {path} ({files.describe_absence(path)}). Training writes it next to "

@@ -60,11 +60,9 @@ def _run_folders(options: Any) -> list[str]:
     if getattr(options, "resume", "never") == "never":
         return []
     folder, count = options.output_dir or "", getattr(options, "num_runs", 1)
-    return (
-        [folder]
-        if count == 1
-        else [os.path.join(folder, name) for name in run_metadata.run_names(count)]
-    )
+    if count == 1:
+        return [folder]
+    return [os.path.join(folder, name) for name in run_metadata.run_names(count)]
 
 
 def _require_same_casing(source: formats.Source, flag: str, options: Any) -> None:

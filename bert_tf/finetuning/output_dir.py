@@ -45,21 +45,9 @@ def locked_output_dir(options: Any, is_chief: bool) -> Iterator[None]:
         yield
 
 
-def prepare_output_dir(
-    output_dir: str, names: Iterable[str] = (), folders: Iterable[str] = ()
-) -> None:
-    """Creates the folder, and checks early that results can be written to it.
-
-    `names` are the names of the files that the run writes, `folders` those of subfolders.
-    """
+def prepare_output_dir(output_dir: str) -> None:
+    """Creates the folder, and checks early that results can be written to it."""
     files.make_dirs(output_dir)
-    for name in (EVAL_FOLDER, *folders):
-        path = os.path.join(output_dir, name)
-        if files.exists(path) and not files.is_dir(path):
-            raise UserError(f"{path} is a file, but the run writes a folder of that name")
-    for path in [os.path.join(output_dir, name) for name in (*names, *EVAL_FILES)]:
-        if files.is_dir(path):
-            raise UserError(f"{path} is a folder, but the run writes a file of that name")
     require_writable(os.path.join(output_dir, EVAL_RESULTS))
 
 

@@ -12,13 +12,12 @@ from bert_tf.errors import UserError
 MANIFEST = "records.json"
 # Increment this when a code change gives different records for the same examples.
 _FORMAT_VERSION = 2
-# Part of every fingerprint.
-_FINGERPRINT_VERSION = 1
 
 
 def fingerprint(*settings: Any, examples: Iterable[Any] = ()) -> str:
     """Returns a digest of the `repr` of the settings and the examples."""
-    digest = hashlib.blake2b(repr((_FINGERPRINT_VERSION, *settings)).encode(errors="surrogatepass"))
+    # The 1 is a version number.
+    digest = hashlib.blake2b(repr((1, *settings)).encode(errors="surrogatepass"))
     for example in examples:
         digest.update(repr(example).encode(errors="surrogatepass"))
     return digest.hexdigest()[:32]

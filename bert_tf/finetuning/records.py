@@ -30,11 +30,6 @@ from bert_tf.training import Devices
 _CHUNK_EXAMPLES = 1024
 
 
-def record_file(split: str) -> str:
-    """Returns the name of a split's record file, as in the original."""
-    return f"{split}.tf_record"
-
-
 class Splits:
     """A task's examples by split (`splits["train"]`), and their record files in a folder.
 
@@ -73,7 +68,7 @@ class Splits:
         return (*self._task.features(split), *logits)
 
     def _find_records(self, split: str) -> tuple[str, int]:
-        path = os.path.join(self._folder, record_file(split))
+        path = os.path.join(self._folder, f"{split}.tf_record")  # as in the original
         num_records = self._write_records(split, path) if self._devices.is_chief else 0
         num_records = self._devices.from_chief(num_records)
         if not files.exists(path):

@@ -10,7 +10,6 @@ import keras
 import numpy as np
 
 from bert_tf import checkpoints, registry, training
-from bert_tf.checkpoints.formats.source import BEST_FOLDER
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
 from bert_tf.finetuning.distillation import Teacher, open_teacher
@@ -18,7 +17,7 @@ from bert_tf.finetuning.engines import find_exported_model
 from bert_tf.finetuning.export import export_for_engine, export_task, require_text_ops
 from bert_tf.finetuning.initialization import restore_weights
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
-from bert_tf.finetuning.multi_seed import RUNS, write_summary
+from bert_tf.finetuning.multi_seed import write_summary
 from bert_tf.finetuning.output_dir import (
     EVAL_FILES,
     Results,
@@ -28,19 +27,15 @@ from bert_tf.finetuning.output_dir import (
     write_metrics,
     write_results,
 )
-from bert_tf.finetuning.record_cache import MANIFEST
-from bert_tf.finetuning.records import Splits, record_file
+from bert_tf.finetuning.records import Splits
 from bert_tf.finetuning.run_checks import check_resumed, result_suffix
 from bert_tf.finetuning.task import MakeTask, Task
 from bert_tf.inference.exported_model import ExportedModel
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
-from bert_tf.training.curve import CURVE, CURVE_PLOT, TrainingCurve
-from bert_tf.training.evaluation import EVALUATIONS, EvalCallback, Monitor
-
-# Subfolder of `output_dir` for exported models.
-EXPORT_FOLDER = "export"
+from bert_tf.training.curve import TrainingCurve
+from bert_tf.training.evaluation import EvalCallback, Monitor
 
 
 def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
@@ -78,12 +73,6 @@ def _run_with_several_seeds(
     options = task.options
     folder = options.output_dir or ""
     names = run_metadata.run_names(options.num_runs)
-    if devices.is_chief:
-        # Check the folders of all runs before the first run starts.
-        files, folders = _output_names(task)
-        prepare_output_dir(folder, [RUNS, *files], names)
-        for name in names:
-            prepare_output_dir(os.path.join(folder, name), files, folders)
     splits = Splits(task, folder, devices, teacher)
     results: list[Results] = []
     seeds = [(options.random_seed + index) % 2**32 for index in range(options.num_runs)]
@@ -160,13 +149,10 @@ class FineTuningRun:
             self.metadata_files = run_metadata.run_files(options, resumes, data_description, labels)
             self.evaluation = self._eval_callback()
         if devices.is_chief:
-            files, folders = _output_names(task)
-            prepare_output_dir(self.output_dir, [*files, *self.metadata_files], folders)
+            prepare_output_dir(self.output_dir)
         devices.require_equal(self.step, "step to resume from", "--output_dir")
         devices.require_equal(self.num_train_steps, "number of steps", "the training data")
         devices.require_equal_options(options)
-        digest = self.evaluation.digest if self.evaluation else 0
-        devices.require_equal(digest, "record of earlier evaluations", "--output_dir")
 
         evaluation = self.evaluation
         if options.do_train and self._has_steps_left():
@@ -178,7 +164,7 @@ class FineTuningRun:
             self._restore_best()
         results = self._evaluate_and_predict(self.step)
         if options.do_export and devices.is_chief:
-            folder = os.path.join(self.output_dir, EXPORT_FOLDER)
+            folder = os.path.join(self.output_dir, "export")
             results.files.append(export_task(task, self.model, options, folder))
         # This call is a barrier: the other workers wait until the chief has written its files.
         devices.from_chief(0)
@@ -353,9 +339,3 @@ class FineTuningRun:
                 results.files += paths
                 log.info("Predictions for %d examples: %s", len(predictions), ", ".join(paths))
         return results
-
-
-def _output_names(task: Task) -> tuple[list[str], list[str]]:
-    """Returns the names of the files and the names of the folders that a run may write."""
-    names = [*map(record_file, ("train", "eval", task.predict_split)), *task.result_files]
-    return [*names, MANIFEST, EVALUATIONS, CURVE, CURVE_PLOT], [BEST_FOLDER, EXPORT_FOLDER]

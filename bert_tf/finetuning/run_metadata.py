@@ -12,12 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_tf import files, registry
-from bert_tf.checkpoints import label_map
-from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME
+from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME, LABELS_FILE, labels_to_text
 from bert_tf.checkpoints.formats.source import CONFIG_FILE as CONFIG
 from bert_tf.checkpoints.formats.source import RUN_FILE as RUN
 from bert_tf.checkpoints.formats.source import VOCAB_FILE as VOCAB
-from bert_tf.checkpoints.label_map import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.finetuning.record_cache import fingerprint
 from bert_tf.options.fields import check_type
@@ -53,7 +51,7 @@ def run_files(
 
 def labels_file(labels: Sequence[str]) -> dict[str, str]:
     """Returns file name -> text for `labels.txt`; empty without labels."""
-    return {LABELS_FILE: label_map.to_text(labels)} if labels else {}
+    return {LABELS_FILE: labels_to_text(labels)} if labels else {}
 
 
 def model_files(options: Any, labels: Sequence[str] = (), **extra: Any) -> dict[str, str]:

@@ -38,7 +38,6 @@ class Task(abc.ABC):
         lower_is_better: the names of metrics to minimize.
         predict_split: the split that `--do_predict` writes predictions for. With "eval", they are
             also written if there is only `--do_eval`.
-        result_files: names of the files that `write_predictions` and `report` write.
         loss_uses_padding: whether the loss depends on outputs at padding positions.
         rows_are_independent: whether the loss of a row depends only on that row; False with
             in-batch negatives.
@@ -54,7 +53,6 @@ class Task(abc.ABC):
     metric_names: Sequence[str] = ("loss",)
     lower_is_better: Collection[str] = ("loss",)
     predict_split: str = "predict"
-    result_files: Sequence[str] = (PREDICTIONS,)
     loss_uses_padding: bool = False
     rows_are_independent: bool = True
     soft_targets: Sequence[tuple[str, str]] = ()

@@ -1,6 +1,5 @@
 """Inference with models exported to ONNX or LiteRT, whose runtimes need no TensorFlow."""
 
-import functools
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +25,7 @@ INPUTS = {
 # Prefix of the outputs of all encoder layers: `hidden_states.0` is the output of the first layer.
 HIDDEN_STATES = "hidden_states."
 # Output name in an exported model -> output name of `BertModel`, where they differ.
-_OUTPUTS = {"last_hidden_state": "sequence_output", "pooler_output": "pooled_output"}
+OUTPUTS = {"last_hidden_state": "sequence_output", "pooler_output": "pooled_output"}
 
 
 class ExportedModel(RowBatches):
@@ -65,7 +64,7 @@ class ExportedModel(RowBatches):
 
     def _compute(self, batch: Rows) -> Rows:
         values = self._run({name: batch[feature] for name, feature in INPUTS.items()})
-        outputs: dict[str, Any] = {_OUTPUTS.get(name, name): values[name] for name in values}
+        outputs: dict[str, Any] = {OUTPUTS.get(name, name): values[name] for name in values}
         num_layers = sum(name.startswith(HIDDEN_STATES) for name in outputs)
         if num_layers:
             outputs["all_encoder_layers"] = [
@@ -73,17 +72,6 @@ class ExportedModel(RowBatches):
             ]
         fetched = self._fetch(outputs, batch)
         return {name: np.asarray(value) for name, value in fetched.items()}
-
-    @functools.cached_property
-    def _output_specs(self) -> Mapping[str, tuple[tuple[int, ...], np.dtype]]:
-        # Run a dummy row of two tokens, because the model file does not tell what `fetch` returns.
-        types = {"int64": np.int32, "float32": np.float32}
-        row = {}
-        for feature in self._features:
-            shape = (*feature.shape[:-1], 2) if feature.per_token else feature.shape
-            row[feature.name] = np.ones((1, *shape), types[feature.dtype])
-        outputs = self._compute(row)
-        return {name: (value.shape[1:], value.dtype) for name, value in outputs.items()}
 
 
 # Runs a model: input name -> array becomes output name -> array.

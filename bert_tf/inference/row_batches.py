@@ -5,7 +5,7 @@ Shapes: n rows, B batch size, S max_seq_length, C choices per row (only in multi
 
 import abc
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -60,21 +60,29 @@ class RowBatches(abc.ABC):
     def _compute(self, batch: Rows) -> Rows:
         """Returns the outputs of a batch, [B, ...], by name."""
 
-    @property
-    @abc.abstractmethod
-    def _output_specs(self) -> Mapping[str, tuple[tuple[int, ...], np.dtype]]:
-        """Returns (shape without B, dtype) of each output, by name; sizes that vary are 0."""
+    def predict(
+        self, rows: Rows, report_progress: Callable[[int], object] = lambda num_rows: None
+    ) -> dict[str, np.ndarray]:
+        """Returns the outputs [n, ...] of all rows, in order; only n may differ between batches.
 
-    def predict(self, rows: Rows) -> dict[str, np.ndarray]:
-        """Returns the outputs [n, ...] of all rows, in order; only n may differ between batches."""
-        if len(rows["input_mask"]) == 1:
+        Calls `report_progress` after each batch, with its number of rows.
+        """
+        num_rows = len(rows["input_mask"])
+        if num_rows == 0:
+            # A row of ones shows the shapes and types of the outputs.
+            ones = {f.name: np.ones((1, *f.shape), np.int32) for f in self._features}
+            return {name: values[:0] for name, values in self.predict(ones).items()}
+        if num_rows == 1:
             # A single row needs no grouping and sorting.
             (plan,) = self._plan_batches(rows["input_mask"])
             return self._run_batch(rows, *plan)
-        results = self._allocate(len(rows["input_mask"]))
+        results: dict[str, np.ndarray] = {}
         for indices, outputs in self.batches(rows):
             for name, values in outputs.items():
+                if name not in results:
+                    results[name] = np.empty((num_rows, *values.shape[1:]), values.dtype)
                 results[name][indices] = values
+            report_progress(len(indices))
         return results
 
     def predict_records(
@@ -83,22 +91,19 @@ class RowBatches(abc.ABC):
         """Returns the outputs of the first `num_rows` records, starting over when they run out."""
         from bert_tf.data.records import read_chunks
 
-        results, num_done = self._allocate(num_rows), 0
+        parts: list[dict[str, np.ndarray]] = []
+        num_left = num_rows
         with bar(num_rows, description) as progress:
-            while num_done < num_rows:
-                num_before = num_done
+            while num_left or not parts:
                 for chunk in read_chunks(paths, self._features, _CHUNK_ROWS):
-                    rows = {name: values[: num_rows - num_done] for name, values in chunk.items()}
-                    for indices, outputs in self.batches(rows):
-                        for name, values in outputs.items():
-                            results[name][num_done + indices] = values
-                        progress.update(len(indices))
-                    num_done += len(rows["input_mask"])
-                    if num_done == num_rows:
+                    rows = {name: values[:num_left] for name, values in chunk.items()}
+                    parts.append(self.predict(rows, progress.update))
+                    num_left -= len(rows["input_mask"])
+                    if not num_left:
                         break
-                if num_done == num_before:
+                if not parts:
                     raise UserError(f"{paths} contains no records")
-        return results
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def batches(self, rows: Rows) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
         """Yields the indices of rows and their outputs, batch by batch, the longest rows first.
@@ -139,10 +144,6 @@ class RowBatches(abc.ABC):
                 size = max(size, max_tokens // (length * num_choices))
             yield order[start : start + size], length
             start += size
-
-    def _allocate(self, num_rows: int) -> dict[str, np.ndarray]:
-        specs = self._output_specs
-        return {name: np.empty((num_rows, *shape), dtype) for name, (shape, dtype) in specs.items()}
 
     def _run_batch(self, rows: Rows, indices: np.ndarray, length: int) -> dict[str, np.ndarray]:
         size = len(indices)

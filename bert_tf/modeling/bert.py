@@ -75,7 +75,9 @@ class ConfiguredModel(keras.Model):
         Raises:
             UserError: the checkpoint cannot be read, has no configuration or does not match it.
         """
-        return registry.load("bert_tf.checkpoints.loading:load_model")(cls, path, **kwargs)
+        return registry.load("bert_tf.checkpoints.formats.detection:load_model")(
+            cls, path, **kwargs
+        )
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls the model, after checking the inputs with clearer error messages than Keras'."""

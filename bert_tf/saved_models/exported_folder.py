@@ -14,10 +14,11 @@ import keras
 from bert_tf import files, locks
 from bert_tf.checkpoints.formats import hugging_face_config
 from bert_tf.checkpoints.formats.heads import HEADS
-from bert_tf.checkpoints.label_map import LABELS_FILE
+from bert_tf.checkpoints.formats.source import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.extras import import_extra
 from bert_tf.inference.exported_model import MODEL_FILES
+from bert_tf.options import ModelOptions
 from bert_tf.progress import log
 from bert_tf.saved_models.litert_model import build_litert_model
 from bert_tf.saved_models.onnx_graph import build_onnx_model
@@ -26,13 +27,11 @@ from bert_tf.tokenization import FullTokenizer
 
 def export_folder(
     model: keras.Model,
+    options: ModelOptions,
     export_dir: str,
     contents: Mapping[str, str],
-    tokenizer: FullTokenizer,
-    *,
-    do_lower_case: bool,
-    max_seq_length: int,
     labels: Sequence[str] = (),
+    *,
     format: str = "onnx",
     precision: str = "float32",
     pooling: str | None = None,
@@ -42,11 +41,9 @@ def export_folder(
 
     Args:
         model: a model that `build_onnx_model` takes.
+        options: vocabulary, casing and `max_seq_length`, for `tokenizer.json`.
         export_dir: path of the folder; an earlier export in it is replaced.
         contents: file name -> content of further files, such as `vocab.txt`.
-        tokenizer: tokenizer of the model, for `tokenizer.json`.
-        do_lower_case: whether the tokenizer lower-cases.
-        max_seq_length: length to which `tokenizer.json` truncates.
         labels: names of the labels, in the order of the model's outputs; empty if there are none.
         format: a key of `MODEL_FILES`.
         precision: "float32", or "int8" for dynamic quantization: weights are stored as integers,
@@ -58,11 +55,13 @@ def export_folder(
         UserError: a package is missing, the model cannot be exported, or `export_dir` contains
             files that are not from an earlier export.
     """
-    settings = hugging_face_config.make_tokenizer_config(do_lower_case, max_seq_length)
+    lower, max_length = options.do_lower_case, options.max_seq_length
+    tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=lower)
+    settings = hugging_face_config.make_tokenizer_config(lower, max_length)
     texts = {  # file name -> content
         **contents,
         "config.json": _to_json(_make_config(model, labels, tokenizer)),
-        "tokenizer.json": _to_json(tokenizer_json(tokenizer, do_lower_case, max_seq_length)),
+        "tokenizer.json": _to_json(tokenizer_json(tokenizer, max_length)),
         "tokenizer_config.json": _to_json(settings),
     }
     file_name, export_dir = MODEL_FILES[format], export_dir.rstrip("/")
@@ -77,7 +76,12 @@ def export_folder(
         with files.temporary_folder_at(f"{export_dir}.tmp") as folder:
             path = os.path.join(folder, file_name)
             if format == "onnx":
-                _write_onnx(path, build_onnx_model(model, pooling, hidden_states), precision)
+                proto = build_onnx_model(model, pooling, hidden_states)
+                if precision == "float32":
+                    files.write_bytes(path, proto.SerializeToString())
+                else:
+                    with files.wrap_errors("write", path):
+                        _quantize(proto, path)
             else:
                 # The vocabulary and the labels.
                 lists = {name: contents[name] for name in contents if name.endswith(".txt")}
@@ -91,20 +95,13 @@ def export_folder(
     return export_dir
 
 
-def _write_onnx(path: str, proto: Any, precision: str) -> None:
-    with files.wrap_errors("write", path):
-        if precision == "float32":
-            files.write_bytes(path, proto.SerializeToString())
-        else:
-            _quantize(import_extra("onnxruntime.quantization", "onnx"), proto, path)
-
-
-def _quantize(quantization: Any, proto: Any, path: str) -> None:
+def _quantize(proto: Any, path: str) -> None:
     """Writes a model with integer weights.
 
     The second MatMul of each feed-forward block stays in float32, because its inputs have outliers:
     this halves the error of sentence vectors at no measurable cost in time.
     """
+    quantization = import_extra("onnxruntime.quantization", "onnx")
     # This marks the graph as pre-processed, which it need not be; the quantizer would warn.
     proto.metadata_props.add(key="onnx.quant.pre_process", value="onnxruntime.quant")
     matmuls = [node.name for node in proto.graph.node if node.op_type == "MatMul"]
@@ -136,9 +133,7 @@ def _make_config(model: Any, labels: Sequence[str], tokenizer: FullTokenizer) ->
     return {**config, "architectures": [architecture]}
 
 
-def tokenizer_json(
-    tokenizer: FullTokenizer, do_lower_case: bool, max_seq_length: int
-) -> dict[str, Any]:
+def tokenizer_json(tokenizer: FullTokenizer, max_seq_length: int) -> dict[str, Any]:
     """Returns the content of `tokenizer.json`, which the `tokenizers` package reads."""
     vocab = tokenizer.vocab
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -169,7 +164,7 @@ def tokenizer_json(
             "clean_text": True,
             "handle_chinese_chars": True,
             "strip_accents": None,
-            "lowercase": do_lower_case,
+            "lowercase": tokenizer.basic_tokenizer.do_lower_case,
         },
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "post_processor": {

@@ -13,19 +13,12 @@ import keras
 import tensorflow as tf
 
 from bert_tf.errors import UserError, reason
-from bert_tf.inference.exported_model import HIDDEN_STATES, INPUTS
+from bert_tf.inference.exported_model import HIDDEN_STATES, INPUTS, OUTPUTS
 from bert_tf.quiet import hide_stderr
 
 # Output name of a model -> output name in the file, the same as in ONNX files.
-_OUTPUTS = {
-    "logits": "logits",
-    "start_logits": "start_logits",
-    "end_logits": "end_logits",
-    "sequence_output": "last_hidden_state",
-    "pooled_output": "pooler_output",
-    "masked_lm_logits": "logits",
-    "next_sentence_logits": "seq_relationship_logits",
-}
+_OUTPUTS = {name: name for name in ("logits", "start_logits", "end_logits")}
+_OUTPUTS |= {name: exported for exported, name in OUTPUTS.items()}
 
 
 def build_litert_model(
@@ -58,10 +51,6 @@ def build_litert_model(
     def compute(input_ids: Any, attention_mask: Any, token_type_ids: Any) -> dict[str, Any]:
         values = (input_ids, attention_mask, token_type_ids)
         inputs = dict(zip(INPUTS.values(), values, strict=True))
-        if "masked_lm_positions" in model.input_names:
-            # Predict the tokens at all positions.
-            batch_shape = tf.shape(input_ids)
-            inputs["masked_lm_positions"] = tf.broadcast_to(tf.range(batch_shape[1]), batch_shape)
         outputs = model(inputs, training=False)
         named = {_OUTPUTS[name]: value for name, value in outputs.items() if name in _OUTPUTS}
         if pooling:

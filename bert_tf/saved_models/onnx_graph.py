@@ -13,13 +13,7 @@ import numpy as np
 from bert_tf.errors import UserError
 from bert_tf.extras import import_extra
 from bert_tf.inference.exported_model import HIDDEN_STATES, INPUTS
-from bert_tf.modeling import (
-    BertClassifier,
-    BertModel,
-    BertPretrainer,
-    BertSpanLabeler,
-    BertTokenClassifier,
-)
+from bert_tf.modeling import BertClassifier, BertModel, BertSpanLabeler, BertTokenClassifier
 from bert_tf.modeling.layers import LAYER_NORM_EPSILON, MASK_BIAS
 
 # The first version of ONNX's operators that has Gelu; LayerNormalization is older.
@@ -55,7 +49,6 @@ def build_onnx_model(
     | `BertClassifier` | `logits` [B, L]; [B, C] for multiple choice |
     | `BertTokenClassifier` | `logits` [B, S, L] |
     | `BertSpanLabeler` | `start_logits` and `end_logits` [B, S] |
-    | `BertPretrainer` | `logits` [B, S, V] and `seq_relationship_logits` [B, 2] |
 
     Args:
         model: an instance of one of these classes, or of the subclass for multiple choice.
@@ -282,14 +275,6 @@ def _head_outputs(
             pooled = _POOLINGS[pooling](graph, sequence_output, mask)
             outputs["sentence_embedding"] = (pooled, ["batch", hidden_size])
         return outputs
-    if isinstance(model, BertPretrainer):
-        logits_shape = ["batch", "sequence", model.config.vocab_size]
-        pooled = _pooler(graph, model.bert, sequence_output)
-        relationship = _linear(graph, model.next_sentence, pooled, "seq_relationship")
-        return {
-            "logits": (_masked_lm(graph, model, sequence_output), logits_shape),
-            "seq_relationship_logits": (relationship, ["batch", 2]),
-        }
     if isinstance(model, BertSpanLabeler):
         logits = _linear(graph, model.head, sequence_output, "squad")
         parts = graph.multi_output_node("Split", [logits], 2, "squad/split", axis=-1, num_outputs=2)
@@ -314,16 +299,6 @@ def _pooler(graph: _Graph, bert: BertModel, sequence_output: str) -> str:
     first_token = _first_token(graph, sequence_output)
     dense = bert.pooler.dense
     return graph.node("Tanh", [graph.dense(first_token, dense.kernel, dense.bias, "pooler/dense")])
-
-
-def _masked_lm(graph: _Graph, model: BertPretrainer, sequence_output: str) -> str:
-    head = model.masked_lm
-    x = graph.dense(sequence_output, head.dense.kernel, head.dense.bias, "predictions/dense")
-    x = graph.activation(x, model.config.hidden_act, "predictions/activation")
-    x = graph.layer_norm(x, head.layer_norm, "predictions/LayerNorm")
-    table = graph.node("Transpose", ["embeddings/word_table"], perm=[1, 0])
-    bias = graph.weight("predictions/bias", head.output_bias)
-    return graph.node("Add", [graph.node("MatMul", [x, table]), bias])
 
 
 def _first_token(graph: _Graph, sequence_output: str, mask: str = "") -> str:

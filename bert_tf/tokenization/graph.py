@@ -158,8 +158,9 @@ class _Tables(NamedTuple):
 @functools.lru_cache(maxsize=2)
 def _build_tables(do_lower_case: bool) -> _Tables:
     """Builds the tables, which takes seconds; they only depend on Python's Unicode version."""
-    decompose = _decompose_lowered if do_lower_case else clean_char
-    decompositions = [decompose(chr(code)) for code in range(_NUM_CODE_POINTS)]
+    decompositions = [clean_char(chr(code)) for code in range(_NUM_CODE_POINTS)]
+    if do_lower_case:
+        decompositions = [unicodedata.normalize("NFD", char.lower()) for char in decompositions]
     counts = np.array([len(text) for text in decompositions], np.int32)
     joined = "".join(decompositions).encode("utf-32-le", "surrogatepass")
     return _Tables(
@@ -187,7 +188,3 @@ def _input_flags(char: str) -> int:
 def _decomposed_flags(char: str) -> int:
     is_accent = unicodedata.category(char) == "Mn"
     return _ACCENT * is_accent | _SPACE * char.isspace() | _PUNCTUATION * is_punctuation(char)
-
-
-def _decompose_lowered(char: str) -> str:
-    return unicodedata.normalize("NFD", clean_char(char).lower())

@@ -4,7 +4,6 @@ TensorFlow also waits for them, but meanwhile it ignores Ctrl-C and SIGTERM, and
 which worker is missing.
 """
 
-import dataclasses
 import json
 import os
 import socket
@@ -22,19 +21,15 @@ _EXAMPLE = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Cluster:
-    """The addresses (`host:port`) of all workers, chief first, and the index of this worker."""
+def read_cluster() -> tuple[list[str], int]:
+    """Parses the environment variable `TF_CONFIG`.
 
-    addresses: tuple[str, ...]
-    worker: int
-
-
-def read_cluster() -> Cluster | None:
-    """Parses the environment variable `TF_CONFIG`; returns None if it does not define a cluster."""
+    Returns the addresses (`host:port`) of all workers, chief first, and the index of this worker;
+    ([], 0) without a cluster.
+    """
     text = os.environ.get("TF_CONFIG", "").strip()
     if not text:
-        return None
+        return [], 0
     try:
         config = json.loads(text)
         jobs = {job: _check_addresses(hosts) for job, hosts in config.get("cluster", {}).items()}
@@ -48,7 +43,7 @@ def read_cluster() -> Cluster | None:
             f"{_EXAMPLE}. Received: {text}"
         ) from error
     if not jobs:
-        return None
+        return [], 0
     if not jobs.keys() <= {"chief", "worker"} or job not in jobs:
         raise UserError(
             "TF_CONFIG: the cluster may only have the jobs chief and worker, and must include the "
@@ -59,7 +54,7 @@ def read_cluster() -> Cluster | None:
         message = f"TF_CONFIG: the index of a {job} task must be in [0, {count}); got {index}"
         raise UserError(message)
     worker = len(chief) + index if job == "worker" else index
-    return Cluster((*chief, *jobs.get("worker", [])), worker)
+    return [*chief, *jobs.get("worker", [])], worker
 
 
 def _check_addresses(addresses: Any) -> list[str]:

@@ -13,7 +13,7 @@ from bert_tf.data.parallel import num_cores
 from bert_tf.errors import UserError, reason
 from bert_tf.options import DeviceOptions, TrainingOptions
 from bert_tf.progress import hide_progress, log
-from bert_tf.training.cluster import Cluster, read_cluster, wait_for_workers
+from bert_tf.training.cluster import read_cluster, wait_for_workers
 from bert_tf.training.precision import set_precision
 from bert_tf.training.signals import preserve_signal_handlers
 
@@ -150,13 +150,13 @@ def _choose_devices(options: DeviceOptions, one_thread: bool) -> Devices:
     kind, use_tpu = options.distribution_strategy, options.use_tpu
     if use_tpu and kind not in ("auto", "tpu"):
         raise UserError(f"--use_tpu=true and --distribution_strategy={kind} exclude each other")
-    cluster = read_cluster()
+    addresses, worker = read_cluster()
     gpus = tf.config.list_physical_devices("GPU")
     if kind == "auto":
         kind = "one_device" if len(gpus) < 2 else "mirrored"
         if use_tpu:
             kind = "tpu"
-        elif cluster and len(cluster.addresses) > 1:
+        elif len(addresses) > 1:
             kind = "multi_worker"
     for gpu in gpus:
         # By default, TensorFlow allocates all of the memory and leaves none to other programs.
@@ -165,10 +165,10 @@ def _choose_devices(options: DeviceOptions, one_thread: bool) -> Devices:
     if kind == "tpu":
         return _connect_tpu(options)
     if kind == "multi_worker":
-        return _connect_workers(cluster)
-    if cluster and len(cluster.addresses) > 1:
+        return _connect_workers(addresses, worker)
+    if len(addresses) > 1:
         raise UserError(
-            f"TF_CONFIG names {len(cluster.addresses)} workers, but --distribution_strategy={kind} "
+            f"TF_CONFIG names {len(addresses)} workers, but --distribution_strategy={kind} "
             "runs in one process: unset TF_CONFIG, or pass --distribution_strategy=multi_worker"
         )
     description = _describe_gpus(gpus)
@@ -193,23 +193,23 @@ def _describe_gpus(gpus: list[Any]) -> str:
     return f"{len(gpus)} GPU{'s' if len(gpus) > 1 else ''} found ({name})"
 
 
-def _connect_workers(cluster: Cluster | None) -> Devices:
-    if not cluster:
+def _connect_workers(addresses: list[str], worker: int) -> Devices:
+    if not addresses:
         raise UserError(
             "--distribution_strategy=multi_worker needs the environment variable TF_CONFIG: see "
             "docs/distributed.md"
         )
-    wait_for_workers(cluster.addresses, cluster.worker)
+    wait_for_workers(addresses, worker)
     try:
         with preserve_signal_handlers():
             strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError, ValueError) as error:
-        addresses = ", ".join(cluster.addresses)
-        raise UserError(f"Could not connect the workers {addresses}: {reason(error)}") from error
-    workers = len(cluster.addresses)
+        listed = ", ".join(addresses)
+        raise UserError(f"Could not connect the workers {listed}: {reason(error)}") from error
+    workers = len(addresses)
     local_devices = _describe_gpus(tf.config.list_physical_devices("GPU"))
     description = f"{workers} workers, this one on {local_devices}"
-    return Devices(strategy, "multi_worker", description, cluster.worker, workers)
+    return Devices(strategy, "multi_worker", description, worker, workers)
 
 
 def _connect_tpu(options: DeviceOptions) -> Devices:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from bert_tf.data.feature_specs import Feature
@@ -61,13 +60,6 @@ class Inference(RowBatches):
         with explained_errors():
             inputs = {name: tf.constant(values, types[name]) for name, values in batch.items()}
             return {name: value.numpy() for name, value in self.step(inputs).items()}
-
-    @property
-    def _output_specs(self) -> Mapping[str, tuple[tuple[int, ...], np.dtype]]:
-        return {
-            name: (tuple(size or 0 for size in spec.shape[1:]), spec.dtype.as_numpy_dtype)
-            for name, spec in self.step.structured_outputs.items()
-        }
 
     def _trace(self, model: keras.Model, fetch: Callable[[Any, Batch], Mapping[str, Any]]) -> Any:
         """Returns a traced function that computes the outputs of all rows of a batch, in order."""

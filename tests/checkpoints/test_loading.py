@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from bert_tf import BertModel
-from bert_tf.checkpoints.formats import Request, convert, find_source
+from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
+from bert_tf.options import ConversionOptions
 from tests.oracle import ROOT
 
 SMALL_BERT = ROOT / "examples/small_bert"
@@ -17,7 +18,8 @@ def test_all_path_forms_load_the_same_encoder(tmp_path):
     expected = BertModel.from_checkpoint(SMALL_BERT)(INPUTS)["pooled_output"]
     assert np.abs(expected).max() > 0.01
     convert(
-        find_source(str(SMALL_BERT)), Request(output=str(tmp_path / "converted"), to="hugging_face")
+        find_source(str(SMALL_BERT)),
+        ConversionOptions(output=str(tmp_path / "converted"), to="hugging_face"),
     )
     for path in (f"{SMALL_BERT}/bert_model.ckpt", tmp_path / "converted"):
         actual = BertModel.from_checkpoint(path)(INPUTS)["pooled_output"]

@@ -293,19 +293,6 @@ def test_resume_must_and_never(tiny, tmp_path):
     assert classification.run(eval_only).metrics["global_step"] == 0
 
 
-@pytest.mark.parametrize("name", ["eval", "eval_results.txt", "train.tf_record"])
-def test_blocked_output_paths_are_rejected(tiny, tmp_path, name):
-    out = tmp_path / "out"
-    if name == "eval":
-        out.mkdir()
-        (out / name).write_text("mine")
-    else:
-        (out / name).mkdir(parents=True)
-    with pytest.raises(UserError, match=f"out/{name} is a (file|folder), but the run writes"):
-        classification.run(options(tiny, tmp_path, do_train=True, do_eval=True))
-    assert os.listdir(out) == [name]
-
-
 def test_casing_of_release_folder_is_checked(tiny, tmp_path):
     folder = tmp_path / "cased_L-12_H-768_A-12"
     folder.mkdir()

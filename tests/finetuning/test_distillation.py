@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint, checkpoints
-from bert_tf.checkpoints.formats import Request, convert, find_source
+from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.data.records import Feature, read_chunks
 from bert_tf.errors import UserError
 from bert_tf.finetuning.distillation import row_loss
 from bert_tf.modeling import BertModel
-from bert_tf.options import ClassifierOptions
+from bert_tf.options import ClassifierOptions, ConversionOptions
 from bert_tf.predictor import Predictor
 from bert_tf.tasks import classification, multiple_choice, ner, squad
 from bert_tf.tasks.classification.task import Classification
@@ -436,7 +436,9 @@ def test_student_is_initialized_from_selected_layers(tiny, three_layer_model, tm
 
 def test_layers_from_other_checkpoint_formats(tiny, three_layer_model, tmp_path):
     folder = str(tmp_path / "hugging_face")
-    request = Request(output=folder, to="hugging_face", head="encoder", do_lower_case=True)
+    request = ConversionOptions(
+        output=folder, to="hugging_face", head="encoder", do_lower_case=True
+    )
     convert(find_source(str(three_layer_model)), request)
     classification.run(options(tiny, tmp_path, **TRAINING, **LAYER_FLAGS, init_checkpoint=folder))
     student_weights = read_weights(tmp_path / "out", step=0)

@@ -346,28 +346,6 @@ def test_outdated_evaluations_are_ignored(
     assert [evaluation["step"] for evaluation in _read_json(path)["evaluations"]] == [30, 31]
 
 
-@pytest.mark.parametrize(
-    ("name", "is_folder"),
-    [
-        ("evaluations.json", True),
-        ("training_curve.png", True),
-        ("records.json", True),
-        ("best", False),
-        ("runs.json", True),
-        ("run_2", False),
-    ],
-)
-def test_blocked_output_paths_are_rejected(tiny, tmp_path, name, is_folder):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / name).mkdir() if is_folder else (out / name).write_text("")
-    run_flags = {"num_runs": 2} if name.startswith("run") else {}
-    run = options(tiny, tmp_path, **TRAINING, eval_every="5", **run_flags)
-    with pytest.raises(UserError, match=f"{name} is a f"):
-        classification.run(run)
-    assert not list(out.rglob("model.ckpt*"))
-
-
 @pytest.mark.slow
 def test_several_runs_are_resumed(tiny, tmp_path):
     short_training = {**TRAINING, "num_train_epochs": 1.0, "num_runs": 2}

@@ -9,11 +9,11 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint, cli
-from bert_tf.checkpoints.formats import Request, convert, find_source
+from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.errors import UserError
 from bert_tf.finetuning import export
 from bert_tf.modeling import BertModel
-from bert_tf.options import ExportOptions
+from bert_tf.options import ConversionOptions, ExportOptions
 from bert_tf.tasks import classification, ner, squad
 from bert_tf.tasks.export_model import export_model
 from tests.tasks.classification.test_custom_runs import custom_options, sentences, write
@@ -168,7 +168,9 @@ def test_export_uses_the_training_run(tiny, tmp_path):
     ((_, best),) = checkpoint.read(str(folder / "best" / "model.ckpt"), ["bert/pooler/dense/bias"])
     ((_, bias),) = encoder.read(["bert/pooler/dense/bias"])
     np.testing.assert_array_equal(bias, best)
-    stripped = Request(output=str(tmp_path / "stripped" / "model.ckpt"), strip_optimizer=True)
+    stripped = ConversionOptions(
+        output=str(tmp_path / "stripped" / "model.ckpt"), strip_optimizer=True
+    )
     (tmp_path / "stripped").mkdir()
     convert(find_source(str(folder)), stripped)
     reexported = export(tmp_path / "stripped", "reexported", **minimal_flags)

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_tf.checkpoints.formats import Request, convert, find_source
+from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.errors import UserError
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
-from bert_tf.options import ClassifierOptions, ExtractionOptions
+from bert_tf.options import ClassifierOptions, ConversionOptions, ExtractionOptions
 from bert_tf.tasks import classification, extraction
 from tests.tasks.classification.test_task import options
 
@@ -30,9 +30,9 @@ def model_sources(tiny, tmp_path_factory):
         for path in original.iterdir():
             archive.write(path, f"release/{path.name}")
     source = find_source(str(original))
-    convert(source, Request(output=str(folder / "hugging_face"), to="hugging_face"))
+    convert(source, ConversionOptions(output=str(folder / "hugging_face"), to="hugging_face"))
     (folder / "keras").mkdir()
-    convert(source, Request(output=str(folder / "keras" / "model.keras")))
+    convert(source, ConversionOptions(output=str(folder / "keras" / "model.keras")))
     shutil.copy(original / "vocab.txt", folder / "keras")
     return {
         "prefix": original / "bert_model.ckpt",

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from bert_tf.checkpoints.formats.conversion import Request, convert
+from bert_tf.checkpoints.formats.conversion import convert
 from bert_tf.checkpoints.formats.detection import find_source
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
-from bert_tf.options import ClassifierOptions
+from bert_tf.options import ClassifierOptions, ConversionOptions
 from bert_tf.tasks.token_classification import conll
 from tests.oracle import ROOT
 
@@ -42,7 +42,7 @@ def test_label_map_next_to_a_converted_checkpoint(tmp_path):
 def test_label_map_from_transformers_config(tmp_path):
     folder = tmp_path / "hugging_face"
     source = find_source(str(ROOT / "examples/small_bert"))
-    convert(source, Request(output=str(folder), to="hugging_face"))
+    convert(source, ConversionOptions(output=str(folder), to="hugging_face"))
     config = json.loads((folder / "config.json").read_text())
     options = ClassifierOptions(
         task_name="tsv",

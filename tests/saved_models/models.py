@@ -4,13 +4,7 @@ import numpy as np
 
 from bert_tf.config import BertConfig
 from bert_tf.inference.exported_model import INPUTS
-from bert_tf.modeling import (
-    BertClassifier,
-    BertModel,
-    BertPretrainer,
-    BertSpanLabeler,
-    BertTokenClassifier,
-)
+from bert_tf.modeling import BertClassifier, BertModel, BertSpanLabeler, BertTokenClassifier
 from bert_tf.tasks.multiple_choice.model import BertMultipleChoice
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -21,15 +15,10 @@ MODELS = {
     "regression": lambda config: BertClassifier(config, 1),
     "tokens": lambda config: BertTokenClassifier(config, 5),
     "spans": BertSpanLabeler,
-    "pretraining": BertPretrainer,
     "multiple_choice": BertMultipleChoice,
 }
 # Names of exported outputs -> the model's, where they differ.
-_OUTPUT_NAMES = {
-    "last_hidden_state": "sequence_output",
-    "pooler_output": "pooled_output",
-    "seq_relationship_logits": "next_sentence_logits",
-}
+_OUTPUT_NAMES = {"last_hidden_state": "sequence_output", "pooler_output": "pooled_output"}
 
 
 def make_random_model(make_model, config=CONFIG):
@@ -57,17 +46,10 @@ def to_model_inputs(inputs):
     }
 
 
-def make_cases(kind, model):
+def make_cases(model):
     """Yields inputs of several shapes, and a function that returns an output by name."""
     for batch, length in ((1, 2), (2, 512), (33, 7)):
         shape = (batch, length) if model.input_rank == 2 else (batch, 4, length)
         inputs = make_random_inputs(shape, batch)
-        model_inputs = to_model_inputs(inputs)
-        if kind == "pretraining":
-            model_inputs["masked_lm_positions"] = np.tile(
-                np.arange(length, dtype=np.int32), (batch, 1)
-            )
-        outputs = model(model_inputs)
-        if kind == "pretraining":
-            outputs["logits"] = outputs["masked_lm_logits"]
+        outputs = model(to_model_inputs(inputs))
         yield inputs, lambda name, outputs=outputs: outputs[_OUTPUT_NAMES.get(name, name)]

@@ -48,7 +48,7 @@ def test_outputs_match_the_model(kind):
     model = make_random_model(MODELS[kind])
     run = load_model(build_litert_model(model))
     names = {output.name for output in build_onnx_model(model).graph.output}
-    for inputs, expected in make_cases(kind, model):
+    for inputs, expected in make_cases(model):
         outputs = run(inputs)
         assert outputs.keys() == names
         for name, value in outputs.items():

@@ -44,7 +44,7 @@ def run(proto, inputs):
 def test_outputs_match_the_model(kind):
     model = make_random_model(MODELS[kind])
     proto = build_onnx_model(model)
-    for inputs, expected in make_cases(kind, model):
+    for inputs, expected in make_cases(model):
         outputs = run(proto, inputs)
         assert outputs
         for name, value in outputs.items():
@@ -82,7 +82,7 @@ def test_custom_head_is_rejected():
 def test_tokenizer_json_ids_match(tmp_path):
     path = oracle.ROOT / "examples/small_bert/vocab.txt"
     tokenizer = FullTokenizer(str(path))
-    exported = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer, True, 16)))
+    exported = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer, 16)))
     rows = (oracle.ROOT / "examples/reviews/dev.tsv").read_text().splitlines()
     texts = [row.replace("\t", " ") for row in rows]
     assert len(texts) > 50
@@ -98,7 +98,7 @@ def test_tokenizer_json_ids_match(tmp_path):
 def test_tokenizer_json_ids_differ_for_few_awkward_texts():
     """The documentation states the counts: 26 to 32 of 533."""
     tokenizer = FullTokenizer(str(oracle.golden("vocab/uncased.txt")))
-    exported = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer, True, 10**6)))
+    exported = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer, 10**6)))
     strings = [convert_to_unicode(text) for text, _ in golden_texts()]
     strings = [text for text in strings if text.isascii() or text.isprintable()]
     differing = [

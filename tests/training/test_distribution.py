@@ -224,7 +224,7 @@ def test_one_device_rejects_multi_worker_tf_config(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
     with pytest.raises(UserError, match="names 3 workers, but --distribution_strategy=one_device"):
         open_devices(DeviceOptions(distribution_strategy="one_device"))
-    assert read_cluster().worker == 2
+    assert read_cluster()[1] == 2
 
 
 def test_single_worker_cluster_uses_one_device(monkeypatch):

@@ -5,7 +5,7 @@ from bert_tf import backend
 from bert_tf.checkpoints.formats.source import Source, temporary_folder
 
 # These names need Keras and TensorFlow.
-_MODULES = dict.fromkeys(("Request", "convert", "guess_lower_case"), "conversion")
+_MODULES = dict.fromkeys(("convert", "guess_lower_case"), "conversion")
 _MODULES |= {"find_source": "detection", "describe": "inspection"}
 _MODULES |= {"SavedModelSource": "saved_model"}
 __getattr__ = backend.lazy_names(__name__, _MODULES)

@@ -5,11 +5,9 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 import zipfile
 import zlib
 
-from bert_tf import files
 from bert_tf.checkpoints.formats.source import CONFIG_FILE, VOCAB_FILE, temporary_folder
 from bert_tf.errors import UserError, shortened
 
@@ -23,18 +21,13 @@ _MAX_COMPRESSION_RATIO = 20
 _ALWAYS_ALLOWED_BYTES = 1 << 28
 
 
+@functools.lru_cache
 def unpack(path: str) -> str:
     """Unpacks checkpoint, configuration and vocabulary into a new folder, and returns its path.
 
     The folder is removed at exit. Members are written under their base names, so none can end up
     outside the folder; still, archives with links or with paths that leave the folder are rejected.
     """
-    return _unpack_once(path, files.size_and_mtime(path))
-
-
-@functools.lru_cache
-def _unpack_once(path: str, size_and_mtime: tuple[int, int]) -> str:
-    # `size_and_mtime` is part of the cache key: a changed file is unpacked again.
     try:
         with zipfile.ZipFile(path) as archive:
             members = _select_members(path, archive)
@@ -73,10 +66,7 @@ def _select_members(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.Zi
     selected = [member for member in expected if os.path.dirname(member.filename) in folders]
     size = sum(member.file_size for member in selected)
     packed_size = os.path.getsize(path)
-    free = shutil.disk_usage(tempfile.gettempdir()).free
     if size > max(_ALWAYS_ALLOWED_BYTES, _MAX_COMPRESSION_RATIO * packed_size):
         sizes = f"has {packed_size:,} bytes and would unpack to {size:,}"
         raise UserError(f"{path} {sizes}: not unpacked")
-    if size > free:
-        raise UserError(f"{path} would unpack to {size:,} bytes, but only {free:,} are free")
     return {os.path.basename(member.filename): member for member in selected}

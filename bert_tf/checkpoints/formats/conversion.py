@@ -8,36 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import checkpoints, files
-from bert_tf.checkpoints import label_map
+from bert_tf import checkpoints, file_names, files
 from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_files, names
 from bert_tf.checkpoints.formats.output_target import OutputTarget
 from bert_tf.checkpoints.formats.source import (
     CONFIG_FILE,
+    LABELS_FILE,
     RUN_FILE,
     VOCAB_FILE,
     Source,
     find_file,
+    labels_to_text,
+    read_labels,
 )
 from bert_tf.checkpoints.model import is_training_state
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, shortened
 from bert_tf.progress import log
 from bert_tf.tokenization import count_capitals, is_cased, load_vocab
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Request:
-    """Options of a conversion. For a file, labels or casing, None means to use the source's."""
-
-    output: str  # path, see `OutputTarget`
-    to: str | None = None  # a format of `OutputTarget`; None infers it from `output`
-    head: str = "auto"  # name of the head to write, or "auto"; see `heads.find`
-    bert_config_file: str | None = None
-    vocab_file: str | None = None
-    do_lower_case: bool | None = None  # None infers it from the source or its vocabulary
-    labels: Sequence[str] | None = None
-    strip_optimizer: bool = False  # drop the Adam slots and the training step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,18 +40,18 @@ class _Model:
     labels: Sequence[str] | None
 
 
-def convert(source: Source, request: Request) -> None:
-    """Writes a model in a different format.
+def convert(source: Source, options: Any) -> None:
+    """Writes a model in a different format; `options` are a `ConversionOptions`.
 
     Raises:
         UserError: the source is not a complete BERT, its files are missing or do not match, or
             the output cannot be written. In these cases, nothing is written.
     """
-    target = OutputTarget(request.output, request.to)
+    target = OutputTarget(options.output or "", options.to)
     target.require_free()
     for note in source.notes:
         log.warning("%s", note)
-    model = _prepare(source, request, target.format)
+    model = _prepare(source, options, target.format)
     with target.stage() as folder:
         path = os.path.join(folder, target.name)
         if target.format == "original":
@@ -92,8 +80,8 @@ def _write_original(source: Source, model: _Model, prefix: str) -> None:
             # With this file, a full copy can replace the output folder of a training run.
             files.write_text(os.path.join(folder, RUN_FILE), files.read_text(run_file))
     if model.labels:
-        path = os.path.join(folder, label_map.LABELS_FILE)
-        files.write_text(path, label_map.to_text(model.labels))
+        path = os.path.join(folder, LABELS_FILE)
+        files.write_text(path, labels_to_text(model.labels))
 
 
 def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:
@@ -110,33 +98,33 @@ def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:
     files.concatenate([vocab_file], os.path.join(folder, VOCAB_FILE))
 
 
-def _prepare(source: Source, request: Request, to: str) -> _Model:
+def _prepare(source: Source, options: Any, to: str) -> _Model:
     """Collects everything to write in the format `to`, and checks that it is consistent."""
     shapes = source.shapes()
-    config = configs.find_config(source, request.bert_config_file, shapes)
-    if config and request.bert_config_file:
-        configs.warn_of_other_config(config, request.bert_config_file, source)
+    config = configs.find_config(source, options.bert_config_file, shapes)
+    if config and options.bert_config_file:
+        configs.warn_of_other_config(config, options.bert_config_file, source)
     head = None
-    if source.kind == to == "original" and request.head == "auto":
+    if source.kind == to == "original" and options.head == "auto":
         # Any checkpoint can be copied, even with variables that are not part of BERT.
-        strip = request.strip_optimizer
+        strip = options.strip_optimizer
         selected = [name for name in shapes if not (strip and is_training_state(name))]
     else:
-        head = heads.find(shapes.keys(), request.head, source.head)
-        if head.name == "classification" and request.head == "auto" and source.head is None:
+        head = heads.find(shapes.keys(), options.head, source.head)
+        if head.name == "classification" and options.head == "auto" and source.head is None:
             log.info("Assuming a text classifier. For a token classifier pass --head=token")
         configs.check_weights(head, shapes, source.path)
-        selected = _select_variables(source, request, head, shapes, to)
+        selected = _select_variables(source, options, head, shapes, to)
     if config is None and to != "original":
         raise UserError(f"No configuration next to {source.path}: pass --bert_config_file")
-    vocab_file = _find_vocab(source, request, shapes, to)
-    do_lower_case = _find_casing(source, request, vocab_file, to)
-    labels = _find_labels(source, request, shapes, head)
+    vocab_file = _find_vocab(source, options, shapes, to)
+    do_lower_case = _find_casing(source, options, vocab_file, to)
+    labels = _find_labels(source, options, shapes, head)
     return _Model(head, selected, config, vocab_file, do_lower_case, labels)
 
 
 def _select_variables(
-    source: Source, request: Request, head: heads.Head, shapes: configs.Shapes, to: str
+    source: Source, options: Any, head: heads.Head, shapes: configs.Shapes, to: str
 ) -> list[str]:
     """Returns the names of the variables to write."""
     expected = head.expected(names.count_layers(shapes))
@@ -144,12 +132,12 @@ def _select_variables(
     unexpected = sorted(shapes.keys() - set(expected) - set(state)) + source.unknown
     if unexpected:
         listed = shortened(unexpected, 8)
-        if request.head == "auto":
+        if options.head == "auto":
             problem = f"{source.path} has tensors that are not part of BERT or the {head.name} head"
             raise UserError(f"{problem}: {listed}. Drop them with --head, such as --head=encoder")
-        level = logging.INFO if request.head == "encoder" else logging.WARNING
+        level = logging.INFO if options.head == "encoder" else logging.WARNING
         log.log(level, "Not converted: %s", listed)
-    if not state or request.strip_optimizer:
+    if not state or options.strip_optimizer:
         return expected
     if to != "original":
         log.info("%s cannot store Adam slots and step: dropping %d variables", to, len(state))
@@ -159,8 +147,8 @@ def _select_variables(
     return [*expected, *(n for n in state if n in kept or n.rsplit("/", 1)[0] in kept)]
 
 
-def _find_vocab(source: Source, request: Request, shapes: configs.Shapes, to: str) -> str | None:
-    path = request.vocab_file or source.vocab_file
+def _find_vocab(source: Source, options: Any, shapes: configs.Shapes, to: str) -> str | None:
+    path = options.vocab_file or source.vocab_file
     if path is None and to == "hugging_face":
         raise UserError(f"No {VOCAB_FILE} next to {source.path}: pass --vocab_file")
     if path is None:
@@ -173,11 +161,12 @@ def _find_vocab(source: Source, request: Request, shapes: configs.Shapes, to: st
 
 
 def _find_labels(
-    source: Source, request: Request, shapes: configs.Shapes, head: heads.Head | None
+    source: Source, options: Any, shapes: configs.Shapes, head: heads.Head | None
 ) -> Sequence[str] | None:
-    labels = request.labels or source.labels
+    requested = _requested_labels(options.labels) if options.labels else None
+    labels = requested or source.labels
     has_labels = "output_bias" in shapes and (head is None or head.has_labels)
-    if not labels or not (has_labels or request.labels):
+    if not labels or not (has_labels or requested):
         return None
     num_outputs = shapes["output_bias"][0] if has_labels else 0
     expected = source.labels or labels
@@ -187,15 +176,25 @@ def _find_labels(
     if len(labels) == num_outputs:
         return labels
     problem = f"{len(labels)} labels, but the head has {num_outputs or 'no'} outputs for labels"
-    if request.labels:
+    if requested:
         raise UserError(f"--labels: {problem}")
     log.warning("Ignoring the labels of %s: %s", source.path, problem)
     return None
 
 
-def _find_casing(source: Source, request: Request, vocab_file: str | None, to: str) -> bool:
-    if request.do_lower_case is not None:
-        return request.do_lower_case
+def _requested_labels(value: str) -> list[str]:
+    """Reads labels from a file with that name, if there is one, or from a comma-separated list."""
+    if files.exists(value):
+        return read_labels(value)
+    labels = file_names.split(value)
+    if len(set(labels)) < len(labels):
+        raise UserError(f"--labels={value} contains duplicate labels")
+    return labels
+
+
+def _find_casing(source: Source, options: Any, vocab_file: str | None, to: str) -> bool:
+    if options.do_lower_case is not None:
+        return options.do_lower_case
     if source.do_lower_case is not None:
         if source.kind == "hugging_face" and to != "hugging_face":
             flag = str(source.do_lower_case).lower()

@@ -1,6 +1,7 @@
 """Detects the format of the model at a path, and opens it."""
 
 import os
+from typing import Any
 
 from bert_tf import checkpoints, files
 from bert_tf.checkpoints.formats import archives, keras_files, model_garden, safetensors_files
@@ -10,7 +11,9 @@ from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
 from bert_tf.checkpoints.formats.original import OriginalSource
 from bert_tf.checkpoints.formats.saved_model import GRAPH_FILE, SavedModelSource
 from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME, Source, find_file
+from bert_tf.checkpoints.model import restore_source
 from bert_tf.errors import UserError
+from bert_tf.progress import log
 
 _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 
@@ -38,6 +41,20 @@ def find_source(path: str) -> Source:
             return opener(path)
     _reject_pickle(path)
     return _open_checkpoint(checkpoints.resolve(path))
+
+
+def load_model(model_class: Any, path: str | os.PathLike, **kwargs: Any) -> Any:
+    """Implements `ConfiguredModel.from_checkpoint`, which documents the arguments."""
+    source = find_source(os.fspath(path))
+    config = source.config()
+    if config is None:
+        raise UserError(
+            f"No configuration next to {source.path}: put bert_config.json there, or create "
+            "the model from a BertConfig and call bert_tf.checkpoint.restore(model, path)"
+        )
+    model = model_class(config, zero_init_encoder=True, **kwargs)
+    log.info("%s", restore_source(model, source).describe())
+    return model
 
 
 def _open_folder(folder: str) -> Source:

@@ -11,10 +11,8 @@ from typing import Any
 from bert_tf.checkpoints.formats.heads import Head
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-
-LAYER_NORM_EPSILON = 1e-12
-# The original's classifiers use this rate regardless of their configuration.
-_CLASSIFIER_DROPOUT = 0.1
+from bert_tf.modeling.heads import CLASSIFIER_DROPOUT
+from bert_tf.modeling.layers import LAYER_NORM_EPSILON
 
 # Names of the tanh approximation in transformers.
 _TANH_GELUS = ("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate")
@@ -102,7 +100,7 @@ def make_config(
     if head.has_labels:
         ordered = list(labels or _placeholders(num_labels))
         values |= {
-            "classifier_dropout": _CLASSIFIER_DROPOUT,
+            "classifier_dropout": CLASSIFIER_DROPOUT,
             "id2label": {str(index): label for index, label in enumerate(ordered)},
             "label2id": {label: index for index, label in enumerate(ordered)},
         }

@@ -14,13 +14,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf.checkpoints.formats import configs, names
 from bert_tf.checkpoints.formats.source import Source
-from bert_tf.checkpoints.tensors import OBJECT_GRAPH, open_reader
+from bert_tf.checkpoints.tensors import OBJECT_GRAPH, explained_read_errors, open_reader
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError, reason, shortened
+from bert_tf.errors import UserError, shortened
 
 # Scope within an encoder layer -> scope in the original BERT.
 _LAYER_SCOPES = {
@@ -137,10 +136,8 @@ class ModelGardenSource(Source):
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         """Yields the names and values of variables, one at a time."""
         for name in names:
-            try:
+            with explained_read_errors(self.path):
                 value = self._reader.get_tensor(self._keys[name])
-            except (tf.errors.OpError, RuntimeError, ValueError) as error:
-                raise UserError(f"Cannot read {name} in {self.path}: {reason(error)}") from error
             yield name, value.reshape(_flat_shape(name, list(value.shape)))
 
     def _stored_shape(self, name: str) -> list[int]:

@@ -22,24 +22,24 @@ class OutputTarget:
     Attributes:
         output: the path, without trailing slashes and links.
         format: `original`, `hugging_face`, `keras` or `weights_h5`: the argument `to`, or if that
-            is None, inferred from the path.
+            is "auto", inferred from the path.
         is_folder: whether the output is a folder.
         name: name of the file or checkpoint within its folder.
     """
 
-    def __init__(self, output: str, to: str | None) -> None:
+    def __init__(self, output: str, to: str) -> None:
         self.output = output.rstrip("/") or output
         if os.path.islink(self.output):
             self.output = files.resolve(self.output)
         implied = _format_by_extension(self.output)
-        if implied is None and to is None:
+        if implied is None and to == "auto":
             problem = f"--output={output} does not determine the format"
             raise UserError(f"{problem}: pass --to, or a path ending in .ckpt, .keras, .weights.h5")
-        if implied != to and to is not None and (implied or to in _EXTENSIONS):
+        if to not in (implied, "auto") and (implied or to in _EXTENSIONS):
             extension = _EXTENSIONS.get(to)
             kind = f"a name ending in {extension}" if extension else "a folder"
             raise UserError(f"--to={to} requires {kind}; got --output={output}")
-        self.format: str = to or implied or ""
+        self.format: str = (implied or "") if to == "auto" else to
         self.is_folder = implied is None
         self.name = _PREFIX if self.is_folder else os.path.basename(self.output)
 

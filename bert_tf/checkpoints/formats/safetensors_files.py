@@ -63,10 +63,8 @@ def write(path: str, tensors: Mapping[str, np.ndarray]) -> None:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    # Early versions of the library wrote transposed arrays wrongly, because they ignored strides.
-    contiguous = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
     try:
-        save_file(contiguous, path, metadata={"format": "pt"})
+        save_file(dict(tensors), path, metadata={"format": "pt"})
         files.sync(path)
     except (SafetensorError, OSError) as error:
         raise UserError(f"Cannot write {path}: {error}") from error

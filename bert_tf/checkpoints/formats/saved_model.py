@@ -10,7 +10,7 @@ from typing import Any
 from bert_tf import files
 from bert_tf.checkpoints.formats import heads
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
-from bert_tf.checkpoints.formats.source import CONFIG_FILE, find_file, read_labels
+from bert_tf.checkpoints.formats.source import CONFIG_FILE, find_file, labels_in
 from bert_tf.errors import UserError
 from bert_tf.modeling.heads import ROOT_HEAD
 
@@ -48,7 +48,7 @@ class SavedModelSource(ModelGardenSource):
         extra_assets = os.path.join(folder, "assets.extra")
         self.config_file = find_file(extra_assets, CONFIG_FILE)
         assets = os.path.join(folder, "assets")
-        self.labels = read_labels(assets)
+        self.labels = labels_in(assets)
         children = {child.local_name: nodes[child.node_id] for child in nodes[0].children}
         self.is_encoder = "__call__" in children
         for name in _VOCABULARY_ATTRIBUTES:

@@ -6,17 +6,18 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
 from bert_tf import files
-from bert_tf.checkpoints import label_map
 from bert_tf.config import BertConfig
+from bert_tf.data.cell_values import excerpt
 from bert_tf.errors import UserError
 
 CONFIG_FILE = "bert_config.json"
 VOCAB_FILE = "vocab.txt"
+LABELS_FILE = "labels.txt"
 # Metadata of a bert_tf training run.
 RUN_FILE = "run.json"
 # Folder and prefix of the best checkpoint of a training run with evaluations.
@@ -55,7 +56,7 @@ class Source(abc.ABC):
         self.labels: list[str] | None = None
         # Ignore errors: an unrelated labels.txt must not make the model unreadable.
         with contextlib.suppress(UserError):
-            self.labels = read_labels(folder)
+            self.labels = labels_in(folder)
         self.do_lower_case: bool | None = None
         self.has_run = False
         self.unknown: list[str] = []
@@ -97,10 +98,35 @@ def find_file(folder: str, name: str) -> str | None:
     return path if files.exists(path) else None
 
 
-def read_labels(folder: str) -> list[str] | None:
+def labels_in(folder: str) -> list[str] | None:
     """Reads the `labels.txt` in a folder; returns None if there is none."""
-    path = find_file(folder, label_map.LABELS_FILE)
-    return label_map.read(path) if path else None
+    path = find_file(folder, LABELS_FILE)
+    return read_labels(path) if path else None
+
+
+def read_labels(path: str, is_label: Callable[[str], object] = str.strip) -> list[str]:
+    """Reads a model's labels, one per line in the order of its outputs; `is_label` checks a line.
+
+    Raises:
+        UserError: the file cannot be read, is empty, or contains a duplicate or invalid label.
+    """
+    labels = files.read_small_file_lines(path)
+    for index, line in enumerate(labels):
+        if not is_label(line):
+            problem = f"invalid label {excerpt(line)}"
+        elif line in labels[:index]:
+            problem = f"duplicate label {line}"
+        else:
+            continue
+        raise UserError(f"{path}:{index + 1}: {problem}. Use the file that the training run wrote")
+    if not labels:
+        raise UserError(f"{path} contains no labels. Use the file that the training run wrote")
+    return labels
+
+
+def labels_to_text(labels: Iterable[str]) -> str:
+    """Returns the content of a `labels.txt`."""
+    return "".join(f"{label}\n" for label in labels)
 
 
 def temporary_folder() -> str:

@@ -5,6 +5,7 @@ import os
 import re
 
 from bert_tf import files
+from bert_tf.checkpoints.formats.source import labels_in
 from bert_tf.data.split_files import NAMES, find_files
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
@@ -80,9 +81,7 @@ def _make_custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> C
         trained = run_metadata.read_run_string(teacher, "flags", "problem_type")
         if options.problem_type == AUTO and trained:
             options = dataclasses.replace(options, problem_type=trained)
-        labels_file = os.path.join(teacher, label_map.LABELS_FILE)
-        if not labels and files.exists(labels_file):
-            labels = label_map.read_labels(labels_file)
+        labels = labels or labels_in(teacher) or []
     return CustomDataset(paths, options, labels)
 
 

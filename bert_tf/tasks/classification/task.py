@@ -22,7 +22,7 @@ from bert_tf.finetuning.prediction import PairCheck, require_texts
 from bert_tf.finetuning.task import Task
 from bert_tf.progress import log
 from bert_tf.tasks.classification.dataset_factory import make_dataset
-from bert_tf.tasks.classification.datasets import CLASSIFICATION, check_split
+from bert_tf.tasks.classification.datasets import check_split
 from bert_tf.tasks.classification.metrics import classification_report, describe_report
 from bert_tf.tasks.classification.options import ClassifierOptions
 from bert_tf.tasks.classification.plots import plot_confusion_matrix
@@ -74,9 +74,6 @@ class Classification(Task):
         self.text_pairs = bool(data.has_pairs)
         self.metric_names = self.problem.metric_names
         self.lower_is_better = self.problem.lower_is_better
-        submissions = [data.submission or ""] if options.glue_submission else []
-        plots = [CONFUSION_MATRIX] if data.problem_type == CLASSIFICATION else []
-        self.result_files = (TEST_RESULTS, TEST_PREDICTIONS, *submissions, *plots)
         self._uses_windows = options.long_text == "windows"
         self._check_pairs = PairCheck(trained_on_pairs=data.has_pairs)
         self._training_examples: Sequence[InputExample] = ()

@@ -94,7 +94,7 @@ def _train_and_evaluate(
     elif options.do_train:
         log.warning("Skipping training: %s is at step %d already", restored, step)
     if devices.is_chief:
-        prepare_output_dir(output_dir, metadata)
+        prepare_output_dir(output_dir)
     devices.require_equal(step, "step that training resumes from", "--output_dir")
     devices.require_equal(len(paths), "number of files", "--input_file")
     devices.require_equal_options(options)

@@ -22,7 +22,6 @@ from bert_tf.tokenization import FullTokenizer
 PREDICTIONS = "predictions.json"
 NBEST_PREDICTIONS = "nbest_predictions.json"
 NULL_ODDS = "null_odds.json"
-FILES = (PREDICTIONS, NBEST_PREDICTIONS, NULL_ODDS)
 # The text that the original returns in place of an answer if no span is valid.
 _NO_VALID_SPAN = "empty"
 

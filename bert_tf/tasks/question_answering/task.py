@@ -16,7 +16,7 @@ from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Task
 from bert_tf.progress import log
 from bert_tf.tasks.question_answering import decoding, scoring, squad_reader
-from bert_tf.tasks.question_answering.decoding import FILES, Predictions
+from bert_tf.tasks.question_answering.decoding import Predictions
 from bert_tf.tasks.question_answering.options import SquadOptions
 from bert_tf.tasks.question_answering.squad_reader import SquadExample, split_words
 from bert_tf.tasks.question_answering.windows import Windows
@@ -38,7 +38,6 @@ class QuestionAnswering(Task):
     text_pairs = True
     # Evaluation and prediction both answer the questions in --predict_file.
     predict_split = "eval"
-    result_files = FILES
     # As in the original, the softmax over positions includes padding.
     loss_uses_padding = True
     soft_targets = (("start_logits", "positions"), ("end_logits", "positions"))

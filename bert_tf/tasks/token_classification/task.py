@@ -101,7 +101,6 @@ class TokenClassification(Task):
     """
 
     options: NerOptions
-    result_files = (LABEL_TEST,)
     metric_names = ("f1", "precision", "recall", "loss")
     soft_targets = (("logits", "tokens"),)
 

@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from bert_tf import checkpoint
-from bert_tf.checkpoints.formats import Request, convert, find_source, heads
+from bert_tf.checkpoints.formats import convert, find_source, heads
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.options import ConversionOptions
@@ -27,7 +27,7 @@ def hf_folder(models, tmp_path):
     """A transformers directory that tests may corrupt."""
     convert(
         find_source(str(models["classification"])),
-        Request(output=str(tmp_path / "hugging_face"), to="hugging_face"),
+        ConversionOptions(output=str(tmp_path / "hugging_face"), to="hugging_face"),
     )
     return tmp_path / "hugging_face"
 
@@ -37,7 +37,7 @@ def _assert_rejected(source, tmp_path, message, **options):
     with pytest.raises(UserError, match=message):
         convert(
             find_source(str(source)),
-            Request(**{"output": str(tmp_path / "out"), "to": "original", **options}),
+            ConversionOptions(**{"output": str(tmp_path / "out"), "to": "original", **options}),
         )
     assert sorted(os.listdir(tmp_path)) == before
 
@@ -55,7 +55,7 @@ def test_locked_output_is_rejected(hf_folder, tmp_path):
 def test_symlinked_output_is_followed(hf_folder, tmp_path):
     (tmp_path / "store").mkdir()
     (tmp_path / "link.keras").symlink_to(tmp_path / "store" / "model.keras")
-    convert(find_source(str(hf_folder)), Request(output=str(tmp_path / "link.keras")))
+    convert(find_source(str(hf_folder)), ConversionOptions(output=str(tmp_path / "link.keras")))
     assert (tmp_path / "link.keras").is_symlink()
     assert (tmp_path / "store" / "model.keras").is_file()
 
@@ -104,7 +104,7 @@ def test_missing_and_unexpected_tensors_are_listed(hf_folder, tmp_path):
 def test_unexpected_tensors_can_be_ignored(hf_folder, tmp_path, run_log):
     tensors = load_file(hf_folder / "model.safetensors")
     save_file({**tensors, "crf.start": np.ones([2], "float32")}, hf_folder / "model.safetensors")
-    request = Request(output=str(tmp_path / "x.ckpt"), head="encoder")
+    request = ConversionOptions(output=str(tmp_path / "x.ckpt"), head="encoder")
     convert(find_source(str(hf_folder)), request)
     assert "Not converted: output_bias, output_weights, crf.start" in run_log.text
     assert len(values_of(str(tmp_path / "x.ckpt"))) == 39
@@ -112,13 +112,15 @@ def test_unexpected_tensors_can_be_ignored(hf_folder, tmp_path, run_log):
 
 def test_untied_word_embeddings_are_rejected(models, tmp_path):
     folder = tmp_path / "hugging_face"
-    request = Request(output=str(folder), to="hugging_face")
+    request = ConversionOptions(output=str(folder), to="hugging_face")
     convert(find_source(str(models["pretraining"])), request)
     tensors = load_file(folder / "model.safetensors")
     tensors["cls.predictions.decoder.weight"] = np.zeros([19, 16], "float32")
     save_file(tensors, folder / "model.safetensors")
     _assert_rejected(folder, tmp_path, r"decoder\.weight in .* differs from the word embeddings")
-    convert(find_source(str(folder)), Request(output=str(tmp_path / "x.ckpt"), head="encoder"))
+    convert(
+        find_source(str(folder)), ConversionOptions(output=str(tmp_path / "x.ckpt"), head="encoder")
+    )
 
 
 def test_unsupported_dtype_is_rejected(hf_folder, tmp_path):
@@ -170,8 +172,8 @@ def test_export_requires_config_and_vocabulary(models, tiny, tmp_path):
 @pytest.mark.parametrize(
     ("labels", "name", "message"),
     [
-        (["a"], "classification", "--labels: 1 labels, but the head has 3"),
-        (["a", "b"], "span", "--labels: 2 labels, but the head has no outputs for labels"),
+        ("a", "classification", "--labels: 1 labels, but the head has 3"),
+        ("a,b", "span", "--labels: 2 labels, but the head has no outputs for labels"),
     ],
 )
 def test_invalid_labels_are_rejected(models, tmp_path, labels, name, message):
@@ -185,7 +187,7 @@ def test_ambiguous_head_is_rejected(tiny, tmp_path):
     _assert_rejected(folder, tmp_path, "several heads: span and classification", to="hugging_face")
     convert(
         find_source(str(folder)),
-        Request(output=str(tmp_path / "x"), to="hugging_face", head="span"),
+        ConversionOptions(output=str(tmp_path / "x"), to="hugging_face", head="span"),
     )
 
 
@@ -194,7 +196,7 @@ def test_ambiguous_head_is_rejected(tiny, tmp_path):
     [
         ({"output": "hugging_face", "to": "original"}, "already contains files .*config"),
         ({"output": "hugging_face/config.json", "to": "hugging_face"}, "already exists"),
-        ({"output": "x", "to": None}, "does not determine the format"),
+        ({"output": "x", "to": "auto"}, "does not determine the format"),
         ({"output": "x", "to": "keras"}, r"requires a name ending in \.keras"),
         ({"output": "x.keras", "to": "original"}, "requires a folder"),
         ({"output": "hugging_face/config.json/x", "to": "original"}, "is a file, not a folder"),
@@ -206,7 +208,7 @@ def test_invalid_outputs_are_rejected(hf_folder, tmp_path, options, message):
 
 
 def test_existing_checkpoint_is_not_overwritten(hf_folder, tmp_path):
-    request = Request(output=str(tmp_path / "x.ckpt"))
+    request = ConversionOptions(output=str(tmp_path / "x.ckpt"))
     convert(find_source(str(hf_folder)), request)
     with pytest.raises(UserError, match=r"\.index already exists"):
         convert(find_source(str(hf_folder)), request)
@@ -215,7 +217,7 @@ def test_existing_checkpoint_is_not_overwritten(hf_folder, tmp_path):
 @pytest.fixture
 def keras_file(models, tmp_path):
     path = tmp_path / "x.keras"
-    convert(find_source(str(models["encoder"])), Request(output=str(path)))
+    convert(find_source(str(models["encoder"])), ConversionOptions(output=str(path)))
     return path
 
 
@@ -273,7 +275,7 @@ def test_truncated_keras_files_are_rejected(keras_file, models, tmp_path):
     keras_file.write_bytes(keras_file.read_bytes()[:-100])
     _assert_rejected(keras_file, tmp_path, "is not a complete .keras file")
     path = tmp_path / "y.weights.h5"
-    convert(find_source(str(models["span"])), Request(output=str(path)))
+    convert(find_source(str(models["span"])), ConversionOptions(output=str(path)))
     path.write_bytes(path.read_bytes()[:-100])
     _assert_rejected(path, tmp_path, "is not a complete weights file|cannot be loaded")
 
@@ -291,7 +293,7 @@ def test_invalid_options_are_rejected(tmp_path):
 
 def test_label_and_head_mismatches_are_rejected(models, tmp_path):
     _assert_rejected(
-        models["token"], tmp_path, "in a different order", labels=LABELS[::-1],
+        models["token"], tmp_path, "in a different order", labels=",".join(LABELS[::-1]),
         head="token", to="hugging_face",
     )  # fmt: skip
     for head, hint in (("token", "classification"), ("classification", "token")):

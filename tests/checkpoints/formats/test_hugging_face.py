@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from bert_tf.checkpoints.formats import Request, convert, find_source, hugging_face_config, names
+from bert_tf.checkpoints.formats import convert, find_source, hugging_face_config, names
 from bert_tf.checkpoints.formats.heads import HEADS
 from bert_tf.errors import UserError
 from bert_tf.modeling import get_activation
+from bert_tf.options import ConversionOptions
 from tests.checkpoints.formats.conftest import NAMES, assert_same
 
 
@@ -20,7 +21,7 @@ from tests.checkpoints.formats.conftest import NAMES, assert_same
 def folders(models, tmp_path_factory):
     root = tmp_path_factory.mktemp("hugging_face")
     for name in NAMES:
-        request = Request(output=str(root / name), to="hugging_face", head=name)
+        request = ConversionOptions(output=str(root / name), to="hugging_face", head=name)
         convert(find_source(str(models[name])), request)
     return root
 
@@ -41,7 +42,10 @@ def modified(folders, tmp_path):
 
 
 def _assert_restored(models, folder, name, tmp_path):
-    convert(find_source(str(folder)), Request(output=str(tmp_path / "restored"), to="original"))
+    convert(
+        find_source(str(folder)),
+        ConversionOptions(output=str(tmp_path / "restored"), to="original"),
+    )
     assert_same(
         str(models[name] / "bert_model.ckpt"), str(tmp_path / "restored" / "bert_model.ckpt")
     )
@@ -138,13 +142,14 @@ def test_missing_pooler_is_filled_with_zeros(folders, tmp_path, modified):
     (folder / "pooler.safetensors").unlink()
     source = find_source(str(folder))
     assert "has no pooler" in source.notes[0]
-    convert(source, Request(output=str(tmp_path / "x"), to="original"))
+    convert(source, ConversionOptions(output=str(tmp_path / "x"), to="original"))
     values = dict(source.read(names.POOLER))
     assert [value.shape for value in values.values()] == [(16,), (16, 16)]
     assert not any(value.any() for value in values.values())
     # Exporting it again omits the zero pooler.
     convert(
-        find_source(str(tmp_path / "x")), Request(output=str(tmp_path / "y"), to="hugging_face")
+        find_source(str(tmp_path / "x")),
+        ConversionOptions(output=str(tmp_path / "y"), to="hugging_face"),
     )
     assert not (tmp_path / "y" / "pooler.safetensors").exists()
 

@@ -3,7 +3,7 @@
 import pytest
 
 from bert_tf import checkpoint
-from bert_tf.checkpoints.formats import Request, convert, describe, find_source
+from bert_tf.checkpoints.formats import convert, describe, find_source
 from bert_tf.config import BertConfig
 from bert_tf.options import ConversionOptions
 from bert_tf.tasks.conversion import conversion
@@ -52,7 +52,8 @@ def test_release_is_identified_by_size(tmp_path, tiny):
 
 def test_inspect_other_formats(models, tmp_path, capsysbinary):
     convert(
-        find_source(str(models["span"])), Request(output=str(tmp_path / "x"), to="hugging_face")
+        find_source(str(models["span"])),
+        ConversionOptions(output=str(tmp_path / "x"), to="hugging_face"),
     )
     conversion.run(ConversionOptions(input=str(tmp_path / "x"), inspect=True))
     text = capsysbinary.readouterr().out.decode()

@@ -13,10 +13,11 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint, checkpoints
-from bert_tf.checkpoints.formats import Request, convert, find_source, model_garden
+from bert_tf.checkpoints.formats import convert, find_source, model_garden
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel
+from bert_tf.options import ConversionOptions
 
 FOLDER = Path(__file__).parent / "model_garden"
 
@@ -25,7 +26,7 @@ FOLDER = Path(__file__).parent / "model_garden"
 def test_outputs_match_the_model_garden(version, tmp_path):
     source = find_source(str(FOLDER / version))
     assert source.kind == "model_garden"
-    convert(source, Request(output=str(tmp_path / "x"), to="original"))
+    convert(source, ConversionOptions(output=str(tmp_path / "x"), to="original"))
     config = BertConfig.from_json_file(str(tmp_path / "x" / "bert_config.json"))
     assert (config.num_attention_heads, config.hidden_act) == (2, "gelu")
     model = BertModel(config)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint, checkpoints
-from bert_tf.checkpoints.formats import Request, convert, find_source
+from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.checkpoints.formats.heads import HEADS
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
@@ -24,7 +24,7 @@ OUTPUT_NAMES = {"hugging_face": "model", "keras": "model.keras", "weights_h5": "
 
 
 def _convert(source, output, **options):
-    convert(find_source(str(source)), Request(output=str(output), **options))
+    convert(find_source(str(source)), ConversionOptions(output=str(output), **options))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -6,8 +6,9 @@ import zipfile
 
 import pytest
 
-from bert_tf.checkpoints.formats import Request, archives, convert, find_source
+from bert_tf.checkpoints.formats import archives, convert, find_source
 from bert_tf.errors import UserError
+from bert_tf.options import ConversionOptions
 from tests.checkpoints.formats.conftest import NAMES, assert_same
 
 
@@ -25,7 +26,7 @@ def test_kinds_and_companion_files_are_detected(models, name, tmp_path):
     for to, output in (("hugging_face", "x"), ("keras", "x.keras")):
         convert(
             find_source(str(models[name])),
-            Request(output=str(tmp_path / output), to=to, head=name),
+            ConversionOptions(output=str(tmp_path / output), to=to, head=name),
         )
     original = find_source(str(models[name]))
     hugging_face, keras_file = (
@@ -64,7 +65,7 @@ def test_release_zip_is_unpacked(models, prefix, tmp_path):
     assert source.do_lower_case is {"u": True, "c": False, "": None}[prefix[:1]]
     # The archive is unpacked only once.
     assert find_source(path).path == source.path
-    convert(source, Request(output=str(tmp_path / "out"), to="original"))
+    convert(source, ConversionOptions(output=str(tmp_path / "out"), to="original"))
     assert_same(
         str(models["pretraining"] / "bert_model.ckpt"), str(tmp_path / "out" / "bert_model.ckpt")
     )
@@ -120,7 +121,7 @@ def test_truncated_zip_is_rejected(models, tmp_path, fraction):
 def test_directory_must_contain_one_model(models, tmp_path):
     convert(
         find_source(str(models["encoder"])),
-        Request(output=str(tmp_path / "x"), to="hugging_face"),
+        ConversionOptions(output=str(tmp_path / "x"), to="hugging_face"),
     )
     for path in models["encoder"].glob("bert_model*"):
         (tmp_path / "x" / path.name).write_bytes(path.read_bytes())

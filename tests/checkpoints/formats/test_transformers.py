@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint
-from bert_tf.checkpoints.formats import Request, convert, find_source
+from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.checkpoints.formats.heads import HEADS
 from bert_tf.checkpoints.formats.keras_files import build
 from bert_tf.config import BertConfig
+from bert_tf.options import ConversionOptions
 from bert_tf.tokenization import FullTokenizer
 from tests.checkpoints.formats.conftest import NAMES, assert_same, write_model
 
@@ -40,7 +41,10 @@ INPUTS = {
 
 
 def _export(source, output, **options):
-    convert(find_source(str(source)), Request(output=str(output), to="hugging_face", **options))
+    convert(
+        find_source(str(source)),
+        ConversionOptions(output=str(output), to="hugging_face", **options),
+    )
 
 
 def _run_worker(folder, jobs):
@@ -74,7 +78,7 @@ def transformers_results(tiny, models, tmp_path_factory):
     for lower in (True, False):
         _export(models["encoder"], folder / f"lower_{lower}", do_lower_case=lower)
         jobs[f"lower_{lower}"] = {"action": "tokenize", "text": TEXT}
-    _export(models["classification"], folder / "labels", labels=("x", "y", "z"))
+    _export(models["classification"], folder / "labels", labels="x,y,z")
     jobs["labels"] = {"action": "read_config"}
     return folder, _run_worker(folder, jobs)
 
@@ -126,7 +130,7 @@ def test_models_saved_by_transformers_are_read(transformers_results, name, activ
     folder, _ = transformers_results
     saved = folder / f"{name}_{activation}_saved"
     assert (saved / "model.safetensors.index.json").exists()
-    convert(find_source(str(saved)), Request(output=str(tmp_path / "x"), to="original"))
+    convert(find_source(str(saved)), ConversionOptions(output=str(tmp_path / "x"), to="original"))
     if HEADS[name].has_pooler:
         expected = folder / f"{name}_{activation}_ours" / "bert_model.ckpt"
         assert_same(str(expected), str(tmp_path / "x" / "bert_model.ckpt"))
@@ -137,7 +141,7 @@ def test_models_saved_by_transformers_are_read(transformers_results, name, activ
 def test_masked_lm_model_is_read(transformers_results, tiny, tmp_path):
     folder, _ = transformers_results
     source = find_source(str(folder / "masked_lm"))
-    convert(source, Request(output=str(tmp_path / "x"), to="original"))
+    convert(source, ConversionOptions(output=str(tmp_path / "x"), to="original"))
     state = np.load(folder / "masked_lm.npz")
     vocab = str(tiny.folder / "vocab.txt")
     _export(tmp_path / "x", tmp_path / "reexported", vocab_file=vocab)

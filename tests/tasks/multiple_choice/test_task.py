@@ -14,9 +14,9 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint
-from bert_tf.checkpoints.formats import Request, convert, find_source
+from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.errors import UserError
-from bert_tf.options import MultipleChoiceOptions
+from bert_tf.options import ConversionOptions, MultipleChoiceOptions
 from bert_tf.predictor import Predictor
 from bert_tf.tasks import multiple_choice
 from bert_tf.tasks.multiple_choice.model import BertMultipleChoice
@@ -238,7 +238,9 @@ def test_logits_match_transformers(trained_model, tiny, tmp_path):
     if not importlib.util.find_spec("transformers"):
         pytest.skip("needs transformers and PyTorch: install the `benchmark` extra")
     _, out = trained_model
-    request = Request(output=str(tmp_path / "hf"), to="hugging_face", head="classification")
+    request = ConversionOptions(
+        output=str(tmp_path / "hf"), to="hugging_face", head="classification"
+    )
     convert(find_source(str(out / "best")), request)
     rng = np.random.default_rng(3)
     ids = rng.integers(5, len(WORDS) + 5, (3, 4, 11), dtype=np.int64)

@@ -278,13 +278,6 @@ def test_metrics_need_answers(tiny, folder):
         squad.run(options(tiny, folder, **negative))
 
 
-def test_blocked_output_files_are_rejected_before_work_starts(tiny, folder):
-    (folder / "out" / "nbest_predictions.json").mkdir(parents=True)
-    with pytest.raises(UserError, match=r"nbest_predictions\.json is a folder, but the run writes"):
-        squad.run(options(tiny, folder, do_predict=True))
-    assert not (folder / "out" / "eval.tf_record").exists()
-
-
 def test_epochs_count_questions_warning(tiny, folder, caplog):
     path = folder / "train.json"
     path.write_text(path.read_text().replace(TEXT, f"{TEXT} " * 5))
