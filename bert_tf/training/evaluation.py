@@ -5,6 +5,7 @@ import dataclasses
 import json
 import math
 import os
+import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -89,6 +90,11 @@ class EvalCallback(Callback):
     def __post_init__(self) -> None:
         self._path = os.path.join(self.output_dir, EVALUATIONS)
         self._evaluations = self._read_earlier()
+
+    @property
+    def digest(self) -> int:
+        """A checksum of the evaluations, for checking that all workers agree."""
+        return zlib.crc32(json.dumps(self._evaluations, sort_keys=True).encode())
 
     @property
     def best(self) -> dict[str, Any] | None:
