@@ -36,9 +36,7 @@ class InputExample:
     label: Any = None
 
 
-def pack_example(
-    example: Any, max_seq_length: int, tokenizer: FullTokenizer
-) -> dict[str, Any]:
+def pack_example(example: Any, max_seq_length: int, tokenizer: FullTokenizer) -> dict[str, Any]:
     """Tokenizes, truncates and packs the texts of an example; see `packing.pack_batch`."""
     texts = [example.text_a, example.text_b or ""]
     ids = [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text)) for text in texts]
