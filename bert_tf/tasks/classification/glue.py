@@ -253,8 +253,8 @@ def _check_header(task: TsvTask, split: Split, row: Row) -> None:
 def _parse_label(task: TsvTask, split: Split, row: Row, is_first: bool) -> str:
     if split.label is None:
         return task.labels[0] if task.labels else "0"
-    written = row.cells[split.label]
-    label = dict(split.spellings).get(written, written)
+    written: str = row.cells[split.label]
+    label: str = dict(split.spellings).get(written, written)
     if label in task.labels or (not task.labels and parse_number(label) is not None):
         return label
     allowed = f"one of {', '.join(task.labels)}" if task.labels else "a number"
