@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bert_tf import files
+from bert_tf.checkpoints.label_map import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.model_files import find_model_files
@@ -15,8 +16,9 @@ from bert_tf.progress import log
 
 # Keys in the `run.json` of an exported folder.
 PRECISION, CHECKPOINT_ID = "precision", "checkpoint_id"
-# File name extensions of weights: the original's, Hugging Face's and Keras'.
-_WEIGHT_EXTENSIONS = (".index", ".safetensors", ".keras", ".h5")
+# Ends of the names of the files that an export depends on: labels, and the weights of the
+# original, Hugging Face and Keras.
+_SOURCES = (LABELS_FILE, ".index", ".safetensors", ".keras", ".h5")
 
 
 def is_exported(folder: str, engine: str) -> bool:
@@ -91,11 +93,11 @@ def find_exported_model(
 
 
 def _checkpoint_id(folder: str, checkpoint: str, options: Any) -> str:
-    """Returns a digest of a checkpoint's name, weight files (size and time) and configuration."""
-    weights = []
+    """Returns a digest of a checkpoint's name, files (size and time) and configuration."""
+    sources = []
     for subfolder in (folder, os.path.dirname(checkpoint)):
         for name in sorted(files.list_dir(subfolder)):
-            if name.endswith(_WEIGHT_EXTENSIONS):
-                weights.append((name, *files.size_and_mtime(os.path.join(subfolder, name))))
+            if name.endswith(_SOURCES):
+                sources.append((name, *files.size_and_mtime(os.path.join(subfolder, name))))
     config = files.read_text(options.bert_config_file)
-    return fingerprint((os.path.basename(checkpoint), weights, config))
+    return fingerprint((os.path.basename(checkpoint), sources, config))

@@ -271,6 +271,18 @@ def test_damaged_model_is_rejected(trained, tmp_path, engine):  # noqa: F811
         Predictor.from_output_dir(out, engine=engine)
 
 
+def test_edited_labels_are_checked(trained, tmp_path):  # noqa: F811
+    shutil.copytree(trained.folder / "ner", tmp_path / "run")
+    run, out = str(tmp_path / "run"), str(tmp_path / "exported")
+    export_model.run(ExportOptions(model_dir=run, export_dir=out, format="onnx"))
+    Predictor.from_output_dir(run, engine="onnx")
+    for folder in (run, out):
+        with open(os.path.join(folder, "labels.txt"), "a") as file:
+            file.write("B-NEW\n")
+        with pytest.raises(UserError, match=r"does not fit the model|3 labels, but .* 2 outputs"):
+            Predictor.from_output_dir(folder, engine="onnx")
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_threads_share_a_predictor(trained, engine):  # noqa: F811
     predictor = Predictor.from_output_dir(trained.folder / "mrpc", engine=engine)
