@@ -39,7 +39,8 @@ def with_model_files(options: Any, folder: str) -> Any:
     """Fills in the model files of `folder` if it is exported; otherwise calls `find_model_files`.
 
     Raises:
-        UserError: the exported model has a different `do_lower_case`, or files are missing.
+        UserError: the exported model has other files or a different `do_lower_case`, or files are
+            missing.
     """
     if options.engine == "tensorflow" or not is_exported(folder, options.engine):
         return find_model_files(options)
@@ -49,6 +50,10 @@ def with_model_files(options: Any, folder: str) -> Any:
         raise UserError(f"{folder} was exported with {setting}: pass {setting}")
     flags = {"bert_config_file": run_metadata.CONFIG, "vocab_file": run_metadata.VOCAB}
     paths = {flag: os.path.join(folder, name) for flag, name in flags.items()}
+    for flag, path in paths.items():
+        other = getattr(options, flag) or path
+        if files.read_text(other).rstrip() != files.read_text(path).rstrip():
+            raise UserError(f"{folder} was exported with {path}, not {flag}={other}: omit {flag}")
     return dataclasses.replace(options, init_checkpoint=None, **paths)
 
 

@@ -243,6 +243,11 @@ def test_features_from_an_encoder_export(tmp_path):
     np.testing.assert_allclose(predictor("a film").values, expected.values, atol=1e-5)
     with pytest.raises(UserError, match="has only the last layer: pass --layers=-1"):
         Predictor.from_output_dir(out, layers="0", **flags)
+    copied = shutil.copy(Path(SMALL_BERT, "vocab.txt"), tmp_path)
+    Predictor.from_output_dir(out, layers="-1", vocab_file=copied, **flags)
+    Path(copied).write_text("[UNK]\n[CLS]\n[SEP]\nfilm\n")
+    with pytest.raises(UserError, match=r"was exported with .*: omit vocab_file"):
+        Predictor.from_output_dir(out, layers="-1", vocab_file=copied, **flags)
 
 
 @pytest.mark.parametrize(
