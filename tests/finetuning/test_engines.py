@@ -146,7 +146,11 @@ def test_casing_of_an_export_is_checked(trained, tmp_path):  # noqa: F811
     for path in (folder, out):
         with pytest.raises(UserError, match="do_lower_case"):
             Predictor.from_output_dir(path, engine="onnx", do_lower_case=False)
-    flags = {"model_dir": folder, "export_dir": out, "format": "onnx", "pooling": "mean"}
+    flags = {"model_dir": folder, "export_dir": str(tmp_path / "file"), "format": "onnx"}
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="file must be a folder, but is a file"):
+        export_model.run(ExportOptions(**flags))
+    flags["pooling"] = "mean"
     with pytest.raises(UserError, match="--pooling is for encoders: pass --form=encoder"):
         export_model.run(ExportOptions(**flags))
 
