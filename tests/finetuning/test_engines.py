@@ -181,8 +181,10 @@ def test_predictor_from_an_export(trained, tmp_path, engine):  # noqa: F811
     (other,) = {*ENGINES} - {engine}
     with pytest.raises(UserError, match=f"was exported for the engine {engine}: pass engine="):
         Predictor.from_output_dir(out, engine=other)
-    with pytest.raises(UserError, match="checkpoint"):
+    with pytest.raises(UserError, match="exported model needs the engine onnx or litert"):
         Predictor.from_output_dir(out)
+    with pytest.raises(UserError, match=r"is not the folder of .*: pass .*exported$"):
+        Predictor.from_output_dir(out / MODEL_FILES[engine], engine=engine)
 
 
 def test_script_evaluates_and_predicts(trained, tiny, tmp_path):  # noqa: F811
