@@ -92,6 +92,9 @@ def find_exported_model(
     cached = {name: run_metadata.read_run_string(cache, name) for name in entries}
     path = os.path.join(cache, MODEL_FILES[engine])
     if cached != entries or not files.exists(path):
+        if not files.is_remote(folder) and not os.access(folder, os.W_OK):
+            advice = f"Run export_model.py --format={engine}, and load its --export_dir"
+            raise UserError(f"Cannot export the model to {path}: {folder} is read-only. {advice}")
         log.info("Exporting the model to %s", path)
         export(cache, entries)
     return path

@@ -280,8 +280,17 @@ def test_damaged_model_is_rejected(trained, tmp_path, engine):  # noqa: F811
     flags = {"model_dir": str(trained.folder / "mrpc"), "export_dir": str(out), "format": engine}
     export_model.run(ExportOptions(**flags))
     Path(out / MODEL_FILES[engine]).write_bytes(b"not a model")
-    with pytest.raises(UserError, match=rf"Cannot load .*{MODEL_FILES[engine]}: "):
+    with pytest.raises(UserError, match=rf"load .*{MODEL_FILES[engine]}: .*Remove this file"):
         Predictor.from_output_dir(out, engine=engine)
+
+
+def test_read_only_folder_is_rejected(trained, tmp_path, monkeypatch):  # noqa: F811
+    shutil.copytree(trained.folder / "ner", tmp_path, dirs_exist_ok=True)
+    shutil.rmtree(tmp_path / "onnx", ignore_errors=True)
+    # The superuser, who runs tests in containers, may write to all folders.
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(UserError, match=r"is read-only. Run export_model.py --format=onnx"):
+        Predictor.from_output_dir(tmp_path, engine="onnx")
 
 
 def test_edited_labels_are_checked(trained, tmp_path):  # noqa: F811
