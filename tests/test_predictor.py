@@ -73,7 +73,7 @@ def test_classification_matches_the_script(tiny, trained, classifier):
     assert [p.label for p in actual] == [str(row.argmax()) for row in expected]
 
 
-def test_question_answering_matches_the_script(trained):
+def test_question_answering_matches_the_script(trained, caplog):
     predictor = Predictor.from_output_dir(str(trained.folder / "squad"))
     actual = predictor([(question, CONTEXT) for question in trained.questions])
     texts = json.loads((trained.folder / "squad" / "predictions.json").read_text())
@@ -87,6 +87,9 @@ def test_question_answering_matches_the_script(trained):
         np.testing.assert_allclose(probabilities, [e["probability"] for e in expected], rtol=1e-4)
     # An empty context has no answer.
     assert predictor(("what was it", "")).text == "empty"
+    assert not caplog.text
+    predictor([(CONTEXT, "What was fast?"), ("What was fast?", CONTEXT)])
+    assert "1 of 2 inputs have a text that is a question: pass tuples (question, " in caplog.text
     assert predictor([]) == []
 
 

@@ -182,6 +182,11 @@ class QuestionAnswering(Task):
     def from_inputs(self, inputs: Sequence[Any]) -> Windows:
         """Converts tuples (question, text)."""
         require_texts(inputs, [2], "a tuple: question, text")
+        shorter = [text for question, text in inputs if len(text) < len(question)]
+        num_swapped = sum(text.rstrip().endswith(("?", "\uff1f")) for text in shorter)
+        if num_swapped:
+            message = "%d of %d inputs have a text that is a question: pass tuples (question, text)"
+            log.warning(message, num_swapped, len(inputs))
         # Questions about the same text share its words.
         words_of = {text: split_words(text).words for text in {text for _, text in inputs}}
         examples = [
