@@ -3,7 +3,6 @@
 `Task.fetch` uses these functions, so that it works with both. Keras is imported only for tensors.
 """
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,11 @@ import numpy as np
 
 def namespace(x: Any) -> Any:
     """Returns the module to compute with: `numpy` if `x` is a NumPy array, else `keras.ops`."""
-    return np if isinstance(x, np.ndarray) else import_module("keras").ops
+    if isinstance(x, np.ndarray):
+        return np
+    import keras  # AutoGraph cannot convert `import_module`, and would warn.
+
+    return keras.ops
 
 
 def softmax(x: Any) -> Any:
