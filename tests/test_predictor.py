@@ -93,7 +93,7 @@ def test_question_answering_matches_the_script(trained, caplog):
     assert predictor([]) == []
 
 
-def test_ner_matches_the_script(trained):
+def test_ner_matches_the_script(trained, caplog):
     predictor = Predictor.from_output_dir(str(trained.folder / "ner"))
     actual = predictor([tuple(words) for words in trained.sentences])
     assert [prediction.words for prediction in actual] == trained.sentences
@@ -113,6 +113,9 @@ def test_ner_matches_the_script(trained):
     assert predictor([" ", "film", ""])[1].words == ["film"]
     assert [prediction.words for prediction in predictor(["", ()])] == [[], []]
     assert predictor([]) == []
+    assert not caplog.text
+    predictor([("a film", "it was good"), ("a", "film")])
+    assert "1 of 2 inputs have a word with a space: pass several texts as a list" in caplog.text
 
 
 def test_predictor_with_a_pretrained_model():
