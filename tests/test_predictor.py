@@ -256,6 +256,8 @@ def test_predictor_requires_options():
     ("script", "inputs", "message"),
     [
         ("mrpc", 5, "Input 0: expected a string, or a tuple of two strings. Received: 5"),
+        ("mrpc", np.array(["a", "b"]), "Pass several inputs as a list, .* Received: ndarray"),
+        ("mrpc", iter(["a", "b"]), "Pass several inputs as a list"),
         ("mrpc", ["a", ("a", "b", "c")], "Input 1: expected a string, or a tuple of two strings"),
         ("squad", "a", "Input 0: expected a tuple: question, text"),
         ("ner", [("a", 3)], "Input 0: expected a string, or a tuple of words"),
