@@ -1,8 +1,9 @@
 """Operations on model outputs, which are Keras tensors or, from ONNX Runtime, NumPy arrays.
 
-`Task.fetch` uses these functions, so that it works with both. Keras is imported only for tensors.
+`Task.fetch` uses these functions, so that it works with both. Only tensors need Keras.
 """
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,8 @@ import numpy as np
 
 def namespace(x: Any) -> Any:
     """Returns the module to compute with: `numpy` if `x` is a NumPy array, else `keras.ops`."""
-    if isinstance(x, np.ndarray):
-        return np
-    import keras  # AutoGraph cannot convert `import_module`, and would warn.
-
-    return keras.ops
+    # AutoGraph cannot convert a call of `import_module`, and would warn.
+    return np if isinstance(x, np.ndarray) else sys.modules["keras"].ops
 
 
 def softmax(x: Any) -> Any:
