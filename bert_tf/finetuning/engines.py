@@ -16,8 +16,7 @@ from bert_tf.progress import log
 
 # Keys in the `run.json` of an exported folder.
 PRECISION, CHECKPOINT_ID = "precision", "checkpoint_id"
-# Ends of the names of the files that an export depends on: labels, and the weights of the
-# original, Hugging Face and Keras.
+# How the names of the files end that an export depends on: labels and weights.
 _SOURCES = (LABELS_FILE, ".index", ".safetensors", ".keras", ".h5")
 
 
@@ -39,8 +38,7 @@ def with_model_files(options: Any, folder: str) -> Any:
     """Fills in the model files of `folder` if it is exported; otherwise calls `find_model_files`.
 
     Raises:
-        UserError: the exported model has other files or a different `do_lower_case`, or files are
-            missing.
+        UserError: files are missing, or the exported model has others or another `do_lower_case`.
     """
     if options.engine == "tensorflow" or not is_exported(folder, options.engine):
         return find_model_files(options)

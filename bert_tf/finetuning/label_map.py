@@ -59,12 +59,12 @@ def of_checkpoint(
     path = os.path.join(folder_of_checkpoint(options), LABELS_FILE)
     if files.exists(path):
         labels = read_labels(path, is_label)
-        config = os.path.join(os.path.dirname(path), "config.json")  # of an exported model
+        # In an exported model. Multiple choice has one output, and its labels are the endings.
+        config = os.path.join(os.path.dirname(path), "config.json")
         outputs = files.read_json(config).get("id2label", {}) if files.exists(config) else {}
-        # With one output per question, multiple choice has other labels.
         if 1 < len(outputs) != len(labels):
-            problem = f"{path} has {len(labels)} labels, but the model has {len(outputs)} outputs"
-            raise UserError(f"{problem}. Use the file that the training run wrote")
+            counts = f"{len(labels)} labels, but the model has {len(outputs)} outputs"
+            raise UserError(f"{path} has {counts}. Use the file that the training run wrote")
         return labels
     labels = _labels_in_config(options)
     if labels and (is_label is None or all(map(is_label, labels))):

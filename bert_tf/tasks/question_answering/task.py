@@ -28,7 +28,6 @@ _SHUFFLE_SEED = 12345
 _LOGGED_EXAMPLES = 20
 # Number of questions whose texts are checked for unknown tokens.
 _NUM_CHECKED = 2000
-_WORDS_OF_TEXT = 20
 # Fraction of the questions to evaluate on that may also be training questions.
 _MAX_SHARED = 0.01
 # With more windows per question, a warning says that an epoch does not cover all of them.
@@ -51,7 +50,7 @@ class QuestionAnswering(Task):
         self.options: SquadOptions = options
         self.config = config
         self.tokenizer = BatchTokenizer(tokenizer)
-        self._training_questions: set[tuple[str, ...]] = set()
+        self._training_questions: set[tuple[str, int]] = set()
         if options.null_score_diff_threshold and not options.version_2_with_negative:
             needed = "--version_2_with_negative=true"
             log.warning("--null_score_diff_threshold is ignored without %s", needed)
@@ -66,8 +65,7 @@ class QuestionAnswering(Task):
         path = (options.train_file if is_training else options.predict_file) or ""
         with_negative = options.version_2_with_negative
         examples = squad_reader.read_squad_examples(path, is_training, with_negative)
-        # The first words of the text, which are enough to tell texts apart.
-        questions = [(e.question_text, *e.doc_tokens[:_WORDS_OF_TEXT]) for e in examples]
+        questions = [(e.question_text, len(e.doc_tokens)) for e in examples]
         if is_training:
             random.Random(_SHUFFLE_SEED).shuffle(examples)
             self._training_questions = set(questions)
