@@ -89,6 +89,9 @@ class Predictor:
         backend.require_runtime()
         if isinstance(inputs, list):
             return self._predict(inputs)
+        if hasattr(inputs, "__iter__") and not isinstance(inputs, str | bytes | tuple | dict):
+            received = f"Received: {type(inputs).__name__}"
+            raise UserError(f"Pass several inputs as a list, such as list(inputs). {received}")
         return self._predict([inputs])[0]
 
     def __reduce__(self) -> Any:

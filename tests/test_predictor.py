@@ -73,7 +73,7 @@ def test_classification_matches_the_script(tiny, trained, classifier):
     assert [p.label for p in actual] == [str(row.argmax()) for row in expected]
 
 
-def test_question_answering_matches_the_script(trained):
+def test_question_answering_matches_the_script(trained, caplog):
     predictor = Predictor.from_output_dir(str(trained.folder / "squad"))
     actual = predictor([(question, CONTEXT) for question in trained.questions])
     texts = json.loads((trained.folder / "squad" / "predictions.json").read_text())
@@ -87,10 +87,13 @@ def test_question_answering_matches_the_script(trained):
         np.testing.assert_allclose(probabilities, [e["probability"] for e in expected], rtol=1e-4)
     # An empty context has no answer.
     assert predictor(("what was it", "")).text == "empty"
+    assert not caplog.text
+    predictor([(CONTEXT, "What was fast?"), ("What was fast?", CONTEXT)])
+    assert "1 of 2 inputs have a text that is a question: pass tuples (question, " in caplog.text
     assert predictor([]) == []
 
 
-def test_ner_matches_the_script(trained):
+def test_ner_matches_the_script(trained, caplog):
     predictor = Predictor.from_output_dir(str(trained.folder / "ner"))
     actual = predictor([tuple(words) for words in trained.sentences])
     assert [prediction.words for prediction in actual] == trained.sentences
@@ -110,6 +113,9 @@ def test_ner_matches_the_script(trained):
     assert predictor([" ", "film", ""])[1].words == ["film"]
     assert [prediction.words for prediction in predictor(["", ()])] == [[], []]
     assert predictor([]) == []
+    assert not caplog.text
+    predictor([("a film", "it was good"), ("a", "film")])
+    assert "1 of 2 inputs have a word with a space: pass several texts as a list" in caplog.text
 
 
 def test_predictor_with_a_pretrained_model():
@@ -250,6 +256,8 @@ def test_predictor_requires_options():
     ("script", "inputs", "message"),
     [
         ("mrpc", 5, "Input 0: expected a string, or a tuple of two strings. Received: 5"),
+        ("mrpc", np.array(["a", "b"]), "Pass several inputs as a list, .* Received: ndarray"),
+        ("mrpc", iter(["a", "b"]), "Pass several inputs as a list"),
         ("mrpc", ["a", ("a", "b", "c")], "Input 1: expected a string, or a tuple of two strings"),
         ("squad", "a", "Input 0: expected a tuple: question, text"),
         ("ner", [("a", 3)], "Input 0: expected a string, or a tuple of words"),

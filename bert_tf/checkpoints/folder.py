@@ -40,6 +40,8 @@ def resolve(path: str) -> str:
             return newest or os.path.join(path, prefixes[0])
         existing = files.describe_absence(os.path.join(path, "*"))
         problem = f"contains no checkpoint ({existing})"
+        if {"model.onnx", "model.tflite"}.intersection(files.list_dir(path)):
+            problem += ": an exported model needs the engine onnx or litert"
         if prefixes:
             problem = f"has {len(prefixes)} checkpoints. Pass one of them: {', '.join(prefixes)}"
         raise UserError(f"{path} {problem}")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bert_tf import files
+from bert_tf.checkpoints.label_map import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.model_files import find_model_files
@@ -15,8 +16,8 @@ from bert_tf.progress import log
 
 # Keys in the `run.json` of an exported folder.
 PRECISION, CHECKPOINT_ID = "precision", "checkpoint_id"
-# File name extensions of weights: the original's, Hugging Face's and Keras'.
-_WEIGHT_EXTENSIONS = (".index", ".safetensors", ".keras", ".h5")
+# How the names of the files end that an export depends on: labels and weights.
+_SOURCES = (LABELS_FILE, ".index", ".safetensors", ".keras", ".h5")
 
 
 def is_exported(folder: str, engine: str) -> bool:
@@ -37,7 +38,7 @@ def with_model_files(options: Any, folder: str) -> Any:
     """Fills in the model files of `folder` if it is exported; otherwise calls `find_model_files`.
 
     Raises:
-        UserError: the exported model has a different `do_lower_case`, or files are missing.
+        UserError: files are missing, or the exported model has others or another `do_lower_case`.
     """
     if options.engine == "tensorflow" or not is_exported(folder, options.engine):
         return find_model_files(options)
@@ -47,6 +48,10 @@ def with_model_files(options: Any, folder: str) -> Any:
         raise UserError(f"{folder} was exported with {setting}: pass {setting}")
     flags = {"bert_config_file": run_metadata.CONFIG, "vocab_file": run_metadata.VOCAB}
     paths = {flag: os.path.join(folder, name) for flag, name in flags.items()}
+    for flag, path in paths.items():
+        other = getattr(options, flag) or path
+        if files.read_text(other).rstrip() != files.read_text(path).rstrip():
+            raise UserError(f"{folder} was exported with {path}, not {flag}={other}: omit {flag}")
     return dataclasses.replace(options, init_checkpoint=None, **paths)
 
 
@@ -85,17 +90,20 @@ def find_exported_model(
     cached = {name: run_metadata.read_run_string(cache, name) for name in entries}
     path = os.path.join(cache, MODEL_FILES[engine])
     if cached != entries or not files.exists(path):
+        if not files.is_remote(folder) and not os.access(folder, os.W_OK):
+            advice = f"Run export_model.py --format={engine}, and load its --export_dir"
+            raise UserError(f"Cannot export the model to {path}: {folder} is read-only. {advice}")
         log.info("Exporting the model to %s", path)
         export(cache, entries)
     return path
 
 
 def _checkpoint_id(folder: str, checkpoint: str, options: Any) -> str:
-    """Returns a digest of a checkpoint's name, weight files (size and time) and configuration."""
-    weights = []
+    """Returns a digest of a checkpoint's name, files (size and time) and configuration."""
+    sources = []
     for subfolder in (folder, os.path.dirname(checkpoint)):
         for name in sorted(files.list_dir(subfolder)):
-            if name.endswith(_WEIGHT_EXTENSIONS):
-                weights.append((name, *files.size_and_mtime(os.path.join(subfolder, name))))
+            if name.endswith(_SOURCES):
+                sources.append((name, *files.size_and_mtime(os.path.join(subfolder, name))))
     config = files.read_text(options.bert_config_file)
-    return fingerprint((os.path.basename(checkpoint), weights, config))
+    return fingerprint((os.path.basename(checkpoint), sources, config))

@@ -57,7 +57,14 @@ def of_checkpoint(
     """Returns the labels of the checkpoint that evaluation and prediction load; checks them."""
     path = os.path.join(folder_of_checkpoint(options), LABELS_FILE)
     if files.exists(path):
-        return read_labels(path, is_label)
+        labels = read_labels(path, is_label)
+        # In an exported model. Multiple choice has one output, and its labels are the endings.
+        config = os.path.join(os.path.dirname(path), "config.json")
+        outputs = files.read_json(config).get("id2label", {}) if files.exists(config) else {}
+        if 1 < len(outputs) != len(labels):
+            counts = f"{len(labels)} labels, but the model has {len(outputs)} outputs"
+            raise UserError(f"{path} has {counts}. Use the file that the training run wrote")
+        return labels
     labels = _labels_in_config(options)
     if labels and all(map(is_label, labels)):
         return labels

@@ -23,7 +23,7 @@ _COMPARED += ("adam_bias_correction", "optimizer", "gradient_clip_scope", "lengt
 _COMPARED += ("freeze_layers", "eval_every", "class_weights", "long_text", "doc_stride")
 _COMPARED += ("max_query_length", "doc_context", "version_2_with_negative")
 _COMPARED += ("max_predictions_per_seq", "use_next_sentence")
-_COMPARED += ("teacher", "teacher_temperature", "teacher_weight")
+_COMPARED += ("init_layers", "teacher", "teacher_temperature", "teacher_weight")
 
 
 def describe_data(rows: Collection[Any], digest: str | None = None) -> str:

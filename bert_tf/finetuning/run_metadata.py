@@ -131,6 +131,9 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     saved_script, saved = read_run(folder)
     scripts = [name for name, entry in registry.SCRIPTS.items() if entry.has_predictor]
     script = script or ("predict_masked" if saved_script == "run_pretraining" else saved_script)
+    parent = os.path.dirname(folder)
+    if not script and files.exists(os.path.join(parent, RUN)):
+        raise UserError(f"{folder} is not the folder of a training run or an export: pass {parent}")
     if not script:
         path = os.path.join(folder, RUN)
         raise UserError(

@@ -59,7 +59,8 @@ class ExportedModel(RowBatches):
         except UserError:
             raise
         except Exception as error:
-            raise UserError(f"Cannot load {path}: {str(error)[:200]}") from error
+            advice = "Remove this file, and export the model again"
+            raise UserError(f"Cannot load {path}: {str(error)[:200]}. {advice}") from error
         self._fetch = fetch
 
     def _compute(self, batch: Rows) -> Rows:

@@ -218,7 +218,7 @@ class EngineOptions(DeviceOptions):
     )
 
     def check_engine(self) -> None:
-        """Raises a UserError if the engine is not installed or does not support the precision."""
+        """Raises a UserError if the engine is not installed, or does not support other flags."""
         reduced = ("bfloat16", "float16") if self.engine == "tensorflow" else ("int8",)
         supported = ("float32", *reduced)
         if self.precision not in supported:
@@ -227,4 +227,8 @@ class EngineOptions(DeviceOptions):
                 f"{' or '.join(supported)}"
             )
         if self.engine != "tensorflow":
+            has_strategy = self.distribution_strategy not in ("auto", "one_device")
+            if self.use_tpu or self.jit_compile == "true" or has_strategy:
+                names = "--use_tpu, --jit_compile and --distribution_strategy"
+                raise UserError(f"{names} do not apply to --engine={self.engine}")
             import_extra(RUNTIMES[self.engine], self.engine)

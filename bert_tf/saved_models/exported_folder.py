@@ -65,6 +65,8 @@ def export_folder(
         "tokenizer_config.json": _to_json(settings),
     }
     file_name, export_dir = MODEL_FILES[format], export_dir.rstrip("/")
+    if os.path.isfile(export_dir):
+        raise UserError(f"{export_dir} must be a folder, but is a file")
     with locks.exclusive(locks.lock_path(export_dir)):
         # Replacing the folder must not delete files that are not from an earlier export.
         unrelated = set(files.list_dir(export_dir)) - {file_name, LABELS_FILE, *texts}

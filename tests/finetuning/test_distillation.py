@@ -431,6 +431,9 @@ def test_student_is_initialized_from_selected_layers(tiny, three_layer_model, tm
         np.testing.assert_array_equal(student_weights[name], source_weights[source], err_msg=name)
     # A resumed run has the same configuration; a Predictor does not need --init_layers.
     classification.run(dataclasses.replace(run, num_train_epochs=3.0))
+    assert "init_layers was" not in run_log.text
+    classification.run(dataclasses.replace(run, num_train_epochs=3.0, init_layers="0,1"))
+    assert "init_layers was 2,0, now 0,1" in run_log.text
     assert Predictor.from_output_dir(tmp_path / "out")(("a film", "a plot")).label in "01"
 
 

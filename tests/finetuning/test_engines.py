@@ -146,7 +146,11 @@ def test_casing_of_an_export_is_checked(trained, tmp_path):  # noqa: F811
     for path in (folder, out):
         with pytest.raises(UserError, match="do_lower_case"):
             Predictor.from_output_dir(path, engine="onnx", do_lower_case=False)
-    flags = {"model_dir": folder, "export_dir": out, "format": "onnx", "pooling": "mean"}
+    flags = {"model_dir": folder, "export_dir": str(tmp_path / "file"), "format": "onnx"}
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="file must be a folder, but is a file"):
+        export_model.run(ExportOptions(**flags))
+    flags["pooling"] = "mean"
     with pytest.raises(UserError, match="--pooling is for encoders: pass --form=encoder"):
         export_model.run(ExportOptions(**flags))
 
@@ -177,8 +181,10 @@ def test_predictor_from_an_export(trained, tmp_path, engine):  # noqa: F811
     (other,) = {*ENGINES} - {engine}
     with pytest.raises(UserError, match=f"was exported for the engine {engine}: pass engine="):
         Predictor.from_output_dir(out, engine=other)
-    with pytest.raises(UserError, match="checkpoint"):
+    with pytest.raises(UserError, match="exported model needs the engine onnx or litert"):
         Predictor.from_output_dir(out)
+    with pytest.raises(UserError, match=r"is not the folder of .*: pass .*exported$"):
+        Predictor.from_output_dir(out / MODEL_FILES[engine], engine=engine)
 
 
 def test_script_evaluates_and_predicts(trained, tiny, tmp_path):  # noqa: F811
@@ -243,6 +249,11 @@ def test_features_from_an_encoder_export(tmp_path):
     np.testing.assert_allclose(predictor("a film").values, expected.values, atol=1e-5)
     with pytest.raises(UserError, match="has only the last layer: pass --layers=-1"):
         Predictor.from_output_dir(out, layers="0", **flags)
+    copied = shutil.copy(Path(SMALL_BERT, "vocab.txt"), tmp_path)
+    Predictor.from_output_dir(out, layers="-1", vocab_file=copied, **flags)
+    Path(copied).write_text("[UNK]\n[CLS]\n[SEP]\nfilm\n")
+    with pytest.raises(UserError, match=r"was exported with .*: omit vocab_file"):
+        Predictor.from_output_dir(out, layers="-1", vocab_file=copied, **flags)
 
 
 @pytest.mark.parametrize(
@@ -252,6 +263,8 @@ def test_features_from_an_encoder_export(tmp_path):
         ({"engine": "onnx", "precision": "bfloat16"}, "--engine=onnx does not support --p"),
         ({"engine": "litert", "precision": "float16"}, "--engine=litert does not support"),
         ({"engine": "onnx", "do_train": True}, "--engine=onnx is for evaluation and prediction"),
+        ({"engine": "onnx", "jit_compile": "true"}, "do not apply to --engine=onnx"),
+        ({"engine": "litert", "distribution_strategy": "mirrored"}, "do not apply to --engine="),
     ],
 )
 def test_incompatible_flags_are_rejected(tiny, tmp_path, flags, message):
@@ -267,8 +280,29 @@ def test_damaged_model_is_rejected(trained, tmp_path, engine):  # noqa: F811
     flags = {"model_dir": str(trained.folder / "mrpc"), "export_dir": str(out), "format": engine}
     export_model.run(ExportOptions(**flags))
     Path(out / MODEL_FILES[engine]).write_bytes(b"not a model")
-    with pytest.raises(UserError, match=rf"Cannot load .*{MODEL_FILES[engine]}: "):
+    with pytest.raises(UserError, match=rf"load .*{MODEL_FILES[engine]}: .*Remove this file"):
         Predictor.from_output_dir(out, engine=engine)
+
+
+def test_read_only_folder_is_rejected(trained, tmp_path, monkeypatch):  # noqa: F811
+    shutil.copytree(trained.folder / "ner", tmp_path, dirs_exist_ok=True)
+    shutil.rmtree(tmp_path / "onnx", ignore_errors=True)
+    # The superuser, who runs tests in containers, may write to all folders.
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(UserError, match=r"is read-only. Run export_model.py --format=onnx"):
+        Predictor.from_output_dir(tmp_path, engine="onnx")
+
+
+def test_edited_labels_are_checked(trained, tmp_path):  # noqa: F811
+    shutil.copytree(trained.folder / "ner", tmp_path / "run")
+    run, out = str(tmp_path / "run"), str(tmp_path / "exported")
+    export_model.run(ExportOptions(model_dir=run, export_dir=out, format="onnx"))
+    Predictor.from_output_dir(run, engine="onnx")
+    for folder in (run, out):
+        with open(os.path.join(folder, "labels.txt"), "a") as file:
+            file.write("B-NEW\n")
+        with pytest.raises(UserError, match=r"does not fit the model|3 labels, but .* 2 outputs"):
+            Predictor.from_output_dir(folder, engine="onnx")
 
 
 @pytest.mark.parametrize("engine", ENGINES)

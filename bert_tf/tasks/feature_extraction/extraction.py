@@ -39,7 +39,7 @@ _MAX_TEXTS = 4096
 # during the last batches. Set high because short texts form larger, and thus fewer, batches.
 _MANY_BATCHES = 16
 # Extensions of output files that suggest a different format than JSON lines.
-_NON_JSON_EXTENSIONS = (".npy", ".csv", ".tsv", ".pt", ".pkl", ".h5", ".parquet")
+_NON_JSON_EXTENSIONS = (".npy", ".npz", ".csv", ".tsv", ".pt", ".pkl", ".h5", ".parquet")
 # Extension of an input file -> characters in its first line that suggest columns.
 _COLUMN_HINTS = {"tsv": "\t", "csv": ",", "jsonl": "{", "json": ""}
 

@@ -56,6 +56,8 @@ def run(options: MaskedWordsOptions) -> None:
         file_names.require_writable(output_file)
     # Read the whole input first to find errors early, unless it is standard input.
     total = 0 if input_file == STDIN else sum(1 for _ in _read(options))
+    if not total and input_file != STDIN:
+        raise UserError(f"{input_file} contains no text")
     model = FillMask(options)
     format_text = FORMATS[options.output_format]
     output = files.standard_output() if to_stdout else files.open_atomically(output_file)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from bert_tf.data.cell_values import to_text
 from bert_tf.data.split_files import find_files
 from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
@@ -31,7 +32,7 @@ def read_questions(
     paths = find_files(options, [split])
     if split not in paths:
         raise UserError(f"{options.data_dir} has no file for --do_{split}: pass --{split}_file")
-    questions = []
+    questions, num_empty = [], 0
     for place, row in _read_rows(paths[split]):
         question = _parse_question(row, place, options, split)
         num_endings = num_endings or len(question.endings)
@@ -39,8 +40,14 @@ def read_questions(
             received = f"Received: {len(question.endings)}"
             raise UserError(f"{place}: expected {num_endings} endings. {received}")
         questions.append(question)
+        # An empty ending leaves only the cell of --question_column.
+        stem = row[options.question_column] if options.question_column else ""
+        num_empty += str(stem).strip() in question.endings
     if not questions:
         raise UserError(f"{paths[split]} contains no question")
+    if num_empty:
+        message = "%s: %d of %d questions have an empty ending. Check --ending_columns"
+        log.warning(message, paths[split], num_empty, len(questions))
     _check_questions(paths[split], split, questions)
     return questions
 
@@ -76,12 +83,13 @@ def _parse_question(
     question = _cell(row, options.question_column, place) if options.question_column else ""
     names = options.ending_column_names
     if len(names) == 1 and isinstance(row.get(names[0]), list):
-        endings = [str(ending) for ending in row[names[0]]]
+        endings = [to_text(ending, "ending", place) for ending in row[names[0]]]
         names = []
     else:
         endings = [_cell(row, name, place) for name in names]
     if len(endings) < 2:
-        raise UserError(f"{place}: a question needs at least two endings (--ending_columns)")
+        needed = "a question needs at least two endings: two or more columns, or a list in JSON"
+        raise UserError(f"{place}: {needed} (--ending_columns)")
     label = None
     if split != "predict":
         label = _parse_label(_cell(row, options.label_column, place), names, len(endings), place)
@@ -95,7 +103,7 @@ def _cell(row: Mapping[str, Any], name: str, place: str) -> str:
             f"{place}: there is no column {name!r}, only {', '.join(map(str, row))[:200]}. Pass "
             "--context_column, --question_column, --ending_columns and --label_column"
         )
-    return str(row[name])
+    return to_text(row[name], f"value of {name!r}", place)
 
 
 def _parse_label(cell: str, ending_columns: list[str], num_endings: int, place: str) -> int:

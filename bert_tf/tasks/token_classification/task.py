@@ -249,16 +249,20 @@ class TokenClassification(Task):
 
         With `doc_context`, the inputs are the sentences of one document, in order.
         """
-        file = conll.ConllFile("")
+        file, num_spaced = conll.ConllFile(""), 0
         for index, item in enumerate(inputs):
             words = split_words(item) if isinstance(item, str) else item
             if not isinstance(words, list | tuple) or not all(isinstance(x, str) for x in words):
                 expected = f"Input {index}: expected a string, or a tuple of words"
                 raise UserError(f"{expected}. Received: {repr(item)[:100]}")
             file.words += words
+            num_spaced += any(" " in word.strip() for word in words)
             # An input without words is an empty sentence.
             file.sentence_starts.append(len(file.words))
         file.document_starts.append(len(file.words))
+        if num_spaced:
+            message = "%d of %d inputs have a word with a space: pass several texts as a list"
+            log.warning(message, num_spaced, len(inputs))
         return self._make_sentences(file)
 
 

@@ -394,6 +394,7 @@ def test_casing_of_release_is_checked_by_name(tiny, folder):
         ({"pretokenized": True}, "A Good Film\n" * 5, "most frequent words: A, Good, Film"),
         ({"num_layers": 1}, "good\n", "has more layers than the configuration"),
         ({"output_file": "out.npy"}, "good\n", "out.npy will contain JSON lines"),
+        ({"output_file": "out.npz", "output_format": "jsonl"}, "good\n", "will contain JSON lines"),
         ({"input_file": "rows.json"}, '[\n{"a": 1}]\n', "each line is read as one text"),
     ],
 )

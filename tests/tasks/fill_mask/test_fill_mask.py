@@ -383,6 +383,9 @@ def test_line_without_mask(model, folder, monkeypatch):
     monkeypatch.setattr(fill_mask, "FillMask", None)
     with pytest.raises(UserError, match=r"in\.txt:3: there is no \[MASK\]"):
         run(model, folder)
+    (folder / "in.txt").write_text("\n\n")
+    with pytest.raises(UserError, match=r"in\.txt contains no text"):
+        run(model, folder)
 
 
 def test_input_file_is_not_overwritten(model, folder):

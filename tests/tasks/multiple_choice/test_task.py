@@ -286,6 +286,26 @@ def test_labels_starting_at_1_warning(tmp_path, run_log, csv_rows, expected_warn
     assert run_log.messages == [message] * expected_warning
 
 
+def test_empty_endings_warning(tmp_path, run_log):
+    with_empty = labeled_questions(lambda n: 0, count=3, endings=("a", "b", "c", ""))
+    write_csv(tmp_path / "train.csv", with_empty + labeled_questions(lambda n: 0, count=2))
+    read_questions(MultipleChoiceOptions(data_dir=str(tmp_path)), "train", None)
+    message = "3 of 5 questions have an empty ending. Check --ending_columns"
+    assert run_log.messages == [f"{tmp_path}/train.csv: {message}"]
+
+
+@pytest.mark.parametrize(
+    ("endings", "message"),
+    [(["a", None], "the ending is missing"), ("a|b", "at least two endings: .* a list in JSON")],
+)
+def test_invalid_endings_in_json(tmp_path, endings, message):
+    row = {"sent1": "a film", "sent2": "it was", "e": endings, "label": 0}
+    (tmp_path / "train.jsonl").write_text(json.dumps(row) + "\n")
+    flags = {"data_dir": str(tmp_path), "ending_columns": "e"}
+    with pytest.raises(UserError, match=rf"train.jsonl:1: .*{message}"):
+        read_questions(MultipleChoiceOptions(**flags), "train", None)
+
+
 def test_equal_endings_warning(tmp_path, run_log):
     equal = labeled_questions(lambda n: 0, count=3, endings=("a", "a", "a", "a"))
     different = labeled_questions(lambda n: 0, count=2, endings=("a", "a", "a", "b"))

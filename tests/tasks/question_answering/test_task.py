@@ -88,6 +88,11 @@ def test_train_predict_and_evaluate(tiny, folder):
     assert records.count_records(str(folder / "out" / "eval.tf_record")) == 3
 
 
+def test_evaluation_on_training_questions_warns(tiny, folder, caplog):
+    squad.run(options(tiny, folder, do_train=True, do_eval=True, num_train_epochs=1.0))
+    assert "dev.json: 3 of 3 questions to evaluate on are in --train_file" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("text", "flags", "by_characters"),
     [
