@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bert_tf import files
-from bert_tf.checkpoints.label_map import LABELS_FILE
+from bert_tf.checkpoints.formats.source import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.model_files import find_model_files
