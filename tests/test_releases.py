@@ -419,7 +419,7 @@ def test_docs_text_matches_the_table():
     exec(code, {"print": lambda *values: printed.append(values)})
     assert printed == [
         ("uncased_L-4_H-512_A-8", False, "English"),
-        (["cased_L-24_H-1024_A-16", "wwm_cased_L-24_H-1024_A-16"],),
+        (["uncased_L-4_H-512_A-8"],),
     ]
     scripts = (ClassifierOptions, PretrainingDataOptions)
     flags = {field.name for script in scripts for field in dataclasses.fields(script)}

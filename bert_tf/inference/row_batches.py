@@ -91,10 +91,12 @@ class RowBatches(abc.ABC):
         """Returns the outputs of the first `num_rows` records, starting over when they run out."""
         from bert_tf.data.records import read_chunks
 
+        if num_rows == 0:
+            return self.predict({"input_mask": np.empty(0)})
         parts: list[dict[str, np.ndarray]] = []
         num_left = num_rows
         with bar(num_rows, description) as progress:
-            while num_left or not parts:
+            while num_left:
                 for chunk in read_chunks(paths, self._features, _CHUNK_ROWS):
                     rows = {name: values[:num_left] for name, values in chunk.items()}
                     parts.append(self.predict(rows, progress.update))

@@ -62,7 +62,7 @@ def test_outputs_match_the_model_garden(modules, name):
     config = source.config()
     assert (config.num_attention_heads, config.hidden_size) == (2, 16)
     model = BertModel(config)
-    restored = checkpoint.restore(model, source.path, source)
+    restored = checkpoint.restore(model, source)
     assert restored.new == ()
     assert len(restored.unused) == {"v2": 0, "v4": 5}[name]
     expected = np.load(HUB / "outputs.npz")
