@@ -411,6 +411,16 @@ def test_probable_mistakes_warn(tiny, folder, run_log, changes, content, warning
     assert warning in run_log.text
 
 
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [("a|||b\nthe film\n", 1), ("a ||| b ||| c\na |||\n", 2), ("a ||| b\nc\n", 0)],
+)
+def test_separator_that_stays_in_a_text_warns(tiny, folder, run_log, lines, count):
+    (folder / "in.txt").write_text(lines)
+    run(tiny, folder)
+    assert (f"in.txt: ||| is part of {count} of the first 2 texts" in run_log.text) == bool(count)
+
+
 def test_comma_separated_columns(tiny, folder):
     (folder / "in.txt").write_text("id,text\n1,good\n")
     with pytest.raises(UserError, match="tab-separated"):
