@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from bert_tf import registry
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks, run_metadata
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
@@ -14,6 +15,7 @@ from bert_tf.finetuning.output_dir import Results
 from bert_tf.options import (
     ClassifierOptions,
     ExportOptions,
+    MultipleChoiceOptions,
     NerOptions,
     PretrainingOptions,
     SquadOptions,
@@ -267,6 +269,27 @@ def test_unanswerable_questions_mismatch_warns(tmp_path, run_log, trained, used)
     run = SquadOptions(output_dir=folder, version_2_with_negative=used)
     run_checks.result_suffix(run)
     assert ("was trained without --version_2_with_neg" in run_log.text) == (used and not trained)
+
+
+@pytest.mark.parametrize(
+    ("options_class", "trained", "used", "warning"),
+    [
+        (NerOptions, {"token_column": 1}, {"token_column": 2}, "--token_column=1, not 2"),
+        (NerOptions, {"doc_context": True}, {}, "--doc_context=True, not False"),
+        (NerOptions, {"doc_context": True}, {"doc_context": True}, ""),
+        (MultipleChoiceOptions, {"question_column": "b"}, {"question_column": ""}, "not ''"),
+        (MultipleChoiceOptions, {"question_column": ""}, {"question_column": "b"}, "not 'b'"),
+        (MultipleChoiceOptions, {"question_column": "b"}, {"question_column": "c"}, ""),
+    ],
+)
+def test_inputs_that_differ_from_training_warn(
+    tmp_path, run_log, options_class, trained, used, warning
+):
+    script = registry.script_of(options_class)
+    folder = write_run_dir(tmp_path, script, **trained)
+    run_checks.result_suffix(options_class(output_dir=folder, **used))
+    assert warning in run_log.text
+    assert bool(warning_messages(run_log)) == bool(warning)
 
 
 def test_untrained_checkpoint_warns(run_log):
