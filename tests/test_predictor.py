@@ -116,6 +116,12 @@ def test_ner_matches_the_script(trained, caplog):
     assert not caplog.text
     predictor([("a film", "it was good"), ("a", "film")])
     assert "1 of 2 inputs have a word with a space: pass several texts as a list" in caplog.text
+    message = "Most inputs are single words: pass the words of a text as a tuple"
+    predictor([("film",), ("good",)])
+    predictor(["film"])
+    assert message not in caplog.text
+    predictor(["The", "film's", "end", "was", "good", "."])
+    assert message in caplog.text
 
 
 def test_predictor_with_a_pretrained_model():
