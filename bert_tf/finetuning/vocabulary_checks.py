@@ -15,9 +15,9 @@ _CONSECUTIVE_TOKENS = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 def check_vocabulary(
-    path: str, lower_case: bool, vocab_size: int = 0, sources: Sequence[Source] = ()
+    path: str, lower_case: bool | None, vocab_size: int = 0, sources: Sequence[Source] = ()
 ) -> None:
-    """Warns if a vocabulary does not seem to be the model's, or does not match `lower_case`.
+    """Warns if a vocabulary does not seem to be the model's, or does not match any `lower_case`.
 
     Compares it with the vocabulary of the first of `sources`, the checkpoints to restore, that has
     one; otherwise looks for signs of damage and compares it with the model's `vocab_size`.

@@ -15,6 +15,6 @@ def run(options: ConversionOptions) -> None:
             output.write(describe(source, options.bert_config_file).encode())
         return
     vocab_file = options.vocab_file or source.vocab_file
-    if vocab_file and options.do_lower_case is not None:
+    if vocab_file and (options.vocab_file or options.do_lower_case is not None):
         check_vocabulary(vocab_file, options.do_lower_case, sources=[source])
     convert(source, options)

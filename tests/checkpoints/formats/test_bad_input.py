@@ -308,3 +308,14 @@ def test_casing_mismatch_with_vocabulary_warns(tmp_path, run_log):
     conversion.run(ConversionOptions(**flags, do_lower_case=False))
     (warning,) = [r.getMessage() for r in run_log.records if r.levelname == "WARNING"]
     assert "become [UNK]. For an uncased model, pass --do_lower_case=true" in warning
+
+
+def test_vocabulary_of_another_model_warns(tmp_path, run_log):
+    small = ROOT / "examples" / "small_bert"
+    tokens = (small / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    (tmp_path / "other.txt").write_text("\n".join([*tokens[:200], *tokens[:199:-1]]), "utf-8")
+    flags = {"input": str(small), "output": str(tmp_path / "out"), "to": "hugging_face"}
+    conversion.run(ConversionOptions(**flags, vocab_file=str(tmp_path / "other.txt")))
+    (warning,) = [r.getMessage() for r in run_log.records if r.levelname == "WARNING"]
+    assert "other.txt differs from" in warning
+    assert "Check that --vocab_file belongs to the model" in warning
