@@ -82,6 +82,10 @@ class QuestionAnswering(Task):
         self.tokenizer.warn_about_unknown(path, texts)
         windows = self._make_windows(examples)
         log.info("%s: %d questions, %d windows", path, len(examples), len(windows))
+        if windows.num_cut_questions:
+            count = f"{windows.num_cut_questions} of {len(examples)} questions"
+            message = "%s: %s are longer than --max_query_length=%d and were truncated"
+            log.info(message, path, count, options.max_query_length)
         if is_training and not len(windows):
             raise UserError(f"{path}: all texts are empty; cannot train")
         ratio = len(windows) / len(examples)

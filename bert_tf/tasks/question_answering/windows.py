@@ -58,6 +58,7 @@ class Windows(Sequence[Any]):
         self._query_ids = tokenizer.encode([question.question_text for question in questions])
         self._answer_ids = tokenizer.encode([q.orig_answer_text or "" for q in questions])
         query_lengths = np.minimum(self._query_ids.lengths, max_query_length)
+        self.num_cut_questions = int(np.sum(self._query_ids.lengths > max_query_length))
 
         text_lengths = self._text_tokens[self._text_index + 1] - self._text_tokens[self._text_index]
         room = max_seq_length - query_lengths - NUM_SPECIAL_TOKENS

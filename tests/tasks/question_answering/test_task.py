@@ -293,6 +293,13 @@ def test_epochs_count_questions_warning(tiny, folder, caplog):
     assert epochs in caplog.text
 
 
+@pytest.mark.parametrize(("limit", "count"), [(2, 3), (3, 0)])
+def test_truncated_questions_are_reported(tiny, folder, run_log, limit, count):
+    make_task(tiny, options(tiny, folder, max_query_length=limit)).read("predict")
+    message = f"dev.json: {count} of 3 questions are longer than --max_query_length={limit}"
+    assert (message in run_log.text) == bool(count)
+
+
 def test_stride_longer_than_the_window_leaves_no_gap(tiny, folder):
     path = folder / "dev.json"
     path.write_text(path.read_text().replace(TEXT, f"{TEXT} " * 5))
