@@ -72,7 +72,9 @@ def run(options: ExtractionOptions) -> None:
                 strings = [[*filter(None, text)] for _, text in chunk]
                 is_split = options.pretokenized
                 extractor.tokenizer.warn_about_unknown(display_name(input_file), strings, is_split)
-                _warn_about_separators(display_name(input_file), strings)
+                if count := sum("|||" in " ".join(text) for text in strings):
+                    message = "%s: ||| is part of %d of the first %d texts. Write a pair as A ||| B"
+                    log.warning(f"{message}, with spaces", input_file, count, len(strings))
             features = extractor.features([text for _, text in chunk])
             for (index, _), text_features in zip(chunk, features, strict=True):
                 write(index, *text_features)
@@ -104,12 +106,6 @@ def _read(options: ExtractionOptions) -> Iterator[Text]:
         return read_lines(path)
     has_header = {"auto": options.uses_column_names, "yes": True}.get(options.has_header, False)
     return read_columns(path, column, pair, has_header)
-
-
-def _warn_about_separators(path: str, texts: Sequence[Sequence[str]]) -> None:
-    if num_unsplit := sum("|||" in " ".join(strings) for strings in texts):
-        message = "%s: ||| is part of %d of the first %d texts. Write a pair as A ||| B, with"
-        log.warning(f"{message} spaces around a single |||", path, num_unsplit, len(texts))
 
 
 def _warn_about_columns(options: ExtractionOptions, first: Text) -> None:
