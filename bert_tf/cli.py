@@ -69,6 +69,10 @@ def read_options(script: str, argv: Sequence[str]) -> Any:
         sys.exit(0)
     options = parse(entry.options_class, argv)
     _set_up_logging(getattr(options, "verbose_logging", False))
+    for field in dataclasses.fields(options):
+        if field.metadata["new"] and field.default is None and getattr(options, field.name) == "":
+            message = "--%s is empty. Is a shell variable not set?"
+            logging.getLogger("bert_tf").warning(message, field.name)
     options.check()
     import_tensorflow()
     return options

@@ -167,6 +167,13 @@ def test_user_error_prints_one_line_and_exits_1():
     assert line.startswith("ERROR: Missing required flags: ")
 
 
+def test_empty_values_of_new_flags_warn():
+    result = _run_script("--teacher=", "--tpu_name=", "--task_name=")
+    warning, error = result.stderr.splitlines()
+    assert warning == "WARNING: --teacher is empty. Is a shell variable not set?"
+    assert error.startswith("ERROR: ")
+
+
 @pytest.fixture(scope="module")
 def run_on_mrpc(tiny, tmp_path_factory):
     """Returns a function that runs the script on the tiny MRPC."""
