@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import difflib
 import json
+import logging
 import math
 from collections.abc import Callable
 from typing import Any
@@ -120,9 +121,13 @@ class BertConfig:
         """
         json_object = files.read_json(json_file)
         try:
-            return cls.from_dict(json_object)
+            config = cls.from_dict(json_object)
         except UserError as error:
             raise UserError(f"{json_file}: {error}") from error
+        for key in sorted(vars(config).keys() - json_object):
+            message = "%s lacks %s: using the default, %s"
+            logging.getLogger(__name__).warning(message, json_file, key, getattr(config, key))
+        return config
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all keys, including unknown ones, with deep copies of their values."""

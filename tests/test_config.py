@@ -117,3 +117,14 @@ def test_misspelled_key_is_rejected():
         BertConfig.from_dict({"vocab_size": 9, "hiden_size": 8})
     settings = {"vocab_size": 9, "hidden_size": 24, "hidden_sizes": [24], "x_num_hidden_layer": 0}
     assert BertConfig.from_dict(settings).to_dict().items() >= settings.items()
+
+
+def test_missing_keys_in_a_file_warn(tmp_path, caplog):
+    settings = BertConfig(9).to_dict()
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    BertConfig.from_json_file(str(tmp_path / "config.json"))
+    assert not caplog.text
+    settings["num_layers"] = settings.pop("num_hidden_layers")
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    BertConfig.from_json_file(str(tmp_path / "config.json"))
+    assert "config.json lacks num_hidden_layers: using the default, 12" in caplog.text
