@@ -80,8 +80,7 @@ def result_suffix(options: Any) -> str:
         trained = saved.get(name, used)
         # A new file may name its columns differently.
         if trained != used and not (trained and used and isinstance(used, str)):
-            message = "%s was trained with --%s=%r, not %r. Check this flag"
-            log.warning(message, folder, name, trained, used)
+            log.warning("%s was trained with --%s=%r, not %r", folder, name, trained, used)
     name = os.path.splitext(os.path.basename(task))[0].lower()
     return f"_{name}" if other_task(options.output_dir or "", task) else ""
 

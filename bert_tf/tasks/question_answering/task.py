@@ -83,9 +83,8 @@ class QuestionAnswering(Task):
         windows = self._make_windows(examples)
         log.info("%s: %d questions, %d windows", path, len(examples), len(windows))
         if windows.num_cut_questions:
-            count = f"{windows.num_cut_questions} of {len(examples)} questions"
-            message = "%s: %s are longer than --max_query_length=%d and were truncated"
-            log.info(message, path, count, options.max_query_length)
+            message = "%s: %d questions are longer than --max_query_length=%d and were truncated"
+            log.info(message, path, windows.num_cut_questions, options.max_query_length)
         if is_training and not len(windows):
             raise UserError(f"{path}: all texts are empty; cannot train")
         ratio = len(windows) / len(examples)

@@ -260,7 +260,6 @@ class TokenClassification(Task):
             # An input without words is an empty sentence.
             file.sentence_starts.append(len(file.words))
         file.document_starts.append(len(file.words))
-        # A word such as "EU's" is split into two.
         is_short = 1 < len(inputs) <= len(file.words) < 1.5 * len(inputs)
         if is_short and all(isinstance(item, str) for item in inputs):
             log.warning("Most inputs are single words: pass the words of a text as a tuple")
