@@ -79,11 +79,14 @@ def check_split(
     `training` are the training examples; empty if they have not been read.
     """
     path, count = data.describe(split), len(examples)
-    for kind, pattern, tolerated, to_check in () if data.is_published else _SUSPICIOUS_TEXTS:
+    is_label = "|".join(re.escape(label.casefold()) for label in data.labels)
+    suspicious = [*_SUSPICIOUS_TEXTS, ("labels", is_label or "(?!)", 0.5, "text column")]
+    for kind, pattern, tolerated, to_check in () if data.is_published else suspicious:
         found = [e.text_a for e in examples if re.fullmatch(pattern, e.text_a.strip().casefold())]
         if len(found) > tolerated * count:
             message = "%s: %d of %d texts are %s, such as %r. Check the %s"
             _logger.warning(message, path, len(found), count, kind, found[0], to_check)
+            break
     if split == "predict" or (split == "train" and data.is_unlabeled):
         return
     if count > 1 and all(example.label == examples[0].label for example in examples):

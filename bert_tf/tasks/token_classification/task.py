@@ -129,6 +129,10 @@ class TokenClassification(Task):
         num_sentences, num_windows = len(examples), len(examples.windows)
         sizes = counted(num_sentences, "sentence"), counted(len(file.words), "word")
         log.info("%s: %s, %s, %s", file.path, *sizes, counted(num_windows, "window"))
+        numbers = [word for word in file.words if word.isdecimal()]
+        if len(numbers) > len(file.words) / 2:
+            message = "%s: %d of %d words are numbers, such as %s. Check --token_column"
+            log.warning(message, file.path, len(numbers), len(file.words), numbers[0])
         if num_sentences == 1 and num_windows > 1:
             log.warning("%s: no blank lines; reading all words as one sentence", file.path)
         if self.options.doc_context and not file.docstart_lines:

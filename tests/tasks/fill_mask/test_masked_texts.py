@@ -17,6 +17,7 @@ from bert_tf.tasks.fill_mask.masked_texts import (
     MaskedTexts,
     allowed_pieces,
     read_masked_texts,
+    require_mask,
 )
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
@@ -160,6 +161,12 @@ def test_read_lines(tmp_path, monkeypatch):
     assert list(read_masked_texts(str(tmp_path / "in.txt"))) == expected
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
     assert list(read_masked_texts("-")) == expected
+
+
+@pytest.mark.parametrize("text", ["[CLS] a [MASK]", "a [MASK] [SEP]"])
+def test_text_with_special_tokens(text):
+    with pytest.raises(UserError, match=r"^here: \[CLS\] and \[SEP\] are added to each text"):
+        require_mask(text, "here")
 
 
 def test_line_without_mask(tmp_path, monkeypatch):

@@ -496,6 +496,13 @@ def test_real_words_are_predicted_once_and_in_order(tiny, tmp_path, doc_context)
                     assert output_line.split()[:2] == source_line.split()[::3]
 
 
+def test_numbers_as_words_warning(tiny, folder, run_log):
+    (folder / "test.txt").write_text("1 EU B-ORG\n2 rejects O\n\n1 Peter O\n")
+    task(tiny, folder).read("predict")
+    message = "test.txt: 3 of 3 words are numbers, such as 1. Check --token_column"
+    assert message in run_log.text
+
+
 def test_file_without_blank_lines_warning(tiny, folder, run_log):
     lines = (folder / "test.txt").read_text().splitlines()
     words = "\n".join(line for line in lines if line and not line.startswith("-DOC"))
