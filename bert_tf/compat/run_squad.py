@@ -90,7 +90,11 @@ def write_predictions(
     n_best_lists = []
     for index, example in enumerate(all_examples):
         windows = all_windows[index]
-        spans = [span for f, r in windows for span in _best_spans(f, r, n_best_size)]
+        spans = [
+            span
+            for feature, result in windows
+            for span in _best_spans(feature, result, n_best_size)
+        ]
         valid_spans = [span for span in spans if 0 <= span[1] - span[0][1] < max_answer_length]
         valid_spans.sort(key=lambda span: -(span[2] + span[3]))
         null_answer = None

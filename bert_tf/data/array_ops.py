@@ -11,7 +11,7 @@ import numpy as np
 
 def namespace(x: Any) -> Any:
     """Returns the module to compute with: `numpy` if `x` is a NumPy array, else `keras.ops`."""
-    # AutoGraph would warn of an import here. A tensor shows that Keras has been imported.
+    # AutoGraph would warn about an import. If x is a tensor, Keras has been imported already.
     return np if isinstance(x, np.ndarray) else sys.modules["keras"].ops
 
 

@@ -21,9 +21,10 @@ _MAX_SHARED = 0.01
 _MAX_CONTRADICTORY = 0.1
 # Tolerated distance of evaluation labels from the range of training labels, in widths of the range.
 _MAX_DISTANCE = 10
+_NUMBER = r"[+-]?[\d.,]*\d"
 # Suspicious texts: (kind, pattern, tolerated fraction, what to check).
 _SUSPICIOUS_TEXTS = (
-    ("numbers", r"[+-]?[\d.,]*\d", 0.5, "text column"),
+    ("numbers", _NUMBER, 0.5, "text column"),
     ("missing values", "nan|null|none", 0.05, "text column"),
     # UTF-8 that was read as Latin-1 or Windows-1252, such as "cafÃ©".
     ("garbled", "(?s).*(ã[©¨¤¶¼§±¡³º]|â€).*", 0.01, "encoding of the file, which must be UTF-8"),
@@ -79,14 +80,16 @@ def check_split(
     `training` are the training examples; empty if they have not been read.
     """
     path, count = data.describe(split), len(examples)
-    is_label = "|".join(re.escape(label.casefold()) for label in data.labels)
-    suspicious = [*_SUSPICIOUS_TEXTS, ("labels", is_label or "(?!)", 0.5, "text column")]
-    for kind, pattern, tolerated, to_check in () if data.is_published else suspicious:
+    for kind, pattern, tolerated, to_check in () if data.is_published else _SUSPICIOUS_TEXTS:
         found = [e.text_a for e in examples if re.fullmatch(pattern, e.text_a.strip().casefold())]
         if len(found) > tolerated * count:
             message = "%s: %d of %d texts are %s, such as %r. Check the %s"
             _logger.warning(message, path, len(found), count, kind, found[0], to_check)
-            break
+    labels = {label.casefold() for label in data.labels if not re.fullmatch(_NUMBER, label)}
+    found = [e.text_a for e in examples if e.text_a.strip().casefold() in labels]
+    if len(found) > count / 2 and not data.is_published:
+        message = "%s: %d of %d texts are labels, such as %r. Check the text column"
+        _logger.warning(message, path, len(found), count, found[0])
     if split == "predict" or (split == "train" and data.is_unlabeled):
         return
     if count > 1 and all(example.label == examples[0].label for example in examples):

@@ -30,7 +30,7 @@ def read_masked_texts(path: str) -> Iterator[tuple[int, str]]:
 
 
 def require_mask(text: str, where: str) -> None:
-    """Raises a UserError that starts with `where` if a text lacks `[MASK]`, or has `[CLS]`."""
+    """Raises a UserError about `where` if a text lacks `[MASK]`, or has `[CLS]` or `[SEP]`."""
     if "[CLS]" in text or "[SEP]" in text:
         problem = f"{where}: [CLS] and [SEP] are added to each text"
         raise UserError(f"{problem}. Remove them. Received: {text[:100]!r}")

@@ -151,6 +151,12 @@ def test_invalid_handles(tiny, tmp_path, handle, message):
         hub.run(options(tiny, tmp_path, handle))
 
 
+def test_init_layers_is_not_supported(tiny, tmp_path):
+    run = options(tiny, tmp_path, "nowhere", init_layers="0")
+    with pytest.raises(UserError, match="--init_layers is not supported: this script uses"):
+        hub.run(run)
+
+
 @pytest.mark.parametrize("name", ["saved_model.pb", "variables/variables.index"])
 @pytest.mark.parametrize("damage", ["missing", "truncated", "empty"])
 def test_incomplete_module(tiny, tmp_path, modules, name, damage):
