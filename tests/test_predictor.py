@@ -224,8 +224,9 @@ def test_predictions_are_thread_safe(classifier):
         assert probabilities == pytest.approx(expected_probabilities, abs=1e-6)
 
 
-def test_empty_text_and_empty_input(classifier):
+def test_empty_text_and_empty_input(classifier, run_log):
     assert sum(classifier("").probabilities.values()) == pytest.approx(1, abs=1e-6)
+    assert "Input 0: a text is empty" in run_log.text
     assert classifier([]) == []
 
 

@@ -4,14 +4,15 @@
 leniently as the original BERT code.
 """
 
+import contextlib
 import csv
 import itertools
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 from bert_tf import files, text_lines
 from bert_tf.data.cell_values import counted, excerpt
@@ -34,8 +35,8 @@ class Row:
     cells: Any
 
 
-def read_table(path: str, quoted: str = "auto") -> list[Row]:
-    """Reads all rows of a UTF-8 table, including any header; the extension determines the format.
+def read_table(path: str, quoted: str = "auto", stream: IO[bytes] | None = None) -> Iterator[Row]:
+    """Yields the rows of a UTF-8 table, including any header; the extension determines the format.
 
     `.csv`: columns separated by `,`, `;` or tab, whichever is the most frequent in the first line;
     `.jsonl`, `.ndjson` and `.json`: one object per line or, in `.json`, a list of objects; others:
@@ -47,15 +48,18 @@ def read_table(path: str, quoted: str = "auto") -> list[Row]:
         path: the file.
         quoted: whether cells may be enclosed in quotes (`"`) and then contain delimiters, line
             breaks and doubled quotes: "yes", "no", or "auto", which means "yes" for CSV.
+        stream: an open file to read instead of `path`, which then is its name in messages.
 
     Raises:
         UserError: the file cannot be read, or a row is invalid; the message names the line.
     """
     extension = os.path.splitext(path.lower().removesuffix(".gz"))[1]
-    with files.open_decompressed(path) as file:
+    opened = contextlib.nullcontext(stream) if stream else files.open_decompressed(path)
+    with opened as file:
         lines = _decode(path, text_lines.split(path, file))
         if extension in _JSON_EXTENSIONS:
-            return list(_read_json(path, lines, may_be_list=extension == ".json"))
+            yield from _read_json(path, lines, may_be_list=extension == ".json")
+            return
         is_csv = extension == ".csv"
         is_quoted = is_csv if quoted == "auto" else quoted == "yes"
         first = next(lines, "")
@@ -63,8 +67,8 @@ def read_table(path: str, quoted: str = "auto") -> list[Row]:
             line = excerpt(first.rstrip("\r\n"))
             raise UserError(f"{path}:1: {line} is Excel's delimiter declaration. Remove the line")
         delimiter = _guess_delimiter(first, is_quoted) if is_csv else "\t"
-        rows = list(read_rows(path, itertools.chain([first], lines), delimiter, is_quoted))
-        return list(_check_rows(rows, delimiter))
+        rows = _read_rows(path, itertools.chain([first], lines), delimiter, is_quoted)
+        yield from _check_rows(rows, delimiter)
 
 
 def _decode(path: str, lines: Iterable[bytes]) -> Iterator[str]:
@@ -84,9 +88,11 @@ def _guess_delimiter(line: str, quoted: bool) -> str:
     return max(",;\t", key=unquoted.count)
 
 
-def _check_rows(rows: Sequence[Row], delimiter: str) -> Iterator[Row]:
+def _check_rows(rows: Iterator[Row], delimiter: str) -> Iterator[Row]:
     """Yields rows; raises a UserError if one has more or fewer columns than the first."""
-    width = next((len(row.cells) for row in rows if row.cells), 1)
+    rows, rows_ahead = itertools.tee(rows)
+    width = next((len(row.cells) for row in rows_ahead if row.cells), 1)
+    del rows_ahead  # so that the rows are not kept for it
     for row in rows:
         # In a table with one column, a blank line is an empty text.
         cells = row.cells or [""]
@@ -127,19 +133,19 @@ def _json_row(value: Any, place: str) -> Row:
     return Row(place, value)
 
 
-def read_tsv(path: str, lines: Iterator[str] | None = None) -> Iterator[Row]:
-    """Yields the rows of a tab-separated UTF-8 file, or of its `lines` if they are passed.
+def read_tsv(path: str) -> Iterator[Row]:
+    """Yields the rows of a tab-separated UTF-8 file.
 
     Quotes are part of the text and never join lines, because GLUE files have many unpaired quotes.
     As in the original BERT code, only LF ends a row, and every CR is deleted. A byte order mark is
     dropped. A blank line is a row without cells, but blank lines at the end are ignored.
     """
-    lines = files.read_lines(path) if lines is None else lines
+    lines = files.read_lines(path)
     first = next(lines, "").removeprefix("\ufeff")
-    return read_rows(path, itertools.chain([first], lines))
+    return _read_rows(path, itertools.chain([first], lines))
 
 
-def read_rows(
+def _read_rows(
     path: str, lines: Iterable[str], delimiter: str = "\t", quoted: bool = False
 ) -> Iterator[Row]:
     """Yields the rows of a table from its lines; treats blank lines like `read_tsv`."""
@@ -178,22 +184,19 @@ def _csv_error(path: str, first_line: int, last_line: int, error: csv.Error) -> 
     return UserError(f"{path}:{first_line}: {problem} {advice}")
 
 
-def require_columns(row: Row, columns: Mapping[str, int], reader: str) -> None:
-    """Raises a UserError if a row has too few columns.
+def require_columns(row: Row, columns: Mapping[str, int], task: str) -> None:
+    """Raises a UserError if a row has too few columns for a task.
 
-    `columns` maps the purpose of a column to its index, counted from 0, or `LAST`. The message says
-    that `reader`, such as "task cola", needs them.
+    `columns` maps the purpose of a column to its index, counted from 0, or `LAST`.
     """
     needed = max(0, *columns.values()) + 1
     if len(row.cells) >= needed:
         return
-    expected = f"{reader} needs at least {counted(needed, 'column')} ({_describe(columns)})"
+    expected = f"task {task} needs at least {counted(needed, 'column')} ({_describe(columns)})"
     if not row.cells:
         raise UserError(f"{row.place}: the line is empty, but {expected}. Remove the line")
     text = "\t".join(row.cells)
-    hint = "Columns must be separated by tabs"
-    if reader.startswith("task "):
-        hint += ". For your own files, use --task_name=tsv"
+    hint = "Columns must be separated by tabs. For your own files, use --task_name=tsv"
     if len(row.cells) == 1 and ("," in text or ";" in text):
         hint = f"Is this a CSV file? {hint}"
     actual = f"found {len(row.cells)}: {excerpt(text)}"

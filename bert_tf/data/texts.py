@@ -1,13 +1,16 @@
 """Streams unlabeled texts and text pairs from the lines or the columns of a file."""
 
+import itertools
 import logging
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from bert_tf import files, text_lines
-from bert_tf.data.tables import Row, read_tsv, require_columns
+from bert_tf.data.cell_values import to_text
+from bert_tf.data.columns import cell, find_positions
+from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
@@ -40,38 +43,33 @@ def read_lines(path: str) -> Iterator[Text]:
 def read_columns(
     path: str, text_column: str, text_pair_column: str | None, has_header: bool
 ) -> Iterator[Text]:
-    """Yields the texts of a tab-separated file; a column is a header name or a number from 1 on."""
-    rows = read_tsv(path, lines(path))
-    header = next(rows, None) if has_header else None
-    passed = {"the text": text_column, "the second text": text_pair_column}
-    columns = {
-        purpose: _find_column(column, header, path)
-        for purpose, column in passed.items()
-        if column is not None
-    }
-    for row in rows:
-        require_columns(row, columns, "text input")
-        yield Text(*(row.cells[column] for column in columns.values()))
-
-
-def _find_column(column: str, header: Row | None, path: str) -> int:
-    if column.isdecimal():
-        return int(column) - 1
-    names = header.cells if header else []
-    if column not in names:
-        problem = f"there is no column {column!r}. The tab-separated columns are"
-        raise UserError(f"{path}:1: {problem}: {', '.join(names)}")
-    return names.index(column)
+    """Yields the texts of a table; a column is a name (or JSON key), or a number from 1 on."""
+    stream = _standard_input() if path == STDIN else None
+    rows = read_table(display_name(path), stream=stream)
+    first = next(rows, None)
+    if first is None:
+        return
+    is_json = isinstance(first.cells, dict)
+    header = [name.strip() for name in first.cells] if has_header and not is_json else []
+    columns = {"text": text_column}
+    if text_pair_column:
+        columns["text_pair"] = text_pair_column
+    positions = find_positions(path, first, columns, header)
+    for row in rows if header else itertools.chain([first], rows):
+        yield Text(*(to_text(cell(row, *item), "text", row.place) for item in positions.items()))
 
 
 def lines(path: str) -> Iterator[str]:
     """Yields the lines of a file, or of standard input for `-`."""
     if path != STDIN:
         return files.read_lines(path)
+    return text_lines.read(display_name(path), _standard_input())
+
+
+def _standard_input() -> IO[bytes]:
     if sys.stdin is None:  # Closed by the parent process.
         raise UserError("Standard input is closed: pass a file name")
-    name = display_name(path)
-    return text_lines.read(name, sys.stdin.buffer)
+    return sys.stdin.buffer
 
 
 def warn_about_columns(path: str, lines: Sequence[str]) -> None:

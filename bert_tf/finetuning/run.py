@@ -251,9 +251,6 @@ class FineTuningRun:
         points = (lambda: evaluation.points) if evaluation else dict
         callbacks: list[Any] = [TrainingCurve(self.output_dir, self.step, points, devices.is_chief)]
         callbacks += [evaluation] if evaluation else []
-        profiled = options.profiled_steps()
-        if profiled and devices.is_chief:
-            callbacks.append(training.Profiler(self.output_dir, profiled, num_train_steps))
         save, chief = options.save_checkpoints_steps, devices.is_chief
         loop = training.LoopOptions(self.output_dir, num_train_steps, save, chief, devices.workers)
         training.train(train_step, state, batches, loop, callbacks)

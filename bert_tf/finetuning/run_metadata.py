@@ -131,7 +131,9 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     saved_script, saved = read_run(folder)
     scripts = [name for name, entry in registry.SCRIPTS.items() if entry.has_predictor]
     script = script or ("predict_masked" if saved_script == "run_pretraining" else saved_script)
-    parent = os.path.dirname(folder)
+    parent, first_run = os.path.dirname(folder), os.path.join(folder, run_names(1)[0])
+    if not script and files.exists(os.path.join(first_run, RUN)):
+        raise UserError(f"{folder} contains several runs: pass one of them, such as {first_run}")
     if not script and files.exists(os.path.join(parent, RUN)):
         raise UserError(f"{folder} is not the folder of a training run or an export: pass {parent}")
     if not script:

@@ -107,7 +107,6 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
                 "Nothing to do: pass --do_train, --do_eval, --do_predict or --do_export"
             )
         check_values(self)
-        self.profiled_steps()  # only to check --profile_steps
         self._check_flag_combinations()
         self._check_initialization()
         self.check_engine()

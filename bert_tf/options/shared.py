@@ -111,9 +111,6 @@ class TrainingOptions:
         "Form batches of texts of similar length, in random order, to reduce padding.",
         new=True,
     )
-    profile_steps: str | None = option(
-        None, "First and last step to record with TensorFlow's profiler, such as 10,20.", new=True
-    )
     verbose_logging: bool = option(
         False, "Also log the first examples as tokens and ids.", new=True
     )
@@ -129,19 +126,6 @@ class TrainingOptions:
             if getattr(self, flag, 0) >= limit:
                 warnings.append(f"--{flag}={getattr(self, flag)} leaves no steps after the warm-up")
         return warnings
-
-    def profiled_steps(self) -> tuple[int, int] | None:
-        """Parses `profile_steps`, the first and last step; raises a UserError if it is invalid."""
-        if not self.profile_steps:
-            return None
-        try:
-            first, last = (int(step) for step in self.profile_steps.split(","))
-        except ValueError:
-            first, last = 0, 0
-        if not 1 <= first <= last:
-            expected = "--profile_steps must be the first and last step, such as 10,20"
-            raise UserError(f"{expected}. Received: {self.profile_steps}")
-        return first, last
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -81,8 +81,6 @@ def train(
         unread_results: dict[str, tf.Tensor] = {}
         batch_iterator = iter(batches)
         while step < last_step and not interrupted and not early_stop:
-            for callback in callbacks:
-                callback.before_step(step + 1)
             saver.check()
             stop = tf.constant(int(request.signal_number is not None))
             results = train_step(next(batch_iterator), stop)

@@ -113,7 +113,7 @@ def test_json_lines(write):
 def test_json_list(write):
     path = write("a.json", json.dumps([{"a": 1}, {"a": 2}], indent=1))
     assert read_cells(path) == [{"a": 1}, {"a": 2}]
-    assert read_table(path)[1].place == f"{path}: element 2"
+    assert [*read_table(path)][1].place == f"{path}: element 2"
     assert read_cells(write("b.json", '{"a": 1}\n{"a": 2}\n')) == [{"a": 1}, {"a": 2}]
 
 
@@ -180,7 +180,7 @@ TOO_LONG = csv.field_size_limit() + 1
 def test_errors_name_file_and_line(write, name, content, quoted, message):
     path = write(name, content)
     with pytest.raises(UserError) as error:
-        read_table(path, quoted)
+        list(read_table(path, quoted))
     assert "\n" not in str(error.value)
     error.match(f"{path}{message}")
 

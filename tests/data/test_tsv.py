@@ -114,7 +114,7 @@ COLUMNS = {"text": 3, "label": 1}
     ],
 )
 def test_rows_with_enough_columns_are_accepted(row, columns):
-    assert require_columns(Row("f.tsv:1", row), columns, "task cola") is None
+    assert require_columns(Row("f.tsv:1", row), columns, "cola") is None
 
 
 REQUIREMENT = "task cola needs at least 4 columns (label in column 2, text in column 4)"
@@ -147,7 +147,7 @@ REQUIREMENT = "task cola needs at least 4 columns (label in column 2, text in co
 )
 def test_rows_with_too_few_columns_are_rejected(row, message):
     with pytest.raises(UserError, match=re.escape(message)):
-        require_columns(Row("f.tsv:7", row), COLUMNS, "task cola")
+        require_columns(Row("f.tsv:7", row), COLUMNS, "cola")
 
 
 def test_message_lists_the_last_column_last():
@@ -156,9 +156,9 @@ def test_message_lists_the_last_column_last():
         "at least 9 columns (id in column 1, first text in column 9, label in the last column)"
     )
     with pytest.raises(UserError, match=re.escape(expected)):
-        require_columns(Row("f.tsv:2", ["a"]), columns, "task mnli")
+        require_columns(Row("f.tsv:2", ["a"]), columns, "mnli")
 
 
 def test_empty_row_has_no_last_column():
     with pytest.raises(UserError, match=r"needs at least 1 column \(label in the last column\)"):
-        require_columns(Row("f.tsv:2", []), {"label": LAST}, "task mnli")
+        require_columns(Row("f.tsv:2", []), {"label": LAST}, "mnli")

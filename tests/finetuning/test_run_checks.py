@@ -255,6 +255,14 @@ def test_model_of_a_different_script_is_rejected(tmp_path):
     run_metadata.require_script(folder, "run_classifier")
 
 
+def test_folder_of_several_runs_is_explained(tmp_path):
+    (tmp_path / "run_1").mkdir()
+    write_run_dir(tmp_path / "run_1", "run_classifier")
+    message = f"contains several runs: pass one of them, such as {tmp_path / 'run_1'}"
+    with pytest.raises(UserError, match=message):
+        run_metadata.read_options(str(tmp_path))
+
+
 def test_predictor_with_a_different_task_warns(tmp_path, run_log):
     folder = write_run_dir(tmp_path, "run_classifier", task_name="tsv")
     run_metadata.read_options(folder, task_name="tsv")

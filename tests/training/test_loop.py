@@ -35,7 +35,6 @@ def _train(
     loss_fn=classifier_loss,
     steps=10,
     every=5,
-    profile_steps=None,
     **changes,
 ):
     """Trains in a folder, resuming from its last checkpoint."""
@@ -47,13 +46,11 @@ def _train(
         checkpoints.restore_optimizer(optimizer, prefix)
     start_step = int(optimizer.iterations.numpy())
     state = training.TrainState(model, optimizer)
-    profiler = training.Profiler(str(folder), profile_steps, steps) if profile_steps else None
     training.train(
         training.make_train_step(state, make_loss(loss_fn), STRATEGY, training.StepOptions()),
         state,
         batches[start_step:] if isinstance(batches, list) else batches,
         training.LoopOptions(str(folder), steps, every, **changes),
-        [profiler] if profiler else [],
     )
 
 
@@ -184,11 +181,6 @@ def test_lost_worker_exit_code():
         raise tf.errors.UnavailableError(None, None, "single process")
 
 
-def test_profile_is_written(tmp_path):
-    _train(tmp_path, load_batches(_load_case()), steps=5, profile_steps=(2, 3))
-    assert list((tmp_path / "plugins" / "profile").rglob("*.xplane.pb"))
-
-
 def test_only_the_chief_writes(tmp_path):
     _train(tmp_path, load_batches(_load_case()), steps=3, is_chief=False)
     assert list(tmp_path.iterdir()) == []
@@ -200,16 +192,6 @@ def test_signal_during_the_last_step(tmp_path):
             tmp_path, _batches_with_action(lambda: os.kill(os.getpid(), signal.SIGTERM), 4), steps=5
         )
     assert checkpoint.names_in(str(tmp_path))[-1] == "model.ckpt-5"
-
-
-def test_incomplete_profiles_are_reported(tmp_path, caplog):
-    caplog.set_level("INFO", "bert_tf")
-    _train(tmp_path / "a", load_batches(_load_case()), steps=2, profile_steps=(7, 8))
-    assert "begins after the last step, 2; nothing will be recorded" in caplog.text
-    with pytest.raises(ZeroDivisionError):
-        _train(tmp_path / "b", _batches_with_action(lambda: 1 / 0, 3), profile_steps=(2, 8))
-    _train(tmp_path / "c", load_batches(_load_case()), steps=4, profile_steps=(2, 8))
-    assert "Profile of steps 2 to 4" in caplog.text
 
 
 def test_full_disk_error_differs_from_out_of_memory():

@@ -46,6 +46,7 @@ HEADS = {
     for head in (
         Head("pretraining", _PRETRAINING, "BertForPreTraining", True, BertPretrainer),
         Head("masked_lm", _MASKED_LM, "BertForMaskedLM", False, None),
+        Head("multiple_choice", _CLASSIFIER, "BertForMultipleChoice", True, BertClassifier),
         Head("classification", _CLASSIFIER, "BertForSequenceClassification", True, BertClassifier),
         Head("span", _SPAN, "BertForQuestionAnswering", False, BertSpanLabeler),
         Head("token", _CLASSIFIER, "BertForTokenClassification", False, BertTokenClassifier),
@@ -59,8 +60,8 @@ BY_ARCHITECTURE = {head.architecture: name for name, head in HEADS.items()}
 def find(stored: Set[str], requested: str = "auto", hint: str | None = None) -> Head:
     """Returns the head to convert: `requested`, or if that is "auto", the head in `stored`.
 
-    `stored` are the names of the model's variables. Text and token classifiers have the same names:
-    `hint`, the head that the model's metadata declare, tells them apart.
+    `stored` are the names of the model's variables. Three heads have the same names: `hint`, the
+    head that the model's metadata declare, tells them apart.
     """
     if requested != "auto":
         if hint and hint != requested and HEADS[requested].has_labels and HEADS[hint].has_labels:
@@ -73,6 +74,6 @@ def find(stored: Set[str], requested: str = "auto", hint: str | None = None) -> 
         raise UserError(f"The model has several heads: {' and '.join(present)}. {advice}")
     if present == ["masked_lm"] and set(_NEXT_SENTENCE) & stored:
         return HEADS["pretraining"]
-    if present == ["classification"] and hint == "token":
-        return HEADS["token"]
+    if present == ["classification"] and hint and HEADS[hint].has_labels:
+        return HEADS[hint]
     return HEADS[present[0] if present else "encoder"]

@@ -24,7 +24,11 @@ RUN_FILE = "run.json"
 BEST_FOLDER, BEST_NAME = "best", "model.ckpt"
 
 # Training script -> head, for the heads whose variables have the same names.
-_HEADS = {"run_ner": "token", "run_classifier": "classification"}
+_HEADS = {
+    "run_classifier": "classification",
+    "run_multiple_choice": "multiple_choice",
+    "run_ner": "token",
+}
 
 
 class Source(abc.ABC):
@@ -68,6 +72,8 @@ class Source(abc.ABC):
         try:
             run = files.read_json(os.path.join(folder, RUN_FILE))
             self.head = _HEADS.get(run.get("script", ""), self.head)
+            if self.head == "multiple_choice":
+                self.labels = None  # They number the endings, not the outputs.
             flags = run.get("flags", {})
             lower, self.has_best = flags.get("do_lower_case"), bool(flags.get("eval_every"))
         except (UserError, ValueError, AttributeError, TypeError):

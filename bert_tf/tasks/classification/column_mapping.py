@@ -1,15 +1,13 @@
-"""Finds the columns of a user's table by name or number, and detects a header row."""
+"""Selects the columns of a split of a user's table, and detects a header row."""
 
-import difflib
 import logging
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from bert_tf.data.cell_values import COLUMN_NAME, counted, excerpt, parse_number
+from bert_tf.data.cell_values import COLUMN_NAME, counted, parse_number
+from bert_tf.data.columns import find_positions, is_name
 from bert_tf.data.tables import Row
-from bert_tf.errors import UserError, shortened
+from bert_tf.errors import UserError
 from bert_tf.tasks.classification.label_inference import MISSING_NUMBER, LabelParser
 from bert_tf.tasks.classification.options import ClassifierOptions
 
@@ -52,7 +50,7 @@ def find_header(
         return []
     header = [name.strip() for name in rows[0].cells]
     columns = _column_flags(options).items()
-    by_name = [f"--{purpose}_column={name}" for purpose, name in columns if _is_name(name)]
+    by_name = [f"--{purpose}_column={name}" for purpose, name in columns if is_name(name)]
     if options.has_header == "no":
         if by_name:
             raise UserError(f"{by_name[0]} is a name, but --has_header=no: pass a 1-based number")
@@ -65,22 +63,6 @@ def find_header(
     message = "%s: the first row is used as column names: %s (--has_header=no reads it as data)"
     _logger.info(message, path, _join_names(header))
     return header
-
-
-def find_positions(
-    path: str, first_row: Row, columns: Mapping[str, str], header: Sequence[str]
-) -> dict[str, Any]:
-    """Maps each purpose to a column index, or to a JSON key if `first_row` is a JSON object."""
-    purpose_at: dict[Any, str] = {}
-    for purpose, column in columns.items():
-        is_json = isinstance(first_row.cells, dict)
-        position = column if is_json else _find_position(first_row, purpose, column, header)
-        other = purpose_at.setdefault(position, purpose)
-        if other != purpose:
-            raise UserError(
-                f"{path}: --{other}_column and --{purpose}_column={column} are the same column"
-            )
-    return {purpose: position for position, purpose in purpose_at.items()}
 
 
 def warn_about_headers(
@@ -98,63 +80,11 @@ def warn_about_headers(
     name_pairs = list(zip(names, training_header, strict=False)) if is_comparable else []
     for purpose, column in columns.items():
         # Columns given by name were found in the header; ids are only read for prediction.
-        is_number = purpose != "id" and not _is_name(column) and column not in header
+        is_number = purpose != "id" and not is_name(column) and column not in header
         for name, training_name in name_pairs[int(column) - 1 : int(column)] if is_number else ():
             if name.casefold() != training_name.casefold():
                 message = "%s: column %s is %r, but %r in the training file. Check --%s_column"
                 _logger.warning(message, rows[0].place, column, name, training_name, purpose)
-
-
-def cell(row: Row, purpose: str, position: Any) -> Any:
-    """Returns the value of a cell; raises UserError if a JSON object lacks the key."""
-    if isinstance(row.cells, dict) and position not in row.cells:
-        raise _no_such_column(row.place, purpose, position, list(row.cells), "key")
-    return row.cells[position]
-
-
-def _is_name(column: str) -> bool:
-    return not re.fullmatch("[0-9]{1,9}", column)
-
-
-def _find_position(first_row: Row, purpose: str, column: str, header: Sequence[str]) -> int:
-    matches = [position for position, name in enumerate(header) if name == column.strip()]
-    if len(matches) > 1:
-        columns = f"{first_row.place}: columns {matches[0] + 1} and {matches[1] + 1}"
-        raise UserError(f"{columns} are both called {excerpt(column)}. Rename one of them")
-    if matches:
-        return matches[0]
-    if _is_name(column):
-        raise _no_such_column(first_row.place, purpose, column, header, "column")
-    if not 1 <= int(column) <= len(first_row.cells):
-        raise UserError(
-            f"{first_row.place}: --{purpose}_column={column}, but the row has "
-            f"{counted(len(first_row.cells), 'column')}.{_csv_hint(first_row.cells)}"
-        )
-    return int(column) - 1
-
-
-def _no_such_column(
-    place: str, purpose: str, column: str, names: Sequence[str], kind: str
-) -> UserError:
-    available = shortened(list(map(excerpt, names)), _SHOWN_NAMES) or "nothing"
-    by_folded_name = {name.casefold(): name for name in reversed(names)}
-    close = difflib.get_close_matches(column.casefold(), by_folded_name, n=1)
-    if kind == "column" and any(re.fullmatch('".+"', name) for name in names):
-        advice = " The column names are in quotes: pass --quoted=yes"
-    elif close:
-        advice = f" Did you mean --{purpose}_column={by_folded_name[close[0]]}?"
-    elif kind == "key":
-        advice = " Pass one of these, or correct the line"
-    else:
-        advice = _csv_hint(names) or " If this row is data, pass 1-based column numbers"
-    return UserError(
-        f"{place}: there is no {kind} {column!r} (--{purpose}_column), only {available}.{advice}"
-    )
-
-
-def _csv_hint(cells: Sequence[str]) -> str:
-    looks_like_csv = len(cells) == 1 and ("," in cells[0] or ";" in cells[0])
-    return " Is this a CSV file? Then rename it to .csv" if looks_like_csv else ""
 
 
 def _is_header(

@@ -8,16 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_tf.data.cell_values import counted, excerpt, to_text
+from bert_tf.data.columns import cell, find_positions
 from bert_tf.data.features import InputExample
 from bert_tf.data.split_files import FLAGS, NAMES
 from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.column_mapping import (
     UNLABELED,
-    cell,
     columns_of_split,
     find_header,
-    find_positions,
     warn_about_headers,
 )
 from bert_tf.tasks.classification.datasets import (
@@ -111,7 +110,7 @@ class CustomDataset(TextDataset):
     def _load(self, split: str) -> list[InputExample]:
         """Reads the file of a split; if it is the training file, also infers the labels."""
         path = self._paths[split]
-        rows = read_table(path, self._options.quoted)
+        rows = list(read_table(path, self._options.quoted))
         if not rows:
             raise UserError(f"{path} is empty")
         is_unlabeled = self.is_unlabeled and split == "train"

@@ -205,7 +205,6 @@ class GlueDataset(TextDataset):
 
 def examples(task: TsvTask, split: Split, rows: Iterable[Row]) -> Iterator[InputExample]:
     """Yields the examples in the rows of a file."""
-    task_description = f"task {task.name}"
     columns = {
         "id": split.guid_column,
         "label": split.label,
@@ -219,10 +218,10 @@ def examples(task: TsvTask, split: Split, rows: Iterable[Row]) -> Iterator[Input
             continue
         if split.where is not None:
             column, wanted = split.where
-            require_columns(row, {"the value to filter by": column}, task_description)
+            require_columns(row, {"the value to filter by": column}, task.name)
             if row.cells[column] != wanted:
                 continue
-        require_columns(row, needed, task_description)
+        require_columns(row, needed, task.name)
         number = index if split.guid_column is None else row.cells[split.guid_column]
         yield InputExample(
             guid=f"{split.guid_prefix}-{number}",

@@ -68,7 +68,7 @@ class ModuleDataset(TextDataset):
         text_a, text_b = getattr(item, "text_a", None), getattr(item, "text_b", None)
         if not isinstance(text_a, str):
             value = f"its text_a is {_short(text_a)}" if hasattr(item, "text_a") else _short(item)
-            raise UserError(f"{place} has no text: {value}")
+            raise UserError(f"{place} has no text: {value}. Return InputExample objects")
         if not isinstance(text_b, str | None):
             raise UserError(f"{place}: its text_b is {_short(text_b)}, not a string or None")
         label = getattr(item, "label", None)

@@ -5,6 +5,8 @@ import dataclasses
 from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
 
+_HEADS = ("auto", "pretraining", "classification", "span", "token", "multiple_choice", "encoder")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConversionOptions:
@@ -34,10 +36,10 @@ class ConversionOptions:
     )
     head: str = option(
         "auto",
-        "Head to convert with the encoder. auto: the model's head. In original checkpoints, text "
-        "classifiers (classification) and token classifiers (token) look the same: auto assumes "
-        "classification, except for output folders of run_ner.py.",
-        choices=("auto", "pretraining", "classification", "span", "token", "encoder"),
+        "Head to convert with the encoder. auto: the model's head. In original checkpoints, "
+        "classification, token and multiple_choice look the same: auto assumes classification, "
+        "except for output folders of run_ner.py and run_multiple_choice.py.",
+        choices=_HEADS,
     )
     labels: str | None = option(
         None,

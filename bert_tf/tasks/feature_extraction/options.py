@@ -20,7 +20,7 @@ class ExtractionOptions(ModelOptions, EngineOptions):
     input_file: str | None = option(
         None,
         "File of texts, one per line; `A ||| B` is a pair. `-`: standard input. With "
-        "--text_column, a tab-separated table.",
+        "--text_column, a table: .csv, .jsonl, or tab-separated.",
         required=True,
     )
     output_file: str | None = option(None, "File for the features.", required=True)

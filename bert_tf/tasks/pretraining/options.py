@@ -51,7 +51,6 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions):
         if not (self.do_train or self.do_eval):
             raise UserError("Nothing to do: pass --do_train=true, --do_eval=true, or both")
         check_values(self)
-        self.profiled_steps()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -134,13 +134,11 @@ def _train(
     train_step = training.make_train_step(
         state, loss, devices.strategy, step_options, batches.element_spec
     )
-    profiled = options.profiled_steps() if devices.is_chief else None
-    callbacks = [training.Profiler(output_dir, profiled, num_train_steps)] if profiled else []
     processes = (devices.is_chief, devices.workers)
     loop = training.LoopOptions(
         output_dir, num_train_steps, options.save_checkpoints_steps, *processes
     )
-    training.train(train_step, state, batches, loop, callbacks)
+    training.train(train_step, state, batches, loop)
 
 
 def _make_loss(use_next_sentence: bool) -> training.Loss:

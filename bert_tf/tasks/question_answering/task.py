@@ -199,7 +199,8 @@ def _require_answers(
     unlabeled = [example.qas_id for example in examples if example.answers is None]
     if unlabeled:
         problem = f"has no answers for {len(unlabeled)} questions, for example {unlabeled[0]}"
-        raise UserError(f"{path} {problem}, but --do_eval needs them")
+        needed = '"answers": [{"text": TEXT}, ...]'
+        raise UserError(f"{path} {problem}. --do_eval needs {needed}")
     impossible = [example.qas_id for example in examples if not example.answers]
     if impossible and not version_2_with_negative:
         problem = f"has {len(impossible)} questions without an answer, for example {impossible[0]}"

@@ -157,6 +157,18 @@ def test_run_ner_directory_is_exported_with_labels(models, tmp_path):
     assert actual["architectures"] == ["BertForTokenClassification"]
 
 
+def test_run_multiple_choice_directory_is_converted_and_read_back(models, tmp_path, run_log):
+    for path in models["classification"].iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "run.json").write_text(json.dumps({"script": "run_multiple_choice", "flags": {}}))
+    (tmp_path / "labels.txt").write_text("0\n1\n2\n3\n")
+    _convert(tmp_path, tmp_path / "x", to="hugging_face")
+    actual = json.loads((tmp_path / "x" / "config.json").read_text())
+    assert actual["architectures"] == ["BertForMultipleChoice"]
+    assert "Ignoring the labels" not in run_log.text
+    assert find_source(str(tmp_path / "x")).head == "multiple_choice"
+
+
 def test_command_line(models, tmp_path):
     command = [sys.executable, str(ROOT / "convert_checkpoint.py")]
     command += [f"--input={models['classification']}", f"--output={tmp_path / 'x'}"]

@@ -169,6 +169,27 @@ def test_input_columns(tiny, folder, flags):
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("in.csv", 'text,id\n"a, b",1\nc,2\n'),
+        ("in.jsonl", '{"id": 1, "text": "a, b"}\n{"text": "c"}\n'),
+    ],
+)
+def test_csv_and_json_lines(tiny, folder, name, content):
+    (folder / name).write_text(content)
+    flags = {"input_file": str(folder / name), "text_column": "text"}
+    output = np.load(run(tiny, folder, output_format="npz", **flags))
+    assert output["tokens"].tolist() == ["[CLS]", "a", ",", "b", "[SEP]", "[CLS]", "c", "[SEP]"]
+
+
+def test_columns_of_standard_input(tiny, folder, monkeypatch):
+    stream = SimpleNamespace(buffer=io.BytesIO(b"text\tid\na\t1\n"))
+    monkeypatch.setattr(sys, "stdin", stream)
+    output = np.load(run(tiny, folder, input_file="-", output_format="npz", text_column="text"))
+    assert output["tokens"].tolist() == ["[CLS]", "a", "[SEP]"]
+
+
 def test_columns_without_header(tiny, folder):
     (folder / "in.txt").write_text("a\tb\nc\tnot\n")
     output = np.load(run(tiny, folder, output_format="npz", text_column="2"))
@@ -218,7 +239,7 @@ INVALID_OPTIONS = {
     "no checkpoint": ({"init_checkpoint": None}, "--init_checkpoint"),
     "unknown column": ({"text_column": "text"}, "in.txt:1: there is no column 'text'"),
     "column 0": ({"text_column": "0"}, "columns count from 1"),
-    "too few columns": ({"text_column": "3"}, "in.txt:1: text input needs at least 3 columns"),
+    "too few columns": ({"text_column": "3"}, "in.txt:1: --text_column=3, but the row has"),
     "pair column without text column": (
         {"text_pair_column": "2"},
         "--text_pair_column needs --text_column",

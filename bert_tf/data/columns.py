@@ -1,0 +1,81 @@
+"""Finds the columns of a user's table by name or number."""
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bert_tf.data.cell_values import counted, excerpt
+from bert_tf.data.tables import Row
+from bert_tf.errors import UserError, shortened
+
+_SHOWN_NAMES = 20
+
+
+def find_positions(
+    path: str, first_row: Row, columns: Mapping[str, str], header: Sequence[str]
+) -> dict[str, Any]:
+    """Maps each purpose to a column index, or to a JSON key if `first_row` is a JSON object."""
+    purpose_at: dict[Any, str] = {}
+    for purpose, column in columns.items():
+        is_json = isinstance(first_row.cells, dict)
+        position = column if is_json else _find_position(first_row, purpose, column, header)
+        other = purpose_at.setdefault(position, purpose)
+        if other != purpose:
+            raise UserError(
+                f"{path}: --{other}_column and --{purpose}_column={column} are the same column"
+            )
+    return {purpose: position for position, purpose in purpose_at.items()}
+
+
+def cell(row: Row, purpose: str, position: Any) -> Any:
+    """Returns the value of a cell; raises UserError if a JSON object lacks the key."""
+    if isinstance(row.cells, dict) and position not in row.cells:
+        raise _no_such_column(row.place, purpose, position, list(row.cells), "key")
+    return row.cells[position]
+
+
+def is_name(column: str) -> bool:
+    """Returns whether a column is given by name, not by number."""
+    return not re.fullmatch("[0-9]{1,9}", column)
+
+
+def _find_position(first_row: Row, purpose: str, column: str, header: Sequence[str]) -> int:
+    matches = [position for position, name in enumerate(header) if name == column.strip()]
+    if len(matches) > 1:
+        columns = f"{first_row.place}: columns {matches[0] + 1} and {matches[1] + 1}"
+        raise UserError(f"{columns} are both called {excerpt(column)}. Rename one of them")
+    if matches:
+        return matches[0]
+    if is_name(column):
+        raise _no_such_column(first_row.place, purpose, column, header, "column")
+    if not 1 <= int(column) <= len(first_row.cells):
+        raise UserError(
+            f"{first_row.place}: --{purpose}_column={column}, but the row has "
+            f"{counted(len(first_row.cells), 'column')}.{_csv_hint(first_row.cells)}"
+        )
+    return int(column) - 1
+
+
+def _no_such_column(
+    place: str, purpose: str, column: str, names: Sequence[str], kind: str
+) -> UserError:
+    available = shortened(list(map(excerpt, names)), _SHOWN_NAMES) or "nothing"
+    by_folded_name = {name.casefold(): name for name in reversed(names)}
+    close = difflib.get_close_matches(column.casefold(), by_folded_name, n=1)
+    if kind == "column" and any(re.fullmatch('".+"', name) for name in names):
+        advice = " The column names are in quotes: pass --quoted=yes"
+    elif close:
+        advice = f" Did you mean --{purpose}_column={by_folded_name[close[0]]}?"
+    elif kind == "key":
+        advice = " Pass one of these, or correct the line"
+    else:
+        advice = _csv_hint(names) or " If this row is data, pass 1-based column numbers"
+    return UserError(
+        f"{place}: there is no {kind} {column!r} (--{purpose}_column), only {available}.{advice}"
+    )
+
+
+def _csv_hint(cells: Sequence[str]) -> str:
+    looks_like_csv = len(cells) == 1 and ("," in cells[0] or ";" in cells[0])
+    return " Is this a CSV file? Then rename it to .csv" if looks_like_csv else ""
