@@ -8,10 +8,8 @@ writes all numbers to benchmarks/results/memory.json.
 """
 
 import argparse
-import importlib.metadata
 import json
 import os
-import platform
 import re
 import statistics
 import subprocess
@@ -27,21 +25,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import timing
 
-RESULTS = Path(__file__).resolve().parent / "results" / "memory.json"
 # Name of a table row -> number of micro-batches, and whether layers are recomputed.
 ROWS = {
-    "plain": (1, False),
+    "no flags": (1, False),
     "--gradient_accumulation_steps=4": (4, False),
-    "--recompute_layers": (1, True),
+    "--recompute_layers=true": (1, True),
     "both": (4, True),
 }
 PRECISIONS = ("float32", "bfloat16")
 
 
-def read_memory(field: str) -> int:
-    """Returns this process's current (`VmRSS`) or peak (`VmHWM`) memory in bytes."""
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(rf"^{field}:\s+(\d+) kB", status, re.M)[1]) * 1024
+def current_bytes() -> int:
+    """Returns the memory of this process in bytes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def measure_cell(args: argparse.Namespace) -> dict[str, Any]:
@@ -61,13 +58,13 @@ def measure_cell(args: argparse.Namespace) -> dict[str, Any]:
     options = DeviceOptions(precision=args.precision, distribution_strategy="one_device")
     strategy = training.open_devices(options).strategy
     tf.zeros([]) + 1.0  # initializes TensorFlow's devices
-    imported_bytes = read_memory("VmRSS")
+    imported_bytes = current_bytes()
     config = BertConfig(vocab_size=30522, num_hidden_layers=args.num_layers)
     with strategy.scope():
         model = BertClassifier(config, 2, recompute_layers=recompute)
         optimizer = create_optimizer(5e-5, num_train_steps=1000, num_warmup_steps=100)
         optimizer.build(model.trainable_variables)
-    built_bytes = read_memory("VmRSS")
+    built_bytes = current_bytes()
     # Shapes are dynamic, as in the scripts.
     names = ("input_ids", "input_mask", "segment_ids")
     spec = {name: tf.TensorSpec([None, None], tf.int32) for name in names}
@@ -99,7 +96,7 @@ def measure_cell(args: argparse.Namespace) -> dict[str, Any]:
         "precision": args.precision,
         "imported_bytes": imported_bytes,
         "built_bytes": built_bytes,
-        "peak_bytes": read_memory("VmHWM"),
+        "peak_bytes": timing.peak_bytes(),
         "estimated_bytes": estimate_training_bytes(
             config,
             num_parameters,
@@ -144,17 +141,6 @@ def format_table(cells: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def describe_machine() -> dict[str, Any]:
-    """Returns package versions, the processor and the number of cores."""
-    return {
-        "tensorflow": importlib.metadata.version("tensorflow"),
-        "keras": importlib.metadata.version("keras"),
-        "python": platform.python_version(),
-        "cpu": timing.processor_name(),
-        "cores": os.cpu_count(),
-    }
-
-
 def main() -> None:
     """Measures all cells in separate processes, or one cell in this process."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -162,7 +148,6 @@ def main() -> None:
     parser.add_argument("--batch_size", type=int, default=32, help="a multiple of 4")
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--results", type=Path, default=RESULTS, help="file to write")
     parser.add_argument("--row", choices=ROWS, help="print one cell as JSON (with --precision)")
     parser.add_argument("--precision", choices=PRECISIONS, default=PRECISIONS[0])
     args = parser.parse_args()
@@ -175,10 +160,7 @@ def main() -> None:
             cells.append(run_cell(row, precision))
             print(json.dumps(cells[-1]), file=sys.stderr, flush=True)
     print(format_table(cells))
-    command = " ".join(["python", *sys.argv])
-    result = {"command": command, **describe_machine(), "cells": cells}
-    args.results.parent.mkdir(parents=True, exist_ok=True)
-    args.results.write_text(json.dumps(result, indent=1) + "\n")
+    timing.write_results("memory", {"cells": cells}, "tensorflow", "keras")
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ COMMANDS = (
     "input_pipeline.py --rounds=3",
     "squad.py --vocab_file={vocab} --predict_file={squad_file}",
     "long_run.py",
+    "memory.py",
     "pretraining_data.py --books={books} --vocab_file={vocab} --rounds=2",
 )
 NUM_TEXTS = 4000

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PLOT = ROOT / "docs" / "speed.png"
-PAGES = ("README.md", "docs/engines.md", "docs/performance.md")
+PAGES = ("README.md", "docs/distributed.md", "docs/engines.md", "docs/performance.md")
 _TABLE = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end of table -->", re.S)
 
 
@@ -176,12 +176,28 @@ def format_data() -> str:
     return format_table(("task", "bert_tf", "compared with", "measured"), rows)
 
 
+def format_memory() -> str:
+    """Returns the table of peak memory and time per step of training, by flags and precision."""
+    results = read("memory")
+    cells = results["cells"]
+    precisions = list(dict.fromkeys(cell["precision"] for cell in cells))
+    rows: dict[str, list[str]] = {}
+    for cell in cells:
+        flags = f"`{cell['row']}`" if cell["row"].startswith("--") else cell["row"]
+        peak, seconds = cell["peak_bytes"] / 1e9, cell["seconds_per_step"]
+        rows.setdefault(flags, [flags]).append(f"{peak:.1f} GB, {seconds:.1f} s")
+    machine = f"Measured on {results['date']} on {results['cores']} cores ({results['cpu']}):\n\n"
+    header = ("BERT-base, batch 32, 128 tokens", *precisions)
+    return machine + format_table(header, list(rows.values()))
+
+
 TABLES: Mapping[str, Callable[[], str]] = {
     "machine": format_machine,
     "comparisons": format_comparisons,
     "single": lambda: format_inference("single", "ms"),
     "bulk": lambda: format_inference("bulk", "texts/s"),
     "limit": format_limit,
+    "memory": format_memory,
     "data": format_data,
 }
 
