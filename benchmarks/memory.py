@@ -10,7 +10,6 @@ writes all numbers to benchmarks/results/memory.json.
 import argparse
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
