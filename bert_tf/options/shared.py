@@ -163,8 +163,8 @@ class DeviceOptions:
     )
     fixed_shapes: bool = option(
         False,
-        "Pad to --max_seq_length instead of the longest text of a batch; always on with TPUs and "
-        "XLA.",
+        "Pad each batch to --max_seq_length instead of to its longest text; always on with TPUs "
+        "and XLA.",
         new=True,
     )
     jit_compile: str = option(
@@ -230,5 +230,5 @@ class EngineOptions(DeviceOptions):
             has_strategy = self.distribution_strategy not in ("auto", "one_device")
             if self.use_tpu or self.jit_compile == "true" or has_strategy:
                 names = "--use_tpu, --jit_compile and --distribution_strategy"
-                raise UserError(f"{names} do not apply to --engine={self.engine}")
+                raise UserError(f"{names} do not apply to --engine={self.engine}: omit them")
             import_extra(RUNTIMES[self.engine], self.engine)

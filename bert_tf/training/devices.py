@@ -100,7 +100,7 @@ class Devices:
         }
         digest = zlib.crc32(repr(flags).encode())
         if digest != self.from_chief(digest):
-            raise UserError(f"Start worker {self.worker} with the same flags as worker 0")
+            raise UserError(f"Worker {self.worker} was started with different flags than worker 0")
 
     def require_one_process(self) -> None:
         """Raises a UserError if there are several workers."""

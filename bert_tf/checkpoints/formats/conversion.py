@@ -188,7 +188,7 @@ def _requested_labels(value: str) -> list[str]:
         return read_labels(value)
     labels = file_names.split(value)
     if len(set(labels)) < len(labels):
-        raise UserError(f"--labels={value} contains duplicate labels")
+        raise UserError(f"--labels={value} contains duplicate labels: list each once")
     return labels
 
 

@@ -139,7 +139,7 @@ class ClassifierOptions(FineTuningOptions):
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for name in () if self.uses_custom_tables else _CUSTOM_TABLES_OPTIONS:
             if getattr(self, name) != defaults[name]:
-                raise UserError(f"--{name} can only be used with --task_name=tsv (own files)")
+                raise UserError(f"--{name} can only be used with --task_name=tsv (your own files)")
         if self.class_weights and not self.do_train:
             raise UserError("--class_weights needs --do_train=true")
         if self.long_text == "windows" and self.max_seq_length < _MIN_WINDOW_LENGTH:

@@ -67,8 +67,8 @@ class ExportOptions:
     )
     text_pairs: str = option(
         "auto",
-        "Whether the signature serving_default takes text pairs. auto: if the task's inputs are "
-        "pairs. The signature `pairs` always takes pairs.",
+        "Whether the signature serving_default takes text pairs. auto: true if the task's inputs "
+        "are pairs. The signature `pairs` always takes pairs.",
         choices=("auto", "true", "false"),
     )
     text_input: bool = option(True, "Include the tokenizer; without it, the model takes ids.")
