@@ -56,8 +56,8 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]
 def require_runtime(loads_model: bool = False) -> None:
     """Raises a UserError if TensorFlow or ONNX Runtime would hang or fail.
 
-    That happens in a process forked after a model was loaded, and without eager execution. If the
-    caller is about to load or train a model (`loads_model`), also inside `strategy.scope()`.
+    They would in a process that was forked after a model was loaded, and without eager execution.
+    Pass `loads_model` before loading or training a model, to also reject `strategy.scope()`.
     """
     global _owner_pid
     if _owner_pid not in (None, os.getpid()):

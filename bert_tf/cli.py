@@ -104,10 +104,10 @@ _ABSL_MESSAGES = (
     (r"flag --(\w+)=(.*): could not convert string.*", r"--\1 must be a number. Received: \2"),
     (
         r"Unknown command line flag '(.+?)'\. Did you mean: (.+) \?",
-        r"There is no flag --\1. Did you mean --\2? --help lists all",
+        r"There is no flag --\1. Did you mean --\2? --help lists all flags",
     ),
     (r"Missing value for flag (--\w+)", r"\1 has no value. Write \1=value"),
-    (r"Unknown command line flag '(.+?)'", r"There is no flag --\1. --help lists all"),
+    (r"Unknown command line flag '(.+?)'", r"There is no flag --\1. --help lists all flags"),
 )
 
 

@@ -21,8 +21,8 @@ def expand(patterns: str) -> list[str]:
 
     Searches folders recursively; sorts the files of a folder or pattern. Skips files whose name
     begins with `.` or `_`, `.json` files (which describe other files) and unfinished outputs of
-    this package, except files that are listed by name and patterns that match nothing else. A file
-    that is listed twice is returned twice, as in the original BERT code, with a warning.
+    this package, unless they are listed by name, or a pattern matches no other files. As in the
+    original BERT code, a file that is listed twice is returned twice; here with a warning.
 
     Raises:
         UserError: an entry matches nothing, or the file system cannot be read.
@@ -86,5 +86,5 @@ def require_distinct(outputs: Sequence[str], inputs: Sequence[str]) -> None:
     seen = {os.path.realpath(path) for path in inputs}
     for output in outputs:
         if os.path.realpath(output) in seen:
-            raise UserError(f"{output} is also an input file, or is listed twice as output")
+            raise UserError(f"{output} is also an input, or listed twice: pass another output path")
         seen.add(os.path.realpath(output))

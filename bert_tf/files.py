@@ -62,7 +62,7 @@ def list_dir(path: str) -> list[str]:
     """Returns the sorted names in a folder; empty if there is no such folder."""
     if not is_dir(path):
         return []
-    with wrap_errors("look into", path):
+    with wrap_errors("list the folder", path):
         names = _gfile().listdir(path) if is_remote(path) else os.listdir(path)
     return sorted(name.rstrip("/") for name in names)
 

@@ -81,7 +81,7 @@ def test_output_must_differ_from_input(tmp_path):
     text, link, other = (str(tmp_path / name) for name in ("text", "link", "other"))
     file_names.require_distinct([other], [text, link])
     for outputs in ([text], [link], [other, other]):
-        with pytest.raises(UserError, match="also an input file, or is listed twice"):
+        with pytest.raises(UserError, match="also an input, or listed twice"):
             file_names.require_distinct(outputs, [text])
 
 

@@ -65,9 +65,9 @@ def latest(folder: str) -> str | None:
 def names_in(folder: str) -> list[str]:
     """Returns the names of the complete checkpoints in a training folder, the newest last.
 
-    These are the checkpoints listed in the `checkpoint` file. If it is missing, or was left empty
-    by a crash, they are all `model.ckpt-<step>`, in order of their steps, so that training resumes
-    from the last of them instead of overwriting them.
+    The `checkpoint` file lists them. If it is missing, or a crash left it empty, returns every
+    `model.ckpt-<step>` in the order of the steps, so that training resumes from the last one
+    instead of overwriting it.
     """
     prefixes = set(_list_prefixes(folder))
     # Ignore the directories: the file may contain absolute paths, and the folder may have moved.

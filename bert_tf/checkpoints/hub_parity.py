@@ -1,7 +1,7 @@
 """Checks that an encoder read from a SavedModel gives the same outputs as the SavedModel.
 
 A model with a different activation or layer order can have weights of the same names and shapes.
-Fine-tuning it as a BERT would silently give worse results.
+Fine-tuning it as BERT would silently give worse results.
 """
 
 from typing import Any
@@ -46,8 +46,8 @@ def require_same_outputs(source: SavedModelSource, config: BertConfig) -> None:
     # `difference > _TOLERANCE` would be false for NaN, which must also be rejected.
     if not difference <= _TOLERANCE:
         problem = f"its outputs differ from BERT's by up to {difference:.2g}"
-        advice = "It has a different architecture and cannot be fine-tuned as a BERT"
-        raise UserError(f"{source.path} has the weights of a BERT, but {problem}. {advice}")
+        advice = "It has a different architecture and cannot be fine-tuned as BERT"
+        raise UserError(f"{source.path} has the weights of a BERT model, but {problem}. {advice}")
 
 
 def _run_module(path: str, values: list[Any]) -> tuple[np.ndarray, np.ndarray]:

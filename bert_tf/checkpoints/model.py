@@ -36,7 +36,7 @@ class Restored:
         prefix: prefix of the checkpoint.
         restored: variables in both the model and the checkpoint.
         new: variables only in the model; they keep their initial values.
-        unused: variables only in the checkpoint, without training state (`is_training_state`).
+        unused: variables only in the checkpoint, except training state (`is_training_state`).
     """
 
     prefix: str
@@ -101,7 +101,7 @@ def restore_optimizer(
     """Restores the Adam slots and step of an optimizer, which must be built.
 
     Also restores `extra` variables by name. Slots and variables that the checkpoint lacks keep
-    their values. Returns whether it has all slots; the original BERT checkpoints have none.
+    their values. Returns whether the checkpoint has all slots; those of the original have none.
     """
     stored = shapes(prefix)
     slots = _named_slots(optimizer)
@@ -123,7 +123,7 @@ def snapshot(
     """Returns weights, Adam slots, step and `extra` variables (see `EXTRA_NAMES`), by name.
 
     The tensors are on the CPU, and later training steps do not change them. If the model is also
-    on the CPU, its next update allocates new memory for the weights: until then, both share it.
+    on the CPU, the tensors share its memory until the next update, which allocates new memory.
     """
     variables = {**named_variables(model), **_named_slots(optimizer), **(extra or {})}
     with backend.tf.device("/cpu:0"):
@@ -193,9 +193,9 @@ def _check_fit(prefix: str, model: dict[str, list[int]], stored: dict[str, list[
         return
     listed = [f"{name} (checkpoint {stored[name]}, model {model[name]})" for name in reshaped]
     parts = [f"different shapes: {shortened(listed, 4)}"] if listed else []
-    sides = {"model but not in the checkpoint": missing}
-    sides["checkpoint but not in the model"] = [name for name in stored if name not in model]
-    parts += [f"in the {side}: {summarize(names)}" for side, names in sides.items() if names]
+    sides = {"only in the model": missing}
+    sides["only in the checkpoint"] = [name for name in stored if name not in model]
+    parts += [f"{side}: {summarize(names)}" for side, names in sides.items() if names]
     if is_unrelated:
         advice = "It belongs to a different model, or its variables have different names"
     elif missing or any(name.startswith(_ENCODER_SCOPE) for name in reshaped):
@@ -205,7 +205,7 @@ def _check_fit(prefix: str, model: dict[str, list[int]], stored: dict[str, list[
             advice = f"Its hidden_size is {width}, and the model's is {expected}. {advice}"
     else:
         advice = "Its head differs. convert_checkpoint.py --head=encoder extracts the encoder"
-    raise UserError(f"The checkpoint {prefix} does not fit the model. {'; '.join(parts)}. {advice}")
+    raise UserError(f"Checkpoint {prefix} does not fit the model ({'; '.join(parts)}). {advice}")
 
 
 def _assign(

@@ -1,6 +1,6 @@
 """Operations on model outputs, which are Keras tensors or, from ONNX Runtime, NumPy arrays.
 
-`Task.fetch` uses these functions, so that it works with both, and without importing Keras.
+`Task.fetch` uses these functions to support both, and to work without importing Keras.
 """
 
 import sys

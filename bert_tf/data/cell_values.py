@@ -21,8 +21,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 def to_text(value: Any, name: str, place: str) -> str:
     """Converts a cell, which in JSON may be a number or boolean, to text; 1.0 becomes "1".
 
-    Error messages give `name`, what the cell contains, such as "text", and `place`, the file and
-    line.
+    Error messages contain `name` (what the cell holds, such as "text") and `place` (file, line).
     """
     if isinstance(value, str):
         try:

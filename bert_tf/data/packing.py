@@ -3,8 +3,8 @@
 Windows overlap by half. In a pair, the window slides over the longer text. The shorter text is
 repeated in every window, truncated to half of the available tokens if necessary.
 
-Shapes: B rows, S max_seq_length, at least 3, or 5 for windows of pairs. For windows, there are B
-texts or pairs, and N windows. `length_a` and `length_b` [B] count tokens without special tokens;
+Shapes: B rows; S max_seq_length, at least 3, or 5 for windows of pairs. When they are split, B
+texts or pairs become N windows. `length_a` and `length_b` [B] count tokens without special tokens;
 `length_b` is 0 for single texts.
 """
 

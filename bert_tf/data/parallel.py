@@ -120,9 +120,9 @@ def _run_in_pool(
                 yield pending.pop(future)
     except BrokenProcessPool as error:
         raise UserError(
-            "A worker process was killed, perhaps for lack of memory (then pass a smaller "
-            "--num_workers), or could not start (scripts need if __name__ == '__main__'). Run the "
-            "same command again to continue"
+            "A worker process was killed or could not start. If memory ran out, pass a smaller "
+            "--num_workers. If your own script started it, guard its code with if __name__ == "
+            "'__main__'. Then run the same command again to continue"
         ) from error
     except (KeyboardInterrupt, Terminated):
         # Otherwise shutdown would wait for the workers to finish their items.

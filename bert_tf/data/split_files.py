@@ -28,7 +28,7 @@ def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
     A file option is a path or, if there is no such path, a name in the folder. Without a file
     option, a file is found in the folder by its name: `train`, `dev` (`val`, `valid`,
     `validation`, `eval`) or `test` with a known extension, optionally followed by `.gz`. If no name
-    matches, and the folder has only one data file that was not passed, it is the training file.
+    matches, and the folder has one data file besides those passed, that is the training file.
 
     Args:
         options: the options; those of other splits are not checked.
@@ -74,7 +74,7 @@ def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
         others = _filter_data_files(existing, data_dir, {os.path.realpath(path) for path in passed})
         if len(others) == 1 and not _find_split(others[0]):
             paths["train"] = os.path.join(data_dir, others[0])
-            _logger.info("%s: the only file in the folder, used for training", paths["train"])
+            _logger.info("Training on %s, the only file in the folder", paths["train"])
     return paths
 
 

@@ -33,7 +33,7 @@ class Teacher:
     """A trained model whose logits become features of the training records.
 
     Attributes:
-        features: its logits in the records, of shape [L], [S] or, for token labels, [L, S].
+        features: record features with its logits: [L], [S] or, for token labels, [L, S].
         identity: digest of its weights and configuration; if it changes, the records are rewritten.
     """
 
@@ -186,5 +186,5 @@ def _require_same_rows(folder: str, task: Task) -> None:
     teacher_vocab, vocab = os.path.join(folder, run_metadata.VOCAB), options.vocab_file or ""
     if files.read_text(teacher_vocab).rstrip() != files.read_text(vocab).rstrip():
         raise UserError(
-            f"The teacher's vocabulary {teacher_vocab} differs from this run's vocabulary {vocab}"
+            f"Teacher and student need the same vocabulary: {teacher_vocab} and {vocab} differ"
         )

@@ -38,7 +38,7 @@ def with_model_files(options: Any, folder: str) -> Any:
     """Fills in the model files of `folder` if it is exported; otherwise calls `find_model_files`.
 
     Raises:
-        UserError: files are missing, or the exported model has others or another `do_lower_case`.
+        UserError: files are missing, or files or casing differ from those of the exported model.
     """
     if options.engine == "tensorflow" or not is_exported(folder, options.engine):
         return find_model_files(options)

@@ -31,9 +31,9 @@ def export_task(
 ) -> str:
     """Exports a fine-tuned model and returns the folder of the new version.
 
-    With `text_input`, the model takes raw text, except for multiple choice, and `ids_model` also
-    exports a model that takes token ids. `text_pairs` says whether the default signature takes text
-    pairs; None uses the task's setting.
+    With `text_input`, the model takes raw text, except for multiple choice; `ids_model` then adds
+    a second model, which takes token ids. `text_pairs` says whether the default signature takes
+    text pairs; None uses the task's setting.
     """
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     length = options.max_seq_length

@@ -38,9 +38,9 @@ def restore_from(model: keras.Model, path: str, layers: Sequence[int] = ()) -> c
 def restore_weights(model: keras.Model, options: Any) -> str | None:
     """Loads the newest checkpoint in `output_dir`, or `init_checkpoint` if there is none.
 
-    Without training, loads the best checkpoint if the run had `eval_every`. Skips damaged ones.
-    Returns the checkpoint in `output_dir`, or None if it has none. Raises a UserError if the
-    checkpoint does not match the model, or if `resume` forbids loading it.
+    Without training, loads the best checkpoint if the run had `eval_every`. Skips damaged
+    checkpoints. Returns the checkpoint in `output_dir`, or None if it has none. Raises a UserError
+    if the checkpoint does not match the model, or if `resume` forbids loading it.
     """
     output_dir, init_checkpoint = options.output_dir or "", options.init_checkpoint
     checkpoint = _output_checkpoint(output_dir, options.do_train, options.resume)

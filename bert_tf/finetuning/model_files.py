@@ -49,7 +49,7 @@ def find_model_files(options: Any) -> Any:
     available["vocab_file"] = source.vocab_file
     for name in unset_flags:
         if available[name] is None:
-            raise UserError(f"--{name} is not set, and there is none for --{flag}={path}")
+            raise UserError(f"Pass --{name}: none was found with --{flag}={path}")
     log_paths = {**available, "bert_config_file": source.config_file or source.path}
     log.info("Found with --%s: %s", flag, ", ".join(str(log_paths[name]) for name in unset_flags))
     return dataclasses.replace(options, **{name: available[name] for name in unset_flags})

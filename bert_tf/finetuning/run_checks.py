@@ -70,7 +70,7 @@ def result_suffix(options: Any) -> str:
     folder, task = folder_of_checkpoint(options), requested_task(options)
     trained_task = other_task(folder, task)
     if trained_task:
-        log.warning("%s: trained for task %s, used for task %s", folder, trained_task, task)
+        log.warning("%s was trained for task %s, not %s", folder, trained_task, task)
     saved = read_run(folder, default=(None, {}))[1]
     trained_with_negative = saved.get("version_2_with_negative", True)
     if getattr(options, "version_2_with_negative", False) and not trained_with_negative:

@@ -163,7 +163,7 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     values |= {name: check_type(name, value, types[name]) for name, value in flags.items()}
     task = flags.get("task_name") or flags.get("task_module")
     if task and (trained_task := other_task(folder, task)):
-        log.warning("%s: trained for task %s, used for task %s", folder, trained_task, task)
+        log.warning("%s was trained for task %s, not %s", folder, trained_task, task)
     if values.get("null_score_diff_threshold") == "auto":
         values["null_score_diff_threshold"] = _saved_threshold(folder)
     # Fine-tuning scripts load the model from `output_dir`, other scripts from `init_checkpoint`.

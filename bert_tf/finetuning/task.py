@@ -102,7 +102,7 @@ class Task(abc.ABC):
 
         Returns:
             Numbers by name. Names start with `eval_` and include those of `metric_names`, except
-            `loss`. The run adds that: the mean over batches, as in the original BERT code.
+            `loss`: the run adds the mean loss over batches, as in the original BERT code.
         """
 
     def features(self, split: str) -> tuple[Feature, ...]:
@@ -145,7 +145,7 @@ class Task(abc.ABC):
         return {}, ()
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Selects the outputs of an exported model, possibly strings; by default, as `fetch`."""
+        """Selects the outputs of an exported model, possibly strings; by default, like `fetch`."""
         return self.fetch(outputs, batch)
 
     def epoch_size(self, examples: Sequence[Any]) -> int:

@@ -17,10 +17,10 @@ _CONSECUTIVE_TOKENS = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 def check_vocabulary(
     path: str, lower_case: bool | None, vocab_size: int = 0, sources: Sequence[Source] = ()
 ) -> None:
-    """Warns if a vocabulary does not seem to be the model's, or does not match any `lower_case`.
+    """Warns if a vocabulary does not seem to match the model, or `lower_case` unless that is None.
 
-    Compares it with the vocabulary of the first of `sources`, the checkpoints to restore, that has
-    one; otherwise looks for signs of damage and compares it with the model's `vocab_size`.
+    Compares it with the first vocabulary found next to `sources`, the checkpoints to restore. If it
+    is that file, or there is none, looks for signs of damage and compares its size (`vocab_size`).
     """
     entries = _read_entries(path)
     model_vocab = next((source.vocab_file for source in sources if source.vocab_file), None)

@@ -34,7 +34,7 @@ class RowBatches(abc.ABC):
         batch_size: number of rows in a batch.
         grow: whether batches of short rows may have more rows, but never more tokens than
             `batch_size` rows of S tokens.
-        full_batches: whether to fill up the last batch with copies of a row to `batch_size` rows.
+        full_batches: whether to fill the last batch up to `batch_size` rows with copies of a row.
         fixed_shapes: whether to pad rows to S tokens instead of the longest row in the batch.
         length_multiple: rows are padded to a multiple of this number of tokens, or to S.
         batches_at_once: number of batches to compute in parallel.
@@ -63,7 +63,7 @@ class RowBatches(abc.ABC):
     def predict(
         self, rows: Rows, report_progress: Callable[[int], object] = lambda num_rows: None
     ) -> dict[str, np.ndarray]:
-        """Returns the outputs [n, ...] of all rows, in order; only n may differ between batches.
+        """Returns the outputs [n, ...] of all rows, in order; other axes must not vary by batch.
 
         Calls `report_progress` after each batch, with its number of rows.
         """

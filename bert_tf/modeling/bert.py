@@ -108,7 +108,7 @@ class ConfiguredModel(keras.Model):
         return cls(**{**config, "config": BertConfig.from_dict(config["config"]), "dtype": dtype})
 
     def export(self, filepath: str, *args: Any, **kwargs: Any) -> None:
-        """Exports like Keras' method; without `input_signature`, with the inputs `input_names`.
+        """Exports as Keras does; `input_signature` defaults to the inputs `input_names`.
 
         Outputs that are lists become single tensors, such as `all_encoder_layers_0`.
         """
@@ -130,7 +130,7 @@ class ConfiguredModel(keras.Model):
 
 
 class BertEmbeddings(keras.layers.Layer):
-    """Sums word, segment and position embeddings (figure 2 of the paper); layer norm and dropout.
+    """Sums word, segment and position embeddings (figure 2), then applies layer norm and dropout.
 
     `use_one_hot_embeddings` looks up words with a one-hot matrix product, which is faster on TPUs.
     A word id out of range then adds a zero vector instead of raising an error.

@@ -22,7 +22,7 @@ _CUTOFF = 0.85
 
 
 def check_inputs(inputs: Any, config: BertConfig, rank: int = 2) -> None:
-    """Raises a ValueError for wrong names or shapes, or in eager tensors, values out of range."""
+    """Raises a ValueError for wrong names or shapes and, in eager tensors, out-of-range values."""
     if not isinstance(inputs, Mapping) or "input_ids" not in inputs:
         received = list(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
         raise ValueError(f'inputs must be a dict {{"input_ids": ids, ...}}. Received: {received}')

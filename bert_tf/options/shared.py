@@ -26,7 +26,7 @@ class EncoderOptions:
         None,
         "Checkpoint to start from: a prefix (bert_model.ckpt, model.ckpt-N), or the folder or zip "
         "of a release; also a Hugging Face folder with safetensors, a .keras file or a TensorFlow "
-        "Hub SavedModel. A checkpoint in output_dir takes precedence and is resumed.",
+        "Hub SavedModel. A checkpoint in output_dir takes precedence: training resumes from it.",
     )
     max_seq_length: int = option(
         128, "Maximum input length in word pieces and special tokens; longer texts are truncated."
@@ -71,7 +71,7 @@ class TrainingOptions:
         None, "Folder for checkpoints, records and results.", required=True
     )
     train_batch_size: int = option(32, "Batch size for training, over all devices.")
-    learning_rate: float = option(5e-5, "Peak learning rate of Adam.")
+    learning_rate: float = option(5e-5, "Peak learning rate.")
     save_checkpoints_steps: int = option(1000, "Number of steps between checkpoints.")
     random_seed: int = option(
         12345,
@@ -103,7 +103,7 @@ class TrainingOptions:
     )
     recompute_layers: bool = option(
         False,
-        "Recompute activations in the backward pass: saves memory, takes a third longer.",
+        "Recompute activations in the backward pass: saves memory, but takes a third longer.",
         new=True,
     )
     length_grouping: bool = option(
@@ -147,8 +147,8 @@ class DeviceOptions:
     )
     fixed_shapes: bool = option(
         False,
-        "Pad to --max_seq_length instead of the longest text of a batch; always on with TPUs and "
-        "XLA.",
+        "Pad each batch to --max_seq_length instead of to its longest text; always on with TPUs "
+        "and XLA.",
         new=True,
     )
     jit_compile: str = option(
@@ -194,9 +194,9 @@ class EngineOptions(DeviceOptions):
     )
     engine: str = option(
         "tensorflow",
-        "Library that computes predictions of a trained model. onnx: ONNX Runtime, faster for "
-        "single texts on a CPU. litert: LiteRT, fastest with int8. Both export the model once, to "
-        "a folder next to its checkpoint.",
+        "Library that runs a trained model. onnx: ONNX Runtime, faster for single texts on a CPU. "
+        "litert: LiteRT, fastest with int8. For these two, the model is exported once, to a folder "
+        "next to its checkpoint.",
         new=True,
         choices=("tensorflow", "onnx", "litert"),
     )
@@ -214,5 +214,5 @@ class EngineOptions(DeviceOptions):
             has_strategy = self.distribution_strategy not in ("auto", "one_device")
             if self.use_tpu or self.jit_compile == "true" or has_strategy:
                 names = "--use_tpu, --jit_compile and --distribution_strategy"
-                raise UserError(f"{names} do not apply to --engine={self.engine}")
+                raise UserError(f"{names} do not apply to --engine={self.engine}: omit them")
             import_extra(RUNTIMES[self.engine], self.engine)

@@ -109,7 +109,7 @@ class _Graph:
     def multi_output_node(
         self, op: str, inputs: Sequence[str], count: int, name: str = "", **attributes: Any
     ) -> list[str]:
-        """Adds a node with a `count` of outputs, and returns the names of the outputs."""
+        """Adds a node with `count` outputs, and returns their names."""
         name = name or f"{op}_{len(self._nodes)}"
         outputs = [name if count == 1 else f"{name}:{index}" for index in range(count)]
         self._nodes.append(

@@ -177,7 +177,7 @@ class _TranslationTable(dict[int, str]):
 
 
 def clean_char(char: str) -> str:
-    """Returns what cleaning replaces a character with: "", a space, or itself (CJK: in spaces)."""
+    """Returns a character after cleaning: "", a space, or itself (between spaces if CJK)."""
     if char in "\0\ufffd" or is_control(char):
         return ""
     if is_whitespace(char):

@@ -88,7 +88,7 @@ class Devices:
         if value != chief:
             raise UserError(
                 f"The {name} is {value} for worker {self.worker}, but {chief} for worker 0: "
-                f"{flag} must name the same files for all workers"
+                f"all workers must read the same files ({flag})"
             )
 
     def require_equal_options(self, options: Any) -> None:
@@ -106,7 +106,7 @@ class Devices:
         """Raises a UserError if there are several workers."""
         if self.workers > 1:
             advice = (
-                "unset TF_CONFIG. To use several machines, run it on a part of the input on each"
+                "unset TF_CONFIG. To use several machines, run it on each with a part of the input"
             )
             raise UserError(f"This script runs in one process: {advice}")
 
@@ -149,7 +149,7 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
 def _choose_devices(options: DeviceOptions, one_thread: bool) -> Devices:
     kind, use_tpu = options.distribution_strategy, options.use_tpu
     if use_tpu and kind not in ("auto", "tpu"):
-        raise UserError(f"--use_tpu=true and --distribution_strategy={kind} exclude each other")
+        raise UserError(f"--use_tpu=true conflicts with --distribution_strategy={kind}: omit one")
     addresses, worker = read_cluster()
     gpus = tf.config.list_physical_devices("GPU")
     if kind == "auto":

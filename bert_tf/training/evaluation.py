@@ -26,7 +26,7 @@ EVAL_FOLDER = "eval"
 
 
 def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts metrics to numbers for JSON; a float32 gets no more digits than identify it."""
+    """Converts metrics to numbers for JSON; float32 values get only as many digits as needed."""
     return {
         key: value if isinstance(value, int) else float(str(value))
         for key, value in sorted(metrics.items())

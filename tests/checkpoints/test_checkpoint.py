@@ -224,7 +224,7 @@ def test_shape_mismatches_and_missing_layers_are_listed():
     deep = BertClassifier(config(num_hidden_layers=5), 2)
     with pytest.raises(
         UserError,
-        match=r"not in the checkpoint: bert/encoder/layer_3\.\.4 \(32\).*the model: cls/pred",
+        match=r"only in the model: bert/encoder/layer_3\.\.4 \(32\).*the checkpoint: cls/pred",
     ):
         checkpoint.restore(deep, _main_prefix())
 
@@ -345,7 +345,7 @@ def test_frozen_layers_are_restored_and_saved(tmp_path):
 
 
 def test_unmatched_variables_are_rejected():
-    with pytest.raises(UserError, match="not in the checkpoint: enc2/embeddings"):
+    with pytest.raises(UserError, match="only in the model: enc2/embeddings"):
         checkpoint.restore(BertModel(config(), name="enc2"), _main_prefix())
 
 

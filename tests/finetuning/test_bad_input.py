@@ -58,7 +58,7 @@ def _assert_user_error(run_options, message):
         ({"distribution_strategy": "multi_worker"}, "needs the environment variable TF_CONFIG"),
         (
             {"distribution_strategy": "mirrored", "use_tpu": True},
-            "--use_tpu=true and --distribution_strategy=mirrored exclude each other",
+            "--use_tpu=true conflicts with --distribution_strategy=mirrored: omit one",
         ),
         ({"random_seed": -1}, "--random_seed must be between 0 and 4294967295. Received: -1"),
         ({"eval_batch_size": 10**20}, "--eval_batch_size must be between 1 and 2147483647"),

@@ -171,7 +171,7 @@ def test_missing_file_errors_name_the_flags(tiny, tmp_path, model_sources):
         init_checkpoint=str(tmp_path / "weights_only"),
         vocab_file=None,
     )
-    with pytest.raises(UserError, match="--vocab_file is not set, and there is none for --init"):
+    with pytest.raises(UserError, match="Pass --vocab_file: none was found with --init"):
         classification.run(weights_only)
     without_model = ClassifierOptions(do_train=True, task_name="MRPC", data_dir="x", output_dir="y")
     with pytest.raises(UserError, match=r"required flags.*--bert_config_file .*--vocab_file"):

@@ -123,7 +123,7 @@ def test_results_of_another_task_are_not_overwritten(tiny, out, tmp_path, run_lo
     before = {name: (out / name).read_text() for name in ("eval_results.txt", "eval_results.json")}
     run = options(tiny, tmp_path, task_name="CoLA", do_eval=True, do_predict=True)
     results = classification.run(run)
-    assert warning_messages(run_log) == [f"{out}: trained for task MRPC, used for task CoLA"]
+    assert warning_messages(run_log) == [f"{out} was trained for task MRPC, not CoLA"]
     assert {name: (out / name).read_text() for name in before} == before
     names = {"eval_results_cola.txt", "eval_results_cola.json", "confusion_matrix_cola.png"}
     names |= {"test_results_cola.tsv", "test_predictions_cola.tsv"}
@@ -148,7 +148,7 @@ def test_result_suffix(tmp_path, run_log, trained_task, task, suffix):
     (tmp_path / "run.json").write_text(json.dumps({"flags": {"task_name": trained_task}}))
     run = ClassifierOptions(task_name=task, do_eval=True, output_dir=str(tmp_path))
     assert run_checks.result_suffix(run) == suffix
-    expected = [f"{tmp_path}: trained for task {trained_task}, used for task {task}"]
+    expected = [f"{tmp_path} was trained for task {trained_task}, not {task}"]
     assert warning_messages(run_log) == (expected if suffix else [])
 
 
@@ -168,7 +168,7 @@ def test_model_files_are_read_from_the_training_run(tiny, out, tmp_path):
     classification.run(run)
     assert len((out / "test_results.tsv").read_text().splitlines()) == 13
     (out / "vocab.txt").unlink()
-    with pytest.raises(UserError, match=f"is not set, and there is none for --output_dir={out}"):
+    with pytest.raises(UserError, match=f"none was found with --output_dir={out}"):
         classification.run(run)
     other_dir = {
         "vocab_file": None,
@@ -268,7 +268,7 @@ def test_predictor_with_a_different_task_warns(tmp_path, run_log):
     run_metadata.read_options(folder, task_name="tsv")
     assert warning_messages(run_log) == []
     run_metadata.read_options(folder, task_name="MRPC")
-    assert warning_messages(run_log) == [f"{tmp_path}: trained for task tsv, used for task MRPC"]
+    assert warning_messages(run_log) == [f"{tmp_path} was trained for task tsv, not MRPC"]
 
 
 @pytest.mark.parametrize(("trained", "used"), [(True, True), (False, False), (False, True)])

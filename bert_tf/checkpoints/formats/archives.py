@@ -53,7 +53,7 @@ def _select_members(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.Zi
         is_outside = ".." in parts or not parts[0] or ":" in parts[0]
         if is_outside or stat.S_ISLNK(member.external_attr >> 16):
             kind = "path outside the folder" if is_outside else "link"
-            raise UserError(f"{path} contains a {kind} ({member.filename}): not unpacked")
+            raise UserError(f"Refusing to unpack {path}: it contains a {kind} ({member.filename})")
     expected = [member for member in archive.infolist() if _MEMBER_NAME.fullmatch(member.filename)]
     paths = [os.path.split(member.filename) for member in expected]
     folders = {folder for folder, name in paths if ".ckpt" in name}
@@ -67,6 +67,6 @@ def _select_members(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.Zi
     size = sum(member.file_size for member in selected)
     packed_size = os.path.getsize(path)
     if size > max(_ALWAYS_ALLOWED_BYTES, _MAX_COMPRESSION_RATIO * packed_size):
-        sizes = f"has {packed_size:,} bytes and would unpack to {size:,}"
-        raise UserError(f"{path} {sizes}: not unpacked")
+        sizes = f"its {packed_size:,} bytes would unpack to {size:,}"
+        raise UserError(f"Refusing to unpack {path}: {sizes}")
     return {os.path.basename(member.filename): member for member in selected}

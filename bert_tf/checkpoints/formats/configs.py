@@ -90,13 +90,13 @@ def check_weights(head: "Head", shapes: Shapes, path: str) -> None:
     expected = head.expected(names.count_layers(shapes) or 1)
     missing = [name for name in expected if name not in shapes]
     if missing:
-        model = "BERT" if head.name == "encoder" else f"BERT with the head {head.name}"
+        model = "BERT" if head.name == "encoder" else f"BERT with a {head.name} head"
         lists = (checkpoints.summarize(group)[:_MAX_LIST_CHARS] for group in (missing, shapes))
         problem = "Missing: {}; found: {}".format(*lists)
-        raise UserError(f"{path} does not contain all weights of a {model}. {problem}")
+        raise UserError(f"{path} does not contain all weights of {model}. {problem}")
     if len(sizes) <= len(_AXES):
         actual = ", ".join(f"{name} {shapes[name]}" for name, _ in _AXES.values())
-        raise UserError(f"The weights of {path} do not have the shapes of a BERT: {actual}")
+        raise UserError(f"The weights of {path} do not have BERT's shapes: {actual}")
     # Heads without labels have two outputs: start and end, or the two classes of next sentence.
     num_outputs = [*shapes["output_bias"], 2][0] if head.has_labels else 2
     expected_shapes = _expected_shapes(head, sizes, num_outputs)

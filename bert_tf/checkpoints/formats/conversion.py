@@ -41,7 +41,7 @@ class _Model:
 
 
 def convert(source: Source, options: Any) -> None:
-    """Writes a model in a different format; `options` are a `ConversionOptions`.
+    """Writes a model in a different format; `options` is a `ConversionOptions`.
 
     Raises:
         UserError: the source is not a complete BERT, its files are missing or do not match, or
@@ -62,9 +62,9 @@ def convert(source: Source, options: Any) -> None:
     message = "Converted %d variables (%s) from %s to %s"
     log.info(message, len(model.names), head, source.path, target.output)
     if target.format in ("keras", "weights_h5") and model.vocab_file:
-        log.info("The output does not include the vocabulary: keep %s with it", model.vocab_file)
+        log.info("The output does not include the vocabulary: put %s next to it", model.vocab_file)
     if target.format == "weights_h5":
-        log.info("The output does not include the configuration: keep %s with it", CONFIG_FILE)
+        log.info("The output does not include the configuration: put %s next to it", CONFIG_FILE)
 
 
 def _write_original(source: Source, model: _Model, prefix: str) -> None:
@@ -155,7 +155,7 @@ def _find_vocab(source: Source, options: Any, shapes: configs.Shapes, to: str) -
         return None
     size, shape = max(load_vocab(path).values(), default=-1) + 1, shapes.get(names.WORD_EMBEDDINGS)
     if shape and size > shape[0]:
-        problem = f"The vocabulary {path} has {size} entries, but {source.path} only {shape[0]}"
+        problem = f"The vocabulary {path} has {size} entries, but {source.path} has {shape[0]}"
         raise UserError(f"{problem}: pass the vocabulary of this model (--vocab_file)")
     return path
 
@@ -188,7 +188,7 @@ def _requested_labels(value: str) -> list[str]:
         return read_labels(value)
     labels = file_names.split(value)
     if len(set(labels)) < len(labels):
-        raise UserError(f"--labels={value} contains duplicate labels")
+        raise UserError(f"--labels={value} contains duplicate labels: list each once")
     return labels
 
 
@@ -209,6 +209,6 @@ def guess_lower_case(vocab_file: str | None) -> bool:
     pieces = list(load_vocab(vocab_file)) if vocab_file else []
     lower = not is_cased(pieces)
     capitals = "many" if not lower else "few" if count_capitals(pieces) else "no"
-    message = "Assuming --do_lower_case=%s, as the vocabulary has %s capitals. Pass it to override"
-    log.info(message, str(lower).lower(), capitals)
+    text = "Assuming --do_lower_case=%s: the vocabulary has %s capitals. Pass the flag to override"
+    log.info(text, str(lower).lower(), capitals)
     return lower

@@ -111,5 +111,5 @@ def _reject_pickle(path: str) -> None:
     if path.endswith((".bin", ".pt", ".pth", ".pkl", ".pickle")):
         problem = f"{path} is a pickle, which can run arbitrary code when it is loaded"
         call = "BertModel.from_pretrained(folder).save_pretrained(new_folder)"
-        advice = f"convert it to safetensors with its class in transformers, for example by {call}"
+        advice = f"convert it to safetensors with transformers, for example: {call}"
         raise UserError(f"{problem}. If you trust it, {advice}")

@@ -44,7 +44,7 @@ class HuggingFaceSource(Source):
         self._pooler = self._find_pooler(folder)
         self._read_tokenizer(folder)
         if self._config.hidden_act == "gelu_erf":
-            note = "gelu is exact (erf; gelu_erf in bert_config.json), not Google's tanh form"
+            note = "gelu is the erf form (gelu_erf in bert_config.json), not Google's tanh form"
             advice = "For the tanh form, set hidden_act to gelu in bert_config.json"
             self.notes.append(f"{self.config_file}: {note}. {advice}")
 
@@ -127,7 +127,7 @@ class HuggingFaceSource(Source):
         embeddings = self._tensors.read(self._names.stored[names.WORD_EMBEDDINGS])
         if not np.array_equal(self._tensors.read(decoder), embeddings):
             problem = f"{decoder} in {self.path} differs from the word embeddings"
-            raise UserError(f"{problem}; BERT ties both. Pass --head=encoder to drop the head")
+            raise UserError(f"{problem}; BERT ties the two. Pass --head=encoder to drop the head")
 
 
 def write(

@@ -70,7 +70,7 @@ def build(head: Head, config: BertConfig, num_outputs: int) -> Any:
     """Builds a model with random weights; `num_outputs` is only used for heads with labels."""
     if head.model is None:
         problem = "Keras pre-training models need a next-sentence head, which this model lacks"
-        raise UserError(f"{problem}. Pass --head=encoder to drop it")
+        raise UserError(f"{problem}. Pass --head=encoder to write only the encoder")
     return head.model(config, num_outputs) if head.has_labels else head.model(config)
 
 

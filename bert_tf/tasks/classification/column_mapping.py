@@ -41,10 +41,9 @@ def find_header(
 ) -> list[str]:
     """Returns the column names in the first row of a table, or [] if that row is data.
 
-    If `has_header` is "auto" and all columns are given by number, guesses, and logs a header that
-    it finds: the first row is a header if its label does not look like the labels below. In a table
-    without labels, it is a header if it equals `training_header` ([] if the training file has no
-    header, None if that file has not been read).
+    If `has_header` is "auto" and all columns are given by number, guesses: the first row is a
+    header if its label does not look like the labels below, or if it equals `training_header` ([]
+    if the training file has no header, None if that file has not been read). Logs the header.
     """
     if isinstance(rows[0].cells, dict):
         return []

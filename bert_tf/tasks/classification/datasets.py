@@ -131,7 +131,7 @@ def _check_contradictions(path: str, examples: Sequence[InputExample]) -> None:
     found = [text for text in texts if len(labels_of_text[text]) > 1]
     if len(found) > _MAX_CONTRADICTORY * len(texts):
         labels = shortened(sorted(map(str, labels_of_text[found[0]])))
-        message = "%s: %d of %d rows (%.1f%%) have texts with different labels, such as %s: %s"
+        message = "%s: %d of %d rows (%.1f%%) repeat a text with a different label, such as %s: %s"
         values = len(found), len(texts), 100 * len(found) / len(texts), excerpt(found[0][0])
         _logger.warning(f"{message}. Check the labels", path, *values, labels)
 

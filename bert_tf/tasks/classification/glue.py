@@ -242,7 +242,7 @@ def _check_header(task: TsvTask, split: Split, row: Row) -> None:
     missing = [name for name in split.text_names if name.casefold() not in header]
     if data_cells:
         problem = f"{data_cells[0]!r} is not a column name. Is the header missing?"
-        message = "%s: skipped as the header of task %s, but %s"
+        message = "%s was skipped as the header of task %s, but %s"
         _logger.warning(message, row.place, task.name, problem)
     elif missing and header:
         message = "%s: task %s expects a column %r, but the header is %s. Check --data_dir"

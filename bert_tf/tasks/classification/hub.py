@@ -28,7 +28,7 @@ def with_module(options: HubClassifierOptions) -> ClassifierOptions:
         raise UserError(f"{folder} contains no encoder: {advice}")
     vocab_file = module.vocab_file or options.vocab_file
     if vocab_file is None:
-        raise UserError(f"{folder} has no vocabulary: pass that of its model as --vocab_file")
+        raise UserError(f"{folder} has no vocabulary: pass the model's vocabulary as --vocab_file")
     for name in ("bert_config_file", "init_checkpoint", "vocab_file"):
         value = getattr(options, name)
         if value and value != vocab_file:

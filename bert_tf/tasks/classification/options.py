@@ -53,14 +53,14 @@ class ClassifierOptions(FineTuningOptions):
     has_header: str = option(
         "auto",
         "Whether the first row has column names. auto: yes if columns are given by name, or the "
-        "label in that row differs from all others.",
+        "label in that row does not look like the labels below.",
         new=True,
         choices=("auto", "yes", "no"),
     )
     quoted: str = option(
         "auto",
-        'Whether quotes (") enclose cells, which may contain line breaks and delimiters. auto: yes '
-        "for CSV; in TSV files quotes are part of the text.",
+        'Whether cells may be enclosed in quotes ("), and then contain line breaks and delimiters. '
+        "auto: yes for CSV; no for TSV, where quotes are part of the text.",
         new=True,
         choices=("auto", "yes", "no"),
     )
@@ -99,7 +99,7 @@ class ClassifierOptions(FineTuningOptions):
     )
     task_module: str | None = option(
         None,
-        "Instead of --task_name: a Python file with a class that reads your data by its methods "
+        "Instead of --task_name: a Python file with a class whose methods read your data: "
         "get_train_examples(data_dir), get_dev_examples, get_test_examples and get_labels.",
         new=True,
     )
@@ -139,7 +139,7 @@ class ClassifierOptions(FineTuningOptions):
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for name in () if self.uses_custom_tables else _CUSTOM_TABLES_OPTIONS:
             if getattr(self, name) != defaults[name]:
-                raise UserError(f"--{name} can only be used with --task_name=tsv (own files)")
+                raise UserError(f"--{name} can only be used with --task_name=tsv (your own files)")
         if self.class_weights and not self.do_train:
             raise UserError("--class_weights needs --do_train=true")
         if self.long_text == "windows" and self.max_seq_length < _MIN_WINDOW_LENGTH:

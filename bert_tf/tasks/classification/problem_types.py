@@ -82,7 +82,7 @@ class ProblemType(abc.ABC):
         if not self.options.class_weights:
             return
         if not self.labels:
-            raise UserError("--class_weights: the labels are numbers, not classes")
+            raise UserError("--class_weights: the labels are numbers, not classes. Omit the flag")
         ids, num_labels = self.label_ids(examples), len(self.labels)
         counts = np.bincount(ids, minlength=num_labels) if ids.ndim == 1 else ids.sum(axis=0)
         self._weights = label_weights(self.options.class_weights, self.labels, counts)

@@ -53,7 +53,7 @@ class ConversionOptions:
     )
     inspect: bool = option(
         False,
-        "Print the variables, sizes and head of --input, and which release it is; write nothing.",
+        "Print the variables, sizes and head of --input, and releases of its size; write nothing.",
     )
 
     def check(self) -> None:

@@ -39,12 +39,12 @@ def run(options: ExportOptions) -> str:
 def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) -> str:
     task_flag = {"task_name": options.task_name} if options.task_name else {}
     if task_flag and script not in (None, "run_classifier"):
-        raise UserError(f"--task_name is for run_classifier, but {folder} was trained by {script}")
+        raise UserError(f"Omit --task_name: {folder} was trained by {script}, not run_classifier")
     task_options = run_metadata.read_options(folder, script, **task_flag, **_overrides(options))
     make_task = registry.SCRIPTS[registry.script_of(type(task_options))].make_task
     if not make_task:
         problem = f"{folder} was trained by {script}"
-        raise UserError(f"--form=task needs a model that was fine-tuned, but {problem}")
+        raise UserError(f"--form=task needs a fine-tuned model, but {problem}")
     if options.pooling != "none":
         raise UserError("--pooling is for encoders: pass --form=encoder")
     task_options.check_model()
@@ -65,7 +65,7 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
     encoder_options.check_model()
     for name in _TASK_FLAGS:
         if getattr(options, name) != getattr(ExportOptions(), name):
-            raise UserError(f"--{name} applies only to fine-tuned models, but this is an encoder")
+            raise UserError(f"--{name} applies only to fine-tuned models, not to encoders: omit it")
     config, tokenizer = load_config_and_tokenizer(encoder_options)
     export_dir = options.export_dir or ""
     model = None if options.form == "preprocessor" else _restore_encoder(options, folder, config)

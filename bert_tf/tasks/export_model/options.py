@@ -67,8 +67,8 @@ class ExportOptions:
     )
     text_pairs: str = option(
         "auto",
-        "Whether the signature serving_default takes text pairs. auto: if the task's inputs are "
-        "pairs. The signature `pairs` always takes pairs.",
+        "Whether the signature serving_default takes text pairs. auto: true if the task's inputs "
+        "are pairs. The signature `pairs` always takes pairs.",
         choices=("auto", "true", "false"),
     )
     text_input: bool = option(True, "Include the tokenizer; without it, the model takes ids.")
@@ -80,7 +80,7 @@ class ExportOptions:
     jit_compile: bool = option(
         False, "Compile the model with XLA when serving, once per input length."
     )
-    verbose_logging: bool = option(False, "Log more.")
+    verbose_logging: bool = option(False, "Also log debug messages.")
 
     def check(self) -> None:
         """Checks the options without reading any files."""

@@ -28,7 +28,7 @@ class MultipleChoiceOptions(FineTuningOptions):
         "Columns of the endings, separated by commas; or, in JSON lines, one key with a list.",
     )
     label_column: str = option(
-        "label", "Column of the label: the 0-based index of the correct ending, or its column name."
+        "label", "Column of the label: the correct ending, by 0-based index or by column name."
     )
     eval_batch_size: int = option(8, "Evaluation batch size, in questions.")
 

@@ -28,13 +28,13 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions):
         20, "Maximum number of masked pieces per example, as in the records.", limits=(1, 2**31 - 1)
     )
     do_train: bool = option(False, "Train.")
-    do_eval: bool = option(False, "Evaluate on the same files.")
+    do_eval: bool = option(False, "Evaluate on the records in --input_file.")
     eval_batch_size: int = option(8, "Batch size for evaluation.")
     num_train_steps: int = option(100000, "Total number of training steps.")
     num_warmup_steps: int = option(
         10000, "Number of steps over which the learning rate warms up.", limits=(0, 2**31 - 1)
     )
-    max_eval_steps: int = option(100, "Maximum number of evaluation batches.")
+    max_eval_steps: int = option(100, "Number of evaluation batches; records are reused if needed.")
     optimizer: str = option(
         "adamw",
         "adamw: the original's optimizer; lamb: LAMB, for batches of thousands of examples.",
@@ -85,7 +85,7 @@ class PretrainingDataOptions:
     )
     masked_lm_prob: float = option(0.15, "Fraction of word pieces to mask.", limits=(0, 1))
     short_seq_prob: float = option(
-        0.1, "Probability of a random, shorter example length for a document.", limits=(0, 1)
+        0.1, "Probability that a document gets a random, shorter example length.", limits=(0, 1)
     )
     verbose_logging: bool = option(False, "Log the first examples.", new=True)
     whole_word_segments: str | None = option(

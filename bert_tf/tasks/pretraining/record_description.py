@@ -80,12 +80,13 @@ def check_records(
         min_size = max([description.get("vocab_size", 0), *(i + 1 for i in first["input_ids"])])
         if min_size > config.vocab_size:
             sizes = f"at least {min_size} entries, but the model has only {config.vocab_size}"
-            raise UserError(f"The records in {path} were made with a vocabulary of {sizes}")
+            advice = "check --bert_config_file, or rebuild it"
+            raise UserError(f"{path} was made with a vocabulary of {sizes}: {advice}")
         if "vocab_sha256" in description:
             sources.setdefault(description["vocab_sha256"], path)
     if len(sources) > 1:
         both = " and ".join(list(sources.values())[:2])
-        raise UserError(f"{both} use different vocabularies, so their ids have different meanings")
+        raise UserError(f"{both} use different vocabularies: rebuild the records with only one")
 
 
 def _read_description(path: str) -> dict[str, Any]:

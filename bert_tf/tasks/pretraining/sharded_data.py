@@ -1,10 +1,10 @@
 """Creates pre-training records for a corpus of any size: shard by shard, in several processes.
 
 A unit is a piece of the corpus that one worker processes, as a sequence of shards (see `shards`).
-Its records depend only on its text and index and on the options. Therefore
-the number of workers does not affect the result, and an interrupted run resumes with the missing
-units. The records of each unit are written to part files in a folder next to the output, one part
-for each output file; at the end, the parts of all units are joined.
+Its records depend only on its text, its index and the options. Therefore, the number of workers
+does not affect the result, and an interrupted run resumes with the missing units. The records of
+each unit are written to part files in a folder next to the output, one part for each output file;
+at the end, the parts of all units are joined.
 """
 
 import contextlib

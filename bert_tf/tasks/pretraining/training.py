@@ -92,7 +92,7 @@ def _train_and_evaluate(
             num_warmup_steps=options.num_warmup_steps,
         )
     elif options.do_train:
-        log.warning("Skipping training: %s is at step %d already", restored, step)
+        log.warning("Skipping training: %s is already at step %d", restored, step)
     if devices.is_chief:
         prepare_output_dir(output_dir)
     devices.require_equal(step, "step that training resumes from", "--output_dir")

@@ -58,7 +58,7 @@ class SquadOptions(FineTuningOptions):
     )
     answer_scoring: str = option(
         "auto",
-        "With --do_eval. words: exact match and F1 of words; characters: of characters, too, as in "
+        "With --do_eval. words: exact match and F1 of words; characters: also of characters, as in "
         "CMRC 2018; auto: characters if most characters of the answers are Han, kana or Thai.",
         new=True,
         choices=("auto", "words", "characters"),

@@ -81,7 +81,7 @@ class LabeledWords(NamedTuple):
 
     @property
     def entities(self) -> list[tuple[str, str]]:
-        """Type and text of each entity; an `I-` or `E-` that does not continue one begins one."""
+        """Type and text of each entity; an `I-` or `E-` that continues no entity begins one."""
         entities: list[tuple[str, list[str]]] = []
         open_type: str | None = None
         for word, label in zip(self.words, self.labels, strict=True):
@@ -161,7 +161,7 @@ class TokenClassification(Task):
         if len(unknown):
             place = f"{file.path}:{file.line_numbers[unknown[0]]}"
             names = ", ".join(sorted({labels[index] for index in unknown}))
-            message = "%s: label %s is not in the training data; counted as wrong (%s: %s)"
+            message = "%s: label %s is not in the training data, so it counts as wrong (%s: %s)"
             log.warning(message, place, labels[unknown[0]], counted(len(unknown), "word"), names)
         return Sentences(file, windows, label_ids, range(len(starts) - 1))
 

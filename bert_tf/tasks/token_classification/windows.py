@@ -111,7 +111,7 @@ class WordWindows:
 
 
 def split_words(text: str) -> list[str]:
-    """Splits a text as the CoNLL-2003 data: punctuation around a word becomes separate words.
+    """Splits a text like the CoNLL-2003 data: punctuation around a word becomes separate words.
 
     Punctuation inside a word stays ("O'Brien"), as does the period after a likely abbreviation:
     a word with other periods ("U.N."), a single capital letter or, except at the end of the text, a

@@ -143,8 +143,8 @@ def test_texts_with_different_labels(check_messages):
     assert messages == [
         (
             "WARNING",
-            "train.tsv: 3 of 21 rows (14.3%) have texts with different labels, such as 'text 0': "
-            "a, b, c. Check the labels",
+            "train.tsv: 3 of 21 rows (14.3%) repeat a text with a different label, such as "
+            "'text 0': a, b, c. Check the labels",
         )
     ]
     assert check_messages(FakeDataset(["a", "b"]), "train", training, []) == []

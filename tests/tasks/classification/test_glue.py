@@ -269,7 +269,7 @@ def test_missing_header_warning(write, caplog, task, split, row, suspicious_cell
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == bool(suspicious_cell)
     if suspicious_cell:
-        assert f"tsv:1: skipped as the header of task {task}, but " in messages[0]
+        assert f"tsv:1 was skipped as the header of task {task}, but " in messages[0]
         assert f"but {suspicious_cell!r} is not a column name" in messages[0]
 
 
