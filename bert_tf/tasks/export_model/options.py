@@ -80,7 +80,6 @@ class ExportOptions:
     jit_compile: bool = option(
         False, "Compile the model with XLA when serving, once per input length."
     )
-    verbose_logging: bool = option(False, "Also log debug messages.")
 
     def check(self) -> None:
         """Checks the options without reading any files."""
