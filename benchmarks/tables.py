@@ -107,7 +107,7 @@ def format_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 def format_comparisons() -> str:
     """Returns the table of ratios."""
     rows = [(task, flags, peer, f"{ratio:.2f}") for task, flags, peer, ratio in comparisons()]
-    return format_table(("task", "our flags", "compared with", "ratio"), rows)
+    return format_table(("task", "bert_tf flags", "compared with", "ratio"), rows)
 
 
 def format_machine() -> str:
