@@ -91,7 +91,7 @@ class TrainingOptions:
     )
     gradient_accumulation_steps: int = option(
         1,
-        "Split each batch into this many micro-batches: saves memory, and gives the same result.",
+        "Split each batch into this many micro-batches to save memory; only dropout differs.",
         new=True,
     )
     gradient_clip_scope: str = option(

@@ -78,7 +78,7 @@ class ExportOptions:
         "TensorFlow Text.",
     )
     jit_compile: bool = option(
-        False, "Compile the model with XLA when serving, once per input length."
+        False, "Compile the model with XLA when serving, once per batch size and length."
     )
 
     def check(self) -> None:

@@ -39,7 +39,7 @@ class NerOptions(FineTuningOptions):
         "context without labels: more information, but slower.",
         new=True,
     )
-    eval_batch_size: int = option(8, "Evaluation batch size, in sentences.", new=True)
+    eval_batch_size: int = option(8, "Evaluation batch size, in windows of sentences.", new=True)
 
     def check(self) -> None:
         """Checks all options."""
