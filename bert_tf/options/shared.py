@@ -164,9 +164,9 @@ class DeviceOptions:
     )
     tpu_zone: str | None = option(None, "Zone of the TPU. Used with --use_tpu.")
     gcp_project: str | None = option(None, "Project of the TPU. Used with --use_tpu.")
-    master: str | None = option(None, "Ignored: TensorFlow 2 has no sessions.")
-    num_tpu_cores: int = option(8, "Ignored: all cores of the TPU are used.")
-    iterations_per_loop: int = option(1000, "Ignored: each TPU call runs one step.")
+    master: str | None = option(None, "No effect: TensorFlow 2 has no sessions.")
+    num_tpu_cores: int = option(8, "No effect: all cores of the TPU are used.")
+    iterations_per_loop: int = option(1000, "No effect: each TPU call runs one step.")
 
     def ignored_flag_warnings(self) -> list[str]:
         """Returns a warning for each flag that was set but has no effect."""

@@ -53,7 +53,7 @@ class ClassifierOptions(FineTuningOptions):
     has_header: str = option(
         "auto",
         "Whether the first row has column names. auto: yes if columns are given by name, or the "
-        "label in that row does not look like the labels below.",
+        "label in that row does not look like those in the other rows.",
         new=True,
         choices=("auto", "yes", "no"),
     )

@@ -25,7 +25,6 @@ class NerOptions(FineTuningOptions):
         -1,
         "Column of the labels, counting from 1; -1 for the last one. A test file may omit it.",
         new=True,
-        limits=(-1, 2**31 - 1),
     )
     max_seq_length: int = option(
         128,
@@ -44,7 +43,8 @@ class NerOptions(FineTuningOptions):
     def check(self) -> None:
         """Checks all options."""
         super().check()
-        if self.label_column == 0:
-            raise UserError("--label_column counts from 1, or is -1 for the last. Received: 0")
+        if self.label_column < 1 and self.label_column != -1:
+            expected = "--label_column counts from 1, or is -1 for the last"
+            raise UserError(f"{expected}. Received: {self.label_column}")
         if self.label_column == self.token_column:
             raise UserError(f"--token_column and --label_column are both {self.token_column}")
