@@ -153,12 +153,12 @@ def ordered_options(options_class: type) -> list[dataclasses.Field]:
 
 
 def _check_value(name: str, value: Any) -> Any:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or name == "text":  # --text is written back byte for byte.
         return value
     if value.startswith("--"):
         raise UserError(f"--{name} has no value: {value} follows it. Write --{name}=value")
-    # TensorFlow and JSON files require names in UTF-8; --text is written back byte for byte.
-    if name != "text" and re.search("[\ud800-\udfff]", value):
+    # TensorFlow and JSON files require names in UTF-8.
+    if re.search("[\ud800-\udfff]", value):
         raise UserError(f"--{name}={value!r} has bytes that are not UTF-8: rename the file")
     # Shells do not expand the ~ in --output_dir=~/run.
     return os.path.expanduser(value) if value.startswith("~/") else value

@@ -13,7 +13,7 @@ import shutil
 import sys
 import uuid
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import IO, Any
 
@@ -108,10 +108,21 @@ def temporary_folder_at(path: str) -> Iterator[str]:
             remove_tree(path)
 
 
+def write_texts(folder: str, contents: Mapping[str, str]) -> list[str]:
+    """Writes `contents`, file name -> text, to a folder; returns the paths."""
+    paths = [os.path.join(folder, name) for name in contents]
+    for path, text in zip(paths, contents.values(), strict=True):
+        write_text(path, text)
+    return paths
+
+
 def rename(path: str, new_path: str) -> None:
-    """Renames a file or folder; `new_path` must not exist."""
+    """Renames a file, which replaces any file at `new_path`, or a folder."""
     with wrap_errors("rename", path):
-        _gfile().rename(path, new_path) if is_remote(path) else os.rename(path, new_path)
+        if is_remote(path):
+            _gfile().rename(path, new_path, overwrite=True)
+        else:
+            os.replace(path, new_path)
 
 
 def size(path: str) -> int:

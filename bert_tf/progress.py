@@ -13,11 +13,6 @@ from tqdm import tqdm
 log = logging.getLogger("bert_tf")
 
 
-def hide_progress() -> None:
-    """Hides progress bars and log messages below WARNING, for workers other than the chief."""
-    log.setLevel(logging.WARNING)
-
-
 # Seconds between updates; longer in a log file, where each update is a line of its own.
 _REFRESH_TERMINAL = 0.5
 _REFRESH_LOG = 15.0

@@ -39,8 +39,7 @@ def _main(name: str) -> None:
         options = cli.read_options(name, sys.argv)
         # From here on, exceptions let the script remove its temporary files.
         _handle_signals(_raise)
-        run = registry.get_runner(name)
-        run(options)
+        registry.get_runner(name)(options)
 
 
 def _raise(signal_number: int, frame: FrameType | None) -> None:

@@ -35,7 +35,7 @@ def require_same_outputs(source: SavedModelSource, config: BertConfig) -> None:
     with tf.device("/CPU:0"):
         inputs = {name: tf.constant(value.astype(np.int32)) for name, value in features.items()}
         expected = _run_module(source.path, list(inputs.values()))
-        model = BertModel(config, dtype="float32")
+        model = BertModel(config, zero_init_encoder=True, dtype="float32")
         checkpoints.restore(model, source)
         outputs = model(inputs, training=False)
     actual = [outputs[name].numpy() for name in ("sequence_output", "pooled_output")]

@@ -36,7 +36,7 @@ def to_text(value: Any, name: str, place: str) -> str:
         value = int(value)
     if isinstance(value, bool):
         return json.dumps(value)
-    if isinstance(value, int | float) and math.isfinite(value):
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return str(value)
     raise UserError(
         f"{place}: the {name} must be a string or a number. Received: {excerpt(json.dumps(value))}"

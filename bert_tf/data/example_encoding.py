@@ -64,8 +64,8 @@ def _varints(values: np.ndarray) -> tuple[bytes, list[int]]:
     numbers = values.astype(np.int64).reshape(-1).astype(np.uint64)
     limits = np.array([1 << shift for shift in range(7, 64, 7)], np.uint64)
     ends = np.cumsum(1 + np.searchsorted(limits, numbers, side="right"))
-    positions = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
-    encoded = np.empty(ends[-1] if len(ends) else 0, np.uint8)
+    positions = np.concatenate([[0], ends[:-1]])
+    encoded = np.empty(ends[-1], np.uint8)
     seven = np.uint64(7)
     while len(numbers):
         continues = numbers > 127

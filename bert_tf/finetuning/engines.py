@@ -75,7 +75,7 @@ def find_exported_model(
     Raises:
         UserError: an exported folder has a different precision, or the export fails.
     """
-    engine, precision = options.engine, options.precision
+    engine, precision, folder = options.engine, options.precision, folder or "."
     if is_exported(folder, engine):
         exported = os.path.join(folder, MODEL_FILES[engine])
         exported_precision = run_metadata.read_run_string(folder, PRECISION) or precision
@@ -101,7 +101,7 @@ def find_exported_model(
 def _checkpoint_id(folder: str, checkpoint: str, options: Any) -> str:
     """Returns a digest of a checkpoint's name, files (size and time) and configuration."""
     sources = []
-    for subfolder in (folder, os.path.dirname(checkpoint)):
+    for subfolder in (folder, os.path.dirname(checkpoint) or "."):
         for name in sorted(files.list_dir(subfolder)):
             if name.endswith(_SOURCES):
                 sources.append((name, *files.size_and_mtime(os.path.join(subfolder, name))))

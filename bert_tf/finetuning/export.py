@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_tf import files, locks
-from bert_tf.finetuning.run_metadata import model_files, write
+from bert_tf.finetuning.run_metadata import model_files
 from bert_tf.finetuning.task import Task
 from bert_tf.options import FineTuningOptions, ModelOptions
 from bert_tf.progress import log
@@ -94,7 +94,7 @@ def new_version(
         with files.temporary_folder_at(f"{version}.tmp") as folder:
             extra_folder = os.path.join(folder, _EXTRA_FOLDER)
             files.make_dirs(extra_folder)
-            write(extra_folder, contents)
+            files.write_texts(extra_folder, contents)
             assets = {
                 name.removesuffix(".txt"): os.path.join(extra_folder, name)
                 for name in contents

@@ -127,9 +127,7 @@ def restore_strict(model: keras.Model, prefix: str) -> checkpoints.Restored:
     """Restores a checkpoint that must have exactly the model's variables."""
     restored = checkpoints.restore(model, prefix)
     if restored.new or restored.unused:
-        missing, unexpected = (
-            checkpoints.summarize(names) or "none" for names in (restored.new, restored.unused)
-        )
+        missing, unexpected = map(checkpoints.summarize, (restored.new, restored.unused))
         raise UserError(
             f"{prefix} does not match this model. Missing variables: {missing}; unexpected "
             f"variables: {unexpected}"

@@ -54,10 +54,11 @@ def prepare_output_dir(output_dir: str) -> None:
 def result_path(output_dir: str, name: str, suffix: str) -> str:
     """Returns the path of a result file, with `suffix` before the extension.
 
-    The suffix is `_<task>`. Names that contain the task, such as GLUE's `MRPC.tsv`, get no suffix.
+    The suffix is `_<task>`. GLUE's submission files, such as `MRPC.tsv`, get no suffix: they are
+    named after the task.
     """
     stem, extension = os.path.splitext(name)
-    suffix = "" if suffix[1:] and suffix[1:] in stem.lower() else suffix
+    suffix = "" if suffix and "_" not in stem and suffix[1:] in stem.lower() else suffix
     return os.path.join(output_dir, f"{stem}{suffix}{extension}")
 
 

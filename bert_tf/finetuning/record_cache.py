@@ -16,7 +16,7 @@ _FORMAT_VERSION = 2
 
 def fingerprint(*settings: Any, examples: Iterable[Any] = ()) -> str:
     """Returns a digest of the `repr` of the settings and the examples."""
-    # The 1 is a version number.
+    # Digests in existing run.json files depend on the 1.
     digest = hashlib.blake2b(repr((1, *settings)).encode(errors="surrogatepass"))
     for example in examples:
         digest.update(repr(example).encode(errors="surrogatepass"))

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_tf import checkpoints, registry, training
+from bert_tf import checkpoints, files, registry, training
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
 from bert_tf.finetuning.distillation import Teacher, open_teacher
@@ -234,7 +234,7 @@ class FineTuningRun:
             restore_from=self.restored,
         )
         if devices.is_chief:
-            run_metadata.write(self.output_dir, self.metadata_files)
+            files.write_texts(self.output_dir, self.metadata_files)
         path, count = self.splits.records("train")
         features, step = self.splits.features("train"), self.step
         row_loss, teacher = partial(task.loss, training=True), self.splits.teacher

@@ -90,12 +90,6 @@ def require_same(folder: str, contents: Mapping[str, str], source: str) -> None:
             )
 
 
-def write(folder: str, contents: Mapping[str, str]) -> None:
-    """Writes files to a folder; `contents` is file name -> text."""
-    for name, text in contents.items():
-        files.write_text(os.path.join(folder, name), text)
-
-
 def run_names(count: int) -> list[str]:
     """Returns the folder names of a training with several seeds, one for each run."""
     return [f"run_{number}" for number in range(1, count + 1)]

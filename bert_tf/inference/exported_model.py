@@ -17,11 +17,7 @@ from bert_tf.quiet import hide_stderr
 # Export format -> name of the model file in its folder.
 MODEL_FILES = {"onnx": "model.onnx", "litert": "model.tflite"}
 # Input name in an exported model, as in Hugging Face Transformers -> feature name.
-INPUTS = {
-    "input_ids": "input_ids",
-    "attention_mask": "input_mask",
-    "token_type_ids": "segment_ids",
-}
+INPUTS = {"input_ids": "input_ids", "attention_mask": "input_mask", "token_type_ids": "segment_ids"}
 # Prefix of the outputs of all encoder layers: `hidden_states.0` is the output of the first layer.
 HIDDEN_STATES = "hidden_states."
 # Output name in an exported model -> output name of `BertModel`, where they differ.

@@ -72,10 +72,6 @@ class RowBatches(abc.ABC):
             # A row of ones shows the shapes and types of the outputs.
             ones = {f.name: np.ones((1, *f.shape), np.int32) for f in self._features}
             return {name: values[:0] for name, values in self.predict(ones).items()}
-        if num_rows == 1:
-            # A single row needs no grouping and sorting.
-            (plan,) = self._plan_batches(rows["input_mask"])
-            return self._run_batch(rows, *plan)
         results: dict[str, np.ndarray] = {}
         for indices, outputs in self.batches(rows):
             for name, values in outputs.items():

@@ -191,12 +191,7 @@ class ResidualOutput(keras.layers.Layer):
         self.layer_norm.build((*input_shape[:-1], self.dense.units))
 
     def call(
-        self,
-        x: Any,
-        residual: Any,
-        dropout_seed: Any = None,
-        *,
-        training: bool | None = None,
+        self, x: Any, residual: Any, dropout_seed: Any = None, *, training: bool | None = None
     ) -> Any:
         """[T, width] and the input [T, H] of the block -> [T, H]."""
         dropped = self.dropout(self.dense(x), dropout_seed, training=training)

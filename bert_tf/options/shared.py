@@ -10,7 +10,6 @@ from bert_tf.options.fields import check_values, option
 from bert_tf.tokenization import validate_case_matches_checkpoint
 
 _TPU_FLAGS = ("tpu_name", "tpu_zone", "gcp_project")
-_TPU_ONLY_NOTE = "Ignored without --use_tpu=true."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -173,9 +172,10 @@ class DeviceOptions:
         ignored = ["master", "num_tpu_cores", "iterations_per_loop"]
         if not self.use_tpu and self.distribution_strategy != "tpu":
             ignored += _TPU_FLAGS
+        note = "No effect without --use_tpu=true."
         return [
             f"--{field.name}={getattr(self, field.name)}: "
-            + (_TPU_ONLY_NOTE if field.name in _TPU_FLAGS else field.metadata["help"])
+            + (note if field.name in _TPU_FLAGS else field.metadata["help"])
             for field in dataclasses.fields(DeviceOptions)
             if field.name in ignored and getattr(self, field.name) != field.default
         ]

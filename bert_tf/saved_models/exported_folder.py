@@ -89,8 +89,7 @@ def export_folder(
                 lists = {name: contents[name] for name in contents if name.endswith(".txt")}
                 content = build_litert_model(model, precision, pooling, hidden_states, lists)
                 files.write_bytes(path, content)
-            for name, text in texts.items():
-                files.write_text(os.path.join(folder, name), text)
+            files.write_texts(folder, texts)
             files.remove_tree(export_dir)
             files.rename(folder, export_dir)
     log.info("Exported model: %s", os.path.join(export_dir, file_name))

@@ -12,7 +12,7 @@ from bert_tf import backend
 from bert_tf.data.parallel import num_cores
 from bert_tf.errors import UserError, reason
 from bert_tf.options import DeviceOptions, TrainingOptions
-from bert_tf.progress import hide_progress, log
+from bert_tf.progress import log
 from bert_tf.training.cluster import read_cluster, wait_for_workers
 from bert_tf.training.precision import set_precision
 from bert_tf.training.signals import preserve_signal_handlers
@@ -142,7 +142,7 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     if devices.fixed_shapes and getattr(options, "length_grouping", False):
         log.warning("--length_grouping has no effect when every batch is padded to the full length")
     if not devices.is_chief:
-        hide_progress()
+        log.setLevel("WARNING")  # also hides progress bars
     return devices
 
 

@@ -113,8 +113,8 @@ class EvalCallback(Callback):
         """The (step, value) points of the monitored metric and `eval_loss`, for the plot."""
         evaluations = self._evaluations
         points = {
-            self.monitor.name: [(e["step"], self.monitor.value(e)) for e in evaluations],
             "eval_loss": [(e["step"], e["eval_loss"]) for e in evaluations if "eval_loss" in e],
+            f"eval_{self.monitor.name}": [(e["step"], self.monitor.value(e)) for e in evaluations],
         }
         return {name: values for name, values in points.items() if values}
 
@@ -152,12 +152,11 @@ class EvalCallback(Callback):
         prefix = os.path.join(folder, BEST_NAME)
         checkpoints.write(prefix, {**values, checkpoints.GLOBAL_STEP: np.int64(step)})
         checkpoints.add_newest(folder, BEST_NAME)
-        for name, text in self.extra_files.items():
-            files.write_text(os.path.join(folder, name), text)
+        files.write_texts(folder, self.extra_files)
 
     def _write_evaluations(self) -> None:
         content = {
-            "figure": self.monitor.name,
+            "metric": self.monitor.name,
             "examples": self.examples_key,
             "best": self.best,
             "evaluations": self._evaluations,
@@ -172,8 +171,9 @@ class EvalCallback(Callback):
             content = files.read_json(self._path)
             earlier = [dict(e) for e in content["evaluations"] if e["step"] <= self.initial_step]
             best = checkpoints.latest(os.path.join(self.output_dir, BEST_FOLDER))
-            if content["figure"] != self.monitor.name:
-                reason = f"they were ranked by {content['figure']}"
+            metric = content.get("metric") or content["figure"]  # its name before version 1.0
+            if metric != self.monitor.name:
+                reason = f"they were ranked by {metric}"
             elif content["examples"] != self.examples_key:
                 reason = "they used different examples"
             elif best:

@@ -1,7 +1,7 @@
 """The Adam update as a single fused TensorFlow op.
 
 A Keras optimizer runs some fifteen ops per variable, each over the whole variable. On a CPU, they
-took an eighth of the time of a BERT-base step with 256 tokens, and were a fifth of the graph.
+take an eighth of the time of a BERT-base step with 256 tokens, and are a fifth of the graph.
 """
 
 from typing import Any

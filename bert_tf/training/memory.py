@@ -6,8 +6,8 @@ from bert_tf.config import BertConfig
 # statistics and dropout's random numbers stay in float32.
 _BYTES_PER_ACTIVATION = {"float32": 4.0, "bfloat16": 2.8, "float16": 2.8}
 # Number of float32 copies of all parameters in memory: during the backward pass (weights, two
-# moments and gradients; with micro-batches also gradient sums), and during the update (also new
-# weights). The estimates are within 10% of what benchmarks/memory.py measures.
+# moments and gradients; with micro-batches also gradient sums), and during the update. Fitted, with
+# TensorFlow's temporary copies, to benchmarks/memory.py: estimates are within 10% of its results.
 _COPIES, _COPIES_WITH_MICRO_BATCHES, _COPIES_IN_UPDATE = 4, 9, 9.7
 
 

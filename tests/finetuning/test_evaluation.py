@@ -46,7 +46,7 @@ def test_best_weights_are_saved_and_used(trained, tiny, tmp_path):
     # int(18 / 4 * 6) = 27 steps: every fifth step and the last.
     assert [evaluation["step"] for evaluation in history["evaluations"]] == [5, 10, 15, 20, 25, 27]
     best = min(history["evaluations"], key=lambda evaluation: evaluation["eval_loss"])
-    assert history["figure"] == "loss"
+    assert history["metric"] == "loss"
     assert history["best"] == best
     assert results.metrics["global_step"] == best["step"]
     assert float(str(results.metrics["eval_loss"])) == pytest.approx(best["eval_loss"], abs=1e-6)
@@ -315,7 +315,7 @@ def test_missing_final_evaluation_is_run(trained, tiny, tmp_path):
     ("change", "reason"),
     [
         ({"examples": "x"}, "they used different examples"),
-        ({"figure": "f1"}, "they were ranked by f1"),
+        ({"metric": "f1"}, "they were ranked by f1"),
         ({"evaluations": 5}, "the file is damaged"),
         (None, "there is no checkpoint in best"),
     ],

@@ -11,7 +11,7 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks, run_metadata
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.finetuning.multi_seed import write_summary
-from bert_tf.finetuning.output_dir import Results
+from bert_tf.finetuning.output_dir import Results, result_path
 from bert_tf.options import (
     ClassifierOptions,
     ExportOptions,
@@ -253,6 +253,11 @@ def test_model_of_a_different_script_is_rejected(tmp_path):
             run_metadata.read_options(folder, script)
     write_run_dir(tmp_path, "run_pretraining")
     run_metadata.require_script(folder, "run_classifier")
+
+
+def test_only_submission_files_get_no_suffix():
+    assert result_path("out", "eval_results.txt", "_results") == "out/eval_results_results.txt"
+    assert result_path("out", "MRPC.tsv", "_mrpc") == "out/MRPC.tsv"
 
 
 def test_folder_of_several_runs_is_explained(tmp_path):

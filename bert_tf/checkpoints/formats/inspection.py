@@ -57,7 +57,8 @@ def _describe_head(source: Source, shapes: configs.Shapes) -> str:
         return str(error)
     if head.name == "encoder":
         return "Head: none"
-    outputs = f", {shapes['output_bias'][0]} outputs" if head.has_labels else ""
+    has_bias = head.has_labels and "output_bias" in shapes
+    outputs = f", {shapes['output_bias'][0]} outputs" if has_bias else ""
     note = ""
     if head.has_labels and source.head is None:
         note = " (or token: both have the same variables)"

@@ -1,6 +1,5 @@
 """Selects the columns of a split of a user's table, and detects a header row."""
 
-import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -8,10 +7,9 @@ from bert_tf.data.cell_values import COLUMN_NAME, counted, parse_number
 from bert_tf.data.columns import find_positions, is_name
 from bert_tf.data.tables import Row
 from bert_tf.errors import UserError
+from bert_tf.progress import log
 from bert_tf.tasks.classification.label_inference import MISSING_NUMBER, LabelParser
 from bert_tf.tasks.classification.options import ClassifierOptions
-
-_logger = logging.getLogger(__name__)
 
 UNLABELED = "unlabeled"
 _PURPOSES = ("text", "text_pair", "label", "id")
@@ -60,7 +58,7 @@ def find_header(
     if not _is_header(rows, positions, labels, training_header):
         return []
     message = "%s: the first row is used as column names: %s (--has_header=no reads it as data)"
-    _logger.info(message, path, _join_names(header))
+    log.info(message, path, _join_names(header))
     return header
 
 
@@ -71,7 +69,7 @@ def warn_about_headers(
     repeated = [r.place for r in rows[1:] if header and [c.strip() for c in r.cells] == header]
     if repeated:
         message = "%s equals the header (%s in all). Check whether files were concatenated"
-        _logger.warning(message, repeated[0], counted(len(repeated), "such row"))
+        log.warning(message, repeated[0], counted(len(repeated), "such row"))
     # Without a header, compare the first row if it shares a name with the training file's header:
     # then it is probably a header that was mistaken for data.
     names = header or [name.strip() for name in rows[0].cells]
@@ -83,7 +81,7 @@ def warn_about_headers(
         for name, training_name in name_pairs[int(column) - 1 : int(column)] if is_number else ():
             if name.casefold() != training_name.casefold():
                 message = "%s: column %s is %r, but %r in the training file. Check --%s_column"
-                _logger.warning(message, rows[0].place, column, name, training_name, purpose)
+                log.warning(message, rows[0].place, column, name, training_name, purpose)
 
 
 def _is_header(
@@ -112,7 +110,7 @@ def _is_header(
         looks_like_name |= len(first.split()) == 1 and num_longer > len(others) / 2
     if looks_like_name:
         message = "%s looks like a header, but is read as data: %s (--has_header=yes skips it)"
-        _logger.warning(message, rows[0].place, _join_names(cells))
+        log.warning(message, rows[0].place, _join_names(cells))
     return False
 
 

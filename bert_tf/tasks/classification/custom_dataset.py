@@ -1,7 +1,6 @@
 """A user's own tables as a dataset: `run_classifier.py --task_name=tsv`."""
 
 import dataclasses
-import logging
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from bert_tf.data.features import InputExample
 from bert_tf.data.split_files import FLAGS, NAMES
 from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
+from bert_tf.progress import log
 from bert_tf.tasks.classification.column_mapping import (
     UNLABELED,
     columns_of_split,
@@ -27,8 +27,6 @@ from bert_tf.tasks.classification.datasets import (
 )
 from bert_tf.tasks.classification.label_inference import AUTO, LabelParser, infer_labels
 from bert_tf.tasks.classification.options import ClassifierOptions
-
-_logger = logging.getLogger(__name__)
 
 # Purpose of a text column -> its name in messages.
 _TEXT_NAMES = {"text": "text", "text_pair": "second text"}
@@ -61,10 +59,10 @@ class CustomDataset(TextDataset):
         self._paths, self._options = paths, options
         self.has_pairs = options.text_pair_column is not None
         self.holds_out = "eval" not in paths and "train" in paths
+        self._holds_out_rows = self.holds_out and bool(options.dev_fraction)
         self._examples: dict[str, list[InputExample]] = {}
         self._training_header: list[str] | None = None
-        holds_out_rows = self.holds_out and options.dev_fraction
-        self.is_unlabeled = options.ignores_labels and not holds_out_rows
+        self.is_unlabeled = options.ignores_labels and not self._holds_out_rows
         labels = tuple(label.strip() for label in labels)
         problem_type = options.problem_type
         _check_labels(problem_type, labels)
@@ -84,13 +82,12 @@ class CustomDataset(TextDataset):
 
     def read(self, split: str) -> list[InputExample]:
         """Reads the examples of a split, at least one; examples for prediction have no labels."""
-        must_hold_out = self.holds_out and self._options.dev_fraction
-        if split != "predict" and must_hold_out and "eval" not in self._examples:
+        if split != "predict" and self._holds_out_rows and "eval" not in self._examples:
             self._hold_out_dev_set()
         if split not in self._examples:
             path = self._path(split)
             self._examples[split] = self._load(split)
-            _logger.info("%s: %s", path, counted(len(self._examples[split]), "row"))
+            log.info("%s: %s", path, counted(len(self._examples[split]), "row"))
         return list(self._examples[split])
 
     def describe(self, split: str) -> str:
@@ -161,7 +158,7 @@ class CustomDataset(TextDataset):
         if places_of_empty_texts:
             count = counted(len(places_of_empty_texts), "row")
             message = "%s: %s with an empty text, the first at %s"
-            _logger.warning(message, self._paths[split], count, places_of_empty_texts[0])
+            log.warning(message, self._paths[split], count, places_of_empty_texts[0])
         return examples
 
     def _hold_out_dev_set(self) -> None:
@@ -177,7 +174,7 @@ class CustomDataset(TextDataset):
         self._examples["eval"] = [examples[row] for row in dev_rows]
         summary = f"{len(dev_rows):,} of the {row_count} of {path} are held out for evaluation"
         message = "no dev set: %s (--dev_fraction=%g), %s to train on"
-        _logger.info(message, summary, self._options.dev_fraction, f"{len(train_rows):,}")
+        log.info(message, summary, self._options.dev_fraction, f"{len(train_rows):,}")
 
 
 def _check_labels(problem_type: str, labels: Sequence[str]) -> None:
@@ -194,7 +191,7 @@ def _warn_about_quotes(path: str, values: Mapping[str, Sequence[Any]]) -> None:
     for purpose, cells in values.items():
         if len(cells) > 1 and all(re.fullmatch(r'\s*".*"\s*', str(value)) for value in cells):
             message = "%s: each %s is in quotes, which are kept. Pass --quoted=yes to remove them"
-            _logger.warning(message, path, purpose)
+            log.warning(message, path, purpose)
             return
 
 

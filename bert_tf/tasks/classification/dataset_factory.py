@@ -103,7 +103,8 @@ def _warn_about_columns(options: ClassifierOptions, paths: dict[str, str]) -> No
     requested = [getattr(options, flag) for flag in flags]
     differs = bool(trained[1]) != bool(requested[1])
     # A new file may name its columns differently: warn only if it also has the training columns.
-    for path in paths.values() if not (requested[0] or "").isdecimal() else ():
+    regular = [path for path in paths.values() if not files.is_stream(path)]
+    for path in regular if not (requested[0] or "").isdecimal() else ():
         cells = re.split(r'[\t,;"]', next(iter(files.read_lines(path)), ""))
         differs |= trained != requested and {*filter(None, trained)} <= {*map(str.strip, cells)}
     if paths and trained[0] and differs:

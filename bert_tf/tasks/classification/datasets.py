@@ -9,8 +9,7 @@ from typing import Any
 from bert_tf.data.cell_values import excerpt
 from bert_tf.data.features import InputExample
 from bert_tf.errors import shortened
-
-_logger = logging.getLogger(__name__)
+from bert_tf.progress import log
 
 CLASSIFICATION = "classification"
 MULTILABEL = "multilabel"
@@ -84,25 +83,25 @@ def check_split(
         found = [e.text_a for e in examples if re.fullmatch(pattern, e.text_a.strip().casefold())]
         if len(found) > tolerated * count:
             message = "%s: %d of %d texts are %s, such as %r. Check the %s"
-            _logger.warning(message, path, len(found), count, kind, found[0], to_check)
+            log.warning(message, path, len(found), count, kind, found[0], to_check)
     labels = {label.casefold() for label in data.labels if not re.fullmatch(_NUMBER, label)}
     found = [e.text_a for e in examples if e.text_a.strip().casefold() in labels]
     if len(found) > count / 2 and not data.is_published:
         message = "%s: %d of %d texts are labels, such as %r. Check the text column"
-        _logger.warning(message, path, len(found), count, found[0])
+        log.warning(message, path, len(found), count, found[0])
     if split == "predict" or (split == "train" and data.is_unlabeled):
         return
     if count > 1 and all(example.label == examples[0].label for example in examples):
         message = "%s: all %d rows have the label %r. Check the label column"
-        _logger.warning(message, path, count, examples[0].label)
+        log.warning(message, path, count, examples[0].label)
     if split == "train":
         folded = ["".join(label.split()).casefold() for label in data.labels]
         similar = [x for x, y in zip(data.labels, folded, strict=True) if folded.count(y) > 1]
         if similar:
             message = "%s: labels that differ only in case or white space: %s"
-            _logger.warning(message, path, ", ".join(map(repr, similar)))
+            log.warning(message, path, ", ".join(map(repr, similar)))
         for label, message in _find_suspicious_labels(data):
-            _logger.warning(f"%s: {message}", path, label)
+            log.warning(f"%s: {message}", path, label)
         if not data.is_published and data.problem_type != REGRESSION:
             _check_contradictions(path, examples)
     elif training:
@@ -112,7 +111,7 @@ def check_split(
         unseen = _collect_labels(examples) - _collect_labels(training)
         if unseen and data.labels and not data.is_unlabeled:
             message = "%s: no row of the training set has the label %s"
-            _logger.warning(message, path, ", ".join(sorted(unseen)))
+            log.warning(message, path, ", ".join(sorted(unseen)))
         known = {(example.text_a.strip(), example.text_b) for example in training}
         num_shared = sum((example.text_a.strip(), example.text_b) in known for example in examples)
         if num_shared > _MAX_SHARED * count:
@@ -120,7 +119,7 @@ def check_split(
             is_unavoidable = data.is_published or data.holds_out
             level = logging.INFO if is_unavoidable else logging.WARNING
             message = "%s: %d of %d rows to evaluate on (%.1f%%) have the text of a training row"
-            _logger.log(level, message, path, num_shared, count, 100 * num_shared / count)
+            log.log(level, message, path, num_shared, count, 100 * num_shared / count)
 
 
 def _check_contradictions(path: str, examples: Sequence[InputExample]) -> None:
@@ -133,7 +132,7 @@ def _check_contradictions(path: str, examples: Sequence[InputExample]) -> None:
         labels = shortened(sorted(map(str, labels_of_text[found[0]])))
         message = "%s: %d of %d rows (%.1f%%) repeat a text with a different label, such as %s: %s"
         values = len(found), len(texts), 100 * len(found) / len(texts), excerpt(found[0][0])
-        _logger.warning(f"{message}. Check the labels", path, *values, labels)
+        log.warning(f"{message}. Check the labels", path, *values, labels)
 
 
 def _check_range(path: str, numbers: Sequence[float], training: Sequence[float]) -> None:
@@ -142,7 +141,7 @@ def _check_range(path: str, numbers: Sequence[float], training: Sequence[float])
     if far:
         message = "%s: %d of %d labels, such as %g, are far outside the training range, %g to %g"
         values = len(far), len(numbers), far[0], low, high
-        _logger.warning(f"{message}. Check their scale", path, *values)
+        log.warning(f"{message}. Check their scale", path, *values)
 
 
 def _find_suspicious_labels(data: TextDataset) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import difflib
-import logging
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
@@ -11,14 +10,13 @@ from bert_tf.data.cell_values import excerpt, parse_number
 from bert_tf.data.features import InputExample
 from bert_tf.data.tables import LAST, Row, read_tsv, require_columns
 from bert_tf.errors import UserError
+from bert_tf.progress import log
 from bert_tf.tasks.classification.datasets import (
     CLASSIFICATION,
     REGRESSION,
     SPLIT_NAMES,
     TextDataset,
 )
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -243,10 +241,10 @@ def _check_header(task: TsvTask, split: Split, row: Row) -> None:
     if data_cells:
         problem = f"{data_cells[0]!r} is not a column name. Is the header missing?"
         message = "%s was skipped as the header of task %s, but %s"
-        _logger.warning(message, row.place, task.name, problem)
+        log.warning(message, row.place, task.name, problem)
     elif missing and header:
         message = "%s: task %s expects a column %r, but the header is %s. Check --data_dir"
-        _logger.warning(message, row.place, task.name, missing[0], excerpt(", ".join(row.cells)))
+        log.warning(message, row.place, task.name, missing[0], excerpt(", ".join(row.cells)))
 
 
 def _parse_label(task: TsvTask, split: Split, row: Row, is_first: bool) -> str:

@@ -4,7 +4,6 @@ import dataclasses
 import difflib
 import itertools
 import json
-import logging
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -12,9 +11,8 @@ from typing import Any
 
 from bert_tf.data.cell_values import counted, excerpt, parse_number, to_text
 from bert_tf.errors import UserError, shortened
+from bert_tf.progress import log
 from bert_tf.tasks.classification.datasets import CLASSIFICATION, MULTILABEL, REGRESSION
-
-_logger = logging.getLogger(__name__)
 
 AUTO = "auto"
 
@@ -98,7 +96,7 @@ def infer_labels(
     counts = Counter(itertools.chain.from_iterable(names))
     if problem_type == MULTILABEL and max(map(len, names)) < 2:
         message = "%s: multilabel, but no row has two labels. Is --label_separator=%s correct?"
-        _logger.warning(message, path, given.separator)
+        log.warning(message, path, given.separator)
     if problem_type == REGRESSION:
         numbers = [float(name) for name in counts]
         summary = f"numbers from {min(numbers):g} to {max(numbers):g}"
@@ -107,7 +105,7 @@ def infer_labels(
         _check_labels(path, parser, counts, len(values))
         label_counts = [f"{label} ({counts[label]:,})" for label in parser.labels]
         summary = f"{counted(len(label_counts), 'label')}: {shortened(label_counts)}"
-    _logger.info("%s: %s; %s with %s", path, counted(len(values), "row"), problem_type, summary)
+    log.info("%s: %s; %s with %s", path, counted(len(values), "row"), problem_type, summary)
     return parser
 
 
@@ -161,7 +159,7 @@ def _warn_about_json_types(path: str, values: Sequence[Any]) -> None:
     example_of_type = {type(x) if parse_number(str(x)) is None else "number": x for x in cells}
     if len(example_of_type) > 1 and not all(isinstance(cell, str) for cell in cells):
         examples = " and ".join(json.dumps(value) for value in example_of_type.values())
-        _logger.warning("%s: labels of different types, such as %s. Check them", path, examples)
+        log.warning("%s: labels of different types, such as %s. Check them", path, examples)
 
 
 def _check_labels(path: str, parser: LabelParser, counts: Counter[str], num_rows: int) -> None:
@@ -176,7 +174,7 @@ def _check_labels(path: str, parser: LabelParser, counts: Counter[str], num_rows
     has_many = len(labels) > min(_MANY_LABELS, max(_FEW_LABELS, num_rows / 2))
     if has_many and num_single > len(labels) / 2:
         message = "%s: %d of %d labels occur only once. Check --label_column; are they numbers?"
-        _logger.warning(message, path, num_single, len(labels))
+        log.warning(message, path, num_single, len(labels))
 
 
 def _advice(place: str) -> str:

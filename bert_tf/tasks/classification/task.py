@@ -176,9 +176,7 @@ class Classification(Task):
             answers = enumerate(map(self.problem.answer, values))
             table = _format_table([("index", "prediction"), *answers])
             contents[self.data.submission or ""] = table
-        for name, text in contents.items():
-            files.write_text(os.path.join(output_dir, name), text)
-        return [os.path.join(output_dir, name) for name in contents]
+        return files.write_texts(output_dir, contents)
 
     def from_inputs(self, inputs: Sequence[Any]) -> list[InputExample]:
         """Converts strings, and tuples of two strings."""

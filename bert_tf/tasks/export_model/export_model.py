@@ -12,7 +12,7 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.export import export_for_engine, export_task, new_version
-from bert_tf.finetuning.initialization import restore_trained
+from bert_tf.finetuning.initialization import restore_trained, trained_checkpoint
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.modeling import BertModel
 from bert_tf.saved_models import modules
@@ -49,7 +49,7 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
         raise UserError("--pooling is for encoders: pass --form=encoder")
     task_options.check_model()
     task = registry.load(make_task)(task_options, *load_config_and_tokenizer(task_options))
-    model = task.build_model()
+    model = task.build_model(zero_init_encoder=True)
     restore_trained(model, folder)
     if options.format != "saved_model":
         return _export_for_engine(options, model, task.options, task.labels)
@@ -85,8 +85,8 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
 
 def _restore_encoder(options: ExportOptions, folder: str, config: BertConfig) -> BertModel:
     """Restores the encoder; with `--form=auto`, a checkpoint with a fine-tuned head is an error."""
-    model = BertModel(config)
-    prefix = run_metadata.best_prefix(folder) or checkpoints.resolve(folder)
+    model = BertModel(config, zero_init_encoder=True)
+    prefix = trained_checkpoint(folder)
     restored = checkpoints.restore(model, prefix)
     head_weights = [name for name in restored.unused if name.endswith("output_weights")]
     # The next-sentence head is that of pre-training, not of a fine-tuned model.

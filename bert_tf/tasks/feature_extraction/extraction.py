@@ -46,6 +46,7 @@ _COLUMN_HINTS = {"tsv": "\t", "csv": ",", "jsonl": "{", "json": ""}
 
 def run(options: ExtractionOptions) -> None:
     """Writes the features of all texts; leaves no output file if an error occurs."""
+    options.check()
     input_file, output_file = options.input_file or "", options.output_file or ""
     file_names.require_distinct([output_file], [input_file])
     file_names.require_writable(output_file)

@@ -49,14 +49,16 @@ _MASKS_PER_LINE = 4
 
 def run(options: MaskedWordsOptions) -> None:
     """Writes the candidates for all masks; leaves no output file if an error occurs."""
+    options.check()
     input_file, output_file = options.input_file or "", options.output_file
     to_stdout = output_file == STDOUT
     if not to_stdout:
         file_names.require_distinct([output_file], [input_file] if input_file else [])
         file_names.require_writable(output_file)
-    # Read the whole input first to find errors early, unless it is standard input.
-    total = 0 if input_file == STDIN else sum(1 for _ in _read(options))
-    if not total and input_file != STDIN:
+    # Read the whole input first to find errors early, unless it is a stream.
+    is_stream = input_file == STDIN or files.is_stream(input_file)
+    total = 0 if is_stream else sum(1 for _ in _read(options))
+    if not total and not is_stream:
         raise UserError(f"{input_file} contains no text")
     model = FillMask(options)
     format_text = FORMATS[options.output_format]

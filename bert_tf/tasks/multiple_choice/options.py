@@ -39,11 +39,6 @@ class MultipleChoiceOptions(FineTuningOptions):
             UserError: an option is missing or invalid, or there is nothing to do.
         """
         super().check()
-        self.check_model()
-
-    def check_model(self) -> None:
-        """Checks the options of model and engine, and the columns."""
-        super().check_model()
         columns = [*self.ending_column_names, self.context_column, self.label_column]
         columns.append(self.question_column or "")
         for name in filter(None, columns):

@@ -33,7 +33,7 @@ def read_questions(
     if split not in paths:
         raise UserError(f"{options.data_dir} has no file for --do_{split}: pass --{split}_file")
     questions, num_empty = [], 0
-    for place, row in _read_rows(paths[split]):
+    for place, row in _read_rows(paths[split], options):
         question = _parse_question(row, place, options, split)
         num_endings = num_endings or len(question.endings)
         if len(question.endings) != num_endings:
@@ -65,14 +65,20 @@ def _check_questions(path: str, split: str, questions: Sequence[Question]) -> No
         log.warning(f"{message}. Check that labels start at 0", path, num_endings - 1)
 
 
-def _read_rows(path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _read_rows(
+    path: str, options: MultipleChoiceOptions
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yields the file and line of each row, and its cells by column name."""
+    needed = [options.context_column, options.question_column, options.label_column]
     header: list[str] | None = None
     for row in read_table(path):
         if isinstance(row.cells, dict):
             yield row.place, row.cells
         elif header is None:
             header = [name.strip() for name in row.cells]
+            for name in (*needed, *options.ending_column_names):
+                if name and header.count(name) > 1:
+                    raise UserError(f"{row.place}: two columns are called {name!r}. Rename one")
         else:
             yield row.place, dict(zip(header, row.cells, strict=True))
 

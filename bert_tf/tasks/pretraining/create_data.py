@@ -67,6 +67,8 @@ def _find_texts(options: PretrainingDataOptions) -> list[str]:
     paths, outputs = file_names.expand(options.input_file or ""), options.outputs
     if not paths or not outputs:
         raise UserError("--input_file and --output_file must name files")
+    for path in paths:
+        files.open_binary(path).close()  # Refuses pipes: the texts are read twice.
     sources = [*paths, options.vocab_file or "", options.whole_word_segments or ""]
     file_names.require_distinct(outputs, sources)
     for output in outputs:

@@ -103,7 +103,7 @@ def _train_and_evaluate(
     results = Results()
     if state:
         if devices.is_chief:
-            run_metadata.write(output_dir, metadata)
+            files.write_texts(output_dir, metadata)
         _train(options, state, paths, features, devices)
         step = state.step
     if options.do_eval:

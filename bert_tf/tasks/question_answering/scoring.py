@@ -90,9 +90,7 @@ def score(
 
 
 def score_with_negative(
-    examples: Sequence[SquadExample],
-    predictions: Mapping[str, str],
-    null_odds: Mapping[str, float],
+    examples: Sequence[SquadExample], predictions: Mapping[str, str], null_odds: Mapping[str, float]
 ) -> dict[str, float]:
     """Returns the metrics of the official SQuAD 2.0 script; mappings are keyed by question id.
 
@@ -118,9 +116,7 @@ def score_with_negative(
 
 
 def best_f1_threshold(
-    examples: Sequence[SquadExample],
-    best_texts: Mapping[str, str],
-    null_odds: Mapping[str, float],
+    examples: Sequence[SquadExample], best_texts: Mapping[str, str], null_odds: Mapping[str, float]
 ) -> float:
     """Returns the threshold for null odds with the best F1; the lowest one in case of ties.
 

@@ -5,7 +5,6 @@ Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine Comprehension of T
 """
 
 import collections
-import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,8 +14,7 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.errors import UserError, shortened
-
-_logger = logging.getLogger(__name__)
+from bert_tf.progress import log
 
 # The original splits texts only at these characters, not at U+00A0, U+3000 or U+2028.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
@@ -107,19 +105,19 @@ def read_squad_examples(
     if skipped_ids:
         message = "%s: skipped %d of %d questions, because their answer is not at answer_start: %s"
         listed_ids = shortened(skipped_ids, _MAX_LISTED)
-        _logger.warning(message, path, len(skipped_ids), total, listed_ids)
-        _logger.debug("Skipped: %s", ", ".join(skipped_ids))
+        log.warning(message, path, len(skipped_ids), total, listed_ids)
+        log.debug("Skipped: %s", ", ".join(skipped_ids))
     if len(doubtful_ids[_EMPTY]) == total:
         raise UserError(f'{path}: all questions are empty. Check "question"')
     for problem, ids in doubtful_ids.items():
         if ids:
             message = "%s: %d of %d questions are %s, the first is %s"
-            _logger.warning(message, path, len(ids), total, problem, ids[0])
+            log.warning(message, path, len(ids), total, problem, ids[0])
     counts = collections.Counter(example.qas_id for example in examples)
     repeated_ids = sorted(qas_id for qas_id, count in counts.items() if count > 1)
     if repeated_ids:
         message = "%s: %d ids belong to several questions; results are those of the last: %s"
-        _logger.warning(message, path, len(repeated_ids), shortened(repeated_ids, _MAX_LISTED))
+        log.warning(message, path, len(repeated_ids), shortened(repeated_ids, _MAX_LISTED))
     return examples
 
 

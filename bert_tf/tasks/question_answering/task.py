@@ -1,6 +1,5 @@
 """Extractive question answering: SQuAD 1.1 and 2.0, and files in their format."""
 
-import os
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -159,9 +158,7 @@ class QuestionAnswering(Task):
     ) -> list[str]:
         """Writes answers, n-best lists and, with `version_2_with_negative`, null odds."""
         contents = predictions.contents()
-        for name, text in contents.items():
-            files.write_text(os.path.join(output_dir, name), text)
-        return [os.path.join(output_dir, name) for name in contents]
+        return files.write_texts(output_dir, contents)
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the start and end logits [B, S], and `input_ids`, to find the answer's pieces."""

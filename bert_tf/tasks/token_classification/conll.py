@@ -12,7 +12,6 @@ as `TEXT/nr` (person), `/ns` (place), `/nt` (organization) or `/o`; each charact
 """
 
 import itertools
-import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +19,7 @@ from dataclasses import dataclass, field
 from bert_tf import files
 from bert_tf.data.cell_values import counted
 from bert_tf.errors import UserError
-
-_logger = logging.getLogger(__name__)
+from bert_tf.progress import log
 
 OUTSIDE = "O"
 DOCUMENT = "-DOCSTART-"
@@ -165,7 +163,7 @@ def _check_labels(file: ConllFile, column: int) -> None:
     start, end = max(sentences, key=lambda pair: pair[1] - pair[0])
     if end - start > _MAX_SENTENCE_WORDS and not file.has_spans:
         message = "%s: one sentence of %d words, from line %d on. Are blank lines missing?"
-        _logger.warning(message, file.path, end - start, file.line_numbers[start])
+        log.warning(message, file.path, end - start, file.line_numbers[start])
     labels = file.labels or []
     distinct = set(labels)
     if len(distinct) > _MAX_LABELS:

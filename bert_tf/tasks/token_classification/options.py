@@ -15,7 +15,6 @@ class NerOptions(FineTuningOptions):
         None,
         "Folder with files of words and labels in columns, as in CoNLL-2003: train.txt, "
         "dev.txt or valid.txt, test.txt.",
-        new=True,
         required=True,
     )
     token_column: int = option(
@@ -24,21 +23,18 @@ class NerOptions(FineTuningOptions):
     label_column: int = option(
         -1,
         "Column of the labels, counting from 1; -1 for the last one. A test file may omit it.",
-        new=True,
     )
     max_seq_length: int = option(
         128,
         "Maximum input length in word pieces, including special tokens; longer sentences are "
         "split into overlapping windows.",
-        new=True,
     )
     doc_context: bool = option(
         False,
         "Fill the input up to --max_seq_length with the text around a sentence in its document, as "
         "context without labels: more information, but slower.",
-        new=True,
     )
-    eval_batch_size: int = option(8, "Evaluation batch size, in windows of sentences.", new=True)
+    eval_batch_size: int = option(8, "Evaluation batch size, in windows of sentences.")
 
     def check(self) -> None:
         """Checks all options."""

@@ -238,7 +238,7 @@ def test_regression(tiny, tmp_path):
     assert {"eval_pearson", "eval_spearman"} <= metrics.keys()
     out = tmp_path / "out"
     assert not (out / "labels.txt").exists()
-    assert json.loads((out / "evaluations.json").read_text())["figure"] == "pearson"
+    assert json.loads((out / "evaluations.json").read_text())["metric"] == "pearson"
     lines = (out / "test_predictions.tsv").read_text().splitlines()
     assert lines[0] == "id\ttext\tprediction"
     later = custom_options(tiny, tmp_path, do_predict=True, output_dir=str(tmp_path / "later"),

@@ -3,8 +3,10 @@
 import io
 import itertools
 import json
+import os
 import re
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -304,6 +306,17 @@ def test_standard_input(model, folder, monkeypatch):
     content = (folder / "in.txt").read_bytes()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
     assert run(model, folder, input_file="-") == expected
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
+def test_pipe_as_input(model, folder):
+    expected = run(model, folder)
+    pipe, content = folder / "pipe", (folder / "in.txt").read_bytes()
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(content,), daemon=True)
+    writer.start()
+    assert run(model, folder, input_file=str(pipe)) == expected
+    writer.join(10)
 
 
 def test_invalid_standard_input(model, folder, monkeypatch):

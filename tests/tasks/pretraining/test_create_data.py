@@ -231,6 +231,14 @@ def test_pipe_as_output(tiny, corpus):
     assert sorted(os.listdir(corpus)) == sorted([*before, "copy", "pipe"])
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
+def test_pipe_as_input_is_rejected(tiny, corpus):
+    """The input is read twice, which would lose the texts of a pipe."""
+    os.mkfifo(corpus / "pipe")
+    with pytest.raises(UserError, match="pipe is a pipe or a device"):
+        create_data.run(options(tiny, corpus, input_file=str(corpus / "pipe")))
+
+
 def test_outdated_metadata_is_removed(tiny, corpus, monkeypatch):
     create_data.run(options(tiny, corpus))
     monkeypatch.setattr(create_data, "write_records", _fail)

@@ -121,7 +121,7 @@ def test_character_metrics_for_languages_without_spaces(
 def test_best_weights_by_character_metrics(tiny, folder):
     flags = {"do_train": True, "do_eval": True, "num_train_epochs": 1.0, "eval_every": "1epoch"}
     squad.run(options(tiny, folder, **flags, answer_scoring="characters"))
-    assert read(folder, "evaluations.json")["figure"] == "f1_characters"
+    assert read(folder, "evaluations.json")["metric"] == "f1_characters"
     with pytest.raises(UserError, match="--best_metric must be one of f1, exact_match"):
         squad.run(options(tiny, folder, **flags, best_metric="f1_characters"))
 
@@ -130,7 +130,7 @@ def test_best_of_several_evaluations_is_written(tiny, folder):
     flags = {"do_train": True, "do_eval": True, "num_train_epochs": 4.0, "learning_rate": 1e-2}
     metrics = squad.run(options(tiny, folder, **flags, eval_every="2", best_metric="f1")).metrics
     history = read(folder, "evaluations.json")
-    assert history["figure"] == "f1"
+    assert history["metric"] == "f1"
     assert len(history["evaluations"]) > 2
     best = max(history["evaluations"], key=lambda evaluation: evaluation["f1"])
     assert metrics["f1"] == best["f1"]

@@ -140,7 +140,7 @@ def test_best_of_several_evaluations_is_used(tiny, folder):
     flags = {"do_train": True, "do_eval": True, "num_train_epochs": 4.0, "learning_rate": 5e-3}
     metrics = ner.run(options(tiny, folder, **flags, eval_every="1epoch")).metrics
     history = json.loads((folder / "out" / "evaluations.json").read_text())
-    assert history["figure"] == "f1"
+    assert history["metric"] == "f1"
     assert [evaluation["step"] for evaluation in history["evaluations"]] == [10, 20, 30, 40]
     assert metrics["f1"] == max(evaluation["f1"] for evaluation in history["evaluations"])
     assert (folder / "out" / "best" / "labels.txt").exists()
