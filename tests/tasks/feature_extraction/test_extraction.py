@@ -180,7 +180,7 @@ def test_csv_and_json_lines(tiny, folder, name, content):
     (folder / name).write_text(content)
     flags = {"input_file": str(folder / name), "text_column": "text"}
     output = np.load(run(tiny, folder, output_format="npz", **flags))
-    assert output["tokens"].tolist() == ["[CLS]", "a", ",", "b", "[SEP]", "[CLS]", "c", "[SEP]"]
+    assert output["tokens"].tolist() == ["[CLS]", "a", "[UNK]", "b", "[SEP]", "[CLS]", "c", "[SEP]"]
 
 
 def test_columns_of_standard_input(tiny, folder, monkeypatch):
