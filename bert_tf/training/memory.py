@@ -2,13 +2,12 @@
 
 from bert_tf.config import BertConfig
 
-# Mean bytes per activation kept for the backward pass. With 16-bit types, layer normalization
-# statistics and dropout's random numbers stay in float32.
-_BYTES_PER_ACTIVATION = {"float32": 4.0, "bfloat16": 2.8, "float16": 2.8}
+# Mean bytes per activation kept for the backward pass.
+_BYTES_PER_ACTIVATION = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 # Number of float32 copies of all parameters in memory: during the backward pass (weights, two
 # moments and gradients; with micro-batches also gradient sums), and during the update. Fitted, with
 # TensorFlow's temporary copies, to benchmarks/memory.py: estimates are within 10% of its results.
-_COPIES, _COPIES_WITH_MICRO_BATCHES, _COPIES_IN_UPDATE = 4, 9, 9.7
+_COPIES, _COPIES_WITH_MICRO_BATCHES, _COPIES_IN_UPDATE = 5, 7.2, 5.75
 
 
 def estimate_training_bytes(
@@ -32,9 +31,9 @@ def estimate_training_bytes(
     hidden_bytes = rows * length * config.hidden_size * value_bytes
     intermediate_bytes = rows * length * config.intermediate_size * value_bytes
     score_bytes = rows * config.num_attention_heads * length * length * value_bytes
-    # Projections, attention contexts and layer normalization inputs; GELU's inputs, outputs and
-    # intermediate terms; attention scores, probabilities and dropout masks.
-    layer_bytes = 16 * hidden_bytes + 6 * intermediate_bytes + 4 * score_bytes
+    # Projections, attention contexts, inputs of layer normalization and dropout masks; GELU's inputs
+    # and outputs; attention probabilities before and after dropout, and its mask.
+    layer_bytes = 12 * hidden_bytes + 2 * intermediate_bytes + 2.25 * score_bytes
     activation_bytes = config.num_hidden_layers * layer_bytes
     if recompute_layers:  # Only the inputs of all layers are kept, and one recomputed layer.
         activation_bytes = layer_bytes + config.num_hidden_layers * hidden_bytes

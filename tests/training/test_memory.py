@@ -25,7 +25,7 @@ def test_estimate_matches_measurements(cell):
         recompute_layers=use_both or "recompute" in cell["row"],
     )
     measured = cell["peak_bytes"] - cell["imported_bytes"]
-    assert estimated == pytest.approx(measured, rel=0.15)
+    assert estimated == pytest.approx(measured, rel=0.1)
 
 
 def test_estimate_increases_with_size():
