@@ -31,8 +31,8 @@ def estimate_training_bytes(
     hidden_bytes = rows * length * config.hidden_size * value_bytes
     intermediate_bytes = rows * length * config.intermediate_size * value_bytes
     score_bytes = rows * config.num_attention_heads * length * length * value_bytes
-    # Projections, attention contexts, layer normalization inputs and dropout masks; GELU's inputs and
-    # outputs; attention probabilities before and after dropout, and the mask of this dropout.
+    # Projections, attention contexts, layer normalization inputs and dropout masks; GELU's inputs
+    # and outputs; attention probabilities before and after dropout, and its mask.
     layer_bytes = 12 * hidden_bytes + 2 * intermediate_bytes + 2.25 * score_bytes
     activation_bytes = config.num_hidden_layers * layer_bytes
     if recompute_layers:  # Only the inputs of all layers are kept, and one recomputed layer.
