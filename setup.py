@@ -53,6 +53,9 @@ setup(
     author="The bert_tf authors",
     license="Apache-2.0",
     packages=find_packages(include=["bert_tf", "bert_tf.*"]),
+    # Makes pip install -e add this folder to the path, so that bert_tf is also found by programs
+    # next to it, which would otherwise import the folder itself as a namespace package.
+    package_dir={"": "."},
     package_data={"bert_tf": ["py.typed"]},
     python_requires=">=3.11,<3.14",
     install_requires=[

@@ -105,11 +105,11 @@ def _check_rows(rows: Iterator[Row], delimiter: str) -> Iterator[Row]:
 
 def _width_error(place: str, cells: list[str], width: int, delimiter: str) -> UserError:
     columns, row = counted(len(cells), "column"), excerpt(delimiter.join(cells))
-    return UserError(
-        f"{place}: {columns}, but {width} in the first row. This row: {row}. Columns are separated "
-        f"by {delimiter!r}: remove it from the text, or enclose the text in quotes (in a .tsv "
-        "file, also pass --quoted=yes). If commas separate columns, name the file .csv"
-    )
+    advice = "remove it from the text, or enclose the text in quotes"
+    if delimiter == "\t" and ".csv" not in place:
+        advice += " and pass --quoted=yes. If commas separate columns, name the file .csv"
+    problem = f"{columns}, but {width} in the first row. This row: {row}"
+    return UserError(f"{place}: {problem}. Columns are separated by {delimiter!r}: {advice}")
 
 
 def _read_json(path: str, lines: Iterable[str], may_be_list: bool) -> Iterator[Row]:

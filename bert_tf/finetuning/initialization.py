@@ -80,7 +80,8 @@ def _resume(model: keras.Model, checkpoint: str, options: Any) -> None:
         problem = f"Cannot resume from the checkpoint in --output_dir={options.output_dir}"
         advice = "Choose another --output_dir, or empty this one to start over"
         raise UserError(f"{problem}. {error}. {advice}") from error
-    log.info("Resuming from %s (%d variables)", checkpoint, len(restored.restored))
+    action = "Resuming from" if options.do_train else "Loaded"
+    log.info("%s %s (%d variables)", action, checkpoint, len(restored.restored))
     run_metadata.warn_if_untrained(checkpoint, options.do_train)
     init_checkpoint = options.init_checkpoint
     if init_checkpoint and not _is_same(init_checkpoint, checkpoint):

@@ -149,5 +149,5 @@ def check_length(options: EncoderOptions, config: BertConfig) -> None:
     if options.max_seq_length > config.max_position_embeddings:
         raise UserError(
             f"--max_seq_length={options.max_seq_length} exceeds the model's "
-            f"{config.max_position_embeddings} positions: pass a smaller value"
+            f"{config.max_position_embeddings} positions: pass at most this number"
         )

@@ -75,11 +75,11 @@ def result_suffix(options: Any) -> str:
     trained_with_negative = saved.get("version_2_with_negative", True)
     if getattr(options, "version_2_with_negative", False) and not trained_with_negative:
         log.warning("%s was trained without --version_2_with_negative: omit this flag", folder)
-    for name in ("doc_context", "token_column", "question_column"):
+    for name in ("max_seq_length", "long_text", "doc_context", "token_column", "question_column"):
         used = getattr(options, name, None)
         trained = saved.get(name, used)
         # A new file may name its columns differently.
-        if trained != used and not (trained and used and isinstance(used, str)):
+        if trained != used and not (trained and used and name == "question_column"):
             log.warning("%s was trained with --%s=%r, not %r", folder, name, trained, used)
     name = os.path.splitext(os.path.basename(task))[0].lower()
     return f"_{name}" if other_task(options.output_dir or "", task) else ""

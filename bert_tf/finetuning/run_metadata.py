@@ -125,9 +125,11 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     saved_script, saved = read_run(folder)
     scripts = [name for name, entry in registry.SCRIPTS.items() if entry.has_predictor]
     script = script or ("predict_masked" if saved_script == "run_pretraining" else saved_script)
-    parent, first_run = os.path.dirname(folder), os.path.join(folder, run_names(1)[0])
-    if not script and files.exists(os.path.join(first_run, RUN)):
-        raise UserError(f"{folder} contains several runs: pass one of them, such as {first_run}")
+    parent, runs = os.path.dirname(folder), os.path.join(folder, "runs.json")
+    if not script and files.exists(runs):
+        best = files.read_json(runs).get("best", {}).get("folder", run_names(1)[0])
+        best = os.path.join(folder, best)
+        raise UserError(f"{folder} contains several runs: pass one of them; the best is {best}")
     if not script and files.exists(os.path.join(parent, RUN)):
         raise UserError(f"{folder} is not the folder of a training run or an export: pass {parent}")
     if not script:
@@ -152,7 +154,10 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
         values[flag] = os.path.join(folder, name)
         if flag not in flags and not files.exists(values[flag]):
             absence = files.describe_absence(values[flag])
-            raise UserError(f"No such file: {values[flag]} ({absence}). Pass {flag}=")
+            advice = f"Pass {flag}="
+            if files.exists(os.path.join(folder, "config.json")):
+                advice += ", or first convert the model: convert_checkpoint.py --to=original"
+            raise UserError(f"No such file: {values[flag]} ({absence}). {advice}")
     types = typing.get_type_hints(options_class)
     values |= {name: check_type(name, value, types[name]) for name, value in flags.items()}
     task = flags.get("task_name") or flags.get("task_module")

@@ -175,7 +175,9 @@ def _choose_devices(options: DeviceOptions, one_thread: bool) -> Devices:
     if kind == "mirrored":
         devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
         strategy = tf.distribute.MirroredStrategy([device.name for device in devices])
-        return Devices(strategy, kind, f"{description}, mirrored on {len(devices)} devices")
+        if not gpus:
+            log.warning("--distribution_strategy=mirrored: no GPU found, so this runs on the CPU")
+        return Devices(strategy, kind, f"{description}, mirrored on {len(devices)}")
     # Creating the strategy starts TensorFlow's threads, so set their number first.
     if one_thread := one_thread and not gpus:
         try:
@@ -206,6 +208,8 @@ def _connect_workers(addresses: list[str], worker: int) -> Devices:
     except (tf.errors.OpError, RuntimeError, ValueError) as error:
         listed = ", ".join(addresses)
         raise UserError(f"Could not connect the workers {listed}: {reason(error)}") from error
+    # Each step is compiled: only small values are combined eagerly.
+    tf.get_logger().addFilter(lambda record: "significant overhead" not in record.getMessage())
     workers = len(addresses)
     local_devices = _describe_gpus(tf.config.list_physical_devices("GPU"))
     description = f"{workers} workers, this one on {local_devices}"

@@ -51,7 +51,9 @@ def main() -> None:
     print("   " + (OUTPUT / "eval_results.txt").read_text().replace("\n", "\n   "))
     print("3. Predictions (test_predictions.tsv):\n")
     print_predictions()
-    print(f"\nAll files are in {OUTPUT.relative_to(ROOT)}/.")
+    print(
+        f"\nAll files are in {OUTPUT.relative_to(ROOT)}/. Next: . .venv/bin/activate, and README.md"
+    )
 
 
 def print_predictions() -> None:

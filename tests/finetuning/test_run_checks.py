@@ -261,9 +261,8 @@ def test_only_submission_files_get_no_suffix():
 
 
 def test_folder_of_several_runs_is_explained(tmp_path):
-    (tmp_path / "run_1").mkdir()
-    write_run_dir(tmp_path / "run_1", "run_classifier")
-    message = f"contains several runs: pass one of them, such as {tmp_path / 'run_1'}"
+    (tmp_path / "runs.json").write_text('{"best": {"folder": "run_2"}}')
+    message = f"contains several runs: pass one of them; the best is {tmp_path / 'run_2'}"
     with pytest.raises(UserError, match=message):
         run_metadata.read_options(str(tmp_path))
 

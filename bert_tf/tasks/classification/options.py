@@ -31,7 +31,9 @@ _MIN_WINDOW_LENGTH = 8
 class ClassifierOptions(FineTuningOptions):
     """Options of `run_classifier.py`."""
 
-    data_dir: str | None = option(None, "Folder with the data files of the task.", required=True)
+    data_dir: str | None = option(
+        None, "Folder with the data files. Not needed if files are passed by name.", required=True
+    )
     task_name: str | None = option(
         None,
         "Name of the task, case-insensitive: cola, mnli, mrpc or xnli; also sst-2, sts-b "

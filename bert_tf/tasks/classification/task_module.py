@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf import files
-from bert_tf.data.cell_values import parse_number
+from bert_tf.data.cell_values import counted, parse_number
 from bert_tf.data.features import InputExample
 from bert_tf.errors import UserError, shortened
+from bert_tf.progress import log
 from bert_tf.tasks.classification.datasets import (
     CLASSIFICATION,
     MULTILABEL,
@@ -55,6 +56,7 @@ class ModuleDataset(TextDataset):
             examples = None if examples is None else list(examples)
         if examples is None:
             raise UserError(f"{self._path}: {method}(data_dir) returns None, not examples")
+        log.info("%s: %s", self.describe(split), counted(len(examples), "example"))
         return [self._convert(item, split, index) for index, item in enumerate(examples)]
 
     def describe(self, split: str) -> str:

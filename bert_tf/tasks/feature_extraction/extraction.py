@@ -15,7 +15,7 @@ import numpy as np
 
 from bert_tf import backend, file_names, files
 from bert_tf.data import array_ops
-from bert_tf.data.cell_values import COLUMN_NAME
+from bert_tf.data.cell_values import COLUMN_NAME, counted
 from bert_tf.data.feature_specs import sequence_features
 from bert_tf.data.packing import pack_batch
 from bert_tf.data.parallel import num_cores
@@ -40,8 +40,8 @@ _MAX_TEXTS = 4096
 _MANY_BATCHES = 16
 # Extensions of output files that suggest a different format than JSON lines.
 _NON_JSON_EXTENSIONS = (".npy", ".npz", ".csv", ".tsv", ".pt", ".pkl", ".h5", ".parquet")
-# Extension of an input file -> characters in its first line that suggest columns.
-_COLUMN_HINTS = {"tsv": "\t", "csv": ",", "jsonl": "{", "json": ""}
+# Extension of an input file -> pattern in its first line that suggests columns.
+_COLUMN_HINTS = {"tsv": "\t", "csv": "[,;\t]", "jsonl": "{", "json": ""}
 
 
 def run(options: ExtractionOptions) -> None:
@@ -80,7 +80,7 @@ def run(options: ExtractionOptions) -> None:
             for (index, _), text_features in zip(chunk, features, strict=True):
                 write(index, *text_features)
             progress.update(len(chunk))
-    log.info("Features of %d texts: %s", extractor.num_texts, output_file)
+    log.info("Features of %s: %s", counted(extractor.num_texts, "text"), output_file)
     if extractor.num_truncated:
         count = f"{extractor.num_truncated} of {extractor.num_texts} texts"
         message = "%s are longer than --max_seq_length=%d and were truncated"
@@ -113,7 +113,8 @@ def _warn_about_columns(options: ExtractionOptions, first: Text) -> None:
     """Warns if the first text looks like several columns or a header."""
     path, column = options.input_file or "", options.text_column
     extension = re.search(r"\.(tsv|csv|jsonl?)(\.gz)?$", path)
-    if not column and extension and _COLUMN_HINTS[extension[1]] in " ".join(filter(None, first)):
+    line = " ".join(filter(None, first))
+    if not column and extension and re.search(_COLUMN_HINTS[extension[1]], line):
         message = "%s: each line is read as one text. Select a column with --text_column"
         log.warning(message, path)
     guesses_no_header = (column or "").isdecimal() and options.has_header == "auto"

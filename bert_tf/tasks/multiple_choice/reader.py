@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bert_tf.data.cell_values import to_text
+from bert_tf.data.cell_values import counted, to_text
 from bert_tf.data.split_files import find_files
 from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
@@ -45,6 +45,7 @@ def read_questions(
         num_empty += str(stem).strip() in question.endings
     if not questions:
         raise UserError(f"{paths[split]} contains no question")
+    log.info("%s: %s", paths[split], counted(len(questions), "question"))
     if num_empty:
         message = "%s: %d of %d questions have an empty ending. Check --ending_columns"
         log.warning(message, paths[split], num_empty, len(questions))
@@ -86,28 +87,33 @@ def _read_rows(
 def _parse_question(
     row: Mapping[str, Any], place: str, options: MultipleChoiceOptions, split: str
 ) -> Question:
-    question = _cell(row, options.question_column, place) if options.question_column else ""
+    question = ""
+    if options.question_column:
+        question = _cell(row, "question_column", options.question_column, place)
     names = options.ending_column_names
     if len(names) == 1 and isinstance(row.get(names[0]), list):
         endings = [to_text(ending, "ending", place) for ending in row[names[0]]]
         names = []
     else:
-        endings = [_cell(row, name, place) for name in names]
+        endings = [_cell(row, "ending_columns", name, place) for name in names]
     if len(endings) < 2:
         needed = "a question needs at least two endings: two or more columns, or a list in JSON"
         raise UserError(f"{place}: {needed} (--ending_columns)")
     label = None
     if split != "predict":
-        label = _parse_label(_cell(row, options.label_column, place), names, len(endings), place)
+        cell = _cell(row, "label_column", options.label_column, place)
+        label = _parse_label(cell, names, len(endings), place)
     full_endings = tuple(f"{question} {ending}".strip() for ending in endings)
-    return Question(_cell(row, options.context_column, place), full_endings, label)
+    context = _cell(row, "context_column", options.context_column, place)
+    return Question(context, full_endings, label)
 
 
-def _cell(row: Mapping[str, Any], name: str, place: str) -> str:
+def _cell(row: Mapping[str, Any], flag: str, name: str, place: str) -> str:
     if name not in row:
+        advice = ". If the endings have no common beginning, pass --question_column="
         raise UserError(
-            f"{place}: there is no column {name!r}, only {', '.join(map(str, row))[:200]}. Pass "
-            "--context_column, --question_column, --ending_columns and --label_column"
+            f"{place}: there is no column {name!r} (--{flag}), only "
+            f"{', '.join(map(str, row))[:200]}{advice * (flag == 'question_column')}"
         )
     return to_text(row[name], f"value of {name!r}", place)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_tf import file_names, files, locks
+from bert_tf.data.cell_values import counted
 from bert_tf.data.features import NUM_LOGGED, log_rows
 from bert_tf.data.parallel import parallel_for
 from bert_tf.data.records import write_records
@@ -53,7 +54,7 @@ def run(options: PretrainingDataOptions) -> list[str]:
         warn_about_columns(path, lines)
         _check_lines(path, lines, options.max_seq_length)
     _check_num_predictions(options)
-    log.info("Reading %d files: %s", len(paths), shortened(paths, _MAX_PATHS))
+    log.info("Reading %s: %s", counted(len(paths), "file"), shortened(paths, _MAX_PATHS))
     if options.uses_shards:
         _write_in_shards(options, paths, encode.tokenizer.reference.vocab)
     else:

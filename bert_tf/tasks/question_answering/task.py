@@ -87,11 +87,10 @@ class QuestionAnswering(Task):
         if is_training and not len(windows):
             raise UserError(f"{path}: all texts are empty; cannot train")
         ratio = len(windows) / len(examples)
-        if is_training and ratio > _MANY_WINDOWS:
+        if is_training and ratio > max(_MANY_WINDOWS, options.num_train_epochs):
             message = "There are %.1f windows per question, but an epoch has one row per question"
-            log.warning(
-                f"{message}: --num_train_epochs=%.3g covers every window once", ratio, ratio
-            )
+            message += ". To train on every window, pass at least --num_train_epochs=%.1f"
+            log.warning(message, ratio, np.ceil(10 * ratio) / 10)
         return windows
 
     def _make_windows(self, examples: Sequence[SquadExample]) -> Windows:

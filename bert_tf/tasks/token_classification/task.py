@@ -288,9 +288,9 @@ def _score(examples: Sentences, predictions: Sequence[LabeledWords]) -> Scores:
 
 
 def _log_scores(scores: Scores, path: str) -> None:
-    parts = (
-        f"{name or 'all'} {values['f1']:.4f} (precision {values['precision']:.4f}, recall "
-        f"{values['recall']:.4f}, {counted(int(values['support']), 'entity', 'entities')})"
-        for name, values in scores.items()
-    )
-    log.info("F1 on %s: %s", path, "; ".join(parts))
+    width = max(map(len, ("entity", *scores)))
+    lines = [f"{'entity':{width}}  precision  recall      f1  support"]
+    for name, values in scores.items():
+        ratios = f"{values['precision']:9.4f}  {values['recall']:6.4f}  {values['f1']:6.4f}"
+        lines.append(f"{name or 'all':{width}}  {ratios}  {int(values['support']):7}")
+    log.info("%s\n%s", path, "\n".join(lines))

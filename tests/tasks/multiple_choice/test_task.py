@@ -180,7 +180,7 @@ def test_column_mapping(tmp_path):
 @pytest.mark.parametrize(
     ("csv_text", "message"),
     [
-        ("sent1,sent2\na,b\n", "train.csv:2: there is no column 'ending0', only sent1, sent2"),
+        ("sent1,sent2\na,b\n", "there is no column 'ending0' .--ending_columns., only sent1"),
         (",".join(COLUMNS) + "\na,b,c,d,e,f,4\n", "train.csv:2: the label must be a number from 0"),
         (",".join(COLUMNS) + ",ending1\n", "train.csv:1: two columns are called 'ending1'"),
         (",".join(COLUMNS) + "\n", "contains no question"),
