@@ -79,9 +79,12 @@ def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
 
 
 def _find_specified(name: str, data_dir: str, flag: str) -> str:
-    for path in (name, os.path.join(data_dir, name)):
-        if files.exists(path):
-            return path
+    candidates = [name, os.path.join(data_dir, name)]
+    matches = list(filter(files.exists, candidates))
+    if len({*map(os.path.realpath, matches)}) > 1:
+        _logger.warning("%s=%s: reading %s, not %s", flag, name, *map(os.path.abspath, matches))
+    if matches:
+        return matches[0]
     elsewhere = f", nor in {data_dir}" if data_dir and not os.path.isabs(name) else ""
     reason = files.describe_absence(os.path.join(data_dir, name))
     raise UserError(f"{flag}={name}: no such file{elsewhere} ({reason})")

@@ -35,6 +35,8 @@ def export_task(
     a second model, which takes token ids. `text_pairs` says whether the default signature takes
     text pairs; None uses the task's setting.
     """
+    if getattr(options, "long_text", "") == "windows":
+        log.warning("--long_text=windows does not apply to SavedModels, which truncate long texts")
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     length = options.max_seq_length
     text_input = text_input and task.texts_per_row is None

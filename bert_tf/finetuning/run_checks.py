@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection
 from typing import Any
 
-from bert_tf import checkpoints, registry
+from bert_tf import checkpoints, file_names, registry
 from bert_tf.errors import UserError
 from bert_tf.finetuning.label_map import folder_of_checkpoint
 from bert_tf.finetuning.record_cache import fingerprint
@@ -24,6 +24,10 @@ _COMPARED += ("freeze_layers", "eval_every", "class_weights", "long_text", "doc_
 _COMPARED += ("max_query_length", "doc_context", "version_2_with_negative")
 _COMPARED += ("max_predictions_per_seq", "use_next_sentence")
 _COMPARED += ("init_layers", "teacher", "teacher_temperature", "teacher_weight")
+# Flags that determine the inputs of a model, which should be as in training.
+_COMPARED_INPUTS = ("max_seq_length", "max_query_length", "long_text", "doc_context")
+_COMPARED_INPUTS += ("token_column", "question_column", "ending_columns")
+_COMPARED_INPUTS += ("version_2_with_negative", "null_score_diff_threshold")
 
 
 def describe_data(rows: Collection[Any], digest: str | None = None) -> str:
@@ -72,17 +76,19 @@ def result_suffix(options: Any) -> str:
     if trained_task:
         log.warning("%s was trained for task %s, not %s", folder, trained_task, task)
     saved = read_run(folder, default=(None, {}))[1]
-    trained_with_negative = saved.get("version_2_with_negative", True)
-    if getattr(options, "version_2_with_negative", False) and not trained_with_negative:
-        log.warning("%s was trained without --version_2_with_negative: omit this flag", folder)
-    for name in ("max_seq_length", "long_text", "doc_context", "token_column", "question_column"):
+    for name in _COMPARED_INPUTS:
         used = getattr(options, name, None)
         trained = saved.get(name, used)
-        # A new file may name its columns differently.
-        if trained != used and not (trained and used and name == "question_column"):
+        # A new file may name its columns differently, but must have as many.
+        is_named = name in ("question_column", "ending_columns")
+        if trained != used and not (is_named and _count(trained) == _count(used)):
             log.warning("%s was trained with --%s=%r, not %r", folder, name, trained, used)
     name = os.path.splitext(os.path.basename(task))[0].lower()
     return f"_{name}" if other_task(options.output_dir or "", task) else ""
+
+
+def _count(names: str | None) -> int:
+    return len(file_names.split(names or ""))
 
 
 def requested_task(options: Any) -> str:

@@ -18,7 +18,6 @@ from bert_tf.options import (
     MultipleChoiceOptions,
     NerOptions,
     PretrainingOptions,
-    SquadOptions,
 )
 from bert_tf.options.fields import check_values
 from bert_tf.predictor import Predictor
@@ -275,12 +274,31 @@ def test_predictor_with_a_different_task_warns(tmp_path, run_log):
     assert warning_messages(run_log) == [f"{tmp_path} was trained for task tsv, not MRPC"]
 
 
-@pytest.mark.parametrize(("trained", "used"), [(True, True), (False, False), (False, True)])
-def test_unanswerable_questions_mismatch_warns(tmp_path, run_log, trained, used):
-    folder = write_run_dir(tmp_path, "run_squad", version_2_with_negative=trained)
-    run = SquadOptions(output_dir=folder, version_2_with_negative=used)
-    run_checks.result_suffix(run)
-    assert ("was trained without --version_2_with_neg" in run_log.text) == (used and not trained)
+@pytest.mark.parametrize(
+    ("script", "flag", "trained", "used"),
+    [
+        ("run_squad", "version_2_with_negative", True, False),
+        ("run_squad", "version_2_with_negative", False, True),
+        ("run_squad", "version_2_with_negative", True, True),
+        ("run_squad", "null_score_diff_threshold", "auto", 0.0),
+        ("run_squad", "max_seq_length", 384, 128),
+        ("run_classifier", "long_text", "windows", "truncate"),
+        ("run_multiple_choice", "ending_columns", "a,b,c", "a,b"),
+    ],
+)
+def test_other_inputs_than_in_training_warn(tmp_path, run_log, script, flag, trained, used):
+    folder = write_run_dir(tmp_path, script, **{flag: trained})
+    options_class = registry.SCRIPTS[script].options_class
+    run_checks.result_suffix(options_class(output_dir=folder, **{flag: used}))
+    warning = f"was trained with --{flag}={trained!r}, not {used!r}"
+    assert (warning in run_log.text) == (trained != used)
+
+
+def test_columns_with_other_names_do_not_warn(tmp_path, run_log):
+    folder = write_run_dir(tmp_path, "run_multiple_choice", ending_columns="a,b,c")
+    run = registry.SCRIPTS["run_multiple_choice"].options_class
+    run_checks.result_suffix(run(output_dir=folder, ending_columns="x,y,z"))
+    assert warning_messages(run_log) == []
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,17 @@ def test_prediction_with_reordered_labels_is_rejected(trained_classifier, tiny, 
     )
 
 
+def test_rows_held_out_of_a_changed_file_warn(tiny, tmp_path, run_log):
+    rows = [("a", "good"), ("b", "bad")] * 9
+    write(tmp_path / "data", "train.tsv", rows)
+    classification.run(custom_options(tiny, tmp_path, do_train=True, num_train_epochs=1.0))
+    classification.run(custom_options(tiny, tmp_path, do_eval=True))
+    assert "may be training rows" not in run_log.text
+    write(tmp_path / "data", "train.tsv", [*rows, ("a", "film")])
+    classification.run(custom_options(tiny, tmp_path, do_eval=True))
+    assert "train.tsv: the held-out rows may be training rows" in run_log.text
+
+
 def test_several_runs_with_different_labels(tiny, tmp_path):
     write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 9)
     flags = {"do_train": True, "do_eval": True, "num_runs": 2, "num_train_epochs": 1.0}
