@@ -86,8 +86,9 @@ def test_question_answering_matches_the_script(trained, caplog):
         probabilities = [probability for _, probability in prediction.n_best]
         np.testing.assert_allclose(probabilities, [e["probability"] for e in expected], rtol=1e-4)
     # An empty context has no answer.
-    assert predictor(("what was it", "")).text == "empty"
     assert not caplog.text
+    assert predictor(("what was it", "")).text == "empty"
+    assert "Input 0: a text is empty" in caplog.text
     predictor([(CONTEXT, "What was fast?"), ("What was fast?", CONTEXT)])
     assert "1 of 2 inputs have a text that is a question: pass tuples (question, " in caplog.text
     assert predictor([]) == []

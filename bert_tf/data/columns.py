@@ -65,12 +65,14 @@ def _no_such_column(
     close = difflib.get_close_matches(column.casefold(), by_folded_name, n=1)
     if kind == "column" and any(re.fullmatch('".+"', name) for name in names):
         advice = " The column names are in quotes: pass --quoted=yes"
+    elif hint := _csv_hint(names):
+        advice = hint
     elif close:
         advice = f" Did you mean --{purpose}_column={by_folded_name[close[0]]}?"
     elif kind == "key":
         advice = " Pass one of these, or correct the line"
     else:
-        advice = _csv_hint(names) or " If this row is data, pass 1-based column numbers"
+        advice = " If this row is data, pass 1-based column numbers"
     return UserError(
         f"{place}: there is no {kind} {column!r} (--{purpose}_column), only {available}.{advice}"
     )

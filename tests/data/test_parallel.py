@@ -91,7 +91,7 @@ def test_worker_error_propagates(tmp_path):
 
 def test_killed_worker_raises(tmp_path):
     work = functools.partial(write_pid, tmp_path)
-    with pytest.raises(UserError, match="Run the same command again"):
+    with pytest.raises(UserError, match="run the same command again"):
         list(parallel_for(work, ["killed", *range(100)], 2, no_op))
 
 

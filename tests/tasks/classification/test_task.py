@@ -217,7 +217,7 @@ def test_ignored_tpu_flags_warn(tiny, tmp_path, run_log):
     run = options(tiny, tmp_path, do_eval=True, tpu_zone="b", iterations_per_loop=500)
     classification.run(run)
     assert "--tpu_zone=b: No effect without --use_tpu=true" in run_log.text
-    assert "--iterations_per_loop=500: Ignored" in run_log.text
+    assert "--iterations_per_loop=500: No effect" in run_log.text
     assert "--tpu_name" not in run_log.text
 
 

@@ -359,7 +359,7 @@ def test_pipe_as_output(tiny, folder):
 
 
 def test_input_file_is_not_overwritten(tiny, folder):
-    with pytest.raises(UserError, match="is also an input file"):
+    with pytest.raises(UserError, match="is also an input"):
         run(tiny, folder, output_file=str(folder / "in.txt"))
     assert (folder / "in.txt").read_text().startswith(LINES[0])
 
@@ -444,7 +444,7 @@ def test_separator_that_stays_in_a_text_warns(tiny, folder, run_log, lines, coun
 
 def test_comma_separated_columns(tiny, folder):
     (folder / "in.txt").write_text("id,text\n1,good\n")
-    with pytest.raises(UserError, match="tab-separated"):
+    with pytest.raises(UserError, match="Is this a CSV file"):
         run(tiny, folder, text_column="text")
 
 

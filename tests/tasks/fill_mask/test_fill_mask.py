@@ -402,7 +402,7 @@ def test_line_without_mask(model, folder, monkeypatch):
 
 
 def test_input_file_is_not_overwritten(model, folder):
-    with pytest.raises(UserError, match="is also an input file"):
+    with pytest.raises(UserError, match="is also an input"):
         run(model, folder, output_file=str(folder / "in.txt"))
     assert (folder / "in.txt").read_text().startswith(LINES[0])
 

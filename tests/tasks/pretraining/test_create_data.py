@@ -332,8 +332,8 @@ def test_invalid_files_and_vocabularies(tiny, corpus):
     assert_rejected("must name files", output_file=",")
     assert_rejected("must name files", input_file=" , ")
     assert_rejected("listed twice", output_file=f"{corpus}/x.tfr,{corpus}/./x.tfr")
-    assert_rejected("also an input file", output_file=f"{corpus}/one.txt")
-    assert_rejected("also an input file", output_file=tiny.flags["vocab_file"])
+    assert_rejected("also an input", output_file=f"{corpus}/one.txt")
+    assert_rejected("also an input", output_file=tiny.flags["vocab_file"])
     assert_rejected("no file in the folder", input_file=_folder(corpus / "empty"))
 
 

@@ -71,7 +71,7 @@ def test_invalid_options(corpus_dir):
         create_vocab.run(options(corpus_dir, vocab_size=3))
     with pytest.raises(UserError, match="leaves no room after --num_unused_tokens=99"):
         create_vocab.run(options(corpus_dir, vocab_size=104))
-    with pytest.raises(UserError, match="also an input file"):
+    with pytest.raises(UserError, match="also an input"):
         create_vocab.run(options(corpus_dir, output_file=str(corpus_dir / "text.txt")))
     with pytest.raises(UserError, match="No file matches"):
         create_vocab.run(options(corpus_dir, input_file=str(corpus_dir / "none*.txt")))
