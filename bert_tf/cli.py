@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from absl import flags
-from tqdm import tqdm
 
 from bert_tf import registry
 from bert_tf.errors import Terminated, UserError, reason
 from bert_tf.options.shared import EngineOptions
+from bert_tf.progress import LogHandler
 from bert_tf.quiet import import_tensorflow
 
 # The flags that `--help` lists first, as far as a script has them.
@@ -195,19 +195,12 @@ class _NumberOrKeyword(flags.FloatParser):
 
 
 def _set_up_logging(verbose: bool) -> None:
-    handler = _Handler()
+    handler = LogHandler()
     handler.setFormatter(_MessageFormatter())
     logger = logging.getLogger("bert_tf")
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG if verbose else logging.INFO)
     logger.propagate = False
-
-
-class _Handler(logging.StreamHandler):
-    """Writes messages to stderr, above any progress bars."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        tqdm.write(self.format(record), file=sys.stderr)
 
 
 class _MessageFormatter(logging.Formatter):

@@ -13,6 +13,14 @@ from tqdm import tqdm
 log = logging.getLogger("bert_tf")
 
 
+class LogHandler(logging.StreamHandler):
+    """Writes messages to stderr, above any progress bars."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes a message."""
+        tqdm.write(self.format(record), file=sys.stderr)
+
+
 # Seconds between updates; longer in a log file, where each update is a line of its own.
 _REFRESH_TERMINAL = 0.5
 _REFRESH_LOG = 15.0

@@ -22,6 +22,7 @@ from bert_tf.tasks import multiple_choice
 from bert_tf.tasks.multiple_choice.model import BertMultipleChoice
 from bert_tf.tasks.multiple_choice.reader import Question, read_questions
 from tests.conftest import WORDS
+from tests.finetuning.test_run_checks import warning_messages
 
 COLUMNS = ["sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label"]
 
@@ -284,7 +285,7 @@ def test_labels_starting_at_1_warning(tmp_path, run_log, csv_rows, expected_warn
         f"{tmp_path}/train.csv: no label is 0, but some are 3, the highest valid label. "
         "Check that labels start at 0"
     )
-    assert run_log.messages == [message] * expected_warning
+    assert warning_messages(run_log) == [message] * expected_warning
 
 
 def test_empty_endings_warning(tmp_path, run_log):
@@ -292,7 +293,7 @@ def test_empty_endings_warning(tmp_path, run_log):
     write_csv(tmp_path / "train.csv", with_empty + labeled_questions(lambda n: 0, count=2))
     read_questions(MultipleChoiceOptions(data_dir=str(tmp_path)), "train", None)
     message = "3 of 5 questions have an empty ending. Check --ending_columns"
-    assert run_log.messages == [f"{tmp_path}/train.csv: {message}"]
+    assert warning_messages(run_log) == [f"{tmp_path}/train.csv: {message}"]
 
 
 @pytest.mark.parametrize(
@@ -313,4 +314,4 @@ def test_equal_endings_warning(tmp_path, run_log):
     write_csv(tmp_path / "train.csv", equal + different)
     read_questions(MultipleChoiceOptions(data_dir=str(tmp_path)), "train", None)
     message = "all endings are equal in 3 of 5 questions. Check --ending_columns"
-    assert run_log.messages == [f"{tmp_path}/train.csv: {message}"]
+    assert warning_messages(run_log) == [f"{tmp_path}/train.csv: {message}"]
