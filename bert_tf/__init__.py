@@ -26,10 +26,11 @@ def __getattr__(name: str) -> Any:
         return import_module(f"bert_tf.compat.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(_MODULES[name])
     if name == "BertModel":
         # Registers the optimizer classes, which a .keras file of the model may need.
         import_module("bert_tf.optimization")
-    return getattr(import_module(_MODULES[name]), name)
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:

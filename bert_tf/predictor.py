@@ -13,6 +13,7 @@ from bert_tf import backend, registry
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.prediction import TaskPredictor
+from bert_tf.quiet import import_tensorflow
 
 
 class Predictor:
@@ -49,6 +50,8 @@ class Predictor:
             raise UserError(f"A Predictor takes one of {names}. Received: {options!r:.100}")
         options.check_model()
         backend.require_runtime(loads_model=True)
+        if getattr(options, "engine", "tensorflow") == "tensorflow":
+            import_tensorflow(for_script=False)  # before other modules import it with its log
         if script.make_predict_fn:
             self._predict = registry.load(script.make_predict_fn)(options)
         else:

@@ -40,13 +40,17 @@ def import_tensorflow(for_script: bool = True) -> None:
         # dtypes or, if invalid, keep TensorFlow from starting.
         os.environ["KERAS_HOME"] = os.path.join(os.devnull, "keras")
     hidden = _UNUSED_PACKAGES if for_script else ()
-    wants_log = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") in ("0", "1", "2")
-    # TensorFlow writes some lines before it reads its log level.
-    stderr = contextlib.nullcontext() if wants_log else hide_stderr(show_on_error=True)
-    with pause_gc(), _hide(hidden), stderr:
+    with pause_gc(), _hide(hidden), hidden_log():
         import tensorflow  # noqa: F401
 
         gc.freeze()  # Never traverse the many objects of the imported modules.
+
+
+def hidden_log() -> contextlib.AbstractContextManager[None]:
+    """Returns a context for importing TensorFlow that hides its log, unless the user wants it."""
+    wants_log = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") in ("0", "1", "2")
+    # TensorFlow writes some lines before it reads its log level.
+    return contextlib.nullcontext() if wants_log else hide_stderr(show_on_error=True)
 
 
 @contextlib.contextmanager

@@ -111,6 +111,22 @@ _PRINT_BACKEND = "\nimport keras; print(keras.config.backend())"
 @pytest.mark.parametrize(
     "program",
     [
+        "from bert_tf.modeling import BertModel",
+        "from bert_tf import BertModel; BertModel.from_checkpoint('examples/small_bert')",
+        "from bert_tf import Predictor\n"
+        "Predictor.from_output_dir('examples/small_bert', 'predict_masked')('a [MASK]')",
+    ],
+)
+def test_tensorflow_log_is_hidden(program):
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
         "from bert_tf import Predictor",
         "import tensorflow; from bert_tf import Predictor",
         "import bert_tf.checkpoint",

@@ -67,6 +67,7 @@ def _num_images(cells):
     return sum("image/png" in o.get("data", {}) for o in outputs)
 
 
+@pytest.mark.slow
 def test_custom_head(run_notebook):
     cells = run_notebook("custom_head")
     stdout = _stream(cells, "stdout")
@@ -85,6 +86,7 @@ def test_custom_head(run_notebook):
     assert [_parse_int(count) for count in unfrozen] == [encoder - pooler + head, encoder + head]
 
 
+@pytest.mark.slow
 def test_reviews(run_notebook):
     cells = run_notebook("reviews")
     stdout = _stream(cells, "stdout")

@@ -8,6 +8,7 @@ import contextlib
 import csv
 import itertools
 import json
+import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,8 +19,12 @@ from bert_tf import files, text_lines
 from bert_tf.data.cell_values import counted, excerpt
 from bert_tf.errors import UserError
 
+_logger = logging.getLogger(__name__)
+
 LAST = -1
 """Stands for the index of a row's last column, however many columns the row has."""
+# A row with more lines may be several rows between two stray quotes.
+_MANY_LINES = 20
 _JSON_EXTENSIONS = (".json", ".jsonl", ".ndjson")
 _OBJECT_ADVICE = (
     '. Each line must be an object, such as {"text": "...", "label": "..."}; a .json file may also '
@@ -152,15 +157,20 @@ def _read_rows(
     quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
     reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
     pending: list[Row] = []  # blank lines, which are yielded only if a row follows
+    most_lines = (0, "")
     while True:
         first_line = reader.line_num + 1
         try:
             cells = next(reader)
         except StopIteration:
+            if most_lines[0] > _MANY_LINES:
+                advice = "If its quotes are part of the text, pass --quoted=no"
+                _logger.warning("The row at %s has %d lines. %s", *most_lines[::-1], advice)
             return
         except csv.Error as error:
             raise _csv_error(path, first_line, reader.line_num, error) from error
         pending.append(Row(f"{path}:{first_line}", cells))
+        most_lines = max(most_lines, (reader.line_num - first_line + 1, pending[-1].place))
         if cells:
             yield from pending
             pending.clear()

@@ -91,10 +91,11 @@ def write_metrics(
     names = sorted(metrics, key=lambda name: (name not in first_names, name))
     # `str` gives the shortest decimal that identifies a float32.
     lines = [f"{name} = {metrics[name]!s}" for name in names]
-    short = [f"{name} = {round(plain_metrics(metrics)[name], 4)}" for name in names]
-    log.info("Evaluation of %d examples: %s", num_examples, ", ".join(short))
+    plain = plain_metrics(metrics)
+    rounded = [f"{name} = {round(plain[name], 4)}" for name in names]
+    log.info("Evaluation of %d examples: %s", num_examples, ", ".join(rounded))
     files.write_text(result_path(output_dir, EVAL_RESULTS, suffix), "\n".join(lines) + "\n")
-    text = json.dumps({**plain_metrics(metrics), **(extra or {})}, indent=1) + "\n"
+    text = json.dumps({**plain, **(extra or {})}, indent=1) + "\n"
     files.write_text(result_path(output_dir, EVAL_RESULTS_JSON, suffix), text)
     with contextlib.closing(Scalars(result_path(output_dir, EVAL_FOLDER, suffix))) as scalars:
         curves = {key: float(value) for key, value in metrics.items() if key != "global_step"}

@@ -23,6 +23,8 @@ from bert_tf.options.shared import EngineOptions
 from bert_tf.progress import log
 
 EVAL_RESULTS_JSON = "eval_results.json"
+# The summary of a training with several seeds.
+RUNS = "runs.json"
 
 # Name of the copy -> flag with the path of the file.
 _COPIES = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
@@ -125,7 +127,7 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     saved_script, saved = read_run(folder)
     scripts = [name for name, entry in registry.SCRIPTS.items() if entry.has_predictor]
     script = script or ("predict_masked" if saved_script == "run_pretraining" else saved_script)
-    parent, runs = os.path.dirname(folder), os.path.join(folder, "runs.json")
+    parent, runs = os.path.dirname(folder), os.path.join(folder, RUNS)
     if not script and files.exists(runs):
         best = files.read_json(runs).get("best", {}).get("folder", run_names(1)[0])
         best = os.path.join(folder, best)

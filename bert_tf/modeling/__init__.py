@@ -1,6 +1,11 @@
 """The BERT models. They use only keras and keras.ops, and so run on any Keras backend."""
 
 # ruff: noqa: F401
+from bert_tf.quiet import hidden_log
+
+with hidden_log():  # of TensorFlow, if it is the backend
+    import keras
+
 from bert_tf.config import BertConfig
 from bert_tf.modeling.bert import BertModel
 from bert_tf.modeling.heads import (

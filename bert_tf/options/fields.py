@@ -53,9 +53,7 @@ def check_required(options: Any, not_needed: Collection[str] = ()) -> None:
         if field.name not in not_needed
     ]
     if missing:
-        is_model_missing = len(missing) == 2 and "vocab_file" in missing[1]
-        advice = ". A folder with both files as --init_checkpoint is enough"
-        raise UserError(f"Missing required flags: {'; '.join(missing)}{advice * is_model_missing}")
+        raise UserError(f"Missing required flags: {'; '.join(missing)}")
 
 
 def check_type(name: str, value: Any, expected: Any) -> Any:

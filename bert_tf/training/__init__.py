@@ -11,9 +11,7 @@ from bert_tf.training.build import (
     step_options,
     training_batches,
 )
-from bert_tf.training.callbacks import Callback
 from bert_tf.training.devices import Devices, open_devices
-from bert_tf.training.evaluation import EvalCallback
 from bert_tf.training.explained_errors import explained_errors
 from bert_tf.training.inference import Inference
 from bert_tf.training.loop import LoopOptions, train

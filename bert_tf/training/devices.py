@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf import backend
+from bert_tf.data.cell_values import counted
 from bert_tf.data.parallel import num_cores
 from bert_tf.errors import UserError, reason
 from bert_tf.options import DeviceOptions, TrainingOptions
@@ -175,9 +176,10 @@ def _choose_devices(options: DeviceOptions, one_thread: bool) -> Devices:
     if kind == "mirrored":
         devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
         strategy = tf.distribute.MirroredStrategy([device.name for device in devices])
-        if not gpus:
+        if not gpus and len(devices) == 1:
             log.warning("--distribution_strategy=mirrored: no GPU found, so this runs on the CPU")
-        return Devices(strategy, kind, f"{description}, mirrored on {len(devices)}")
+        devices_used = counted(len(devices), "device")
+        return Devices(strategy, kind, f"{description}, mirrored on {devices_used}")
     # Creating the strategy starts TensorFlow's threads, so set their number first.
     if one_thread := one_thread and not gpus:
         try:

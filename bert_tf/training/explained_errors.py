@@ -21,7 +21,7 @@ _WORKER_LOST = (
 )
 _EXPLANATIONS = {
     tf.errors.ResourceExhaustedError: "Out of device memory. To save memory in training, pass "
-    "--gradient_accumulation_steps=2 (or 4, 8, ...) or --recompute_layers=true (same result), "
+    "--gradient_accumulation_steps=2 (or 4, 8, ...) or --recompute_layers=true, "
     "--precision=bfloat16 (almost the same), or for short texts a lower --max_seq_length. For "
     "evaluation and prediction, lower --eval_batch_size, --predict_batch_size or --batch_size",
     tf.errors.NotFoundError: "A file was removed during the run. Run the same command again to "

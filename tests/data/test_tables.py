@@ -215,3 +215,12 @@ def test_json_cells_are_converted_to_text(value, text):
 def test_non_text_json_cells_are_rejected(value, message):
     with pytest.raises(UserError, match=message):
         to_text(value, "text", "a:1")
+
+
+@pytest.mark.parametrize(("num_lines", "warns"), [(30, True), (5, False)])
+def test_rows_between_stray_quotes_warn(tmp_path, caplog, num_lines, warns):
+    lines = ['"a', *["b,c"] * num_lines, 'd",e']
+    (tmp_path / "a.csv").write_text("\n".join(["text,label", *lines]) + "\n")
+    assert len([*read_table(str(tmp_path / "a.csv"))]) == 2
+    message = f"The row at {tmp_path}/a.csv:2 has {num_lines + 2} lines"
+    assert (message in caplog.text) == warns

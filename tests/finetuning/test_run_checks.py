@@ -280,7 +280,6 @@ def test_predictor_with_a_different_task_warns(tmp_path, run_log):
         ("run_squad", "version_2_with_negative", True, False),
         ("run_squad", "version_2_with_negative", False, True),
         ("run_squad", "version_2_with_negative", True, True),
-        ("run_squad", "null_score_diff_threshold", "auto", 0.0),
         ("run_squad", "max_seq_length", 384, 128),
         ("run_classifier", "long_text", "windows", "truncate"),
         ("run_multiple_choice", "ending_columns", "a,b,c", "a,b"),
@@ -292,6 +291,14 @@ def test_other_inputs_than_in_training_warn(tmp_path, run_log, script, flag, tra
     run_checks.result_suffix(options_class(output_dir=folder, **{flag: used}))
     warning = f"was trained with --{flag}={trained!r}, not {used!r}"
     assert (warning in run_log.text) == (trained != used)
+
+
+@pytest.mark.parametrize(("used", "warns"), [(0.0, True), (1.5, False), ("auto", False)])
+def test_found_threshold_must_be_passed(tmp_path, run_log, used, warns):
+    folder = write_run_dir(tmp_path, "run_squad", null_score_diff_threshold="auto")
+    options_class = registry.SCRIPTS["run_squad"].options_class
+    run_checks.result_suffix(options_class(output_dir=folder, null_score_diff_threshold=used))
+    assert ("pass the value in its eval_results.json" in run_log.text) == warns
 
 
 def test_columns_with_other_names_do_not_warn(tmp_path, run_log):

@@ -51,10 +51,7 @@ class CustomDataset(TextDataset):
     name = "task tsv"
 
     def __init__(
-        self,
-        paths: Mapping[str, str],
-        options: ClassifierOptions,
-        labels: Sequence[str] = (),
+        self, paths: Mapping[str, str], options: ClassifierOptions, labels: Sequence[str] = ()
     ) -> None:
         self._paths, self._options = paths, options
         self.has_pairs = options.text_pair_column is not None

@@ -1,5 +1,6 @@
 """Creates the dataset that the options of `run_classifier.py` describe."""
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -7,6 +8,7 @@ import re
 from bert_tf import files
 from bert_tf.checkpoints.formats.source import labels_in
 from bert_tf.data.split_files import NAMES, find_files
+from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
 from bert_tf.options import ClassifierOptions
@@ -107,7 +109,30 @@ def _warn_about_columns(options: ClassifierOptions, paths: dict[str, str]) -> No
     for path in regular if not (requested[0] or "").isdecimal() else ():
         cells = re.split(r'[\t,;"]', next(iter(files.read_lines(path)), ""))
         differs |= trained != requested and {*filter(None, trained)} <= {*map(str.strip, cells)}
+    _warn_about_missing_label(options, folder, regular)
     if paths and trained[0] and differs:
         descriptions = [" and ".join(filter(None, columns)) for columns in (trained, requested)]
         message = "%s: trained on column %s, not %s. Check --text_column, --text_pair_column"
         log.warning(message, folder, *descriptions)
+
+
+def _warn_about_missing_label(options: ClassifierOptions, folder: str, paths: list[str]) -> None:
+    """Warns if files lack the label column that precedes the text in the training file.
+
+    The number of the text column then stands for a different column.
+    """
+    saved = run_metadata.read_run(folder, default=(None, {}))[1]
+    text, label = options.text_column or "", saved.get("label_column") or ""
+    if not (text.isdecimal() and label.isdecimal() and int(label) < int(text)):
+        return
+    flags = {name: saved.get(name) for name in ("data_dir", "train_file")}
+    with contextlib.suppress(UserError):  # The training file may no longer exist.
+        trained = find_files(dataclasses.replace(options, **flags), ["train"])
+        widths = [
+            len(next(read_table(path, options.quoted)).cells)
+            for path in [*trained.values(), *paths]
+        ]
+        for path, width in zip(paths, widths[1:], strict=True):
+            if width < widths[0]:
+                message = "%s has %d columns, but the training file has %d. Check --text_column"
+                log.warning(message, path, width, widths[0])

@@ -55,9 +55,7 @@ class ExtractionOptions(ModelOptions, EngineOptions):
         new=True,
     )
     text_column: str | None = option(
-        None,
-        "Column with the text: its name in the first row, or its 1-based number.",
-        new=True,
+        None, "Column with the text: its name in the first row, or its 1-based number.", new=True
     )
     text_pair_column: str | None = option(
         None, "Column with the second text of a pair, like --text_column.", new=True

@@ -18,13 +18,12 @@ from dataclasses import dataclass, field
 
 from bert_tf import files
 from bert_tf.data.cell_values import counted
+from bert_tf.data.tables import LAST
 from bert_tf.errors import UserError
 from bert_tf.progress import log
 
 OUTSIDE = "O"
 DOCUMENT = "-DOCSTART-"
-# As a label column: the last column of a row.
-LAST = -1
 
 # Only spaces and tabs separate columns: other spaces, such as U+00A0, are parts of words.
 _COLUMN = re.compile("[^ \t]+")

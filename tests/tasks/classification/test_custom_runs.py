@@ -171,6 +171,26 @@ def test_rows_held_out_of_a_changed_file_warn(tiny, tmp_path, run_log):
     assert "train.tsv: the held-out rows may be training rows" in run_log.text
 
 
+def test_missing_label_column_before_the_text_warns(tiny, tmp_path, run_log):
+    flags = {"text_column": "2", "label_column": "1", "num_train_epochs": 1.0}
+    rows = [("a", "good", "x"), ("b", "bad", "y")] * 9
+    for name in ("train", "test"):
+        write(tmp_path / "data", f"{name}.tsv", rows)
+    classification.run(custom_options(tiny, tmp_path, do_train=True, **flags))
+    classification.run(custom_options(tiny, tmp_path, do_predict=True, **flags))
+    assert "but the training file has" not in run_log.text
+    write(tmp_path / "data", "test.tsv", [row[1:] for row in rows])
+    classification.run(custom_options(tiny, tmp_path, do_predict=True, **flags))
+    assert "test.tsv has 2 columns, but the training file has 3" in run_log.text
+
+
+def test_joined_labels_warn(tiny, tmp_path, run_log):
+    rows = [("a", "good"), ("b", "bad"), ("a; b", "film")] * 6
+    write(tmp_path / "data", "train.tsv", rows)
+    classification.run(custom_options(tiny, tmp_path, do_train=True, num_train_epochs=1.0))
+    assert "train.tsv: the label 'a; b' consists of other labels" in run_log.text
+
+
 def test_several_runs_with_different_labels(tiny, tmp_path):
     write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 9)
     flags = {"do_train": True, "do_eval": True, "num_runs": 2, "num_train_epochs": 1.0}
