@@ -173,13 +173,15 @@ def test_rows_held_out_of_a_changed_file_warn(tiny, tmp_path, run_log):
 
 def test_missing_label_column_before_the_text_warns(tiny, tmp_path, run_log):
     flags = {"text_column": "2", "label_column": "1", "num_train_epochs": 1.0}
-    rows = [("a", "good", "x"), ("b", "bad", "y")] * 9
+    lines = ["a\tgood\tx", "b\tbad\ty"] * 9
+    (tmp_path / "data").mkdir()
     for name in ("train", "test"):
-        write(tmp_path / "data", f"{name}.tsv", rows)
+        (tmp_path / "data" / f"{name}.tsv").write_text("\n".join(lines) + "\n")
     classification.run(custom_options(tiny, tmp_path, do_train=True, **flags))
     classification.run(custom_options(tiny, tmp_path, do_predict=True, **flags))
     assert "but the training file has" not in run_log.text
-    write(tmp_path / "data", "test.tsv", [row[1:] for row in rows])
+    narrow = "\n".join(line.partition("\t")[2] for line in lines)
+    (tmp_path / "data" / "test.tsv").write_text(narrow + "\n")
     classification.run(custom_options(tiny, tmp_path, do_predict=True, **flags))
     assert "test.tsv has 2 columns, but the training file has 3" in run_log.text
 
