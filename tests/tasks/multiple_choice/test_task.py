@@ -240,9 +240,7 @@ def test_logits_match_transformers(trained_model, tiny, tmp_path):
     if not importlib.util.find_spec("transformers"):
         pytest.skip("needs transformers and PyTorch: install the `benchmark` extra")
     _, out = trained_model
-    request = ConversionOptions(
-        output=str(tmp_path / "hf"), to="hugging_face", head="classification"
-    )
+    request = ConversionOptions(output=str(tmp_path / "hf"), to="hugging_face")
     convert(find_source(str(out / "best")), request)
     rng = np.random.default_rng(3)
     ids = rng.integers(5, len(WORDS) + 5, (3, 4, 11), dtype=np.int64)
