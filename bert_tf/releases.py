@@ -62,26 +62,6 @@ class Release:
         )
 
 
-def encoder_parameters(config: BertConfig) -> int:
-    """Returns the number of parameters of embeddings, encoder and pooler."""
-    hidden, inner = config.hidden_size, config.intermediate_size
-    layer_norm = 2 * hidden
-    embedding_rows = config.vocab_size + config.max_position_embeddings + config.type_vocab_size
-    attention = 4 * (hidden * hidden + hidden) + layer_norm
-    feed_forward = (hidden * inner + inner) + (inner * hidden + hidden) + layer_norm
-    pooler = hidden * hidden + hidden
-    encoder = config.num_hidden_layers * (attention + feed_forward)
-    return embedding_rows * hidden + layer_norm + encoder + pooler
-
-
-def checkpoint_parameters(config: BertConfig) -> int:
-    """Returns the number of parameters of a pre-trained checkpoint: encoder and both heads."""
-    hidden = config.hidden_size
-    masked_lm = hidden * hidden + hidden + 2 * hidden + config.vocab_size
-    next_sentence = 2 * hidden + 2
-    return encoder_parameters(config) + masked_lm + next_sentence
-
-
 def named(name_or_path: str) -> Release | None:
     """Returns the release with the given name, or whose name is a folder or zip in the given path.
 
