@@ -25,15 +25,13 @@ def export_task(
     export_dir: str,
     *,
     text_input: bool = True,
-    ids_model: bool = True,
     text_pairs: bool | None = None,
-    jit_compile: bool = False,
 ) -> str:
     """Exports a fine-tuned model and returns the folder of the new version.
 
-    With `text_input`, the model takes raw text, except for multiple choice; `ids_model` then adds
-    a second model, which takes token ids. `text_pairs` says whether the default signature takes
-    text pairs; None uses the task's setting.
+    With `text_input`, the model takes raw text, except for multiple choice; the subfolder `ids`
+    then has a second model, which takes token ids. `text_pairs` says whether the default signature
+    takes text pairs; None uses the task's setting.
     """
     if getattr(options, "long_text", "") == "windows":
         log.warning("--long_text=windows does not apply to SavedModels, which truncate long texts")
@@ -45,12 +43,10 @@ def export_task(
     with new_version(export_dir, model_files(options, task.labels)) as (folder, assets, version):
         default_pairs = task.text_pairs if text_pairs is None else text_pairs
         variants = {folder: text_inputs}
-        if text_inputs and ids_model:
+        if text_inputs:
             variants[os.path.join(folder, "ids")] = None
         for path, inputs in variants.items():
-            module = modules.TaskModule(
-                model, task.serve, inputs, row_shape, assets, default_pairs, jit_compile
-            )
+            module = modules.TaskModule(model, task.serve, inputs, row_shape, assets, default_pairs)
             modules.save(module, path, module.signatures())
     return version
 

@@ -107,7 +107,8 @@ def test_export_without_text_ops(classifier):
 @pytest.mark.slow
 def test_export_versions(classifier, tmp_path, monkeypatch):
     out, _ = classifier
-    run = ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "served"), ids_model=False)
+    flags = {"model_dir": str(out), "export_dir": str(tmp_path / "served")}
+    run = ExportOptions(**flags, text_input=False)
     assert export_model.run(run) == str(tmp_path / "served" / "1")
     assert export_model.run(run) == str(tmp_path / "served" / "2")
     assert not (tmp_path / "served" / "2" / "ids").exists()
@@ -135,15 +136,6 @@ def test_text_pairs(tiny, tmp_path):
         outputs["probabilities"], np.float64([r[4:] for r in rows]), atol=1e-5
     )
     assert [label.decode() for label in outputs["label"].numpy()] == [row[3] for row in rows]
-    # With jit_compile, XLA compiles the signatures without string ops.
-    compiled = ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "s"), jit_compile=True)
-    model = tf.saved_model.load(export_model.run(compiled))
-    compiled_outputs = model.signatures["serving_default"](
-        text=tf.constant([row[1] for row in rows]), text_pair=tf.constant([row[2] for row in rows])
-    )
-    np.testing.assert_allclose(
-        compiled_outputs["probabilities"], outputs["probabilities"], atol=1e-5
-    )
 
 
 def test_export_uses_the_training_run(tiny, tmp_path):
@@ -152,7 +144,7 @@ def test_export_uses_the_training_run(tiny, tmp_path):
     classification.run(options(tiny, tmp_path, **flags, num_train_epochs=2.0, learning_rate=1e-2))
     folder = (tmp_path / "out").rename(tmp_path / "cased_or_not")
     assert (folder / "labels.txt").read_text() == "0\n1\n"
-    minimal_flags = {"text_input": False, "ids_model": False}
+    minimal_flags = {"text_input": False}
 
     def export(model_dir, name, **more):
         export_options = ExportOptions(
@@ -293,8 +285,8 @@ def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
             "No such file: .*bert_config.json .*convert_che",
         ),
         (
-            {"model_dir": "{tiny}", "export_dir": "x", "jit_compile": True, "max_seq_length": 9},
-            "--jit_compile applies only to fine-tuned",
+            {"model_dir": "{tiny}", "export_dir": "x", "text_input": False, "max_seq_length": 9},
+            "--text_input applies only to fine-tuned",
         ),
         ({"model_dir": "{tiny}", "export_dir": "x", "form": "task"}, "run.json"),
         ({"model_dir": "{tiny}", "export_dir": "x", "form": "hub"}, "--form must be one of"),

@@ -166,7 +166,6 @@ def test_failed_conversion_leaves_no_folder(tiny, tmp_path, monkeypatch, capfd):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"jit_compile": True}, "--jit_compile does not apply to --format=litert"),
         ({"text_input": False}, "--text_input does not apply to --format=litert"),
         ({"form": "preprocessor"}, "--form=preprocessor needs --format=saved_model"),
     ],

@@ -186,7 +186,7 @@ def test_export_only_replaces_earlier_exports(exported, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"format": "onnx", "jit_compile": True}, "--jit_compile does not apply to --format=onnx"),
+        ({"format": "onnx", "text_input": False}, "--text_input does not apply to --format=onnx"),
         ({"precision": "int8"}, "--precision does not apply to --format=saved_model"),
         ({"pooling": "mean"}, "--pooling does not apply to --format=saved_model"),
         (

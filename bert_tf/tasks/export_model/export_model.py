@@ -20,7 +20,7 @@ from bert_tf.tasks.export_model.options import ExportOptions
 
 _DEFAULT_LENGTH = 128
 # Flags that only apply to --form=task.
-_TASK_FLAGS = ("task_name", "text_pairs", "text_input", "ids_model", "jit_compile")
+_TASK_FLAGS = ("task_name", "text_pairs", "text_input")
 
 
 def run(options: ExportOptions) -> str:
@@ -53,10 +53,9 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     restore_trained(model, folder)
     if options.format != "saved_model":
         return _export_for_engine(options, model, task.options, task.labels)
-    export_dir = options.export_dir or ""
     text_pairs = {"auto": None, "true": True, "false": False}[options.text_pairs]
-    flags = {name: getattr(options, name) for name in ("text_input", "ids_model", "jit_compile")}
-    return export_task(task, model, task.options, export_dir, text_pairs=text_pairs, **flags)
+    flags = {"text_input": options.text_input, "text_pairs": text_pairs}
+    return export_task(task, model, task.options, options.export_dir or "", **flags)
 
 
 def _export_encoder(options: ExportOptions, folder: str) -> str:

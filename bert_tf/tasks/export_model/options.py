@@ -7,7 +7,7 @@ from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
 
 # Flags that only apply to --format=saved_model.
-_SAVED_MODEL_FLAGS = ("text_pairs", "text_input", "ids_model", "jit_compile")
+_SAVED_MODEL_FLAGS = ("text_pairs", "text_input")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,14 +71,10 @@ class ExportOptions:
         "are pairs. The signature `pairs` always takes pairs.",
         choices=("auto", "true", "false"),
     )
-    text_input: bool = option(True, "Include the tokenizer; without it, the model takes ids.")
-    ids_model: bool = option(
+    text_input: bool = option(
         True,
-        "Also write a model without text operations to the subfolder ids, for programs without "
-        "TensorFlow Text.",
-    )
-    jit_compile: bool = option(
-        False, "Compile the model with XLA when serving, once per batch size and length."
+        "Include the tokenizer, and write a model without it to the subfolder ids. false: only "
+        "write the model that takes ids, for programs without TensorFlow Text.",
     )
 
     def check(self) -> None:

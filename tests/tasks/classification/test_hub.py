@@ -174,7 +174,7 @@ def test_incomplete_module(tiny, tmp_path, modules, name, damage):
 def test_fine_tuned_model_is_not_an_encoder(tiny, tmp_path, modules):
     hub.run(options(tiny, tmp_path, modules["ours"], do_eval=False))
     flags = {"model_dir": str(tmp_path / "output"), "export_dir": str(tmp_path / "export")}
-    exported = export_model.run(ExportOptions(**flags, text_input=False, ids_model=False))
+    exported = export_model.run(ExportOptions(**flags, text_input=False))
     again = options(tiny, tmp_path, exported, output_dir=str(tmp_path / "again"))
     with pytest.raises(UserError, match=r"contains no encoder.*--form=encoder"):
         hub.run(again)
