@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from bert_tf.errors import UserError
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
-from bert_tf.tasks.pretraining.rng import ReferenceRng
+from bert_tf.tasks.pretraining.rng import Rng
 
 Sentence = list[int]
 Document = list[Sentence]
@@ -54,7 +54,7 @@ class Instance:
 
 def create_training_instances(
     documents: list[Document],
-    rng: ReferenceRng,
+    rng: Rng,
     options: PretrainingDataOptions,
     vocab: VocabInfo,
     on_document_done: Callable[[], object] = lambda: None,
@@ -76,7 +76,7 @@ def create_training_instances(
 def create_instances_from_document(
     documents: Sequence[Document],
     index: int,
-    rng: ReferenceRng,
+    rng: Rng,
     options: PretrainingDataOptions,
     vocab: VocabInfo,
 ) -> Iterator[Instance]:
@@ -109,7 +109,7 @@ def create_instances_from_document(
 
 
 def _draw_segment(
-    documents: Sequence[Document], index: int, target_length: int, rng: ReferenceRng
+    documents: Sequence[Document], index: int, target_length: int, rng: Rng
 ) -> Sentence:
     """Draws consecutive sentences, if possible from another document than `index`."""
     for _ in range(_MAX_ATTEMPTS):
@@ -126,7 +126,7 @@ def _draw_segment(
 
 
 def _truncate(
-    first: Sentence, second: Sentence, max_tokens: int, rng: ReferenceRng
+    first: Sentence, second: Sentence, max_tokens: int, rng: Rng
 ) -> tuple[Sentence, Sentence]:
     """Removes tokens at the front or back (random) of the longer segment until the pair fits."""
     # Start and end of the first segment, then start and end of the second.
@@ -141,7 +141,7 @@ def _truncate(
 def _mask(
     input_ids: list[int],
     first_length: int,
-    rng: ReferenceRng,
+    rng: Rng,
     options: PretrainingDataOptions,
     vocab: VocabInfo,
 ) -> tuple[list[int], list[int]]:
@@ -162,7 +162,8 @@ def _mask(
             if len(chosen) + len(word) <= count:
                 chosen += word
     else:
-        chosen = rng.sample(candidates, count)
+        rng.shuffle(candidates)
+        chosen = candidates[:count]
     labels = {position: input_ids[position] for position in chosen}
     uniform, randbelow = rng.random, rng.randbelow
     for position in chosen:
