@@ -24,7 +24,6 @@ from bert_tf.tasks.pretraining.instance_records import record_batches, record_fe
 from bert_tf.tasks.pretraining.instances import Document, create_training_instances
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.record_description import describe_outputs
-from bert_tf.tasks.pretraining.rng import Rng
 
 _MAX_PATHS = 5  # in a message
 _ONE_DOCUMENT = (
@@ -153,7 +152,7 @@ def _write_in_memory(
     if not documents:
         raise UserError(f"No tokens in {shortened(paths, _MAX_PATHS)}: nothing to train on")
     _check_documents(documents, paths)
-    rng = Rng(random.Random(options.random_seed))
+    rng = random.Random(options.random_seed)
     with bar(len(documents) * options.dupe_factor, "documents") as progress:
         instances = create_training_instances(
             documents, rng, options, encode.vocab, progress.update

@@ -6,12 +6,12 @@ sentences, and a sentence is a list of token ids.
 """
 
 import itertools
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bert_tf.errors import UserError
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
-from bert_tf.tasks.pretraining.rng import Rng
 
 Sentence = list[int]
 Document = list[Sentence]
@@ -54,7 +54,7 @@ class Instance:
 
 def create_training_instances(
     documents: list[Document],
-    rng: Rng,
+    rng: random.Random,
     options: PretrainingDataOptions,
     vocab: VocabInfo,
     on_document_done: Callable[[], object] = lambda: None,
@@ -76,7 +76,7 @@ def create_training_instances(
 def create_instances_from_document(
     documents: Sequence[Document],
     index: int,
-    rng: Rng,
+    rng: random.Random,
     options: PretrainingDataOptions,
     vocab: VocabInfo,
 ) -> Iterator[Instance]:
@@ -84,14 +84,14 @@ def create_instances_from_document(
     document = documents[index]
     max_tokens = options.max_seq_length - 3  # without [CLS] and two [SEP]
     is_short = rng.random() < options.short_seq_prob
-    target_length = 2 + rng.randbelow(max_tokens - 1) if is_short else max_tokens
+    target_length = 2 + rng.randrange(max_tokens - 1) if is_short else max_tokens
     chunk: list[Sentence] = []
     length = i = 0
     while i < len(document):
         chunk.append(document[i])
         length += len(document[i])
         if i == len(document) - 1 or length >= target_length:
-            num_first = 1 + rng.randbelow(len(chunk) - 1) if len(chunk) > 1 else 1
+            num_first = 1 + rng.randrange(len(chunk) - 1) if len(chunk) > 1 else 1
             first = list(itertools.chain.from_iterable(chunk[:num_first]))
             is_random_next = len(chunk) == 1 or rng.random() < 0.5
             if is_random_next:
@@ -109,16 +109,16 @@ def create_instances_from_document(
 
 
 def _draw_segment(
-    documents: Sequence[Document], index: int, target_length: int, rng: Rng
+    documents: Sequence[Document], index: int, target_length: int, rng: random.Random
 ) -> Sentence:
     """Draws consecutive sentences, if possible from another document than `index`."""
     for _ in range(_MAX_ATTEMPTS):
-        other = rng.randbelow(len(documents))
+        other = rng.randrange(len(documents))
         if other != index:
             break
     document = documents[other]
     segment: Sentence = []
-    for sentence in document[rng.randbelow(len(document)) :]:
+    for sentence in document[rng.randrange(len(document)) :]:
         segment += sentence
         if len(segment) >= target_length:
             break
@@ -126,7 +126,7 @@ def _draw_segment(
 
 
 def _truncate(
-    first: Sentence, second: Sentence, max_tokens: int, rng: Rng
+    first: Sentence, second: Sentence, max_tokens: int, rng: random.Random
 ) -> tuple[Sentence, Sentence]:
     """Removes tokens at the front or back (random) of the longer segment until the pair fits."""
     # Start and end of the first segment, then start and end of the second.
@@ -141,7 +141,7 @@ def _truncate(
 def _mask(
     input_ids: list[int],
     first_length: int,
-    rng: Rng,
+    rng: random.Random,
     options: PretrainingDataOptions,
     vocab: VocabInfo,
 ) -> tuple[list[int], list[int]]:
@@ -165,12 +165,11 @@ def _mask(
         rng.shuffle(candidates)
         chosen = candidates[:count]
     labels = {position: input_ids[position] for position in chosen}
-    uniform, randbelow = rng.random, rng.randbelow
     for position in chosen:
-        if uniform() < 0.8:
+        if rng.random() < 0.8:
             input_ids[position] = vocab.mask_id
-        elif uniform() >= 0.5:
-            input_ids[position] = vocab.replacements[randbelow(len(vocab.replacements))]
+        elif rng.random() >= 0.5:
+            input_ids[position] = rng.choice(vocab.replacements)
     chosen.sort()
     return chosen, [labels[position] for position in chosen]
 

@@ -34,7 +34,6 @@ from bert_tf.tasks.pretraining.instances import (
     create_instances_from_document,
 )
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
-from bert_tf.tasks.pretraining.rng import Rng
 from bert_tf.tasks.pretraining.shards import Unit, plan, read_shards
 
 # Name of the file that describes the parts in a folder. If it would differ, they are rebuilt.
@@ -179,10 +178,10 @@ def _make_instances(
             yield from create_instances_from_document(documents, index, rng, options, vocab)
 
 
-def _make_rng(seed_key: str) -> Rng:
+def _make_rng(seed_key: str) -> random.Random:
     """Returns a random number generator that depends only on the key."""
     digest = hashlib.blake2b(seed_key.encode(), digest_size=8).digest()
-    return Rng(random.Random(int.from_bytes(digest, "big")))
+    return random.Random(int.from_bytes(digest, "big"))
 
 
 def join_parts(

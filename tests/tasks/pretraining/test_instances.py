@@ -7,15 +7,12 @@ from functools import cache
 
 import pytest
 import tensorflow as tf
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bert_tf.data.example_encoding import encode_examples
 from bert_tf.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.corpus import LineEncoder, read_documents
 from bert_tf.tasks.pretraining.instance_records import record_batches
 from bert_tf.tasks.pretraining.instances import create_training_instances
-from bert_tf.tasks.pretraining.rng import Rng
 from bert_tf.tokenization import FullTokenizer
 from tests.oracle import golden
 
@@ -50,7 +47,7 @@ def make_instances(run: dict) -> tuple[list, PretrainingDataOptions]:
     )
     paths = [str(folder / name) for name in run["input_files_in_the_order_read"]]
     documents = read_documents(paths, encode)
-    rng = Rng(random.Random(int(flags.get("random_seed", 12345))))
+    rng = random.Random(int(flags.get("random_seed", 12345)))
     return create_training_instances(documents, rng, options, encode.vocab), options
 
 
@@ -86,15 +83,3 @@ def test_records_match_the_original(name):
 
 
 # ---- Random numbers ------------------------------------------------------------------------
-
-
-@given(st.integers(0, 2**40), st.lists(st.integers(0, 300), max_size=20))
-def test_rng_matches_random(seed, sizes):
-    expected_rng, actual_rng = random.Random(seed), Rng(random.Random(seed))
-    for size in sizes:
-        expected_items, actual_items = list(range(size)), list(range(size))
-        expected_rng.shuffle(expected_items)
-        actual_rng.shuffle(actual_items)
-        assert expected_items == actual_items
-        assert expected_rng.randint(0, size) == actual_rng.randbelow(size + 1)
-        assert expected_rng.random() == actual_rng.random()

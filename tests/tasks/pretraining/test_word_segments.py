@@ -8,7 +8,6 @@ from bert_tf.errors import UserError
 from bert_tf.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.corpus import LineEncoder, load_segmenter
 from bert_tf.tasks.pretraining.instances import create_training_instances
-from bert_tf.tasks.pretraining.rng import Rng
 from bert_tf.tokenization import FullTokenizer
 from tests.oracle import golden
 
@@ -104,7 +103,7 @@ def test_whole_words_are_masked(tmp_path, chinese):
         masked_lm_prob=0.2,
         dupe_factor=5,
     )
-    rng = Rng(random.Random(1))
+    rng = random.Random(1)
     instances = create_training_instances(documents, rng, options, encode.vocab)
     first = {chinese.vocab[char] for char in "北欢"}
     for instance in instances:
