@@ -3,7 +3,6 @@
 import gzip
 import json
 import logging
-import os
 
 import pytest
 
