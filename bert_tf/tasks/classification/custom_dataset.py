@@ -55,8 +55,8 @@ class CustomDataset(TextDataset):
     ) -> None:
         self._paths, self._options = paths, options
         self.has_pairs = options.text_pair_column is not None
-        self.holds_out = "eval" not in paths and "train" in paths
-        self._holds_out_rows = self.holds_out and bool(options.dev_fraction)
+        has_training_file_only = "eval" not in paths and "train" in paths
+        self._holds_out_rows = has_training_file_only and bool(options.dev_fraction)
         self._examples: dict[str, list[InputExample]] = {}
         self._training_header: list[str] | None = None
         self.is_unlabeled = options.ignores_labels and not self._holds_out_rows
@@ -89,7 +89,7 @@ class CustomDataset(TextDataset):
 
     def describe(self, split: str) -> str:
         """Returns the path of the split's file."""
-        return self._path("train" if split == "eval" and self.holds_out else split)
+        return self._path("train" if split == "eval" and self._holds_out_rows else split)
 
     def _path(self, split: str) -> str:
         if split in self._paths:

@@ -1,7 +1,6 @@
 """Datasets of labeled texts, and warnings about their splits."""
 
 import abc
-import logging
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,8 +13,6 @@ from bert_tf.progress import log
 CLASSIFICATION = "classification"
 MULTILABEL = "multilabel"
 REGRESSION = "regression"
-# Tolerated fraction of evaluation rows whose text is also in the training set.
-_MAX_SHARED = 0.01
 # Tolerated fraction of training rows whose text also occurs with a different label.
 _MAX_CONTRADICTORY = 0.1
 # Tolerated distance of evaluation labels from the range of training labels, in widths of the range.
@@ -45,7 +42,6 @@ class TextDataset(abc.ABC):
         primary_metric: default of `--best_metric`; None for the problem type's default.
         has_pairs: whether examples have two texts; None if unknown.
         submission: file name of the predictions for gluebenchmark.com; None for other tasks.
-        holds_out: whether the evaluation rows are held out of the training file.
         is_unlabeled: whether training needs no labels (distillation), and uses placeholders.
     """
 
@@ -56,7 +52,6 @@ class TextDataset(abc.ABC):
     primary_metric: str | None = None
     has_pairs: bool | None = None
     submission: str | None = None
-    holds_out: bool = False
     is_unlabeled: bool = False
 
     @abc.abstractmethod
@@ -112,14 +107,6 @@ def check_split(
         if unseen and data.labels and not data.is_unlabeled:
             message = "%s: no row of the training set has the label %s"
             log.warning(message, path, ", ".join(sorted(unseen)))
-        known = {(example.text_a.strip(), example.text_b) for example in training}
-        num_shared = sum((example.text_a.strip(), example.text_b) in known for example in examples)
-        if num_shared > _MAX_SHARED * count:
-            # The user cannot change a published dataset, nor which rows of a file are held out.
-            is_unavoidable = data.is_published or data.holds_out
-            level = logging.INFO if is_unavoidable else logging.WARNING
-            message = "%s: %d of %d rows to evaluate on (%.1f%%) have the text of a training row"
-            log.log(level, message, path, num_shared, count, 100 * num_shared / count)
 
 
 def _check_contradictions(path: str, examples: Sequence[InputExample]) -> None:

@@ -18,10 +18,7 @@ from bert_tf.data.feature_specs import Feature
 from bert_tf.data.features import InputExample
 from bert_tf.data.packing import convert_examples, encode_texts, window_counts
 from bert_tf.errors import UserError
-from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.label_map import folder_of_checkpoint
 from bert_tf.finetuning.prediction import PairCheck, require_texts
-from bert_tf.finetuning.run_checks import describe_data
 from bert_tf.finetuning.task import Task
 from bert_tf.progress import log
 from bert_tf.tasks.classification.dataset_factory import make_dataset
@@ -89,22 +86,10 @@ class Classification(Task):
         if split == "train":
             self._training_examples = examples
             self.problem.set_class_weights(examples)
-        if split == "eval" and self.data.holds_out and not self.options.do_train:
-            self._check_held_out_rows(path)
         check_split(self.data, split, examples, self._training_examples)
         texts = [(example.text_a, example.text_b or "") for example in examples]
         self.tokenizer.warn_about_unknown(path, texts)
         return examples
-
-    def _check_held_out_rows(self, path: str) -> None:
-        """Warns if the rows that are not held out differ from those that the model trained on."""
-        folder = folder_of_checkpoint(self.options)
-        trained = run_metadata.read_run_string(folder, "training_data")
-        current = describe_data(self.data.read("train"))
-        if trained not in (None, current):
-            problem = "the held-out rows may be training rows, as the model in %s was trained on"
-            message = f"%s: {problem} other rows of this file. Pass --eval_file"
-            log.warning(message, path, folder)
 
     def features(self, split: str) -> tuple[Feature, ...]:
         """Declares the original's features, without labels for prediction on custom datasets."""

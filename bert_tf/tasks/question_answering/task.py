@@ -26,8 +26,6 @@ from bert_tf.tokenization.fast import BatchTokenizer
 _SHUFFLE_SEED = 12345
 # Number of questions whose texts are checked for unknown tokens.
 _NUM_CHECKED = 2000
-# Fraction of the questions to evaluate on that may also be training questions.
-_MAX_SHARED = 0.01
 # With more windows per question, a warning says that an epoch does not cover all of them.
 _MANY_WINDOWS = 1.5
 
@@ -47,7 +45,6 @@ class QuestionAnswering(Task):
         self.options: SquadOptions = options
         self.config = config
         self.tokenizer = BatchTokenizer(tokenizer)
-        self._training_questions: set[tuple[str, int]] = set()
         if options.null_score_diff_threshold and not options.version_2_with_negative:
             needed = "--version_2_with_negative=true"
             log.warning("--null_score_diff_threshold is ignored without %s", needed)
@@ -62,16 +59,10 @@ class QuestionAnswering(Task):
         path = (options.train_file if is_training else options.predict_file) or ""
         with_negative = options.version_2_with_negative
         examples = squad_reader.read_squad_examples(path, is_training, with_negative)
-        questions = [(e.question_text, len(e.doc_tokens)) for e in examples]
         if is_training:
             random.Random(_SHUFFLE_SEED).shuffle(examples)
-            self._training_questions = set(questions)
         elif options.evaluates:
             _require_answers(examples, path, with_negative)
-            num_shared = sum(question in self._training_questions for question in questions)
-            if num_shared > _MAX_SHARED * len(questions):
-                message = "%s: %d of %d questions to evaluate on are in --train_file"
-                log.warning(message, path, num_shared, len(questions))
             if options.answer_scoring == "auto" and scoring.should_score_characters(examples):
                 message = (
                     "%s: most answer characters are Han, kana or Thai: also scoring characters"

@@ -138,7 +138,9 @@ def test_split_warnings_are_logged_once(tiny, tmp_path, caplog):
         if record.levelname == "WARNING" and record.name.startswith("bert_tf")
     ]
     assert len(warnings) == 1
-    assert "dev.tsv: 20 of 20 rows to evaluate on (100.0%) have the text of a t" in warnings[0]
+    assert (
+        "20 of 20 rows to evaluate on (100.0%) are rows that the model was trained" in warnings[0]
+    )
 
 
 def test_resuming_with_different_labels_is_rejected(trained_classifier, tiny, tmp_path):
@@ -160,15 +162,24 @@ def test_prediction_with_reordered_labels_is_rejected(trained_classifier, tiny, 
     )
 
 
-def test_rows_held_out_of_a_changed_file_warn(tiny, tmp_path, run_log):
-    rows = [("a", "good"), ("b", "bad")] * 9
+def test_training_rows_to_evaluate_on_are_reported(tiny, tmp_path, run_log):
+    message = "are rows that the model was trained on"
+    words = ["good", "bad", "film", "story", "plot", "slow", "fast", "not"]
+    rows = [("ab"[index % 2], f"{x} {y}") for index, x in enumerate(words) for y in words]
     write(tmp_path / "data", "train.tsv", rows)
-    classification.run(custom_options(tiny, tmp_path, do_train=True, num_train_epochs=1.0))
-    classification.run(custom_options(tiny, tmp_path, do_eval=True))
-    assert "may be training rows" not in run_log.text
-    write(tmp_path / "data", "train.tsv", [*rows, ("a", "film")])
-    classification.run(custom_options(tiny, tmp_path, do_eval=True))
-    assert "train.tsv: the held-out rows may be training rows" in run_log.text
+    flags = {"num_train_epochs": 1.0, "max_seq_length": 16}
+    classification.run(custom_options(tiny, tmp_path, do_train=True, **flags))
+    classification.run(custom_options(tiny, tmp_path, do_eval=True, **flags))
+    assert message not in run_log.text
+    # A further training run, also with the rows that its evaluation held out.
+    second = {"init_checkpoint": str(tmp_path / "out"), "output_dir": str(tmp_path / "second")}
+    flags["dev_fraction"] = 0.5
+    classification.run(custom_options(tiny, tmp_path, do_train=True, **flags, **second))
+    assert message not in run_log.text
+    run_log.clear()
+    # Rows of the first run, after the second.
+    classification.run(custom_options(tiny, tmp_path, do_eval=True, **{**flags, **second}))
+    assert message in run_log.text
 
 
 def test_missing_label_column_before_the_text_warns(tiny, tmp_path, run_log):

@@ -102,41 +102,6 @@ def test_labels_missing_from_training(check_messages):
     )
 
 
-def test_rows_that_also_occur_in_training(check_messages):
-    training = make_rows("a", "b", *["a"] * 198)
-    others = make_rows(*["a", "b"] * 99, text="x")
-    message = "dev.tsv: 3 of 201 rows to evaluate on (1.5%) have the text of a training row"
-    assert check_messages(
-        FakeDataset(["a", "b"]), "eval", others + make_rows("b", "b", "b"), training
-    ) == [("WARNING", message)]
-    # Users cannot fix published datasets.
-    published = FakeDataset(["a", "b"], is_published=True)
-    assert check_messages(published, "eval", others + make_rows("b", "b", "b"), training) == [
-        ("INFO", message)
-    ]
-    assert (
-        check_messages(FakeDataset(["a", "b"]), "eval", others + make_rows("b", "b"), training)
-        == []
-    )
-    # Second texts are compared as well.
-    pair = [InputExample("", "text 0", "other", "a"), InputExample("", "text 1", "other", "b")]
-    assert check_messages(FakeDataset(["a", "b"]), "eval", pair, training) == []
-
-
-def test_held_out_training_rows_do_not_warn(check_messages):
-    data = FakeDataset(["a", "b"], holds_out=True)
-    data.describe = lambda split: "all.tsv"
-    ((level, message),) = check_messages(data, "eval", make_rows("a", "b"), make_rows("b", "a"))
-    assert (level, message[:41]) == ("INFO", "all.tsv: 2 of 2 rows to evaluate on (100.")
-
-
-def test_training_file_used_as_dev_file_warns(check_messages):
-    data = FakeDataset(["a", "b"])
-    data.describe = lambda split: "all.tsv"
-    ((level, message),) = check_messages(data, "eval", make_rows("a", "b"), make_rows("b", "a"))
-    assert (level, message[:41]) == ("WARNING", "all.tsv: 2 of 2 rows to evaluate on (100.")
-
-
 def test_texts_with_different_labels(check_messages):
     training = [*make_rows("a", "b"), *make_rows("b"), *make_rows(*["a"] * 17, text="x")]
     messages = check_messages(FakeDataset(["a", "b"]), "train", [*training, *make_rows("c")], [])

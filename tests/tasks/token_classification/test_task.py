@@ -516,4 +516,4 @@ def test_evaluation_on_training_data_warns(tiny, folder, caplog):
     flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, "num_train_epochs": 0.1}
     out = {"data_dir": str(folder), "output_dir": str(folder / "out")}
     ner.run(NerOptions(**flags, **out, do_train=True, do_eval=True))
-    assert "The evaluation data equal the training data" in caplog.text
+    assert "(100.0%) are rows that the model was trained on" in caplog.text
