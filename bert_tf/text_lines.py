@@ -10,6 +10,8 @@ from bert_tf.errors import UserError
 
 # Size limit of a line, and of small files. The corpus text8 has a single line of 95 MB.
 MAX_BYTES = 1 << 27
+# How documents begin: PDF, RTF, and zip archives such as .docx.
+_DOCUMENTS = (b"%PDF", b"{\\rtf", b"PK\3\4")
 
 
 def split(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
@@ -27,6 +29,8 @@ def split(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
 def decode(name: str, lines: Iterable[bytes]) -> Iterator[str]:
     """Decodes UTF-8 lines, which keep their line breaks; `name` is the file in error messages."""
     for line_number, raw in enumerate(lines, start=1):
+        if line_number == 1 and raw.startswith(_DOCUMENTS):
+            raise UserError(f"{name} is not a text file: {raw[:20]!r}. Save it as plain text")
         try:
             yield raw.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -46,11 +50,11 @@ def _explain_encoding(path: str, line_number: int, raw: bytes, error: UnicodeDec
     """Returns the error message for a line that is not UTF-8; `raw` is its content."""
     if line_number == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         evidence, encoding = "it begins with the byte order mark of UTF-16", "utf-16"
-    elif b"\0" in raw or raw.startswith(b"%PDF"):
+    elif b"\0" in raw:
         return f"{path}:{line_number}: this is not a text file: {raw[:20]!r}"
     else:
         evidence = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} of the line"
-        encoding = "latin-1"
+        encoding = "latin1"
     return (
         f"{path}:{line_number}: the file is not UTF-8 ({evidence}). Convert it, for instance with: "
         f"iconv -f {encoding} -t utf-8 {os.path.basename(path)}"

@@ -18,7 +18,8 @@ _logger = logging.getLogger(__name__)
 STDIN = "-"
 # The first group is greedy, so that a line with several separators is split at the last.
 _PAIR = re.compile(r"(.*) \|\|\| (.*)")
-_JSON_OBJECT = re.compile(r"\s*\{.*\}\s*")
+# A line that is not plain text: with columns, a JSON object, or an HTML tag.
+_NOT_PLAIN = re.compile(r"\S.*\t.*\S|^\s*\{.*\}\s*$|</\w+>|<\w+ \w+=")
 
 
 class Text(NamedTuple):
@@ -72,11 +73,12 @@ def _standard_input() -> IO[bytes]:
     return sys.stdin.buffer
 
 
-def warn_about_columns(path: str, lines: Sequence[str]) -> None:
-    """Warns if most lines of a text corpus are JSON or tab-separated columns."""
-    num_tabular = sum("\t" in line.strip() or bool(_JSON_OBJECT.fullmatch(line)) for line in lines)
-    if 2 * num_tabular > sum(map(bool, map(str.strip, lines))):
-        _logger.warning("%s: %d lines are JSON or have tabs; pass plain text", path, num_tabular)
+def warn_about_columns(path: str, lines: Sequence[str], advice: str = "Pass plain text") -> None:
+    """Warns if most lines of a text file are JSON, tab-separated columns or HTML."""
+    count = sum(bool(_NOT_PLAIN.search(line)) for line in lines)
+    if 2 * count > sum(map(bool, map(str.strip, lines))):
+        message = "%s: %d of the first %d lines have tabs, JSON or HTML. %s"
+        _logger.warning(message, path, count, len(lines), advice)
 
 
 def display_name(path: str) -> str:

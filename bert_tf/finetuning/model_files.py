@@ -15,7 +15,7 @@ from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 from bert_tf.options import EncoderOptions, ModelOptions
 from bert_tf.progress import log
-from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization import FullTokenizer, vocab_digest
 
 # Tokens that are required to convert texts to inputs.
 _REQUIRED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
@@ -139,6 +139,11 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
     for folder in dict.fromkeys(map(os.path.dirname, vocab_files)):
         run_metadata.warn_of_changes(folder)
     check_vocabulary(options.vocab_file or "", options.do_lower_case, config.vocab_size, sources)
+    for folder in (os.path.dirname(source.path) for source in sources):
+        trained_on = run_metadata.read_run_string(folder, run_metadata.VOCABULARY)
+        if trained_on not in (None, vocab_digest(tokenizer.vocab)):
+            message = "%s was pre-trained with another vocabulary than %s. Check --vocab_file"
+            log.warning(message, folder, options.vocab_file)
     for source in sources:
         warn_of_other_config(config, options.bert_config_file or "", source)
     return config, tokenizer

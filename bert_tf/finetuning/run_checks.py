@@ -6,11 +6,17 @@ import os
 from collections.abc import Collection
 from typing import Any
 
-from bert_tf import checkpoints, file_names, registry
+from bert_tf import checkpoints, registry
 from bert_tf.errors import UserError
 from bert_tf.finetuning.label_map import folder_of_checkpoint
 from bert_tf.finetuning.record_cache import fingerprint
-from bert_tf.finetuning.run_metadata import EVAL_RESULTS_JSON, other_task, read_run, read_run_string
+from bert_tf.finetuning.run_metadata import (
+    EVAL_RESULTS_JSON,
+    other_task,
+    read_run,
+    read_run_string,
+    warn_of_other_inputs,
+)
 from bert_tf.progress import log
 
 _DATA = "training_data"
@@ -24,10 +30,6 @@ _COMPARED += ("freeze_layers", "eval_every", "class_weights", "long_text", "doc_
 _COMPARED += ("max_query_length", "doc_context", "version_2_with_negative")
 _COMPARED += ("max_predictions_per_seq", "use_next_sentence")
 _COMPARED += ("init_layers", "teacher", "teacher_temperature", "teacher_weight")
-# Flags that determine the inputs of a model, which should be as in training.
-_COMPARED_INPUTS = ("max_seq_length", "max_query_length", "long_text", "doc_context")
-_COMPARED_INPUTS += ("token_column", "question_column", "ending_columns")
-_COMPARED_INPUTS += ("version_2_with_negative",)
 
 
 def describe_data(rows: Collection[Any], digest: str | None = None) -> str:
@@ -76,23 +78,13 @@ def result_suffix(options: Any) -> str:
     if trained_task:
         log.warning("%s was trained for task %s, not %s", folder, trained_task, task)
     saved = read_run(folder, default=(None, {}))[1]
-    for name in _COMPARED_INPUTS:
-        used = getattr(options, name, None)
-        trained = saved.get(name, used)
-        # A new file may name its columns differently, but must have as many.
-        is_named = name in ("question_column", "ending_columns")
-        if trained != used and not (is_named and _count(trained) == _count(used)):
-            log.warning("%s was trained with --%s=%r, not %r", folder, name, trained, used)
+    warn_of_other_inputs(folder, saved, options)
     found_threshold = saved.get("null_score_diff_threshold") == "auto"
     if found_threshold and getattr(options, "null_score_diff_threshold", None) == 0.0:
         message = "%s was trained with --null_score_diff_threshold=auto: pass the value in its %s"
         log.warning(message, folder, EVAL_RESULTS_JSON)
     name = os.path.splitext(os.path.basename(task))[0].lower()
     return f"_{name}" if other_task(options.output_dir or "", task) else ""
-
-
-def _count(names: str | None) -> int:
-    return len(file_names.split(names or ""))
 
 
 def requested_task(options: Any) -> str:

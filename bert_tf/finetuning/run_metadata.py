@@ -11,7 +11,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf import files, registry
+from bert_tf import file_names, files, registry
 from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME, LABELS_FILE, labels_to_text
 from bert_tf.checkpoints.formats.source import CONFIG_FILE as CONFIG
 from bert_tf.checkpoints.formats.source import RUN_FILE as RUN
@@ -22,6 +22,8 @@ from bert_tf.options.fields import check_type
 from bert_tf.options.shared import EngineOptions
 from bert_tf.progress import log
 
+# The `vocab_digest` of pre-training records, in their descriptions and in `run.json`.
+VOCABULARY = "vocab_sha256"
 EVAL_RESULTS_JSON = "eval_results.json"
 # The summary of a training with several seeds.
 RUNS = "runs.json"
@@ -32,17 +34,23 @@ _COPIES = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
 _RUN_FLAGS = {"output_dir", "init_checkpoint", "resume", "init_layers", "teacher"}
 # With `eval_every`, loading a model would read the dev set.
 _RUN_FLAGS |= {"do_train", "do_eval", "do_predict", "do_export", "eval_every"}
+# Flags that determine the inputs of a model, which should be as in training.
+_INPUT_FLAGS = ("max_seq_length", "max_query_length", "long_text", "doc_context", "token_column")
+_INPUT_FLAGS += ("question_column", "ending_columns", "version_2_with_negative")
 # A model trained for one of these tasks may be evaluated on the others.
 _MNLI_TASKS = ("mnli", "mnli-mm", "ax", "xnli")
 
 
 def run_files(
-    options: Any, resumes: bool, data_description: str, labels: Sequence[str] = ()
+    options: Any, resumes: bool, data_description: str, labels: Sequence[str] = (), **extra: Any
 ) -> dict[str, str]:
-    """Returns file name -> text for a training run; raises a UserError if a saved copy differs."""
+    """Returns file name -> text for a training run; raises a UserError if a saved copy differs.
+
+    `extra` has additional entries for `run.json`.
+    """
     folder = options.output_dir
     begun_from = read_run_string(folder, "begun_from") if resumes else options.init_checkpoint
-    extra = {"begun_from": begun_from, "training_data": data_description}
+    extra |= {"begun_from": begun_from, "training_data": data_description}
     contents = model_files(options, labels, **extra)
     for name, flag in _COPIES.items():
         if name in contents:
@@ -169,8 +177,22 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
         values["null_score_diff_threshold"] = _saved_threshold(folder)
     # Fine-tuning scripts load the model from `output_dir`, other scripts from `init_checkpoint`.
     if entry.make_task:
-        return options_class(**values, init_checkpoint=None, output_dir=folder)
+        options = options_class(**values, init_checkpoint=None, output_dir=folder)
+        warn_of_other_inputs(folder, saved, options)
+        return options
     return options_class(**values, init_checkpoint=folder)
+
+
+def warn_of_other_inputs(folder: str, saved: Mapping[str, Any], options: Any) -> None:
+    """Warns about options that give a model other inputs than in training (`saved`)."""
+    for name in _INPUT_FLAGS:
+        used = getattr(options, name, None)
+        trained = saved.get(name, used)
+        # A new file may name its columns differently, but must have as many.
+        is_name = name in ("question_column", "ending_columns")
+        old, new = (file_names.split(n or "") if is_name else [] for n in (trained, used))
+        if trained != used and (len(old) != len(new) or sorted(old) == sorted(new)):
+            log.warning("%s was trained with --%s=%r, not %r", folder, name, trained, used)
 
 
 def require_script(folder: str, script: str) -> None:

@@ -5,6 +5,7 @@ As in the original, character categories and lower case come from Python's Unico
 tokens of recently added characters may depend on its version (`unicodedata.unidata_version`).
 """
 
+import hashlib
 import logging
 import re
 import string
@@ -35,6 +36,7 @@ __all__ = [
     "load_vocab",
     "printable_text",
     "validate_case_matches_checkpoint",
+    "vocab_digest",
     "whitespace_tokenize",
 ]
 
@@ -106,6 +108,13 @@ def load_vocab(vocab_file: str) -> dict[str, int]:
     """
     lines = files.read_small_file_lines(vocab_file)
     return {line.strip(): index for index, line in enumerate(lines)}
+
+
+def vocab_digest(vocab: Mapping[str, int]) -> str:
+    """Returns a digest of the tokens and ids of a vocabulary."""
+    items = sorted(vocab.items(), key=lambda item: item[1])
+    lines = [f"{token_id} {token}" for token, token_id in items]
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def count_capitals(pieces: Iterable[str]) -> int:

@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from bert_tf import checkpoints, files
-from bert_tf.checkpoints.formats import archives, keras_files, model_garden, safetensors_files
+from bert_tf.checkpoints.formats import keras_files, model_garden, safetensors_files
 from bert_tf.checkpoints.formats.hugging_face import HuggingFaceSource
 from bert_tf.checkpoints.formats.keras_files import KerasSource
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
@@ -21,6 +21,8 @@ _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 def find_source(path: str) -> Source:
     """Opens the model at a path: a file or folder in any of the formats that this package reads.
 
+    The folder of a training run stands for its best checkpoint (`--eval_every`), or the newest.
+
     Raises:
         UserError: `path` is not a readable model; the message says what it is instead.
     """
@@ -31,7 +33,6 @@ def find_source(path: str) -> Source:
         safetensors_files.INDEX_FILE: HuggingFaceSource,
         keras_files.MODEL_EXTENSION: KerasSource,
         keras_files.WEIGHTS_EXTENSION: KerasSource,
-        ".zip": _open_zip,
     }
     for extension, opener in openers.items():
         if path.endswith(extension):
@@ -40,6 +41,8 @@ def find_source(path: str) -> Source:
             files.open_binary(path).close()
             return opener(path)
     _reject_pickle(path)
+    if path.endswith(".zip"):
+        raise UserError(f"{path} is a zip file: unpack it, and pass the folder")
     return _open_checkpoint(checkpoints.resolve(path))
 
 
@@ -79,24 +82,12 @@ def _open_folder(folder: str) -> Source:
     source = _open_checkpoint(prefix or folder)
     best = os.path.join(folder, BEST_FOLDER, BEST_NAME)
     has_best = source.has_best and files.exists(f"{best}.index")
-    if has_best and checkpoints.step_of(best) != checkpoints.step_of(source.path):
-        note = f"{source.path} is the newest checkpoint of {folder}"
-        source.notes.append(f"{note}. To use the checkpoint with the best evaluation, pass {best}")
-    return source
+    return OriginalSource(best) if has_best else source
 
 
 def _open_checkpoint(prefix: str) -> Source:
     is_object_based = model_garden.is_object_based(prefix)
     return ModelGardenSource(prefix) if is_object_based else OriginalSource(prefix)
-
-
-def _open_zip(path: str) -> Source:
-    folder = archives.unpack(path)
-    try:
-        return OriginalSource(checkpoints.resolve(folder))
-    except UserError as error:
-        # Show the folder's name in the archive, not its temporary path, which is deleted at exit.
-        raise UserError(f"{path}: {error}".replace(folder, os.path.basename(folder))) from error
 
 
 def _require_local(path: str) -> None:

@@ -19,7 +19,14 @@ from bert_tf.data.cell_values import COLUMN_NAME, counted
 from bert_tf.data.feature_specs import sequence_features
 from bert_tf.data.packing import pack_batch
 from bert_tf.data.parallel import num_cores
-from bert_tf.data.texts import STDIN, Text, display_name, read_columns, read_lines
+from bert_tf.data.texts import (
+    STDIN,
+    Text,
+    display_name,
+    read_columns,
+    read_lines,
+    warn_about_columns,
+)
 from bert_tf.errors import UserError
 from bert_tf.finetuning.engines import find_exported_model, with_model_files
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
@@ -40,8 +47,8 @@ _MAX_TEXTS = 4096
 _MANY_BATCHES = 16
 # Extensions of output files that suggest a different format than JSON lines.
 _NON_JSON_EXTENSIONS = (".npy", ".npz", ".csv", ".tsv", ".pt", ".pkl", ".h5", ".parquet")
-# Extension of an input file -> pattern in its first line that suggests columns.
-_COLUMN_HINTS = {"tsv": "\t", "csv": "[,;\t]", "jsonl": "{", "json": ""}
+# Length of a line above which a comma in each line does not suggest a CSV file.
+_MAX_CSV_LINE = 300
 
 
 def run(options: ExtractionOptions) -> None:
@@ -57,7 +64,6 @@ def run(options: ExtractionOptions) -> None:
     first = next(texts, None)
     if first is None:
         raise UserError(f"{display_name(input_file)} contains no text")
-    _warn_about_columns(options, first)
     if options.file_format == "jsonl" and output_file.lower().endswith(_NON_JSON_EXTENSIONS):
         message = "%s will contain JSON lines. Pass --output_format=npz to write NumPy arrays"
         log.warning(message, output_file)
@@ -71,6 +77,7 @@ def run(options: ExtractionOptions) -> None:
         while chunk := list(itertools.islice(indexed_texts, _chunk_size(options, extractor))):
             if not extractor.num_texts:
                 strings = [[*filter(None, text)] for _, text in chunk]
+                _warn_about_columns(options, [" ".join(text) for text in strings])
                 is_split = options.pretokenized
                 extractor.tokenizer.warn_about_unknown(display_name(input_file), strings, is_split)
                 if count := sum("|||" in " ".join(text) for text in strings):
@@ -109,18 +116,22 @@ def _read(options: ExtractionOptions) -> Iterator[Text]:
     return read_columns(path, column, pair, has_header)
 
 
-def _warn_about_columns(options: ExtractionOptions, first: Text) -> None:
-    """Warns if the first text looks like several columns or a header."""
-    path, column = options.input_file or "", options.text_column
-    extension = re.search(r"\.(tsv|csv|jsonl?)(\.gz)?$", path)
-    line = " ".join(filter(None, first))
-    if not column and extension and re.search(_COLUMN_HINTS[extension[1]], line):
-        message = "%s: each line is read as one text. Select a column with --text_column"
-        log.warning(message, path)
-    guesses_no_header = (column or "").isdecimal() and options.has_header == "auto"
-    if guesses_no_header and COLUMN_NAME.fullmatch(first.text_a):
+def _warn_about_columns(options: ExtractionOptions, texts: Sequence[str]) -> None:
+    """Warns if texts look like lines with several columns, or the first one like a header."""
+    path, column = display_name(options.input_file or ""), options.text_column or ""
+    extension = re.search(r"\.(tsv|csv|jsonl?|ndjson)(\.gz)?$", path)
+    is_csv = bool(extension and extension[1] == "csv")
+    if not column:
+        advice = "Each line is read as one text. Select a column with --text_column"
+        warn_about_columns(path, texts, advice)
+    has_commas = all(len(t) < _MAX_CSV_LINE and re.search("[,;]", t) for t in texts)
+    if has_commas and ((is_csv and not column) or (column and not extension)):
+        advice = "select a column with --text_column" if is_csv else "rename the file to .csv"
+        log.warning("%s: each text has commas. If they separate columns, %s", path, advice)
+    guesses_no_header = column.isdecimal() and options.has_header == "auto"
+    if guesses_no_header and COLUMN_NAME.fullmatch(texts[0]):
         message = "%s: the first text is %r. If it is a column name, pass --has_header=yes"
-        log.warning(message, display_name(path), first.text_a)
+        log.warning(message, path, texts[0])
 
 
 class TextFeatures(NamedTuple):

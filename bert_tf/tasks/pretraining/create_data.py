@@ -21,7 +21,11 @@ from bert_tf.quiet import import_tensorflow, pause_gc
 from bert_tf.tasks.pretraining import sharded_data
 from bert_tf.tasks.pretraining.corpus import LineEncoder, load_encoder, read_documents
 from bert_tf.tasks.pretraining.instance_records import record_batches, record_features
-from bert_tf.tasks.pretraining.instances import Document, create_training_instances
+from bert_tf.tasks.pretraining.instances import (
+    Document,
+    create_training_instances,
+    warn_about_single_lines,
+)
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.record_description import describe_outputs
 
@@ -29,10 +33,6 @@ _MAX_PATHS = 5  # in a message
 _ONE_DOCUMENT = (
     "all lines form one document, so random next sentences come from that document: put a blank "
     "line between documents"
-)
-_ONE_LINE_EACH = (
-    "each document is a single line, so every next sentence is random: put each sentence on its "
-    "own line"
 )
 # Number of lines per file that are checked for unknown tokens.
 _NUM_CHECKED_LINES = 2000
@@ -179,8 +179,6 @@ def _check_lines(path: str, lines: Sequence[str], max_seq_length: int) -> None:
 
 def _check_documents(documents: Sequence[Document], paths: Sequence[str]) -> None:
     """Warns if documents are probably not separated by blank lines, or sentences by newlines."""
-    is_one_document, has_one_line_each = len(documents) == 1, max(map(len, documents)) == 1
-    # A corpus of one line is both.
-    if is_one_document != has_one_line_each:
-        problem = _ONE_DOCUMENT if is_one_document else _ONE_LINE_EACH
-        log.warning("%s: %s", shortened(paths, _MAX_PATHS), problem)
+    if len(documents) == 1 and len(documents[0]) > 1:
+        log.warning("%s: %s", shortened(paths, _MAX_PATHS), _ONE_DOCUMENT)
+    warn_about_single_lines(sum(len(document) == 1 for document in documents), len(documents))

@@ -11,7 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bert_tf.errors import UserError
+from bert_tf.progress import log
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
+
+# Share of documents with a single line above which a warning is logged.
+_MAX_SINGLE_LINES = 0.8
 
 Sentence = list[int]
 Document = list[Sentence]
@@ -50,6 +54,13 @@ class Instance:
     is_random_next: bool  # whether B is a random segment, not the continuation of A
     positions: list[int]  # positions of the masked tokens, ascending
     labels: list[int]  # original ids of the masked tokens
+
+
+def warn_about_single_lines(num_single: int, num_documents: int) -> None:
+    """Warns if most documents are a single line: they have no next sentences."""
+    if num_documents > 1 and num_single > _MAX_SINGLE_LINES * num_documents:
+        message = "%d of %d documents are a single line, so that their next sentences are random"
+        log.warning(f"{message}: put each sentence on its own line", num_single, num_documents)
 
 
 def create_training_instances(

@@ -1,7 +1,6 @@
 """Metadata of pre-training records, stored next to them and checked before training."""
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,8 +10,10 @@ import tensorflow as tf
 from bert_tf import files, locks
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
+from bert_tf.finetuning.run_metadata import VOCABULARY
+from bert_tf.progress import log
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions, PretrainingOptions
-from bert_tf.tokenization import load_vocab
+from bert_tf.tokenization import vocab_digest
 
 _MISMATCH = "does not match the records: rebuild them, or delete this file"
 _ADVICE = "pass records from create_pretraining_data.py"
@@ -32,7 +33,7 @@ def describe_outputs(options: PretrainingDataOptions, vocab: Mapping[str, int]) 
     description = {
         **{flag: getattr(options, flag) for flag in flags},
         "vocab_size": max(vocab.values()) + 1,
-        "vocab_sha256": _hash_vocab(vocab),
+        VOCABULARY: vocab_digest(vocab),
     }
     with contextlib.ExitStack() as stack:
         # Two runs that take the same locks must do so in the same order, to prevent a deadlock.
@@ -47,22 +48,19 @@ def describe_outputs(options: PretrainingDataOptions, vocab: Mapping[str, int]) 
             files.write_text(f"{output}.json", f"{text}\n")
 
 
-def _hash_vocab(vocab: Mapping[str, int]) -> str:
-    items = sorted(vocab.items(), key=lambda item: item[1])
-    lines = [f"{token_id} {token}" for token, token_id in items]
-    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
-
-
 def check_records(
-    paths: Sequence[str], options: PretrainingOptions, config: BertConfig, vocab_file: str = ""
-) -> None:
-    """Checks that the descriptions and first records match the flags, the model and `vocab_file`.
+    paths: Sequence[str], options: PretrainingOptions, config: BertConfig, vocabulary: str | None
+) -> str | None:
+    """Checks that the descriptions and first records match the flags and the model.
+
+    `vocabulary` is the `vocab_digest` of the model that training starts from; None if unknown.
+    Returns that of the records; None if unknown.
 
     Raises:
         UserError: they do not match, or a file is empty or does not contain pre-training records.
     """
-    # Hash of each vocabulary -> the file that it comes from.
-    sources = {_hash_vocab(load_vocab(vocab_file)): vocab_file} if vocab_file else {}
+    # Digest of each vocabulary -> where it comes from.
+    sources = {vocabulary: f"--init_checkpoint={options.init_checkpoint}"} if vocabulary else {}
     for path in paths:
         first = _read_first_record(path)
         description = _read_description(path)
@@ -82,11 +80,16 @@ def check_records(
             sizes = f"at least {min_size} entries, but the model has only {config.vocab_size}"
             advice = "check --bert_config_file, or rebuild it"
             raise UserError(f"{path} was made with a vocabulary of {sizes}: {advice}")
-        if "vocab_sha256" in description:
-            sources.setdefault(description["vocab_sha256"], path)
+        sources.setdefault(description.get(VOCABULARY), path)
+    unknown = sources.pop(None, None)
     if len(sources) > 1:
         both = " and ".join(list(sources.values())[:2])
         raise UserError(f"{both} use different vocabularies: rebuild the records with only one")
+    if options.init_checkpoint and (unknown or not vocabulary):
+        source = f"{unknown} has no {unknown}.json" if unknown else "the model has no vocab.txt"
+        message = "The vocabularies of records and model cannot be compared: %s"
+        log.info(message, source)
+    return None if unknown else next(iter(sources), None)
 
 
 def _read_description(path: str) -> dict[str, Any]:

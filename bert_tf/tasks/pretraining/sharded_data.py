@@ -15,6 +15,7 @@ import itertools
 import json
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -32,6 +33,7 @@ from bert_tf.tasks.pretraining.instances import (
     Instance,
     VocabInfo,
     create_instances_from_document,
+    warn_about_single_lines,
 )
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.shards import Unit, plan, read_shards
@@ -39,7 +41,7 @@ from bert_tf.tasks.pretraining.shards import Unit, plan, read_shards
 # Name of the file that describes the parts in a folder. If it would differ, they are rebuilt.
 _PLAN = "plan.json"
 # Increment this when a change of the code leads to different records for the same plan.
-_FORMAT = 1
+_FORMAT = 2
 # Names, or prefixes of names, of options that do not affect the parts.
 _IRRELEVANT_OPTIONS = ("input_file", "output_file", "num_workers", "verbose_logging", "beam_")
 
@@ -131,26 +133,30 @@ def write_unit(options: PretrainingDataOptions, folder: str, unit: Unit) -> None
     have different names, and their final files are identical.
     """
     parts = [_part_path(folder, unit, output) for output in range(len(options.outputs))]
-    num_examples = single_document_shards = 0
+    counts: Counter[str] = Counter()
     with contextlib.ExitStack() as stack:
         stack.enter_context(pause_gc())
         names = [stack.enter_context(files.atomic_write(part)) for part in parts]
         try:
             writers = [stack.enter_context(tf.io.TFRecordWriter(name)) for name in names]
-            for num_documents, records in _make_shards(options, unit):
-                single_document_shards += num_documents == 1
+            for documents, records in _make_shards(options, unit):
+                counts["single_document_shards"] += len(documents) == 1
+                counts["documents"] += len(documents)
+                counts["single_lines"] += sum(len(document) == 1 for document in documents)
                 for record in records:
-                    writers[num_examples % len(writers)].write(record)
-                    num_examples += 1
+                    writers[counts["examples"] % len(writers)].write(record)
+                    counts["examples"] += 1
         except tf.errors.OpError as error:
             raise UserError(f"Cannot write to {folder}: {error.message}") from error
     sizes = [files.size(part) for part in parts]
-    report = {"examples": num_examples, "single": single_document_shards, "bytes": sizes}
+    report = {**counts, "bytes": sizes}
     files.write_text(_report_path(folder, unit), json.dumps(report))
 
 
-def _make_shards(options: PretrainingDataOptions, unit: Unit) -> Iterator[tuple[int, list[bytes]]]:
-    """Yields the number of documents and the shuffled records of each shard."""
+def _make_shards(
+    options: PretrainingDataOptions, unit: Unit
+) -> Iterator[tuple[list[Document], list[bytes]]]:
+    """Yields the documents and the shuffled records of each shard."""
     encode = _load_encoder(options)
     for shard_index, texts in enumerate(read_shards(unit, options.shard_bytes)):
         documents = _encode_documents(texts, encode)
@@ -159,7 +165,7 @@ def _make_shards(options: PretrainingDataOptions, unit: Unit) -> Iterator[tuple[
         batches = map(encode_examples, record_batches(instances, options))
         records = list(itertools.chain.from_iterable(batches))
         _make_rng(seed_key).shuffle(records)
-        yield len(documents), records
+        yield documents, records
 
 
 def _encode_documents(texts: list[list[str]], encode: LineEncoder) -> list[Document]:
@@ -189,19 +195,22 @@ def join_parts(
 ) -> int:
     """Joins the parts into the output files, removes the folder, and returns the record count."""
     reports = [files.read_json(_report_path(folder, unit)) for unit in units]
-    num_examples = sum(report["examples"] for report in reports)
-    if not num_examples:
+    counts: Counter[str] = Counter()
+    for report in reports:
+        report.pop("bytes")
+        counts.update(report)
+    if not counts["examples"]:
         files.remove_tree(folder)
         raise UserError("No tokens in the input files: nothing to train on")
-    single_document_shards = sum(report["single"] for report in reports)
-    if single_document_shards:
+    warn_about_single_lines(counts["single_lines"], counts["documents"])
+    if counts["single_document_shards"]:
         message = "%d shards contain only one document, so random next sentences come from the same"
         advice = "put a blank line between documents, or pass a larger --shard_mb"
-        log.warning(f"{message} document: {advice}", single_document_shards)
+        log.warning(f"{message} document: {advice}", counts["single_document_shards"])
     for _ in workers(functools.partial(_join_output, units, folder), list(enumerate(outputs))):
         pass
     files.remove_tree(folder)
-    return num_examples
+    return counts["examples"]
 
 
 # Pickled by name, like `write_unit`.

@@ -32,6 +32,7 @@ from bert_tf.progress import log
 from bert_tf.tasks.pretraining.instance_records import record_features
 from bert_tf.tasks.pretraining.options import PretrainingOptions
 from bert_tf.tasks.pretraining.record_description import check_records
+from bert_tf.tokenization import load_vocab, vocab_digest
 
 # Number of records in the shuffle buffer; files are also read in random order.
 _SHUFFLE_BUFFER = 20_000
@@ -47,9 +48,10 @@ def run(options: PretrainingOptions) -> Results:
     # Connect workers before reading records: TensorFlow must not compute anything before.
     devices = training.open_devices(options)
     with training.explained_errors(devices.workers), locked_output_dir(options, devices.is_chief):
-        check_records(paths, options, config, _find_vocab_file(options.init_checkpoint or ""))
+        known_vocabulary = _find_vocabulary(options.init_checkpoint)
+        vocabulary = check_records(paths, options, config, known_vocabulary)
         try:
-            return _train_and_evaluate(options, config, paths, devices)
+            return _train_and_evaluate(options, config, paths, devices, vocabulary)
         except (tf.errors.DataLossError, UserError) as error:
             if tf.errors.DataLossError in (type(error), type(error.__cause__)):
                 for path in paths:
@@ -57,14 +59,23 @@ def run(options: PretrainingOptions) -> Results:
             raise
 
 
-def _find_vocab_file(init_checkpoint: str) -> str:
-    """Returns the path of the vocabulary next to a published checkpoint, or ""."""
-    folder = init_checkpoint if files.is_dir(init_checkpoint) else os.path.dirname(init_checkpoint)
-    return find_file(folder, VOCAB_FILE) or "" if init_checkpoint else ""
+def _find_vocabulary(checkpoint: str | None) -> str | None:
+    """Returns the `vocab_digest` of a published or pre-trained model; None if unknown."""
+    if not checkpoint:
+        return None
+    folder = checkpoint if files.is_dir(checkpoint) else os.path.dirname(checkpoint)
+    vocab_file = find_file(folder, VOCAB_FILE)
+    if vocab_file:
+        return vocab_digest(load_vocab(vocab_file))
+    return run_metadata.read_run_string(folder, run_metadata.VOCABULARY)
 
 
 def _train_and_evaluate(
-    options: PretrainingOptions, config: BertConfig, paths: Sequence[str], devices: training.Devices
+    options: PretrainingOptions,
+    config: BertConfig,
+    paths: Sequence[str],
+    devices: training.Devices,
+    vocabulary: str | None,
 ) -> Results:
     output_dir = options.output_dir or ""
     data = describe_data([(os.path.basename(path), files.size(path)) for path in paths])
@@ -80,7 +91,8 @@ def _train_and_evaluate(
     step = checkpoints.step_of(restored) if restored else 0
     state, metadata = None, {}
     if options.do_train:
-        metadata = run_metadata.run_files(options, bool(restored), data)
+        extra = {run_metadata.VOCABULARY: vocabulary}
+        metadata = run_metadata.run_files(options, bool(restored), data, **extra)
     if options.do_train and step < options.num_train_steps:
         state = training.create_train_state(
             model,

@@ -108,9 +108,7 @@ _ROWS = [
         "UTF-16", TRAIN.decode().encode("utf-16"), r"train\.tsv:1: .*UTF-16.* iconv -f utf-16"
     ),
     _bad_tsv("UTF-16 without BOM", TRAIN.decode().encode("utf-16-le"), r"train\.tsv:1: NUL byte"),
-    _bad_tsv(
-        "latin-1", TRAIN + b"ham\tcaf\xe9\n", r"train\.tsv:5: the file is not UTF-8 .*latin-1"
-    ),
+    _bad_tsv("latin-1", TRAIN + b"ham\tcaf\xe9\n", r"train\.tsv:5: the file is not UTF-8 .*latin1"),
     _bad_tsv(
         "10 MB in one cell",
         TRAIN + b"ham\t" + _LONG_TEXT,

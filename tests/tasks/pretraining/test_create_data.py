@@ -377,14 +377,17 @@ def test_single_line_documents_warning(tiny, corpus, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     text = _write(corpus / "in.txt", b"a good film. the plot was not bad\n\nthe story was slow\n")
     create_data.run(options(tiny, corpus, input_file=text))
-    assert "each document is a single line" in caplog.text
+    assert "documents are a single line, so that their next sentences are random" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("the good film " * 300, "97% of the text will be truncated: put each sentence on"),
-        ("1\tthe good film\n2\tthe plot\n", "2 lines are JSON or have tabs"),
+        (
+            "1\tthe good film\n2\tthe plot\n",
+            "2 of the first 2 lines have tabs, JSON or HTML. Pass plain text",
+        ),
         ("the good film " * 6 + "\nthe plot\n", None),
     ],
 )
