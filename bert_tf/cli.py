@@ -8,7 +8,9 @@ import dataclasses
 import logging
 import os
 import re
+import shutil
 import sys
+import textwrap
 import typing
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -136,7 +138,8 @@ def help_text(options_class: type, script: str, description: str) -> str:
         value = f"={'|'.join(choices)}" if choices else ""
         lines += [f"  --{field.name}{value} ({default})", f"      {field.metadata['help']}"]
     lines += ["", "  --flagfile=FILE", "      Read flags from a file, one per line."]
-    return "\n".join(lines)
+    width = shutil.get_terminal_size((100, 24)).columns
+    return "\n".join(textwrap.fill(line, width, subsequent_indent="      ") for line in lines)
 
 
 def ordered_options(options_class: type) -> list[dataclasses.Field]:

@@ -46,13 +46,10 @@ class Restored:
 
     def describe(self) -> str:
         """Returns a one-line summary."""
-        groups = {
-            f"{len(self.restored)} variables restored from {self.prefix}": self.restored,
-            "Randomly initialized": self.new,
-            "In the checkpoint but not used": self.unused,
-        }
-        shown = {title: names for title, names in groups.items() if names or names is self.restored}
-        return " ".join(f"{title}: {summarize(names)}." for title, names in shown.items())
+        groups = {"Randomly initialized": self.new, "In the checkpoint but not used": self.unused}
+        texts = [f"{title}: {summarize(names)}" for title, names in groups.items() if names]
+        count = len(self.restored)
+        return ". ".join([f"{count} variables restored from {self.prefix}", *texts])
 
 
 def restore(model: keras.Model, source: "str | os.PathLike | Source") -> Restored:

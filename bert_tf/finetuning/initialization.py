@@ -1,7 +1,6 @@
 """Loads initial and trained weights for all scripts."""
 
 import contextlib
-import logging
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -86,9 +85,9 @@ def _resume(model: keras.Model, checkpoint: str, options: Any) -> None:
     init_checkpoint = options.init_checkpoint
     if init_checkpoint and not _is_same(init_checkpoint, checkpoint):
         begun_from = run_metadata.read_run_string(options.output_dir, "begun_from")
-        is_different = options.do_train and begun_from and not _is_same(begun_from, init_checkpoint)
-        log.log(
-            logging.WARNING if is_different else logging.INFO,
+        if begun_from and _is_same(begun_from, init_checkpoint):
+            return
+        log.warning(
             "--init_checkpoint=%s is ignored: --output_dir has its own checkpoints%s",
             init_checkpoint,
             f", from a run that started from {begun_from}" if begun_from else "",

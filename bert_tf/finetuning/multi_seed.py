@@ -8,7 +8,8 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.finetuning.output_dir import Results
-from bert_tf.finetuning.run_metadata import RUNS, run_names
+from bert_tf.finetuning.run_metadata import run_names
+from bert_tf.options.fine_tuning import RUNS
 from bert_tf.progress import log
 from bert_tf.training.evaluation import plain_metrics
 

@@ -4,10 +4,11 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from bert_tf import files, locks
+from bert_tf.data.cell_values import counted
 from bert_tf.errors import UserError
 from bert_tf.file_names import require_writable
 from bert_tf.finetuning.run_metadata import EVAL_RESULTS_JSON
@@ -81,10 +82,12 @@ def write_metrics(
     num_examples: int,
     extra: Mapping[str, Any] | None = None,
     suffix: str = "",
+    main_metrics: Collection[str] = (),
 ) -> None:
     """Writes metrics to `eval_results.txt`, as JSON, and as curves for TensorBoard.
 
-    `extra` has additional entries for the JSON file; `suffix` is added to the file names.
+    `extra` has additional entries for the JSON file; `suffix` is added to the file names. Logs
+    `main_metrics` (names without `eval_`), by default all.
     """
     # In tasks with a loss, the original's metrics come first, in the same order as in its file.
     first_names = _ORIGINAL_METRICS if "eval_loss" in metrics else ()
@@ -92,9 +95,12 @@ def write_metrics(
     # `str` gives the shortest decimal that identifies a float32.
     lines = [f"{name} = {metrics[name]!s}" for name in names]
     plain = plain_metrics(metrics)
-    rounded = [f"{name} = {round(plain[name], 4)}" for name in names]
-    log.info("Evaluation of %d examples: %s", num_examples, ", ".join(rounded))
-    files.write_text(result_path(output_dir, EVAL_RESULTS, suffix), "\n".join(lines) + "\n")
+    main = [n for n in names if n.removeprefix("eval_") in main_metrics and n != "loss"] or names
+    rounded = ", ".join(f"{name} = {round(plain[name], 4)}" for name in main)
+    path = result_path(output_dir, EVAL_RESULTS, suffix)
+    examples = counted(num_examples, "example")
+    log.info("Evaluation of %s: %s. All metrics: %s", examples, rounded, path)
+    files.write_text(path, "\n".join(lines) + "\n")
     text = json.dumps({**plain, **(extra or {})}, indent=1) + "\n"
     files.write_text(result_path(output_dir, EVAL_RESULTS_JSON, suffix), text)
     with contextlib.closing(Scalars(result_path(output_dir, EVAL_FOLDER, suffix))) as scalars:

@@ -28,6 +28,8 @@ from bert_tf.training import Devices
 
 # Number of examples to featurize at a time.
 _CHUNK_EXAMPLES = 1024
+# Ratio of --max_seq_length to the mean length of inputs above which a message suggests less padding.
+_MUCH_PADDING = 3
 
 
 class Splits:
@@ -97,12 +99,23 @@ class Splits:
             log.info("Reusing %s, which was written from the same data and flags", path)
         else:
             examples = self[split]
-            stats = {"examples": len(examples), "cut_examples": 0, "cut_tokens": 0, "most_cut": 0}
+            stats = {
+                "examples": len(examples),
+                "cut_examples": 0,
+                "cut_tokens": 0,
+                "most_cut": 0,
+                "tokens": 0,
+            }
             rows = _featurize(task, examples, split, stats)
             rows = teacher.add_logits(rows) if teacher else rows
             stats["records"] = records.write_records(path, features, rows)
             write_stats(path, key, stats)
         _report(split, stats, options.max_seq_length)
+        mean_length = stats.get("tokens", 0) / stats["records"] / (task.texts_per_row or 1)
+        if self._devices.fixed_shapes and 0 < _MUCH_PADDING * mean_length < options.max_seq_length:
+            message = "%s: inputs have %.0f word pieces on average, but are padded to %d"
+            advice = "--fixed_shapes=false or a lower --max_seq_length is faster"
+            log.info(f"{message}: {advice}", split, mean_length, options.max_seq_length)
         return stats["records"]
 
 
@@ -122,6 +135,7 @@ def _featurize(
             stats["cut_examples"] += int((cut_tokens > 0).sum())
             stats["cut_tokens"] += int(cut_tokens.sum())
             stats["most_cut"] = max(stats["most_cut"], int(cut_tokens.max(initial=0)))
+            stats["tokens"] += int(rows["input_mask"].sum()) if "input_mask" in rows else 0
             yield {name: rows[name] for name in names}
             progress_bar.update(num_examples)
 

@@ -343,7 +343,8 @@ class FineTuningRun:
 
                 results.files += write_results(folder, suffix, report)
                 count = len(predictions)
-                write_metrics(folder, results.metrics, step, count, extra_entries, suffix)
+                main = {*task.metric_names[:2], "loss"}
+                write_metrics(folder, results.metrics, step, count, extra_entries, suffix, main)
         if options.do_predict or (options.do_eval and split == "eval"):
             if predictions is None or split != "eval":
                 predictions, _ = self._predict(split)

@@ -19,14 +19,13 @@ from bert_tf.checkpoints.formats.source import VOCAB_FILE as VOCAB
 from bert_tf.errors import UserError
 from bert_tf.finetuning.record_cache import fingerprint
 from bert_tf.options.fields import check_type
+from bert_tf.options.fine_tuning import require_one_run
 from bert_tf.options.shared import EngineOptions
 from bert_tf.progress import log
 
 # The `vocab_digest` of pre-training records, in their descriptions and in `run.json`.
 VOCABULARY = "vocab_sha256"
 EVAL_RESULTS_JSON = "eval_results.json"
-# The summary of a training with several seeds.
-RUNS = "runs.json"
 
 # Name of the copy -> flag with the path of the file.
 _COPIES = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
@@ -135,18 +134,16 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     saved_script, saved = read_run(folder)
     scripts = [name for name, entry in registry.SCRIPTS.items() if entry.has_predictor]
     script = script or ("predict_masked" if saved_script == "run_pretraining" else saved_script)
-    parent, runs = os.path.dirname(folder), os.path.join(folder, RUNS)
-    if not script and files.exists(runs):
-        best = files.read_json(runs).get("best", {}).get("folder", run_names(1)[0])
-        best = os.path.join(folder, best)
-        raise UserError(f"{folder} contains several runs: pass one of them; the best is {best}")
+    parent = os.path.dirname(folder)
+    if not script:
+        require_one_run(folder)
     if not script and files.exists(os.path.join(parent, RUN)):
         raise UserError(f"{folder} is not the folder of a training run or an export: pass {parent}")
     if not script:
         path = os.path.join(folder, RUN)
         raise UserError(
-            f"No such file: {path} ({files.describe_absence(path)}). Without it, pass script=, one "
-            f"of {', '.join(scripts)}"
+            f"No such file: {path} ({files.describe_absence(path)}). Without it, pass the script: "
+            f"one of {', '.join(scripts)}"
         )
     if script not in scripts:
         raise UserError(f"script must be one of {', '.join(scripts)}. Received: {script!r}")

@@ -4,9 +4,21 @@ import dataclasses
 import os
 import re
 
+from bert_tf import files
 from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
 from bert_tf.options.shared import EngineOptions, ModelOptions, TrainingOptions
+
+# The summary of a training with several seeds.
+RUNS = "runs.json"
+
+
+def require_one_run(folder: str) -> None:
+    """Raises a UserError if a folder contains the runs of a training with several seeds."""
+    if files.exists(os.path.join(folder, RUNS)):
+        best = files.read_json(os.path.join(folder, RUNS)).get("best", {}).get("folder", "run_1")
+        advice = f"pass one of them; the best is {os.path.join(folder, best)}"
+        raise UserError(f"{folder} contains several runs: {advice}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,6 +110,8 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
 
     def check(self) -> None:
         """Raises a UserError for missing or invalid options; checks in the original's order."""
+        if self.num_runs == 1:
+            require_one_run(self.output_dir or "")
         check_required(self, self._not_needed())
         self.check_case()
         if os.path.isfile(self.output_dir or ""):

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf import checkpoints
+from bert_tf.data.cell_values import counted
 from bert_tf.data.feature_specs import Feature
 from bert_tf.data.input_pipeline import Replicas, read_dataset
 from bert_tf.errors import UserError
@@ -14,7 +15,7 @@ from bert_tf.optimization import create_optimizer
 from bert_tf.options import TrainingOptions
 from bert_tf.progress import log
 from bert_tf.training.devices import Devices
-from bert_tf.training.memory import estimate_training_bytes
+from bert_tf.training.memory import SAVE_MEMORY, estimate_training_bytes, machine_memory
 from bert_tf.training.precision import LossScale
 from bert_tf.training.step import StepOptions, TrainState
 
@@ -100,6 +101,10 @@ def check_training(
     batches += f", in {micro_batches} micro-batches" if micro_batches > 1 else ""
     gigabytes = max(num_bytes / 1e9, 0.1)
     log.info("Training: %s, about %.1f GB of memory%s (estimated)", batches, gigabytes, per_device)
+    needed = num_bytes * replicas / devices.workers
+    if not devices.has_gpus and devices.kind != "tpu" and needed > (available := machine_memory()):
+        message = "This machine has %.1f GB of memory. Training will probably fail: %s"
+        log.warning(message, available / 1e9, SAVE_MEMORY)
 
 
 def create_train_state(
@@ -131,7 +136,8 @@ def create_train_state(
             "it, pass it as --init_checkpoint with an empty --output_dir",
             restore_from,
         )
-    log.info("%d steps in all, %d of them warm-up", num_train_steps, num_warmup_steps)
+    steps = counted(num_train_steps, "step")
+    log.info("%s in all, %d of them warm-up", steps, num_warmup_steps)
     return state
 
 

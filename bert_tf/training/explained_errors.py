@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from bert_tf.errors import UserError, WorkerLost
+from bert_tf.training.memory import SAVE_MEMORY
 
 # The errors that TensorFlow raises when a worker does not respond.
 _WORKER_LOST_ERRORS = (
@@ -20,10 +21,9 @@ _WORKER_LOST = (
     "resume from the last checkpoint"
 )
 _EXPLANATIONS = {
-    tf.errors.ResourceExhaustedError: "Out of device memory. To save memory in training, pass "
-    "--gradient_accumulation_steps=2 (or 4, 8, ...) or --recompute_layers=true, "
-    "--precision=bfloat16 (almost the same), or for short texts a lower --max_seq_length. For "
-    "evaluation and prediction, lower --eval_batch_size, --predict_batch_size or --batch_size",
+    tf.errors.ResourceExhaustedError: f"Out of device memory. To save memory in training, "
+    f"{SAVE_MEMORY}. For evaluation and prediction, lower --eval_batch_size, --predict_batch_size "
+    "or --batch_size",
     tf.errors.NotFoundError: "A file was removed during the run. Run the same command again to "
     "resume from the last checkpoint",
     tf.errors.DataLossError: "A record file is corrupted; create it again",

@@ -1,5 +1,8 @@
 """Estimates the memory that training needs, before it starts."""
 
+import math
+import os
+
 from bert_tf.config import BertConfig
 
 # Mean bytes per activation kept for the backward pass.
@@ -8,6 +11,20 @@ _BYTES_PER_ACTIVATION = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 # moments and gradients; with micro-batches also gradient sums), and during the update. Fitted, with
 # TensorFlow's temporary copies, to benchmarks/memory.py: estimates are within 10% of its results.
 _COPIES, _COPIES_WITH_MICRO_BATCHES, _COPIES_IN_UPDATE = 5, 7.2, 5.75
+
+
+# Advice on training with less memory.
+SAVE_MEMORY = (
+    "pass --gradient_accumulation_steps=2 (or 4, 8, ...) or --recompute_layers=true, "
+    "--precision=bfloat16 (almost the same), or for short texts a lower --max_seq_length"
+)
+
+
+def machine_memory() -> float:
+    """Returns the bytes of memory of this machine; infinity if they are unknown (Windows)."""
+    if not hasattr(os, "sysconf"):
+        return math.inf
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def estimate_training_bytes(

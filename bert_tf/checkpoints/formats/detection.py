@@ -1,5 +1,6 @@
 """Detects the format of the model at a path, and opens it."""
 
+import inspect
 import os
 from typing import Any
 
@@ -55,6 +56,10 @@ def load_model(model_class: Any, path: str | os.PathLike, **kwargs: Any) -> Any:
             f"No configuration next to {source.path}: put bert_config.json there, or create "
             "the model from a BertConfig and call bert_tf.checkpoint.restore(model, path)"
         )
+    if "num_labels" in inspect.signature(model_class).parameters and "num_labels" not in kwargs:
+        if not source.labels:
+            raise UserError(f"Pass num_labels: no labels.txt next to {source.path}")
+        kwargs["num_labels"] = len(source.labels)
     model = model_class(config, zero_init_encoder=True, **kwargs)
     log.info("%s", restore_source(model, source).describe())
     return model

@@ -4,6 +4,7 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from bert_tf.data.cell_values import counted, excerpt, to_text
@@ -189,6 +190,11 @@ def _warn_about_quotes(path: str, values: Mapping[str, Sequence[Any]]) -> None:
         if len(cells) > 1 and all(re.fullmatch(r'\s*".*"\s*', str(value)) for value in cells):
             message = "%s: each %s is in quotes, which are kept. Pass --quoted=yes to remove them"
             log.warning(message, path, purpose)
+            return
+        unpaired = [str(value).strip() for value in cells if str(value).count('"') % 2]
+        if any(a[0] == '"' and b[-1] == '"' for a, b in pairwise(unpaired)):
+            message = "%s: a %s starts with a quote that a later row ends with. If quotes enclose "
+            log.warning(f"{message}texts of several lines, pass --quoted=yes", path, purpose)
             return
 
 

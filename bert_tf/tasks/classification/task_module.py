@@ -56,7 +56,8 @@ class ModuleDataset(TextDataset):
             examples = None if examples is None else list(examples)
         if examples is None:
             raise UserError(f"{self._path}: {method}(data_dir) returns None, not examples")
-        log.info("%s: %s", self.describe(split), counted(len(examples), "example"))
+        count = counted(len(examples), "example")
+        log.info("%s: %s; %s", self.describe(split), count, self.problem_type)
         return [self._convert(item, split, index) for index, item in enumerate(examples)]
 
     def describe(self, split: str) -> str:

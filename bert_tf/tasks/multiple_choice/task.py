@@ -21,9 +21,10 @@ from bert_tf.tokenization.fast import BatchTokenizer
 
 
 class ChoicePrediction(NamedTuple):
-    """0-based index of the most likely ending, and the probability of each ending."""
+    """0-based index and text of the most likely ending, and the probability of each ending."""
 
     choice: int
+    ending: str
     probabilities: list[float]
 
 
@@ -93,7 +94,8 @@ class MultipleChoice(Task):
         self, examples: Sequence[Question], outputs: Mapping[str, np.ndarray]
     ) -> list[ChoicePrediction]:
         """Chooses the most likely ending."""
-        return [ChoicePrediction(int(p.argmax()), p.tolist()) for p in outputs["probabilities"]]
+        pairs = zip(examples, outputs["probabilities"], strict=True)
+        return [ChoicePrediction(i := int(p.argmax()), q.endings[i], p.tolist()) for q, p in pairs]
 
     def metrics(
         self, examples: Sequence[Question], predictions: Sequence[ChoicePrediction]

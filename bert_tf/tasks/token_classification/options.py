@@ -17,6 +17,9 @@ class NerOptions(FineTuningOptions):
         "dev.txt or valid.txt, test.txt.",
         required=True,
     )
+    predict_file: str | None = option(
+        None, "File of sentences to label; by default test.txt in --data_dir.", new=True
+    )
     token_column: int = option(
         1, "Column of the words, counting from 1.", new=True, limits=(1, 2**31 - 1)
     )
@@ -35,6 +38,10 @@ class NerOptions(FineTuningOptions):
         "context without labels: more information, but slower.",
     )
     eval_batch_size: int = option(8, "Evaluation batch size, in windows of sentences.")
+
+    def _not_needed(self) -> set[str]:
+        only_predicts = self.predict_file and not (self.do_train or self.do_eval)
+        return super()._not_needed() | ({"data_dir"} if only_predicts else set())
 
     def check(self) -> None:
         """Checks all options."""

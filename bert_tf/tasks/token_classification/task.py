@@ -144,6 +144,8 @@ class TokenClassification(Task):
         options = self.options
         paths = [os.path.join(options.data_dir or "", name) for name in _FILE_NAMES[split]]
         path = next(filter(files.exists, paths), None)
+        if split == "predict" and options.predict_file:
+            path = options.predict_file
         if path is None:
             reason = files.describe_absence(paths[0])
             raise UserError(f"No such file: {paths[0]} or {_FILE_NAMES[split][-1]} ({reason})")
