@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ from bert_tf.training import Devices
 
 # Number of examples to featurize at a time.
 _CHUNK_EXAMPLES = 1024
-# Ratio of --max_seq_length to the mean length of inputs above which a message suggests less padding.
+# Ratio of --max_seq_length to the mean length of inputs above which less padding is suggested.
 _MUCH_PADDING = 3
 
 
@@ -94,24 +95,18 @@ class Splits:
         settings = task_flags, list(task.labels), options.do_lower_case, vocabulary, features
         teacher_identity = (teacher.identity,) if teacher else ()
         key = fingerprint(*settings, *teacher_identity, self.digest(split)[0])
-        stats = read_stats(path, key)
+        stats: Counter[str] = Counter(read_stats(path, key))
         if stats:
             log.info("Reusing %s, which was written from the same data and flags", path)
         else:
             examples = self[split]
-            stats = {
-                "examples": len(examples),
-                "cut_examples": 0,
-                "cut_tokens": 0,
-                "most_cut": 0,
-                "tokens": 0,
-            }
+            stats["examples"] = len(examples)
             rows = _featurize(task, examples, split, stats)
             rows = teacher.add_logits(rows) if teacher else rows
             stats["records"] = records.write_records(path, features, rows)
             write_stats(path, key, stats)
         _report(split, stats, options.max_seq_length)
-        mean_length = stats.get("tokens", 0) / stats["records"] / (task.texts_per_row or 1)
+        mean_length = stats["tokens"] / stats["records"] / (task.texts_per_row or 1)
         if self._devices.fixed_shapes and 0 < _MUCH_PADDING * mean_length < options.max_seq_length:
             message = "%s: inputs have %.0f word pieces on average, but are padded to %d"
             advice = "--fixed_shapes=false or a lower --max_seq_length is faster"
@@ -120,7 +115,7 @@ class Splits:
 
 
 def _featurize(
-    task: Task, examples: Sequence[Any], split: str, stats: dict[str, int]
+    task: Task, examples: Sequence[Any], split: str, stats: Counter[str]
 ) -> Iterator[Mapping[str, np.ndarray]]:
     """Yields the rows of all examples chunk by chunk; counts truncated examples in `stats`."""
     names = [feature.name for feature in task.features(split)]
@@ -140,7 +135,7 @@ def _featurize(
             progress_bar.update(num_examples)
 
 
-def _report(split: str, stats: Mapping[str, int], max_seq_length: int) -> None:
+def _report(split: str, stats: Counter[str], max_seq_length: int) -> None:
     """Logs how many windows the examples were split into, and how many examples were truncated."""
     num_examples, num_truncated = stats["examples"], stats["cut_examples"]
     if stats["records"] > num_examples:
