@@ -23,8 +23,8 @@ class EncoderOptions:
     )
     init_checkpoint: str | None = option(
         None,
-        "Checkpoint to start from: a prefix (bert_model.ckpt, model.ckpt-N) or a folder, which "
-        "stands for its best or else newest checkpoint; also a Hugging Face folder with "
+        "Checkpoint to start from: a prefix (bert_model.ckpt, model.ckpt-N), a folder (its best or "
+        "else newest checkpoint) or the zip of a release; also a Hugging Face folder with "
         "safetensors, a .keras file or a TensorFlow Hub SavedModel. A checkpoint in output_dir "
         "takes precedence: training resumes from it.",
     )

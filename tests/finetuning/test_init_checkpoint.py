@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,9 @@ def model_sources(tiny, tmp_path_factory):
     for path in tiny.folder.iterdir():
         if path.is_file():
             shutil.copy(path, original)
+    with zipfile.ZipFile(folder / "release.zip", "w") as archive:
+        for path in original.iterdir():
+            archive.write(path, f"release/{path.name}")
     source = find_source(str(original))
     convert(source, ConversionOptions(output=str(folder / "hugging_face"), to="hugging_face"))
     (folder / "keras").mkdir()
@@ -33,6 +37,7 @@ def model_sources(tiny, tmp_path_factory):
     return {
         "prefix": original / "bert_model.ckpt",
         "folder": original,
+        "zip": folder / "release.zip",
         "hugging_face": folder / "hugging_face",
         "keras": folder / "keras" / "model.keras",
     }
@@ -57,7 +62,7 @@ def _extract_features(tmp_path, init_checkpoint, **flags):
         return arrays["features"]
 
 
-@pytest.mark.parametrize("kind", ["prefix", "folder", "hugging_face", "keras"])
+@pytest.mark.parametrize("kind", ["prefix", "folder", "zip", "hugging_face", "keras"])
 def test_all_formats_give_the_same_features(tiny, tmp_path, model_sources, kind):
     model_files = {name: tiny.flags[name] for name in ("bert_config_file", "vocab_file")}
     expected = _extract_features(tmp_path, tiny.checkpoint, **model_files)

@@ -264,6 +264,8 @@ def test_folder_of_several_runs_is_explained(tmp_path):
     message = f"contains several runs: pass one of them; the best is {tmp_path / 'run_2'}"
     with pytest.raises(UserError, match=message):
         run_metadata.read_options(str(tmp_path))
+    with pytest.raises(UserError, match=message):
+        ClassifierOptions(output_dir=str(tmp_path), task_name="tsv", do_predict=True).check()
 
 
 def test_predictor_with_a_different_task_warns(tmp_path, run_log):
@@ -283,14 +285,16 @@ def test_predictor_with_a_different_task_warns(tmp_path, run_log):
         ("run_squad", "max_seq_length", 384, 128),
         ("run_classifier", "long_text", "windows", "truncate"),
         ("run_multiple_choice", "ending_columns", "a,b,c", "a,b"),
+        ("run_multiple_choice", "ending_columns", "a,b,c", "c,b,a"),
     ],
 )
 def test_other_inputs_than_in_training_warn(tmp_path, run_log, script, flag, trained, used):
     folder = write_run_dir(tmp_path, script, **{flag: trained})
     options_class = registry.SCRIPTS[script].options_class
     run_checks.result_suffix(options_class(output_dir=folder, **{flag: used}))
+    run_metadata.read_options(folder, **{flag: used})  # as for a Predictor
     warning = f"was trained with --{flag}={trained!r}, not {used!r}"
-    assert (warning in run_log.text) == (trained != used)
+    assert run_log.text.count(warning) == 2 * (trained != used)
 
 
 @pytest.mark.parametrize(("used", "warns"), [(0.0, True), (1.5, False), ("auto", False)])

@@ -1,10 +1,13 @@
 """Custom heads on the encoder."""
 
+import keras
 import numpy as np
+import pytest
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling import EncoderWithHead
+from bert_tf.modeling import BertClassifier, EncoderWithHead
 from bert_tf.modeling.heads import LinearHead
+from tests.modeling.helpers import config
 
 
 def test_custom_head_only_adds_layers():
@@ -22,3 +25,23 @@ def test_custom_head_only_adds_layers():
     assert model.built
     assert model({"input_ids": np.ones((2, 5), "int32")})["logits"].shape == (2, 1)
     assert "regressor/output_weights" in [variable.path for variable in model.variables]
+
+
+@pytest.mark.parametrize(
+    "loss", ["sparse_categorical_crossentropy", keras.losses.SparseCategoricalCrossentropy()]
+)
+def test_loss_of_logits_that_expects_probabilities_is_rejected(loss):
+    model = BertClassifier(config(), 2)
+    with pytest.raises(ValueError, match="must have from_logits=True"):
+        model.compile("adam", loss={"logits": loss})
+    model.compile("adam", loss={"probabilities": loss})
+
+
+def test_fit_with_a_metric_of_probabilities():
+    model = BertClassifier(config(), 2)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", {"logits": loss}, metrics={"probabilities": ["accuracy"]})
+    ids, labels = np.full((4, 3), 5, np.int32), np.array([0, 1, 1, 1])
+    inputs = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
+    history = model.fit(inputs, {"logits": labels, "probabilities": labels}, verbose=0).history
+    assert {*history} == {"loss", "probabilities_accuracy"}

@@ -4,7 +4,10 @@ import json
 
 import pytest
 
+from bert_tf import training
 from bert_tf.config import BertConfig
+from bert_tf.modeling import BertClassifier
+from bert_tf.options import ClassifierOptions
 from bert_tf.training.memory import estimate_training_bytes
 from tests.oracle import ROOT
 
@@ -34,3 +37,13 @@ def test_estimate_increases_with_size():
     assert estimate_training_bytes(config, PARAMETERS, 64, 128) > base
     assert estimate_training_bytes(config, PARAMETERS, 32, 512) > 4 * base
     assert estimate_training_bytes(config, 2 * PARAMETERS, 32, 128) > base
+
+
+def test_training_that_exceeds_the_memory_warns(tiny, monkeypatch, run_log):
+    model = BertClassifier(tiny.config, 2)
+    devices = training.open_devices(ClassifierOptions())
+    training.check_training(model, ClassifierOptions(), devices)
+    assert "will probably fail" not in run_log.text
+    monkeypatch.setattr("bert_tf.training.build.machine_memory", lambda: 1000)
+    training.check_training(model, ClassifierOptions(), devices)
+    assert "Training will probably fail: pass --gradient_accumulation_steps=2" in run_log.text

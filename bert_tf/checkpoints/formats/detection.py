@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 from bert_tf import checkpoints, files
-from bert_tf.checkpoints.formats import keras_files, model_garden, safetensors_files
+from bert_tf.checkpoints.formats import archives, keras_files, model_garden, safetensors_files
 from bert_tf.checkpoints.formats.hugging_face import HuggingFaceSource
 from bert_tf.checkpoints.formats.keras_files import KerasSource
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
@@ -34,6 +34,7 @@ def find_source(path: str) -> Source:
         safetensors_files.INDEX_FILE: HuggingFaceSource,
         keras_files.MODEL_EXTENSION: KerasSource,
         keras_files.WEIGHTS_EXTENSION: KerasSource,
+        ".zip": _open_zip,
     }
     for extension, opener in openers.items():
         if path.endswith(extension):
@@ -42,8 +43,6 @@ def find_source(path: str) -> Source:
             files.open_binary(path).close()
             return opener(path)
     _reject_pickle(path)
-    if path.endswith(".zip"):
-        raise UserError(f"{path} is a zip file: unpack it, and pass the folder")
     return _open_checkpoint(checkpoints.resolve(path))
 
 
@@ -93,6 +92,15 @@ def _open_folder(folder: str) -> Source:
 def _open_checkpoint(prefix: str) -> Source:
     is_object_based = model_garden.is_object_based(prefix)
     return ModelGardenSource(prefix) if is_object_based else OriginalSource(prefix)
+
+
+def _open_zip(path: str) -> Source:
+    folder = archives.unpack(path)
+    try:
+        return OriginalSource(checkpoints.resolve(folder))
+    except UserError as error:
+        # Show the folder's name in the archive, not its temporary path, which is deleted at exit.
+        raise UserError(f"{path}: {error}".replace(folder, os.path.basename(folder))) from error
 
 
 def _require_local(path: str) -> None:

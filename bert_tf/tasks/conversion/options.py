@@ -14,9 +14,9 @@ class ConversionOptions:
 
     input: str | None = option(
         None,
-        "Model to convert: an original BERT or Model Garden checkpoint (prefix or folder), a "
-        "Hugging Face transformers folder, a TensorFlow Hub SavedModel, or a .keras or "
-        ".weights.h5 file.",
+        "Model to convert: an original BERT or Model Garden checkpoint (prefix or folder), the zip "
+        "of a release, a Hugging Face transformers folder, a TensorFlow Hub SavedModel, or a "
+        ".keras or .weights.h5 file.",
         required=True,
     )
     output: str | None = option(

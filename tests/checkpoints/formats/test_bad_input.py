@@ -263,7 +263,7 @@ def test_other_keras_models_are_rejected(tmp_path):
     _assert_rejected(tmp_path / "x.weights.h5", tmp_path, "is not a complete weights file")
 
 
-@pytest.mark.parametrize("name", ["x.keras", "x.weights.h5", "x.safetensors"])
+@pytest.mark.parametrize("name", ["x.keras", "x.weights.h5", "x.zip", "x.safetensors"])
 def test_malformed_files_are_rejected(tmp_path, name):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / name).write_bytes(b"nonsense")

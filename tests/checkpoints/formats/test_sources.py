@@ -1,11 +1,24 @@
-"""Detecting checkpoint formats and their companion files."""
+"""Detecting checkpoint formats, their companion files, and zip archives."""
+
+import shutil
+import stat
+import zipfile
 
 import pytest
 
-from bert_tf.checkpoints.formats import convert, find_source
+from bert_tf.checkpoints.formats import archives, convert, find_source
 from bert_tf.errors import UserError
 from bert_tf.options import ConversionOptions
-from tests.checkpoints.formats.conftest import NAMES
+from tests.checkpoints.formats.conftest import NAMES, assert_same
+
+
+def _write_zip(path, folder, prefix, extra_members=()):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(folder.iterdir()):
+            archive.write(file, f"{prefix}{file.name}")
+        for member, content in extra_members:
+            archive.writestr(member, content)
+    return str(path)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -39,10 +52,70 @@ def test_kinds_and_companion_files_are_detected(models, name, tmp_path):
         assert value.tobytes() == values[1][key].tobytes() == values[2][key].tobytes()
 
 
-def test_zip_files_must_be_unpacked(tmp_path):
-    (tmp_path / "uncased_L-2_H-128_A-2.zip").write_bytes(b"")
-    with pytest.raises(UserError, match=r"A-2\.zip is a zip file: unpack it, and pass the folder"):
-        find_source(str(tmp_path / "uncased_L-2_H-128_A-2.zip"))
+@pytest.mark.parametrize("prefix", ["uncased_L-12_H-768_A-12/", "cased_L-12_H-768_A-12/", ""])
+def test_release_zip_is_unpacked(models, prefix, tmp_path):
+    path = _write_zip(
+        tmp_path / "x.zip",
+        models["pretraining"],
+        prefix,
+        [(f"__MACOSX/{prefix}._bert_model.ckpt.index", "x")],
+    )
+    source = find_source(path)
+    assert source.kind == "original"
+    assert source.do_lower_case is {"u": True, "c": False, "": None}[prefix[:1]]
+    # The archive is unpacked only once.
+    assert find_source(path).path == source.path
+    convert(source, ConversionOptions(output=str(tmp_path / "out"), to="original"))
+    assert_same(
+        str(models["pretraining"] / "bert_model.ckpt"), str(tmp_path / "out" / "bert_model.ckpt")
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "x.zip"]
+
+
+@pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "..\\evil", "C:\\evil"])
+def test_zip_path_traversal_is_rejected(models, name, tmp_path):
+    path = _write_zip(tmp_path / "x.zip", models["encoder"], "model/", [(name, "x")])
+    with pytest.raises(UserError, match=r"Refusing to unpack .*outside the folder"):
+        find_source(path)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.zip"]
+
+
+def test_zip_symlinks_are_rejected(models, tmp_path):
+    link = zipfile.ZipInfo("model/vocab.txt.link")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    path = _write_zip(tmp_path / "x.zip", models["encoder"], "model/", [(link, "/etc/passwd")])
+    with pytest.raises(UserError, match=r"Refusing to unpack .*contains a link"):
+        find_source(path)
+
+
+def test_zip_bomb_is_rejected(models, tmp_path, monkeypatch):
+    extra = [("model/bert_model.ckpt.meta", bytes(10_000_000))]
+    path = _write_zip(tmp_path / "x.zip", models["encoder"], "model/", extra)
+    find_source(path)
+    # Copy the archive: one that has been unpacked is not checked again.
+    copied = str(shutil.copy(path, tmp_path / "y.zip"))
+    monkeypatch.setattr(archives, "_ALWAYS_ALLOWED_BYTES", 1000)
+    with pytest.raises(UserError, match=r"Refusing to unpack .*would unpack to 10,\d+,\d+"):
+        find_source(copied)
+
+
+def test_zip_must_contain_one_checkpoint(models, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "readme.txt").write_text("")
+    with pytest.raises(UserError, match=r"no original BERT checkpoint.*readme\.txt"):
+        find_source(_write_zip(tmp_path / "x.zip", tmp_path / "empty", ""))
+    extra = [("other/bert_model.ckpt.index", "")]
+    with pytest.raises(UserError, match="several checkpoints, in model, other"):
+        find_source(_write_zip(tmp_path / "y.zip", models["encoder"], "model/", extra))
+
+
+@pytest.mark.parametrize("fraction", [0.3, 0.9])
+def test_truncated_zip_is_rejected(models, tmp_path, fraction):
+    path = _write_zip(tmp_path / "x.zip", models["encoder"], "model/")
+    content = (tmp_path / "x.zip").read_bytes()
+    (tmp_path / "x.zip").write_bytes(content[: int(fraction * len(content))])
+    with pytest.raises(UserError, match="is not a complete zip file"):
+        find_source(path)
 
 
 def test_directory_must_contain_one_model(models, tmp_path):

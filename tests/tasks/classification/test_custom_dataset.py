@@ -601,3 +601,17 @@ def test_dev_fraction_with_a_dev_file(tmp_path, run_log, fraction, expected_warn
     assert (
         "--dev_fraction=0.5 has no effect, as there is a dev file" in run_log.text
     ) == expected_warning
+
+
+@pytest.mark.parametrize(
+    ("rows", "warns"),
+    [
+        ('"one\ntwo"\nthree\n', True),
+        ('"one" two\n"three"\n', False),
+        ('5" nails\n6" nails\n', False),
+    ],
+)
+def test_texts_of_several_lines_in_a_tsv_file_warn(read_dataset, caplog, rows, warns):
+    flags = {"text_column": "1", "labels": "ham,spam"}
+    read_dataset(flags, test_tsv=rows).read("predict")
+    assert ("starts with a quote that a later row ends with" in caplog.text) == warns

@@ -199,7 +199,7 @@ def test_columns_without_header(tiny, folder):
 def test_table_read_as_plain_text_warns(tiny, folder, run_log):
     (folder / "rows.tsv").write_text("id\ttext\n1\tgood\n", encoding="utf-8")
     run(tiny, folder, input_file=str(folder / "rows.tsv"))
-    assert "rows.tsv: each line is read as one text" in run_log.text
+    assert "rows.tsv: 2 of the first 2 lines have tabs, JSON or HTML. Each line" in run_log.text
     run_log.clear()
     (folder / "rows.tsv").write_text("good\nbad\n", encoding="utf-8")
     run(tiny, folder, input_file=str(folder / "rows.tsv"))
@@ -465,3 +465,23 @@ def test_column_and_header_warnings_are_logged_once(
     messages = [r.getMessage() for r in caplog.records if "in." in r.getMessage()]
     messages = [text for text in messages if "[UNK]" not in text]
     assert [message in text for text in messages] == [True] * bool(message)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "flags", "message"),
+    [
+        ("SMS", "ham\ta b\nspam\tc\n", {}, "lines have tabs, JSON or HTML. Each line is read as"),
+        ("a.txt", "<p>a</p>\n<p>b</p>\n", {}, "2 of the first 2 lines have tabs, JSON or HTML"),
+        ("a.csv", "a,ham\nb c,spam\n", {}, "select a column with --text_column"),
+        ("a.txt", "a,ham\nb c,spam\n", {"text_column": "1"}, "rename the file to .csv"),
+        ("a.txt", "a, b\nc\n", {"text_column": "1"}, None),
+        ("a.txt", "a, b\nc, d\n", {}, None),
+        ("a.csv", '"a, b",1\n"c, d",2\n', {"text_column": "1"}, None),
+    ],
+)
+def test_texts_that_look_like_columns_warn(tiny, folder, run_log, name, content, flags, message):
+    (folder / name).write_text(content)
+    run(tiny, folder, input_file=str(folder / name), **flags)
+    assert (
+        message in run_log.text if message else "WARNING" not in run_log.text.replace("[UNK]", "")
+    )

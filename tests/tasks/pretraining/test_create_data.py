@@ -375,9 +375,14 @@ def test_single_document_warning(tiny, corpus, caplog, monkeypatch):
 
 def test_single_line_documents_warning(tiny, corpus, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
-    text = _write(corpus / "in.txt", b"a good film. the plot was not bad\n\nthe story was slow\n")
-    create_data.run(options(tiny, corpus, input_file=text))
-    assert "documents are a single line, so that their next sentences are random" in caplog.text
+    single, pair = b"the plot was not bad\n\n", b"a film\na story\n\n"
+    for num_pairs, warns in ((0, True), (1, True), (4, False)):
+        text = _write(corpus / "in.txt", 9 * single + num_pairs * pair)
+        for num_workers in (0, 1):
+            caplog.clear()
+            create_data.run(options(tiny, corpus, input_file=text, num_workers=num_workers))
+            message = f"9 of {9 + num_pairs} documents are a single line, so that their next"
+            assert (message in caplog.text) == warns
 
 
 @pytest.mark.parametrize(

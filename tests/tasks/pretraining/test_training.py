@@ -10,6 +10,7 @@ import pytest
 from bert_tf import checkpoint, training
 from bert_tf.errors import UserError
 from bert_tf.options import PretrainingOptions
+from bert_tf.predictor import Predictor
 from bert_tf.tasks import pretraining
 from bert_tf.tasks.pretraining import create_data
 from tests.tasks.pretraining.test_create_data import corpus  # noqa: F401
@@ -196,8 +197,35 @@ def test_vocabulary_next_to_the_checkpoint(tiny, records, tmp_path):
     pretraining.run(options(tiny, records, **start))
     lines = (tmp_path / "vocab.txt").read_text().split()
     (tmp_path / "vocab.txt").write_text("\n".join([*lines[:-2], lines[-1], lines[-2]]) + "\n")
-    with pytest.raises(UserError, match=r"vocab\.txt and .*a\.tfr use different vocabularies"):
+    with pytest.raises(UserError, match=r"init_checkpoint=.* and .*a\.tfr use different vocabular"):
         pretraining.run(options(tiny, records, **start))
+
+
+def test_vocabularies_that_cannot_be_compared_are_reported(tiny, records, tmp_path, run_log):
+    for path in tiny.folder.glob("bert_model.ckpt*"):
+        shutil.copy(path, tmp_path)
+    start = {"do_eval": True, "init_checkpoint": str(tmp_path / "bert_model.ckpt")}
+    pretraining.run(options(tiny, records, **start))
+    assert "cannot be compared: the model has no vocab.txt" in run_log.text
+    run_log.clear()
+    shutil.copy(tiny.flags["vocab_file"], tmp_path / "vocab.txt")
+    pretraining.run(options(tiny, records, **start))
+    assert "cannot be compared" not in run_log.text
+    (records / "a.tfr.json").unlink()
+    pretraining.run(options(tiny, records, **start))
+    assert "cannot be compared" in run_log.text
+
+
+def test_other_vocabulary_than_in_pretraining_warns(tiny, records, tmp_path, run_log):
+    pretraining.run(options(tiny, records, do_train=True, num_train_steps=1))
+    out = options(tiny, records).output_dir
+    run = {"script": "predict_masked", "max_seq_length": 16}
+    Predictor.from_output_dir(out, vocab_file=tiny.flags["vocab_file"], **run)
+    assert "another vocabulary" not in run_log.text
+    lines = (tiny.folder / "vocab.txt").read_text().split()
+    (tmp_path / "vocab.txt").write_text("\n".join([*lines[:-2], lines[-1], lines[-2]]) + "\n")
+    Predictor.from_output_dir(out, vocab_file=str(tmp_path / "vocab.txt"), **run)
+    assert f"{out} was pre-trained with another vocabulary than {tmp_path}" in run_log.text
 
 
 def test_out_of_range_ids(tiny, records):

@@ -517,3 +517,13 @@ def test_evaluation_on_training_data_warns(tiny, folder, caplog):
     out = {"data_dir": str(folder), "output_dir": str(folder / "out")}
     ner.run(NerOptions(**flags, **out, do_train=True, do_eval=True))
     assert "(100.0%) are rows that the model was trained on" in caplog.text
+
+
+def test_predict_file_is_labeled_without_a_data_folder(tiny, folder, tmp_path):
+    ner.run(options(tiny, folder, **TRAINING))
+    (tmp_path / "new.txt").write_text("good\nfilm\n\nslow\n")
+    flags = {"init_checkpoint": str(folder / "out"), "output_dir": str(tmp_path / "labeled")}
+    new = {"predict_file": str(tmp_path / "new.txt"), "data_dir": None, "do_predict": True}
+    ner.run(options(tiny, folder, **new, **flags))
+    lines = (tmp_path / "labeled" / "label_test.txt").read_text().splitlines()
+    assert [line.split()[0] for line in lines if line] == ["good", "film", "slow"]
