@@ -12,7 +12,7 @@ import dataclasses
 import re
 from itertools import pairwise
 
-from bert_tf.config import SIZES, BertConfig
+from bert_tf.config import BertConfig
 
 BUCKET = "https://storage.googleapis.com/bert_models"
 
@@ -79,20 +79,6 @@ def named(name_or_path: str) -> Release | None:
         if candidates:
             return next((r for r in candidates if r.date == folder), candidates[0])
     return None
-
-
-def matching(config: BertConfig) -> list[Release]:
-    """Returns the releases whose checkpoints a model with this configuration can load.
-
-    Their variables have the same names and shapes. Several releases may match, because a
-    configuration determines neither casing nor training data.
-    """
-    sizes = _sizes(config)
-    return [release for release in RELEASES if _sizes(release.config()) == sizes]
-
-
-def _sizes(config: BertConfig) -> list[int]:
-    return [getattr(config, key) for key in SIZES]
 
 
 # Prefix of the release name -> size, casing (True if cased) and language of the vocabulary.

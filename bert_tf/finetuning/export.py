@@ -25,13 +25,11 @@ def export_task(
     export_dir: str,
     *,
     text_input: bool = True,
-    text_pairs: bool | None = None,
 ) -> str:
     """Exports a fine-tuned model and returns the folder of the new version.
 
     With `text_input`, the model takes raw text, except for multiple choice; the subfolder `ids`
-    then has a second model, which takes token ids. `text_pairs` says whether the default signature
-    takes text pairs; None uses the task's setting.
+    then has a second model, which takes token ids.
     """
     if getattr(options, "long_text", "") == "windows":
         log.warning("--long_text=windows does not apply to SavedModels, which truncate long texts")
@@ -41,12 +39,12 @@ def export_task(
     text_inputs = modules.TextInputs(tokenizer, length) if text_input else None
     row_shape = (length,) if task.texts_per_row is None else (task.texts_per_row, length)
     with new_version(export_dir, model_files(options, task.labels)) as (folder, assets, version):
-        default_pairs = task.text_pairs if text_pairs is None else text_pairs
         variants = {folder: text_inputs}
         if text_inputs:
             variants[os.path.join(folder, "ids")] = None
+        pairs = task.text_pairs
         for path, inputs in variants.items():
-            module = modules.TaskModule(model, task.serve, inputs, row_shape, assets, default_pairs)
+            module = modules.TaskModule(model, task.serve, inputs, row_shape, assets, pairs)
             modules.save(module, path, module.signatures())
     return version
 

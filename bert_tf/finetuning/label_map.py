@@ -78,7 +78,6 @@ def of_checkpoint(
 
 
 def _labels_in_config(options: FineTuningOptions) -> list[str] | None:
-    """Returns the labels in the configuration of a model from a different library."""
     path = options.init_checkpoint
     if not path or _will_resume(options):
         return None

@@ -69,7 +69,6 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
 def _run_with_several_seeds(
     task: Task, devices: training.Devices, monitor: Monitor, teacher: Teacher | None
 ) -> Results:
-    """Trains once per seed, each time in its own folder, from the same examples and records."""
     options = task.options
     folder = options.output_dir or ""
     names = run_metadata.run_names(options.num_runs)
@@ -236,7 +235,6 @@ class FineTuningRun:
                 training_inputs.write_hashes(self.output_dir, train_hashes)
 
     def _train(self) -> None:
-        """Trains on the training records."""
         task, options, devices = self.task, self.options, self.devices
         num_train_steps, evaluation = self.num_train_steps, self.evaluation
         state = training.create_train_state(
@@ -272,7 +270,6 @@ class FineTuningRun:
         self.step = state.step
 
     def _restore_best(self) -> None:
-        """Restores the best weights of a run with `--eval_every`."""
         # This call is a barrier: the chief may still be writing the best weights.
         self.devices.from_chief(0)
         if prefix := run_metadata.best_prefix(self.output_dir):
@@ -322,7 +319,6 @@ class FineTuningRun:
         export_for_engine(self.model, options, export_dir, run_entries, labels, format=engine)
 
     def _evaluate_and_predict(self, step: int) -> Results:
-        """Evaluates and predicts, depending on the options, and writes the results."""
         task, options, is_chief = self.task, self.options, self.devices.is_chief
         folder, results = self.output_dir, Results()
         split = task.predict_split

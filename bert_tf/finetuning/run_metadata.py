@@ -217,7 +217,6 @@ def other_task(folder: str, task: str) -> str | None:
 
 
 def _saved_threshold(folder: str) -> float:
-    """Returns the threshold that evaluation chose for `null_score_diff_threshold=auto`."""
     path = os.path.join(folder, EVAL_RESULTS_JSON)
     try:
         return float(files.read_json(path)["null_score_diff_threshold"])

@@ -163,7 +163,6 @@ def _unpadded_lengths(input_mask: np.ndarray) -> np.ndarray:
 
 
 def _group_equal_rows(columns: Rows) -> list[list[int]]:
-    """Returns groups of the indices of equal rows."""
     groups: dict[bytes, list[int]] = {}
     for index, row in enumerate(zip(*columns.values(), strict=True)):
         groups.setdefault(b"".join(value.tobytes() for value in row), []).append(index)

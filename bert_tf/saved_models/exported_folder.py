@@ -121,7 +121,6 @@ def _to_json(value: Any) -> str:
 
 
 def _make_config(model: Any, labels: Sequence[str], tokenizer: FullTokenizer) -> dict[str, Any]:
-    """Returns the content of `config.json`."""
     heads = [head for head in HEADS.values() if head.model and isinstance(model, head.model)]
     if not heads:
         raise UserError(f"{type(model).__name__} has a head that cannot be exported")

@@ -95,7 +95,10 @@ def plot_training_curve(
     values[~np.isfinite(values)] = np.nan
     marker = "o" if len(steps) <= 50 else None
     axes.plot(steps, values, _LOSS_COLOR, marker=marker, markersize=3, alpha=0.35, label="loss")
-    axes.plot(steps, _running_mean(values), _LOSS_COLOR, linewidth=1.8, label="running mean")
+    half = int(len(values) * _SMOOTHING_WIDTH / 2)
+    means = np.convolve(values, np.full(2 * half + 1, 1 / (2 * half + 1)), "valid")
+    mean_steps = steps[half : len(steps) - half]
+    axes.plot(mean_steps, means, _LOSS_COLOR, linewidth=1.8, label="running mean")
     if metrics:
         metric_axes = axes.twinx()
         metric_axes.set_ylabel("evaluation")
@@ -106,12 +109,3 @@ def plot_training_curve(
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})
     return buffer.getvalue()
-
-
-def _running_mean(values: np.ndarray) -> np.ndarray:
-    """Returns the mean of the finite values in a window around each position, else NaN."""
-    half_width = int(len(values) * _SMOOTHING_WIDTH / 2)
-    finite, window = np.isfinite(values), np.ones(2 * half_width + 1)
-    sums = np.convolve(np.where(finite, values, 0.0), window, "same")
-    with np.errstate(invalid="ignore"):
-        return sums / np.convolve(finite, window, "same")

@@ -214,7 +214,6 @@ class _Replica:
     def _accumulate(
         self, batch: Batch, totals: Mapping[str, Any], seed: Any, scale: Any
     ) -> tuple[Any, list[Any]]:
-        """Sums the loss shares and gradients over micro-batches."""
         count = self.options.accumulation_steps
         # [B, ..] -> [count, B / count, ..]; static shapes stay static, which TPUs need.
         stacked = {name: tf.stack(tf.split(value, count)) for name, value in batch.items()}

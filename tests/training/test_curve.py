@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from bert_tf.training.curve import _running_mean, plot_training_curve
+from bert_tf.training.curve import plot_training_curve
 from tests.tasks.classification.test_plots import pixels
 
 
@@ -62,10 +62,3 @@ def test_single_loss_spike_stays_visible():
     losses[54_321] = 5
     after = pixels(plot_training_curve(range(100_000), losses, {}))
     assert 3 < (before != after).any(axis=-1).sum() < 2000
-
-
-def test_running_mean():
-    means = _running_mean(np.arange(100) % 2 * 1.0)
-    # The window has two values on each side, where available.
-    assert means[:4] == pytest.approx([1 / 3, 1 / 2, 2 / 5, 3 / 5])
-    assert means[-1] == pytest.approx(2 / 3)

@@ -126,7 +126,6 @@ def _prepare(source: Source, options: Any, to: str) -> _Model:
 def _select_variables(
     source: Source, options: Any, head: heads.Head, shapes: configs.Shapes, to: str
 ) -> list[str]:
-    """Returns the names of the variables to write."""
     expected = head.expected(names.count_layers(shapes))
     state = [name for name in shapes if is_training_state(name)]
     unexpected = sorted(shapes.keys() - set(expected) - set(state)) + source.unknown

@@ -111,7 +111,6 @@ def _require_local(path: str) -> None:
 
 
 def _reject_pickle(path: str) -> None:
-    """Rejects pickles, which can run arbitrary code when they are loaded."""
     if path.endswith((".bin", ".pt", ".pth", ".pkl", ".pickle")):
         problem = f"{path} is a pickle, which can run arbitrary code when it is loaded"
         call = "BertModel.from_pretrained(folder).save_pretrained(new_folder)"

@@ -88,7 +88,6 @@ def _make_custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> C
 
 
 def _find_trained_problem_type(options: ClassifierOptions) -> str:
-    """Returns the problem type of the trained model, for evaluation or prediction."""
     folder, requested = label_map.folder_of_checkpoint(options), options.problem_type
     trained = run_metadata.read_run_string(folder, "flags", "problem_type")
     if AUTO not in (requested, trained or AUTO) and requested != trained:

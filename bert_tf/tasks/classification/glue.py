@@ -107,7 +107,6 @@ def _make_splits(
 
 
 def _make_mnli_splits(kind: str) -> dict[str, Split]:
-    """Creates MNLI's splits with the "matched" or "mismatched" dev and test sets."""
     splits = _make_splits((8, 9), id_splits=_SPLITS)
     dev = dataclasses.replace(splits["dev"], file=f"dev_{kind}.tsv", guid_prefix=f"dev_{kind}")
     test = dataclasses.replace(splits["test"], file=f"test_{kind}.tsv")
@@ -230,7 +229,6 @@ def examples(task: TsvTask, split: Split, rows: Iterable[Row]) -> Iterator[Input
 
 
 def _check_header(task: TsvTask, split: Split, row: Row) -> None:
-    """Warns if the header looks like data, or lacks a text column of the task."""
     known_labels = (*task.labels, *dict(split.spellings))
     label_cell = [] if split.label is None else row.cells[split.label :][:1]
     data_cells = [cell for cell in label_cell if cell in known_labels] + [

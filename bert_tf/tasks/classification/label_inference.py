@@ -157,7 +157,6 @@ def _sort_labels(labels: Counter[str]) -> tuple[str, ...]:
 
 
 def _warn_about_json_types(path: str, values: Sequence[Any]) -> None:
-    """Warns if labels have different types, which only those from JSON can have."""
     cells = [part for value in values for part in (value if isinstance(value, list) else [value])]
     # A string that is a number counts as one: "1" and 1 are the same label.
     example_of_type = {type(x) if parse_number(str(x)) is None else "number": x for x in cells}
@@ -182,7 +181,6 @@ def _check_labels(path: str, parser: LabelParser, counts: Counter[str], num_rows
 
 
 def _warn_about_joined_labels(path: str, counts: Counter[str]) -> None:
-    """Warns about a label such as `a;b` if `a` and `b` are labels, too."""
     for name in counts:
         parts = {*_SEPARATOR.split(name)}
         if len(parts) > 1 and parts <= counts.keys():

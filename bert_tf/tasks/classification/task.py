@@ -205,7 +205,6 @@ def _average_windows(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
 def _prediction_rows(
     examples: Sequence[InputExample], values: np.ndarray, problem: ProblemType
 ) -> Iterator[Sequence[Any]]:
-    """Yields the header and the rows of `TEST_PREDICTIONS`."""
     has_pairs = any(example.text_b for example in examples)
     text_columns = ["text", "text_pair"] if has_pairs else ["text"]
     probability_columns = [f"probability_{label}" for label in problem.labels]

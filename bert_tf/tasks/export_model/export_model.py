@@ -20,7 +20,7 @@ from bert_tf.tasks.export_model.options import ExportOptions
 
 _DEFAULT_LENGTH = 128
 # Flags that only apply to --form=task.
-_TASK_FLAGS = ("task_name", "text_pairs", "text_input")
+_TASK_FLAGS = ("task_name", "text_input")
 
 
 def run(options: ExportOptions) -> str:
@@ -53,9 +53,8 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     restore_trained(model, folder)
     if options.format != "saved_model":
         return _export_for_engine(options, model, task.options, task.labels)
-    text_pairs = {"auto": None, "true": True, "false": False}[options.text_pairs]
-    flags = {"text_input": options.text_input, "text_pairs": text_pairs}
-    return export_task(task, model, task.options, options.export_dir or "", **flags)
+    export_dir = options.export_dir or ""
+    return export_task(task, model, task.options, export_dir, text_input=options.text_input)
 
 
 def _export_encoder(options: ExportOptions, folder: str) -> str:
@@ -100,7 +99,6 @@ def _restore_encoder(options: ExportOptions, folder: str, config: BertConfig) ->
 def _export_for_engine(
     options: ExportOptions, model: Any, model_options: Any, labels: Sequence[str] = ()
 ) -> str:
-    """Exports a model to ONNX or LiteRT."""
     return export_for_engine(
         model,
         model_options,
@@ -124,7 +122,6 @@ def _overrides(options: ExportOptions) -> dict[str, Any]:
 
 
 def _require_model_folder(folder: str) -> None:
-    """Raises a UserError unless the folder has a configuration and a vocabulary."""
     names = (run_metadata.CONFIG, run_metadata.VOCAB)
     for path in (folder, *(os.path.join(folder, name) for name in names)):
         if not (files.is_dir if path == folder else files.exists)(path):

@@ -7,7 +7,7 @@ from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
 
 # Flags that only apply to --format=saved_model.
-_SAVED_MODEL_FLAGS = ("text_pairs", "text_input")
+_SAVED_MODEL_FLAGS = ("text_input",)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,12 +63,6 @@ class ExportOptions:
         "auto",
         "Lower-case the text: true for uncased models. auto: as in training, or inferred from the "
         "folder's name or vocabulary.",
-        choices=("auto", "true", "false"),
-    )
-    text_pairs: str = option(
-        "auto",
-        "Whether the signature serving_default takes text pairs. auto: true if the task's inputs "
-        "are pairs. The signature `pairs` always takes pairs.",
         choices=("auto", "true", "false"),
     )
     text_input: bool = option(

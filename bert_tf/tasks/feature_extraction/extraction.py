@@ -222,7 +222,6 @@ class Extractor:
         return inference
 
     def _select(self, outputs: Any, batch: Any) -> dict[str, Any]:
-        """Selects the requested layers and pools them."""
         layers = outputs.get("all_encoder_layers")
         if layers is None:
             last_layer = outputs["sequence_output"]

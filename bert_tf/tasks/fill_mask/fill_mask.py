@@ -179,7 +179,6 @@ class FillMask:
 
 
 def _select(allowed: np.ndarray, top_k: int, outputs: Any, batch: Any) -> dict[str, Any]:
-    """Selects `ids` and `probabilities` [B, K], most probable first."""
     logits = tf.cast(outputs["masked_lm_logits"][:, 0], tf.float32)  # [B, V]
     is_allowed = tf.gather(tf.constant(allowed), batch["kinds"])  # [3, V] -> [B, V]
     # Rank by log-probability: an allowed piece with probability 0, by underflow, must stay ahead of

@@ -63,7 +63,6 @@ def run(options: PretrainingDataOptions) -> list[str]:
 
 
 def _find_texts(options: PretrainingDataOptions) -> list[str]:
-    """Returns the input files; raises a UserError if the output files cannot be written."""
     paths, outputs = file_names.expand(options.input_file or ""), options.outputs
     if not paths or not outputs:
         raise UserError("--input_file and --output_file must name files")
@@ -169,7 +168,6 @@ def _write_in_memory(
 
 
 def _check_lines(path: str, lines: Sequence[str], max_seq_length: int) -> None:
-    """Warns if lines are so long that more than half of the text would be truncated."""
     word_counts = [len(line.split()) for line in lines]
     num_cut = sum(max(count - max_seq_length, 0) for count in word_counts)
     if 2 * num_cut > sum(word_counts):
@@ -178,7 +176,6 @@ def _check_lines(path: str, lines: Sequence[str], max_seq_length: int) -> None:
 
 
 def _check_documents(documents: Sequence[Document], paths: Sequence[str]) -> None:
-    """Warns if documents are probably not separated by blank lines, or sentences by newlines."""
     if len(documents) == 1 and len(documents[0]) > 1:
         log.warning("%s: %s", shortened(paths, _MAX_PATHS), _ONE_DOCUMENT)
     warn_about_single_lines(sum(len(document) == 1 for document in documents), len(documents))

@@ -156,7 +156,6 @@ def write_unit(options: PretrainingDataOptions, folder: str, unit: Unit) -> None
 def _make_shards(
     options: PretrainingDataOptions, unit: Unit
 ) -> Iterator[tuple[list[Document], list[bytes]]]:
-    """Yields the documents and the shuffled records of each shard."""
     encode = _load_encoder(options)
     for shard_index, texts in enumerate(read_shards(unit, options.shard_bytes)):
         documents = _encode_documents(texts, encode)

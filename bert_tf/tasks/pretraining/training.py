@@ -60,7 +60,6 @@ def run(options: PretrainingOptions) -> Results:
 
 
 def _find_vocabulary(checkpoint: str | None) -> str | None:
-    """Returns the `vocab_digest` of a published or pre-trained model; None if unknown."""
     if not checkpoint:
         return None
     folder = checkpoint if files.is_dir(checkpoint) else os.path.dirname(checkpoint)

@@ -182,7 +182,6 @@ class QuestionAnswering(Task):
 def _require_answers(
     examples: Sequence[SquadExample], path: str, version_2_with_negative: bool
 ) -> None:
-    """Raises a UserError unless the file has the correct answers that `--do_eval` needs."""
     unlabeled = [example.qas_id for example in examples if example.answers is None]
     if unlabeled:
         problem = f"has no answers for {len(unlabeled)} questions, for example {unlabeled[0]}"

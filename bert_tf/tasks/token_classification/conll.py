@@ -157,7 +157,6 @@ def _find_columns(
 
 
 def _check_labels(file: ConllFile, column: int) -> None:
-    """Warns if blank lines seem to be missing; raises a UserError if a label is invalid."""
     sentences = itertools.pairwise(file.sentence_starts)
     start, end = max(sentences, key=lambda pair: pair[1] - pair[0])
     if end - start > _MAX_SENTENCE_WORDS and not file.has_spans:
