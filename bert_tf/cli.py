@@ -139,7 +139,10 @@ def help_text(options_class: type, script: str, description: str) -> str:
         lines += [f"  --{field.name}{value} ({default})", f"      {field.metadata['help']}"]
     lines += ["", "  --flagfile=FILE", "      Read flags from a file, one per line."]
     width = shutil.get_terminal_size((100, 24)).columns
-    return "\n".join(textwrap.fill(line, width, subsequent_indent="      ") for line in lines)
+    wrap = textwrap.TextWrapper(
+        width, subsequent_indent="      ", break_on_hyphens=False, break_long_words=False
+    )
+    return "\n".join(map(wrap.fill, lines))
 
 
 def ordered_options(options_class: type) -> list[dataclasses.Field]:

@@ -30,7 +30,8 @@ def decode(name: str, lines: Iterable[bytes]) -> Iterator[str]:
     """Decodes UTF-8 lines, which keep their line breaks; `name` is the file in error messages."""
     for line_number, raw in enumerate(lines, start=1):
         if line_number == 1 and raw.startswith(_DOCUMENTS):
-            raise UserError(f"{name} is not a text file: {raw[:20]!r}. Save it as plain text")
+            problem = f"this is not a text file: {raw[:20]!r}"
+            raise UserError(f"{name}:1: {problem}. Save it as plain text")
         try:
             yield raw.decode("utf-8")
         except UnicodeDecodeError as error:

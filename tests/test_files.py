@@ -235,5 +235,7 @@ def test_device_files_are_written_in_place(tmp_path):
 def test_binary_input_is_rejected(tmp_path):
     path = tmp_path / "paper.pdf"
     path.write_bytes(b"%PDF-1.7 \xe2\xe3\n")
-    with pytest.raises(UserError, match=r"paper.pdf is not a text file: b'%PDF.*Save it as plain"):
+    with pytest.raises(
+        UserError, match=r"paper.pdf:1: this is not a text file: b'%PDF.*Save it as plain"
+    ):
         list(files.read_lines(str(path)))

@@ -290,7 +290,7 @@ def test_invalid_input_types_are_rejected(trained, script, inputs, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({}, r"No such file: .*run.json .*pass script=, one of run_classifier, "),
+        ({}, r"No such file: .*run.json .*pass the script: one of run_classifier, "),
         ({"script": "classify"}, "script must be one of run_classifier, .*Received: 'classify'"),
         (
             {"script": "predict_masked", "top": 3},

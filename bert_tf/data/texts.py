@@ -73,11 +73,11 @@ def _standard_input() -> IO[bytes]:
     return sys.stdin.buffer
 
 
-def warn_about_columns(path: str, lines: Sequence[str], advice: str = "Pass plain text") -> None:
+def warn_about_columns(path: str, lines: Sequence[str], advice: str = "pass plain text") -> None:
     """Warns if most lines of a text file are JSON, tab-separated columns or HTML."""
     count = sum(bool(_NOT_PLAIN.search(line)) for line in lines)
     if 2 * count > sum(map(bool, map(str.strip, lines))):
-        message = "%s: %d of the first %d lines have tabs, JSON or HTML. %s"
+        message = "%s: %d of the first %d lines have tabs, JSON or HTML: %s"
         _logger.warning(message, path, count, len(lines), advice)
 
 

@@ -1,6 +1,7 @@
 """Loads initial and trained weights for all scripts."""
 
 import contextlib
+import logging
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -87,7 +88,8 @@ def _resume(model: keras.Model, checkpoint: str, options: Any) -> None:
         begun_from = run_metadata.read_run_string(options.output_dir, "begun_from")
         if begun_from and _is_same(begun_from, init_checkpoint):
             return
-        log.warning(
+        log.log(
+            logging.WARNING if begun_from else logging.INFO,
             "--init_checkpoint=%s is ignored: --output_dir has its own checkpoints%s",
             init_checkpoint,
             f", from a run that started from {begun_from}" if begun_from else "",

@@ -106,7 +106,7 @@ class Splits:
             stats["records"] = records.write_records(path, features, rows)
             write_stats(path, key, stats)
         _report(split, stats, options.max_seq_length)
-        mean_length = stats["tokens"] / stats["records"] / (task.texts_per_row or 1)
+        mean_length = stats["tokens"] / max(1, stats["records"]) / (task.texts_per_row or 1)
         if self._devices.fixed_shapes and 0 < _MUCH_PADDING * mean_length < options.max_seq_length:
             message = "%s: inputs have %.0f word pieces on average, but are padded to %d"
             advice = "--fixed_shapes=false or a lower --max_seq_length is faster"

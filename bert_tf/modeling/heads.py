@@ -143,16 +143,6 @@ class _LabelModel(EncoderWithHead):
         """Returns the arguments of `__init__`."""
         return {**super().get_config(), "num_labels": self.num_labels}
 
-    def compile(self, optimizer: Any = "rmsprop", loss: Any = None, **kwargs: Any) -> None:
-        """Like `keras.Model.compile`; rejects losses of `logits` that expect probabilities."""
-        logits_loss = loss.get("logits") if isinstance(loss, dict) else None
-        is_name = isinstance(logits_loss, str) and "crossentropy" in logits_loss.lower()
-        settings = logits_loss.get_config() if isinstance(logits_loss, keras.Loss) else {}
-        if is_name or settings.get("from_logits") is False:
-            example = "keras.losses.SparseCategoricalCrossentropy(from_logits=True)"
-            raise ValueError(f"The loss of logits must have from_logits=True, such as {example}")
-        super().compile(optimizer=optimizer, loss=loss, **kwargs)
-
     def call(
         self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
     ) -> dict[str, Any]:

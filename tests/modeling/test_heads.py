@@ -2,7 +2,6 @@
 
 import keras
 import numpy as np
-import pytest
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling import BertClassifier, EncoderWithHead
@@ -25,16 +24,6 @@ def test_custom_head_only_adds_layers():
     assert model.built
     assert model({"input_ids": np.ones((2, 5), "int32")})["logits"].shape == (2, 1)
     assert "regressor/output_weights" in [variable.path for variable in model.variables]
-
-
-@pytest.mark.parametrize(
-    "loss", ["sparse_categorical_crossentropy", keras.losses.SparseCategoricalCrossentropy()]
-)
-def test_loss_of_logits_that_expects_probabilities_is_rejected(loss):
-    model = BertClassifier(config(), 2)
-    with pytest.raises(ValueError, match="must have from_logits=True"):
-        model.compile("adam", loss={"logits": loss})
-    model.compile("adam", loss={"probabilities": loss})
 
 
 def test_fit_with_a_metric_of_probabilities():

@@ -121,8 +121,10 @@ def _warn_about_columns(options: ExtractionOptions, texts: Sequence[str]) -> Non
     path, column = display_name(options.input_file or ""), options.text_column or ""
     extension = re.search(r"\.(tsv|csv|jsonl?|ndjson)(\.gz)?$", path)
     is_csv = bool(extension and extension[1] == "csv")
-    if not column:
-        advice = "Each line is read as one text. Select a column with --text_column"
+    advice = "each line is read as one text. Select a column with --text_column"
+    if not column and extension and "json" in extension[1]:
+        log.warning("%s: %s", path, advice)
+    elif not column:
         warn_about_columns(path, texts, advice)
     has_commas = all(len(t) < _MAX_CSV_LINE and re.search("[,;]", t) for t in texts)
     if has_commas and ((is_csv and not column) or (column and not extension)):

@@ -157,7 +157,7 @@ _ROWS = [
     BadFile(
         "Excel workbook",
         {"train.csv": b"PK\x03\x04\x14\0\6\0\x08\0"},
-        r"train\.csv:1: NUL byte .* Is it a text file\?",
+        r"train\.csv:1: this is not a text file: .*Save it as plain text",
     ),
     BadFile(
         "Excel's delimiter declaration",

@@ -199,7 +199,7 @@ def test_columns_without_header(tiny, folder):
 def test_table_read_as_plain_text_warns(tiny, folder, run_log):
     (folder / "rows.tsv").write_text("id\ttext\n1\tgood\n", encoding="utf-8")
     run(tiny, folder, input_file=str(folder / "rows.tsv"))
-    assert "rows.tsv: 2 of the first 2 lines have tabs, JSON or HTML. Each line" in run_log.text
+    assert "rows.tsv: 2 of the first 2 lines have tabs, JSON or HTML: each line" in run_log.text
     run_log.clear()
     (folder / "rows.tsv").write_text("good\nbad\n", encoding="utf-8")
     run(tiny, folder, input_file=str(folder / "rows.tsv"))
@@ -470,7 +470,7 @@ def test_column_and_header_warnings_are_logged_once(
 @pytest.mark.parametrize(
     ("name", "content", "flags", "message"),
     [
-        ("SMS", "ham\ta b\nspam\tc\n", {}, "lines have tabs, JSON or HTML. Each line is read as"),
+        ("SMS", "ham\ta b\nspam\tc\n", {}, "lines have tabs, JSON or HTML: each line is read as"),
         ("a.txt", "<p>a</p>\n<p>b</p>\n", {}, "2 of the first 2 lines have tabs, JSON or HTML"),
         ("a.csv", "a,ham\nb c,spam\n", {}, "select a column with --text_column"),
         ("a.txt", "a,ham\nb c,spam\n", {"text_column": "1"}, "rename the file to .csv"),

@@ -391,7 +391,7 @@ def test_single_line_documents_warning(tiny, corpus, caplog, monkeypatch):
         ("the good film " * 300, "97% of the text will be truncated: put each sentence on"),
         (
             "1\tthe good film\n2\tthe plot\n",
-            "2 of the first 2 lines have tabs, JSON or HTML. Pass plain text",
+            "2 of the first 2 lines have tabs, JSON or HTML: pass plain text",
         ),
         ("the good film " * 6 + "\nthe plot\n", None),
     ],
