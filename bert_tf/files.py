@@ -117,7 +117,7 @@ def write_texts(folder: str, contents: Mapping[str, str]) -> list[str]:
 
 
 def rename(path: str, new_path: str) -> None:
-    """Renames a file, which replaces any file at `new_path`, or a folder."""
+    """Renames a file or folder; a file replaces any file at `new_path`."""
     with wrap_errors("rename", path):
         if is_remote(path):
             _gfile().rename(path, new_path, overwrite=True)

@@ -61,7 +61,7 @@ class Predictor:
     def from_output_dir(
         cls, output_dir: str | os.PathLike, script: str | None = None, **flags: Any
     ) -> "Predictor":
-        """Loads the best checkpoint of a training run (else the newest), or a published model.
+        """Loads the best checkpoint of a training run (or else the newest), or a published model.
 
         Args:
             output_dir: folder with checkpoints. Training with this package writes all required

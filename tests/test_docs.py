@@ -1,7 +1,7 @@
 """Tests of README and docs: their commands and programs run, in page order.
 
 Blocks fenced as `bash` or `python` are run; `text`, `py` and `json` are not. Running a page takes
-minutes, so all pages but the README are marked slow.
+minutes, so these tests are marked slow; `test_demo_script` runs the main job in each test run.
 """
 
 import ast
@@ -54,13 +54,10 @@ def repository_copy(tmp_path):
     return tmp_path / "bert_tf", {**environment, **variables, "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(page, marks=[] if page == README else pytest.mark.slow)
-        for page in PAGES
-        if any(language in ("bash", "python") for language, _ in fenced_blocks(page))
-    ],
+    [page for page in PAGES if {"bash", "python"} & {kind for kind, _ in fenced_blocks(page)}],
 )
 def test_commands_run_in_page_order(page, repository_copy):
     folder, environment = repository_copy

@@ -142,7 +142,7 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
     for folder in (os.path.dirname(source.path) for source in sources):
         trained_on = run_metadata.read_run_string(folder, run_metadata.VOCABULARY)
         if trained_on not in (None, vocab_digest(tokenizer.vocab)):
-            message = "%s was pre-trained with another vocabulary than %s. Check --vocab_file"
+            message = "%s was pre-trained with a different vocabulary than %s. Check --vocab_file"
             log.warning(message, folder, options.vocab_file)
     for source in sources:
         warn_of_other_config(config, options.bert_config_file or "", source)

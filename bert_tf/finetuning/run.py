@@ -220,7 +220,7 @@ class FineTuningRun:
         return True
 
     def _compare_splits(self, splits: Sequence[str]) -> None:
-        """Reports rows to evaluate on that were or will be trained on, also in earlier runs."""
+        """Reports evaluation rows that are also training rows of this run or an earlier one."""
         is_chief = self.devices.is_chief
         train_hashes = training_inputs.read_hashes(label_map.folder_of_checkpoint(self.options))
         for split in splits:

@@ -181,7 +181,7 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
 
 
 def warn_of_other_inputs(folder: str, saved: Mapping[str, Any], options: Any) -> None:
-    """Warns about options that give a model other inputs than in training (`saved`)."""
+    """Warns about options that give a model different inputs than in training (`saved`)."""
     for name in _INPUT_FLAGS:
         used = getattr(options, name, None)
         trained = saved.get(name, used)

@@ -1,4 +1,4 @@
-"""Finds rows to evaluate on that the model was trained on, by hashes of their input ids."""
+"""Finds evaluation rows that the model was trained on, by hashes of their input ids."""
 
 import io
 import os
@@ -50,10 +50,10 @@ def write_hashes(folder: str, hashes: np.ndarray) -> None:
 
 
 def report_shared_rows(eval_hashes: np.ndarray, train_hashes: np.ndarray) -> None:
-    """Logs how many rows to evaluate on are training rows; warns if these are many."""
+    """Logs how many evaluation rows are training rows; warns if these are many."""
     num_rows, num_shared = len(eval_hashes), int(np.isin(eval_hashes, train_hashes).sum())
     if num_shared > _NOTABLE * num_rows:
         share = num_shared / num_rows
-        message = "%d of %d rows to evaluate on (%.1f%%) are rows that the model was trained on"
+        message = "%d of %d evaluation rows (%.1f%%) were also used to train the model"
         log_message = log.warning if share > _HIGH else log.info
         log_message(f"{message}: the metrics are too high", num_shared, num_rows, 100 * share)

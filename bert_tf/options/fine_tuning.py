@@ -14,7 +14,7 @@ RUNS = "runs.json"
 
 
 def require_one_run(folder: str) -> None:
-    """Raises a UserError if a folder contains the runs of a training with several seeds."""
+    """Raises a UserError if a folder contains several runs with different seeds."""
     if files.exists(os.path.join(folder, RUNS)):
         best = files.read_json(os.path.join(folder, RUNS)).get("best", {}).get("folder", "run_1")
         advice = f"pass one of them; the best is {os.path.join(folder, best)}"

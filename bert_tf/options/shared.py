@@ -23,10 +23,10 @@ class EncoderOptions:
     )
     init_checkpoint: str | None = option(
         None,
-        "Checkpoint to start from: a prefix (bert_model.ckpt, model.ckpt-N), a folder (its best or "
-        "else newest checkpoint) or the zip of a release; also a Hugging Face folder with "
-        "safetensors, a .keras file or a TensorFlow Hub SavedModel. A checkpoint in output_dir "
-        "takes precedence: training resumes from it.",
+        "Checkpoint to start from: a prefix (bert_model.ckpt, model.ckpt-N), a folder (its best "
+        "checkpoint if there is one, otherwise the newest) or the zip of a release; also a Hugging "
+        "Face folder with safetensors, a .keras file or a TensorFlow Hub SavedModel. A checkpoint "
+        "in output_dir takes precedence: training resumes from it.",
     )
     max_seq_length: int = option(
         128, "Maximum input length in word pieces and special tokens; longer texts are truncated."

@@ -247,7 +247,13 @@ def test_problem_types_of_custom_datasets(tiny, tiny_of_two_layers, tmp_path):
         assert rows["teacher_logits"].shape == (8, num_logits)
 
 
-@pytest.mark.parametrize("problem_type", ["classification", "regression", "multilabel"])
+@pytest.mark.parametrize(
+    "problem_type",
+    [
+        "classification",
+        *(pytest.param(p, marks=pytest.mark.slow) for p in ("regression", "multilabel")),
+    ],
+)
 def test_training_file_without_labels(tiny, tiny_of_two_layers, tmp_path, run_log, problem_type):
     texts = ["good film", "bad plot", "slow story", "fast", "it was not good", "the film", "a", "b"]
     labels = {
@@ -295,7 +301,7 @@ def _assert_student_learns(run_task, make_options, tiny, larger, folder, feature
     return rows
 
 
-@pytest.mark.parametrize("fixed_shapes", [True, False])
+@pytest.mark.parametrize("fixed_shapes", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_question_answering_student(tiny, tiny_of_two_layers, tmp_path, fixed_shapes):
     questions = [squad_task.question(name, "fast story") for name in ("good", "fast", "bad")] * 4
     paragraphs = [{"context": squad_task.TEXT, "qas": questions}]
@@ -309,6 +315,7 @@ def test_question_answering_student(tiny, tiny_of_two_layers, tmp_path, fixed_sh
     _assert_student_learns(squad.run, make_options, tiny, tiny_of_two_layers, tmp_path, features)
 
 
+@pytest.mark.slow
 def test_multiple_choice_student(tiny, tiny_of_two_layers, tmp_path):
     data = tmp_path / "data"
     choice_task.write_csv(data / "train.csv", choice_task.random_questions(32, 1))
@@ -323,6 +330,7 @@ def test_multiple_choice_student(tiny, tiny_of_two_layers, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_token_classification_student(tiny, tiny_of_two_layers, tmp_path):
     rng = random.Random(3)
     sentences = [ner_task.sentence(rng) for _ in range(20)]

@@ -63,7 +63,7 @@ def test_report(caplog, num_shared, level):
     eval_hashes = np.arange(100, dtype=np.uint64)
     with caplog.at_level(logging.INFO, logger="bert_tf"):
         report_shared_rows(eval_hashes, eval_hashes[:num_shared])
-    expected = f"{num_shared} of 100 rows to evaluate on ({num_shared}.0%) are rows that the model "
+    expected = f"{num_shared} of 100 evaluation rows ({num_shared}.0%) were also used"
     assert [(r.levelname, r.getMessage()[: len(expected)]) for r in caplog.records] == (
         [(level, expected)] if level else []
     )

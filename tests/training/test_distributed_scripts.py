@@ -64,7 +64,7 @@ SLOW = pytest.mark.slow
 
 @pytest.mark.parametrize(
     ("devices", "workers"),
-    [(2, 1), (1, 2), pytest.param(4, 1, marks=SLOW), pytest.param(1, 3, marks=SLOW)],
+    [(2, 1), *(pytest.param(*sizes, marks=SLOW) for sizes in ((1, 2), (4, 1), (1, 3)))],
 )
 def test_pretraining_matches_one_device(pretraining, devices, workers):
     name = f"devices{devices}_workers{workers}"
@@ -112,7 +112,7 @@ def questions(tiny, tmp_path_factory):
     return runs
 
 
-@pytest.mark.parametrize(("devices", "workers"), [(2, 1), (1, 2)])
+@pytest.mark.parametrize(("devices", "workers"), [pytest.param(2, 1, marks=SLOW), (1, 2)])
 def test_squad_matches_one_device(questions, devices, workers):
     name = f"devices{devices}_workers{workers}"
     run_on(questions, name, devices, workers)

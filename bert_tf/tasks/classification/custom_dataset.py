@@ -193,8 +193,9 @@ def _warn_about_quotes(path: str, values: Mapping[str, Sequence[Any]]) -> None:
             return
         unpaired = [str(value).strip() for value in cells if str(value).count('"') % 2]
         if any(a[0] == '"' and b[-1] == '"' for a, b in pairwise(unpaired)):
-            message = "%s: a %s starts with a quote that a later row ends with. If quotes enclose "
-            log.warning(f"{message}texts of several lines, pass --quoted=yes", path, purpose)
+            message = "%s: a %s starts with a quote, and a later row ends with one"
+            advice = "If quotes enclose texts of several lines, pass --quoted=yes"
+            log.warning(f"{message}. {advice}", path, purpose)
             return
 
 

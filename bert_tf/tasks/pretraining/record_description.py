@@ -87,7 +87,7 @@ def check_records(
         raise UserError(f"{both} use different vocabularies: rebuild the records with only one")
     if options.init_checkpoint and (unknown or not vocabulary):
         source = f"{unknown} has no {unknown}.json" if unknown else "the model has no vocab.txt"
-        message = "The vocabularies of records and model cannot be compared: %s"
+        message = "Cannot compare the vocabularies of the records and the model: %s"
         log.info(message, source)
     return None if unknown else next(iter(sources), None)
 

@@ -614,4 +614,4 @@ def test_dev_fraction_with_a_dev_file(tmp_path, run_log, fraction, expected_warn
 def test_texts_of_several_lines_in_a_tsv_file_warn(read_dataset, caplog, rows, warns):
     flags = {"text_column": "1", "labels": "ham,spam"}
     read_dataset(flags, test_tsv=rows).read("predict")
-    assert ("starts with a quote that a later row ends with" in caplog.text) == warns
+    assert ("starts with a quote, and a later row ends with one" in caplog.text) == warns

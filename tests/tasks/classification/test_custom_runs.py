@@ -138,9 +138,7 @@ def test_split_warnings_are_logged_once(tiny, tmp_path, caplog):
         if record.levelname == "WARNING" and record.name.startswith("bert_tf")
     ]
     assert len(warnings) == 1
-    assert (
-        "20 of 20 rows to evaluate on (100.0%) are rows that the model was trained" in warnings[0]
-    )
+    assert "20 of 20 evaluation rows (100.0%) were also used to train" in warnings[0]
 
 
 def test_resuming_with_different_labels_is_rejected(trained_classifier, tiny, tmp_path):
@@ -163,7 +161,7 @@ def test_prediction_with_reordered_labels_is_rejected(trained_classifier, tiny, 
 
 
 def test_training_rows_to_evaluate_on_are_reported(tiny, tmp_path, run_log):
-    message = "are rows that the model was trained on"
+    message = "were also used to train the model"
     words = ["good", "bad", "film", "story", "plot", "slow", "fast", "not"]
     rows = [("ab"[index % 2], f"{x} {y}") for index, x in enumerate(words) for y in words]
     write(tmp_path / "data", "train.tsv", rows)

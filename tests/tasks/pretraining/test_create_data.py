@@ -381,7 +381,7 @@ def test_single_line_documents_warning(tiny, corpus, caplog, monkeypatch):
         for num_workers in (0, 1):
             caplog.clear()
             create_data.run(options(tiny, corpus, input_file=text, num_workers=num_workers))
-            message = f"9 of {9 + num_pairs} documents are a single line, so that their next"
+            message = f"9 of {9 + num_pairs} documents are a single line, so their next"
             assert (message in caplog.text) == warns
 
 

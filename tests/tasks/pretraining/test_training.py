@@ -206,14 +206,17 @@ def test_vocabularies_that_cannot_be_compared_are_reported(tiny, records, tmp_pa
         shutil.copy(path, tmp_path)
     start = {"do_eval": True, "init_checkpoint": str(tmp_path / "bert_model.ckpt")}
     pretraining.run(options(tiny, records, **start))
-    assert "cannot be compared: the model has no vocab.txt" in run_log.text
+    assert (
+        "Cannot compare the vocabularies of the records and the model: the model has no"
+        in run_log.text
+    )
     run_log.clear()
     shutil.copy(tiny.flags["vocab_file"], tmp_path / "vocab.txt")
     pretraining.run(options(tiny, records, **start))
-    assert "cannot be compared" not in run_log.text
+    assert "Cannot compare the vocabularies" not in run_log.text
     (records / "a.tfr.json").unlink()
     pretraining.run(options(tiny, records, **start))
-    assert "cannot be compared" in run_log.text
+    assert "Cannot compare the vocabularies" in run_log.text
 
 
 def test_other_vocabulary_than_in_pretraining_warns(tiny, records, tmp_path, run_log):
@@ -221,11 +224,11 @@ def test_other_vocabulary_than_in_pretraining_warns(tiny, records, tmp_path, run
     out = options(tiny, records).output_dir
     run = {"script": "predict_masked", "max_seq_length": 16}
     Predictor.from_output_dir(out, vocab_file=tiny.flags["vocab_file"], **run)
-    assert "another vocabulary" not in run_log.text
+    assert "different vocabulary than" not in run_log.text
     lines = (tiny.folder / "vocab.txt").read_text().split()
     (tmp_path / "vocab.txt").write_text("\n".join([*lines[:-2], lines[-1], lines[-2]]) + "\n")
     Predictor.from_output_dir(out, vocab_file=str(tmp_path / "vocab.txt"), **run)
-    assert f"{out} was pre-trained with another vocabulary than {tmp_path}" in run_log.text
+    assert f"{out} was pre-trained with a different vocabulary than {tmp_path}" in run_log.text
 
 
 def test_out_of_range_ids(tiny, records):

@@ -516,7 +516,7 @@ def test_evaluation_on_training_data_warns(tiny, folder, caplog):
     flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, "num_train_epochs": 0.1}
     out = {"data_dir": str(folder), "output_dir": str(folder / "out")}
     ner.run(NerOptions(**flags, **out, do_train=True, do_eval=True))
-    assert "(100.0%) are rows that the model was trained on" in caplog.text
+    assert "(100.0%) were also used to train the model" in caplog.text
 
 
 def test_predict_file_is_labeled_without_a_data_folder(tiny, folder, tmp_path):
