@@ -35,31 +35,32 @@ LOAD_AND_RUN = """
 import json, sys
 import keras, numpy as np
 from bert_tf import BertModel
-model = keras.saving.load_model(sys.argv[1])
 ids = np.arange(24).reshape(2, 12)
 inputs = {"input_ids": ids, "masked_lm_positions": np.array([[1, 3], [2, 0]])}
-outputs = {k: np.asarray(v) for k, v in model(inputs).items() if k != "all_encoder_layers"}
-np.savez(sys.argv[2], **outputs)
-print(json.dumps([v.path for v in model.trainable_variables]))
+for path in sys.argv[1:]:
+    model = keras.saving.load_model(path)
+    outputs = {k: np.asarray(v) for k, v in model(inputs).items() if k != "all_encoder_layers"}
+    np.savez(f"{path}.npz", **outputs)
+    print(json.dumps([v.path for v in model.trainable_variables]))
 """
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_saved_model_loads_in_a_fresh_process(name, tmp_path):
-    model = MODELS[name]()
+def test_saved_models_load_in_a_fresh_process(tmp_path):
+    models = {tmp_path / f"{name}.keras": make_model() for name, make_model in MODELS.items()}
+    for path, model in models.items():
+        model.save(path)
+    command = [sys.executable, "-c", LOAD_AND_RUN, *models]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     inputs = {
         "input_ids": np.arange(24).reshape(2, 12),
         "masked_lm_positions": np.array([[1, 3], [2, 0]]),
     }
-    expected = model(inputs)
-    model.save(tmp_path / "model.keras")
-    command = [sys.executable, "-c", LOAD_AND_RUN, tmp_path / "model.keras", tmp_path / "out.npz"]
-    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert json.loads(process.stdout) == [v.path for v in model.trainable_variables]
-    outputs = np.load(tmp_path / "out.npz")
-    for key in outputs.files:
-        np.testing.assert_array_equal(outputs[key], np.asarray(expected[key]), err_msg=key)
-    assert set(outputs.files) == expected.keys() - {"all_encoder_layers"}
+    for (path, model), line in zip(models.items(), process.stdout.splitlines(), strict=True):
+        assert json.loads(line) == [v.path for v in model.trainable_variables]
+        outputs, expected = np.load(f"{path}.npz"), model(inputs)
+        for key in outputs.files:
+            np.testing.assert_array_equal(outputs[key], np.asarray(expected[key]), err_msg=key)
+        assert set(outputs.files) == expected.keys() - {"all_encoder_layers"}
 
 
 def test_compiled_model_loads_in_a_fresh_process(tmp_path):
