@@ -12,7 +12,7 @@ import dataclasses
 import re
 from itertools import pairwise
 
-from bert_tf.config import BertConfig
+from bert_tf.config import SIZES, BertConfig
 
 BUCKET = "https://storage.googleapis.com/bert_models"
 
@@ -62,6 +62,26 @@ class Release:
         )
 
 
+def encoder_parameters(config: BertConfig) -> int:
+    """Returns the number of parameters of embeddings, encoder and pooler."""
+    hidden, inner = config.hidden_size, config.intermediate_size
+    layer_norm = 2 * hidden
+    embedding_rows = config.vocab_size + config.max_position_embeddings + config.type_vocab_size
+    attention = 4 * (hidden * hidden + hidden) + layer_norm
+    feed_forward = (hidden * inner + inner) + (inner * hidden + hidden) + layer_norm
+    pooler = hidden * hidden + hidden
+    encoder = config.num_hidden_layers * (attention + feed_forward)
+    return embedding_rows * hidden + layer_norm + encoder + pooler
+
+
+def checkpoint_parameters(config: BertConfig) -> int:
+    """Returns the number of parameters of a pre-trained checkpoint: encoder and both heads."""
+    hidden = config.hidden_size
+    masked_lm = hidden * hidden + hidden + 2 * hidden + config.vocab_size
+    next_sentence = 2 * hidden + 2
+    return encoder_parameters(config) + masked_lm + next_sentence
+
+
 def named(name_or_path: str) -> Release | None:
     """Returns the release with the given name, or whose name is a folder or zip in the given path.
 
@@ -79,6 +99,20 @@ def named(name_or_path: str) -> Release | None:
         if candidates:
             return next((r for r in candidates if r.date == folder), candidates[0])
     return None
+
+
+def matching(config: BertConfig) -> list[Release]:
+    """Returns the releases whose checkpoints a model with this configuration can load.
+
+    Their variables have the same names and shapes. Several releases may match, because a
+    configuration determines neither casing nor training data.
+    """
+    sizes = _sizes(config)
+    return [release for release in RELEASES if _sizes(release.config()) == sizes]
+
+
+def _sizes(config: BertConfig) -> list[int]:
+    return [getattr(config, key) for key in SIZES]
 
 
 # Prefix of the release name -> size, casing (True if cased) and language of the vocabulary.

@@ -142,6 +142,24 @@ def test_older_release_with_a_shared_name():
     assert named("/m/2020_02_20/uncased_L-12_H-768_A-12/bert_model.ckpt").date == "2020_02_20"
 
 
+def test_releases_matching_a_config():
+    matching = lambda name: [r.name for r in releases.matching(named(name).config())]  # noqa: E731
+    assert matching("uncased_L-12_H-768_A-12") == ["uncased_L-12_H-768_A-12"] * 2
+    assert matching("cased_L-24_H-1024_A-16") == [
+        "cased_L-24_H-1024_A-16",
+        "wwm_cased_L-24_H-1024_A-16",
+    ]
+    assert matching("multilingual_L-12_H-768_A-12") == ["multilingual_L-12_H-768_A-12"]
+    # This model's published file has keys that the table omits.
+    chinese = {**named("chinese_L-12_H-768_A-12").config().to_dict(), "directionality": "bidi"}
+    (release,) = releases.matching(BertConfig.from_dict(chinese))
+    assert release.language == "Chinese"
+    for key in ("vocab_size", "intermediate_size", "max_position_embeddings", "type_vocab_size"):
+        config = named("chinese_L-12_H-768_A-12").config()
+        setattr(config, key, getattr(config, key) + 1)
+        assert releases.matching(config) == []
+
+
 # ---- Casing check ----------------------------------------------------------------------------
 
 
@@ -209,9 +227,13 @@ def test_variable_shapes_match_the_original():
     assert shapes_of_a_release(golden_config()) == written
 
 
-def _count_parameters(config, prefix=""):
+@EACH
+def test_parameter_count_is_the_sum_over_shapes(release):
+    config = release.config()
     shapes = shapes_of_a_release(config)
-    return sum(math.prod(shape) for name, shape in shapes.items() if name.startswith(prefix))
+    assert releases.checkpoint_parameters(config) == sum(map(math.prod, shapes.values()))
+    encoder = (math.prod(shape) for name, shape in shapes.items() if name.startswith("bert/"))
+    assert releases.encoder_parameters(config) == sum(encoder)
 
 
 def _as_published(count, published):
@@ -230,9 +252,9 @@ def test_parameter_counts_match_published_numbers():
         # The published number is per model size and ignores the vocabulary.
         config = release.config()
         config.vocab_size = named("uncased_L-12_H-768_A-12").vocab_size
-        count = _count_parameters(config)
+        count = releases.checkpoint_parameters(config)
         assert _as_published(count, published) == published
-        parameters = _count_parameters(release.config())
+        parameters = releases.checkpoint_parameters(release.config())
         if _as_published(parameters, published) != published:
             differ.append(release.name)
         checked += 1
@@ -252,7 +274,7 @@ def test_parameter_counts_match_published_numbers():
 def test_parameter_counts_match_published_file_sizes(name, megabytes):
     # Sizes of bert_model.ckpt.data-00000-of-00001 as listed by a mirror of the models.
     # Without the pre-training heads they would be 19.1 and 70.0.
-    count = _count_parameters(named(name).config())
+    count = releases.checkpoint_parameters(named(name).config())
     assert round(4 * count / 1e6, 1) == megabytes
 
 
@@ -385,7 +407,7 @@ def test_docs_contain_the_releases():
     for release, row in zip(RELEASES, ROWS, strict=True):
         zip_file, _, *described, _ = row
         assert zip_file == f"[{release.name}]({release.url})"
-        millions = f"{_count_parameters(release.config(), 'bert/') / 1e6:.1f}M"
+        millions = f"{releases.encoder_parameters(release.config()) / 1e6:.1f}M"
         casing = "cased" if release.cased else "uncased"
         assert described == [release.language, f"{release.vocab_size:,}", casing, millions]
 
@@ -395,7 +417,10 @@ def test_docs_text_matches_the_table():
     (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT, re.S)
     printed = []
     exec(code, {"print": lambda *values: printed.append(values)})
-    assert printed == [("uncased_L-4_H-512_A-8", False, "English")]
+    assert printed == [
+        ("uncased_L-4_H-512_A-8", False, "English"),
+        (["uncased_L-4_H-512_A-8"],),
+    ]
     scripts = (ClassifierOptions, PretrainingDataOptions)
     flags = {field.name for script in scripts for field in dataclasses.fields(script)}
     assert {"do_lower_case"} < set(re.findall(r"--(\w+)", DOCUMENT)) <= flags

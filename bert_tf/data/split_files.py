@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from bert_tf import files
@@ -18,6 +18,8 @@ NAMES = {
 }
 FLAGS = {"train": "--train_file", "eval": "--eval_file", "predict": "--predict_file"}
 _EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
+# Prefixes of files that hold no data.
+_IGNORED_PREFIXES = (".", "readme", "license", "licence")
 
 
 def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
@@ -25,7 +27,8 @@ def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
 
     A file option is a path or, if there is no such path, a name in the folder. Without a file
     option, a file is found in the folder by its name: `train`, `dev` (`val`, `valid`,
-    `validation`, `eval`) or `test` with a known extension, optionally followed by `.gz`.
+    `validation`, `eval`) or `test` with a known extension, optionally followed by `.gz`. If no name
+    matches, and the folder has one data file besides those passed, that is the training file.
 
     Args:
         options: the options; those of other splits are not checked.
@@ -65,6 +68,13 @@ def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
             raise UserError(f"{data_dir} contains {candidates}. Pass one of them as {FLAGS[split]}")
         if names:
             paths[split] = os.path.join(data_dir, names[0])
+    if "train" in missing and paths.keys() <= specified.keys():
+        # A file that was passed for any split must not become the training file.
+        passed = [*specified.values(), *(os.path.join(data_dir, f) for f in specified.values())]
+        others = _filter_data_files(existing, data_dir, {os.path.realpath(path) for path in passed})
+        if len(others) == 1 and not _find_split(others[0]):
+            paths["train"] = os.path.join(data_dir, others[0])
+            _logger.info("Training on %s, the only file in the folder", paths["train"])
     return paths
 
 
@@ -84,3 +94,14 @@ def _find_split(name: str) -> str | None:
     stem, extension = os.path.splitext(name.lower().removesuffix(".gz"))
     splits = (split for split, stems in NAMES.items() if stem in stems)
     return next(splits, None) if extension in _EXTENSIONS else None
+
+
+def _filter_data_files(names: Sequence[str], data_dir: str, excluded: Collection[str]) -> list[str]:
+    return [
+        name
+        for name in names
+        if not name.lower().startswith(_IGNORED_PREFIXES)
+        and not name.lower().endswith(".md")
+        and os.path.realpath(path := os.path.join(data_dir, name)) not in excluded
+        and not files.is_dir(path)
+    ]

@@ -25,6 +25,7 @@ def export_task(
     export_dir: str,
     *,
     text_input: bool = True,
+    jit_compile: bool = False,
 ) -> str:
     """Exports a fine-tuned model and returns the folder of the new version.
 
@@ -42,9 +43,9 @@ def export_task(
         variants = {folder: text_inputs}
         if text_inputs:
             variants[os.path.join(folder, "ids")] = None
-        pairs = task.text_pairs
+        settings = row_shape, assets, task.text_pairs, jit_compile
         for path, inputs in variants.items():
-            module = modules.TaskModule(model, task.serve, inputs, row_shape, assets, pairs)
+            module = modules.TaskModule(model, task.serve, inputs, *settings)
             modules.save(module, path, module.signatures())
     return version
 

@@ -45,6 +45,7 @@ class TaskModule(tf.Module):
         row_shape: shape of a feature in a `tf.train.Example`, (S,) or (C, S).
         assets: attribute name -> path of a file to save as an asset.
         text_pairs: whether `serving_default` takes text pairs instead of texts.
+        jit_compile: whether to compile the model with XLA, once per batch shape.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class TaskModule(tf.Module):
         row_shape: tuple[int, ...],
         assets: Mapping[str, str],
         text_pairs: bool = False,
+        jit_compile: bool = False,
     ) -> None:
         super().__init__()
         # Only variables in an attribute of a module are saved.
@@ -63,9 +65,12 @@ class TaskModule(tf.Module):
         for name, path in assets.items():
             setattr(self, name, tf.saved_model.Asset(path))
 
-        # All signatures share this function, so that the graph of the model is saved once.
-        self._compute = tf.function(lambda inputs: model(inputs, training=False))
-        self._serve = serve
+        # Only the model is compiled: XLA supports neither text ops nor strings.
+        @tf.function(jit_compile=jit_compile)
+        def compute(inputs: Inputs) -> dict[str, Any]:
+            return model(inputs, training=False)
+
+        self._compute, self._serve = compute, serve
         self._row_shape, self._text_pairs = row_shape, text_pairs
 
     def _run(self, inputs: Inputs) -> dict[str, Any]:

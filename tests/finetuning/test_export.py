@@ -136,6 +136,15 @@ def test_text_pairs(tiny, tmp_path):
         outputs["probabilities"], np.float64([r[4:] for r in rows]), atol=1e-5
     )
     assert [label.decode() for label in outputs["label"].numpy()] == [row[3] for row in rows]
+    # With jit_compile, XLA compiles the signatures without string ops.
+    compiled = ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "s"), jit_compile=True)
+    model = tf.saved_model.load(export_model.run(compiled))
+    compiled_outputs = model.signatures["serving_default"](
+        text=tf.constant([row[1] for row in rows]), text_pair=tf.constant([row[2] for row in rows])
+    )
+    np.testing.assert_allclose(
+        compiled_outputs["probabilities"], outputs["probabilities"], atol=1e-5
+    )
 
 
 def test_export_uses_the_training_run(tiny, tmp_path):

@@ -3,6 +3,7 @@
 import math
 import re
 
+from bert_tf import releases
 from bert_tf.checkpoints.formats import configs, heads, names
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.model import is_training_state
@@ -78,4 +79,9 @@ def _describe_config(source: Source, shapes: configs.Shapes, path: str | None) -
         size = configs.USUAL_HEAD_SIZE
         origin = f" (guess: hidden_size / {size}; the weights do not show it)"
     num_heads = f"{config.num_attention_heads}{origin}" if config else "unknown"
-    return [f"Configuration: {sizes}, num_attention_heads {num_heads}"]
+    matching = releases.matching(config) if config else []
+    listed = "; ".join(f"{release.name} ({release.date})" for release in matching)
+    return [
+        f"Configuration: {sizes}, num_attention_heads {num_heads}",
+        f"Releases of this size: {listed or 'none'}",
+    ]

@@ -90,7 +90,7 @@ class ClassifierOptions(FineTuningOptions):
     )
     train_file: str | None = option(
         None,
-        "Training file; by default train.tsv (or .csv, .jsonl) in --data_dir.",
+        "Training file; by default train.tsv (or .csv, .jsonl), or the only file in --data_dir.",
         new=True,
     )
     eval_file: str | None = option(

@@ -53,7 +53,8 @@ class ConversionOptions:
     )
     inspect: bool = option(
         False,
-        "Print the variables, sizes and head of --input, write nothing.",
+        "Print the variables, sizes and head of --input, and the published models of its size; "
+        "write nothing.",
     )
 
     def check(self) -> None:

@@ -20,7 +20,7 @@ from bert_tf.tasks.export_model.options import ExportOptions
 
 _DEFAULT_LENGTH = 128
 # Flags that only apply to --form=task.
-_TASK_FLAGS = ("task_name", "text_input")
+_TASK_FLAGS = ("task_name", "text_input", "jit_compile")
 
 
 def run(options: ExportOptions) -> str:
@@ -53,8 +53,8 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     restore_trained(model, folder)
     if options.format != "saved_model":
         return _export_for_engine(options, model, task.options, task.labels)
-    export_dir = options.export_dir or ""
-    return export_task(task, model, task.options, export_dir, text_input=options.text_input)
+    flags = {"text_input": options.text_input, "jit_compile": options.jit_compile}
+    return export_task(task, model, task.options, options.export_dir or "", **flags)
 
 
 def _export_encoder(options: ExportOptions, folder: str) -> str:

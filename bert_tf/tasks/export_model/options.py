@@ -7,7 +7,7 @@ from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
 
 # Flags that only apply to --format=saved_model.
-_SAVED_MODEL_FLAGS = ("text_input",)
+_SAVED_MODEL_FLAGS = ("text_input", "jit_compile")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,6 +69,9 @@ class ExportOptions:
         True,
         "Include the tokenizer, and write a model without it to the subfolder ids. false: write "
         "only the model that takes ids, for programs without TensorFlow Text.",
+    )
+    jit_compile: bool = option(
+        False, "Compile the model with XLA when serving, once per batch size and length."
     )
 
     def check(self) -> None:

@@ -23,6 +23,7 @@ def test_head_and_parameter_counts(models, name):
     }.get(name, f"Head: {name}")
     assert head in text
     assert "num_attention_heads 2, hidden_act gelu (from " in text
+    assert "Releases of this size: none" in text
 
 
 def test_optimizer_variables_are_counted_separately(tiny, tmp_path):
@@ -36,15 +37,17 @@ def test_optimizer_variables_are_counted_separately(tiny, tmp_path):
     assert f"With Adam slots and step: {count + 17:,} in 41 variables; --strip_optimizer" in text
 
 
-def test_configuration_is_guessed_from_the_weights(tmp_path, tiny):
+def test_release_is_identified_by_size(tmp_path, tiny):
     config = BertConfig(30522, 128, 2, 2, 512, max_position_embeddings=512, type_vocab_size=2)
     folder = write_model(tmp_path / "a", tiny, "pretraining", config)
     text = describe(find_source(str(folder)))
     # The smallest release; its published parameter count is 4.4 million.
     assert "Parameters: 4,43" in text
+    assert "Releases of this size: uncased_L-2_H-128_A-2 (2020_02_20)" in text
     (folder / "bert_config.json").unlink()
     text = describe(find_source(str(folder)))
     assert "num_attention_heads 2 (guess: hidden_size / 64; the weights do not show it)" in text
+    assert "Releases of this size: uncased_L-2_H-128_A-2 (2020_02_20)" in text
 
 
 def test_inspect_other_formats(models, tmp_path, capsysbinary):

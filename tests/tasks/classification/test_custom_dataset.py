@@ -3,6 +3,7 @@
 import gzip
 import json
 import logging
+import os
 
 import pytest
 
@@ -428,7 +429,7 @@ def test_prediction_holds_out_nothing(read_dataset, caplog):
 def test_sms_spam_collection():
     path = str(data("sms/SMSSpamCollection"))
     options = ClassifierOptions(text_column="2", label_column="1")
-    dataset = CustomDataset({"train": path}, options)
+    dataset = CustomDataset(split_files(os.path.dirname(path)), options)
     assert dataset.labels == ("ham", "spam")
     train, held_out = dataset.read("train"), dataset.read("eval")
     assert (len(train), len(held_out)) == (4459, 1115)
@@ -448,7 +449,7 @@ def test_sms_spam_collection():
         (["train.txt", "validation.tsv", "README.md"], ["train.txt", "validation.tsv", None]),
         (["eval.tsv"], [None, "eval.tsv", None]),
         (["Train.CSV"], ["Train.CSV", None, None]),
-        (["SMS", ".hidden", "readme", "LICENSE.txt", "a.md"], [None, None, None]),
+        (["SMS", ".hidden", "readme", "LICENSE.txt", "a.md"], ["SMS", None, None]),
         (["a.tsv", "b.tsv"], [None, None, None]),
         (["a.tsv", "test.tsv"], [None, None, "test.tsv"]),
         ([], [None, None, None]),
@@ -473,6 +474,17 @@ def test_explicit_split_files(tmp_path, monkeypatch):
     assert split_files("", predict_file="here.tsv") == {"predict": "here.tsv"}
     absolute = str(tmp_path / "here.tsv")
     assert split_files("", train_file=absolute) == {"train": absolute}
+    # The only file of a folder is not the training file if it is the test file.
+    write_files(tmp_path, {"pool": None})
+    write_files(tmp_path / "pool", {"texts.tsv": b""})
+    assert split_files("pool", predict_file="texts.tsv") == {"predict": "pool/texts.tsv"}
+    # An explicit file elsewhere does not count, whether or not it is needed.
+    write_files(tmp_path / "pool", {"SMS": b""})
+    both = {"train": "pool/SMS", "predict": "pool/texts.tsv"}
+    assert split_files("pool", predict_file="texts.tsv") == both
+    assert split_files("pool", predict_file=str(tmp_path / "pool" / "texts.tsv"))["train"]
+    for name in ("texts.tsv", "pool/texts.tsv"):
+        assert split_files("pool", predict_file=name, splits=["train"]) == {"train": "pool/SMS"}
 
 
 def test_only_required_files_are_searched(tmp_path):
