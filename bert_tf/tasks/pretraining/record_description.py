@@ -60,7 +60,8 @@ def check_records(
         UserError: they do not match, or a file is empty or does not contain pre-training records.
     """
     # Digest of each vocabulary -> where it comes from.
-    sources = {vocabulary: f"--init_checkpoint={options.init_checkpoint}"} if vocabulary else {}
+    start = f"--init_checkpoint={options.init_checkpoint}"
+    sources: dict[str | None, str] = {vocabulary: start} if vocabulary else {}
     for path in paths:
         first = _read_first_record(path)
         description = _read_description(path)

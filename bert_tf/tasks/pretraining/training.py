@@ -90,7 +90,7 @@ def _train_and_evaluate(
     step = checkpoints.step_of(restored) if restored else 0
     state, metadata = None, {}
     if options.do_train:
-        extra = {run_metadata.VOCABULARY: vocabulary}
+        extra: Any = {run_metadata.VOCABULARY: vocabulary}
         metadata = run_metadata.run_files(options, bool(restored), data, **extra)
     if options.do_train and step < options.num_train_steps:
         state = training.create_train_state(
