@@ -95,7 +95,10 @@ def write_metrics(
     # `str` gives the shortest decimal that identifies a float32.
     lines = [f"{name} = {metrics[name]!s}" for name in names]
     plain = plain_metrics(metrics)
-    main = [n for n in names if n.removeprefix("eval_") in main_metrics and n != "loss"] or names
+    is_main = {
+        n: n.removeprefix("eval_") in main_metrics and f"eval_{n}" not in plain for n in names
+    }
+    main = [name for name in names if is_main[name]] or names
     rounded = ", ".join(f"{name} = {round(plain[name], 4)}" for name in main)
     path = result_path(output_dir, EVAL_RESULTS, suffix)
     examples = counted(num_examples, "example")
