@@ -74,7 +74,9 @@ def _standard_input() -> IO[bytes]:
 
 
 def warn_about_columns(path: str, lines: Sequence[str], advice: str = "pass plain text") -> None:
-    """Warns if most lines of a text file are JSON, tab-separated columns or HTML."""
+    """Warns if most lines are JSON, tab-separated columns or HTML, or if it is a vocabulary."""
+    if lines and lines[0].strip() == "[PAD]":
+        _logger.warning("%s is a vocabulary, not text. Check --input_file", path)
     count = sum(bool(_NOT_PLAIN.search(line)) for line in lines)
     if 2 * count > sum(map(bool, map(str.strip, lines))):
         message = "%s: %d of the first %d lines have tabs, JSON or HTML: %s"

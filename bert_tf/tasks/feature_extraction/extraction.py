@@ -5,6 +5,7 @@ Shapes: B rows in a batch, T tokens in a text, S max_seq_length, L layers, H hid
 """
 
 import itertools
+import logging
 import os
 import re
 import threading
@@ -15,7 +16,7 @@ import numpy as np
 
 from bert_tf import backend, file_names, files
 from bert_tf.data import array_ops
-from bert_tf.data.cell_values import COLUMN_NAME, counted
+from bert_tf.data.cell_values import COLUMN_NAME, counted, excerpt
 from bert_tf.data.feature_specs import sequence_features
 from bert_tf.data.packing import pack_batch
 from bert_tf.data.parallel import num_cores
@@ -131,9 +132,10 @@ def _warn_about_columns(options: ExtractionOptions, texts: Sequence[str]) -> Non
         advice = "select a column with --text_column" if is_csv else "rename the file to .csv"
         log.warning("%s: each text has commas. If they separate columns, %s", path, advice)
     guesses_no_header = column.isdecimal() and options.has_header == "auto"
-    if guesses_no_header and COLUMN_NAME.fullmatch(texts[0]):
-        message = "%s: the first text is %r. If it is a column name, pass --has_header=yes"
-        log.warning(message, path, texts[0])
+    if guesses_no_header:
+        level = logging.WARNING if COLUMN_NAME.fullmatch(texts[0]) else logging.INFO
+        message = "%s: the first text is %s. If it is a column name, pass --has_header=yes"
+        log.log(level, message, path, excerpt(texts[0]))
 
 
 class TextFeatures(NamedTuple):

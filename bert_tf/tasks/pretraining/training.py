@@ -36,6 +36,8 @@ from bert_tf.tokenization import load_vocab, vocab_digest
 
 # Number of records in the shuffle buffer; files are also read in random order.
 _SHUFFLE_BUFFER = 20_000
+# Number of batches whose next sentence labels are unlikely to be the same by chance.
+_MANY_BATCHES = 4
 
 
 def run(options: PretrainingOptions) -> Results:
@@ -179,6 +181,7 @@ def _compute_row_metrics(outputs: Mapping[str, Any], batch: Mapping[str, Any]) -
         "masked_lm_loss": tf.reduce_sum(weights * cross_entropy(token_logits, labels), axis=1),
         "masked_lm_correct": tf.reduce_sum(weights * tf.cast(correct, tf.float32), axis=1),
         "masked_lm_weights": tf.reduce_sum(weights, axis=1),
+        "next_sentence_labels": next_labels,
         "next_sentence_loss": cross_entropy(sentence_logits, next_labels),
         "next_sentence_correct": tf.cast(next_correct, tf.float32),
     }
@@ -200,6 +203,9 @@ def _evaluate(
     loss = batches["masked_lm_loss"].sum(1) / (
         batches["masked_lm_weights"].sum(1) + MASKED_LM_EPSILON
     )
+    has_one_label = len(loss) >= _MANY_BATCHES and np.ptp(rows["next_sentence_labels"]) == 0
+    if options.use_next_sentence and has_one_label:
+        log.warning("All records have the same next sentence label: there is nothing to learn")
     if options.use_next_sentence:
         loss = loss + batches["next_sentence_loss"].mean(1)
     num_tokens = max(rows["masked_lm_weights"].sum(), np.float32(MASKED_LM_EPSILON))

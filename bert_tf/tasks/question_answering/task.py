@@ -26,6 +26,8 @@ from bert_tf.tokenization.fast import BatchTokenizer
 _SHUFFLE_SEED = 12345
 # Number of questions whose texts are checked for unknown tokens.
 _NUM_CHECKED = 2000
+# Fraction of answers that may be longer than --max_answer_length.
+_MANY_LONG_ANSWERS = 0.02
 # With more windows per question, a warning says that an epoch does not cover all of them.
 _MANY_WINDOWS = 1.5
 
@@ -75,6 +77,12 @@ class QuestionAnswering(Task):
         if windows.num_cut_questions:
             message = "%s: %d questions are longer than --max_query_length=%d and were truncated"
             log.info(message, path, windows.num_cut_questions, options.max_query_length)
+        num_long = int(np.sum(windows.answer_lengths > options.max_answer_length))
+        if num_long > _MANY_LONG_ANSWERS * len(examples):
+            message = "%s: %d of %d answers are longer than --max_answer_length=%d (up to %d word "
+            message += "pieces), so they can never be predicted. Raise it"
+            values = options.max_answer_length, windows.answer_lengths.max()
+            log.warning(message, path, num_long, len(examples), *values)
         if is_training and not len(windows):
             raise UserError(f"{path}: all texts are empty; cannot train")
         ratio = len(windows) / len(examples)
@@ -168,7 +176,12 @@ class QuestionAnswering(Task):
             SquadExample(str(index), question, words_of[text])
             for index, (question, text) in enumerate(inputs)
         ]
-        return self._make_windows(examples)
+        windows = self._make_windows(examples)
+        if windows.num_cut_questions:
+            message = "%d of %d questions are longer than max_query_length=%d and were truncated"
+            limit = self.options.max_query_length
+            log.warning(message, windows.num_cut_questions, len(examples), limit)
+        return windows
 
     def epoch_size(self, examples: Windows) -> int:
         """Returns the number of questions, not windows, as in the original."""

@@ -40,6 +40,7 @@ class Windows(Sequence[Any]):
         token_ids: ids of the tokens of all texts, int32 [T].
         token_words: index in `words` of the word that each token is part of, int64 [T].
         word_splits: index in `token_ids` of each word's first token, followed by T; int64 [W + 1].
+        answer_lengths: number of tokens of each question's training answer, int64 [questions].
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Windows(Sequence[Any]):
         self._tokenize_texts(tokenizer)
         self._query_ids = tokenizer.encode([question.question_text for question in questions])
         self._answer_ids = tokenizer.encode([q.orig_answer_text or "" for q in questions])
+        self.answer_lengths = self._answer_ids.lengths
         query_lengths = np.minimum(self._query_ids.lengths, max_query_length)
         self.num_cut_questions = int(np.sum(self._query_ids.lengths > max_query_length))
 

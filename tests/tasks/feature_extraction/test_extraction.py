@@ -485,3 +485,9 @@ def test_texts_that_look_like_columns_warn(tiny, folder, run_log, name, content,
     assert (
         message in run_log.text if message else "WARNING" not in run_log.text.replace("[UNK]", "")
     )
+
+
+def test_first_row_of_a_column_by_number_is_shown(tiny, folder, run_log):
+    (folder / "in.tsv").write_text("#1 String\t#2 String\na\tb\n")
+    run(tiny, folder, input_file=str(folder / "in.tsv"), text_column="1")
+    assert "in.tsv: the first text is '#1 String'. If it is a column name" in run_log.text

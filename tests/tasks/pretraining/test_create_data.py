@@ -393,6 +393,7 @@ def test_single_line_documents_warning(tiny, corpus, caplog, monkeypatch):
             "1\tthe good film\n2\tthe plot\n",
             "2 of the first 2 lines have tabs, JSON or HTML: pass plain text",
         ),
+        ("[PAD]\n[UNK]\nthe\n", "one.txt is a vocabulary, not text. Check --input_file"),
         ("the good film " * 6 + "\nthe plot\n", None),
     ],
 )
@@ -401,4 +402,5 @@ def test_lines_that_are_not_sentences_warn(tiny, corpus, caplog, text, message):
     path = str(corpus / "one.txt")
     create_data.run(options(tiny, corpus, input_file=path, dupe_factor=1))
     assert (message or "") in caplog.text
-    assert bool(message) == ("will be truncated" in caplog.text or "have tabs" in caplog.text)
+    warnings = ("will be truncated", "have tabs", "is a vocabulary")
+    assert bool(message) == any(text in caplog.text for text in warnings)

@@ -262,3 +262,12 @@ def test_output_dir_locked_by_concurrent_training_run(tiny, records):
 def test_no_step_requested(tiny, records):
     with pytest.raises(UserError, match="Nothing to do"):
         pretraining.run(options(tiny, records))
+
+
+@pytest.mark.parametrize(("text", "warns"), [("a film\n\n", True), ("a film\nthe plot\n\n", False)])
+def test_records_with_one_next_sentence_label_warn(tiny, corpus, run_log, text, warns):  # noqa: F811
+    (corpus / "lines.txt").write_text(40 * text)
+    path = f"{corpus}/c.tfr"
+    create_data.run(data_options(tiny, corpus, input_file=f"{corpus}/lines.txt", output_file=path))
+    pretraining.run(options(tiny, corpus, do_eval=True, input_file=path))
+    assert ("All records have the same next sentence label" in run_log.text) == warns

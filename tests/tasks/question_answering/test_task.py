@@ -372,3 +372,22 @@ def test_threshold_without_effect_warning(tiny, run_log, threshold, negative):
     QuestionAnswering(SquadOptions(**flags), tiny.config, tokenizer)
     message = "--null_score_diff_threshold is ignored without --version_2_with_negative=true"
     assert run_log.messages == [message] * bool(threshold and not negative)
+
+
+def test_answers_that_cannot_be_predicted_warn(tiny, folder, run_log):
+    config = BertConfig.from_json_file(tiny.flags["bert_config_file"])
+    tokenizer = FullTokenizer(tiny.flags["vocab_file"])
+    for max_length, warns in ((9, False), (1, True)):
+        flags = {"do_train": True, "max_answer_length": max_length}
+        QuestionAnswering(options(tiny, folder, **flags), config, tokenizer).read("train")
+        message = "12 of 12 answers are longer than --max_answer_length=1 (up to 2 word pieces)"
+        assert (message in run_log.text) == warns
+
+
+def test_truncated_questions_of_a_predictor_warn(tiny, folder, run_log):
+    config = BertConfig.from_json_file(tiny.flags["bert_config_file"])
+    task = QuestionAnswering(options(tiny, folder), config, FullTokenizer(tiny.flags["vocab_file"]))
+    task.from_inputs([("what was good", TEXT)])
+    assert "truncated" not in run_log.text
+    task.from_inputs([("what was good and bad and slow", TEXT), ("what was it", TEXT)])
+    assert "1 of 2 questions are longer than max_query_length=5 and were truncated" in run_log.text
