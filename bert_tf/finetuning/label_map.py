@@ -28,11 +28,11 @@ def require_same(
         return
     trained_labels = read_labels(path, is_label)
     if trained_labels != list(labels):
-        advice = (
-            "Choose a different --output_dir, or empty this one to start over"
-            if options.do_train
-            else "The model's outputs have that order: correct --labels, or omit it"
-        )
+        advice = "The model's outputs have that order: correct --labels, or omit it"
+        if getattr(options, "task_module", None):
+            advice = "get_labels() must return the same list in every run; a set has no fixed order"
+        elif options.do_train:
+            advice = "Choose a different --output_dir, or empty this one to start over"
         raise UserError(
             f"{source} has the labels {', '.join(labels)}, but the model in {folder} was "
             f"trained with {', '.join(trained_labels)} ({path}). {advice}"

@@ -22,6 +22,7 @@ from bert_tf.finetuning.distillation import Teacher
 from bert_tf.finetuning.record_cache import fingerprint, read_stats, write_stats
 from bert_tf.finetuning.run_checks import describe_data
 from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.training_texts import hash_texts
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import bar, log
 from bert_tf.tokenization import FullTokenizer
@@ -47,6 +48,8 @@ class Splits:
         self._read = functools.cache(self._read_and_log)
         # (split) -> digest of its `Task.identity`, description of the data for `run.json`.
         self.digest = functools.cache(self._compute_digest)
+        # (split) -> hash of the texts of each example.
+        self.hashes = functools.cache(lambda split: hash_texts(task.texts(self[split])))
         # (split) -> path and number of its records. The chief writes the file if needed.
         self.records = functools.cache(self._find_records)
 

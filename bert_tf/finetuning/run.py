@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_tf import checkpoints, files, registry, training
 from bert_tf.errors import UserError
-from bert_tf.finetuning import label_map, run_metadata, training_inputs
+from bert_tf.finetuning import label_map, run_metadata, training_texts
 from bert_tf.finetuning.distillation import Teacher, open_teacher
 from bert_tf.finetuning.engines import find_exported_model
 from bert_tf.finetuning.export import export_for_engine, export_task, require_text_ops
@@ -125,6 +125,7 @@ class FineTuningRun:
         for split in [*labeled_splits, *[task.predict_split] * options.do_predict]:
             # Read every split first, so that invalid data raise errors before training.
             self.splits[split]
+        self._compare_splits()
         data_description = self.splits.digest("train")[1] if options.do_train else ""
         is_same_run = check_resumed(options, data_description)
         keras.utils.set_random_seed(options.random_seed)
@@ -152,14 +153,12 @@ class FineTuningRun:
         digest = self.evaluation.digest if self.evaluation else 0
         devices.require_equal(digest, "record of earlier evaluations", "--output_dir")
 
-        callback = self.evaluation
+        evaluation = self.evaluation
         if options.do_train and self._has_steps_left():
             self._train()
-        else:
-            self._compare_splits(["eval"] * options.do_eval)
-            if is_same_run and callback and callback.best and callback.is_due(self.step, True):
-                # The run was killed after it wrote its last checkpoint, before evaluating it.
-                callback.evaluate(self.step)
+        elif evaluation and is_same_run and evaluation.best and evaluation.is_due(self.step, True):
+            # The run was killed after it wrote its last checkpoint, before evaluating it.
+            evaluation.evaluate(self.step)
         if options.do_train:
             self._restore_best()
         results = self._evaluate_and_predict(self.step)
@@ -219,20 +218,14 @@ class FineTuningRun:
             return False
         return True
 
-    def _compare_splits(self, splits: Sequence[str]) -> None:
-        """Reports evaluation rows that are also training rows of this run or an earlier one."""
-        is_chief = self.devices.is_chief
-        train_hashes = training_inputs.read_hashes(label_map.folder_of_checkpoint(self.options))
-        for split in splits:
-            path, _ = self.splits.records(split)
-            if not is_chief:
-                continue
-            hashes = training_inputs.hash_inputs(path, self.splits.features(split))
-            if split == "eval":
-                training_inputs.report_shared_rows(hashes, train_hashes)
-            else:
-                train_hashes = np.union1d(train_hashes, hashes)
-                training_inputs.write_hashes(self.output_dir, train_hashes)
+    def _compare_splits(self) -> None:
+        """Reports evaluation examples that are training examples of this run or an earlier one."""
+        hashes = training_texts.read_hashes(label_map.folder_of_checkpoint(self.options))
+        if self.options.do_train:
+            hashes = np.union1d(hashes, self.splits.hashes("train"))
+        if self.options.evaluates:
+            training_texts.report_shared_examples(self.splits.hashes("eval"), hashes)
+        self.train_hashes = hashes
 
     def _train(self) -> None:
         task, options, devices = self.task, self.options, self.devices
@@ -247,7 +240,7 @@ class FineTuningRun:
         )
         if devices.is_chief:
             files.write_texts(self.output_dir, self.metadata_files)
-        self._compare_splits(["train"] + ["eval"] * options.evaluates)
+            training_texts.write_hashes(self.output_dir, self.train_hashes)
         path, count = self.splits.records("train")
         features, step = self.splits.features("train"), self.step
         row_loss, teacher = partial(task.loss, training=True), self.splits.teacher

@@ -152,6 +152,13 @@ class Task(abc.ABC):
         """Returns the number of rows per epoch; by default, the number of examples."""
         return len(examples)
 
+    def texts(self, examples: Sequence[Any]) -> Iterable[Iterable[str]]:
+        """Returns the texts of each example, without labels.
+
+        The run uses them to recognize training examples in an evaluation.
+        """
+        return ([repr(item)] for item in self.identity(examples))
+
     def identity(self, examples: Sequence[Any]) -> Iterable[Any]:
         """Returns items whose `repr` identifies the examples, independently of flags.
 

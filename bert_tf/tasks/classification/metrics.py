@@ -15,8 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.progress import log
+
 # Multi-label: a label is predicted if its probability is at least this.
 THRESHOLD = 0.5
+# Regression: the spread of predictions, as a fraction of that of the labels, below which they are
+# practically constant.
+_MIN_SPREAD = 0.01
 
 _MAX_LABELS_IN_TABLE = 20
 _MAX_LABEL_WIDTH = 40
@@ -78,6 +83,10 @@ def regression_metrics(
     values, label_ids = values.astype(np.float64), label_ids.astype(np.float64)
     pearson = spearman = 0.0
     finite = np.isfinite(values).all() and np.isfinite(label_ids).all()
+    if finite and np.ptp(values) < _MIN_SPREAD * np.ptp(label_ids):
+        message = "All predictions are from %.4g to %.4g, but the labels from %.4g to %.4g"
+        message += ". Divide the labels so that they are around 0 to 5, or train for longer"
+        log.warning(message, values.min(), values.max(), label_ids.min(), label_ids.max())
     if finite and np.ptp(values) > 0 and np.ptp(label_ids) > 0:
         with _ignore_warnings():
             from scipy import stats

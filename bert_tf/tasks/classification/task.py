@@ -87,9 +87,12 @@ class Classification(Task):
             self._training_examples = examples
             self.problem.set_class_weights(examples)
         check_split(self.data, split, examples, self._training_examples)
-        texts = [(example.text_a, example.text_b or "") for example in examples]
-        self.tokenizer.warn_about_unknown(path, texts)
+        self.tokenizer.warn_about_unknown(path, self.texts(examples))
         return examples
+
+    def texts(self, examples: Sequence[InputExample]) -> list[tuple[str, str]]:
+        """Returns the two texts of each example; the second may be empty."""
+        return [(example.text_a, example.text_b or "") for example in examples]
 
     def features(self, split: str) -> tuple[Feature, ...]:
         """Declares the original's features, without labels for prediction on custom datasets."""

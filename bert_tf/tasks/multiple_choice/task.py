@@ -54,9 +54,12 @@ class MultipleChoice(Task):
         """Reads the questions of a split."""
         questions = self._read_early.pop(split, None)
         questions = questions or read_questions(self.options, split, self.texts_per_row)
-        texts = [(question.context, *question.endings) for question in questions]
-        self.tokenizer.warn_about_unknown(f"Questions of the {split} split", texts)
+        self.tokenizer.warn_about_unknown(f"Questions of the {split} split", self.texts(questions))
         return questions
+
+    def texts(self, examples: Sequence[Question]) -> list[tuple[str, ...]]:
+        """Returns the context and the endings of each question."""
+        return [(question.context, *question.endings) for question in examples]
 
     def featurize(self, examples: Sequence[Question], split: str) -> dict[str, np.ndarray]:
         """Returns a row [C, S] for each question: its context with each of its endings."""

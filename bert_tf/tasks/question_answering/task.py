@@ -187,6 +187,10 @@ class QuestionAnswering(Task):
         """Returns the number of questions, not windows, as in the original."""
         return len(examples.questions)
 
+    def texts(self, examples: Windows) -> list[tuple[str, ...]]:
+        """Returns the question and the words of the text, for each question."""
+        return [(question.question_text, *question.doc_tokens) for question in examples.questions]
+
     def identity(self, examples: Windows) -> Sequence[SquadExample]:
         """Returns what identifies the data: the questions with their texts and answers."""
         return examples.questions

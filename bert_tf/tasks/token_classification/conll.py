@@ -106,7 +106,7 @@ def read_conll(
                 raise UserError(
                     f"{where}: {counted(len(row), 'column')}{' and no label' * has_no_label}, but "
                     f"{counted(num_columns, 'column')} in {path}:{file.line_numbers[0]}: "
-                    f"{_excerpt(row, first_row)}. Spaces and tabs separate columns"
+                    f"{_excerpt(row, first_row)}. Write one word per line"
                 )
             file.words.append(row[token_index])
             file.line_numbers.append(number)

@@ -138,7 +138,7 @@ def test_split_warnings_are_logged_once(tiny, tmp_path, caplog):
         if record.levelname == "WARNING" and record.name.startswith("bert_tf")
     ]
     assert len(warnings) == 1
-    assert "20 of 20 evaluation rows (100.0%) were also used to train" in warnings[0]
+    assert "20 of 20 evaluation examples (100.0%) were also used to train" in warnings[0]
 
 
 def test_resuming_with_different_labels_is_rejected(trained_classifier, tiny, tmp_path):
@@ -175,7 +175,8 @@ def test_training_rows_to_evaluate_on_are_reported(tiny, tmp_path, run_log):
     classification.run(custom_options(tiny, tmp_path, do_train=True, **flags, **second))
     assert message not in run_log.text
     run_log.clear()
-    # Rows of the first run, after the second.
+    # Rows of the first run, after the second, and with another length.
+    flags["max_seq_length"] = 8
     classification.run(custom_options(tiny, tmp_path, do_eval=True, **{**flags, **second}))
     assert message in run_log.text
 

@@ -276,3 +276,10 @@ def test_libraries_are_imported_lazily(module):
     process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert f"bert_tf.tasks.classification.{module}" in process.stdout.split(), process.stderr
     assert not {"sklearn", "scipy", "matplotlib"} & set(process.stdout.split())
+
+
+@pytest.mark.parametrize(("predictions", "warns"), [([8.37, 8.38], True), ([1.0, 500.0], False)])
+def test_constant_predictions_of_numbers_warn(run_log, predictions, warns):
+    labels = np.array([10.0, 900.0])
+    metrics.regression_metrics(np.array(predictions), labels, np.zeros(2))
+    assert ("All predictions are from 8.37 to 8.38, but the labels" in run_log.text) == warns

@@ -56,7 +56,7 @@ def test_all_steps_write_the_same_files_as_the_original(tiny, tmp_path, run_log)
     expected = {"checkpoint", "eval", "eval.tf_record", "eval_results.txt", "predict.tf_record"}
     expected |= {"eval_results.json", "test_results.tsv", "train.tf_record"}
     expected |= {"bert_config.json", "vocab.txt", "labels.txt", "run.json", "records.json"}
-    expected |= {"train_inputs.npy"}
+    expected |= {"train_texts.npy"}
     expected |= {"test_predictions.tsv", "confusion_matrix.png"}
     expected |= {"training_curve.tsv", "training_curve.png"}
     expected |= {

@@ -90,7 +90,7 @@ def test_train_predict_and_evaluate(tiny, folder):
 
 def test_evaluation_on_training_questions_warns(tiny, folder, caplog):
     squad.run(options(tiny, folder, do_train=True, do_eval=True, num_train_epochs=1.0))
-    assert "3 of 3 evaluation rows (100.0%) were also used" in caplog.text
+    assert "3 of 3 evaluation examples (100.0%) were also used" in caplog.text
 
 
 @pytest.mark.parametrize(
