@@ -200,6 +200,7 @@ def test_changed_teacher_rebuilds_the_records(tiny, teacher, tiny_of_two_layers,
     assert "computing the logits of" in run_log.text
 
 
+@pytest.mark.slow
 def test_teacher_logits_match_on_two_devices(tiny, teacher, tmp_path):
     run = student_options(tiny, teacher, tmp_path)
     classification.run(run)
@@ -223,6 +224,7 @@ def test_several_runs_share_the_teacher_logits(tiny, teacher, tmp_path, run_log)
     assert weights_differ(*student_weights)
 
 
+@pytest.mark.slow
 def test_problem_types_of_custom_datasets(tiny, tiny_of_two_layers, tmp_path):
     texts = ["good film", "bad plot", "slow story", "fast", "it was not good", "the film", "a", "b"]
     rows = {
@@ -281,7 +283,10 @@ def test_training_file_without_labels(tiny, tiny_of_two_layers, tmp_path, run_lo
         assert np.isfinite(classification.run(run).metrics["loss"])
         predictions.append(Predictor.from_output_dir(out)(texts))
     assert predictions[0] == predictions[1]
-    assert "WARNING" not in run_log.text
+    # After a few steps, the tiny model predicts almost the same number for all texts.
+    warnings = [line for line in run_log.text.splitlines() if line.startswith("WARNING")]
+    assert all("All predictions are from" in line for line in warnings)
+    assert problem_type == "regression" or not warnings
     # Rows held out for evaluation need labels.
     flags |= {"train_file": "texts.jsonl", "eval_file": None, "data_dir": None}
     flags["train_file"] = str(tmp_path / "texts.jsonl")

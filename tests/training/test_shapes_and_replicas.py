@@ -153,6 +153,7 @@ print(json.dumps(masks))
 """
 
 
+@pytest.mark.slow
 def test_dropout_masks_differ_across_replicas_and_steps():
     process = subprocess.run(
         [sys.executable, "-c", RECORD_MASKS],

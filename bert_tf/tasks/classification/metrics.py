@@ -85,7 +85,7 @@ def regression_metrics(
     finite = np.isfinite(values).all() and np.isfinite(label_ids).all()
     if finite and np.ptp(values) < _MIN_SPREAD * np.ptp(label_ids):
         message = "All predictions are from %.4g to %.4g, but the labels from %.4g to %.4g"
-        message += ". Divide the labels so that they are around 0 to 5, or train for longer"
+        message += ". Train for longer, or scale the labels to a range of about 0 to 5"
         log.warning(message, values.min(), values.max(), label_ids.min(), label_ids.max())
     if finite and np.ptp(values) > 0 and np.ptp(label_ids) > 0:
         with _ignore_warnings():

@@ -327,6 +327,7 @@ def test_invalid_standard_input(model, folder, monkeypatch):
     assert not (folder / "out").exists()
 
 
+@pytest.mark.slow
 def test_two_devices_give_the_same_words_as_one(model, folder):
     expected = run(model, folder, whole_word=True)
     run_on_two_devices("predict_masked", options(model, folder, whole_word=True, batch_size=4))
