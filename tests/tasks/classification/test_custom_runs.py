@@ -14,6 +14,7 @@ import pytest
 from bert_tf import checkpoint
 from bert_tf.data import packing, records
 from bert_tf.errors import UserError
+from bert_tf.modeling import BertClassifier
 from bert_tf.predictor import Predictor
 from bert_tf.tasks import classification
 from bert_tf.tasks.classification import task
@@ -637,3 +638,22 @@ def test_columns_that_differ_from_training(
         )
     )
     assert ("trained on column text, not" in run_log.text) == expected_warning
+
+
+def test_much_padding_is_reported(tiny, tmp_path, run_log):
+    write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 9)
+    flags = {"do_train": True, "num_train_epochs": 1.0, "max_seq_length": 16}
+    message = "train: inputs have 3 word pieces on average, but are padded to 16"
+    for fixed_shapes in (False, True):
+        out = str(tmp_path / f"out_{fixed_shapes}")
+        flags |= {"fixed_shapes": fixed_shapes, "output_dir": out}
+        classification.run(custom_options(tiny, tmp_path, **flags))
+        assert (message in run_log.text) == fixed_shapes
+
+
+def test_classifier_from_a_training_run_has_its_number_of_labels(tiny, tmp_path):
+    write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad"), ("c", "film")] * 6)
+    classification.run(custom_options(tiny, tmp_path, do_train=True, num_train_epochs=1.0))
+    assert BertClassifier.from_checkpoint(tmp_path / "out").num_labels == 3
+    with pytest.raises(UserError, match=r"Pass num_labels: no labels\.txt next to"):
+        BertClassifier.from_checkpoint(tiny.checkpoint)

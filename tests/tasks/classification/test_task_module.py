@@ -8,6 +8,8 @@ import pytest
 
 from bert_tf.data.features import InputExample
 from bert_tf.errors import UserError
+from bert_tf.finetuning import label_map
+from bert_tf.options import ClassifierOptions
 from bert_tf.tasks.classification.task_module import load_task_module
 
 TASK = """
@@ -215,3 +217,11 @@ def test_missing_modules(tmp_path):
         load_task_module(str(tmp_path / "missing.py"), "")
     with pytest.raises(UserError, match="must be a file, but is a folder"):
         load_task_module(str(tmp_path), "")
+
+
+def test_labels_in_another_order_than_in_training_name_the_cause(tmp_path):
+    (tmp_path / "labels.txt").write_text("ham\nspam\n")
+    options = ClassifierOptions(task_module="mine.py", init_checkpoint=str(tmp_path))
+    label_map.require_same(["ham", "spam"], "mine.py", options)
+    with pytest.raises(UserError, match=r"get_labels\(\) must return the same list in every run"):
+        label_map.require_same(["spam", "ham"], "mine.py", options)
