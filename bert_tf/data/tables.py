@@ -114,7 +114,7 @@ def _width_error(place: str, cells: list[str], width: int, delimiter: str) -> Us
     if delimiter == "\t" and ".csv" not in place:
         advice += " and pass --quoted=yes. If commas separate columns, name the file .csv"
     problem = f"{columns}, but {width} in the first row. This row: {row}"
-    return UserError(f"{place}: {problem}. Columns are separated by {delimiter!r}: {advice}")
+    return UserError(f"{place}: {problem}. The column separator is {delimiter!r}: {advice}")
 
 
 def _read_json(path: str, lines: Iterable[str], may_be_list: bool) -> Iterator[Row]:

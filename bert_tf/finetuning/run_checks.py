@@ -81,7 +81,8 @@ def result_suffix(options: Any) -> str:
     warn_of_other_inputs(folder, saved, options)
     found_threshold = saved.get("null_score_diff_threshold") == "auto"
     if found_threshold and getattr(options, "null_score_diff_threshold", None) == 0.0:
-        message = "%s was trained with --null_score_diff_threshold=auto: pass the value in its %s"
+        message = "%s was trained with --null_score_diff_threshold=auto: pass this flag with the "
+        message += "value in its %s"
         log.warning(message, folder, EVAL_RESULTS_JSON)
     name = os.path.splitext(os.path.basename(task))[0].lower()
     return f"_{name}" if other_task(options.output_dir or "", task) else ""

@@ -131,7 +131,7 @@ TOO_LONG = csv.field_size_limit() + 1
             ":2: 1 column, but 2 .*--quoted=yes.*commas separate columns",
         ),
         ("a.csv", "a,b\n\n\nc,d,e\n", "auto", ":2: the line is empty"),
-        ("a.csv", 'a,b\n"c\n",d,e\n', "auto", r":2: 3 columns, .* separated by ','.*in quotes"),
+        ("a.csv", 'a,b\n"c\n",d,e\n', "auto", r":2: 3 columns, .* separator is ','.*in quotes"),
         ("a.tsv", "\na\tb\n", "auto", ":1: the line is empty"),
         ("a.tsv", "a\tb\rc\td\r", "auto", r":1: CR without LF .* tr '\\r' '\\n'"),
         ("a.tsv", "a\tb\nc\rd\te\n", "auto", ":2: CR without LF.* Remove the"),

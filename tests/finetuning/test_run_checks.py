@@ -302,7 +302,7 @@ def test_found_threshold_must_be_passed(tmp_path, run_log, used, warns):
     folder = write_run_dir(tmp_path, "run_squad", null_score_diff_threshold="auto")
     options_class = registry.SCRIPTS["run_squad"].options_class
     run_checks.result_suffix(options_class(output_dir=folder, null_score_diff_threshold=used))
-    assert ("pass the value in its eval_results.json" in run_log.text) == warns
+    assert ("pass this flag with the value in its eval_results.json" in run_log.text) == warns
 
 
 def test_columns_with_other_names_do_not_warn(tmp_path, run_log):

@@ -32,7 +32,9 @@ class ClassifierOptions(FineTuningOptions):
     """Options of `run_classifier.py`."""
 
     data_dir: str | None = option(
-        None, "Folder with the data files, unless all files are passed by name.", required=True
+        None,
+        "Folder with the data files. Not needed if all files are passed by name.",
+        required=True,
     )
     task_name: str | None = option(
         None,

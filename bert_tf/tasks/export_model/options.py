@@ -67,8 +67,8 @@ class ExportOptions:
     )
     text_input: bool = option(
         True,
-        "Include the tokenizer, and write a model without it to the subfolder ids. false: write "
-        "only the model that takes ids, for programs without TensorFlow Text.",
+        "Include the tokenizer, and also write a model without it, to the subfolder ids. false: "
+        "write only the model that takes ids, for programs without TensorFlow Text.",
     )
     jit_compile: bool = option(
         False, "Compile the model with XLA when serving, once per batch size and length."

@@ -12,7 +12,10 @@ class MultipleChoiceOptions(FineTuningOptions):
     """Options of `run_multiple_choice.py`. By default, the columns are those of SWAG's files."""
 
     data_dir: str | None = option(
-        None, "Folder with train, val (or dev) and test files: .csv, .tsv or .jsonl.", required=True
+        None,
+        "Folder with train, val (or dev) and test files: .csv, .tsv or .jsonl. Not needed if all "
+        "files are passed by name.",
+        required=True,
     )
     train_file: str | None = option(None, "Training file; by default the one in --data_dir.")
     eval_file: str | None = option(None, "Evaluation file; by default the one in --data_dir.")

@@ -205,7 +205,9 @@ def _evaluate(
     )
     has_one_label = len(loss) >= _MANY_BATCHES and np.ptp(rows["next_sentence_labels"]) == 0
     if options.use_next_sentence and has_one_label:
-        log.warning("All records have the same next sentence label: there is nothing to learn")
+        log.warning(
+            "All records have the same next sentence label, which cannot be learned from them"
+        )
     if options.use_next_sentence:
         loss = loss + batches["next_sentence_loss"].mean(1)
     num_tokens = max(rows["masked_lm_weights"].sum(), np.float32(MASKED_LM_EPSILON))

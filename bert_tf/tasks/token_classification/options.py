@@ -14,7 +14,7 @@ class NerOptions(FineTuningOptions):
     data_dir: str | None = option(
         None,
         "Folder with files of words and labels in columns, as in CoNLL-2003: train.txt, "
-        "dev.txt or valid.txt, test.txt.",
+        "dev.txt or valid.txt, test.txt. Not needed to label a --predict_file.",
         required=True,
     )
     predict_file: str | None = option(
