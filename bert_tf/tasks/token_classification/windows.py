@@ -127,7 +127,7 @@ def split_words(text: str) -> list[str]:
         is_last = index == len(parts) - 1
         is_short = len(word) <= (1 if is_last else _MAX_ABBREVIATION_LENGTH)
         is_abbreviation = is_short and word[:1].isupper() and word[1:] == word[1:].lower()
-        if after.startswith(".") and ("." in word or is_abbreviation):
+        if after.startswith(".") and not possessive and ("." in word or is_abbreviation):
             word, after = f"{word}.", after[1:]
         words += [*before, *filter(None, (word, possessive)), *after]
     return words

@@ -183,6 +183,7 @@ def test_pieces_match_the_tokenizer(tmp_path, do_lower_case):
         ("Anna's dog, the boys' dog", "Anna 's dog , the boys ' dog"),
         ('"St. Moritz", e.g., at 10.30', '" St. Moritz " , e.g. , at 10.30'),
         ("it's Anna’s", "it 's Anna ’s"),
+        ("This is Bo's. Not Al's.", "This is Bo 's . Not Al 's ."),
         ("... _ 's", ". . . _ ' s"),
         ("北京 in 中国.", "北 京 in 中 国 ."),
         (" \t\n", ""),
