@@ -153,9 +153,10 @@ class Task(abc.ABC):
         return len(examples)
 
     def texts(self, examples: Sequence[Any]) -> Iterable[Iterable[str]]:
-        """Returns the texts of each example, without labels.
+        """Returns the texts of each example; by default, the `repr` of its `identity`.
 
-        The run uses them to recognize training examples in an evaluation.
+        The run uses them to recognize training examples in an evaluation. A task should leave out
+        labels, so that an example with a different label is recognized, too.
         """
         return ([repr(item)] for item in self.identity(examples))
 

@@ -225,3 +225,5 @@ def test_labels_in_another_order_than_in_training_name_the_cause(tmp_path):
     label_map.require_same(["ham", "spam"], "mine.py", options)
     with pytest.raises(UserError, match=r"get_labels\(\) must return the same list in every run"):
         label_map.require_same(["spam", "ham"], "mine.py", options)
+    with pytest.raises(UserError, match=r"trained with ham, spam .* The model's outputs have that"):
+        label_map.require_same(["eggs", "spam"], "mine.py", options)
