@@ -110,7 +110,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
 
     def check(self) -> None:
         """Raises a UserError for missing or invalid options; checks in the original's order."""
-        if self.num_runs == 1:
+        if not self.do_train:
             require_one_run(self.output_dir or "")
         check_required(self, self._not_needed())
         self.check_case()

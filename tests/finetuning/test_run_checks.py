@@ -266,6 +266,9 @@ def test_folder_of_several_runs_is_explained(tmp_path):
         run_metadata.read_options(str(tmp_path))
     with pytest.raises(UserError, match=message):
         ClassifierOptions(output_dir=str(tmp_path), task_name="tsv", do_predict=True).check()
+    # A training run may still start there.
+    with pytest.raises(UserError, match="Missing required flags"):
+        ClassifierOptions(output_dir=str(tmp_path), task_name="tsv", do_train=True).check()
 
 
 def test_predictor_with_a_different_task_warns(tmp_path, run_log):
