@@ -55,7 +55,8 @@ def load_model(model_class: Any, path: str | os.PathLike, **kwargs: Any) -> Any:
             f"No configuration next to {source.path}: put bert_config.json there, or create "
             "the model from a BertConfig and call bert_tf.checkpoint.restore(model, path)"
         )
-    if "num_labels" in inspect.signature(model_class).parameters and "num_labels" not in kwargs:
+    parameters = inspect.signature(model_class.__init__).parameters
+    if "num_labels" in parameters and "num_labels" not in kwargs:
         if not source.labels:
             raise UserError(f"Pass num_labels: no labels.txt next to {source.path}")
         kwargs["num_labels"] = len(source.labels)
