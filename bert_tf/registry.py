@@ -108,7 +108,7 @@ SCRIPTS: Mapping[str, Script] = {
         environment=_NO_GPU,
     ),
     "export_model": Script(
-        "Exports a trained model as a SavedModel, for serving.",
+        "Exports a trained model as a SavedModel for serving, or as ONNX or LiteRT.",
         options=f"{_TASKS}.export_model.options:ExportOptions",
         run=f"{_TASKS}.export_model.export_model:run",
     ),

@@ -67,7 +67,7 @@ class ExportOptions:
     )
     text_input: bool = option(
         True,
-        "Include the tokenizer, and also write a model without it, to the subfolder ids. false: "
+        "Include the tokenizer. Also write a model without it to the subfolder ids. false: "
         "write only the model that takes ids, for programs without TensorFlow Text.",
     )
     jit_compile: bool = option(
