@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_tf import files, locks
-from bert_tf.finetuning.run_metadata import model_files
+from bert_tf.checkpoints.formats.source import LABELS_FILE
+from bert_tf.finetuning.run_metadata import model_files, read_run_string
 from bert_tf.finetuning.task import Task
 from bert_tf.options import FineTuningOptions, ModelOptions
 from bert_tf.progress import log
@@ -87,11 +88,13 @@ def new_version(
     # A concurrent export waits, and then writes the version after this one.
     with locks.exclusive(os.path.join(export_dir, ".lock")):
         versions = [int(name) for name in files.list_dir(export_dir) if name.isdecimal()]
-        version = os.path.join(export_dir, str(max(versions, default=0) + 1))
+        newest = max(versions, default=0)
+        version = os.path.join(export_dir, str(newest + 1))
         with files.temporary_folder_at(f"{version}.tmp") as folder:
             extra_folder = os.path.join(folder, _EXTRA_FOLDER)
             files.make_dirs(extra_folder)
             files.write_texts(extra_folder, contents)
+            _warn_if_different(os.path.join(export_dir, str(newest)), folder)
             assets = {
                 name.removesuffix(".txt"): os.path.join(extra_folder, name)
                 for name in contents
@@ -102,3 +105,18 @@ def new_version(
                 files.remove(path)
             files.rename(folder, version)
     log.info("Exported a SavedModel to %s", version)
+
+
+def _warn_if_different(previous: str, folder: str) -> None:
+    """Warns if the model in `folder` is for another script or task than the previous version."""
+    for names in (("script",), ("flags", "task_name"), ("digests", LABELS_FILE)):
+        old, new = (
+            read_run_string(os.path.join(version, _EXTRA_FOLDER), *names)
+            for version in (previous, folder)
+        )
+        if old and new and old != new:
+            # Labels are compared by their digests.
+            name = names[-1] if LABELS_FILE in names else f"{names[-1]} ({old}, now {new})"
+            advice = "Servers load the newest version: to serve both, pass another --export_dir"
+            log.warning("The previous version, %s, has a different %s. %s", previous, name, advice)
+            return

@@ -7,7 +7,7 @@ from itertools import pairwise, zip_longest
 from bert_tf import files
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.progress import log
-from bert_tf.tokenization import count_capitals, is_cased
+from bert_tf.tokenization import count_capitals, is_cased, warn_if_cased
 
 # A model's vocab_size may be the number of entries rounded up to a multiple of 8, 16, 32 or 64.
 _MAX_PADDING, _PADDING_MULTIPLE = 64, 8
@@ -34,14 +34,12 @@ def check_vocabulary(
     if any(source.do_lower_case is lower_case for source in sources):
         return
     num_lower = sum("a" <= entry.removeprefix("##")[:1] <= "z" for entry in entries)
-    if lower_case == is_cased(entries) and (num_lower or lower_case):
+    if lower_case:
+        warn_if_cased(path, entries)
+    elif lower_case is False and num_lower and not is_cased(entries):
         counts = f"{num_lower} lower-case tokens and {count_capitals(entries)} with capitals"
-        if lower_case:
-            effect = "text is lower-cased, so tokens with capitals never match. For a cased model"
-        else:
-            effect = "words with capitals become [UNK]. For an uncased model"
-        flag = f"--do_lower_case={str(not lower_case).lower()}"
-        log.warning("%s has %s; %s, pass %s", path, counts, effect, flag)
+        effect = "words with capitals become [UNK]. For an uncased model, pass --do_lower_case=true"
+        log.warning("%s has %s; %s", path, counts, effect)
 
 
 def _read_entries(path: str) -> list[str]:

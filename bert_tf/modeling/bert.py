@@ -84,6 +84,26 @@ class ConfiguredModel(keras.Model):
         check_inputs(inputs, self.config, self.input_rank)
         return super().__call__(inputs, *args, **kwargs)
 
+    def fit(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Trains as Keras does, after checking the values of `x` if it is a dict of arrays."""
+        self._check_arrays(x)
+        return super().fit(x, *args, **kwargs)
+
+    def evaluate(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Evaluates as Keras does, after the same check."""
+        self._check_arrays(x)
+        return super().evaluate(x, *args, **kwargs)
+
+    def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """Predicts as Keras does, after the same check."""
+        self._check_arrays(x)
+        return super().predict(x, *args, **kwargs)
+
+    def _check_arrays(self, x: Any) -> None:
+        # A compiled step cannot check values, and would ignore segments out of range.
+        if isinstance(x, dict):
+            check_inputs(x, self.config, self.input_rank)
+
     def build_from_config(self, config: dict[str, Any]) -> None:
         """Does nothing: when Keras loads a saved model, the constructor has already built it."""
 

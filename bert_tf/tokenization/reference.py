@@ -37,6 +37,7 @@ __all__ = [
     "printable_text",
     "validate_case_matches_checkpoint",
     "vocab_digest",
+    "warn_if_cased",
     "whitespace_tokenize",
 ]
 
@@ -126,6 +127,18 @@ def count_capitals(pieces: Iterable[str]) -> int:
 def is_cased(pieces: Collection[str]) -> bool:
     """Guesses from the pieces of a vocabulary whether its model is cased."""
     return count_capitals(pieces) > _MIN_CAPITALS_SHARE * len(pieces)
+
+
+_warned_vocabularies: set[str] = set()
+
+
+def warn_if_cased(vocab_file: str, pieces: Collection[str]) -> None:
+    """Warns, once per file, if a vocabulary for lower-cased text has many tokens with capitals."""
+    if is_cased(pieces) and vocab_file not in _warned_vocabularies:
+        _warned_vocabularies.add(vocab_file)
+        message = "%s has %d tokens with capitals, which never match because text is lower-cased. "
+        advice = "For a cased model, set do_lower_case to false"
+        _logger.warning(message + advice, vocab_file, count_capitals(pieces))
 
 
 def convert_by_vocab(vocab: Mapping[_Key, _Value], items: Iterable[_Key]) -> list[_Value]:
@@ -294,6 +307,8 @@ class FullTokenizer:
         self.vocab = load_vocab(vocab_file)
         if "[UNK]" not in self.vocab:
             _logger.warning("%s has no [UNK]: is it a BERT vocabulary?", vocab_file)
+        if do_lower_case:
+            warn_if_cased(vocab_file, self.vocab)
         self.inv_vocab = {index: token for token, index in self.vocab.items()}
         self.basic_tokenizer = BasicTokenizer(do_lower_case=do_lower_case)
         self.wordpiece_tokenizer = WordpieceTokenizer(vocab=self.vocab)

@@ -122,6 +122,28 @@ def test_export_versions(classifier, tmp_path, monkeypatch):
     assert sorted(path.name for path in (tmp_path / "served").iterdir()) == ["1", "2"]
 
 
+def test_version_of_another_model_warns(tmp_path, run_log):
+    def export_version(labels="no\nyes\n", script="run_classifier", **flags):
+        digests = {"labels.txt": labels}
+        run = {"script": script, "flags": {"task_name": "tsv", **flags}, "digests": digests}
+        with export.new_version(str(tmp_path), {"run.json": json.dumps(run)}):
+            pass
+        messages = [r.getMessage() for r in run_log.records if r.levelname == "WARNING"]
+        run_log.clear()
+        start = f"The previous version, {tmp_path}/"
+        return [message.removeprefix(start).split(". Servers")[0] for message in messages]
+
+    assert export_version() == export_version() == []
+    assert export_version(script="run_ner") == [
+        "2, has a different script (run_classifier, now run_ner)"
+    ]
+    assert export_version(task_name="cola") == [
+        "3, has a different script (run_ner, now run_classifier)"
+    ]
+    assert export_version() == ["4, has a different task_name (cola, now tsv)"]
+    assert export_version("ham\nspam\n") == ["5, has a different labels.txt"]
+
+
 def test_text_pairs(tiny, tmp_path):
     run = options(tiny, tmp_path, do_train=True, do_predict=True, learning_rate=1e-2)
     classification.run(run)

@@ -102,7 +102,7 @@ def test_casing_mismatch_warns(vocabulary_warnings):
     # The casing of a vocabulary without Latin letters is unknown.
     assert vocabulary_warnings([*SPECIAL, "京", "ก", "##า"], lower=False) == []
     (warning,) = vocabulary_warnings([*ENTRIES, "The", "Film"])
-    assert warning.endswith("For a cased model, pass --do_lower_case=false")
+    assert warning.endswith("For a cased model, set do_lower_case to false")
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,15 @@ def test_invalid_inputs_are_rejected(changes, message):
         _model()({"input_ids": np.ones((1, 3), "int32"), **changes})
 
 
+@pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
+def test_arrays_are_checked_before_the_first_step(method):
+    model = BertClassifier(SMALL, num_labels=2)
+    model.compile(loss="sparse_categorical_crossentropy")
+    inputs = {"input_ids": np.ones((2, 3), int), "segment_ids": np.full((2, 3), 2)}
+    with pytest.raises(ValueError, match="segment_ids must be between 0 and 1"):
+        getattr(model, method)(inputs)
+
+
 @pytest.mark.parametrize("num_labels", [0, -1, ["yes", "no"], None])
 def test_invalid_num_labels_is_rejected(num_labels):
     with pytest.raises(ValueError, match="num_labels must be a positive integer"):

@@ -429,6 +429,18 @@ def test_tokenization_does_not_import_tensorflow(tmp_path):
     assert list(map(ast.literal_eval, process.stdout.splitlines())) == [["hello"], []]
 
 
+def test_lower_casing_with_a_cased_vocabulary_warns_once(tmp_path, caplog):
+    path = tmp_path / "vocab.txt"
+    path.write_text("[UNK]\nthe\nThe\nJohn\n")
+    FullTokenizer(str(path), do_lower_case=False)
+    assert not caplog.text
+    FullTokenizer(str(path))
+    FullTokenizer(str(path))
+    (record,) = caplog.records
+    assert "has 2 tokens with capitals, which never match" in record.message
+    assert record.message.endswith("For a cased model, set do_lower_case to false")
+
+
 def test_invalid_vocabulary_and_casing_are_rejected(tmp_path, caplog):
     path = tmp_path / "vocab.txt"
     path.write_text("[UNK]\nthe\n")

@@ -5,6 +5,7 @@ Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine Comprehension of T
 """
 
 import collections
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -139,7 +140,8 @@ def _get(parent: Any, key: str, expected_type: Any, location: str) -> Any:
         return parent[key]
     problem = f'has no "{key}"'
     if isinstance(parent, dict) and key in parent:
-        problem = f'has an invalid "{key}": {str(parent[key])[:40]!r}'
+        value = json.dumps(parent[key], ensure_ascii=False)[:40]
+        problem = f'has an invalid "{key}": {value} is not of type {expected_type.__name__}'
     raise UserError(f"{location} {problem}. The format of SQuAD is {_FORMAT}")
 
 

@@ -127,7 +127,7 @@ def test_answer_errors_name_their_location(tmp_path):
     with pytest.raises(UserError, match=r'qas\[1\]\.answers\[0\] has no "answer_start"'):
         read_squad_examples(write_squad(tmp_path, question(), bad), True, False)
     bad = question(answers=[{"text": "cat", "answer_start": "4"}])
-    with pytest.raises(UserError, match=r"has an invalid \"answer_start\": '4'"):
+    with pytest.raises(UserError, match=r"invalid \"answer_start\": \"4\" is not of type int"):
         read_squad_examples(write_squad(tmp_path, bad), True, False)
     with pytest.raises(UserError, match=r"omit --version_2_with_negative for SQuAD 1.1 files"):
         read_squad_examples(write_squad(tmp_path, question()), True, True)
