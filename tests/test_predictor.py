@@ -200,9 +200,9 @@ def test_pairs_warn_for_a_single_text_model(trained, caplog, monkeypatch):
         predictor(["film", ("film", "story"), ("film", "plot")])
     assert caplog.text.count("2 of 3 inputs are pairs, but the model was trained on single te") == 1
     caplog.clear()
-    # A task module does not declare whether its inputs are pairs.
+    # A task module does not declare whether its inputs are pairs, but run.json does.
     Predictor.from_output_dir(folder, task_name=None, task_module="m.py")(["film", ("a", "b")])
-    assert "inputs" not in caplog.text
+    assert "1 of 2 inputs are single texts, but the model was trained on pairs" in caplog.text
 
 
 @pytest.mark.parametrize("flags", [{}, {"script": "extract_features", "layers": "-1"}])

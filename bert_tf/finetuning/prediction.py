@@ -4,7 +4,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from bert_tf import checkpoints
+from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.engines import find_exported_model, is_exported, with_model_files
@@ -27,11 +30,18 @@ class TaskPredictor:
         uses_tensorflow = options.engine == "tensorflow"
         load = _load_with_tensorflow if uses_tensorflow else _load_exported
         self._inference = load(task, options, features)
+        self._warned_of_truncation = False
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Returns a prediction for each input."""
         examples = self._task.from_inputs(inputs)
         rows = self._task.featurize(examples, "predict")
+        num_cut = np.count_nonzero(rows.get(CUT_TOKENS, ()))
+        if num_cut and not self._warned_of_truncation:
+            self._warned_of_truncation = True
+            message = "%d of %d inputs are longer than max_seq_length=%d and were truncated"
+            length = self._task.options.max_seq_length
+            log.warning(f"{message} (logged once)", num_cut, len(inputs), length)
         outputs = self._inference.predict(rows)
         return list(self._task.decode(examples, outputs))
 

@@ -143,7 +143,10 @@ class FineTuningRun:
         if options.do_train:
             self.num_train_steps = self._count_train_steps()
             resumes, labels = bool(self.restored), task.labels
-            self.metadata_files = run_metadata.run_files(options, resumes, data_description, labels)
+            inputs = run_metadata.INPUTS[task.text_pairs]
+            self.metadata_files = run_metadata.run_files(
+                options, resumes, data_description, labels, inputs=inputs
+            )
             self.evaluation = self._eval_callback()
         if devices.is_chief:
             prepare_output_dir(self.output_dir)

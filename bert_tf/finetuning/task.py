@@ -33,7 +33,8 @@ class Task(abc.ABC):
         targets: features that the loss needs in addition to the encoder's inputs.
         texts_per_row: C, the number of choices in multiple choice, for inputs [B, C, S]; None for
             inputs [B, S], where a row is a single text or text pair.
-        text_pairs: whether the default signature of an exported model takes text pairs.
+        text_pairs: whether examples are text pairs, and thus the inputs of an exported model's
+            default signature; None if that is unknown, or differs between examples.
         metric_names: metrics for `--best_metric`, without `eval_`; the first is the default.
         lower_is_better: the names of metrics to minimize.
         predict_split: the split that `--do_predict` writes predictions for. With "eval", they are
@@ -49,7 +50,7 @@ class Task(abc.ABC):
     labels: Sequence[str] = ()
     targets: Sequence[Feature] = (Feature("label_ids"),)
     texts_per_row: int | None = None
-    text_pairs: bool = False
+    text_pairs: bool | None = False
     metric_names: Sequence[str] = ("loss",)
     lower_is_better: Collection[str] = ("loss",)
     predict_split: str = "predict"

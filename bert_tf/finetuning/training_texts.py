@@ -19,8 +19,12 @@ _NOTABLE, _HIGH = 0.01, 0.15
 
 
 def hash_texts(texts: Iterable[Iterable[str]]) -> np.ndarray:
-    """Returns a hash of the texts of each example, uint64 [examples]."""
-    encoded = ("\0".join(item).encode("utf-8", "surrogatepass") for item in texts)
+    """Returns a hash of the texts of each example, uint64 [examples].
+
+    It does not depend on case and white space.
+    """
+    normalized = ("\0".join(" ".join(text.casefold().split()) for text in item) for item in texts)
+    encoded = (text.encode("utf-8", "surrogatepass") for text in normalized)
     digests = (hashlib.blake2b(item, digest_size=8).digest() for item in encoded)
     return np.frombuffer(b"".join(digests), "<u8")
 

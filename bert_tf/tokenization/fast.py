@@ -105,11 +105,19 @@ class BatchTokenizer:
     ) -> None:
         """Warns once per source, such as a file, if at least 5% of a sample's tokens are `[UNK]`.
 
+        Also warns if examples with text have no tokens, as after decoding with a wrong encoding.
         Each example is a list of texts, or a list of words if `is_pretokenized`.
         """
         sampled = examples[:: max(len(examples) // _SAMPLE_SIZE, 1)]
         split = str.split if is_pretokenized else self.reference.basic_tokenizer.tokenize
-        words = Counter(word for example in sampled for word in split(" ".join(example)))
+        texts = [" ".join(example) for example in sampled]
+        words_of = {text: split(text) for text in texts if text.strip()}
+        without_words = [text for text in texts if not words_of.get(text, True)]
+        if without_words and source not in self._warned_sources:
+            self._warned_sources.add(source)
+            message = "%s: %d of %d texts have no word pieces, such as %r. Check the encoding"
+            _logger.warning(message, source, len(without_words), len(texts), without_words[0][:50])
+        words = Counter(word for text in texts for word in words_of.get(text, ()))
         pieces = {word: self.reference.wordpiece_tokenizer.split_word(word) for word in words}
         unknown = Counter({word: words[word] for word in words if pieces[word] == [UNKNOWN]})
         count, total = unknown.total(), sum(len(pieces[word]) * words[word] for word in words)

@@ -300,6 +300,21 @@ def test_mostly_unknown_tokens_warn_once(caplog, monkeypatch, tmp_path):
     assert "d.txt: 20.0% of the tokens (1000 of 5000) are [UNK]" in caplog.text
 
 
+def test_texts_without_word_pieces_warn_once(caplog, monkeypatch, tmp_path):
+    monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
+    (tmp_path / "vocab.txt").write_text("[UNK]\nthe\nfilm\n")
+    tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
+    tokenizer.warn_about_unknown("a.txt", [("the film", ""), ("", " ")])
+    assert not caplog.records
+    for _ in range(2):
+        tokenizer.warn_about_unknown("b.txt", [("the", "film"), ("\ufffd\ufffd", "\ufffd")])
+    (record,) = caplog.records
+    message = (
+        "b.txt: 1 of 2 texts have no word pieces, such as '\ufffd\ufffd \ufffd'. Check the encoding"
+    )
+    assert record.getMessage() == message
+
+
 def test_invalid_argument_types_are_rejected(tmp_path):
     (tmp_path / "vocab.txt").write_text("[UNK]\nthe\n")
     with pytest.raises(TypeError, match=r"a FullTokenizer. Received: 'vocab.txt'"):

@@ -30,13 +30,14 @@ def make_dataset(options: ClassifierOptions) -> TextDataset:
     if options.task_module and not reads_data:
         # The module may no longer exist, and only its examples show whether texts are pairs.
         data = _make_custom_dataset(options, {})
-        data.has_pairs = None
+        data.has_pairs = _trained_on_pairs(options)
         return data
     if options.uses_custom_tables:
         paths = _find_paths(options) if reads_data else {}
         data = _make_custom_dataset(options, paths)
     elif options.task_module:
         data = load_task_module(options.task_module, options.data_dir or "")
+        data.has_pairs = None if options.do_train else _trained_on_pairs(options)
     else:
         data = glue.GlueDataset(glue.task_named(options.task_name or ""), options.data_dir or "")
     if not data.is_published:
@@ -48,6 +49,10 @@ def make_dataset(options: ClassifierOptions) -> TextDataset:
     if options.glue_submission and not data.submission:
         raise UserError(f"--glue_submission: {data.name} is not a GLUE task")
     return data
+
+
+def _trained_on_pairs(options: ClassifierOptions) -> bool | None:
+    return run_metadata.trained_on_pairs(label_map.folder_of_checkpoint(options))
 
 
 def _find_paths(options: ClassifierOptions) -> dict[str, str]:

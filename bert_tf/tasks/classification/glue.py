@@ -235,14 +235,21 @@ def _check_header(task: TsvTask, split: Split, row: Row) -> None:
         cell for cell in row.cells if parse_number(cell) is not None
     ]
     header = [cell.strip().casefold() for cell in row.cells]
-    missing = [name for name in split.text_names if name.casefold() not in header]
+    columns = (split.text_a, split.text_b)
+    missing = [
+        (name, column)
+        for name, column in zip(split.text_names, columns, strict=False)
+        if column is not None and header[column : column + 1] != [name.casefold()]
+    ]
     if data_cells:
         problem = f"{data_cells[0]!r} is not a column name. Is the header missing?"
         message = "%s was skipped as the header of task %s, but %s"
         log.warning(message, row.place, task.name, problem)
     elif missing and header:
-        message = "%s: task %s expects a column %r, but the header is %s. Check --data_dir"
-        log.warning(message, row.place, task.name, missing[0], excerpt(", ".join(row.cells)))
+        name, column = missing[0]
+        message = "%s: task %s expects %r as column %d, but the header is %s. Check --data_dir"
+        cells = excerpt(", ".join(row.cells))
+        log.warning(message, row.place, task.name, name, column + 1, cells)
 
 
 def _parse_label(task: TsvTask, split: Split, row: Row, is_first: bool) -> str:

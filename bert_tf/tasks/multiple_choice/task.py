@@ -72,7 +72,7 @@ class MultipleChoice(Task):
         # 3 special tokens: [CLS] context [SEP] ending [SEP].
         num_cut = contexts.lengths + endings.lengths + 3 - packed["input_mask"].sum(axis=1)
         rows = {name: values.reshape(-1, num_endings, length) for name, values in packed.items()}
-        rows[CUT_TOKENS] = num_cut.reshape(-1, num_endings).sum(axis=1)
+        rows[CUT_TOKENS] = num_cut.reshape(-1, num_endings).max(axis=1)
         if split != "predict":
             rows["label_ids"] = np.array([question.label for question in examples], np.int32)
         return rows

@@ -170,10 +170,14 @@ def _check_labels(file: ConllFile, column: int) -> None:
     invalid = {label for label in distinct if not is_label(label)}
     if invalid:
         index = next(index for index, label in enumerate(labels) if label in invalid)
+        advice = "Check --label_column, and that the scheme is BIO, IOB1 or BIOES (if it is BILOU, "
+        advice += "replace L- with E- and U- with S-)"
+        if invalid == distinct:
+            advice = "Write one word per line, with its label as the last column, or pass the "
+            advice += "number of the column as --label_column"
         raise UserError(
             f"{file.path}:{file.line_numbers[index]}: {_excerpt([labels[index]])} in column "
-            f"{column} is not a label such as O or B-PER. Check --label_column, and that the "
-            "scheme is BIO, IOB1 or BIOES (if it is BILOU, replace L- with E- and U- with S-)"
+            f"{column} is not a label such as O or B-PER. {advice}"
         )
 
 

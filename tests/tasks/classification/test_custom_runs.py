@@ -1,6 +1,7 @@
 """run_classifier.py on custom datasets: training, predictions and cached records."""
 
 import csv
+import dataclasses
 import itertools
 import json
 import logging
@@ -314,7 +315,7 @@ class Films:
 """
 
 
-def test_custom_task_module(tiny, tmp_path):
+def test_custom_task_module(tiny, tmp_path, run_log):
     (tmp_path / "data").mkdir()
     rows = [f"{label_of(text)}|{text}" for text in sentences(30)]
     (tmp_path / "data" / "films").write_text("\n".join(rows) + "\n")
@@ -325,9 +326,23 @@ def test_custom_task_module(tiny, tmp_path):
     out = tmp_path / "out"
     assert (out / "labels.txt").read_text() == "none of that\npraise\n"
     assert len((out / "test_predictions.tsv").read_text().splitlines()) == 31
+    # The model was trained on single texts.
+    pairs = TASK.replace("text, None, label", "text, 'no', label")
+    (tmp_path / "films.py").write_text(pairs)
+    classification.run(dataclasses.replace(run, do_train=False))
+    warning = f"get_dev_examples() of {tmp_path}/films.py: the model was trained on single texts"
+    assert f"{warning}, but examples are pairs. Check text_b" in run_log.text
     # Prediction does not need the task module.
     (tmp_path / "films.py").unlink()
-    assert Predictor.from_output_dir(out)("a good film").label in ("none of that", "praise")
+    predictor = Predictor.from_output_dir(out)
+    assert predictor("a good film").label in ("none of that", "praise")
+    assert "truncated" not in run_log.text
+    predictor(["a good film", ("a " * 30, "no"), "a"])
+    predictor("a " * 30)
+    assert "1 of 3 inputs are pairs, but the model was trained on single texts" in run_log.text
+    warning = "1 of 3 inputs are longer than max_seq_length=24 and were truncated (logged once)"
+    assert warning in run_log.text
+    assert run_log.text.count("were truncated") == 1
 
 
 # ---- Long texts ------------------------------------------------------------------------------
