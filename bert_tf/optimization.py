@@ -4,6 +4,7 @@ It is a Keras optimizer for any backend: use it with this package's training loo
 `model.compile(optimizer=create_optimizer(...))`.
 """
 
+import logging
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -118,6 +119,18 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self._is_excluded = [
             any(re.search(pattern, variable.path) for pattern in patterns) for variable in variables
         ]
+
+    def finalize_variable_values(self, var_list: list[keras.Variable]) -> None:
+        """Ends `fit` as Keras does; warns if the learning rate was 0 in part of the training."""
+        super().finalize_variable_values(var_list)
+        expected = getattr(self._learning_rate, "num_train_steps", None)
+        num_steps = int(self.iterations)
+        if expected and num_steps > expected:
+            message = (
+                "%d steps were trained, but num_train_steps is %d: the learning rate was 0 in "
+            )
+            advice = "all others. num_train_steps is the number of batches in all epochs"
+            logging.getLogger(__name__).warning(message + advice, num_steps, expected)
 
     def slots(self) -> list[tuple[keras.Variable, dict[str, keras.Variable]]]:
         """Returns pairs of a trainable variable and its slots, {"adam_m": m, "adam_v": v}."""

@@ -1,5 +1,7 @@
 """Optimizers and learning rate schedule: comparison with the original and with Keras."""
 
+import logging
+
 import keras
 import numpy as np
 import pytest
@@ -144,6 +146,17 @@ def test_lamb_trust_ratio_includes_weight_decay():
     np.testing.assert_allclose(kernel, np.array([3.0, 4.0]) - 0.5 * scaled, rtol=1e-5)
     np.testing.assert_allclose(bias, np.array([3.0, 4.0]) - 0.5 * adam, rtol=1e-5)
     np.testing.assert_allclose(zero, -0.5 * adam, rtol=1e-5)
+
+
+def test_training_longer_than_the_schedule_warns(caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile(create_optimizer(0.1, 3, 0), loss="mse")
+    model.fit(np.ones((6, 4)), np.ones((6, 1)), batch_size=2, verbose=0)
+    assert not caplog.records
+    model.fit(np.ones((6, 4)), np.ones((6, 1)), batch_size=2, verbose=0)
+    (record,) = caplog.records
+    assert record.getMessage().startswith("6 steps were trained, but num_train_steps is 3: the")
 
 
 def test_optimizer_is_compiled_and_saved(tmp_path):
