@@ -1,5 +1,3 @@
 """Pre-training: learns vocabularies, creates training records, and trains."""
 
-from bert_tf.registry import run
-
-__all__ = ["run"]
+from bert_tf.registry import run as run

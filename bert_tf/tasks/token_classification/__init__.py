@@ -1,5 +1,3 @@
 """Token classification (named entity recognition): fine-tuning, evaluation and prediction."""
 
-from bert_tf.registry import run
-
-__all__ = ["run"]
+from bert_tf.registry import run as run
