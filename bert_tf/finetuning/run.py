@@ -258,11 +258,10 @@ class FineTuningRun:
             batches.element_spec,
         )
         points = (lambda: evaluation.points) if evaluation else dict
-        callbacks: list[Any] = [TrainingCurve(self.output_dir, self.step, points, devices.is_chief)]
-        callbacks += [evaluation] if evaluation else []
+        curve = TrainingCurve(self.output_dir, self.step, points, devices.is_chief)
         save, chief = options.save_checkpoints_steps, devices.is_chief
         loop = training.LoopOptions(self.output_dir, num_train_steps, save, chief, devices.workers)
-        training.train(train_step, state, batches, loop, callbacks)
+        training.train(train_step, state, batches, loop, curve, evaluation)
         self.step = state.step
 
     def _restore_best(self) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 from bert_tf import files
 from bert_tf.errors import UserError
 from bert_tf.progress import log
-from bert_tf.training.callbacks import Callback
 
 CURVE = "training_curve.tsv"
 CURVE_PLOT = "training_curve.png"
@@ -27,7 +26,7 @@ Points = Sequence[tuple[int, float]]
 
 
 @dataclasses.dataclass(eq=False)
-class TrainingCurve(Callback):
+class TrainingCurve:
     """Records the loss and the learning rate of each step, and plots the losses.
 
     A run that resumes from `initial_step` (0 if it starts anew) appends to the table of the

@@ -16,7 +16,6 @@ from bert_tf import checkpoints, files
 from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME
 from bert_tf.errors import UserError
 from bert_tf.progress import log
-from bert_tf.training.callbacks import Callback
 from bert_tf.training.curve import Points
 from bert_tf.training.scalars import Scalars
 
@@ -61,7 +60,7 @@ class Monitor:
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
-class EvalCallback(Callback):
+class EvalCallback:
     """Evaluates every `every` steps, keeps the best weights, and stops early.
 
     A resumed run also counts the evaluations of earlier runs, if they used the same examples.

@@ -6,7 +6,7 @@ one device and on many, counts steps instead of epochs, and writes the original 
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +15,8 @@ from bert_tf import checkpoints
 from bert_tf.errors import UserError
 from bert_tf.progress import TrainingProgress, log
 from bert_tf.training.async_checkpoint import AsyncSaver
-from bert_tf.training.callbacks import Callback
+from bert_tf.training.curve import TrainingCurve
+from bert_tf.training.evaluation import EvalCallback
 from bert_tf.training.explained_errors import explained_errors
 from bert_tf.training.scalars import Scalars
 from bert_tf.training.signals import stop_request
@@ -44,9 +45,10 @@ def train(
     state: TrainState,
     batches: Iterable[object],
     options: LoopOptions,
-    callbacks: Sequence[Callback] = (),
+    curve: TrainingCurve | None = None,
+    evaluation: EvalCallback | None = None,
 ) -> None:
-    """Trains up to step `num_train_steps` and saves checkpoints.
+    """Trains up to step `num_train_steps`, saves checkpoints, and evaluates with `evaluation`.
 
     Continues after step `state.step`; `batches` must be endless and begin with the next step's
     batch. As in the original BERT code, `model.ckpt-<step>` is saved before the first step, every
@@ -65,19 +67,16 @@ def train(
     with contextlib.ExitStack() as stack:
         request = stack.enter_context(stop_request())
         saver = AsyncSaver(options.output_dir)
-        recorder = _Recorder(state, options, callbacks, saver)
-        for resource in (recorder, *callbacks, saver):
+        recorder = _Recorder(state, options, curve, saver)
+        for resource in filter(None, (recorder, curve, saver)):
             stack.callback(resource.close)
         stack.enter_context(explained_errors(options.workers))
-
-        def due_callbacks(is_last_step: bool) -> list[Callback]:
-            return [callback for callback in callbacks if callback.is_due(step, is_last_step)]
-
         if checkpoints.latest(options.output_dir) is None:
             recorder.save(wait=True)
+        early_stop = interrupted = False
         # Catch up if the previous run was killed between a checkpoint and its evaluation.
-        early_stop = bool(step) and recorder.evaluate(step, due_callbacks(is_last_step=False))
-        interrupted = False
+        if step and evaluation and evaluation.is_due(step, is_last_step=False):
+            early_stop = recorder.evaluate(evaluation, step)
         unread_results: dict[str, tf.Tensor] = {}
         batch_iterator = iter(batches)
         while step < last_step and not interrupted and not early_stop:
@@ -93,14 +92,14 @@ def train(
             if options.workers > 1:  # All get the same sum, so they stop after the same step.
                 interrupted = int(results["stop"]) > 0
             is_last_step = step == last_step
-            due = due_callbacks(is_last_step)
-            if is_last_step or interrupted or due or step % options.save_checkpoints_steps == 0:
+            is_due = bool(evaluation and evaluation.is_due(step, is_last_step))
+            if is_last_step or interrupted or is_due or step % options.save_checkpoints_steps == 0:
                 recorder.record(step, unread_results)
                 unread_results = {}
                 # Before an evaluation or the end, the checkpoint must be on disk.
-                recorder.save(wait=bool(is_last_step or interrupted or due))
-            if due and not interrupted:
-                early_stop = recorder.evaluate(step, due)
+                recorder.save(wait=is_last_step or interrupted or is_due)
+            if evaluation and is_due and not interrupted:
+                early_stop = recorder.evaluate(evaluation, step)
         # A signal may also arrive during the last step or while its checkpoint is saved.
         if interrupted or request.signal_number is not None:
             log.warning("Stopped at step %d; run the same command again to resume", step)
@@ -110,11 +109,11 @@ def train(
 
 @dataclasses.dataclass
 class _Recorder:
-    """Reports each step to the progress bar, TensorBoard and callbacks; saves checkpoints."""
+    """Reports each step to the progress bar, TensorBoard and the curve; saves checkpoints."""
 
     state: TrainState
     options: LoopOptions
-    callbacks: Sequence[Callback]
+    curve: TrainingCurve | None
     saver: AsyncSaver
 
     def __post_init__(self) -> None:
@@ -128,22 +127,21 @@ class _Recorder:
         self.saver.save(checkpoints.snapshot(state.model, state.optimizer, state.extra_variables))
         if wait:
             self.saver.wait()
-        for callback in self.callbacks:
-            callback.on_checkpoint()
+        if self.curve:
+            self.curve.on_checkpoint()
 
-    def evaluate(self, step: int, callbacks: Sequence[Callback]) -> bool:
+    def evaluate(self, evaluation: EvalCallback, step: int) -> bool:
         # Throughput excludes evaluations.
         with self._progress.paused():
-            results = [callback.evaluate(step) for callback in callbacks]
-            return any(results)
+            return evaluation.evaluate(step)
 
     def record(self, step: int, results: Mapping[str, tf.Tensor]) -> None:
         """Waits for a step's results; raises a UserError if the loss or gradient is not finite."""
         values = {name: float(value) for name, value in results.items() if name != "stop"}
         self._require_finite(step, values)
         self._progress.update(step, values)
-        for callback in self.callbacks:
-            callback.on_step(step, values)
+        if self.curve:
+            self.curve.on_step(step, values)
         summaries = {name: values[name] for name in ("loss", "learning_rate", "gradient_norm")}
         is_due = step == self.options.num_train_steps or step % SUMMARY_STEPS == 0
         if is_due and self.options.is_chief:
