@@ -99,7 +99,7 @@ class TrainingRun:
     def last_readable_step(self) -> int:
         """Returns the step of the last checkpoint without damage, or -1 if there is none."""
         try:
-            prefix, _ = checkpoints.newest_readable(str(self.folder))
+            prefix = checkpoints.newest_readable(str(self.folder))
         except UserError:
             prefix = None
         return checkpoints.step_of(prefix) if prefix else -1

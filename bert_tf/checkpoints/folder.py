@@ -6,6 +6,7 @@ import re
 from bert_tf import files
 from bert_tf.checkpoints.tensors import UnreadableCheckpoint, read, shapes
 from bert_tf.errors import UserError
+from bert_tf.progress import log
 
 # Lists the checkpoints of its folder, in TensorFlow's format.
 STATE_FILE = "checkpoint"
@@ -79,22 +80,22 @@ def names_in(folder: str) -> list[str]:
     return [by_step[step] for step in sorted(by_step)]
 
 
-def newest_readable(folder: str) -> tuple[str | None, list[str]]:
-    """Returns the newest intact checkpoint, and all damaged checkpoints that are newer.
+def newest_readable(folder: str) -> str | None:
+    """Returns the newest checkpoint that can be read; warns about newer ones that are damaged.
 
-    In a folder without checkpoints, returns (None, []). If all are damaged, raises a UserError.
+    In a folder without checkpoints, returns None. If all are damaged, raises a UserError.
     """
     prefixes = [os.path.join(folder, name) for name in reversed(names_in(folder))]
-    for num_damaged, prefix in enumerate(prefixes):
+    for prefix in prefixes:
         try:
             for _ in read(prefix, shapes(prefix)):
                 pass
+            return prefix
         except UnreadableCheckpoint:
             if prefix == prefixes[-1]:
                 raise
-        else:
-            return prefix, prefixes[:num_damaged]
-    return None, []
+            log.warning("%s is damaged; skipping it", prefix)
+    return None
 
 
 def add_newest(folder: str, name: str) -> None:

@@ -111,7 +111,7 @@ def _output_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | No
     checkpoint = None
     if do_train or resume != "never":
         best = None if do_train else run_metadata.best_prefix(output_dir)
-        checkpoint = best or _newest_readable(output_dir)
+        checkpoint = best or checkpoints.newest_readable(output_dir)
     if checkpoint and resume == "never":
         raise UserError(
             f"--resume=never, but --output_dir={output_dir} has checkpoints: {checkpoint}. Choose "
@@ -120,14 +120,6 @@ def _output_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | No
     if not checkpoint and resume == "must":
         found = files.describe_absence(os.path.join(output_dir, "*"))
         raise UserError(f"--resume=must, but --output_dir={output_dir} has no checkpoint ({found})")
-    return checkpoint
-
-
-def _newest_readable(folder: str) -> str | None:
-    """Returns the newest checkpoint that can be read; warns about newer ones that are damaged."""
-    checkpoint, damaged = checkpoints.newest_readable(folder)
-    for prefix in damaged:
-        log.warning("%s is damaged; skipping it", prefix)
     return checkpoint
 
 
@@ -145,7 +137,7 @@ def restore_strict(model: keras.Model, prefix: str) -> checkpoints.Restored:
 
 def trained_checkpoint(folder: str) -> str:
     """Returns the best checkpoint of a training run with `--eval_every`, otherwise the newest."""
-    prefix = run_metadata.best_prefix(folder) or _newest_readable(folder)
+    prefix = run_metadata.best_prefix(folder) or checkpoints.newest_readable(folder)
     # The folder's list of checkpoints lacks one that was copied here or stripped of its optimizer.
     return prefix or checkpoints.resolve(folder)
 
