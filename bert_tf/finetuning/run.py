@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from bert_tf import checkpoints, files, registry, training
+from bert_tf.checkpoints.formats.source import labels_file
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata, training_texts
 from bert_tf.finetuning.distillation import Teacher, open_teacher
@@ -138,8 +139,8 @@ class FineTuningRun:
             )
         if self.restored:
             self.step = checkpoints.step_of(self.restored)
-            labels_file = run_metadata.labels_file(task.labels)
-            run_metadata.require_same(self.output_dir, labels_file, "the labels of the data")
+            data_labels = labels_file(task.labels)
+            run_metadata.require_same(self.output_dir, data_labels, "the labels of the data")
         if options.do_train:
             self.num_train_steps = self._count_train_steps()
             resumes, labels = bool(self.restored), task.labels

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_tf import file_names, files, registry
-from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME, LABELS_FILE, labels_to_text
+from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME, LABELS_FILE, labels_file
 from bert_tf.checkpoints.formats.source import CONFIG_FILE as CONFIG
 from bert_tf.checkpoints.formats.source import RUN_FILE as RUN
 from bert_tf.checkpoints.formats.source import VOCAB_FILE as VOCAB
@@ -58,11 +58,6 @@ def run_files(
             source = f"--{flag}={getattr(options, flag)}"
             require_same(folder, {name: contents[name]}, source)
     return contents
-
-
-def labels_file(labels: Sequence[str]) -> dict[str, str]:
-    """Returns file name -> text for `labels.txt`; empty without labels."""
-    return {LABELS_FILE: labels_to_text(labels)} if labels else {}
 
 
 def model_files(options: Any, labels: Sequence[str] = (), **extra: Any) -> dict[str, str]:

@@ -13,12 +13,11 @@ from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_file
 from bert_tf.checkpoints.formats.output_target import OutputTarget
 from bert_tf.checkpoints.formats.source import (
     CONFIG_FILE,
-    LABELS_FILE,
     RUN_FILE,
     VOCAB_FILE,
     Source,
     find_file,
-    labels_to_text,
+    labels_file,
     read_labels,
 )
 from bert_tf.checkpoints.model import is_training_state
@@ -79,9 +78,7 @@ def _write_original(source: Source, model: _Model, prefix: str) -> None:
         if run_file:
             # With this file, a full copy can replace the output folder of a training run.
             files.write_text(os.path.join(folder, RUN_FILE), files.read_text(run_file))
-    if model.labels:
-        path = os.path.join(folder, LABELS_FILE)
-        files.write_text(path, labels_to_text(model.labels))
+    files.write_texts(folder, labels_file(model.labels))
 
 
 def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:

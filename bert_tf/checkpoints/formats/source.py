@@ -130,9 +130,9 @@ def read_labels(path: str, is_label: Callable[[str], object] = str.strip) -> lis
     return labels
 
 
-def labels_to_text(labels: Iterable[str]) -> str:
-    """Returns the content of a `labels.txt`."""
-    return "".join(f"{label}\n" for label in labels)
+def labels_file(labels: Iterable[str] | None) -> dict[str, str]:
+    """Returns file name -> text for `labels.txt`; empty without labels."""
+    return {LABELS_FILE: "".join(f"{label}\n" for label in labels)} if labels else {}
 
 
 def temporary_folder() -> str:
