@@ -1,7 +1,6 @@
 """Implements the script `export_model.py`: exports to a SavedModel, to ONNX or to LiteRT."""
 
 import os
-from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -11,6 +10,7 @@ from bert_tf.checkpoints.formats import find_source, guess_lower_case
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
+from bert_tf.finetuning.engines import PRECISION
 from bert_tf.finetuning.export import export_for_engine, export_task, new_version
 from bert_tf.finetuning.initialization import restore_trained, trained_checkpoint
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
@@ -48,13 +48,17 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     if options.pooling != "none":
         raise UserError("--pooling is for encoders: pass --form=encoder")
     task_options.check_model()
+    export_dir = options.export_dir or ""
     task = registry.load(make_task)(task_options, *load_config_and_tokenizer(task_options))
     model = task.build_model(zero_init_encoder=True)
     restore_trained(model, folder)
     if options.format != "saved_model":
-        return _export_for_engine(options, model, task.options, task.labels)
+        entries = {PRECISION: options.precision}
+        return export_for_engine(
+            model, task.options, export_dir, entries, task.labels, format=options.format
+        )
     flags = {"text_input": options.text_input, "jit_compile": options.jit_compile}
-    return export_task(task, model, task.options, options.export_dir or "", **flags)
+    return export_task(task, model, task.options, export_dir, **flags)
 
 
 def _export_encoder(options: ExportOptions, folder: str) -> str:
@@ -68,7 +72,11 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
     export_dir = options.export_dir or ""
     model = None if options.form == "preprocessor" else _restore_encoder(options, folder, config)
     if options.format != "saved_model":
-        return _export_for_engine(options, model, encoder_options)
+        entries = {PRECISION: options.precision}
+        pooling = None if options.pooling == "none" else options.pooling
+        return export_for_engine(
+            model, encoder_options, export_dir, entries, format=options.format, pooling=pooling
+        )
     contents = run_metadata.model_files(encoder_options)
     with new_version(export_dir, contents) as (path, assets, version):
         if model is None:
@@ -94,20 +102,6 @@ def _restore_encoder(options: ExportOptions, folder: str, config: BertConfig) ->
         advice = "pass --form=task with --script and --task_name, or --form=encoder"
         raise UserError(f"{prefix} is {problem}: {advice}")
     return model
-
-
-def _export_for_engine(
-    options: ExportOptions, model: Any, model_options: Any, labels: Sequence[str] = ()
-) -> str:
-    return export_for_engine(
-        model,
-        model_options,
-        options.export_dir or "",
-        {"precision": options.precision},
-        labels,
-        format=options.format,
-        pooling=None if options.pooling == "none" else options.pooling,
-    )
 
 
 def _overrides(options: ExportOptions) -> dict[str, Any]:
