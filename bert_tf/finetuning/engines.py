@@ -59,8 +59,9 @@ def find_exported_model(
     folder: str,
     options: Any,
     checkpoint: str,
-    export: Callable[[str, dict[str, str]], Any],
+    load_model: Callable[[], Any],
     cache_suffix: str = "",
+    **kwargs: Any,
 ) -> str:
     """Returns the path of a model file for `options.engine`, and exports the model if necessary.
 
@@ -69,8 +70,9 @@ def find_exported_model(
             was exported from the same checkpoint and configuration, with the same precision.
         options: `engine`, `precision` and `bert_config_file` of the model.
         checkpoint: the checkpoint to export.
-        export: (export_dir, entries of `run.json`) -> None; exports the model.
+        load_model: returns the model with the weights of the checkpoint.
         cache_suffix: the subfolder is named `<engine><cache_suffix>`.
+        kwargs: further arguments of `export_for_engine`.
 
     Raises:
         UserError: an exported folder has a different precision, or the export fails.
@@ -93,8 +95,10 @@ def find_exported_model(
         if not files.is_remote(folder) and not os.access(folder, os.W_OK):
             advice = f"Run export_model.py --format={engine}, and load its --export_dir"
             raise UserError(f"Cannot export the model to {path}: {folder} is read-only. {advice}")
+        from bert_tf.finetuning.export import export_for_engine  # imports TensorFlow
+
         log.info("Exporting the model to %s", path)
-        export(cache, entries)
+        export_for_engine(load_model(), options, cache, entries, format=engine, **kwargs)
     return path
 
 

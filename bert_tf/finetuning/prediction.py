@@ -1,7 +1,7 @@
 """Predicts for the inputs of a `Predictor` with a fine-tuned model, and checks these inputs."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -66,16 +66,14 @@ def _load_exported(task: Task, options: FineTuningOptions, features: Any) -> Row
         # Unlike `trained_checkpoint`, this reads no weights, which a cached export does not need.
         checkpoint = run_metadata.best_prefix(folder) or checkpoints.resolve(folder)
 
-    def export(export_dir: str, run_entries: Mapping[str, str]) -> None:
-        from bert_tf.finetuning.export import export_for_engine
+    def load_model() -> Any:
         from bert_tf.finetuning.initialization import restore_trained
 
         model = task.build_model(zero_init_encoder=True)
         restore_trained(model, folder)
-        labels, engine = task.labels, options.engine
-        export_for_engine(model, options, export_dir, run_entries, labels, format=engine)
+        return model
 
-    path = find_exported_model(folder, options, checkpoint, export)
+    path = find_exported_model(folder, options, checkpoint, load_model, labels=task.labels)
     return ExportedModel(path, task.fetch, features, options.predict_batch_size)
 
 

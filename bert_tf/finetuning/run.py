@@ -15,7 +15,7 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata, training_texts
 from bert_tf.finetuning.distillation import Teacher, open_teacher
 from bert_tf.finetuning.engines import find_exported_model
-from bert_tf.finetuning.export import export_for_engine, export_task, require_text_ops
+from bert_tf.finetuning.export import export_task, require_text_ops
 from bert_tf.finetuning.initialization import restore_weights
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.finetuning.multi_seed import write_summary
@@ -302,17 +302,15 @@ class FineTuningRun:
             if self.options.engine != "tensorflow":
                 folder = label_map.folder_of_checkpoint(self.options)
                 checkpoint = self.restored or self.options.init_checkpoint or ""
-                model_file = find_exported_model(folder, self.options, checkpoint, self._export)
+                model_file = find_exported_model(
+                    folder, self.options, checkpoint, lambda: self.model, labels=task.labels
+                )
                 inference = ExportedModel(model_file, fetch, features, size)
             else:
                 inference = training.Inference(self.model, fetch, features, self.devices, size)
             self._inference[split] = inference
         outputs = inference.predict_records(path, count, split)
         return task.decode(self.splits[split], outputs), outputs.get("loss")
-
-    def _export(self, export_dir: str, run_entries: Mapping[str, str]) -> None:
-        options, labels, engine = self.options, self.task.labels, self.options.engine
-        export_for_engine(self.model, options, export_dir, run_entries, labels, format=engine)
 
     def _evaluate_and_predict(self, step: int) -> Results:
         task, options, is_chief = self.task, self.options, self.devices.is_chief

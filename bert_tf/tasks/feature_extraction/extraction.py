@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -201,21 +201,19 @@ class Extractor:
             return training.Inference(model, self._select, features, devices, options.batch_size)
 
     def _load_exported(self) -> ExportedModel:
-        options = self._options
+        options, checkpoint = self._options, self._options.init_checkpoint or ""
 
-        def export(export_dir: str, entries: Mapping[str, str]) -> None:
-            from bert_tf.finetuning.export import export_for_engine
+        def load_model() -> Any:
             from bert_tf.finetuning.initialization import restore_from
             from bert_tf.modeling import BertModel
 
             model = BertModel(self.config, zero_init_encoder=True)
-            log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
-            export_for_engine(
-                model, options, export_dir, entries, format=options.engine, hidden_states=True
-            )
+            log.info("%s", restore_from(model, checkpoint).describe())
+            return model
 
-        checkpoint = options.init_checkpoint or ""
-        path = find_exported_model(self._folder, options, checkpoint, export, "_encoder")
+        path = find_exported_model(
+            self._folder, options, checkpoint, load_model, "_encoder", hidden_states=True
+        )
         features = sequence_features(options.max_seq_length)
         inference = ExportedModel(path, self._select, features, options.batch_size)
         all_layers = f"{HIDDEN_STATES}0" in inference.output_names
