@@ -20,14 +20,9 @@ from bert_tf.tasks.classification.column_mapping import (
     find_header,
     warn_about_headers,
 )
-from bert_tf.tasks.classification.datasets import (
-    CLASSIFICATION,
-    REGRESSION,
-    SPLIT_NAMES,
-    TextDataset,
-)
-from bert_tf.tasks.classification.label_inference import AUTO, LabelParser, infer_labels
-from bert_tf.tasks.classification.options import ClassifierOptions
+from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset
+from bert_tf.tasks.classification.label_inference import LabelParser, infer_labels
+from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, REGRESSION, ClassifierOptions
 
 # Purpose of a text column -> its name in messages.
 _TEXT_NAMES = {"text": "text", "text_pair": "second text"}

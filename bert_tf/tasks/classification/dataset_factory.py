@@ -15,8 +15,8 @@ from bert_tf.options import ClassifierOptions
 from bert_tf.progress import log
 from bert_tf.tasks.classification import glue
 from bert_tf.tasks.classification.custom_dataset import CustomDataset
-from bert_tf.tasks.classification.datasets import CLASSIFICATION, REGRESSION, TextDataset
-from bert_tf.tasks.classification.label_inference import AUTO
+from bert_tf.tasks.classification.datasets import TextDataset
+from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, REGRESSION
 from bert_tf.tasks.classification.task_module import load_task_module
 
 

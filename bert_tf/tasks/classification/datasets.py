@@ -9,10 +9,8 @@ from bert_tf.data.cell_values import excerpt
 from bert_tf.data.features import InputExample
 from bert_tf.errors import shortened
 from bert_tf.progress import log
+from bert_tf.tasks.classification.options import CLASSIFICATION, MULTILABEL, REGRESSION
 
-CLASSIFICATION = "classification"
-MULTILABEL = "multilabel"
-REGRESSION = "regression"
 # Tolerated fraction of training rows whose text also occurs with a different label.
 _MAX_CONTRADICTORY = 0.1
 # Tolerated distance of evaluation labels from the range of training labels, in widths of the range.

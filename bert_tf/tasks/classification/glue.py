@@ -11,12 +11,8 @@ from bert_tf.data.features import InputExample
 from bert_tf.data.tables import LAST, Row, read_tsv, require_columns
 from bert_tf.errors import UserError
 from bert_tf.progress import log
-from bert_tf.tasks.classification.datasets import (
-    CLASSIFICATION,
-    REGRESSION,
-    SPLIT_NAMES,
-    TextDataset,
-)
+from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset
+from bert_tf.tasks.classification.options import CLASSIFICATION, REGRESSION
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

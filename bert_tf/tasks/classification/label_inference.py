@@ -12,9 +12,8 @@ from typing import Any
 from bert_tf.data.cell_values import counted, excerpt, parse_number, to_text
 from bert_tf.errors import UserError, shortened
 from bert_tf.progress import log
-from bert_tf.tasks.classification.datasets import CLASSIFICATION, MULTILABEL, REGRESSION
+from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, MULTILABEL, REGRESSION
 
-AUTO = "auto"
 # Between the labels of a cell with several labels.
 _SEPARATOR = re.compile(r"\s*[,;|]\s*")
 

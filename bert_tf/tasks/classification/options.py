@@ -23,6 +23,9 @@ _CUSTOM_TABLES_OPTIONS = (
     "eval_file",
     "predict_file",
 )
+# Values of --problem_type.
+AUTO, CLASSIFICATION = "auto", "classification"
+MULTILABEL, REGRESSION = "multilabel", "regression"
 # Minimum `max_seq_length` of windows: enough for a few words of each text of a pair.
 _MIN_WINDOW_LENGTH = 8
 
@@ -74,7 +77,7 @@ class ClassifierOptions(FineTuningOptions):
         "number. auto: multilabel for lists (JSON), regression for numbers unless all are whole, "
         "otherwise classification.",
         new=True,
-        choices=("auto", "classification", "multilabel", "regression"),
+        choices=(AUTO, CLASSIFICATION, MULTILABEL, REGRESSION),
     )
     labels: str | None = option(
         None,

@@ -16,19 +16,19 @@ from bert_tf.data.feature_specs import Feature
 from bert_tf.data.features import InputExample, label_ids_of
 from bert_tf.errors import UserError
 from bert_tf.progress import log
-from bert_tf.tasks.classification.datasets import (
-    CLASSIFICATION,
-    MULTILABEL,
-    REGRESSION,
-    TextDataset,
-)
+from bert_tf.tasks.classification.datasets import TextDataset
 from bert_tf.tasks.classification.metrics import (
     THRESHOLD,
     classification_metrics,
     multilabel_metrics,
     regression_metrics,
 )
-from bert_tf.tasks.classification.options import ClassifierOptions
+from bert_tf.tasks.classification.options import (
+    CLASSIFICATION,
+    MULTILABEL,
+    REGRESSION,
+    ClassifierOptions,
+)
 
 _BALANCED = "balanced"
 

@@ -18,13 +18,8 @@ from bert_tf.data.cell_values import counted, parse_number
 from bert_tf.data.features import InputExample
 from bert_tf.errors import UserError, shortened
 from bert_tf.progress import log
-from bert_tf.tasks.classification.datasets import (
-    CLASSIFICATION,
-    MULTILABEL,
-    REGRESSION,
-    SPLIT_NAMES,
-    TextDataset,
-)
+from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset
+from bert_tf.tasks.classification.options import CLASSIFICATION, MULTILABEL, REGRESSION
 
 _METHODS = {split: f"get_{name}_examples" for split, name in SPLIT_NAMES.items()}
 _SHOWN_CHARACTERS = 200

@@ -5,14 +5,13 @@ import logging
 import pytest
 
 from bert_tf.data.features import InputExample
-from bert_tf.tasks.classification.datasets import (
+from bert_tf.tasks.classification.datasets import TextDataset, check_split
+from bert_tf.tasks.classification.options import (
     CLASSIFICATION,
     MULTILABEL,
     REGRESSION,
-    TextDataset,
-    check_split,
+    ClassifierOptions,
 )
-from bert_tf.tasks.classification.options import ClassifierOptions
 from bert_tf.tasks.classification.problem_types import PROBLEM_TYPES
 
 
