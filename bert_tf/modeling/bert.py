@@ -9,15 +9,9 @@ from keras import ops
 
 from bert_tf import registry
 from bert_tf.config import BertConfig
+from bert_tf.modeling import layers
 from bert_tf.modeling.dropout import Dropout, fold_in
 from bert_tf.modeling.inputs import check_inputs
-from bert_tf.modeling.layers import (
-    Encoder,
-    Pooler,
-    create_attention_mask,
-    create_initializer,
-    layer_norm_layer,
-)
 from bert_tf.modeling.token_layout import PaddedLayout, UnpaddedLayout
 from bert_tf.removed_api import error_stubs
 
@@ -162,7 +156,7 @@ class BertEmbeddings(keras.layers.Layer):
         super().__init__(name="embeddings", **kwargs)
         self.config = config
         self.use_one_hot_embeddings = use_one_hot_embeddings
-        self.layer_norm = layer_norm_layer(self.dtype_policy)
+        self.layer_norm = layers.layer_norm_layer(self.dtype_policy)
         self.dropout = Dropout(config.hidden_dropout_prob or 0.0, dtype=self.dtype_policy)
 
     def build(self, input_shape: Any = None) -> None:
@@ -174,7 +168,7 @@ class BertEmbeddings(keras.layers.Layer):
         self.layer_norm.build((None, None, config.hidden_size))
 
     def _add(self, name: str, num_rows: int) -> keras.Variable:
-        initializer = create_initializer(self.config.initializer_range)
+        initializer = layers.create_initializer(self.config.initializer_range)
         shape = (num_rows, self.config.hidden_size)
         return self.add_weight(shape=shape, initializer=initializer, name=name)
 
@@ -242,8 +236,8 @@ class BertModel(ConfiguredModel):
             init_config.initializer_range = 0.0
         dtype = self.dtype_policy
         self.embeddings = BertEmbeddings(init_config, use_one_hot_embeddings, dtype=dtype)
-        self.encoder = Encoder(init_config, recompute_layers, dtype=dtype)
-        self.pooler = Pooler(init_config, dtype=dtype)
+        self.encoder = layers.Encoder(init_config, recompute_layers, dtype=dtype)
+        self.pooler = layers.Pooler(init_config, dtype=dtype)
         self.build()
 
     def build(self, input_shape: Any = None) -> None:
@@ -283,7 +277,7 @@ class BertModel(ConfiguredModel):
         segment_ids = present.get("segment_ids", ops.zeros_like(input_ids))
         seeds = self._dropout_seeds(2, dropout_seed, training)
         embedding_output = self.embeddings(input_ids, segment_ids, seeds[0], training=training)
-        attention_mask = create_attention_mask(input_mask, self.compute_dtype)
+        attention_mask = layers.create_attention_mask(input_mask, self.compute_dtype)
         num_heads = self.config.num_attention_heads
         layout = PaddedLayout(input_mask, num_heads)
         if "token_positions" in inputs:

@@ -11,12 +11,7 @@ from keras import ops
 from bert_tf.config import BertConfig
 from bert_tf.modeling.bert import BertModel, ConfiguredModel
 from bert_tf.modeling.dropout import Dropout
-from bert_tf.modeling.layers import (
-    create_initializer,
-    dense_layer,
-    get_activation,
-    layer_norm_layer,
-)
+from bert_tf.modeling.layers import create_initializer, dense_layer, layer_norm_layer
 
 # In the original BERT, a classifier's variables `output_weights` and `output_bias` are outside any
 # scope. A Keras layer needs a name, which `checkpoint_name` removes.
@@ -65,8 +60,8 @@ class MaskedLMHead(keras.layers.Layer):
     def __init__(self, config: BertConfig, **kwargs: Any) -> None:
         super().__init__(name="predictions", **kwargs)
         self.vocab_size = config.vocab_size
-        activation = get_activation(config.hidden_act)
-        self.dense = dense_layer(config.hidden_size, config, self.dtype_policy, activation)
+        hidden_act = config.hidden_act
+        self.dense = dense_layer(config.hidden_size, config, self.dtype_policy, hidden_act)
         self.layer_norm = layer_norm_layer(self.dtype_policy)
 
     def build(self, input_shape: Any) -> None:

@@ -117,6 +117,7 @@ def dense_layer(
     units: int, config: BertConfig, dtype: Any, activation: Any = None, name: str = "dense"
 ) -> keras.layers.Dense:
     """Returns a dense layer whose kernel is initialized with `config.initializer_range`."""
+    activation = get_activation(activation)
     initializer = create_initializer(config.initializer_range)
     return FlatDense(units, activation, kernel_initializer=initializer, name=name, dtype=dtype)
 
@@ -206,9 +207,8 @@ class TransformerLayer(keras.layers.Layer):
         self.hidden_size = config.hidden_size
         self.attention = SelfAttention(config, dtype=self.dtype_policy)
         self.attention_output = ResidualOutput(config, dtype=self.dtype_policy)
-        activation = get_activation(config.hidden_act)
         self.intermediate = dense_layer(
-            config.intermediate_size, config, self.dtype_policy, activation
+            config.intermediate_size, config, self.dtype_policy, config.hidden_act
         )
         self.feed_forward_output = ResidualOutput(config, dtype=self.dtype_policy)
 
@@ -300,8 +300,7 @@ class Pooler(keras.layers.Layer):
     def __init__(self, config: BertConfig, **kwargs: Any) -> None:
         super().__init__(name="pooler", **kwargs)
         # Always tanh, regardless of hidden_act.
-        tanh = keras.activations.tanh
-        self.dense = dense_layer(config.hidden_size, config, self.dtype_policy, tanh)
+        self.dense = dense_layer(config.hidden_size, config, self.dtype_policy, "tanh")
 
     def build(self, input_shape: Any) -> None:
         """Builds the dense layer for [B, S, H]."""
