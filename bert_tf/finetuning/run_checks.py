@@ -8,15 +8,9 @@ from typing import Any
 
 from bert_tf import checkpoints, registry
 from bert_tf.errors import UserError
+from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.label_map import folder_of_checkpoint
 from bert_tf.finetuning.record_cache import fingerprint
-from bert_tf.finetuning.run_metadata import (
-    EVAL_RESULTS_JSON,
-    other_task,
-    read_run,
-    read_run_string,
-    warn_of_other_inputs,
-)
 from bert_tf.progress import log
 
 _DATA = "training_data"
@@ -44,13 +38,13 @@ def check_resumed(options: Any, training_data: str) -> bool:
     `_COMPARED` flags. Raises a UserError if the two runs differ in task or kind of output.
     """
     folder, task = options.output_dir or "", requested_task(options)
-    script, saved = read_run(folder, default=(None, {}))
+    script, saved = run_metadata.read_run(folder, default=(None, {}))
     if not script or options.resume == "never" or not checkpoints.latest(folder):
         return False
     current = {**dataclasses.asdict(options), _DATA: training_data, "task": task}
     current["script"], saved["script"] = registry.script_of(type(options)), script
-    saved[_DATA] = read_run_string(folder, _DATA) or training_data
-    saved["task"] = (options.do_train and other_task(folder, task)) or task
+    saved[_DATA] = run_metadata.read_run_string(folder, _DATA) or training_data
+    saved["task"] = (options.do_train and run_metadata.other_task(folder, task)) or task
     for name in ("script", "task", "problem_type"):
         if saved.get(name, "auto") not in ("auto", current.get(name)):
             raise UserError(
@@ -74,18 +68,18 @@ def result_suffix(options: Any) -> str:
     Otherwise returns "". Warns if the evaluated model was trained for another task.
     """
     folder, task = folder_of_checkpoint(options), requested_task(options)
-    trained_task = other_task(folder, task)
+    trained_task = run_metadata.other_task(folder, task)
     if trained_task:
         log.warning("%s was trained for task %s, not %s", folder, trained_task, task)
-    saved = read_run(folder, default=(None, {}))[1]
-    warn_of_other_inputs(folder, saved, options)
+    saved = run_metadata.read_run(folder, default=(None, {}))[1]
+    run_metadata.warn_of_other_inputs(folder, saved, options)
     found_threshold = saved.get("null_score_diff_threshold") == "auto"
     if found_threshold and getattr(options, "null_score_diff_threshold", None) == 0.0:
         message = "%s was trained with --null_score_diff_threshold=auto: pass this flag with the "
         message += "value in its %s"
-        log.warning(message, folder, EVAL_RESULTS_JSON)
+        log.warning(message, folder, run_metadata.EVAL_RESULTS_JSON)
     name = os.path.splitext(os.path.basename(task))[0].lower()
-    return f"_{name}" if other_task(options.output_dir or "", task) else ""
+    return f"_{name}" if run_metadata.other_task(options.output_dir or "", task) else ""
 
 
 def requested_task(options: Any) -> str:

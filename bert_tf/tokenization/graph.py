@@ -15,13 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.tokenization.fast_wordpiece import (
-    MAX_WORD_CHARS,
-    TOO_LONG_WORD,
-    build_wordpiece,
-    tensorflow_text,
-    vocab_lines,
-)
+from bert_tf.tokenization import fast_wordpiece
 from bert_tf.tokenization.reference import FullTokenizer, clean_char, is_punctuation
 
 # Type checkers do not see the class methods of RaggedTensor.
@@ -99,8 +93,8 @@ def _join_words(rows: tf.Tensor, codes: tf.Tensor, flags: tf.Tensor) -> tuple[tf
     word_codes = _ragged.from_row_starts(codes, starts)
     words = tf.strings.unicode_encode(word_codes, "UTF-8")
     # The original limits the characters of a word, but the compiled tokenizer limits the bytes.
-    is_long = word_codes.row_lengths() > MAX_WORD_CHARS
-    return tf.gather(rows, starts), tf.where(is_long, TOO_LONG_WORD, words)
+    is_long = word_codes.row_lengths() > fast_wordpiece.MAX_WORD_CHARS
+    return tf.gather(rows, starts), tf.where(is_long, fast_wordpiece.TOO_LONG_WORD, words)
 
 
 def _starts_text(rows: tf.Tensor) -> tf.Tensor:
@@ -133,13 +127,14 @@ def _lower_final_sigmas(codes: tf.Tensor, rows: tf.Tensor, flags: tf.Tensor) -> 
 
 
 def _load_wordpiece(vocab: dict[str, int]) -> Any:
-    if not tensorflow_text():
+    if not fast_wordpiece.tensorflow_text():
         raise UserError(
             "Tokenization inside a model needs tensorflow-text for this TensorFlow version. Install"
             " it, or pass --text_input=false to export a model that takes ids"
         )
     try:
-        return build_wordpiece(vocab_lines(vocab), no_pretokenization=True)
+        lines = fast_wordpiece.vocab_lines(vocab)
+        return fast_wordpiece.build_wordpiece(lines, no_pretokenization=True)
     except RuntimeError as error:
         raise UserError(f"TensorFlow Text cannot use this vocabulary: {error}") from error
 

@@ -224,7 +224,7 @@ def test_empty_batch(classifier):
 
 
 def test_unexportable_options_are_rejected(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr("bert_tf.tokenization.graph.tensorflow_text", lambda: None)
+    monkeypatch.setattr("bert_tf.tokenization.fast_wordpiece.tensorflow_text", lambda: None)
     run = options(tiny, tmp_path, do_train=True, do_export=True)
     with pytest.raises(UserError, match="needs tensorflow-text for"):
         classification.run(run)

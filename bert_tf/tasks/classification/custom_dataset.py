@@ -14,12 +14,7 @@ from bert_tf.data.split_files import FLAGS, NAMES
 from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
 from bert_tf.progress import log
-from bert_tf.tasks.classification.column_mapping import (
-    UNLABELED,
-    columns_of_split,
-    find_header,
-    warn_about_headers,
-)
+from bert_tf.tasks.classification import column_mapping
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset
 from bert_tf.tasks.classification.label_inference import LabelParser, infer_labels
 from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, REGRESSION, ClassifierOptions
@@ -104,13 +99,13 @@ class CustomDataset(TextDataset):
         if not rows:
             raise UserError(f"{path} is empty")
         is_unlabeled = self.is_unlabeled and split == "train"
-        columns_as = UNLABELED if is_unlabeled else split
-        header = find_header(
+        columns_as = column_mapping.UNLABELED if is_unlabeled else split
+        header = column_mapping.find_header(
             path, rows, self._options, columns_as, self._parser, self._training_header
         )
-        columns = columns_of_split(self._options, columns_as)
+        columns = column_mapping.columns_of_split(self._options, columns_as)
         positions = find_positions(path, rows[0], columns, header)
-        warn_about_headers(rows, columns, header, self._training_header or [])
+        column_mapping.warn_about_headers(rows, columns, header, self._training_header or [])
         if header:
             del rows[0]
         if not rows:
