@@ -77,11 +77,8 @@ class TrainingProgress:
 
     def __init__(self, initial_step: int, total_steps: int) -> None:
         self._bar = bar(total_steps, "train", initial=initial_step)
-        self._refresh = self._bar.mininterval
-        # Only `update` draws the bar, so that the displayed loss belongs to the displayed step.
-        self._bar.mininterval, self._bar.miniters, self._bar.delay = 0, 0, 0
-        self._created = self._last_refresh = time.monotonic()
-        self._step = initial_step
+        self._bar.delay = 0  # `close` shows the last step, however short the training was.
+        self._created = time.monotonic()
         # Throughput excludes the first step, which compiles, and the second, which starts before
         # the first is recorded.
         self._first_step = initial_step + 1
@@ -90,20 +87,16 @@ class TrainingProgress:
 
     def update(self, step: int, metrics: Mapping[str, float]) -> None:
         """Records a step; `metrics` has `loss`, `learning_rate`, `sequences` and `tokens`."""
-        self._step = step
         self._measured_until = now = time.monotonic()
         if step <= self._first_step:
             self._measured_from = now
-            return
-        if step > self._first_step + 1:
+        elif step > self._first_step + 1:
             for name in self._processed:
                 self._processed[name] += metrics[name]
-        if now - self._last_refresh >= self._refresh or step == self._bar.total:
-            self._last_refresh = now
-            loss, rate = f"loss {metrics['loss']:.4f}", f"lr {metrics['learning_rate']:.2e}"
-            postfix = f"{loss}, {rate}, {self.describe_throughput()}"
-            self._bar.set_postfix_str(postfix, refresh=False)
-            self._bar.update(step - self._bar.n)
+        loss, rate = f"loss {metrics['loss']:.4f}", f"lr {metrics['learning_rate']:.2e}"
+        postfix = f"{loss}, {rate}, {self.describe_throughput()}"
+        self._bar.set_postfix_str(postfix, refresh=False)
+        self._bar.update(step - self._bar.n)
 
     def rates(self) -> dict[str, float]:
         """Returns `sequences_per_second` and `tokens_per_second` so far; empty if unknown."""
@@ -130,10 +123,6 @@ class TrainingProgress:
 
     def close(self) -> None:
         """Closes the bar, at the step where training stopped."""
-        if self._step != self._bar.n:
-            # The displayed loss belongs to an earlier step: remove it.
-            self._bar.set_postfix_str("", refresh=False)
-            self._bar.update(self._step - self._bar.n)
         self._bar.close()
 
     @property
