@@ -15,16 +15,6 @@ from bert_tf.errors import UserError
 # The original's activations (None and "" mean `linear`), and `gelu_erf`, other libraries' GELU.
 ACTIVATIONS = ("linear", "relu", "gelu", "tanh", "gelu_erf")
 
-# Keys with positive integers, which determine the names and shapes of the variables.
-SIZES = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "type_vocab_size",
-)
 # Unknown keys at least this similar to a missing key, with its first letter, are reported as typos.
 _MIN_TYPO_SIMILARITY = 0.9
 
@@ -144,6 +134,10 @@ class BertConfig:
 
     def __repr__(self) -> str:
         return f"BertConfig({self.__dict__})"
+
+
+# Keys with positive integers, which determine the names and shapes of the variables.
+SIZES = tuple(field.name for field in dataclasses.fields(BertConfig) if field.type is int)
 
 
 def _is_finite_non_negative(value: Any) -> bool:
