@@ -6,23 +6,8 @@ from bert_tf.errors import UserError
 from bert_tf.options.fields import option
 from bert_tf.options.fine_tuning import FineTuningOptions
 
-# The task name for a user's own table files, and the options that only this task has.
+# The task name for a user's own table files.
 CUSTOM_TABLES = "tsv"
-_CUSTOM_TABLES_OPTIONS = (
-    "text_column",
-    "text_pair_column",
-    "label_column",
-    "id_column",
-    "has_header",
-    "quoted",
-    "problem_type",
-    "labels",
-    "label_separator",
-    "dev_fraction",
-    "train_file",
-    "eval_file",
-    "predict_file",
-)
 # Values of --problem_type.
 AUTO, CLASSIFICATION = "auto", "classification"
 MULTILABEL, REGRESSION = "multilabel", "regression"
@@ -31,22 +16,9 @@ _MIN_WINDOW_LENGTH = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassifierOptions(FineTuningOptions):
-    """Options of `run_classifier.py`."""
+class TableOptions:
+    """Options that only apply to a user's own table files (`--task_name=tsv`)."""
 
-    data_dir: str | None = option(
-        None,
-        "Folder with the data files. Not needed if all files are passed by name.",
-        required=True,
-    )
-    task_name: str | None = option(
-        None,
-        "Name of the task, case-insensitive: cola, mnli, mrpc or xnli; also sst-2, sts-b "
-        "(regression), qqp, qnli, rte, wnli, mnli-mm (evaluated on the mismatched sets), ax (the "
-        "diagnostic set, prediction only), and tsv for your own TSV, CSV and JSON-lines files.",
-        required=True,
-    )
-    eval_batch_size: int = option(8, "Evaluation batch size.")
     text_column: str | None = option(
         None,
         "With --task_name=tsv: the column of the text, by name or by number, counting from 1.",
@@ -104,6 +76,25 @@ class ClassifierOptions(FineTuningOptions):
     predict_file: str | None = option(
         None, "File to make predictions for; by default test.tsv or similar.", new=True
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassifierOptions(TableOptions, FineTuningOptions):
+    """Options of `run_classifier.py`."""
+
+    data_dir: str | None = option(
+        None,
+        "Folder with the data files. Not needed if all files are passed by name.",
+        required=True,
+    )
+    task_name: str | None = option(
+        None,
+        "Name of the task, case-insensitive: cola, mnli, mrpc or xnli; also sst-2, sts-b "
+        "(regression), qqp, qnli, rte, wnli, mnli-mm (evaluated on the mismatched sets), ax (the "
+        "diagnostic set, prediction only), and tsv for your own TSV, CSV and JSON-lines files.",
+        required=True,
+    )
+    eval_batch_size: int = option(8, "Evaluation batch size.")
     task_module: str | None = option(
         None,
         "Instead of --task_name: a Python file with a class whose methods read your data: "
@@ -143,9 +134,9 @@ class ClassifierOptions(FineTuningOptions):
             raise UserError(
                 "--task_name=tsv needs --text_column, the name or the number of a column"
             )
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        for name in () if self.uses_custom_tables else _CUSTOM_TABLES_OPTIONS:
-            if getattr(self, name) != defaults[name]:
+        for field in () if self.uses_custom_tables else dataclasses.fields(TableOptions):
+            if getattr(self, field.name) != field.default:
+                name = field.name
                 raise UserError(f"--{name} can only be used with --task_name=tsv (your own files)")
         if self.class_weights and not self.do_train:
             raise UserError("--class_weights needs --do_train=true")
