@@ -4,9 +4,11 @@
 one device and on many, counts steps instead of epochs, and writes the original BERT's checkpoints.
 """
 
+import concurrent.futures
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +16,6 @@ import tensorflow as tf
 from bert_tf import checkpoints
 from bert_tf.errors import UserError
 from bert_tf.progress import TrainingProgress, log
-from bert_tf.training.async_checkpoint import AsyncSaver
 from bert_tf.training.curve import TrainingCurve
 from bert_tf.training.evaluation import EvalCallback
 from bert_tf.training.explained_errors import explained_errors
@@ -105,6 +106,39 @@ def train(
             log.warning("Stopped at step %d; run the same command again to resume", step)
             raise request.error()
         recorder.report(step)
+
+
+class AsyncSaver:
+    """Writes checkpoints to a folder in a background thread, in order and one at a time.
+
+    Taking a snapshot copies nothing. Only the next update copies: TensorFlow does not overwrite a
+    value that a snapshot still references.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._executor = concurrent.futures.ThreadPoolExecutor(1, "checkpoints")
+        self._pending: concurrent.futures.Future[str] | None = None
+
+    def save(self, snapshot: Mapping[str, Any]) -> None:
+        """Starts writing a checkpoint; raises a UserError if writing the previous one failed."""
+        self.wait()
+        self._pending = self._executor.submit(checkpoints.save_snapshot, self._folder, snapshot)
+
+    def check(self) -> None:
+        """Raises a UserError if a finished write failed; does not wait."""
+        if self._pending and self._pending.done():
+            self.wait()
+
+    def wait(self) -> None:
+        """Waits until the last checkpoint is on disk; raises a UserError if writing fails."""
+        pending, self._pending = self._pending, None
+        if pending:
+            pending.result()
+
+    def close(self) -> None:
+        """Waits for a pending write; ignores its error, which could hide why training ended."""
+        self._executor.shutdown()
 
 
 @dataclasses.dataclass

@@ -9,7 +9,7 @@ import pytest
 from bert_tf import checkpoint, checkpoints, training
 from bert_tf.errors import UserError
 from bert_tf.modeling import checkpoint_name
-from bert_tf.training.async_checkpoint import AsyncSaver
+from bert_tf.training.loop import AsyncSaver
 from tests.modeling.helpers import config, load
 from tests.oracle import golden
 from tests.training.helpers import (
