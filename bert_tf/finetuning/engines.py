@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bert_tf import files
@@ -60,6 +60,7 @@ def find_exported_model(
     options: Any,
     checkpoint: str,
     load_model: Callable[[], Any],
+    labels: Sequence[str] = (),
     cache_suffix: str = "",
     **kwargs: Any,
 ) -> str:
@@ -71,8 +72,9 @@ def find_exported_model(
         options: `engine`, `precision` and `bert_config_file` of the model.
         checkpoint: the checkpoint to export.
         load_model: returns the model with the weights of the checkpoint.
+        labels: names of the model's labels, in the order of its outputs.
         cache_suffix: the subfolder is named `<engine><cache_suffix>`.
-        kwargs: further arguments of `export_for_engine`.
+        kwargs: further arguments of `export_folder`.
 
     Raises:
         UserError: an exported folder has a different precision, or the export fails.
@@ -95,10 +97,12 @@ def find_exported_model(
         if not files.is_remote(folder) and not os.access(folder, os.W_OK):
             advice = f"Run export_model.py --format={engine}, and load its --export_dir"
             raise UserError(f"Cannot export the model to {path}: {folder} is read-only. {advice}")
-        from bert_tf.finetuning.export import export_for_engine  # imports TensorFlow
+        from bert_tf.saved_models.exported_folder import export_folder  # imports TensorFlow
 
         log.info("Exporting the model to %s", path)
-        export_for_engine(load_model(), options, cache, entries, format=engine, **kwargs)
+        contents = run_metadata.model_files(options, labels, **entries)
+        kwargs |= {"format": engine, "precision": precision}
+        export_folder(load_model(), options, cache, contents, labels, **kwargs)
     return path
 
 

@@ -1,18 +1,17 @@
-"""Exports models: SavedModels in versioned folders for TensorFlow Serving, ONNX and LiteRT."""
+"""Exports models as SavedModels, in versioned folders for TensorFlow Serving."""
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bert_tf import files, locks
 from bert_tf.checkpoints.formats.source import LABELS_FILE
 from bert_tf.finetuning.run_metadata import model_files, read_run_string
 from bert_tf.finetuning.task import Task
-from bert_tf.options import FineTuningOptions, ModelOptions
+from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
 from bert_tf.saved_models import modules
-from bert_tf.saved_models.exported_folder import export_folder
 from bert_tf.tokenization import FullTokenizer
 
 # Subfolder of a version for extra files, which TensorFlow ignores.
@@ -49,25 +48,6 @@ def export_task(
             module = modules.TaskModule(model, task.serve, inputs, *settings)
             modules.save(module, path, module.signatures())
     return version
-
-
-def export_for_engine(
-    model: Any,
-    options: ModelOptions,
-    export_dir: str,
-    run_entries: Mapping[str, str],
-    labels: Sequence[str] = (),
-    **kwargs: Any,
-) -> str:
-    """Exports a model to ONNX or LiteRT; returns `export_dir`.
-
-    Uses the vocabulary and `max_seq_length` of `options`. `run_entries` are additional entries for
-    `run.json`, which include `precision`; `kwargs` are further arguments of `export_folder`.
-    """
-    contents, precision = model_files(options, labels, **run_entries), run_entries["precision"]
-    return export_folder(
-        model, options, export_dir, contents, labels, precision=precision, **kwargs
-    )
 
 
 def require_text_ops(options: FineTuningOptions) -> None:

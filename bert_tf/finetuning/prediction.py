@@ -73,7 +73,7 @@ def _load_exported(task: Task, options: FineTuningOptions, features: Any) -> Row
         restore_trained(model, folder)
         return model
 
-    path = find_exported_model(folder, options, checkpoint, load_model, labels=task.labels)
+    path = find_exported_model(folder, options, checkpoint, load_model, task.labels)
     return ExportedModel(path, task.fetch, features, options.predict_batch_size)
 
 

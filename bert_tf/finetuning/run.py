@@ -303,7 +303,7 @@ class FineTuningRun:
                 folder = label_map.folder_of_checkpoint(self.options)
                 checkpoint = self.restored or self.options.init_checkpoint or ""
                 model_file = find_exported_model(
-                    folder, self.options, checkpoint, lambda: self.model, labels=task.labels
+                    folder, self.options, checkpoint, lambda: self.model, task.labels
                 )
                 inference = ExportedModel(model_file, fetch, features, size)
             else:

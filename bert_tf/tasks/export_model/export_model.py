@@ -10,12 +10,12 @@ from bert_tf.checkpoints.formats import find_source, guess_lower_case
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.engines import PRECISION
-from bert_tf.finetuning.export import export_for_engine, export_task, new_version
+from bert_tf.finetuning.export import export_task, new_version
 from bert_tf.finetuning.initialization import restore_trained, trained_checkpoint
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.modeling import BertModel
 from bert_tf.saved_models import modules
+from bert_tf.saved_models.exported_folder import export_folder
 from bert_tf.tasks.export_model.options import ExportOptions
 
 _DEFAULT_LENGTH = 128
@@ -53,10 +53,9 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     model = task.build_model(zero_init_encoder=True)
     restore_trained(model, folder)
     if options.format != "saved_model":
-        entries = {PRECISION: options.precision}
-        return export_for_engine(
-            model, task.options, export_dir, entries, task.labels, format=options.format
-        )
+        settings: Any = {"format": options.format, "precision": options.precision}
+        contents = run_metadata.model_files(task.options, task.labels, precision=options.precision)
+        return export_folder(model, task.options, export_dir, contents, task.labels, **settings)
     flags = {"text_input": options.text_input, "jit_compile": options.jit_compile}
     return export_task(task, model, task.options, export_dir, **flags)
 
@@ -72,11 +71,10 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
     export_dir = options.export_dir or ""
     model = None if options.form == "preprocessor" else _restore_encoder(options, folder, config)
     if options.format != "saved_model":
-        entries = {PRECISION: options.precision}
         pooling = None if options.pooling == "none" else options.pooling
-        return export_for_engine(
-            model, encoder_options, export_dir, entries, format=options.format, pooling=pooling
-        )
+        settings = {"format": options.format, "precision": options.precision, "pooling": pooling}
+        contents = run_metadata.model_files(encoder_options, precision=options.precision)
+        return export_folder(model, encoder_options, export_dir, contents, **settings)
     contents = run_metadata.model_files(encoder_options)
     with new_version(export_dir, contents) as (path, assets, version):
         if model is None:

@@ -211,9 +211,8 @@ class Extractor:
             log.info("%s", restore_from(model, checkpoint).describe())
             return model
 
-        path = find_exported_model(
-            self._folder, options, checkpoint, load_model, "_encoder", hidden_states=True
-        )
+        settings: Any = {"cache_suffix": "_encoder", "hidden_states": True}
+        path = find_exported_model(self._folder, options, checkpoint, load_model, **settings)
         features = sequence_features(options.max_seq_length)
         inference = ExportedModel(path, self._select, features, options.batch_size)
         all_layers = f"{HIDDEN_STATES}0" in inference.output_names
