@@ -260,9 +260,9 @@ class FineTuningRun:
         )
         points = (lambda: evaluation.points) if evaluation else dict
         curve = TrainingCurve(self.output_dir, self.step, points, devices.is_chief)
-        save, chief = options.save_checkpoints_steps, devices.is_chief
-        loop = training.LoopOptions(self.output_dir, num_train_steps, save, chief, devices.workers)
-        training.train(train_step, state, batches, loop, curve, evaluation)
+        training.train(
+            train_step, state, batches, options, devices, num_train_steps, curve, evaluation
+        )
         self.step = state.step
 
     def _restore_best(self) -> None:

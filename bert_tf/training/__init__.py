@@ -14,5 +14,5 @@ from bert_tf.training.build import (
 from bert_tf.training.devices import Devices, open_devices
 from bert_tf.training.explained_errors import explained_errors
 from bert_tf.training.inference import Inference
-from bert_tf.training.loop import LoopOptions, train
+from bert_tf.training.loop import train
 from bert_tf.training.step import Loss, StepOptions, TrainState, make_train_step, mean_loss

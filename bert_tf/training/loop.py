@@ -15,8 +15,10 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.errors import UserError
+from bert_tf.options import TrainingOptions
 from bert_tf.progress import TrainingProgress, log
 from bert_tf.training.curve import TrainingCurve
+from bert_tf.training.devices import Devices
 from bert_tf.training.evaluation import EvalCallback
 from bert_tf.training.explained_errors import explained_errors
 from bert_tf.training.scalars import Scalars
@@ -27,30 +29,19 @@ from bert_tf.training.step import TrainState
 SUMMARY_STEPS = 100
 
 
-@dataclasses.dataclass(frozen=True)
-class LoopOptions:
-    """The length of training, and where and when to save checkpoints.
-
-    `num_train_steps` includes the steps of earlier runs. Only the chief worker writes files.
-    """
-
-    output_dir: str
-    num_train_steps: int
-    save_checkpoints_steps: int
-    is_chief: bool = True
-    workers: int = 1
-
-
 def train(
     train_step: Callable[[object, object], dict[str, tf.Tensor]],
     state: TrainState,
     batches: Iterable[object],
-    options: LoopOptions,
+    options: TrainingOptions,
+    devices: Devices,
+    num_train_steps: int,
     curve: TrainingCurve | None = None,
     evaluation: EvalCallback | None = None,
 ) -> None:
     """Trains up to step `num_train_steps`, saves checkpoints, and evaluates with `evaluation`.
 
+    `num_train_steps` includes the steps of earlier runs. Only the chief worker writes files.
     Continues after step `state.step`; `batches` must be endless and begin with the next step's
     batch. As in the original BERT code, `model.ckpt-<step>` is saved before the first step, every
     `save_checkpoints_steps` steps, and after the last. On SIGTERM or Ctrl-C, training saves a
@@ -62,17 +53,17 @@ def train(
         KeyboardInterrupt: after Ctrl-C.
         Terminated: after SIGTERM.
     """
-    step, last_step = state.step, options.num_train_steps
-    if step >= last_step:
+    step, output_dir = state.step, options.output_dir or ""
+    if step >= num_train_steps:
         return
     with contextlib.ExitStack() as stack:
         request = stack.enter_context(stop_request())
-        saver = AsyncSaver(options.output_dir)
-        recorder = _Recorder(state, options, curve, saver)
+        saver = AsyncSaver(output_dir)
+        recorder = _Recorder(state, output_dir, num_train_steps, devices.is_chief, curve, saver)
         for resource in filter(None, (recorder, curve, saver)):
             stack.callback(resource.close)
-        stack.enter_context(explained_errors(options.workers))
-        if checkpoints.latest(options.output_dir) is None:
+        stack.enter_context(explained_errors(devices.workers))
+        if checkpoints.latest(output_dir) is None:
             recorder.save(wait=True)
         early_stop = interrupted = False
         # Catch up if the previous run was killed between a checkpoint and its evaluation.
@@ -80,7 +71,7 @@ def train(
             early_stop = recorder.evaluate(evaluation, step)
         unread_results: dict[str, tf.Tensor] = {}
         batch_iterator = iter(batches)
-        while step < last_step and not interrupted and not early_stop:
+        while step < num_train_steps and not interrupted and not early_stop:
             saver.check()
             stop = tf.constant(int(request.signal_number is not None))
             results = train_step(next(batch_iterator), stop)
@@ -90,9 +81,9 @@ def train(
                 recorder.record(step - 1, unread_results)
             unread_results = results
             interrupted = request.signal_number is not None
-            if options.workers > 1:  # All get the same sum, so they stop after the same step.
+            if devices.workers > 1:  # All get the same sum, so they stop after the same step.
                 interrupted = int(results["stop"]) > 0
-            is_last_step = step == last_step
+            is_last_step = step == num_train_steps
             is_due = bool(evaluation and evaluation.is_due(step, is_last_step))
             if is_last_step or interrupted or is_due or step % options.save_checkpoints_steps == 0:
                 recorder.record(step, unread_results)
@@ -146,16 +137,18 @@ class _Recorder:
     """Reports each step to the progress bar, TensorBoard and the curve; saves checkpoints."""
 
     state: TrainState
-    options: LoopOptions
+    output_dir: str
+    num_train_steps: int
+    is_chief: bool
     curve: TrainingCurve | None
     saver: AsyncSaver
 
     def __post_init__(self) -> None:
-        self._progress = TrainingProgress(self.state.step, self.options.num_train_steps)
-        self._scalars = Scalars(self.options.output_dir)
+        self._progress = TrainingProgress(self.state.step, self.num_train_steps)
+        self._scalars = Scalars(self.output_dir)
 
     def save(self, wait: bool) -> None:
-        if not self.options.is_chief:
+        if not self.is_chief:
             return
         state = self.state
         self.saver.save(checkpoints.snapshot(state.model, state.optimizer, state.extra_variables))
@@ -177,8 +170,8 @@ class _Recorder:
         if self.curve:
             self.curve.on_step(step, values)
         summaries = {name: values[name] for name in ("loss", "learning_rate", "gradient_norm")}
-        is_due = step == self.options.num_train_steps or step % SUMMARY_STEPS == 0
-        if is_due and self.options.is_chief:
+        is_due = step == self.num_train_steps or step % SUMMARY_STEPS == 0
+        if is_due and self.is_chief:
             self._scalars.write(step, {**summaries, **self._progress.rates()})
 
     def report(self, step: int) -> None:
@@ -188,7 +181,7 @@ class _Recorder:
             step,
             self._progress.seconds,
             self._progress.describe_throughput(),
-            checkpoints.latest(self.options.output_dir),
+            checkpoints.latest(self.output_dir),
         )
 
     def close(self) -> None:
@@ -201,7 +194,7 @@ class _Recorder:
         non_finite = [name for name in must_be_finite if not np.isfinite(values[name])]
         if non_finite:
             self.saver.close()
-            newest = checkpoints.latest(self.options.output_dir)
+            newest = checkpoints.latest(self.output_dir)
             name, is_scaled = non_finite[0], values["loss_scale"] != 1.0
             raise UserError(
                 f"The {name.replace('_', ' ')} is {values[name]} at step {step} (learning rate "

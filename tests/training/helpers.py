@@ -10,6 +10,7 @@ from tests.modeling.helpers import masked_lm_loss
 
 NO_STOP = tf.constant(0)
 STRATEGY = tf.distribute.OneDeviceStrategy("/cpu:0")
+ONE_DEVICE = training.Devices(STRATEGY, "one_device", "")
 
 
 class WithoutDropout:

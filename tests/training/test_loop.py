@@ -1,5 +1,6 @@
 """The training loop: output files, signals and errors."""
 
+import dataclasses
 import os
 import signal
 import threading
@@ -10,9 +11,11 @@ import tensorflow as tf
 
 from bert_tf import checkpoint, checkpoints, training
 from bert_tf.errors import Terminated, UserError, WorkerLost
+from bert_tf.options import TrainingOptions
 from tests.modeling.helpers import config, load, set_head
 from tests.oracle import golden
 from tests.training.helpers import (
+    ONE_DEVICE,
     STRATEGY,
     Classifier,
     classifier_loss,
@@ -35,7 +38,7 @@ def _train(
     loss_fn=classifier_loss,
     steps=10,
     every=5,
-    **changes,
+    worker=0,
 ):
     """Trains in a folder, resuming from its last checkpoint."""
     model = model or set_head(load(Classifier(config(), 2)), "classifier2")
@@ -50,7 +53,9 @@ def _train(
         training.make_train_step(state, make_loss(loss_fn), STRATEGY, training.StepOptions()),
         state,
         batches[start_step:] if isinstance(batches, list) else batches,
-        training.LoopOptions(str(folder), steps, every, **changes),
+        TrainingOptions(output_dir=str(folder), save_checkpoints_steps=every),
+        dataclasses.replace(ONE_DEVICE, worker=worker),
+        steps,
     )
 
 
@@ -128,9 +133,11 @@ def test_stop_flag_of_another_worker_stops_training(tmp_path):
         values = {**metrics, "stop": stop_flags}
         return {name: tf.constant(value) for name, value in values.items()}
 
-    options = training.LoopOptions(str(tmp_path), 10, 5, workers=2)
+    options = TrainingOptions(output_dir=str(tmp_path), save_checkpoints_steps=5)
+    devices = dataclasses.replace(ONE_DEVICE, workers=2)
+    state = training.TrainState(model, optimizer)
     with pytest.raises(Terminated):
-        training.train(step, training.TrainState(model, optimizer), iter(range(10)), options)
+        training.train(step, state, iter(range(10)), options, devices, 10)
     assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0", "model.ckpt-2"]
 
 
@@ -182,7 +189,7 @@ def test_lost_worker_exit_code():
 
 
 def test_only_the_chief_writes(tmp_path):
-    _train(tmp_path, load_batches(_load_case()), steps=3, is_chief=False)
+    _train(tmp_path, load_batches(_load_case()), steps=3, worker=1)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,11 +8,13 @@ import tensorflow as tf
 from bert_tf import checkpoints, training
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
+from bert_tf.options import TrainingOptions
 from bert_tf.training.precision import LossScale, cast_once, set_precision
 from tests.modeling.helpers import config, load, set_head
 from tests.oracle import golden
 from tests.training.helpers import (
     NO_STOP,
+    ONE_DEVICE,
     STRATEGY,
     classifier_loss,
     load_batches,
@@ -99,9 +101,9 @@ def test_repeated_non_finite_gradients_stop_training(tmp_path):
         training.StepOptions(),
     )
     batches = load_batches(np.load(golden("training/classifier_10steps.npz"))) * 10
-    options = training.LoopOptions(str(tmp_path), 100, 50)
+    options = TrainingOptions(output_dir=str(tmp_path), save_checkpoints_steps=50)
     with pytest.raises(UserError, match=r"gradient norm is nan at step 16 "):
-        training.train(step, state, batches, options)
+        training.train(step, state, batches, options, ONE_DEVICE, 100)
 
 
 def test_loss_scale_does_not_change_gradients():

@@ -138,7 +138,6 @@ def _train(
     features: Sequence[Feature],
     devices: training.Devices,
 ) -> None:
-    output_dir, num_train_steps = options.output_dir or "", options.num_train_steps
     batches = training.training_batches(
         paths, features, options, devices, num_records=_SHUFFLE_BUFFER, skip_batches=state.step
     )
@@ -147,11 +146,7 @@ def _train(
     train_step = training.make_train_step(
         state, loss, devices.strategy, step_options, batches.element_spec
     )
-    processes = (devices.is_chief, devices.workers)
-    loop = training.LoopOptions(
-        output_dir, num_train_steps, options.save_checkpoints_steps, *processes
-    )
-    training.train(train_step, state, batches, loop)
+    training.train(train_step, state, batches, options, devices, options.num_train_steps)
 
 
 def _make_loss(use_next_sentence: bool) -> training.Loss:

@@ -1,6 +1,5 @@
 """run_classifier as a library, with a tiny model: written files, resumption, reproducibility."""
 
-import dataclasses
 import json
 import os
 import random
@@ -343,9 +342,8 @@ def test_padding_does_not_affect_weights_or_results(tiny, tmp_path, monkeypatch,
 def _make_train_with_steps(steps):
     train = training.train
 
-    def train_fewer_steps(step, state, batches, options, *more):
-        options = dataclasses.replace(options, num_train_steps=steps)
-        train(step, state, batches, options, *more)
+    def train_fewer_steps(step, state, batches, options, devices, num_train_steps, *more):
+        train(step, state, batches, options, devices, steps, *more)
 
     return train_fewer_steps
 

@@ -1,6 +1,5 @@
 """run_pretraining as a library, with a tiny model: files, resumption, incompatible records."""
 
-import dataclasses
 import json
 import shutil
 
@@ -73,8 +72,8 @@ def test_resumed_training_equals_uninterrupted_training(tiny, records, monkeypat
     pretraining.run(options(tiny, records, do_train=True, output_dir=uninterrupted_dir))
     train = training.train
 
-    def stop_early(step, state, batches, loop):
-        train(step, state, batches, dataclasses.replace(loop, num_train_steps=3))
+    def stop_early(step, state, batches, options, devices, num_train_steps):
+        train(step, state, batches, options, devices, num_train_steps=3)
 
     monkeypatch.setattr(training, "train", stop_early)
     pretraining.run(options(tiny, records, do_train=True, output_dir=resumed_dir))
