@@ -21,19 +21,11 @@ from bert_tf.quiet import import_tensorflow, pause_gc
 from bert_tf.tasks.pretraining import sharded_data
 from bert_tf.tasks.pretraining.corpus import LineEncoder, load_encoder, read_documents
 from bert_tf.tasks.pretraining.instance_records import record_batches, record_features
-from bert_tf.tasks.pretraining.instances import (
-    Document,
-    create_training_instances,
-    warn_about_single_lines,
-)
+from bert_tf.tasks.pretraining.instances import create_training_instances, warn_about_single_lines
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.record_description import describe_outputs
 
 _MAX_PATHS = 5  # in a message
-_ONE_DOCUMENT = (
-    "all lines form one document, so random next sentences come from that document: put a blank "
-    "line between documents"
-)
 # Number of lines per file that are checked for unknown tokens.
 _NUM_CHECKED_LINES = 2000
 
@@ -150,7 +142,11 @@ def _write_in_memory(
     documents = read_documents(paths, encode)
     if not documents:
         raise UserError(f"No tokens in {shortened(paths, _MAX_PATHS)}: nothing to train on")
-    _check_documents(documents, paths)
+    if len(documents) == 1 and len(documents[0]) > 1:
+        problem = "all lines form one document, so random next sentences come from that document"
+        advice = "put a blank line between documents"
+        log.warning("%s: %s: %s", shortened(paths, _MAX_PATHS), problem, advice)
+    warn_about_single_lines(sum(len(document) == 1 for document in documents), len(documents))
     rng = random.Random(options.random_seed)
     with bar(len(documents) * options.dupe_factor, "documents") as progress:
         instances = create_training_instances(
@@ -173,9 +169,3 @@ def _check_lines(path: str, lines: Sequence[str], max_seq_length: int) -> None:
     if 2 * num_cut > sum(word_counts):
         message = "%s: %.0f%% of the text will be truncated: put each sentence on its own line"
         log.warning(message, path, 100 * num_cut / sum(word_counts))
-
-
-def _check_documents(documents: Sequence[Document], paths: Sequence[str]) -> None:
-    if len(documents) == 1 and len(documents[0]) > 1:
-        log.warning("%s: %s", shortened(paths, _MAX_PATHS), _ONE_DOCUMENT)
-    warn_about_single_lines(sum(len(document) == 1 for document in documents), len(documents))
