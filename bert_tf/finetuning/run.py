@@ -40,14 +40,7 @@ from bert_tf.training.evaluation import EvalCallback, Monitor
 
 
 def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
-    """Fine-tunes, evaluates, predicts and exports, depending on the options.
-
-    Reads and checks everything before writing anything.
-
-    Raises:
-        UserError: options, configuration, vocabulary, checkpoint or data are invalid, in which
-            case `output_dir` is unchanged; or a file cannot be written.
-    """
+    """Implements `registry.run` for fine-tuning; checks everything before writing anything."""
     options.check()
     options = find_model_files(options)
     if not options.do_train:

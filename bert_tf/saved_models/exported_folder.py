@@ -48,8 +48,7 @@ def export_folder(
         format: a key of `MODEL_FILES`.
         precision: "float32", or "int8" for dynamic quantization: weights are stored as integers,
             with a scale per column, and activations are quantized at run time.
-        pooling: see `build_onnx_model`.
-        hidden_states: see `build_onnx_model`.
+        pooling, hidden_states: as in `build_onnx_model`.
 
     Raises:
         UserError: a package is missing, the model cannot be exported, or `export_dir` contains

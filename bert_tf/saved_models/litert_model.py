@@ -28,17 +28,14 @@ def build_litert_model(
     hidden_states: bool = False,
     associated_files: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Converts a model to the content of a `.tflite` file.
+    """Converts a model to the content of a `.tflite` file; arguments as in `build_onnx_model`.
 
     Its signature has the inputs `input_ids`, `attention_mask` and `token_type_ids`, int32 [B, S] or
     [B, C, S] for any B, C and S, and the outputs that `build_onnx_model` documents.
 
     Args:
-        model: a model that `build_onnx_model` takes.
         precision: "float32", or "int8" for dynamic-range quantization: weights are stored as
             integers, and activations are quantized where they are used.
-        pooling: see `build_onnx_model`.
-        hidden_states: see `build_onnx_model`.
         associated_files: file name -> text of files to append to the content as a ZIP archive.
 
     Raises:
