@@ -10,7 +10,7 @@ import keras
 
 from bert_tf import checkpoints, files
 from bert_tf.checkpoints.formats import SavedModelSource, find_source
-from bert_tf.checkpoints.formats.selected_layers import SelectedLayers
+from bert_tf.checkpoints.formats.source import SelectedLayers
 from bert_tf.checkpoints.hub_parity import require_same_outputs
 from bert_tf.checkpoints.model import restore_source
 from bert_tf.errors import UserError

@@ -8,7 +8,7 @@ from bert_tf import checkpoints, files
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.formats.configs import warn_of_other_config
 from bert_tf.checkpoints.formats.original import OriginalSource
-from bert_tf.checkpoints.formats.selected_layers import SelectedLayers
+from bert_tf.checkpoints.formats.source import SelectedLayers
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
