@@ -18,7 +18,6 @@ from bert_tf.finetuning.engines import find_exported_model
 from bert_tf.finetuning.export import export_task, require_text_ops
 from bert_tf.finetuning.initialization import restore_weights
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
-from bert_tf.finetuning.multi_seed import write_summary
 from bert_tf.finetuning.output_dir import (
     EVAL_FILES,
     Results,
@@ -27,6 +26,7 @@ from bert_tf.finetuning.output_dir import (
     result_path,
     write_metrics,
     write_results,
+    write_summary,
 )
 from bert_tf.finetuning.records import Splits
 from bert_tf.finetuning.run_checks import check_resumed, result_suffix

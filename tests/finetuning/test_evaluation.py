@@ -10,8 +10,7 @@ import pytest
 from bert_tf import checkpoint
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.errors import UserError
-from bert_tf.finetuning.multi_seed import summarize_runs
-from bert_tf.finetuning.output_dir import Results
+from bert_tf.finetuning.output_dir import Results, summarize_runs
 from bert_tf.options import ClassifierOptions
 from bert_tf.predictor import Predictor
 from bert_tf.tasks import classification

@@ -10,8 +10,7 @@ from bert_tf import registry
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks, run_metadata
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
-from bert_tf.finetuning.multi_seed import write_summary
-from bert_tf.finetuning.output_dir import Results, result_path
+from bert_tf.finetuning.output_dir import Results, result_path, write_summary
 from bert_tf.options import (
     ClassifierOptions,
     ExportOptions,
