@@ -82,7 +82,7 @@ ALLOWED_IMPORTS = {
     "tokenization/fast_wordpiece": {"tensorflow", "tensorflow_text"},
     "tokenization/graph": {"numpy", "tensorflow"},
     "tokenization/ragged_ids": {"numpy"},
-    "training/curve": {"matplotlib", "numpy"},
+    "training/curve": {"matplotlib", "numpy", "tensorflow"},
 }
 # Modules of options, which load without third-party packages.
 OPTION_MODULES = re.compile(r"tasks/\w+/(\w*options|__init__)")

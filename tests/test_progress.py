@@ -4,7 +4,7 @@ import io
 import sys
 
 from bert_tf import progress
-from bert_tf.training.scalars import Scalars
+from bert_tf.training.curve import Scalars
 
 
 class Terminal(io.StringIO):

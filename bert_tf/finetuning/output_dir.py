@@ -16,8 +16,8 @@ from bert_tf.file_names import require_writable
 from bert_tf.finetuning.run_metadata import EVAL_RESULTS_JSON, run_names
 from bert_tf.options.fine_tuning import RUNS
 from bert_tf.progress import log
+from bert_tf.training.curve import Scalars
 from bert_tf.training.evaluation import EVAL_FOLDER, plain_metrics
-from bert_tf.training.scalars import Scalars
 
 EVAL_RESULTS = "eval_results.txt"
 EVAL_FILES = (EVAL_RESULTS, EVAL_RESULTS_JSON)
