@@ -115,7 +115,6 @@ def create_train_state(
     num_train_steps: int,
     num_warmup_steps: int,
     restore_from: str | None,
-    optimizer_name: str = "adamw",
 ) -> TrainState:
     """Creates the optimizer and restores its slots and step from `restore_from`, if not None."""
     with devices.strategy.scope():
@@ -124,7 +123,7 @@ def create_train_state(
             num_train_steps,
             num_warmup_steps,
             options.adam_bias_correction,
-            optimizer_name,
+            getattr(options, "optimizer", "adamw"),  # a flag of pre-training only
         )
         optimizer.build(model.trainable_variables)
         loss_scale = LossScale() if devices.precision == "float16" else None

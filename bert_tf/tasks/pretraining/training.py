@@ -100,7 +100,6 @@ def _train_and_evaluate(
             options,
             devices,
             restore_from=restored,
-            optimizer_name=options.optimizer,
             num_train_steps=options.num_train_steps,
             num_warmup_steps=options.num_warmup_steps,
         )
