@@ -14,7 +14,6 @@ from bert_tf.tokenization.ragged_ids import RaggedIds
 
 _logger = logging.getLogger(__name__)
 
-# Number of examples of a data set that are logged.
 NUM_LOGGED = 5
 
 

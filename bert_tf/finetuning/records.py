@@ -28,7 +28,6 @@ from bert_tf.progress import bar, log
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.training import Devices
 
-# Number of examples to featurize at a time.
 _CHUNK_EXAMPLES = 1024
 # Ratio of --max_seq_length to the mean length of inputs above which less padding is suggested.
 _MUCH_PADDING = 3

@@ -15,7 +15,6 @@ from bert_tf.saved_models.packing import Inputs, pack
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.graph import GraphTokenizer
 
-# Names of a model's inputs.
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import tensorflow as tf
 
-# Model inputs by name.
 Inputs = dict[str, Any]
 
 # Type checkers do not know the class methods of tf.RaggedTensor.

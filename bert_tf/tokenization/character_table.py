@@ -27,9 +27,6 @@ class CharacterTable:
 
     `flags` fills blocks, so only one thread at a time may call it. `normalize` needs no lock,
     because filled blocks never change.
-
-    Args:
-        basic_tokenizer: the reference tokenizer.
     """
 
     def __init__(self, basic_tokenizer: BasicTokenizer) -> None:

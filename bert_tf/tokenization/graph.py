@@ -64,7 +64,6 @@ class GraphTokenizer(tf.Module):
         return by_text.merge_dims(1, 2)
 
     def _decompose(self, rows: tf.Tensor, codes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Replaces each character with its decomposition."""
         counts = tf.cast(tf.gather(self._counts, codes), tf.int32)
         starts = tf.gather(self._starts, codes)
         offsets = tf.cumsum(counts, exclusive=True)

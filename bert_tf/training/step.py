@@ -146,8 +146,6 @@ def compile_for_replicas(
 
 @dataclasses.dataclass(eq=False)
 class _Replica:
-    """The computation of one replica in a training step."""
-
     state: TrainState
     loss: Loss
     strategy: tf.distribute.Strategy

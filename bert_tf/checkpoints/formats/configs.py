@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 # Attention head size of all published models. Weight shapes do not determine it.
 USUAL_HEAD_SIZE = 64
 
-# Maximum length of a list of variables in a message, in characters.
 _MAX_LIST_CHARS = 400
 
 # Variable name -> shape.

@@ -54,8 +54,7 @@ class ProblemType(abc.ABC):
         labels: names of the labels in the order of their ids; empty for regression.
         num_outputs: number of outputs of the model's head.
         target: the feature with the labels of a row.
-        metric_names: see `Task.metric_names`.
-        lower_is_better: see `Task.lower_is_better`.
+        metric_names, lower_is_better: as in `Task`.
         soft_target: kind of the logits, see `Task.soft_targets`.
         output: name of the model output with `values`, which predictions are made from.
         answer_column: name of the column with the `answer`s in a table of predictions.
