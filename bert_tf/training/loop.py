@@ -53,8 +53,6 @@ def train(
         Terminated: after SIGTERM.
     """
     step, output_dir = state.step, options.output_dir or ""
-    if step >= num_train_steps:
-        return
     with contextlib.ExitStack() as stack:
         request = stack.enter_context(stop_request())
         saver = AsyncSaver(output_dir)
