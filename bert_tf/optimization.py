@@ -14,6 +14,8 @@ from keras import ops
 
 from bert_tf.removed_api import error_stubs
 
+_logger = logging.getLogger(__name__)
+
 globals().update(error_stubs("optimization"))
 
 # Constants of the original code.
@@ -130,7 +132,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
                 "%d steps were trained, but num_train_steps is %d: the learning rate was 0 in "
             )
             advice = "all others. num_train_steps is the number of batches in all epochs"
-            logging.getLogger(__name__).warning(message + advice, num_steps, expected)
+            _logger.warning(message + advice, num_steps, expected)
 
     def slots(self) -> list[tuple[keras.Variable, dict[str, keras.Variable]]]:
         """Returns pairs of a trainable variable and its slots, {"adam_m": m, "adam_v": v}."""
@@ -240,6 +242,9 @@ def create_optimizer(
     # The original's order of arguments, (loss, init_lr, ...), makes `num_train_steps` a fraction.
     if original or 0 < num_train_steps < 1:
         error_stubs("optimization")["create_optimizer(loss, ...)"]()
+    if num_warmup_steps and num_warmup_steps >= num_train_steps:
+        message = "num_warmup_steps is %d, so all %d steps are warm-up"
+        _logger.warning(message, num_warmup_steps, num_train_steps)
     optimizer_class = {"adamw": AdamWeightDecay, "lamb": Lamb}[optimizer]
     return optimizer_class(
         WarmupLinearDecay(init_lr, num_train_steps, num_warmup_steps),

@@ -148,6 +148,15 @@ def test_lamb_trust_ratio_includes_weight_decay():
     np.testing.assert_allclose(zero, -0.5 * adam, rtol=1e-5)
 
 
+def test_warmup_as_long_as_training_warns(caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
+    create_optimizer(0.1, 10, 9)
+    create_optimizer(0.1, 10, None)
+    assert not caplog.records
+    create_optimizer(0.1, 10, 60)
+    assert caplog.messages == ["num_warmup_steps is 60, so all 10 steps are warm-up"]
+
+
 def test_training_longer_than_the_schedule_warns(caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])

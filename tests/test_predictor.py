@@ -200,9 +200,9 @@ def test_pairs_warn_for_a_single_text_model(trained, caplog, monkeypatch):
         predictor(["film", ("film", "story"), ("film", "plot")])
     assert caplog.text.count("2 of 3 inputs are pairs, but the model was trained on single te") == 1
     caplog.clear()
-    # A task module does not declare whether its inputs are pairs, but run.json does.
+    # A task module does not declare whether its inputs are pairs.
     Predictor.from_output_dir(folder, task_name=None, task_module="m.py")(["film", ("a", "b")])
-    assert "1 of 2 inputs are single texts, but the model was trained on pairs" in caplog.text
+    assert "inputs" not in caplog.text
 
 
 @pytest.mark.parametrize("flags", [{}, {"script": "extract_features", "layers": "-1"}])
@@ -298,7 +298,7 @@ def test_invalid_input_types_are_rejected(trained, script, inputs, message):
         ),
         ({"script": "predict_masked", "top_k": 0}, "--top_k must be between 1 and 1000"),
         ({"script": "run_ner"}, "No such file: .*labels.txt"),
-        ({"script": "run_squad"}, r"bert_model\.ckpt does not match this model. Missing"),
+        ({"script": "run_squad"}, r"not match this model\. Missing .*train it first"),
         ({"script": "run_squad", "max_seq_length": 32}, "must be greater than --max_query_length"),
         (
             {"script": "run_squad", "do_eval": True},

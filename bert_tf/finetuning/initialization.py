@@ -123,14 +123,17 @@ def _output_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | No
     return checkpoint
 
 
-def restore_strict(model: keras.Model, prefix: str) -> checkpoints.Restored:
-    """Restores a checkpoint that must have exactly the model's variables."""
+def restore_strict(model: keras.Model, prefix: str, advice: str = "") -> checkpoints.Restored:
+    """Restores a checkpoint that must have exactly the model's variables.
+
+    `advice` ends the message about variables that the checkpoint lacks.
+    """
     restored = checkpoints.restore(model, prefix)
     if restored.new or restored.unused:
         missing, unexpected = map(checkpoints.summarize, (restored.new, restored.unused))
         raise UserError(
             f"{prefix} does not match this model. Missing variables: {missing}; unexpected "
-            f"variables: {unexpected}"
+            f"variables: {unexpected}{advice if restored.new else ''}"
         )
     return restored
 
@@ -146,4 +149,5 @@ def restore_trained(model: keras.Model, folder: str) -> None:
     """Restores `trained_checkpoint`, which must have exactly the variables of the model."""
     prefix = trained_checkpoint(folder)
     run_metadata.warn_if_untrained(prefix)
-    restore_strict(model, prefix)
+    advice = ". If it was not fine-tuned for this task, train it first (--do_train=true)"
+    restore_strict(model, prefix, advice)

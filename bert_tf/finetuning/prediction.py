@@ -89,6 +89,9 @@ def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -
             raise UserError(f"Input {index}: expected {expected}. Received: {repr(item)[:100]}")
         if not all(text.strip() for text in texts):
             log.warning("Input %d: a text is empty", index)
+        if any("[CLS]" in text or "[SEP]" in text for text in texts):
+            message = "Input %d: [CLS] and [SEP] are added to each text: remove them"
+            log.warning(message, index)
 
 
 class PairCheck:

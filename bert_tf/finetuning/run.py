@@ -137,9 +137,8 @@ class FineTuningRun:
         if options.do_train:
             self.num_train_steps = self._count_train_steps()
             resumes, labels = bool(self.restored), task.labels
-            inputs = run_metadata.INPUTS[task.text_pairs]
             self.metadata_files = run_metadata.run_files(
-                options, resumes, data_description, labels, inputs=inputs
+                options, resumes, data_description, labels, **task.run_entries
             )
             self.evaluation = self._eval_callback()
         if devices.is_chief:

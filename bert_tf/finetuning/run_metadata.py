@@ -36,8 +36,6 @@ _RUN_FLAGS |= {"do_train", "do_eval", "do_predict", "do_export", "eval_every"}
 # Flags that determine the inputs of a model, which should be as in training.
 _INPUT_FLAGS = ("max_seq_length", "max_query_length", "long_text", "doc_context", "token_column")
 _INPUT_FLAGS += ("question_column", "ending_columns", "version_2_with_negative")
-# `Task.text_pairs` -> the entry `inputs` of `run.json`.
-INPUTS = {True: "pairs", False: "texts", None: "mixed"}
 # A model trained for one of these tasks may be evaluated on the others.
 _MNLI_TASKS = ("mnli", "mnli-mm", "ax", "xnli")
 
@@ -111,12 +109,6 @@ def read_run_string(folder: str, *names: str) -> str | None:
     except (UserError, KeyError, TypeError):
         return None
     return value if isinstance(value, str) else None
-
-
-def trained_on_pairs(folder: str) -> bool | None:
-    """Returns whether a model was trained on text pairs; None if unknown, or only on some."""
-    saved = read_run_string(folder, "inputs")
-    return next((value for value, name in INPUTS.items() if name == saved), None)
 
 
 def best_prefix(folder: str) -> str | None:

@@ -6,6 +6,7 @@ In shapes, B is the batch size, C `texts_per_row`, and S `max_seq_length`.
 import abc
 import json
 import os
+import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ class Task(abc.ABC):
             inputs [B, S], where a row is a single text or text pair.
         text_pairs: whether examples are text pairs, and thus the inputs of an exported model's
             default signature; None if that is unknown, or differs between examples.
+        run_entries: further entries for `run.json`, complete once the training set has been read.
         metric_names: metrics for `--best_metric`, without `eval_`; the first is the default.
         lower_is_better: the names of metrics to minimize.
         predict_split: the split that `--do_predict` writes predictions for. With "eval", they are
@@ -51,6 +53,7 @@ class Task(abc.ABC):
     targets: Sequence[Feature] = (Feature("label_ids"),)
     texts_per_row: int | None = None
     text_pairs: bool | None = False
+    run_entries: Mapping[str, str] = types.MappingProxyType({})
     metric_names: Sequence[str] = ("loss",)
     lower_is_better: Collection[str] = ("loss",)
     predict_split: str = "predict"

@@ -11,6 +11,7 @@ from keras import ops
 from bert_tf.config import BertConfig
 from bert_tf.modeling.bert import BertModel, ConfiguredModel
 from bert_tf.modeling.dropout import Dropout
+from bert_tf.modeling.inputs import check_positions
 from bert_tf.modeling.layers import create_initializer, dense_layer, layer_norm_layer
 
 # In the original BERT, a classifier's variables `output_weights` and `output_bias` are outside any
@@ -226,11 +227,13 @@ class BertPretrainer(EncoderWithHead):
             `masked_lm_logits` [B, P, V] and `next_sentence_logits` [B, 2], where class 0 means
             that the second text follows and class 1 that it is random.
         """
+        positions = inputs["masked_lm_positions"]
+        check_positions(positions, inputs["input_ids"].shape)
         encoded = self.bert(inputs, training=training, dropout_seed=dropout_seed)
         return {
             "masked_lm_logits": self.masked_lm(
                 encoded["sequence_output"],
-                inputs["masked_lm_positions"],
+                positions,
                 self.bert.embeddings.word_embeddings,
             ),
             "next_sentence_logits": self.next_sentence(encoded["pooled_output"]),

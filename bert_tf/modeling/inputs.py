@@ -54,6 +54,18 @@ def check_inputs(inputs: Any, config: BertConfig, rank: int = 2) -> None:
                 raise ValueError(f"{name} must be between 0 and {size - 1}. Received: {extreme}")
 
 
+def check_positions(positions: Any, ids_shape: Any) -> None:
+    """Raises a ValueError if positions [B, P] are out of range, or are a mask [B, S] instead."""
+    extremes, length = _min_and_max(positions), ids_shape[-1]
+    is_mask = tuple(positions.shape) == tuple(ids_shape) and extremes and max(extremes) < 2 < length
+    if is_mask or "bool" in str(positions.dtype):
+        raise ValueError("masked_lm_positions must be the indexes of tokens, [B, P], not a mask")
+    for extreme in extremes:
+        if not 0 <= extreme < length:
+            message = f"masked_lm_positions must be between 0 and {length - 1}"
+            raise ValueError(f"{message}. Received: {extreme}")
+
+
 def _min_and_max(ids: Any) -> tuple:
     """Returns the minimum and maximum of an eager tensor; () for a symbolic tensor."""
     torch = sys.modules.get("torch")

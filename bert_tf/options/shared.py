@@ -121,10 +121,6 @@ class TrainingOptions:
         rate = self.learning_rate
         if rate > 0.01 and getattr(self, "optimizer", "adamw") == "adamw":
             warnings.append(f"--learning_rate={rate:g} exceeds 0.01; check the exponent")
-        limits = {"num_warmup_steps": getattr(self, "num_train_steps", 1), "warmup_proportion": 1}
-        for flag, limit in limits.items():
-            if getattr(self, flag, 0) >= limit:
-                warnings.append(f"--{flag}={getattr(self, flag)} leaves no steps after the warm-up")
         return warnings
 
 

@@ -9,7 +9,6 @@ import functools
 import itertools
 import logging
 import threading
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,11 +20,9 @@ from bert_tf.tokenization.fast_wordpiece import MAX_WORD_CHARS, UNKNOWN, try_bui
 from bert_tf.tokenization.offsets import tokenize_with_offsets
 from bert_tf.tokenization.ragged_ids import RaggedIds
 from bert_tf.tokenization.reference import FullTokenizer, convert_to_unicode
+from bert_tf.tokenization.text_checks import text_problems
 
 _logger = logging.getLogger(__name__)
-
-# For the warning about unknown tokens: examples to check, thresholds, and unknown words to list.
-_SAMPLE_SIZE, _MIN_UNKNOWN, _MIN_UNKNOWN_SHARE, _MAX_LISTED_WORDS = 2000, 5, 0.05, 5
 
 # A batch has about this many characters, so that its arrays fit into the CPU's caches.
 _BATCH_CHARS = 1 << 19
@@ -69,7 +66,7 @@ class BatchTokenizer:
             raise TypeError(f"tokenizer must be a FullTokenizer. Received: {tokenizer!r:.100}")
         self.reference = tokenizer
         self.num_texts = self.num_reference_texts = 0
-        # Sources for which a warning about unknown tokens was logged.
+        # Sources with problems, which were logged.
         self._warned_sources: set[str] = set()
         # Guards the counters, the compiled tokenizer and the character table.
         self._lock = threading.Lock()
@@ -100,36 +97,14 @@ class BatchTokenizer:
             [self._encode_batch(batch, with_spans) for batch in _split_into_batches(strings)]
         )
 
-    def warn_about_unknown(
+    def warn_about_texts(
         self, source: str, examples: Sequence[Sequence[str]], is_pretokenized: bool = False
     ) -> None:
-        """Warns once per source, such as a file, if at least 5% of a sample's tokens are `[UNK]`.
-
-        Also warns if examples with text have no tokens, as after decoding with a wrong encoding.
-        Each example is a list of texts, or a list of words if `is_pretokenized`.
-        """
-        sampled = examples[:: max(len(examples) // _SAMPLE_SIZE, 1)]
-        split = str.split if is_pretokenized else self.reference.basic_tokenizer.tokenize
-        texts = [" ".join(example) for example in sampled]
-        words_of = {text: split(text) for text in texts if text.strip()}
-        without_words = [text for text in texts if not words_of.get(text, True)]
-        if without_words and source not in self._warned_sources:
-            self._warned_sources.add(source)
-            message = "%s: %d of %d texts have no word pieces, such as %r. Check the encoding"
-            _logger.warning(message, source, len(without_words), len(texts), without_words[0][:50])
-        words = Counter(word for text in texts for word in words_of.get(text, ()))
-        pieces = {word: self.reference.wordpiece_tokenizer.split_word(word) for word in words}
-        unknown = Counter({word: words[word] for word in words if pieces[word] == [UNKNOWN]})
-        count, total = unknown.total(), sum(len(pieces[word]) * words[word] for word in words)
-        min_count = max(_MIN_UNKNOWN, _MIN_UNKNOWN_SHARE * total)
-        if count < min_count or source in self._warned_sources:
-            return
-        self._warned_sources.add(source)
-        listed = ", ".join(f"{word:.30}" for word, _ in unknown.most_common(_MAX_LISTED_WORDS))
-        share = f"{100 * count / total:.1f}% of the tokens ({count} of {total})"
-        advice = "Check the vocabulary, --do_lower_case and the file's encoding"
-        message = "%s: %s are [UNK]; most frequent words: %s. %s"
-        _logger.warning(message, source, share, listed, advice)
+        """Warns, once per source such as a file, about `text_problems`."""
+        if source not in self._warned_sources:
+            for problem in text_problems(self.reference, examples, is_pretokenized):
+                self._warned_sources.add(source)
+                _logger.warning("%s: %s", source, problem)
 
     @functools.cached_property
     def _compiled(self) -> Any:

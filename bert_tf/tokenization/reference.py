@@ -143,6 +143,8 @@ def warn_if_cased(vocab_file: str, pieces: Collection[str]) -> None:
 
 def convert_by_vocab(vocab: Mapping[_Key, _Value], items: Iterable[_Key]) -> list[_Value]:
     """Looks up items in a vocabulary; as in the original, a missing item raises a KeyError."""
+    if isinstance(items, str):
+        raise TypeError(f"Pass a list of tokens, not a text. Received: {items!r:.100}")
     return [vocab[item] for item in items]
 
 

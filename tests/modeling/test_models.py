@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import re
 
 import keras
 import numpy as np
@@ -199,6 +200,21 @@ def test_unrelated_inputs_are_ignored():
 def test_invalid_inputs_are_rejected(changes, message):
     with pytest.raises(ValueError, match=rf"\A{message}\Z"):
         _model()({"input_ids": np.ones((1, 3), "int32"), **changes})
+
+
+@pytest.mark.parametrize(
+    ("positions", "message"),
+    [
+        (np.array([[0, 1, 0, 0]]), "must be the indexes of tokens, [B, P], not a mask"),
+        (np.array([[False, True]]), "must be the indexes of tokens, [B, P], not a mask"),
+        (np.array([[1, 4]]), "must be between 0 and 3. Received: 4"),
+        (tf.constant([[-1, 0]]), "must be between 0 and 3. Received: -1"),
+    ],
+)
+def test_invalid_masked_lm_positions_are_rejected(positions, message):
+    inputs = {"input_ids": np.ones((1, 4), int), "masked_lm_positions": positions}
+    with pytest.raises(ValueError, match=re.escape(f"masked_lm_positions {message}")):
+        BertPretrainer(SMALL)(inputs)
 
 
 @pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])

@@ -284,35 +284,42 @@ def test_mostly_unknown_tokens_warn_once(caplog, monkeypatch, tmp_path):
     tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
     known = [("the film", "the film")] * 30
     # 5 unknown of 104 tokens, and a file of few tokens, all unknown.
-    tokenizer.warn_about_unknown("a.txt", [*known[:-6], ("the plot",) * 4, ("plot",)])
-    tokenizer.warn_about_unknown("b.txt", [("plot plot", "story")])
+    tokenizer.warn_about_texts("a.txt", [*known[:-6], ("the plot",) * 4, ("plot",)])
+    tokenizer.warn_about_texts("b.txt", [("plot plot", "story")])
     assert not caplog.records
     texts = [*known, ("plot " * 7,), ("story plot",)]
     for _ in range(2):
-        tokenizer.warn_about_unknown("c.txt", texts)
+        tokenizer.warn_about_texts("c.txt", texts)
     (record,) = caplog.records
     assert record.getMessage() == (
         "c.txt: 7.0% of the tokens (9 of 129) are [UNK]; most frequent words: plot, story. Check "
         "the vocabulary, --do_lower_case and the file's encoding"
     )
     # With many texts, only a sample is tokenized.
-    tokenizer.warn_about_unknown("d.txt", [*known * 100, *[("plot",)] * 3000])
+    tokenizer.warn_about_texts("d.txt", [*known * 100, *[("plot",)] * 3000])
     assert "d.txt: 20.0% of the tokens (1000 of 5000) are [UNK]" in caplog.text
 
 
-def test_texts_without_word_pieces_warn_once(caplog, monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("example", "message"),
+    [
+        (
+            ("\ufffd\ufffd", "\ufffd"),
+            "have no word pieces, such as '\ufffd\ufffd \ufffd'",
+        ),
+        (("[CLS] the film [SEP]",), "contain [CLS] or [SEP], which are added to each text"),
+        (("the film ##the",), "contain word pieces (##): pass the texts before tokenization"),
+    ],
+)
+def test_unusual_texts_warn_once(caplog, monkeypatch, tmp_path, example, message):
     monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
     (tmp_path / "vocab.txt").write_text("[UNK]\nthe\nfilm\n")
     tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
-    tokenizer.warn_about_unknown("a.txt", [("the film", ""), ("", " ")])
+    tokenizer.warn_about_texts("a.txt", [("the film", ""), ("", " ")] * 50)
     assert not caplog.records
     for _ in range(2):
-        tokenizer.warn_about_unknown("b.txt", [("the", "film"), ("\ufffd\ufffd", "\ufffd")])
-    (record,) = caplog.records
-    message = (
-        "b.txt: 1 of 2 texts have no word pieces, such as '\ufffd\ufffd \ufffd'. Check the encoding"
-    )
-    assert record.getMessage() == message
+        tokenizer.warn_about_texts("b.txt", [("the", "film"), example])
+    assert caplog.text.count(f"b.txt: 1 of 2 texts {message}") == 1
 
 
 def test_invalid_argument_types_are_rejected(tmp_path):

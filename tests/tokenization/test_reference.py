@@ -251,6 +251,8 @@ def test_full_tokenizer(tokenizer):
     assert tokenizer.convert_ids_to_tokens(ids) == tokens
     assert tokenization.convert_tokens_to_ids(tokenizer.vocab, tokens) == ids
     assert tokenization.convert_ids_to_tokens(tokenizer.inv_vocab, ids) == tokens
+    with pytest.raises(TypeError, match="a list of tokens, not a text"):
+        tokenizer.convert_tokens_to_ids("un")
 
 
 @pytest.mark.parametrize(

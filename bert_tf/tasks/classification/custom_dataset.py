@@ -19,6 +19,8 @@ from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset
 from bert_tf.tasks.classification.label_inference import LabelParser, infer_labels
 from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, REGRESSION, ClassifierOptions
 
+# Entry of `run.json` with the column names in the training file, separated by tabs.
+HEADER = "header"
 # Purpose of a text column -> its name in messages.
 _TEXT_NAMES = {"text": "text", "text_pair": "second text"}
 
@@ -34,6 +36,7 @@ class CustomDataset(TextDataset):
         options: options for tables. Without a training file, problem type "auto" means
             "classification".
         labels: names of the labels in the order of their ids; empty to infer them, or for numbers.
+        training_header: column names in the training file of an earlier run; empty if unknown.
 
     Raises:
         UserError: the training file is invalid, or the labels are unknown.
@@ -42,14 +45,19 @@ class CustomDataset(TextDataset):
     name = "task tsv"
 
     def __init__(
-        self, paths: Mapping[str, str], options: ClassifierOptions, labels: Sequence[str] = ()
+        self,
+        paths: Mapping[str, str],
+        options: ClassifierOptions,
+        labels: Sequence[str] = (),
+        training_header: Sequence[str] = (),
     ) -> None:
         self._paths, self._options = paths, options
         self.has_pairs = options.text_pair_column is not None
         has_training_file_only = "eval" not in paths and "train" in paths
         self._holds_out_rows = has_training_file_only and bool(options.dev_fraction)
         self._examples: dict[str, list[InputExample]] = {}
-        self._training_header: list[str] | None = None
+        # Column names in the training file, if it has been read or a training run saved them.
+        self._training_header = list(training_header) or None
         self.is_unlabeled = options.ignores_labels and not self._holds_out_rows
         labels = tuple(label.strip() for label in labels)
         problem_type = options.problem_type
@@ -119,6 +127,7 @@ class CustomDataset(TextDataset):
             _warn_about_quotes(path, values)
         if split == "train":
             self._training_header = header
+            self.run_entries = {HEADER: "\t".join(header)}
         if split == "train" and not is_unlabeled:
             self._parser = infer_labels(path, places, values["label"], self._parser)
         return self._to_examples(split, places, values)

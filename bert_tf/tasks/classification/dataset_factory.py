@@ -14,10 +14,10 @@ from bert_tf.finetuning import label_map, run_metadata
 from bert_tf.options import ClassifierOptions
 from bert_tf.progress import log
 from bert_tf.tasks.classification import glue
-from bert_tf.tasks.classification.custom_dataset import CustomDataset
+from bert_tf.tasks.classification.custom_dataset import HEADER, CustomDataset
 from bert_tf.tasks.classification.datasets import TextDataset
 from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, REGRESSION
-from bert_tf.tasks.classification.task_module import load_task_module
+from bert_tf.tasks.classification.task_module import INPUTS, load_task_module
 
 
 def make_dataset(options: ClassifierOptions) -> TextDataset:
@@ -52,7 +52,9 @@ def make_dataset(options: ClassifierOptions) -> TextDataset:
 
 
 def _trained_on_pairs(options: ClassifierOptions) -> bool | None:
-    return run_metadata.trained_on_pairs(label_map.folder_of_checkpoint(options))
+    """Returns whether a task module's training examples were pairs; None if some, or unknown."""
+    saved = run_metadata.read_run_string(label_map.folder_of_checkpoint(options), "inputs")
+    return next((value for value, name in INPUTS.items() if name == saved), None)
 
 
 def _find_paths(options: ClassifierOptions) -> dict[str, str]:
@@ -77,8 +79,10 @@ def _find_paths(options: ClassifierOptions) -> dict[str, str]:
 
 
 def _make_custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> CustomDataset:
-    labels = options.labels.split(",") if options.labels else []
+    labels, header = options.labels.split(",") if options.labels else [], None
     if not options.do_train:
+        folder = label_map.folder_of_checkpoint(options)
+        header = run_metadata.read_run_string(folder, HEADER)
         options = dataclasses.replace(options, problem_type=_find_trained_problem_type(options))
         _warn_about_columns(options, paths)
         if not labels and options.problem_type != REGRESSION:
@@ -89,7 +93,7 @@ def _make_custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> C
         if options.problem_type == AUTO and trained:
             options = dataclasses.replace(options, problem_type=trained)
         labels = labels or labels_in(teacher) or []
-    return CustomDataset(paths, options, labels)
+    return CustomDataset(paths, options, labels, header.split("\t") if header else ())
 
 
 def _find_trained_problem_type(options: ClassifierOptions) -> str:

@@ -2,7 +2,8 @@
 
 import abc
 import re
-from collections.abc import Iterator, Sequence
+import types
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_tf.data.cell_values import excerpt
@@ -40,6 +41,7 @@ class TextDataset(abc.ABC):
         primary_metric: default of `--best_metric`; None for the problem type's default.
         has_pairs: whether examples have two texts; None if unknown.
         submission: file name of the predictions for gluebenchmark.com; None for other tasks.
+        run_entries: entries for `run.json`, complete once the training set has been read.
         is_unlabeled: whether training needs no labels (distillation), and uses placeholders.
     """
 
@@ -50,6 +52,7 @@ class TextDataset(abc.ABC):
     primary_metric: str | None = None
     has_pairs: bool | None = None
     submission: str | None = None
+    run_entries: Mapping[str, str] = types.MappingProxyType({})
     is_unlabeled: bool = False
 
     @abc.abstractmethod

@@ -86,22 +86,10 @@ class Classification(Task):
         if split == "train":
             self._training_examples = examples
             self.problem.set_class_weights(examples)
-        if self.options.task_module:
-            self._check_text_b(split, examples)
+            self.text_pairs, self.run_entries = self.data.has_pairs, self.data.run_entries
         check_split(self.data, split, examples, self._training_examples)
-        self.tokenizer.warn_about_unknown(path, self.texts(examples))
+        self.tokenizer.warn_about_texts(path, self.texts(examples))
         return examples
-
-    def _check_text_b(self, split: str, examples: Sequence[InputExample]) -> None:
-        """Warns if the examples of a task module are pairs, unlike the training examples."""
-        are_pairs = {bool(example.text_b) for example in examples}
-        if split == "train":
-            self.text_pairs = are_pairs.pop() if len(are_pairs) == 1 else None
-        elif self.text_pairs is not None and are_pairs != {self.text_pairs}:
-            kinds = ("single texts", "pairs")
-            trained, found = kinds[self.text_pairs], kinds[not self.text_pairs]
-            message = "%s: the model was trained on %s, but examples are %s. Check text_b"
-            log.warning(message, self.data.describe(split), trained, found)
 
     def texts(self, examples: Sequence[InputExample]) -> list[tuple[str, str]]:
         """Returns the two texts of each example; the second may be empty."""

@@ -21,6 +21,8 @@ from bert_tf.progress import log
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset
 from bert_tf.tasks.classification.options import CLASSIFICATION, MULTILABEL, REGRESSION
 
+# `has_pairs` -> entry of `run.json`.
+INPUTS = {False: "single texts", True: "pairs", None: "single texts and pairs"}
 _METHODS = {split: f"get_{name}_examples" for split, name in SPLIT_NAMES.items()}
 _SHOWN_CHARACTERS = 200
 
@@ -53,7 +55,16 @@ class ModuleDataset(TextDataset):
             raise UserError(f"{self._path}: {method}(data_dir) returns None, not examples")
         count = counted(len(examples), "example")
         log.info("%s: %s; %s", self.describe(split), count, self.problem_type)
-        return [self._convert(item, split, index) for index, item in enumerate(examples)]
+        examples = [self._convert(item, split, index) for index, item in enumerate(examples)]
+        are_pairs = {bool(example.text_b) for example in examples}
+        if split == "train":
+            self.has_pairs = are_pairs.pop() if len(are_pairs) == 1 else None
+            self.run_entries = {"inputs": INPUTS[self.has_pairs]}
+        elif self.has_pairs is not None and are_pairs != {self.has_pairs}:
+            message = "%s: the model was trained on %s, but examples are %s. Check text_b"
+            kinds = INPUTS[self.has_pairs], INPUTS[not self.has_pairs]
+            log.warning(message, self.describe(split), *kinds)
+        return examples
 
     def describe(self, split: str) -> str:
         """Returns the name of the method that returns the split, and the user's file."""

@@ -80,7 +80,7 @@ def run(options: ExtractionOptions) -> None:
                 strings = [[*filter(None, text)] for _, text in chunk]
                 _warn_about_columns(options, [" ".join(text) for text in strings])
                 is_split = options.pretokenized
-                extractor.tokenizer.warn_about_unknown(display_name(input_file), strings, is_split)
+                extractor.tokenizer.warn_about_texts(display_name(input_file), strings, is_split)
                 if count := sum("|||" in " ".join(text) for text in strings):
                     message = "%s: ||| is part of %d of the first %d texts. Write a pair as A ||| B"
                     log.warning(f"{message}, with spaces", input_file, count, len(strings))

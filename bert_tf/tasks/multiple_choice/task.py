@@ -54,12 +54,12 @@ class MultipleChoice(Task):
         """Reads the questions of a split."""
         questions = self._read_early.pop(split, None)
         questions = questions or read_questions(self.options, split, self.texts_per_row)
-        self.tokenizer.warn_about_unknown(f"Questions of the {split} split", self.texts(questions))
+        self.tokenizer.warn_about_texts(f"Questions of the {split} split", self.texts(questions))
         return questions
 
     def texts(self, examples: Sequence[Question]) -> list[tuple[str, ...]]:
-        """Returns the context and the endings of each question."""
-        return [(question.context, *question.endings) for question in examples]
+        """Returns the context and the endings, in alphabetical order, of each question."""
+        return [(question.context, *sorted(question.endings)) for question in examples]
 
     def featurize(self, examples: Sequence[Question], split: str) -> dict[str, np.ndarray]:
         """Returns a row [C, S] for each question: its context with each of its endings."""

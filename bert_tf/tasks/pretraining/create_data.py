@@ -41,7 +41,7 @@ def run(options: PretrainingDataOptions) -> list[str]:
     check_vocabulary(options.vocab_file or "", options.do_lower_case)
     for path in paths:
         lines = [*itertools.islice(files.read_lines(path), _NUM_CHECKED_LINES)]
-        encode.tokenizer.warn_about_unknown(path, [[line] for line in lines])
+        encode.tokenizer.warn_about_texts(path, [[line] for line in lines])
         warn_about_columns(path, lines)
         _check_lines(path, lines, options.max_seq_length)
     _check_num_predictions(options)

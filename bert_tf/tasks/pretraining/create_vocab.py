@@ -21,6 +21,8 @@ _UNUSED_BEFORE_SPECIAL = 99
 _SPECIAL_TOKENS = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 _BATCH_LINES = 1000
+# Tolerated fraction of the text's characters that have no token.
+_MAX_MISSING = 0.005
 # Minimum fraction of the text's words whose characters must all fit into the vocabulary.
 _MIN_COVERAGE = 0.9
 
@@ -47,11 +49,21 @@ def run(options: VocabularyOptions) -> list[str]:
     log.info(message, num_words, num_distinct)
     reserved = reserved_tokens(options.num_unused_tokens)
     tokens = learn(counts, options.vocab_size, reserved, learner)
-    tokens += _find_missing_characters(counts, tokens)[: options.vocab_size - len(tokens)]
+    missing = _find_missing_characters(counts, tokens)
+    room = options.vocab_size - len(tokens)
+    tokens += [token for token, _ in missing[:room]]
     num_unused = options.num_unused_tokens + options.vocab_size - len(tokens)
     tokens += [f"[unused{n}]" for n in range(options.num_unused_tokens, num_unused)]
     files.write_text(output, "\n".join(tokens) + "\n")
     log.info("%s: %d tokens, %d of them [unusedN]", output, len(tokens), num_unused)
+    num_missing = sum(count for _, count in missing[room:])
+    num_chars = sum(len(word) * count for word, count in counts.items())
+    if num_missing > _MAX_MISSING * num_chars:
+        message = (
+            "%d characters, %.1f%% of the text, have no token: their words become [UNK]. Pass "
+        )
+        share = 100 * num_missing / num_chars
+        log.warning(message + "a larger --vocab_size", len(missing[room:]), share)
     return tokens
 
 
@@ -110,13 +122,18 @@ def learn(
     return tokens[:vocab_size]
 
 
-def _find_missing_characters(counts: Mapping[str, int], tokens: Sequence[str]) -> list[str]:
-    """Returns tokens for characters that have none, with `##` inside words, most frequent first."""
+def _find_missing_characters(
+    counts: Mapping[str, int], tokens: Sequence[str]
+) -> list[tuple[str, int]]:
+    """Returns (token, count) for characters without a token, most frequent first.
+
+    The tokens of characters inside words have `##`.
+    """
     char_counts: Counter[str] = Counter()
     for word, count in counts.items():
         char_counts.update({f"##{char}" if i else char: count for i, char in enumerate(word)})
-    missing = char_counts.keys() - set(tokens)
-    return sorted(missing, key=lambda token: (-char_counts[token], token))
+    missing = [item for item in char_counts.items() if item[0] not in set(tokens)]
+    return sorted(missing, key=lambda item: (-item[1], item[0]))
 
 
 def _import_learner() -> Any:

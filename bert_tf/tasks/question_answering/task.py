@@ -71,7 +71,7 @@ class QuestionAnswering(Task):
                 )
                 log.info(f"{message} (pass --answer_scoring=words for words only)", path)
         texts = [(e.question_text, *e.doc_tokens) for e in examples[:_NUM_CHECKED]]
-        self.tokenizer.warn_about_unknown(path, texts)
+        self.tokenizer.warn_about_texts(path, texts)
         windows = self._make_windows(examples)
         log.info("%s: %d questions, %d windows", path, len(examples), len(windows))
         if windows.num_cut_questions:

@@ -125,7 +125,7 @@ class TokenClassification(Task):
             import_extra("seqeval.metrics", "ner")  # Fails now instead of after training.
         file = self._train_file if split == "train" and self._train_file else self._read_file(split)
         examples = self._make_sentences(file)
-        self.tokenizer.warn_about_unknown(file.path, self.texts(examples))
+        self.tokenizer.warn_about_texts(file.path, self.texts(examples))
         num_sentences, num_windows = len(examples), len(examples.windows)
         sizes = counted(num_sentences, "sentence"), counted(len(file.words), "word")
         log.info("%s: %s, %s, %s", file.path, *sizes, counted(num_windows, "window"))

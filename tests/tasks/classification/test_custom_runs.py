@@ -655,6 +655,15 @@ def test_columns_that_differ_from_training(
     assert ("trained on column text, not" in run_log.text) == expected_warning
 
 
+def test_column_number_with_another_name_than_in_training(tiny, trained_folder, run_log):
+    metadata = json.loads((trained_folder / "out" / "run.json").read_text())
+    (trained_folder / "out" / "run.json").write_text(json.dumps(metadata | {"header": "id\ttext"}))
+    write(trained_folder / "data", "test.tsv", [["a", "good"]], header=["text", "note"])
+    flags = {**TEXTS, "text_column": "2", "has_header": "yes", **checkpoint_flags(trained_folder)}
+    make_dataset(custom_options(tiny, trained_folder, **flags, do_predict=True)).read("predict")
+    assert "test.tsv:1: column 2 is 'note', but 'text' in the training file" in run_log.text
+
+
 def test_much_padding_is_reported(tiny, tmp_path, run_log):
     write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 9)
     flags = {"do_train": True, "num_train_epochs": 1.0, "max_seq_length": 16}

@@ -21,6 +21,8 @@ from bert_tf.predictor import Predictor
 from bert_tf.tasks import multiple_choice
 from bert_tf.tasks.multiple_choice.model import BertMultipleChoice
 from bert_tf.tasks.multiple_choice.reader import Question, read_questions
+from bert_tf.tasks.multiple_choice.task import MultipleChoice
+from bert_tf.tokenization import FullTokenizer
 from tests.conftest import WORDS
 from tests.finetuning.test_run_checks import warning_messages
 
@@ -151,6 +153,14 @@ def test_endings_are_scored_independently(tiny):
     logits = model({"input_ids": ids})["logits"]
     pooled = model.bert({"input_ids": ids.reshape(6, 7)})["pooled_output"]
     np.testing.assert_allclose(logits, np.reshape(model.head(pooled), (3, 2)), atol=1e-6)
+
+
+def test_texts_do_not_depend_on_the_order_of_the_endings(tiny, data, tmp_path):
+    tokenizer = FullTokenizer(tiny.flags["vocab_file"])
+    task = MultipleChoice(options(tiny, tmp_path, data, do_train=True), tiny.config, tokenizer)
+    first = Question("the film", ("was good", "was bad"), 0)
+    second = Question("the film", ("was bad", "was good"), 1)
+    assert task.texts([first]) == task.texts([second])
 
 
 def test_keras_file_round_trip(tiny, tmp_path):

@@ -48,6 +48,17 @@ def test_requested_vocabulary_size(corpus_dir):
     assert pieces.count("[UNK]") == 1
 
 
+def test_characters_without_a_token_warn(corpus_dir, run_log):
+    characters = [chr(code) for code in range(0x4E00, 0x4E00 + 60)]
+    (corpus_dir / "text.txt").write_text(" ".join(characters[:40] * 20 + characters), "utf-8")
+    create_vocab.run(options(corpus_dir, vocab_size=144, num_unused_tokens=99))
+    message = "20 characters, 2.3% of the text, have no token: their words become [UNK]. Pass a"
+    assert message in run_log.text
+    run_log.clear()
+    create_vocab.run(options(corpus_dir, vocab_size=164, num_unused_tokens=99))
+    assert "have no token" not in run_log.text
+
+
 def test_cased_vocabulary_with_three_unused_tokens(corpus_dir):
     tokens = create_vocab.run(options(corpus_dir, do_lower_case=False, num_unused_tokens=3))
     assert tokens[:8] == [

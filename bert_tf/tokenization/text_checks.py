@@ -1,0 +1,46 @@
+"""Finds signs that texts do not fit the vocabulary, or are not the texts that were written."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from bert_tf.tokenization.fast_wordpiece import UNKNOWN
+from bert_tf.tokenization.reference import FullTokenizer
+
+# Examples to check, thresholds of unknown tokens, and unknown words to list.
+_SAMPLE_SIZE, _MIN_UNKNOWN, _MIN_UNKNOWN_SHARE, _MAX_LISTED_WORDS = 2000, 5, 0.05, 5
+# Signs of texts that were already tokenized, and the tolerated fraction of such texts.
+_TOKENIZED = {
+    r"\[(CLS|SEP)\]": "contain [CLS] or [SEP], which are added to each text: remove them",
+    r"(?<!\S)##\w": "contain word pieces (##): pass the texts before tokenization",
+}
+_MAX_TOKENIZED = 0.01
+
+
+def text_problems(
+    tokenizer: FullTokenizer, examples: Sequence[Sequence[str]], is_pretokenized: bool = False
+) -> Iterator[str]:
+    """Yields a description of each problem found in a sample of the examples.
+
+    Each example is a list of texts, or a list of words if `is_pretokenized`.
+    """
+    split = str.split if is_pretokenized else tokenizer.basic_tokenizer.tokenize
+    texts = [" ".join(example) for example in examples[:: max(len(examples) // _SAMPLE_SIZE, 1)]]
+    words_of = {text: split(text) for text in texts}
+    found = [text for text in texts if text.strip() and not words_of[text]]
+    if found:
+        share = f"{len(found)} of {len(texts)} texts have no word pieces, such as {found[0][:50]!r}"
+        yield f"{share}. Check the file's encoding"
+    for pattern, problem in _TOKENIZED.items():
+        count = sum(bool(re.search(pattern, text)) for text in texts)
+        if count > _MAX_TOKENIZED * len(texts):
+            yield f"{count} of {len(texts)} texts {problem}"
+    words = Counter(word for text in texts for word in words_of[text])
+    pieces = {word: tokenizer.wordpiece_tokenizer.split_word(word) for word in words}
+    unknown = Counter({word: words[word] for word in words if pieces[word] == [UNKNOWN]})
+    count, total = unknown.total(), sum(len(pieces[word]) * words[word] for word in words)
+    if count >= max(_MIN_UNKNOWN, _MIN_UNKNOWN_SHARE * total):
+        listed = ", ".join(f"{word:.30}" for word, _ in unknown.most_common(_MAX_LISTED_WORDS))
+        share = f"{100 * count / total:.1f}% of the tokens ({count} of {total})"
+        advice = "Check the vocabulary, --do_lower_case and the file's encoding"
+        yield f"{share} are [UNK]; most frequent words: {listed}. {advice}"
