@@ -157,7 +157,7 @@ def test_lower_casing_with_a_cased_vocabulary_warns(tiny, tmp_path, run_log):
         load_config_and_tokenizer(
             options(tiny, tmp_path, vocab_file=str(vocab), do_lower_case=do_lower_case)
         )
-        assert ("For a cased model, pass --do_lower_case=false" in run_log.text) == do_lower_case
+        assert ("For a cased model, set do_lower_case to false" in run_log.text) == do_lower_case
 
 
 def test_missing_file_errors_name_the_flags(tiny, tmp_path, model_sources):
