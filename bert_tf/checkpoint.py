@@ -3,4 +3,4 @@
 # ruff: noqa: F401
 from bert_tf.backend import tf  # imported quietly, and before Keras
 from bert_tf.checkpoints import latest, names_in, read, resolve, shapes, step_of, write
-from bert_tf.checkpoints.model import restore
+from bert_tf.checkpoints.formats.detection import restore

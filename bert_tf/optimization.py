@@ -242,6 +242,9 @@ def create_optimizer(
     # The original's order of arguments, (loss, init_lr, ...), makes `num_train_steps` a fraction.
     if original or 0 < num_train_steps < 1:
         error_stubs("optimization")["create_optimizer(loss, ...)"]()
+    if 0 < (num_warmup_steps or 0) < 1:
+        received = f"Received: {num_warmup_steps}"
+        raise ValueError(f"num_warmup_steps is a number of steps, not a proportion. {received}")
     if num_warmup_steps and num_warmup_steps >= num_train_steps:
         message = "num_warmup_steps is %d, so all %d steps are warm-up"
         _logger.warning(message, num_warmup_steps, num_train_steps)

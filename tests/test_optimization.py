@@ -148,6 +148,11 @@ def test_lamb_trust_ratio_includes_weight_decay():
     np.testing.assert_allclose(zero, -0.5 * adam, rtol=1e-5)
 
 
+def test_warmup_as_a_proportion_is_rejected():
+    with pytest.raises(ValueError, match=r"not a proportion\. Received: 0\.1"):
+        create_optimizer(0.1, 30, 0.1)
+
+
 def test_warmup_as_long_as_training_warns(caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
     create_optimizer(0.1, 10, 9)

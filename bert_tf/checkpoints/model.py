@@ -53,19 +53,9 @@ class Restored:
 
 
 def restore(model: keras.Model, source: "str | os.PathLike | Source") -> Restored:
-    """Assigns the values of a checkpoint to a model.
+    """Implements `bert_tf.checkpoint.restore`, without its warnings and for fewer formats.
 
-    As in the original BERT code, a head that is missing from the checkpoint keeps its initial
-    values, and Adam slots, the step and variables that the model lacks are ignored. Unlike in the
-    original, a checkpoint that lacks part of the encoder, or all variables of the model, raises an
-    error before anything is assigned.
-
-    Args:
-        model: the model, changed in place.
-        source: prefix, file or folder of the checkpoint; or a model in another format.
-
-    Raises:
-        UserError: the checkpoint does not fit the model, or cannot be read.
+    `source` is the prefix, file or folder of a checkpoint; or a model in another format.
     """
     if isinstance(source, str | os.PathLike):
         prefix = resolve(os.fspath(source))

@@ -39,6 +39,16 @@ def require_same(
         )
 
 
+def warn_about_similar(labels: Sequence[str], source: str) -> None:
+    """Warns if labels differ only in case or white space."""
+    folded = ["".join(label.split()).casefold() for label in labels]
+    similar = [repr(x) for x, y in zip(labels, folded, strict=True) if folded.count(y) > 1]
+    if similar:
+        log.warning(
+            "%s: labels that differ only in case or white space: %s", source, ", ".join(similar)
+        )
+
+
 def folder_of_checkpoint(options: FineTuningOptions) -> str:
     """Returns the folder of the checkpoint that evaluation and prediction load."""
     path = options.init_checkpoint

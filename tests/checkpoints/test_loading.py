@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from bert_tf import BertModel
+from bert_tf import BertModel, checkpoint
 from bert_tf.checkpoints.formats import convert, find_source
+from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.modeling import BertClassifier
+from bert_tf.modeling import BertClassifier, BertTokenClassifier
 from bert_tf.options import ConversionOptions
 from tests.oracle import ROOT
 
@@ -43,3 +44,24 @@ def test_errors_name_the_file(tmp_path):
         (tmp_path / path.name).symlink_to(path)
     with pytest.raises(UserError, match=r"No configuration next to .*bert_model\.ckpt"):
         BertModel.from_checkpoint(tmp_path)
+
+
+def test_models_unlike_the_checkpoint_warn(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    for path in SMALL_BERT.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    config = BertConfig.from_json_file(SMALL_BERT / "bert_config.json")
+    checkpoint.restore(BertModel(config), tmp_path)
+    BertTokenClassifier.from_checkpoint(tmp_path, num_labels=3)
+    assert not caplog.records
+    heads = config.num_attention_heads
+    config.num_attention_heads *= 2
+    checkpoint.restore(BertModel(config), tmp_path)
+    assert f"BertModel: num_attention_heads is {2 * heads}, but the configuration" in caplog.text
+    (tmp_path / "run.json").write_text('{"script": "run_ner", "flags": {}}')
+    caplog.clear()
+    BertModel.from_checkpoint(tmp_path)
+    BertTokenClassifier.from_checkpoint(tmp_path, num_labels=3)
+    assert not caplog.records
+    BertClassifier.from_checkpoint(tmp_path, num_labels=3)
+    assert "has the head of a BertTokenClassifier, not of a BertClassifier" in caplog.text

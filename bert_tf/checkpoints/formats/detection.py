@@ -4,16 +4,27 @@ import inspect
 import os
 from typing import Any
 
+import keras
+
 from bert_tf import checkpoints, files
-from bert_tf.checkpoints.formats import archives, keras_files, model_garden, safetensors_files
+from bert_tf.checkpoints.formats import (
+    archives,
+    configs,
+    keras_files,
+    model_garden,
+    safetensors_files,
+)
+from bert_tf.checkpoints.formats.heads import HEADS
 from bert_tf.checkpoints.formats.hugging_face import HuggingFaceSource
 from bert_tf.checkpoints.formats.keras_files import KerasSource
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
 from bert_tf.checkpoints.formats.original import OriginalSource
 from bert_tf.checkpoints.formats.saved_model import GRAPH_FILE, SavedModelSource
 from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME, Source, find_file
-from bert_tf.checkpoints.model import restore_source
+from bert_tf.checkpoints.model import Restored, restore_source
 from bert_tf.errors import UserError
+from bert_tf.modeling import BertClassifier, BertModel, BertTokenClassifier
+from bert_tf.modeling.bert import ConfiguredModel
 from bert_tf.progress import log
 
 _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -61,8 +72,36 @@ def load_model(model_class: Any, path: str | os.PathLike, **kwargs: Any) -> Any:
             raise UserError(f"Pass num_labels: no labels.txt next to {source.path}")
         kwargs["num_labels"] = len(source.labels)
     model = model_class(config, zero_init_encoder=True, **kwargs)
-    log.info("%s", restore_source(model, source).describe())
+    log.info("%s", restore(model, source).describe())
     return model
+
+
+def restore(model: keras.Model, source: str | os.PathLike | Source) -> Restored:
+    """Assigns the values of a checkpoint to a model.
+
+    As in the original BERT code, a head that is missing from the checkpoint keeps its initial
+    values, and Adam slots, the step and variables that the model lacks are ignored. Unlike in the
+    original, a checkpoint that lacks part of the encoder, or all variables of the model, raises an
+    error before anything is assigned. Warns if configuration or head differ from the checkpoint's
+    in ways that the shapes of variables do not show.
+
+    Args:
+        model: the model, changed in place.
+        source: path of a model in any format that `convert_checkpoint.py` reads.
+
+    Raises:
+        UserError: the checkpoint does not fit the model, or cannot be read.
+    """
+    if not isinstance(source, Source):
+        source = find_source(os.fspath(source))
+    if isinstance(model, ConfiguredModel):
+        configs.warn_of_other_config(model.config, type(model).__name__, source)
+    trained_class = HEADS[source.head or "encoder"].model
+    is_ambiguous = trained_class in (BertClassifier, BertTokenClassifier)
+    if is_ambiguous and not isinstance(model, (trained_class, BertModel)):
+        message = "%s has the head of a %s, not of a %s"
+        log.warning(message, source.path, trained_class.__name__, type(model).__name__)
+    return restore_source(model, source)
 
 
 def _open_folder(folder: str) -> Source:

@@ -9,6 +9,7 @@ from typing import Any
 from bert_tf.data.cell_values import excerpt
 from bert_tf.data.features import InputExample
 from bert_tf.errors import shortened
+from bert_tf.finetuning import label_map
 from bert_tf.progress import log
 from bert_tf.tasks.classification.options import CLASSIFICATION, MULTILABEL, REGRESSION
 
@@ -19,7 +20,7 @@ _MAX_DISTANCE = 10
 _NUMBER = r"[+-]?[\d.,]*\d"
 # Suspicious texts: (kind, pattern, tolerated fraction, what to check).
 _SUSPICIOUS_TEXTS = (
-    ("numbers", _NUMBER, 0.5, "text column"),
+    ("numbers or dates", r"(?s)(?=.*\d)[\W\d_]+", 0.5, "text column"),
     ("missing values", "nan|null|none", 0.05, "text column"),
     # UTF-8 that was read as Latin-1 or Windows-1252, such as "cafÃ©".
     ("garbled", "(?s).*(ã[©¨¤¶¼§±¡³º]|â€).*", 0.01, "encoding of the file, which must be UTF-8"),
@@ -81,21 +82,18 @@ def check_split(
             message = "%s: %d of %d texts are %s, such as %r. Check the %s"
             log.warning(message, path, len(found), count, kind, found[0], to_check)
     labels = {label.casefold() for label in data.labels if not re.fullmatch(_NUMBER, label)}
-    found = [e.text_a for e in examples if e.text_a.strip().casefold() in labels]
-    if len(found) > count / 2 and not data.is_published:
-        message = "%s: %d of %d texts are labels, such as %r. Check the text column"
-        log.warning(message, path, len(found), count, found[0])
+    for texts in ([e.text_a for e in examples], [e.text_b or "" for e in examples]):
+        found = [text for text in texts if text.strip().casefold() in labels]
+        if len(found) > count / 2 and not data.is_published:
+            message = "%s: %d of %d texts are labels, such as %r. Check the text column"
+            log.warning(message, path, len(found), count, found[0])
     if split == "predict" or (split == "train" and data.is_unlabeled):
         return
     if count > 1 and all(example.label == examples[0].label for example in examples):
         message = "%s: all %d rows have the label %r. Check the label column"
         log.warning(message, path, count, examples[0].label)
     if split == "train":
-        folded = ["".join(label.split()).casefold() for label in data.labels]
-        similar = [x for x, y in zip(data.labels, folded, strict=True) if folded.count(y) > 1]
-        if similar:
-            message = "%s: labels that differ only in case or white space: %s"
-            log.warning(message, path, ", ".join(map(repr, similar)))
+        label_map.warn_about_similar(data.labels, path)
         for label, message in _find_suspicious_labels(data):
             log.warning(f"%s: {message}", path, label)
         if not data.is_published and data.problem_type != REGRESSION:

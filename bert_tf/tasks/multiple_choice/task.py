@@ -69,8 +69,9 @@ class MultipleChoice(Task):
         contexts = contexts.take(np.repeat(np.arange(len(examples)), num_endings))
         vocab = self.tokenizer.reference.vocab
         packed = pack_batch(contexts, endings, length, vocab["[CLS]"], vocab["[SEP]"])
-        # 3 special tokens: [CLS] context [SEP] ending [SEP].
-        num_cut = contexts.lengths + endings.lengths + 3 - packed["input_mask"].sum(axis=1)
+        # Special tokens: [CLS] context [SEP] ending [SEP]; the last one only after an ending.
+        lengths = contexts.lengths + endings.lengths + np.where(endings.lengths, 3, 2)
+        num_cut = lengths - packed["input_mask"].sum(axis=1)
         rows = {name: values.reshape(-1, num_endings, length) for name, values in packed.items()}
         rows[CUT_TOKENS] = num_cut.reshape(-1, num_endings).max(axis=1)
         if split != "predict":

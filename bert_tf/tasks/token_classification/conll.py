@@ -173,8 +173,8 @@ def _check_labels(file: ConllFile, column: int) -> None:
         advice = "Check --label_column, and that the scheme is BIO, IOB1 or BIOES (if it is BILOU, "
         advice += "replace L- with E- and U- with S-)"
         if invalid == distinct:
-            advice = "Write one word per line, with its label as the last column, or pass the "
-            advice += "number of the column as --label_column"
+            advice = "Write one word per line, with its label in the last column, or pass "
+            advice += "--label_column. A file to predict may have just one column, the words"
         raise UserError(
             f"{file.path}:{file.line_numbers[index]}: {_excerpt([labels[index]])} in column "
             f"{column} is not a label such as O or B-PER. {advice}"

@@ -116,6 +116,7 @@ class TokenClassification(Task):
         self._train_file = self._read_file("train") if options.do_train else None
         if self._train_file:
             self.labels = _read_training_labels(self._train_file, options)
+            label_map.warn_about_similar(self.labels, self._train_file.path)
         else:
             self.labels = label_map.of_checkpoint(options, conll.is_label)
 

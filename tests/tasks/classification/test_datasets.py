@@ -84,7 +84,7 @@ def test_labels_missing_from_training(check_messages):
     )
     assert messages == [("WARNING", "dev.tsv: no row of the training set has the label c, d")]
     multi_label_splits = [
-        make_rows(*x, text=str(n)) for n, x in enumerate([[("a",), ("b", "c"), ()], [(), ("d",)]])
+        make_rows(*x, text="xy"[n]) for n, x in enumerate([[("a",), ("b", "c"), ()], [(), ("d",)]])
     ]
     messages = check_messages(
         FakeDataset(["a", "b", "c", "d"], MULTILABEL),
@@ -169,8 +169,10 @@ def make_examples(*texts):
         (make_examples("in 1999", "42", "a film", "7 of 10"), None),
         (
             make_examples("1000001", "1,000", "-2.5", "a film"),
-            "3 of 4 texts are numbers, such as '1000001'",
+            "3 of 4 texts are numbers or dates, such as '1000001'",
         ),
+        (make_examples("1. 3. 24", "2024-03-01", "a film"), "2 of 3 texts are numbers or dates"),
+        ([InputExample("", "x", "a", "a"), InputExample("", "y", "B", "b")], "2 of 2 texts are la"),
         (
             make_examples("NaN", "a film", "the story"),
             "1 of 3 texts are missing values, such as 'NaN'",

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoint
 from bert_tf.checkpoints.formats import convert, find_source
+from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.errors import UserError
 from bert_tf.options import ConversionOptions, MultipleChoiceOptions
 from bert_tf.predictor import Predictor
@@ -153,6 +154,15 @@ def test_endings_are_scored_independently(tiny):
     logits = model({"input_ids": ids})["logits"]
     pooled = model.bert({"input_ids": ids.reshape(6, 7)})["pooled_output"]
     np.testing.assert_allclose(logits, np.reshape(model.head(pooled), (3, 2)), atol=1e-6)
+
+
+def test_only_long_inputs_count_as_truncated(tiny, data, tmp_path):
+    tokenizer = FullTokenizer(tiny.flags["vocab_file"])
+    run_options = options(tiny, tmp_path, data, do_train=True, max_seq_length=8)
+    questions = [Question("the film", ("", *["bad"] * 3), 0)]
+    questions.append(Question("the film the film", ("bad bad", *["bad"] * 3), 0))
+    rows = MultipleChoice(run_options, tiny.config, tokenizer).featurize(questions, "train")
+    assert rows[CUT_TOKENS].tolist() == [0, 1]
 
 
 def test_texts_do_not_depend_on_the_order_of_the_endings(tiny, data, tmp_path):

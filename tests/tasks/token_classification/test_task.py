@@ -496,6 +496,15 @@ def test_real_words_are_predicted_once_and_in_order(tiny, tmp_path, doc_context)
                     assert output_line.split()[:2] == source_line.split()[::3]
 
 
+def test_labels_that_differ_in_case_warn(tiny, folder, run_log):
+    text = (folder / "train.txt").read_text()
+    labels = sorted({line.split()[-1] for line in text.splitlines() if len(line.split()) > 1})
+    label = next(label for label in labels if label.startswith("B-"))
+    (folder / "train.txt").write_text(f"word X B-{label[2:].lower()}\n\n{text}")
+    task(tiny, folder, do_train=True)
+    assert "train.txt: labels that differ only in case or white space: 'B-" in run_log.text
+
+
 def test_numbers_as_words_warning(tiny, folder, run_log):
     (folder / "test.txt").write_text("1 EU B-ORG\n2 rejects O\n\n1 Peter O\n")
     task(tiny, folder).read("predict")
