@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import re
 from collections.abc import Iterable
 
 import numpy as np
@@ -13,6 +14,7 @@ from bert_tf.errors import UserError
 from bert_tf.progress import log
 
 HASHES = "train_texts.npy"
+_WORD = re.compile(r"\w+")
 # Shares of the examples above which a message, or a warning, is logged. In CoNLL-2003, a well-known
 # dataset with many short sentences, the share is 12%.
 _NOTABLE, _HIGH = 0.01, 0.15
@@ -21,9 +23,10 @@ _NOTABLE, _HIGH = 0.01, 0.15
 def hash_texts(texts: Iterable[Iterable[str]]) -> np.ndarray:
     """Returns a hash of the texts of each example, uint64 [examples].
 
-    It does not depend on case and white space.
+    It does not depend on case, white space and punctuation.
     """
-    normalized = ("\0".join(" ".join(text.casefold().split()) for text in item) for item in texts)
+    words = (((_WORD.findall(text.casefold()) or [text]) for text in item) for item in texts)
+    normalized = ("\0".join(map(" ".join, item)) for item in words)
     encoded = (text.encode("utf-8", "surrogatepass") for text in normalized)
     digests = (hashlib.blake2b(item, digest_size=8).digest() for item in encoded)
     return np.frombuffer(b"".join(digests), "<u8")

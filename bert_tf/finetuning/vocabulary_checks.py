@@ -30,6 +30,9 @@ def check_vocabulary(
         problem = next(_find_problems(entries, vocab_size), None)
     if problem:
         log.warning("%s %s. Check that --vocab_file belongs to the model", path, problem)
+    elif len(entries) < vocab_size:
+        message = "%s has %d entries, fewer than the model's vocab_size of %d"
+        log.info(message, path, len(entries), vocab_size)
     # If a checkpoint records the same casing, trust it even if the vocabulary is unusual.
     if any(source.do_lower_case is lower_case for source in sources):
         return

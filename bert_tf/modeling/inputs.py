@@ -1,6 +1,7 @@
 """Validates model inputs."""
 
 import difflib
+import logging
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 from keras import ops
 
 from bert_tf.config import BertConfig
+
+_logger = logging.getLogger(__name__)
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 # Name of an input, here or in another library -> name here.
@@ -49,30 +52,37 @@ def check_inputs(inputs: Any, config: BertConfig, rank: int = 2) -> None:
                 if name != "input_ids":
                     expected = f"of input_ids, {tuple(ids_shape or ())}"
                 raise ValueError(f"{name} must have the shape {expected}. Received: {tuple(shape)}")
-        for extreme in _min_and_max(value):
+        values = _to_numpy(value)
+        if values is None or not values.size:
+            continue
+        for extreme in (values.min(), values.max()):
             if not 0 <= extreme < size:
                 raise ValueError(f"{name} must be between 0 and {size - 1}. Received: {extreme}")
+        if name == "input_mask" and not values[..., 0].any():
+            message = "input_mask is 0 at the first token of all rows"
+            _logger.warning("%s. Pass 1 for tokens and 0 for padding", message)
 
 
 def check_positions(positions: Any, ids_shape: Any) -> None:
     """Raises a ValueError if positions [B, P] are out of range, or are a mask [B, S] instead."""
-    extremes, length = _min_and_max(positions), ids_shape[-1]
-    is_mask = tuple(positions.shape) == tuple(ids_shape) and extremes and max(extremes) < 2 < length
-    if is_mask or "bool" in str(positions.dtype):
+    values = _to_numpy(positions)
+    if values is None or not values.size:
+        return
+    is_mask = values.shape == tuple(ids_shape) and values.max() < 2 < values.shape[-1]
+    if is_mask or values.dtype == bool:
         raise ValueError("masked_lm_positions must be the indexes of tokens, [B, P], not a mask")
-    for extreme in extremes:
-        if not 0 <= extreme < length:
-            message = f"masked_lm_positions must be between 0 and {length - 1}"
+    for extreme in (values.min(), values.max()):
+        if not 0 <= extreme < ids_shape[-1]:
+            message = f"masked_lm_positions must be between 0 and {ids_shape[-1] - 1}"
             raise ValueError(f"{message}. Received: {extreme}")
 
 
-def _min_and_max(ids: Any) -> tuple:
-    """Returns the minimum and maximum of an eager tensor; () for a symbolic tensor."""
+def _to_numpy(ids: Any) -> Any:
+    """Returns the values of an eager tensor; None for a symbolic tensor."""
     torch = sys.modules.get("torch")
     if torch and torch.compiler.is_compiling():
-        return ()
+        return None
     try:
-        values = ops.convert_to_numpy(ids)
-        return values.min(initial=0), values.max(initial=0)
+        return ops.convert_to_numpy(ids)
     except (AttributeError, NotImplementedError, TypeError, ValueError):
-        return ()
+        return None

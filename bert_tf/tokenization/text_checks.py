@@ -9,12 +9,14 @@ from bert_tf.tokenization.reference import FullTokenizer
 
 # Examples to check, thresholds of unknown tokens, and unknown words to list.
 _SAMPLE_SIZE, _MIN_UNKNOWN, _MIN_UNKNOWN_SHARE, _MAX_LISTED_WORDS = 2000, 5, 0.05, 5
-# Signs of texts that were already tokenized, and the tolerated fraction of such texts.
-_TOKENIZED = {
+# Signs of texts that were changed before they were read, and the tolerated fraction of such texts.
+_CHANGED = {
     r"\[(CLS|SEP)\]": "contain [CLS] or [SEP], which are added to each text: remove them",
     r"(?<!\S)##\w": "contain word pieces (##): pass the texts before tokenization",
+    # UTF-8 that was decoded as Latin-1 or Windows-1252, such as "cafÃ©".
+    "Ã[©¨¤¶¼§±¡³º]|â€": "are garbled: check the encoding, which must be UTF-8",
 }
-_MAX_TOKENIZED = 0.01
+_MAX_CHANGED = 0.01
 
 
 def text_problems(
@@ -31,10 +33,10 @@ def text_problems(
     if found:
         share = f"{len(found)} of {len(texts)} texts have no word pieces, such as {found[0][:50]!r}"
         yield f"{share}. Check the file's encoding"
-    for pattern, problem in _TOKENIZED.items():
-        count = sum(bool(re.search(pattern, text)) for text in texts)
-        if count > _MAX_TOKENIZED * len(texts):
-            yield f"{count} of {len(texts)} texts {problem}"
+    for pattern, problem in _CHANGED.items():
+        found = [text for text in texts if re.search(pattern, text)]
+        if len(found) > _MAX_CHANGED * len(texts):
+            yield f"{len(found)} of {len(texts)} texts {problem}. Example: {found[0][:50]!r}"
     words = Counter(word for text in texts for word in words_of[text])
     pieces = {word: tokenizer.wordpiece_tokenizer.split_word(word) for word in words}
     unknown = Counter({word: words[word] for word in words if pieces[word] == [UNKNOWN]})

@@ -21,9 +21,10 @@ def test_hashes_depend_on_each_text_and_their_order():
     assert len({*hashes}) == len(items) - 1
 
 
-def test_hashes_do_not_depend_on_case_and_white_space():
-    a, b, c = hash_texts([("The film",), (" the  FILM\n",), ("thefilm",)]).tolist()
+def test_hashes_depend_only_on_the_words():
+    a, b, c = hash_texts([("The film",), (" the  FILM!\n",), ("thefilm",)]).tolist()
     assert a == b != c
+    assert len({*hash_texts([(":)",), (":(",), ("",)]).tolist()}) == 3
 
 
 def test_hashes_are_found_in_the_folder_and_from_best(tmp_path):

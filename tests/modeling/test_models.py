@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import logging
 import re
 
 import keras
@@ -215,6 +216,16 @@ def test_invalid_masked_lm_positions_are_rejected(positions, message):
     inputs = {"input_ids": np.ones((1, 4), int), "masked_lm_positions": positions}
     with pytest.raises(ValueError, match=re.escape(f"masked_lm_positions {message}")):
         BertPretrainer(SMALL)(inputs)
+
+
+def test_mask_without_first_tokens_warns(caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
+    ids, mask = np.ones((2, 3), int), np.array([[1, 0, 0], [0, 0, 0]])
+    _model()({"input_ids": ids, "input_mask": mask})
+    _model()({"input_ids": ids, "input_mask": tf.constant(mask, tf.float32)})
+    assert not caplog.records
+    _model()({"input_ids": ids, "input_mask": np.array([[0, 0, 1], [0, 1, 1]])})
+    assert "input_mask is 0 at the first token of all rows" in caplog.text
 
 
 @pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])

@@ -309,13 +309,18 @@ def test_mostly_unknown_tokens_warn_once(caplog, monkeypatch, tmp_path):
         ),
         (("[CLS] the film [SEP]",), "contain [CLS] or [SEP], which are added to each text"),
         (("the film ##the",), "contain word pieces (##): pass the texts before tokenization"),
+        (
+            ("the cafÃ©", ""),
+            "are garbled: check the encoding, which must be UTF-8. Example: 'the c",
+        ),
+        (("itâ€™s the film",), "are garbled"),
     ],
 )
 def test_unusual_texts_warn_once(caplog, monkeypatch, tmp_path, example, message):
     monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
-    (tmp_path / "vocab.txt").write_text("[UNK]\nthe\nfilm\n")
+    (tmp_path / "vocab.txt").write_text("[UNK]\nthe\nfilm\nirma\n:\n«\n»\nsim\n")
     tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
-    tokenizer.warn_about_texts("a.txt", [("the film", ""), ("", " ")] * 50)
+    tokenizer.warn_about_texts("a.txt", [("the film", ""), ("", " "), ("irmã", "IRMÃ: «sim»")] * 50)
     assert not caplog.records
     for _ in range(2):
         tokenizer.warn_about_texts("b.txt", [("the", "film"), example])

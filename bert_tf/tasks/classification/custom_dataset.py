@@ -21,6 +21,9 @@ from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, REGRESSIO
 
 # Entry of `run.json` with the column names in the training file, separated by tabs.
 HEADER = "header"
+# A cell in quotes with doubled quotes in it, and the tolerated fraction of such cells.
+_CSV_CELL = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')
+_MAX_CSV_CELLS = 0.01
 # Purpose of a text column -> its name in messages.
 _TEXT_NAMES = {"text": "text", "text_pair": "second text"}
 
@@ -189,6 +192,11 @@ def _warn_about_quotes(path: str, values: Mapping[str, Sequence[Any]]) -> None:
         if len(cells) > 1 and all(re.fullmatch(r'\s*".*"\s*', str(value)) for value in cells):
             message = "%s: each %s is in quotes, which are kept. Pass --quoted=yes to remove them"
             log.warning(message, path, purpose)
+            return
+        num_csv = sum(bool(_CSV_CELL.fullmatch(str(value).strip())) for value in cells)
+        if num_csv > _MAX_CSV_CELLS * len(cells):
+            message = "%s: %d of %d cells of the %s are quoted as in CSV files. Pass --quoted=yes"
+            log.warning(message, path, num_csv, len(cells), purpose)
             return
         unpaired = [str(value).strip() for value in cells if str(value).count('"') % 2]
         if any(a[0] == '"' and b[-1] == '"' for a, b in pairwise(unpaired)):

@@ -18,12 +18,10 @@ _MAX_CONTRADICTORY = 0.1
 # Tolerated distance of evaluation labels from the range of training labels, in widths of the range.
 _MAX_DISTANCE = 10
 _NUMBER = r"[+-]?[\d.,]*\d"
-# Suspicious texts: (kind, pattern, tolerated fraction, what to check).
+# Suspicious texts: (kind, pattern, tolerated fraction).
 _SUSPICIOUS_TEXTS = (
-    ("numbers or dates", r"(?s)(?=.*\d)[\W\d_]+", 0.5, "text column"),
-    ("missing values", "nan|null|none", 0.05, "text column"),
-    # UTF-8 that was read as Latin-1 or Windows-1252, such as "cafÃ©".
-    ("garbled", "(?s).*(ã[©¨¤¶¼§±¡³º]|â€).*", 0.01, "encoding of the file, which must be UTF-8"),
+    ("numbers or dates", r"(?s)(?=.*\d)[\W\d_]+", 0.5),
+    ("missing values", "nan|null|none", 0.05),
 )
 
 # Split -> its name in example ids and GLUE's file names, as in the original BERT code.
@@ -76,11 +74,11 @@ def check_split(
     `training` are the training examples; empty if they have not been read.
     """
     path, count = data.describe(split), len(examples)
-    for kind, pattern, tolerated, to_check in () if data.is_published else _SUSPICIOUS_TEXTS:
+    for kind, pattern, tolerated in () if data.is_published else _SUSPICIOUS_TEXTS:
         found = [e.text_a for e in examples if re.fullmatch(pattern, e.text_a.strip().casefold())]
         if len(found) > tolerated * count:
-            message = "%s: %d of %d texts are %s, such as %r. Check the %s"
-            log.warning(message, path, len(found), count, kind, found[0], to_check)
+            message = "%s: %d of %d texts are %s, such as %r. Check the text column"
+            log.warning(message, path, len(found), count, kind, found[0])
     labels = {label.casefold() for label in data.labels if not re.fullmatch(_NUMBER, label)}
     for texts in ([e.text_a for e in examples], [e.text_b or "" for e in examples]):
         found = [text for text in texts if text.strip().casefold() in labels]

@@ -5,6 +5,7 @@ equally many on both sides if possible. Masks are referred to by their index amo
 texts. Shapes: M masks, R rows, W word pieces in place of a mask, S max_seq_length.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -12,10 +13,12 @@ import numpy as np
 from bert_tf.data.packing import pack_batch
 from bert_tf.data.texts import display_name, lines
 from bert_tf.errors import UserError
+from bert_tf.progress import log
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
 
 MASK = "[MASK]"
+_OTHER_MASK = re.compile(r"<mask>|[[{]mask[]}]|_{3,}", re.IGNORECASE)
 
 # What a mask stands for: any word piece, the first piece of a word, or a later piece of a word.
 ANY, BEGIN, CONTINUATION = range(3)
@@ -30,13 +33,20 @@ def read_masked_texts(path: str) -> Iterator[tuple[int, str]]:
 
 
 def require_mask(text: str, where: str) -> None:
-    """Raises a UserError about `where` if a text lacks `[MASK]`, or has `[CLS]` or `[SEP]`."""
+    """Raises a UserError about `where` if a text lacks `[MASK]`, or has `[CLS]` or `[SEP]`.
+
+    Warns about masks of other models.
+    """
     if "[CLS]" in text or "[SEP]" in text:
         problem = f"{where}: [CLS] and [SEP] are added to each text"
         raise UserError(f"{problem}. Remove them. Received: {text[:100]!r}")
     if MASK not in text:
         advice = f"Write {MASK}, in capitals, for the word to predict"
         raise UserError(f"{where}: there is no {MASK}. {advice}. Received: {text[:100]!r}")
+    if other := _OTHER_MASK.search(text.replace(MASK, "")):
+        log.warning(
+            "%s: %s is read as text. Write %s for each word to predict", where, other[0], MASK
+        )
 
 
 def allowed_pieces(tokens: Mapping[int, str], vocab_size: int) -> np.ndarray:

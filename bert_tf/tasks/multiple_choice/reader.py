@@ -10,6 +10,9 @@ from bert_tf.errors import UserError
 from bert_tf.progress import log
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 
+# Tolerated fraction of questions with two equal endings.
+_MAX_EQUAL = 0.1
+
 
 class Question(NamedTuple):
     """A context and two or more candidate endings."""
@@ -54,9 +57,9 @@ def read_questions(
 
 
 def _check_questions(path: str, split: str, questions: Sequence[Question]) -> None:
-    num_equal = sum(len(set(question.endings)) == 1 for question in questions)
-    if num_equal:
-        message = "%s: all endings are equal in %d of %d questions. Check --ending_columns"
+    num_equal = sum(len({*question.endings}) < len(question.endings) for question in questions)
+    if num_equal > _MAX_EQUAL * len(questions):
+        message = "%s: two endings are equal in %d of %d questions. Check --ending_columns"
         log.warning(message, path, num_equal, len(questions))
     num_endings, labels = len(questions[0].endings), {question.label for question in questions}
     # With fewer questions, label 0 may be missing by chance.

@@ -19,6 +19,8 @@ from bert_tf.progress import log
 
 # The original splits texts only at these characters, not at U+00A0, U+3000 or U+2028.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
+# Tolerated fraction of evaluation questions whose text contains none of their answers.
+_MAX_ABSENT = 0.1
 # Problems of questions, as worded in warnings.
 _EMPTY = 'empty (check "question")'
 _CONTRADICTORY = 'impossible, but have answers (check "is_impossible")'
@@ -83,6 +85,7 @@ def read_squad_examples(
     """
     examples: list[SquadExample] = []
     skipped_ids: list[str] = []
+    absent_ids: list[str] = []
     doubtful_ids: dict[str, list[str]] = {_EMPTY: [], _CONTRADICTORY: []}
     for location, paragraph, entry in _read_questions(path):
         qas_id = str(_get(entry, "id", (str, int, float), location))
@@ -98,6 +101,10 @@ def read_squad_examples(
                 continue
         example = SquadExample(qas_id, question, paragraph.words, *target)
         example.answers = _answer_texts(entry)
+        if not is_training and example.answers:
+            text = " ".join(paragraph.words)
+            is_absent = not any(" ".join(x.split()) in text for x in example.answers)
+            absent_ids += [qas_id] * is_absent
         examples.append(example)
     if not examples:
         problem = f": skipped {len(skipped_ids)} whose answer is not at answer_start"
@@ -108,6 +115,11 @@ def read_squad_examples(
         listed_ids = shortened(skipped_ids, _MAX_LISTED)
         log.warning(message, path, len(skipped_ids), total, listed_ids)
         log.debug("Skipped: %s", ", ".join(skipped_ids))
+    if len(absent_ids) > _MAX_ABSENT * total:
+        message = (
+            "%s: the texts of %d of %d questions contain none of their answers, the first is %s"
+        )
+        log.warning(message, path, len(absent_ids), total, absent_ids[0])
     if len(doubtful_ids[_EMPTY]) == total:
         raise UserError(f'{path}: all questions are empty. Check "question"')
     for problem, ids in doubtful_ids.items():

@@ -32,6 +32,7 @@ _LABEL = re.compile("O|[BIES](-.+)?")
 _SPAN = re.compile("(.+)/(o|nr|ns|nt)")
 _SPAN_TYPES = {"nr": "PER", "ns": "LOC", "nt": "ORG"}
 _MAX_SENTENCE_WORDS = 500
+_MIN_SENTENCE_WORDS = 1.5  # on average
 _MAX_LABELS = 1000
 _SHOWN_CHARACTERS = 60
 
@@ -162,6 +163,10 @@ def _check_labels(file: ConllFile, column: int) -> None:
     if end - start > _MAX_SENTENCE_WORDS and not file.has_spans:
         message = "%s: one sentence of %d words, from line %d on. Are blank lines missing?"
         log.warning(message, file.path, end - start, file.line_numbers[start])
+    num_sentences = len(file.sentence_starts) - 1
+    if len(file.words) < _MIN_SENTENCE_WORDS * num_sentences and num_sentences > 1:
+        message = "%s: %d sentences have only %d words. Are there blank lines between the words?"
+        log.warning(message, file.path, num_sentences, len(file.words))
     labels = file.labels or []
     distinct = set(labels)
     if len(distinct) > _MAX_LABELS:

@@ -213,6 +213,15 @@ def test_quoted_cells_warning(read_dataset, caplog, rows, flags, expected_warnin
     )
 
 
+@pytest.mark.parametrize(("share", "warns"), [(2, True), (200, False)])
+def test_cells_quoted_as_in_csv_warning(read_dataset, caplog, share, warns):
+    rows = ['ham\t"He said ""no"""', *['spam\the said "no"'] * share, 'ham\t"no" or "yes"']
+    read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS, train_tsv="\n".join(rows) + "\n")
+    message = "1 of 4 cells of the text are quoted as in CSV files. Pass --quoted=yes"
+    assert (message in caplog.text) == warns
+    assert ("quoted as in CSV" in caplog.text) == warns
+
+
 def test_declared_header_is_skipped(read_dataset, caplog):
     flags = BY_NUMBER | {"labels": "ham,spam", "has_header": "yes"}
     dataset = read_dataset(flags, test_tsv="?\ttext\n?\tc d\n?\te f\n")

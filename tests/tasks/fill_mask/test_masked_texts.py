@@ -177,3 +177,21 @@ def test_line_without_mask(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
     with pytest.raises(UserError, match=r"^<stdin>:3: "):
         list(read_masked_texts("-"))
+
+
+@pytest.mark.parametrize(
+    ("text", "mask"),
+    [
+        ("a [MASK] and a <mask>", "<mask>"),
+        ("[MASK] {MASK}", "{MASK}"),
+        ("[mask] [MASK]", "[mask]"),
+        ("a ____ and [MASK]", "____"),
+        ("[MASK] and [MASK] mask __init__", None),
+    ],
+)
+def test_masks_of_other_models_warn(run_log, text, mask):
+    require_mask(text, "here")
+    expected = (
+        [f"here: {mask} is read as text. Write [MASK] for each word to predict"] if mask else []
+    )
+    assert run_log.messages == expected

@@ -327,9 +327,12 @@ def test_invalid_endings_in_json(tmp_path, endings, message):
 
 
 def test_equal_endings_warning(tmp_path, run_log):
-    equal = labeled_questions(lambda n: 0, count=3, endings=("a", "a", "a", "a"))
-    different = labeled_questions(lambda n: 0, count=2, endings=("a", "a", "a", "b"))
+    equal = labeled_questions(lambda n: 0, count=2, endings=("a", "b", "c", "a"))
+    different = labeled_questions(lambda n: 0, count=18, endings=("a", "b", "c", "d"))
     write_csv(tmp_path / "train.csv", equal + different)
-    read_questions(MultipleChoiceOptions(data_dir=str(tmp_path)), "train", None)
-    message = "all endings are equal in 3 of 5 questions. Check --ending_columns"
-    assert warning_messages(run_log) == [f"{tmp_path}/train.csv: {message}"]
+    write_csv(tmp_path / "val.csv", equal * 2 + different)
+    run_options = MultipleChoiceOptions(data_dir=str(tmp_path))
+    for split in ("train", "eval"):
+        read_questions(run_options, split, None)
+    message = "two endings are equal in 4 of 22 questions. Check --ending_columns"
+    assert warning_messages(run_log) == [f"{tmp_path}/val.csv: {message}"]

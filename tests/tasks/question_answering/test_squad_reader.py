@@ -157,7 +157,16 @@ def test_misaligned_answers_are_skipped_and_counted(tmp_path, caplog):
     assert "2, 3, 4, 5, 6 and 3 more" in caplog.text
     assert "Skipped: 2, 3, 4, 5, 6, 7, 8, 9" in caplog.text
     # For prediction, misaligned answers do not matter: no question is skipped.
+    caplog.clear()
     assert len(read_squad_examples(path, False, False)) == 9
+    message = "the texts of 8 of 9 questions contain none of their answers, the first is 2"
+    assert message in caplog.text
+    path = write_squad(
+        tmp_path, *[question(id=str(n)) for n in range(9)], *misaligned_questions[:1]
+    )
+    caplog.clear()
+    assert len(read_squad_examples(path, False, False)) == 10
+    assert "none of their answers" not in caplog.text
 
 
 @pytest.mark.parametrize("answers", [None, "cat", [{"text": ["cat"], "answer_start": [4]}], [1]])

@@ -505,6 +505,14 @@ def test_labels_that_differ_in_case_warn(tiny, folder, run_log):
     assert "train.txt: labels that differ only in case or white space: 'B-" in run_log.text
 
 
+def test_blank_lines_between_words_warning(tiny, folder, run_log):
+    path = folder / "test.txt"
+    path.write_text("\n\n".join(f"w{n} O" for n in range(9)) + "\n")
+    task(tiny, folder).read("predict")
+    message = "test.txt: 9 sentences have only 9 words. Are there blank lines between the words?"
+    assert message in run_log.text
+
+
 def test_numbers_as_words_warning(tiny, folder, run_log):
     (folder / "test.txt").write_text("1 EU B-ORG\n2 rejects O\n\n1 Peter O\n")
     task(tiny, folder).read("predict")
