@@ -393,7 +393,8 @@ def test_files_changed_after_training_warn(tiny, out, tmp_path, run_log):
     Predictor.from_output_dir(out)(pair)
     assert changed_file_warnings() == [expected]
     (out / "labels.txt").write_text("no\nyes\n")
-    export_model.run(ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "export")))
+    export = {"model_dir": str(out), "export_dir": str(tmp_path / "export"), "text_input": False}
+    export_model.run(ExportOptions(**export))
     assert changed_file_warnings() == [expected, expected.replace("vocab.txt", "labels.txt")]
     # Earlier releases did not record file digests.
     metadata = json.loads((out / "run.json").read_text())

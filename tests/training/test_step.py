@@ -212,23 +212,25 @@ def _pretraining_replica_loss():
         "2 micro-batches, no padding",
     ],
 )
-def test_step_options_match_the_plain_step(options):
+def test_step_options_match_the_plain_step(options, plain_steps):
+    losses, norms = _three_steps(_pretraining_replica_loss(), options)
+    np.testing.assert_allclose(losses, plain_steps[0], rtol=1e-5)
+    np.testing.assert_allclose(norms, plain_steps[1], rtol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def plain_steps():
+    return _three_steps(make_loss(pretraining_loss), training.StepOptions())
+
+
+def _three_steps(loss, options):
+    """Returns loss and gradient norm of each of three training steps."""
     batches = load_batches(np.load(golden("training/pretraining_5steps.npz")))
-    losses, norms = [], []
-    for loss, step_options in (
-        (make_loss(pretraining_loss), training.StepOptions()),
-        (_pretraining_replica_loss(), options),
-    ):
-        model = load(Pretrainer(config()))
-        optimizer = make_optimizer(model, 1e-3, 5, 2)
-        step = training.make_train_step(
-            training.TrainState(model, optimizer), loss, STRATEGY, step_options
-        )
-        metrics = [step(batches[index], NO_STOP) for index in range(3)]
-        losses.append([float(values["loss"]) for values in metrics])
-        norms.append([float(values["gradient_norm"]) for values in metrics])
-    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
-    np.testing.assert_allclose(norms[1], norms[0], rtol=1e-4)
+    model = load(Pretrainer(config()))
+    state = training.TrainState(model, make_optimizer(model, 1e-3, 5, 2))
+    step = training.make_train_step(state, loss, STRATEGY, options)
+    metrics = [step(batches[index], NO_STOP) for index in range(3)]
+    return [[float(m[name]) for m in metrics] for name in ("loss", "gradient_norm")]
 
 
 def test_metrics_include_sequence_and_token_counts():
