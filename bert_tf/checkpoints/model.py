@@ -76,10 +76,15 @@ def restore(model: keras.Model, source: "str | os.PathLike | Source") -> Restore
 
 
 def restore_source(model: keras.Model, source: "Source") -> Restored:
-    """Restores a model from any format, and logs the notes of the source as warnings."""
+    """Restores a model from any format; warns about unused layers, and of the source's notes."""
     for note in source.notes:
         log.warning("%s", note)
-    return restore(model, source)
+    restored = restore(model, source)
+    unused_layers = [name for name in restored.unused if name.startswith("bert/encoder/")]
+    if unused_layers:
+        message = "The checkpoint has more layers than the configuration; unused: %s"
+        log.warning(message, summarize(unused_layers))
+    return restored
 
 
 def restore_optimizer(

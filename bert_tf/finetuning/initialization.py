@@ -28,10 +28,6 @@ def restore_from(model: keras.Model, path: str, layers: Sequence[int] = ()) -> c
     restored = restore_source(model, source)
     if isinstance(source, SavedModelSource) and source.is_encoder:
         require_same_outputs(source, model.config)
-    unused_layers = [name for name in restored.unused if name.startswith("bert/encoder/")]
-    if unused_layers:
-        message = "The checkpoint has more layers than the configuration; unused: %s"
-        log.warning(message, checkpoints.summarize(unused_layers))
     return restored
 
 

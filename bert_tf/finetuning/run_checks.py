@@ -26,9 +26,9 @@ _COMPARED += ("max_predictions_per_seq", "use_next_sentence")
 _COMPARED += ("init_layers", "teacher", "teacher_temperature", "teacher_weight")
 
 
-def describe_data(rows: Collection[Any], digest: str | None = None) -> str:
+def describe_data(rows: Collection[Any], digest: str | None = None, unit: str = "rows") -> str:
     """Describes training data for `run.json` by their number of rows and a digest."""
-    return f"{len(rows)} rows ({(digest or fingerprint(examples=rows))[:8]})"
+    return f"{len(rows)} {unit} ({(digest or fingerprint(examples=rows))[:8]})"
 
 
 def check_resumed(options: Any, training_data: str) -> bool:

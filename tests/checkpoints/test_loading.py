@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from bert_tf import BertModel, checkpoint
+from bert_tf import BertModel, checkpoint, checkpoints
 from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.modeling import BertClassifier, BertTokenClassifier
+from bert_tf.modeling import BertClassifier, BertSpanLabeler, BertTokenClassifier
 from bert_tf.options import ConversionOptions
 from tests.oracle import ROOT
 
@@ -65,3 +65,20 @@ def test_models_unlike_the_checkpoint_warn(tmp_path, caplog, monkeypatch):
     assert not caplog.records
     BertClassifier.from_checkpoint(tmp_path, num_labels=3)
     assert "has the head of a BertTokenClassifier, not of a BertClassifier" in caplog.text
+
+
+def test_unused_layers_and_heads_warn(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    config = BertConfig.from_json_file(SMALL_BERT / "bert_config.json")
+    config.num_hidden_layers = 1
+    checkpoint.restore(BertModel(config), SMALL_BERT)
+    assert "The checkpoint has more layers than the configuration; unused: bert/e" in caplog.text
+    caplog.clear()
+    config.num_hidden_layers = 2
+    variables = checkpoints.named_variables(BertSpanLabeler(config))
+    prefix = str(tmp_path / "model.ckpt")
+    checkpoint.write(prefix, {name: variable.value for name, variable in variables.items()})
+    checkpoint.restore(BertSpanLabeler(config), prefix)
+    assert not caplog.records
+    checkpoint.restore(BertClassifier(config, 2), prefix)
+    assert "Randomly initialized: output_bias, output_weights. In the checkpoint but" in caplog.text

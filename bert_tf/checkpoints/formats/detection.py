@@ -101,7 +101,11 @@ def restore(model: keras.Model, source: str | os.PathLike | Source) -> Restored:
     if is_ambiguous and not isinstance(model, (trained_class, BertModel)):
         message = "%s has the head of a %s, not of a %s"
         log.warning(message, source.path, trained_class.__name__, type(model).__name__)
-    return restore_source(model, source)
+    restored = restore_source(model, source)
+    unused_heads = [name for name in restored.unused if name.endswith("output_weights")]
+    if restored.new and set(unused_heads) - {"cls/seq_relationship/output_weights"}:
+        log.warning("%s", restored.describe())
+    return restored
 
 
 def _open_folder(folder: str) -> Source:

@@ -95,7 +95,11 @@ class ModelGardenSource(Source):
         if names.WORD_EMBEDDINGS not in self._keys:
             content = f"the variables {listed}" if ignored else "no weights: is it a preprocessor?"
             problem = f"{path} does not contain a BERT encoder of the Model Garden"
-            raise UserError(f"{problem}. It contains {content}")
+            advice = (
+                "If tf.train.Checkpoint wrote it, restore it in the same way, and save the model "
+            )
+            advice += 'with model.save("x.keras")'
+            raise UserError(f"{problem}. It contains {content}. {advice}")
         if ignored:
             self.notes.append(f"Ignoring variables of {path} that are not part of BERT: {listed}")
 

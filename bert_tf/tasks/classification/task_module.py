@@ -54,7 +54,8 @@ class ModuleDataset(TextDataset):
         if examples is None:
             raise UserError(f"{self._path}: {method}(data_dir) returns None, not examples")
         count = counted(len(examples), "example")
-        log.info("%s: %s; %s", self.describe(split), count, self.problem_type)
+        reason = "" if self.labels else ", because get_labels() returns None"
+        log.info("%s: %s; %s%s", self.describe(split), count, self.problem_type, reason)
         examples = [self._convert(item, split, index) for index, item in enumerate(examples)]
         are_pairs = {bool(example.text_b) for example in examples}
         if split == "train":

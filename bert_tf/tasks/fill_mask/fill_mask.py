@@ -31,6 +31,7 @@ from bert_tf.tasks.fill_mask.masked_texts import (
     allowed_pieces,
     read_masked_texts,
     require_mask,
+    warn_of_other_masks,
 )
 from bert_tf.tasks.fill_mask.options import MaskedWordsOptions
 from bert_tf.tasks.fill_mask.word_search import Candidate, WordSearch
@@ -68,6 +69,7 @@ def run(options: MaskedWordsOptions) -> None:
         while chunk := list(itertools.islice(texts, _MAX_TEXTS)):
             predicted = model.fill([text for _, text in chunk])
             for (line_number, text), masks in zip(chunk, predicted, strict=True):
+                warn_of_other_masks(text, f"Line {line_number}")
                 formatted = format_text(line_number, text, masks)
                 # Text from the command line may contain bytes that are not UTF-8; keep them.
                 file.write(formatted.encode("utf-8", "surrogateescape"))
@@ -88,6 +90,7 @@ def make_predict_fn(options: MaskedWordsOptions) -> Callable[[Sequence[Any]], li
         require_texts(inputs, [1], "a string with [MASK]")
         for index, text in enumerate(inputs):
             require_mask(text, f"Input {index}")
+            warn_of_other_masks(text, f"Input {index}")
         return model.fill(inputs)
 
     return answer

@@ -18,7 +18,7 @@ from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
 
 MASK = "[MASK]"
-_OTHER_MASK = re.compile(r"<mask>|[[{]mask[]}]|_{3,}", re.IGNORECASE)
+_OTHER_MASK = re.compile(r"<mask>|[\[{]mask[\]}]|_{3,}", re.IGNORECASE)
 
 # What a mask stands for: any word piece, the first piece of a word, or a later piece of a word.
 ANY, BEGIN, CONTINUATION = range(3)
@@ -33,16 +33,17 @@ def read_masked_texts(path: str) -> Iterator[tuple[int, str]]:
 
 
 def require_mask(text: str, where: str) -> None:
-    """Raises a UserError about `where` if a text lacks `[MASK]`, or has `[CLS]` or `[SEP]`.
-
-    Warns about masks of other models.
-    """
+    """Raises a UserError about `where` if a text lacks `[MASK]`, or has `[CLS]` or `[SEP]`."""
     if "[CLS]" in text or "[SEP]" in text:
         problem = f"{where}: [CLS] and [SEP] are added to each text"
         raise UserError(f"{problem}. Remove them. Received: {text[:100]!r}")
     if MASK not in text:
         advice = f"Write {MASK}, in capitals, for the word to predict"
         raise UserError(f"{where}: there is no {MASK}. {advice}. Received: {text[:100]!r}")
+
+
+def warn_of_other_masks(text: str, where: str) -> None:
+    """Warns about masks of other models in a text."""
     if other := _OTHER_MASK.search(text.replace(MASK, "")):
         log.warning(
             "%s: %s is read as text. Write %s for each word to predict", where, other[0], MASK

@@ -79,7 +79,8 @@ def _train_and_evaluate(
     vocabulary: str | None,
 ) -> Results:
     output_dir = options.output_dir or ""
-    data = describe_data([(os.path.basename(path), files.size(path)) for path in paths])
+    sizes = [(os.path.basename(path), files.size(path)) for path in paths]
+    data = describe_data(sizes, unit="files")
     check_resumed(options, data)
     keras.utils.set_random_seed(options.random_seed)
     build, will_restore = functools.partial(BertPretrainer, config), bool(options.init_checkpoint)

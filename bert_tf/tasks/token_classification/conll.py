@@ -175,8 +175,10 @@ def _check_labels(file: ConllFile, column: int) -> None:
     invalid = {label for label in distinct if not is_label(label)}
     if invalid:
         index = next(index for index, label in enumerate(labels) if label in invalid)
-        advice = "Check --label_column, and that the scheme is BIO, IOB1 or BIOES (if it is BILOU, "
-        advice += "replace L- with E- and U- with S-)"
+        advice = (
+            "Check --label_column, and that the scheme is BIO, IOB1 or BIOES: B-LOC and I-LOC, not "
+        )
+        advice += "just LOC (if it is BILOU, replace L- with E- and U- with S-)"
         if invalid == distinct:
             advice = "Write one word per line, with its label in the last column, or pass "
             advice += "--label_column. A file to predict may have just one column, the words"
