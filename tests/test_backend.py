@@ -111,7 +111,7 @@ _PRINT_BACKEND = "\nimport keras; print(keras.config.backend())"
 @pytest.mark.parametrize(
     "program",
     [
-        "from bert_tf.modeling import BertModel",
+        pytest.param("from bert_tf.modeling import BertModel", marks=pytest.mark.slow),
         "from bert_tf import BertModel; BertModel.from_checkpoint('examples/small_bert')",
         "from bert_tf import Predictor\n"
         "Predictor.from_output_dir('examples/small_bert', 'predict_masked')('a [MASK]')",
@@ -127,11 +127,11 @@ def test_tensorflow_log_is_hidden(program):
 @pytest.mark.parametrize(
     "program",
     [
-        "from bert_tf import Predictor",
+        pytest.param("from bert_tf import Predictor", marks=pytest.mark.slow),
         "import tensorflow; from bert_tf import Predictor",
         "import bert_tf.checkpoint",
         "import bert_tf.training",
-        "import bert_tf.data.input_pipeline",
+        pytest.param("import bert_tf.data.input_pipeline", marks=pytest.mark.slow),
     ],
 )
 def test_import_selects_the_tensorflow_backend(program, tmp_path):

@@ -213,7 +213,7 @@ def default_prediction(run_on_mrpc):
     [
         '{"floatx": "float16", "backend": "jax", "epsilon": 1e-3}',
         '{"floatx": "float12"}',
-        '["not", "settings"]',
+        pytest.param('["not", "settings"]', marks=pytest.mark.slow),
     ],
 )
 def test_predictions_ignore_keras_settings(run_on_mrpc, default_prediction, tmp_path, settings):

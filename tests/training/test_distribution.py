@@ -78,7 +78,8 @@ def test_mirrored_devices_match_one_device(runs, devices):
     assert_matches_one_device(runs, name)
 
 
-@pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow  # test_distributed_scripts.py also has two workers
+@pytest.mark.parametrize("workers", [2, 3])
 def test_workers_match_one_device(runs, workers):
     name = f"workers{workers}"
     process = runs.run(runs.make_launch_command(name, workers))

@@ -258,7 +258,7 @@ def test_evaluation_metrics_match_the_original():
     [
         {},
         {"precision": "bfloat16", "recompute_layers": True, "gradient_accumulation_steps": 2},
-        {"precision": "float16", "length_grouping": True},
+        pytest.param({"precision": "float16", "length_grouping": True}, marks=pytest.mark.slow),
     ],
     ids=[
         "default",

@@ -352,6 +352,7 @@ def test_metrics_match_the_written_predictions(tiny, folder):
     assert {key: metrics[key] for key in recomputed} == recomputed
 
 
+@pytest.mark.slow
 def test_two_devices_give_the_same_answers_as_one(tiny, folder):
     flags = {"do_eval": True, "predict_batch_size": 2}
     expected = squad.run(options(tiny, folder, **flags)).metrics
