@@ -227,7 +227,9 @@ def test_predictions_ignore_keras_settings(run_on_mrpc, default_prediction, tmp_
     assert (out / name).read_text() == (expected_dir / name).read_text()
 
 
-@pytest.mark.parametrize("environment", [{}, {"TF_CPP_MIN_LOG_LEVEL": "3"}])
+@pytest.mark.parametrize(
+    "environment", [{}, pytest.param({"TF_CPP_MIN_LOG_LEVEL": "3"}, marks=pytest.mark.slow)]
+)
 def test_output_is_quiet_by_default(run_on_mrpc, environment):
     result, _ = run_on_mrpc("--do_predict", "--do_eval", **environment)
     assert result.stdout == ""

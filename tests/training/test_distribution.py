@@ -124,7 +124,10 @@ def test_per_replica_clipping_changes_training(runs):
     assert norms.max() <= 2.0 + 1e-5
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
+)
 def test_signal_saves_and_sets_the_exit_code(runs, number, code):
     name = f"signaled{number}"
     command = runs.make_command(name, num_train_epochs=30000)
