@@ -129,10 +129,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         num_steps = int(self.iterations)
         if expected and num_steps > expected:
             message = (
-                "%d steps were trained, but num_train_steps is %d: the learning rate was 0 in "
+                "The learning rate was 0 after step %d of %d. Pass the number of batches in all "
             )
-            advice = "all others. num_train_steps is the number of batches in all epochs"
-            _logger.warning(message + advice, num_steps, expected)
+            advice = "epochs as num_train_steps"
+            _logger.warning(message + advice, expected, num_steps)
 
     def slots(self) -> list[tuple[keras.Variable, dict[str, keras.Variable]]]:
         """Returns pairs of a trainable variable and its slots, {"adam_m": m, "adam_v": v}."""

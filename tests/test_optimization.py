@@ -170,7 +170,7 @@ def test_training_longer_than_the_schedule_warns(caplog, monkeypatch):
     assert not caplog.records
     model.fit(np.ones((6, 4)), np.ones((6, 1)), batch_size=2, verbose=0)
     (record,) = caplog.records
-    assert record.getMessage().startswith("6 steps were trained, but num_train_steps is 3: the")
+    assert record.getMessage().startswith("The learning rate was 0 after step 3 of 6. Pass the")
 
 
 def test_optimizer_is_compiled_and_saved(tmp_path):

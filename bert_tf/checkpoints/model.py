@@ -76,7 +76,7 @@ def restore(model: keras.Model, source: "str | os.PathLike | Source") -> Restore
 
 
 def restore_source(model: keras.Model, source: "Source") -> Restored:
-    """Restores a model from any format; warns about unused layers, and of the source's notes."""
+    """Restores a model from any format; logs the source's notes and unused layers as warnings."""
     for note in source.notes:
         log.warning("%s", note)
     restored = restore(model, source)

@@ -116,9 +116,7 @@ def read_squad_examples(
         log.warning(message, path, len(skipped_ids), total, listed_ids)
         log.debug("Skipped: %s", ", ".join(skipped_ids))
     if len(absent_ids) > _MAX_ABSENT * total:
-        message = (
-            "%s: the texts of %d of %d questions contain none of their answers, the first is %s"
-        )
+        message = "%s: %d of %d questions have none of their answers in the text, the first is %s"
         log.warning(message, path, len(absent_ids), total, absent_ids[0])
     if len(doubtful_ids[_EMPTY]) == total:
         raise UserError(f'{path}: all questions are empty. Check "question"')

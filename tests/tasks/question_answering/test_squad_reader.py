@@ -159,7 +159,7 @@ def test_misaligned_answers_are_skipped_and_counted(tmp_path, caplog):
     # For prediction, misaligned answers do not matter: no question is skipped.
     caplog.clear()
     assert len(read_squad_examples(path, False, False)) == 9
-    message = "the texts of 8 of 9 questions contain none of their answers, the first is 2"
+    message = "8 of 9 questions have none of their answers in the text, the first is 2"
     assert message in caplog.text
     path = write_squad(
         tmp_path, *[question(id=str(n)) for n in range(9)], *misaligned_questions[:1]
