@@ -1,5 +1,6 @@
 """Predicts for the inputs of a `Predictor` with a fine-tuned model, and checks these inputs."""
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -90,8 +91,10 @@ def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -
         if not all(text.strip() for text in texts):
             log.warning("Input %d: a text is empty", index)
         if any("[CLS]" in text or "[SEP]" in text for text in texts):
-            message = "Input %d: [CLS] and [SEP] are added to each text: remove them"
+            message = "Input %d: remove [CLS] and [SEP] from the text; they are added automatically"
             log.warning(message, index)
+        if any(os.path.isfile(text) for text in texts):
+            log.warning("Input %d is the name of a file: pass the texts in the file", index)
 
 
 class PairCheck:

@@ -11,7 +11,7 @@ from bert_tf.tokenization.reference import FullTokenizer
 _SAMPLE_SIZE, _MIN_UNKNOWN, _MIN_UNKNOWN_SHARE, _MAX_LISTED_WORDS = 2000, 5, 0.05, 5
 # Signs of texts that were changed before they were read, and the tolerated fraction of such texts.
 _CHANGED = {
-    r"\[(CLS|SEP)\]": "contain [CLS] or [SEP], which are added to each text: remove them",
+    r"\[(CLS|SEP)\]": "contain [CLS] or [SEP]: remove them, as they are added automatically",
     r"(?<!\S)##\w": "contain word pieces (##): pass the texts before tokenization",
     # UTF-8 that was decoded as Latin-1 or Windows-1252, such as "cafÃ©".
     "Ã[©¨¤¶¼§±¡³º]|â€": "are garbled: check the encoding, which must be UTF-8",

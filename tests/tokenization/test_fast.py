@@ -307,7 +307,7 @@ def test_mostly_unknown_tokens_warn_once(caplog, monkeypatch, tmp_path):
             ("\ufffd\ufffd", "\ufffd"),
             "have no word pieces, such as '\ufffd\ufffd \ufffd'",
         ),
-        (("[CLS] the film [SEP]",), "contain [CLS] or [SEP], which are added to each text"),
+        (("[CLS] the film [SEP]",), "contain [CLS] or [SEP]: remove them"),
         (("the film ##the",), "contain word pieces (##): pass the texts before tokenization"),
         (
             ("the cafÃ©", ""),

@@ -35,8 +35,8 @@ def read_masked_texts(path: str) -> Iterator[tuple[int, str]]:
 def require_mask(text: str, where: str) -> None:
     """Raises a UserError about `where` if a text lacks `[MASK]`, or has `[CLS]` or `[SEP]`."""
     if "[CLS]" in text or "[SEP]" in text:
-        problem = f"{where}: [CLS] and [SEP] are added to each text"
-        raise UserError(f"{problem}. Remove them. Received: {text[:100]!r}")
+        problem = f"{where}: remove [CLS] and [SEP]; they are added automatically"
+        raise UserError(f"{problem}. Received: {text[:100]!r}")
     if MASK not in text:
         advice = f"Write {MASK}, in capitals, for the word to predict"
         raise UserError(f"{where}: there is no {MASK}. {advice}. Received: {text[:100]!r}")

@@ -166,7 +166,7 @@ def test_read_lines(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("text", ["[CLS] a [MASK]", "a [MASK] [SEP]"])
 def test_text_with_special_tokens(text):
-    with pytest.raises(UserError, match=r"^here: \[CLS\] and \[SEP\] are added to each text"):
+    with pytest.raises(UserError, match=r"^here: remove \[CLS\] and \[SEP\]; they are added"):
         require_mask(text, "here")
 
 
