@@ -56,7 +56,7 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]
 def require_runtime(loads_model: bool = False) -> None:
     """Raises a UserError if TensorFlow or ONNX Runtime would hang or fail.
 
-    They would in a process that was forked after a model was loaded, and without eager execution.
+    This happens in a process that was forked after a model was loaded, or without eager execution.
     Pass `loads_model` before loading or training a model, to also reject `strategy.scope()`.
     """
     global _owner_pid

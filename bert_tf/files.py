@@ -208,7 +208,7 @@ def read_json(path: str, max_bytes: int = text_lines.MAX_BYTES) -> dict[str, Any
 
 
 def parse_json(text: str, path: str, line: int = 1, advice: str = "") -> Any:
-    """Parses a text that starts at a line of a file; a UserError ends with `advice`."""
+    """Parses JSON text from line `line` of a file; a UserError names the line and adds `advice`."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

@@ -141,7 +141,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return list(zip(self._trainable_variables, slots, strict=True))
 
     def plain_adam_slots(self, variable: Any) -> tuple[keras.Variable, keras.Variable] | None:
-        """Returns `adam_m` and `adam_v` for Adam as in the original; None for other updates."""
+        """Returns a variable's `adam_m` and `adam_v`; None for LAMB or with bias correction."""
         if type(self) is not AdamWeightDecay or self.bias_correction:
             return None
         index = self._get_variable_index(variable)

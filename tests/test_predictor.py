@@ -118,7 +118,7 @@ def test_ner_matches_the_script(trained, caplog):
     assert predictor([]) == []
     assert not caplog.text
     predictor([("a film", "it was good"), ("a", "film")])
-    assert "1 of 2 inputs have a word with a space: pass several texts as a list" in caplog.text
+    assert "1 of 2 inputs have a word with a space. A tuple has the words" in caplog.text
     message = "Most inputs are single words: pass the words of a text as a tuple"
     predictor([("film",), ("good",)])
     predictor(["film"])
@@ -335,7 +335,7 @@ def test_missing_files_can_be_passed_as_options(trained, tmp_path):
     with pytest.raises(UserError, match=r"run.json is damaged \(max_seq_length must be of ty"):
         Predictor.from_output_dir(str(folder))
     (folder / "run.json").write_text("{")
-    with pytest.raises(UserError, match=r"run.json is damaged .*pass script="):
+    with pytest.raises(UserError, match=r"run.json is damaged .*pass the script"):
         Predictor.from_output_dir(str(folder))
 
 

@@ -93,7 +93,7 @@ def restore_optimizer(
     """Restores the Adam slots and step of an optimizer, which must be built.
 
     Also restores `extra` variables by name. Slots and variables that the checkpoint lacks keep
-    their values. Returns whether the checkpoint has all slots; those of the original have none.
+    their values. Returns whether the checkpoint has all slots; published checkpoints have none.
     """
     stored = shapes(prefix)
     slots = _named_slots(optimizer)
@@ -134,7 +134,7 @@ def save_snapshot(folder: str, tensors: Mapping[str, Any]) -> str:
         last_good = latest(folder)
         if last_good != prefix:
             remove(folder, name)
-        raise UserError(f"{error}. The last good checkpoint is {last_good}") from error
+        raise UserError(f"{error}. Last good checkpoint: {last_good or 'none'}") from error
     add_newest(folder, name)
     return prefix
 

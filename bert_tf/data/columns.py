@@ -60,7 +60,7 @@ def _find_position(first_row: Row, purpose: str, column: str, header: Sequence[s
 def _no_such_column(
     place: str, purpose: str, column: str, names: Sequence[str], kind: str
 ) -> UserError:
-    available = shortened(list(map(excerpt, names)), _SHOWN_NAMES) or "nothing"
+    available = shortened(list(map(excerpt, names)), _SHOWN_NAMES)
     by_folded_name = {name.casefold(): name for name in reversed(names)}
     close = difflib.get_close_matches(column.casefold(), by_folded_name, n=1)
     if kind == "column" and any(re.fullmatch('".+"', name) for name in names):
@@ -73,9 +73,8 @@ def _no_such_column(
         advice = " Pass one of these, or correct the line"
     else:
         advice = " If this row is data, pass 1-based column numbers"
-    return UserError(
-        f"{place}: there is no {kind} {column!r} (--{purpose}_column), only {available}.{advice}"
-    )
+    rest = f", only {available}" if names else ": the object is empty"
+    return UserError(f"{place}: there is no {kind} {column!r} (--{purpose}_column){rest}.{advice}")
 
 
 def _csv_hint(cells: Sequence[str]) -> str:

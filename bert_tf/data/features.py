@@ -1,4 +1,4 @@
-"""Labeled examples of texts, and rows of single examples; needs no TensorFlow."""
+"""Labeled text examples, and their conversion to model inputs one by one, without TensorFlow."""
 
 import logging
 from collections.abc import Mapping, Sequence

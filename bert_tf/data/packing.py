@@ -3,9 +3,9 @@
 Windows overlap by half. In a pair, the window slides over the longer text. The shorter text is
 repeated in every window, truncated to half of the available tokens if necessary.
 
-Shapes: B rows; S max_seq_length, at least 3, or 5 for windows of pairs. When they are split, B
-texts or pairs become N windows. `length_a` and `length_b` [B] count tokens without special tokens;
-`length_b` is 0 for single texts.
+Shapes: B is the number of rows. S is max_seq_length: at least 2, or 3 for pairs, or 5 for windows
+of pairs. Splitting turns B texts or pairs into N windows. `length_a` and `length_b` [B] count
+tokens without special tokens; `length_b` is 0 for single texts.
 """
 
 from collections.abc import Sequence

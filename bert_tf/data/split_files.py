@@ -74,7 +74,7 @@ def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
         others = _filter_data_files(existing, data_dir, {os.path.realpath(path) for path in passed})
         if len(others) == 1 and not _find_split(others[0]):
             paths["train"] = os.path.join(data_dir, others[0])
-            _logger.info("Training on %s, the only file in the folder", paths["train"])
+            _logger.info("Training on %s, the only data file left in the folder", paths["train"])
     return paths
 
 

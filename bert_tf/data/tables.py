@@ -111,6 +111,8 @@ def _check_rows(rows: Iterator[Row], delimiter: str) -> Iterator[Row]:
 def _width_error(place: str, cells: list[str], width: int, delimiter: str) -> UserError:
     columns, row = counted(len(cells), "column"), excerpt(delimiter.join(cells))
     advice = "remove it from the text, or enclose the text in quotes"
+    if len(cells) < width:
+        advice = "add the missing cells, or enclose a text with line breaks in quotes"
     if delimiter == "\t" and ".csv" not in place:
         advice += " and pass --quoted=yes. If commas separate columns, name the file .csv"
     problem = f"{columns}, but {width} in the first row. This row: {row}"

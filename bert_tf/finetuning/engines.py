@@ -67,8 +67,9 @@ def find_exported_model(
     """Returns the path of a model file for `options.engine`, and exports the model if necessary.
 
     Args:
-        folder: an exported folder, or the folder of the checkpoint. Its subfolder is reused if it
-            was exported from the same checkpoint and configuration, with the same precision.
+        folder: an exported folder, or the folder of the checkpoint. In the latter case, the export
+            is written to a subfolder, and reused while checkpoint, configuration and precision are
+            the same.
         options: `engine`, `precision` and `bert_config_file` of the model.
         checkpoint: the checkpoint to export.
         load_model: returns the model with the weights of the checkpoint.

@@ -28,8 +28,9 @@ def require_same(
         return
     trained_labels = read_labels(path, is_label)
     if trained_labels != list(labels):
-        advice = "The model's outputs have that order: correct --labels, or omit it"
-        if getattr(options, "task_module", None) and sorted(labels) == sorted(trained_labels):
+        same_set = sorted(labels) == sorted(trained_labels)
+        advice = "Pass the model's labels in this order as --labels, or omit --labels"
+        if getattr(options, "task_module", None) and (same_set or not options.do_train):
             advice = "get_labels() must return the same list in every run; a set has no fixed order"
         elif options.do_train:
             advice = "Choose a different --output_dir, or empty this one to start over"

@@ -147,7 +147,7 @@ class FineTuningRun:
         devices.require_equal(self.num_train_steps, "number of steps", "the training data")
         devices.require_equal_options(options)
         digest = self.evaluation.digest if self.evaluation else 0
-        devices.require_equal(digest, "record of earlier evaluations", "--output_dir")
+        devices.require_equal(digest, "checksum of evaluations.json", "--output_dir")
 
         evaluation = self.evaluation
         if options.do_train and self._has_steps_left():

@@ -240,4 +240,6 @@ def read_run(folder: str, default: Any = None) -> tuple[str | None, dict[str, An
     except (UserError, ValueError, KeyError, TypeError) as error:
         if default:
             return default
-        raise UserError(f"{path} is damaged ({error}): remove it, and pass script=") from error
+        raise UserError(
+            f"{path} is damaged ({error}). Restore it from a copy, or remove it and pass the script"
+        ) from error

@@ -34,8 +34,8 @@ class Task(abc.ABC):
         targets: features that the loss needs in addition to the encoder's inputs.
         texts_per_row: C, the number of choices in multiple choice, for inputs [B, C, S]; None for
             inputs [B, S], where a row is a single text or text pair.
-        text_pairs: whether examples are text pairs, and thus the inputs of an exported model's
-            default signature; None if that is unknown, or differs between examples.
+        text_pairs: whether examples are text pairs; if so, the default signature of an exported
+            model takes pairs, too. None if that is unknown, or differs between examples.
         run_entries: further entries for `run.json`, complete once the training set has been read.
         metric_names: metrics for `--best_metric`, without `eval_`; the first is the default.
         lower_is_better: the names of metrics to minimize.
@@ -105,8 +105,8 @@ class Task(abc.ABC):
         """Computes metrics from predictions and the labels in the examples.
 
         Returns:
-            Numbers by name. Names start with `eval_` and include those of `metric_names`, except
-            `loss`: the run adds the mean loss over batches, as in the original BERT code.
+            Numbers by name. They include those of `metric_names`, with or without `eval_` in front,
+            except `loss`: the run adds the mean loss over batches, as in the original BERT code.
         """
 
     def features(self, split: str) -> tuple[Feature, ...]:

@@ -17,10 +17,10 @@ _CONSECUTIVE_TOKENS = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 def check_vocabulary(
     path: str, lower_case: bool | None, vocab_size: int = 0, sources: Sequence[Source] = ()
 ) -> None:
-    """Warns if a vocabulary does not seem to match the model, or `lower_case` unless that is None.
+    """Warns if a vocabulary does not seem to match the model, or the casing (None: unknown).
 
-    Compares it with the first vocabulary found next to `sources`, the checkpoints to restore. If it
-    is that file, or there is none, looks for signs of damage and compares its size (`vocab_size`).
+    Compares the vocabulary with the first one found next to `sources`, the checkpoints to restore.
+    Without another vocabulary, compares its size with `vocab_size`, and looks for signs of damage.
     """
     entries = _read_entries(path)
     model_vocab = next((source.vocab_file for source in sources if source.vocab_file), None)

@@ -91,7 +91,8 @@ class TrainingOptions:
     )
     gradient_accumulation_steps: int = option(
         1,
-        "Split each batch into this many micro-batches to save memory; only dropout differs.",
+        "Split each batch into this many micro-batches to save memory. The result is the same, "
+        "except for the random numbers of dropout.",
         new=True,
     )
     gradient_clip_scope: str = option(
@@ -130,8 +131,9 @@ class DeviceOptions:
 
     distribution_strategy: str = option(
         "auto",
-        "auto: a TPU with --use_tpu, several processes if TF_CONFIG lists them, all GPUs of this "
-        "machine if there are several, otherwise one device. Each batch is split across devices.",
+        "Devices to run on. auto: a TPU if --use_tpu is set, several processes if TF_CONFIG lists "
+        "them, all GPUs of this machine if it has several, otherwise one device. Each batch is "
+        "split across devices.",
         new=True,
         choices=("auto", "one_device", "mirrored", "multi_worker", "tpu"),
     )

@@ -25,8 +25,9 @@ TOO_LONG_WORD = "a" * (MAX_WORD_BYTES + 1)
 def vocab_lines(vocab: dict[str, int]) -> list[str]:
     """Lists a vocabulary by id, for the compiled tokenizer.
 
-    Placeholders replace pieces that cannot be in a normalized word, and ids without a token (of
-    duplicate tokens). They never match, because normalization splits words at brackets.
+    Placeholders replace pieces that cannot be in a normalized word, and fill the ids of duplicate
+    tokens, of which only the last counts. They never match, because normalization splits words at
+    brackets.
     """
     lines = [f"[{index}]" for index in range(max(vocab.values(), default=-1) + 1)]
     for token, index in vocab.items():

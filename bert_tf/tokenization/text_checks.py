@@ -1,4 +1,4 @@
-"""Finds signs that texts do not fit the vocabulary, or are not the texts that were written."""
+"""Finds signs that texts do not fit the vocabulary, or are garbled or already tokenized."""
 
 import re
 from collections import Counter

@@ -45,7 +45,7 @@ class Monitor:
         self._sign = -1.0 if self.name in lower_is_better else 1.0
 
     def value(self, metrics: Mapping[str, Any]) -> float:
-        """Returns the metric; for the loss, if possible `eval_loss`, the mean over examples."""
+        """Returns the metric; prefers `eval_loss`, the mean over examples, to `loss`."""
         for name in (f"eval_{self.name}", self.name):
             if name in metrics:
                 return float(metrics[name])

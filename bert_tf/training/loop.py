@@ -99,8 +99,8 @@ def train(
 class AsyncSaver:
     """Writes checkpoints to a folder in a background thread, in order and one at a time.
 
-    Taking a snapshot copies nothing. Only the next update copies: TensorFlow does not overwrite a
-    value that a snapshot still references.
+    On a CPU, taking a snapshot copies nothing. Only the next update copies: TensorFlow does not
+    overwrite a value that a snapshot still references.
     """
 
     def __init__(self, folder: str) -> None:

@@ -53,7 +53,10 @@ def mean_loss(row_loss: Callable[[Any, Batch], Any]) -> Loss:
 
 @dataclasses.dataclass(frozen=True)
 class StepOptions:
-    """Options of a training step. Only `seed` and `clip_per_replica` change the result.
+    """Options of a training step.
+
+    Only `clip_per_replica` changes the gradients without dropout. `seed`, `skip_padding` and
+    `accumulation_steps` change the random numbers of dropout.
 
     Attributes:
         seed: dropout seed.

@@ -1,6 +1,7 @@
 """SavedModel exports: TensorFlow reproduces the outputs of the scripts, without bert_tf."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -321,6 +322,10 @@ def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
         ),
         ({"model_dir": "{tiny}", "export_dir": "x", "form": "task"}, "run.json"),
         ({"model_dir": "{tiny}", "export_dir": "x", "form": "hub"}, "--form must be one of"),
+        (
+            {"model_dir": "{tmp}/run", "export_dir": "x", "form": "task"},
+            "needs a fine-tuned model, but .*run was trained by run_pretraining",
+        ),
         ({"model_dir": "{tiny}", "export_dir": "x", "script": "bert"}, "--script must be one of"),
         ({"model_dir": "{tiny}", "export_dir": "x", "max_seq_length": 25}, "25 exceeds the"),
         (
@@ -332,6 +337,8 @@ def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
 def test_invalid_options(tiny, tmp_path, monkeypatch, flags, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
+    shutil.copytree(tiny.folder, tmp_path / "run")
+    (tmp_path / "run" / "run.json").write_text('{"script": "run_pretraining", "flags": {}}')
     placeholders = {"{tmp}": str(tmp_path), "{tiny}": str(tiny.folder)}
     for placeholder, path in placeholders.items():
         flags = {

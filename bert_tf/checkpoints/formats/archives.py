@@ -39,8 +39,11 @@ def unpack(path: str) -> str:
             for name, member in members.items():
                 with archive.open(member) as source, open(os.path.join(folder, name), "wb") as file:
                     shutil.copyfileobj(source, file, 1 << 22)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise UserError(f"{path} is not a complete zip file ({error}); copy it again") from error
+    except RuntimeError as error:  # encrypted, or an unknown compression
+        problem = f"Cannot unpack {path} ({error})"
+        raise UserError(f"{problem}: unpack it yourself and pass the folder") from error
     except OSError as error:
         raise UserError(f"Cannot unpack {path}: {error.strerror or error}") from error
     return folder
@@ -68,5 +71,6 @@ def _select_members(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.Zi
     packed_size = os.path.getsize(path)
     if size > max(_ALWAYS_ALLOWED_BYTES, _MAX_COMPRESSION_RATIO * packed_size):
         sizes = f"its {packed_size:,} bytes would unpack to {size:,}"
-        raise UserError(f"Refusing to unpack {path}: {sizes}")
+        advice = "If you trust it, unpack it yourself and pass the folder"
+        raise UserError(f"Refusing to unpack {path}: {sizes}. {advice}")
     return {os.path.basename(member.filename): member for member in selected}

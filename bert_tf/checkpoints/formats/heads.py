@@ -70,7 +70,7 @@ def find(stored: Set[str], requested: str = "auto", hint: str | None = None) -> 
     kinds = ("masked_lm", "span", "classification")
     present = [kind for kind in kinds if set(HEADS[kind].variables) & stored]
     if len(present) > 1:
-        advice = f"Pass one of them, such as --head={present[-1]}, or --head=encoder for no head"
+        advice = f"Pass --head={present[-1]}, or --head=encoder for no head"
         raise UserError(f"The model has several heads: {' and '.join(present)}. {advice}")
     if present == ["masked_lm"] and set(_NEXT_SENTENCE) & stored:
         return HEADS["pretraining"]

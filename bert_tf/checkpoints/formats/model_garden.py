@@ -93,13 +93,12 @@ class ModelGardenSource(Source):
                 self._keys[name] = key
         listed = shortened(sorted(ignored), 4)
         if names.WORD_EMBEDDINGS not in self._keys:
-            content = f"the variables {listed}" if ignored else "no weights: is it a preprocessor?"
             problem = f"{path} does not contain a BERT encoder of the Model Garden"
-            advice = (
-                "If tf.train.Checkpoint wrote it, restore it in the same way, and save the model "
-            )
-            advice += 'with model.save("x.keras")'
-            raise UserError(f"{problem}. It contains {content}. {advice}")
+            if not ignored:
+                raise UserError(f"{problem}, or any weights. Is it a preprocessor?")
+            advice = "If you saved it with tf.train.Checkpoint, restore your model with it, too, "
+            advice += 'and then save the model with model.save("x.keras")'
+            raise UserError(f"{problem}. It contains the variables {listed}. {advice}")
         if ignored:
             self.notes.append(f"Ignoring variables of {path} that are not part of BERT: {listed}")
 
@@ -129,7 +128,7 @@ class ModelGardenSource(Source):
         return config or inferred
 
     def shapes(self) -> dict[str, list[int]]:
-        """Returns the shapes of all variables in the original BERT, see `_flat_shape`."""
+        """Returns the shapes of all variables, in the layout of the original BERT, by name."""
         return {name: _flat_shape(name, self._stored_shape(name)) for name in self._keys}
 
     def types(self) -> dict[str, str]:

@@ -37,7 +37,7 @@ class OutputTarget:
             raise UserError(f"{problem}: pass --to, or a path ending in .ckpt, .keras, .weights.h5")
         if to not in (implied, "auto") and (implied or to in _EXTENSIONS):
             extension = _EXTENSIONS.get(to)
-            kind = f"a name ending in {extension}" if extension else "a folder"
+            kind = f"a name ending in {extension}" if extension else "a folder or x.ckpt"
             raise UserError(f"--to={to} requires {kind}; got --output={output}")
         self.format: str = (implied or "") if to == "auto" else to
         self.is_folder = implied is None

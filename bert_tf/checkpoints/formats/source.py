@@ -36,7 +36,8 @@ _HEADS = {
 class Source(abc.ABC):
     """A model in some file format; its variables have the names of the original BERT.
 
-    By default, configuration, vocabulary and labels are the files of the original in `folder`.
+    By default, `folder` contains configuration, vocabulary and labels under their usual names:
+    `bert_config.json`, `vocab.txt` and `labels.txt`.
 
     Attributes:
         kind: `original`, `hugging_face`, `keras`, `model_garden` or `saved_model`.

@@ -124,7 +124,7 @@ class ClassifierOptions(TableOptions, FineTuningOptions):
         return (self.task_name or "").lower() == CUSTOM_TABLES
 
     def check(self) -> None:
-        """Checks the options, in the order of the original's checks, without reading any files."""
+        """Checks the options in the original's order, without reading any data files."""
         super().check()
         if self.task_module and self.task_name:
             raise UserError(
@@ -175,7 +175,7 @@ class HubClassifierOptions(ClassifierOptions):
         """Does nothing, because the encoder determines the casing."""
 
     def check(self) -> None:
-        """Checks the options without reading any files."""
+        """Checks the options without reading any data files."""
         if self.init_layers:
             raise UserError("--init_layers is not supported: this script uses the whole encoder")
         super().check()

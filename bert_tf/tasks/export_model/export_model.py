@@ -40,11 +40,12 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     task_flag = {"task_name": options.task_name} if options.task_name else {}
     if task_flag and script not in (None, "run_classifier"):
         raise UserError(f"Omit --task_name: {folder} was trained by {script}, not run_classifier")
-    task_options = run_metadata.read_options(folder, script, **task_flag, **_overrides(options))
-    make_task = registry.SCRIPTS[registry.script_of(type(task_options))].make_task
-    if not make_task:
+    make_task = registry.SCRIPTS[script].make_task if script in registry.SCRIPTS else None
+    if script and not make_task:
         problem = f"{folder} was trained by {script}"
         raise UserError(f"--form=task needs a fine-tuned model, but {problem}")
+    # Raises a UserError if the script is unknown.
+    task_options = run_metadata.read_options(folder, script, **task_flag, **_overrides(options))
     if options.pooling != "none":
         raise UserError("--pooling is for encoders: pass --form=encoder")
     task_options.check_model()

@@ -16,7 +16,7 @@ class ExportOptions:
 
     model_dir: str | None = option(
         None,
-        "Folder of a training run (its output_dir, or best in it) or of a published model: "
+        "Folder of a training run (its output_dir, or the subfolder best) or of a published model: "
         "checkpoint, bert_config.json, vocab.txt.",
         required=True,
     )
@@ -67,8 +67,8 @@ class ExportOptions:
     )
     text_input: bool = option(
         True,
-        "Include the tokenizer. Also write a model without it to the subfolder ids. false: "
-        "write only the model that takes ids, for programs without TensorFlow Text.",
+        "true: write a model that includes the tokenizer, and one that takes ids to the subfolder "
+        "ids. false: write only the model that takes ids, for programs without TensorFlow Text.",
     )
     jit_compile: bool = option(
         False, "Compile the model with XLA when serving, once per batch size and length."

@@ -36,7 +36,7 @@ class MultipleChoiceOptions(FineTuningOptions):
     eval_batch_size: int = option(8, "Evaluation batch size, in questions.")
 
     def check(self) -> None:
-        """Checks the options without reading any files."""
+        """Checks the options without reading any data files."""
         super().check()
         columns = [*self.ending_column_names, self.context_column, self.label_column]
         columns.append(self.question_column or "")

@@ -34,7 +34,8 @@ def read_questions(
     """
     paths = find_files(options, [split])
     if split not in paths:
-        raise UserError(f"{options.data_dir} has no file for --do_{split}: pass --{split}_file")
+        folder = f" in {options.data_dir}" if options.data_dir else ""
+        raise UserError(f"There is no file for --do_{split}{folder}: pass --{split}_file")
     questions, num_empty = [], 0
     for place, row in _read_rows(paths[split], options):
         question = _parse_question(row, place, options, split)

@@ -103,7 +103,7 @@ def load_segmenter(name: str) -> Segmenter:
 def mark_inner_pieces(
     tokens: RaggedIds, texts: Sequence[str], segmenter: Segmenter, vocab_size: int
 ) -> np.ndarray:
-    """Returns the ids of `tokens`, which have spans; adds `vocab_size` if they continue a word."""
+    """Returns the ids of `tokens`, with `vocab_size` added to each id that continues a word."""
     starts = np.zeros(0, np.int32) if tokens.spans is None else tokens.spans[:, 0]
     is_inner = np.zeros(len(tokens.ids), bool)
     for row, text in enumerate(texts):
@@ -125,7 +125,7 @@ def _find_word_spans(text: str, segmenter: Segmenter) -> Iterator[tuple[int, int
     for word in words:
         start = text.find(word, end) if isinstance(word, str) else -1
         if start < 0:
-            problem = f"which is not in the rest of {text!r:.80}"
+            problem = f"which does not follow the words before it in {text!r:.80}"
             raise UserError(f"--whole_word_segments returned {word!r}, {problem}")
         end = start + len(word)
         yield start, end

@@ -79,7 +79,7 @@ def check_records(
         min_size = max([description.get("vocab_size", 0), *(i + 1 for i in first["input_ids"])])
         if min_size > config.vocab_size:
             sizes = f"at least {min_size} entries, but the model has only {config.vocab_size}"
-            advice = "check --bert_config_file, or rebuild it"
+            advice = "check --bert_config_file, or rebuild the records"
             raise UserError(f"{path} was made with a vocabulary of {sizes}: {advice}")
         sources.setdefault(description.get(VOCABULARY), path)
     unknown = sources.pop(None, None)

@@ -197,9 +197,9 @@ class AnswerPrediction(NamedTuple):
 
 
 class Predictions(Sequence[AnswerPrediction]):
-    """A sequence of predictions in the order of the questions; its attributes are by question id.
+    """A sequence of predictions in the order of the questions; its dicts have question ids as keys.
 
-    If questions share an id, the attributes describe only the last of these questions.
+    If questions share an id, the dicts describe only the last of these questions.
     """
 
     def __init__(

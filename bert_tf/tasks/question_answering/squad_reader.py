@@ -151,7 +151,8 @@ def _get(parent: Any, key: str, expected_type: Any, location: str) -> Any:
     problem = f'has no "{key}"'
     if isinstance(parent, dict) and key in parent:
         value = json.dumps(parent[key], ensure_ascii=False)[:40]
-        problem = f'has an invalid "{key}": {value} is not of type {expected_type.__name__}'
+        expected = getattr(expected_type, "__name__", "str or number")
+        problem = f'has an invalid "{key}": {value} is not of type {expected}'
     raise UserError(f"{location} {problem}. The format of SQuAD is {_FORMAT}")
 
 

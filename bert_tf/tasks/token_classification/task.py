@@ -275,7 +275,8 @@ class TokenClassification(Task):
         if is_short and all(isinstance(item, str) for item in inputs):
             log.warning("Most inputs are single words: pass the words of a text as a tuple")
         if num_spaced:
-            message = "%d of %d inputs have a word with a space: pass several texts as a list"
+            message = "%d of %d inputs have a word with a space. A tuple has the words of one text"
+            message += ": to pass several texts, use a list"
             log.warning(message, num_spaced, len(inputs))
         return self._make_sentences(file)
 

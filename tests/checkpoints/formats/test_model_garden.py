@@ -99,5 +99,5 @@ def test_other_object_based_checkpoints_are_rejected(tmp_path):
         find_source(prefix)
     # For example the checkpoint of a SavedModel that only preprocesses.
     prefix = tf.train.Checkpoint().save(str(tmp_path / "nothing"))
-    with pytest.raises(UserError, match=r"BERT encoder .* no weights: is it a preprocessor"):
+    with pytest.raises(UserError, match=r"BERT encoder .*, or any weights. Is it a preprocessor"):
         find_source(prefix)

@@ -129,6 +129,9 @@ def test_answer_errors_name_their_location(tmp_path):
     bad = question(answers=[{"text": "cat", "answer_start": "4"}])
     with pytest.raises(UserError, match=r"invalid \"answer_start\": \"4\" is not of type int"):
         read_squad_examples(write_squad(tmp_path, bad), True, False)
+    bad = {**question(), "id": None}
+    with pytest.raises(UserError, match=r'invalid "id": null is not of type str or number'):
+        read_squad_examples(write_squad(tmp_path, bad), False, False)
     with pytest.raises(UserError, match=r"omit --version_2_with_negative for SQuAD 1.1 files"):
         read_squad_examples(write_squad(tmp_path, question()), True, True)
     misaligned = question(answers=[{"text": "cat", "answer_start": 12}])
