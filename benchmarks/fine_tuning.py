@@ -58,12 +58,12 @@ def make_bert_tf_trainer(folder: Path, precision: str, name: str) -> Callable[[]
     from bert_tf.modeling import BertClassifier
     from bert_tf.modeling.losses import cross_entropy
     from bert_tf.optimization import create_optimizer
-    from bert_tf.options import DeviceOptions
+    from bert_tf.options import DeviceOptions, TrainingOptions
 
     rows = dict(np.load(folder / "rows.npz"))
     num_rows, length = rows["input_ids"].shape
-    strategy = training.open_devices(DeviceOptions(precision=precision)).strategy
-    with strategy.scope():
+    devices = training.open_devices(DeviceOptions(precision=precision))
+    with devices.strategy.scope():
         model = BertClassifier(BertConfig.from_json_file(str(folder / "bert_config.json")), 2)
         optimizer = create_optimizer(LEARNING_RATE, num_train_steps=10_000, num_warmup_steps=1000)
         optimizer.build(model.trainable_variables)
@@ -83,8 +83,8 @@ def make_bert_tf_trainer(folder: Path, precision: str, name: str) -> Callable[[]
     step = training.make_train_step(
         training.TrainState(model, optimizer),
         training.mean_loss(lambda out, batch: cross_entropy(out["logits"], batch["label_ids"])),
-        strategy,
-        training.StepOptions(seed=1, skip_padding=True),
+        TrainingOptions(random_seed=1),
+        devices,
         element_spec=dataset.element_spec,
     )
     batches = iter(dataset)

@@ -28,7 +28,7 @@ from bert_tf.data.feature_specs import sequence_features
 from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.optimization import create_optimizer
-from bert_tf.options import DeviceOptions
+from bert_tf.options import DeviceOptions, TrainingOptions
 
 CONFIG = BertConfig(
     vocab_size=3000,
@@ -54,8 +54,8 @@ def make_functions() -> tuple[Any, Any]:
     train_step = training.make_train_step(
         training.TrainState(model, optimizer),
         training.mean_loss(lambda out, batch: cross_entropy(out["logits"], batch["label_ids"])),
-        devices.strategy,
-        training.StepOptions(seed=1, skip_padding=True),
+        TrainingOptions(random_seed=1),
+        devices,
         element_spec={**inputs, "label_ids": tf.TensorSpec([None], tf.int32)},
     )
     inference = training.Inference(

@@ -50,16 +50,16 @@ def measure_cell(args: argparse.Namespace) -> dict[str, Any]:
     from bert_tf.modeling import BertClassifier
     from bert_tf.modeling.losses import cross_entropy
     from bert_tf.optimization import create_optimizer
-    from bert_tf.options import DeviceOptions
+    from bert_tf.options import DeviceOptions, TrainingOptions
     from bert_tf.training.memory import estimate_training_bytes
 
     micro_batches, recompute = ROWS[args.row]
     options = DeviceOptions(precision=args.precision, distribution_strategy="one_device")
-    strategy = training.open_devices(options).strategy
+    devices = training.open_devices(options)
     tf.zeros([]) + 1.0  # initializes TensorFlow's devices
     imported_bytes = current_bytes()
     config = BertConfig(vocab_size=30522, num_hidden_layers=args.num_layers)
-    with strategy.scope():
+    with devices.strategy.scope():
         model = BertClassifier(config, 2, recompute_layers=recompute)
         optimizer = create_optimizer(5e-5, num_train_steps=1000, num_warmup_steps=100)
         optimizer.build(model.trainable_variables)
@@ -71,8 +71,8 @@ def measure_cell(args: argparse.Namespace) -> dict[str, Any]:
     step = training.make_train_step(
         training.TrainState(model, optimizer),
         training.mean_loss(lambda out, batch: cross_entropy(out["logits"], batch["label_ids"])),
-        strategy,
-        training.StepOptions(seed=1, accumulation_steps=micro_batches, skip_padding=True),
+        TrainingOptions(random_seed=1, gradient_accumulation_steps=micro_batches),
+        devices,
         element_spec=spec,
     )
     rng = np.random.default_rng(1)

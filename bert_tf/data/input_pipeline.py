@@ -6,7 +6,6 @@ each process parses only the records that it needs.
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from bert_tf.backend import tf
@@ -23,20 +22,6 @@ _WINDOW_BATCHES = 50
 _INTERLEAVED_FILES = 16
 
 
-@dataclass(frozen=True)
-class Replicas:
-    """The replicas that one process feeds: `count` of `total` replicas, from index `first` on."""
-
-    first: int = 0
-    count: int = 1
-    total: int = 1
-
-    def bounds(self, batch_size: int) -> list[tuple[int, int]]:
-        """Returns (start, stop) of each replica's rows in a batch; sizes differ by at most one."""
-        ends = [batch_size * replica // self.total for replica in range(self.total + 1)]
-        return list(itertools.pairwise(ends[self.first : self.first + self.count + 1]))
-
-
 # AutoGraph would take half a second, and is not needed: nothing here branches on tensors.
 @tf.autograph.experimental.do_not_convert
 def read_dataset(
@@ -49,7 +34,7 @@ def read_dataset(
     repeat: bool = False,
     drop_remainder: bool = False,
     skip_batches: int = 0,
-    replicas: Replicas | None = None,
+    context: tf.distribute.InputContext | None = None,
     trim_padding: bool = False,
     group_by_length: bool = False,
 ) -> tf.data.Dataset:
@@ -60,7 +45,7 @@ def read_dataset(
     order depends only on `shuffle_seed`, the epoch and `tf.random.set_seed`, if called, so that
     `skip_batches` can resume a run.
 
-    With `replicas`, each element is one replica's share of a batch, in the order of the replicas.
+    With a `context`, each element is one replica's share of a batch, in the order of the replicas.
     Each process then reads all records but parses only its own, so that the shares together equal
     the batch of a single device. The exception is a repeated dataset with at least as many files as
     processes: there each process forms its batches from a subset of the files.
@@ -74,7 +59,7 @@ def read_dataset(
         repeat: repeat the records without end.
         drop_remainder: drop an incomplete last batch, so that shapes are static.
         skip_batches: number of batches to skip without parsing them.
-        replicas: the replicas that this process feeds; None for undivided batches.
+        context: the replicas that this process feeds; None for undivided batches.
         trim_padding: trim `per_token` features to the longest text of the batch or share, rounded
             up to a multiple of 8.
         group_by_length: form batches of texts of similar length, within windows of 50 batches, and
@@ -89,15 +74,16 @@ def read_dataset(
     """
     paths = [path_or_paths] if isinstance(path_or_paths, str) else list(path_or_paths)
     require_files(paths)
-    num_processes = replicas.total // replicas.count if replicas else 1
-    if repeat and replicas and len(paths) >= num_processes > 1:
+    num_processes = context.num_input_pipelines if context else 1
+    if repeat and context and len(paths) >= num_processes > 1:
         if batch_size % num_processes:
             raise UserError(
                 f"{num_processes} processes cannot evenly share a batch of {batch_size}"
             )
-        paths = paths[replicas.first // replicas.count :: num_processes]
+        paths = paths[context.input_pipeline_id :: num_processes]
         batch_size //= num_processes
-        replicas = Replicas(0, replicas.count, replicas.count)
+        num_replicas = context.num_replicas_in_sync // num_processes
+        context = tf.distribute.InputContext(num_replicas_in_sync=num_replicas)
     if shuffle_seed is not None:
         buffer_size = num_records or sum(count_records(path) for path in paths)
         if not buffer_size:
@@ -112,8 +98,8 @@ def read_dataset(
         )
     else:
         batches = records.batch(batch_size, drop_remainder=drop_remainder).skip(skip_batches)
-    if replicas:
-        batches = _split_by_replica(batches, replicas.bounds(batch_size), drop_remainder)
+    if context:
+        batches = _split_by_replica(batches, batch_size, context, drop_remainder)
     parse_batch = make_parse_fn(features)
 
     def parse_and_trim(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -177,9 +163,17 @@ def _group_by_length(
 
 
 def _split_by_replica(
-    batches: tf.data.Dataset, bounds: Sequence[tuple[int, int]], drop_remainder: bool
+    batches: tf.data.Dataset,
+    batch_size: int,
+    context: tf.distribute.InputContext,
+    drop_remainder: bool,
 ) -> tf.data.Dataset:
-    """Splits batches of serialized records into one element per replica."""
+    """Splits batches into one element per replica; their sizes differ by at most one."""
+    total = context.num_replicas_in_sync
+    ends = [batch_size * replica // total for replica in range(total + 1)]
+    count = total // context.num_input_pipelines
+    first = context.input_pipeline_id * count
+    bounds = list(itertools.pairwise(ends[first : first + count + 1]))
     sizes = {stop - start for start, stop in bounds}
     static_size = sizes.pop() if drop_remainder and len(sizes) == 1 else None
     starts, stops = (tf.constant(side) for side in zip(*bounds, strict=True))

@@ -126,14 +126,8 @@ def truncated_lengths(
     As in the original, tokens are removed one by one from the end of the longer text; on a tie,
     from the second. So a short text paired with a long one is kept whole.
     """
-    excess = np.maximum(length_a + length_b - max_length, 0)
-    # First only the longer text is truncated, then both alternately, starting with the second.
-    only_longer = np.minimum(np.abs(length_a - length_b), excess)
-    alternating = excess - only_longer
-    a_is_longer = length_a > length_b
-    from_a = alternating // 2 + np.where(a_is_longer, only_longer, 0)
-    from_b = alternating - alternating // 2 + np.where(a_is_longer, 0, only_longer)
-    return length_a - from_a, length_b - from_b
+    length_b = np.minimum(length_b, np.maximum(max_length // 2, max_length - length_a))
+    return np.minimum(length_a, max_length - length_b), length_b
 
 
 def _write_ids(

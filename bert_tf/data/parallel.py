@@ -63,31 +63,31 @@ def parallel_for(
     num_workers: int,
     start: Callable[[], object],
 ) -> Iterator[Item]:
-    """Calls `function` on items in several processes, including this one; yields finished items.
+    """Calls `function` on items in several processes; yields finished items.
 
     Args:
         function: called for its side effects; must be importable by a new process.
         items: picklable; they are processed and yielded in any order.
-        num_workers: number of processes, including this one.
+        num_workers: number of processes; with only one worker or item, it is this process.
         start: initializer, called first in each new process.
 
     Raises:
         UserError: a process was killed or could not start. Exceptions of `function` propagate.
     """
-    num_new_processes = min(num_workers, len(items)) - 1
-    if num_new_processes < 1:
+    num_workers = min(num_workers, len(items))
+    if num_workers < 2:
         return _run_serially(function, items)
     # A forked process starts at once, but lacks the parent's threads. TensorFlow creates threads on
     # first use; from then on, processes must be spawned, and have to import TensorFlow again.
     method = "fork" if _is_single_threaded() else "spawn"
     context = multiprocessing.get_context(method)
-    pool = ProcessPoolExecutor(num_new_processes, context, _start_process, (start,))
+    pool = ProcessPoolExecutor(num_workers, context, _start_process, (start,))
     if method == "fork":
         # The pool forks on its first task; Python would lose a signal that arrives during the fork.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         pool.submit(int)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    return _run_in_pool(pool, 2 * num_new_processes, function, items)
+    return _run_in_pool(pool, function, items)
 
 
 def _run_serially(function: Callable[[Item], object], items: Sequence[Item]) -> Iterator[Item]:
@@ -97,27 +97,13 @@ def _run_serially(function: Callable[[Item], object], items: Sequence[Item]) -> 
 
 
 def _run_in_pool(
-    pool: ProcessPoolExecutor,
-    max_pending: int,
-    function: Callable[[Item], object],
-    items: Sequence[Item],
+    pool: ProcessPoolExecutor, function: Callable[[Item], object], items: Sequence[Item]
 ) -> Iterator[Item]:
-    queue = collections.deque(items)
-    pending: dict[Future, Item] = {}
     try:
-        while queue or pending:
-            while queue and len(pending) < max_pending:
-                item = queue.popleft()
-                pending[pool.submit(_run_item, function, item)] = item
-            if queue:
-                # This process works too, without waiting for the others to start.
-                item = queue.pop()
-                function(item)
-                yield item
-            finished, _ = futures.wait(pending, 0 if queue else None, futures.FIRST_COMPLETED)
-            for future in finished:
-                future.result()
-                yield pending.pop(future)
+        pending = {pool.submit(_run_item, function, item): item for item in items}
+        for future in futures.as_completed(pending):
+            future.result()
+            yield pending[future]
     except BrokenProcessPool as error:
         raise UserError(
             "A worker process was killed or could not start. If memory ran out, pass a smaller "

@@ -99,13 +99,17 @@ def make_parse_fn(features: Sequence[Feature]) -> Callable[[tf.Tensor], dict[str
 
 
 def read_chunks(
-    paths: str | Sequence[str], features: Sequence[Feature], size: int
+    paths: str | Sequence[str],
+    features: Sequence[Feature],
+    size: int,
+    num_records: int | None = None,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the records of files in order, in batches of `size`, as arrays [n, *shape]."""
-    paths = [paths] if isinstance(paths, str) else list(paths)
-    require_files(paths)
-    batches = tf.data.TFRecordDataset(paths).batch(size).map(make_parse_fn(features))
-    yield from batches.as_numpy_iterator()
+    """Yields all records of files, or `num_records` (repeated if needed), in batches of `size`."""
+    require_files([paths] if isinstance(paths, str) else paths)
+    records = tf.data.TFRecordDataset(paths)
+    if num_records is not None:
+        records = records.repeat().take(num_records)
+    yield from records.batch(size).map(make_parse_fn(features)).as_numpy_iterator()
 
 
 def count_records(path: str) -> int:

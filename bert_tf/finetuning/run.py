@@ -246,9 +246,10 @@ class FineTuningRun:
         train_step = training.make_train_step(
             state,
             training.mean_loss(teacher.mix_with(row_loss) if teacher else row_loss),
-            devices.strategy,
-            training.step_options(options, devices, task.loss_uses_padding),
+            options,
+            devices,
             batches.element_spec,
+            task.loss_uses_padding,
         )
         points = (lambda: evaluation.points) if evaluation else dict
         curve = TrainingCurve(self.output_dir, self.step, points, devices.is_chief)

@@ -89,18 +89,11 @@ class RowBatches(abc.ABC):
 
         if num_rows == 0:
             return self.predict({"input_mask": np.empty(0)})
-        parts: list[dict[str, np.ndarray]] = []
-        num_left = num_rows
         with bar(num_rows, description) as progress:
-            while num_left:
-                for chunk in read_chunks(paths, self._features, _CHUNK_ROWS):
-                    rows = {name: values[:num_left] for name, values in chunk.items()}
-                    parts.append(self.predict(rows, progress.update))
-                    num_left -= len(rows["input_mask"])
-                    if not num_left:
-                        break
-                if not parts:
-                    raise UserError(f"{paths} contains no records")
+            chunks = read_chunks(paths, self._features, _CHUNK_ROWS, num_rows)
+            parts = [self.predict(rows, progress.update) for rows in chunks]
+        if not parts:
+            raise UserError(f"{paths} contains no records")
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def batches(self, rows: Rows) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:

@@ -100,7 +100,6 @@ class _Graph:
         self._weights: list[Any] = []
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
-        self._int_names: dict[tuple[int, ...], str] = {}  # constant vector -> name
 
     def node(self, op: str, inputs: Sequence[str], name: str = "", **attributes: Any) -> str:
         """Adds a node with one output, and returns the name of the output."""
@@ -124,14 +123,10 @@ class _Graph:
         return name
 
     def ints(self, values: Sequence[int]) -> str:
-        """Returns the name of a constant int64 vector, which is added unless the graph has it."""
-        key = tuple(values)
-        if key not in self._int_names:
-            name = self._int_names[key] = "ints_" + "_".join(map(str, values)).replace("-", "m")
-            self._weights.append(
-                self._onnx.numpy_helper.from_array(np.array(values, np.int64), name)
-            )
-        return self._int_names[key]
+        """Adds a constant int64 vector, and returns its name."""
+        name = f"ints_{len(self._weights)}"
+        self._weights.append(self._onnx.numpy_helper.from_array(np.array(values, np.int64), name))
+        return name
 
     def input(self, name: str, rank: int) -> str:
         """Adds an int64 input of the model, [B, S] or for rank 3 [B, C, S]; returns the name."""

@@ -9,7 +9,7 @@ Shapes: B texts, C characters of all texts, W words of all texts, T tokens of a 
 import functools
 import unicodedata
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -138,32 +138,22 @@ def _load_wordpiece(vocab: dict[str, int]) -> Any:
         raise UserError(f"TensorFlow Text cannot use this vocabulary: {error}") from error
 
 
-class _Tables(NamedTuple):
-    """Properties of all characters; except for `decompositions`, the index is the code point."""
-
-    input_flags: np.ndarray  # flags of input characters
-    decomposed_flags: np.ndarray  # flags of the characters of decompositions
-    classes: np.ndarray  # canonical combining class; 0 for characters that do not combine
-    counts: np.ndarray  # number of characters in the decomposition
-    starts: np.ndarray  # start of the decomposition in `decompositions`
-    decompositions: np.ndarray  # all decompositions, concatenated
-
-
 @functools.lru_cache(maxsize=2)
-def _build_tables(do_lower_case: bool) -> _Tables:
+def _build_tables(do_lower_case: bool) -> tuple[np.ndarray, ...]:
     """Builds the tables, which takes seconds; they only depend on Python's Unicode version."""
     decompositions = [clean_char(chr(code)) for code in range(_NUM_CODE_POINTS)]
     if do_lower_case:
         decompositions = [unicodedata.normalize("NFD", char.lower()) for char in decompositions]
     counts = np.array([len(text) for text in decompositions], np.int32)
     joined = "".join(decompositions).encode("utf-32-le", "surrogatepass")
-    return _Tables(
-        input_flags=_build_table(_input_flags),
-        decomposed_flags=_build_table(_decomposed_flags),
-        classes=_build_table(unicodedata.combining),
-        counts=counts.astype(np.uint8),
-        starts=(np.cumsum(counts) - counts).astype(np.int32),
-        decompositions=np.frombuffer(joined, np.int32),
+    # All but the last are indexed by code point.
+    return (
+        _build_table(_input_flags),
+        _build_table(_decomposed_flags),
+        _build_table(unicodedata.combining),  # 0 for characters that do not combine
+        counts.astype(np.uint8),  # number of characters in the decomposition
+        (np.cumsum(counts) - counts).astype(np.int32),  # start in the last table
+        np.frombuffer(joined, np.int32),  # all decompositions, concatenated
     )
 
 

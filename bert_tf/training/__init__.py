@@ -8,11 +8,10 @@ from bert_tf.training.build import (
     check_training,
     create_train_state,
     freeze_layers,
-    step_options,
     training_batches,
 )
 from bert_tf.training.devices import Devices, open_devices
 from bert_tf.training.explained_errors import explained_errors
 from bert_tf.training.inference import Inference
 from bert_tf.training.loop import train
-from bert_tf.training.step import Loss, StepOptions, TrainState, make_train_step, mean_loss
+from bert_tf.training.step import Loss, TrainState, make_train_step, mean_loss

@@ -9,7 +9,7 @@ import tensorflow as tf
 from bert_tf import checkpoints
 from bert_tf.data.cell_values import counted
 from bert_tf.data.feature_specs import Feature
-from bert_tf.data.input_pipeline import Replicas, read_dataset
+from bert_tf.data.input_pipeline import read_dataset
 from bert_tf.errors import UserError
 from bert_tf.optimization import create_optimizer
 from bert_tf.options import TrainingOptions
@@ -17,7 +17,7 @@ from bert_tf.progress import log
 from bert_tf.training.devices import Devices
 from bert_tf.training.memory import SAVE_MEMORY, estimate_training_bytes, machine_memory
 from bert_tf.training.precision import LossScale
-from bert_tf.training.step import StepOptions, TrainState
+from bert_tf.training.step import TrainState
 
 
 def build_model(
@@ -140,18 +140,6 @@ def create_train_state(
     return state
 
 
-def step_options(options: Any, devices: Devices, loss_uses_padding: bool = False) -> StepOptions:
-    """Returns the `StepOptions` for `TrainingOptions` and the devices."""
-    return StepOptions(
-        seed=options.random_seed,
-        jit_compile=devices.jit_compile,
-        # TPUs need fixed shapes; on GPUs, skipping padding has not been benchmarked.
-        skip_padding=not (devices.fixed_shapes or devices.has_gpus or loss_uses_padding),
-        accumulation_steps=options.gradient_accumulation_steps,
-        clip_per_replica=options.gradient_clip_scope == "replica",
-    )
-
-
 def training_batches(
     paths: str | Sequence[str],
     features: Sequence[Feature],
@@ -167,8 +155,6 @@ def training_batches(
     """
 
     def read_batches(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        num_replicas = context.num_replicas_in_sync // context.num_input_pipelines
-        first_replica = context.input_pipeline_id * num_replicas
         return read_dataset(
             paths,
             features,
@@ -181,7 +167,7 @@ def training_batches(
             drop_remainder=devices.needs_full_batches,
             group_by_length=options.length_grouping and not devices.fixed_shapes,
             skip_batches=skip_batches,
-            replicas=Replicas(first_replica, num_replicas, context.num_replicas_in_sync),
+            context=context,
             trim_padding=not devices.fixed_shapes,
         )
 

@@ -9,6 +9,8 @@ import tensorflow as tf
 
 from bert_tf.modeling.dropout import fold_in
 from bert_tf.optimization import AdamWeightDecay
+from bert_tf.options import TrainingOptions
+from bert_tf.training.devices import Devices
 from bert_tf.training.fused_adam import update_variable
 from bert_tf.training.precision import LossScale
 
@@ -51,30 +53,6 @@ def mean_loss(row_loss: Callable[[Any, Batch], Any]) -> Loss:
     return Loss(totals=lambda batch: {}, share=share)
 
 
-@dataclasses.dataclass(frozen=True)
-class StepOptions:
-    """Options of a training step.
-
-    Only `clip_per_replica` changes the gradients without dropout. `seed`, `skip_padding` and
-    `accumulation_steps` change the random numbers of dropout.
-
-    Attributes:
-        seed: dropout seed.
-        jit_compile: whether to compile the step with XLA.
-        skip_padding: skip computation for padding; not for XLA, which would compile again for each
-            new number of tokens.
-        accumulation_steps: number of micro-batches; must divide a replica's number of rows.
-        clip_per_replica: clip each replica's gradient, as the original does on TPUs, instead of the
-            gradient of the batch.
-    """
-
-    seed: int = 0
-    jit_compile: bool = False
-    skip_padding: bool = False
-    accumulation_steps: int = 1
-    clip_per_replica: bool = False
-
-
 @dataclasses.dataclass(eq=False)
 class TrainState:
     """A model, its optimizer (built on the trainable variables) and the loss scale, if any."""
@@ -97,31 +75,34 @@ class TrainState:
 def make_train_step(
     state: TrainState,
     loss: Loss,
-    strategy: tf.distribute.Strategy,
-    options: StepOptions,
+    options: TrainingOptions,
+    devices: Devices,
     element_spec: Any = None,
+    loss_uses_padding: bool = False,
 ) -> Callable[[Any, Any], dict[str, tf.Tensor]]:
     """Compiles a function that updates the model from one batch.
 
-    `state` must be created in the scope of `strategy`. With `element_spec`, the type specification
-    of the batches, the function is traced once; without it, for each new shape. If repeated runs
-    are to be bit-identical without XLA, the number of rows must not be static: with static shapes,
-    TensorFlow's memory optimizer (Grappler) rewrites sums of three or more gradients to add them in
-    the order in which they become ready, and this cannot be disabled.
+    `state` must be created in the scope of the devices' strategy. With `element_spec`, the type
+    specification of the batches, the function is traced once; without it, for each new shape. If
+    repeated runs are to be bit-identical without XLA, the number of rows must not be static: with
+    static shapes, TensorFlow's memory optimizer (Grappler) rewrites sums of three or more gradients
+    to add them in the order in which they become ready, and this cannot be disabled.
 
     Returns:
         (batch, stop) -> dict of scalars that are equal in all replicas: `loss` before the update;
-        `learning_rate` of the update; `gradient_norm` before clipping (after it with
-        `clip_per_replica`); `loss_scale` (1 if there is none); `sequences` and `tokens`, the number
-        of rows and of tokens without padding; `stop`, the sum of all replicas' arguments `stop`.
+        `learning_rate` of the update; `gradient_norm` before clipping (after it if each replica
+        clips its own); `loss_scale` (1 if there is none); `sequences` and `tokens`, the number of
+        rows and of tokens without padding; `stop`, the sum of all replicas' arguments `stop`.
         The argument `batch` is an element of a distributed dataset, `stop` an int32 0 or 1.
     """
-    replica = _Replica(state, loss, strategy, options)
-    if options.jit_compile and strategy.num_replicas_in_sync > 1:
+    # TPUs need fixed shapes; on GPUs, skipping padding has not been benchmarked.
+    skip_padding = not (devices.fixed_shapes or devices.has_gpus or loss_uses_padding)
+    replica = _Replica(state, loss, options, devices.replicas, skip_padding)
+    if devices.jit_compile and devices.replicas > 1:
         compiled = tf.function(replica.compute_gradients, jit_compile=True, autograph=False)
         replica.compute_gradients = compiled
     signature = [element_spec, tf.TensorSpec([], tf.int32)] if element_spec else None
-    return compile_for_replicas(replica.step, strategy, options.jit_compile, signature)
+    return compile_for_replicas(replica.step, devices.strategy, devices.jit_compile, signature)
 
 
 def compile_for_replicas(
@@ -151,12 +132,12 @@ def compile_for_replicas(
 class _Replica:
     state: TrainState
     loss: Loss
-    strategy: tf.distribute.Strategy
-    options: StepOptions
+    options: TrainingOptions
+    replicas: int
+    skip_padding: bool
 
     def __post_init__(self) -> None:
         self.optimizer, self.loss_scale = self.state.optimizer, self.state.loss_scale
-        self.replicas = self.strategy.num_replicas_in_sync
         self.variables = [variable.value for variable, _ in self.optimizer.slots()]
         # Variables that the loss does not depend on; set during tracing.
         self.has_no_gradient = [False] * len(self.variables)
@@ -167,11 +148,11 @@ class _Replica:
         learning_rate = tf.identity(self.optimizer.learning_rate)
         scale = tf.identity(self.loss_scale.value.value if self.loss_scale else 1.0)
         seed = self._make_seed(context.replica_id_in_sync_group)
-        if self.options.accumulation_steps == 1:
+        if self.options.gradient_accumulation_steps == 1:
             share, gradients = self.compute_gradients(batch, totals, fold_in(seed, 0), scale)
         else:
             share, gradients = self._accumulate(batch, totals, seed, scale)
-        if self.options.clip_per_replica:
+        if self.options.gradient_clip_scope == "replica":
             # The mean loss over a replica's rows is its share times the number of replicas.
             local_gradients = [gradient * float(self.replicas) for gradient in gradients]
             gradients = self._sum(self.optimizer.clip(local_gradients)[0])
@@ -198,7 +179,7 @@ class _Replica:
         self, batch: Batch, totals: Mapping[str, Any], seed: Any, scale: Any
     ) -> tuple[Any, list[Any]]:
         """Returns the loss share of a micro-batch and its dense gradients."""
-        if self.options.skip_padding:
+        if self.skip_padding:
             batch = with_token_positions(batch)
         with tf.GradientTape() as tape:
             outputs = self.state.model(batch, training=True, dropout_seed=seed)
@@ -215,7 +196,7 @@ class _Replica:
     def _accumulate(
         self, batch: Batch, totals: Mapping[str, Any], seed: Any, scale: Any
     ) -> tuple[Any, list[Any]]:
-        count = self.options.accumulation_steps
+        count = self.options.gradient_accumulation_steps
         # [B, ..] -> [count, B / count, ..]; static shapes stay static, which TPUs need.
         stacked = {name: tf.stack(tf.split(value, count)) for name, value in batch.items()}
 
@@ -245,7 +226,7 @@ class _Replica:
         }
 
     def _make_seed(self, replica_id: Any) -> Any:
-        seed = self.options.seed
+        seed = self.options.random_seed
         key = tf.constant([seed - 2**32 if seed >= 2**31 else seed, 0], tf.int32)
         return fold_in(fold_in(key, self.optimizer.iterations.value), replica_id)
 

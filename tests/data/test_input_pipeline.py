@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf.data.feature_specs import Feature, sequence_features
-from bert_tf.data.input_pipeline import Replicas, read_dataset
+from bert_tf.data.input_pipeline import read_dataset
 from bert_tf.data.records import write_records
 from bert_tf.errors import UserError
 from tests.data.test_records import IDS, MIXED, id_batches
+
+Context = tf.distribute.InputContext
 
 
 def batch_ids(dataset) -> list[list[int]]:
@@ -116,7 +119,7 @@ def test_replica_batches_form_the_global_batch(records_path, count):
     full = batch_ids(read_dataset(records_path, IDS, **kwargs).take(20))
     parts = [
         batch_ids(
-            read_dataset(records_path, IDS, replicas=Replicas(first, 1, count), **kwargs).take(20)
+            read_dataset(records_path, IDS, context=Context(count, first, count), **kwargs).take(20)
         )
         for first in range(count)
     ]
@@ -128,7 +131,7 @@ def test_replica_batches_form_the_global_batch(records_path, count):
 
 def test_process_combines_batches_of_its_replicas(records_path):
     kwargs = {"batch_size": 12, "drop_remainder": True}
-    dataset = read_dataset(records_path, IDS, replicas=Replicas(2, 2, 4), **kwargs)
+    dataset = read_dataset(records_path, IDS, context=Context(2, 1, 4), **kwargs)
     assert dataset.element_spec["id"].shape == (3,)
     assert [list(part) for part in batch_ids(dataset.take(2))] == [[6, 7, 8], [9, 10, 11]]
 
@@ -148,21 +151,21 @@ def test_files_are_sharded_across_processes(records_path, tmp_path):
         paths.append(path)
     ids_per_process = []
     for process in range(2):
-        dataset = read_dataset(paths, IDS, 20, replicas=Replicas(process * 2, 2, 4), repeat=True)
+        dataset = read_dataset(paths, IDS, 20, context=Context(2, process, 4), repeat=True)
         parts = batch_ids(dataset.take(40))
         assert {len(part) for part in parts} == {5}
         ids_per_process.append(flatten(parts))
     assert ids_per_process == [[*range(100), *range(200, 300)], [*range(100, 200)] * 2]
     # The number of records in memory stays bounded.
     flags = {"repeat": True, "shuffle_seed": 1, "num_records": 10}
-    dataset = read_dataset(paths[1:], IDS, 20, replicas=Replicas(0, 2, 4), **flags)
+    dataset = read_dataset(paths[1:], IDS, 20, context=Context(2, 0, 4), **flags)
     order = flatten(batch_ids(dataset.take(20)))
     assert sorted(order) == [*range(100, 200)]
     assert order != sorted(order)
     assert all(record < 110 + index for index, record in enumerate(order))
     # With fewer files than processes, records are sharded instead.
     parts = batch_ids(
-        read_dataset(records_path, IDS, 20, replicas=Replicas(2, 2, 4), repeat=True).take(60)
+        read_dataset(records_path, IDS, 20, context=Context(2, 1, 4), repeat=True).take(60)
     )
     assert flatten(parts)[:12] == [*range(10, 20), 30, 31]
 
@@ -271,7 +274,7 @@ def test_replicas_share_length_groups(texts):
     kwargs = {"trim_padding": True, "group_by_length": True, "drop_remainder": True}
     full = list(read_dataset(path, TEXTS, 16, **kwargs))
     parts = [
-        list(read_dataset(path, TEXTS, 16, replicas=Replicas(r, 1, 2), **kwargs)) for r in range(2)
+        list(read_dataset(path, TEXTS, 16, context=Context(2, r, 2), **kwargs)) for r in range(2)
     ]
     for batch, *replica_batches in zip(full, *parts, strict=True):
         rows = [part["id"].numpy().tolist() for part in replica_batches]

@@ -9,12 +9,13 @@ import pytest
 from bert_tf import checkpoint, checkpoints, training
 from bert_tf.errors import UserError
 from bert_tf.modeling import checkpoint_name
+from bert_tf.options import TrainingOptions
 from bert_tf.training.loop import AsyncSaver
 from tests.modeling.helpers import config, load
 from tests.oracle import golden
 from tests.training.helpers import (
     NO_STOP,
-    STRATEGY,
+    ONE_DEVICE,
     Classifier,
     classifier_loss,
     load_batches,
@@ -28,9 +29,10 @@ def trained():
     """A model, its optimizer, and a function that runs a training step."""
     model = load(Classifier(config(), 2))
     optimizer = make_optimizer(model, 1e-2, 10, 0)
-    options = training.StepOptions()
     state = training.TrainState(model, optimizer)
-    step = training.make_train_step(state, make_loss(classifier_loss), STRATEGY, options)
+    step = training.make_train_step(
+        state, make_loss(classifier_loss), TrainingOptions(), ONE_DEVICE
+    )
     batch = load_batches(np.load(golden("training/classifier_10steps.npz")))[0]
     return model, optimizer, lambda: step(batch, NO_STOP)
 

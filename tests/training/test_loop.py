@@ -16,7 +16,6 @@ from tests.modeling.helpers import config, load, set_head
 from tests.oracle import golden
 from tests.training.helpers import (
     ONE_DEVICE,
-    STRATEGY,
     Classifier,
     classifier_loss,
     load_batches,
@@ -50,7 +49,7 @@ def _train(
     start_step = int(optimizer.iterations.numpy())
     state = training.TrainState(model, optimizer)
     training.train(
-        training.make_train_step(state, make_loss(loss_fn), STRATEGY, training.StepOptions()),
+        training.make_train_step(state, make_loss(loss_fn), TrainingOptions(), ONE_DEVICE),
         state,
         batches[start_step:] if isinstance(batches, list) else batches,
         TrainingOptions(output_dir=str(folder), save_checkpoints_steps=every),

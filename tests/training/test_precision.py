@@ -15,7 +15,6 @@ from tests.oracle import golden
 from tests.training.helpers import (
     NO_STOP,
     ONE_DEVICE,
-    STRATEGY,
     classifier_loss,
     load_batches,
     make_loss,
@@ -49,7 +48,7 @@ def _make_float16_step(loss_fn=classifier_loss):
     optimizer = make_optimizer(model, 1e-3, 10, 0)
     scale = LossScale()
     state = training.TrainState(model, optimizer, scale)
-    step = training.make_train_step(state, make_loss(loss_fn), STRATEGY, training.StepOptions())
+    step = training.make_train_step(state, make_loss(loss_fn), TrainingOptions(), ONE_DEVICE)
     return lambda: step(batches[0], NO_STOP), model, optimizer, scale
 
 
@@ -97,8 +96,8 @@ def test_repeated_non_finite_gradients_stop_training(tmp_path):
     step = training.make_train_step(
         state,
         make_loss(lambda outputs, batch: overflow(classifier_loss(outputs, batch))),
-        STRATEGY,
-        training.StepOptions(),
+        TrainingOptions(),
+        ONE_DEVICE,
     )
     batches = load_batches(np.load(golden("training/classifier_10steps.npz"))) * 10
     options = TrainingOptions(output_dir=str(tmp_path), save_checkpoints_steps=50)

@@ -1,5 +1,6 @@
 """Static shapes, which XLA requires on TPUs, and distinct dropout masks of replicas."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -10,12 +11,13 @@ import pytest
 from bert_tf import training
 from bert_tf.data import records
 from bert_tf.data.feature_specs import Feature, sequence_features
-from bert_tf.data.input_pipeline import Replicas, read_dataset
+from bert_tf.data.input_pipeline import read_dataset
 from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.losses import cross_entropy
+from bert_tf.options import TrainingOptions
 from tests.modeling.helpers import config
 from tests.oracle import ROOT
-from tests.training.helpers import NO_STOP, STRATEGY, make_optimizer
+from tests.training.helpers import NO_STOP, ONE_DEVICE, STRATEGY, make_optimizer
 from tests.training.runs import subprocess_environment
 
 FEATURES = (
@@ -40,7 +42,7 @@ def path(tmp_path):
 
 def _distributed_dataset(path, **kwargs):
     return STRATEGY.distribute_datasets_from_function(
-        lambda _: read_dataset(path, FEATURES, 4, replicas=Replicas(), **kwargs)
+        lambda context: read_dataset(path, FEATURES, 4, context=context, **kwargs)
     )
 
 
@@ -70,8 +72,8 @@ def test_training_step_has_static_shapes(path, accumulation_steps):
     step = training.make_train_step(
         training.TrainState(model, optimizer),
         training.mean_loss(lambda o, batch: cross_entropy(o["logits"], batch["label_ids"])),
-        STRATEGY,
-        training.StepOptions(jit_compile=True, accumulation_steps=accumulation_steps),
+        TrainingOptions(gradient_accumulation_steps=accumulation_steps),
+        dataclasses.replace(ONE_DEVICE, jit_compile=True, fixed_shapes=True),
     )
     batches = _distributed_dataset(path, shuffle_seed=1, repeat=True, drop_remainder=True)
     losses = [
@@ -118,6 +120,7 @@ tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfigur
 from bert_tf import training
 from bert_tf.modeling import BertClassifier, BertConfig
 from bert_tf.optimization import create_optimizer
+from bert_tf.options import TrainingOptions
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 with strategy.scope():
     model = BertClassifier(BertConfig(9, 8, 1, 2, 8), 2)
@@ -139,8 +142,8 @@ type(model.dropout).call = spy
 step = training.make_train_step(
     training.TrainState(model, optimizer),
     training.Loss(lambda batch: {}, loss),
-    strategy,
-    training.StepOptions(seed=5),
+    TrainingOptions(random_seed=5),
+    training.Devices(strategy, "mirrored", "", fixed_shapes=True),
 )
 ones = tf.ones([64, 8], tf.int32)
 rows = {"input_ids": ones, "input_mask": ones, "segment_ids": ones * 0}

@@ -1,5 +1,7 @@
 """Training steps, compared with the original, and gradient accumulation."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,12 +9,13 @@ import tensorflow as tf
 from bert_tf import checkpoint, checkpoints, training
 from bert_tf.modeling.losses import cross_entropy, span_loss
 from bert_tf.optimization import create_optimizer
+from bert_tf.options import TrainingOptions
 from bert_tf.training.step import mean_loss
 from tests.modeling.helpers import config, load, set_head
 from tests.oracle import golden
 from tests.training.helpers import (
     NO_STOP,
-    STRATEGY,
+    ONE_DEVICE,
     Classifier,
     Pretrainer,
     SpanLabeler,
@@ -31,11 +34,15 @@ def _run_steps(
     batches,
     first,
     last,
-    options=training.StepOptions(),  # noqa: B008
+    skip_padding=True,
 ):
     """Runs steps `first` to `last - 1`; returns their losses and learning rates."""
     step = training.make_train_step(
-        training.TrainState(model, optimizer), make_loss(loss_fn), STRATEGY, options
+        training.TrainState(model, optimizer),
+        make_loss(loss_fn),
+        TrainingOptions(),
+        ONE_DEVICE,
+        loss_uses_padding=not skip_padding,
     )
     metrics = [step(batches[index % len(batches)], NO_STOP) for index in range(first, last)]
     return [[float(values[name]) for values in metrics] for name in ("loss", "learning_rate")]
@@ -66,9 +73,8 @@ def test_classifier_steps_match_the_original(use_one_hot_embeddings, skip_paddin
     model = load(Classifier(config(), 2, use_one_hot_embeddings))
     set_head(model, "classifier2")
     optimizer = make_optimizer(model, 1e-3, 10, 3)
-    options = training.StepOptions(skip_padding=skip_padding)
     losses, rates = _run_steps(
-        model, optimizer, classifier_loss, load_batches(case), 0, 10, options
+        model, optimizer, classifier_loss, load_batches(case), 0, 10, skip_padding
     )
     np.testing.assert_allclose(rates, dense["step/learning_rate"], rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(losses, dense["step/loss"], atol=2e-5, rtol=0)
@@ -196,14 +202,8 @@ def _pretraining_replica_loss():
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        training.StepOptions(accumulation_steps=2),
-        training.StepOptions(accumulation_steps=4, jit_compile=True),
-        training.StepOptions(jit_compile=True),
-        training.StepOptions(skip_padding=True),
-        training.StepOptions(skip_padding=True, accumulation_steps=2),
-    ],
+    ("micro_batches", "jit_compile", "skip_padding"),
+    [(2, False, False), (4, True, False), (1, True, False), (1, False, True), (2, False, True)],
     ids=[
         "2 micro-batches",
         "4 micro-batches, XLA",
@@ -212,23 +212,29 @@ def _pretraining_replica_loss():
         "2 micro-batches, no padding",
     ],
 )
-def test_step_options_match_the_plain_step(options, plain_steps):
-    losses, norms = _three_steps(_pretraining_replica_loss(), options)
+def test_options_match_the_plain_step(micro_batches, jit_compile, skip_padding, plain_steps):
+    losses, norms = _three_steps(
+        _pretraining_replica_loss(), micro_batches, jit_compile, skip_padding
+    )
     np.testing.assert_allclose(losses, plain_steps[0], rtol=1e-5)
     np.testing.assert_allclose(norms, plain_steps[1], rtol=1e-4)
 
 
 @pytest.fixture(scope="module")
 def plain_steps():
-    return _three_steps(make_loss(pretraining_loss), training.StepOptions())
+    return _three_steps(make_loss(pretraining_loss))
 
 
-def _three_steps(loss, options):
+def _three_steps(loss, micro_batches=1, jit_compile=False, skip_padding=False):
     """Returns loss and gradient norm of each of three training steps."""
     batches = load_batches(np.load(golden("training/pretraining_5steps.npz")))
     model = load(Pretrainer(config()))
     state = training.TrainState(model, make_optimizer(model, 1e-3, 5, 2))
-    step = training.make_train_step(state, loss, STRATEGY, options)
+    options = TrainingOptions(gradient_accumulation_steps=micro_batches)
+    devices = dataclasses.replace(ONE_DEVICE, jit_compile=jit_compile)
+    step = training.make_train_step(
+        state, loss, options, devices, loss_uses_padding=not skip_padding
+    )
     metrics = [step(batches[index], NO_STOP) for index in range(3)]
     return [[float(m[name]) for m in metrics] for name in ("loss", "gradient_norm")]
 
@@ -236,10 +242,9 @@ def _three_steps(loss, options):
 def test_metrics_include_sequence_and_token_counts():
     batch = load_batches(np.load(golden("training/classifier_10steps.npz")))[0]
     model = load(Classifier(config(), 2))
-    loss, options = make_loss(classifier_loss), training.StepOptions()
-    step = training.make_train_step(
-        training.TrainState(model, make_optimizer(model, 1e-3, 5, 2)), loss, STRATEGY, options
-    )
+    state = training.TrainState(model, make_optimizer(model, 1e-3, 5, 2))
+    loss = make_loss(classifier_loss)
+    step = training.make_train_step(state, loss, TrainingOptions(), ONE_DEVICE)
     metrics = step(batch, tf.constant(3))
     assert metrics["sequences"] == len(batch["input_ids"])
     assert metrics["tokens"] == np.sum(batch["input_mask"])

@@ -40,8 +40,9 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     task_flag = {"task_name": options.task_name} if options.task_name else {}
     if task_flag and script not in (None, "run_classifier"):
         raise UserError(f"Omit --task_name: {folder} was trained by {script}, not run_classifier")
-    make_task = registry.SCRIPTS[script].make_task if script in registry.SCRIPTS else None
-    if script and not make_task:
+    entry = registry.SCRIPTS.get(script or "")
+    make_task = (entry and entry.make_task) or ""
+    if entry and not make_task:
         problem = f"{folder} was trained by {script}"
         raise UserError(f"--form=task needs a fine-tuned model, but {problem}")
     # Raises a UserError if the script is unknown.

@@ -142,10 +142,7 @@ def _train(
         paths, features, options, devices, num_records=_SHUFFLE_BUFFER, skip_batches=state.step
     )
     loss = _make_loss(options.use_next_sentence)
-    step_options = training.step_options(options, devices)
-    train_step = training.make_train_step(
-        state, loss, devices.strategy, step_options, batches.element_spec
-    )
+    train_step = training.make_train_step(state, loss, options, devices, batches.element_spec)
     training.train(train_step, state, batches, options, devices, options.num_train_steps)
 
 
