@@ -118,9 +118,13 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         super().build(variables)
         self.adam_m, self.adam_v = self.add_optimizer_variables(variables, ["adam_m", "adam_v"])
         patterns = self.exclude_from_weight_decay_patterns
-        self._is_excluded = [
-            any(re.search(pattern, variable.path) for pattern in patterns) for variable in variables
-        ]
+        matches = [[p for p in patterns if re.search(p, v.path)] for v in variables]
+        self._is_excluded = [bool(found) for found in matches]
+        unused = {*patterns} - {pattern for found in matches for pattern in found}
+        # `NO_WEIGHT_DECAY` has two spellings of the same layer.
+        if unused and self.weight_decay_rate and patterns != NO_WEIGHT_DECAY:
+            message = "exclude_from_weight_decay: no variable matches %s"
+            _logger.warning(message, ", ".join(sorted(unused)))
 
     def finalize_variable_values(self, var_list: list[keras.Variable]) -> None:
         """Ends `fit` as Keras does; warns if the learning rate was 0 in part of the training."""

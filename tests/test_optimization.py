@@ -8,7 +8,13 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from bert_tf.optimization import AdamWeightDecay, Lamb, WarmupLinearDecay, create_optimizer
+from bert_tf.optimization import (
+    NO_WEIGHT_DECAY,
+    AdamWeightDecay,
+    Lamb,
+    WarmupLinearDecay,
+    create_optimizer,
+)
 from tests.oracle import golden
 
 
@@ -160,6 +166,20 @@ def test_warmup_as_long_as_training_warns(caplog, monkeypatch):
     assert not caplog.records
     create_optimizer(0.1, 10, 60)
     assert caplog.messages == ["num_warmup_steps is 60, so all 10 steps are warm-up"]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "messages"),
+    [
+        (NO_WEIGHT_DECAY, []),
+        (["gamma", "x$", "Norm"], ["exclude_from_weight_decay: no variable matches Norm, x$"]),
+    ],
+)
+def test_patterns_without_effect_warn(caplog, monkeypatch, patterns, messages):
+    monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
+    optimizer = AdamWeightDecay(0.1, 0.01, exclude_from_weight_decay=patterns)
+    optimizer.build([keras.Variable(np.ones(2), name="gamma")])
+    assert caplog.messages == messages
 
 
 def test_training_longer_than_the_schedule_warns(caplog, monkeypatch):

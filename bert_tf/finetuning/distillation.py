@@ -188,3 +188,4 @@ def _require_same_rows(folder: str, task: Task) -> None:
         raise UserError(
             f"Teacher and student need the same vocabulary: {teacher_vocab} and {vocab} differ"
         )
+    run_metadata.warn_of_other_inputs(folder, flags, options)

@@ -13,7 +13,8 @@ from bert_tf import checkpoint, checkpoints
 from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.data.records import Feature, read_chunks
 from bert_tf.errors import UserError
-from bert_tf.finetuning.distillation import row_loss
+from bert_tf.finetuning.distillation import open_teacher, row_loss
+from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.modeling import BertModel
 from bert_tf.options import ClassifierOptions, ConversionOptions
 from bert_tf.predictor import Predictor
@@ -24,6 +25,7 @@ from tests.tasks.multiple_choice import test_task as choice_task
 from tests.tasks.question_answering import test_task as squad_task
 from tests.tasks.token_classification import test_task as ner_task
 from tests.tasks.two_devices import run_on_two_devices
+from tests.training.helpers import ONE_DEVICE
 
 TRAINING = {"do_train": True, "num_train_epochs": 2.0, "learning_rate": 1e-2}
 
@@ -397,6 +399,18 @@ def test_incompatible_teacher_is_rejected(tiny, teacher, tmp_path):
     (teacher_dir / "run.json").write_text(json.dumps({**run, "script": "run_squad"}))
     message = r"is not an output_dir of run_classifier.py \(run_squad.py trained it\)"
     _assert_rejected(student_options(tiny, teacher_dir, tmp_path), message)
+
+
+def test_teacher_with_other_inputs_warns(tiny, teacher, tmp_path, run_log):
+    teacher_dir = tmp_path / "teacher"
+    shutil.copytree(teacher, teacher_dir)
+    run = json.loads((teacher_dir / "run.json").read_text())
+    run["flags"]["long_text"] = "windows"
+    (teacher_dir / "run.json").write_text(json.dumps(run))
+    run_options = student_options(tiny, teacher_dir, tmp_path)
+    task = Classification(run_options, *load_config_and_tokenizer(run_options))
+    open_teacher(Classification, task, ONE_DEVICE)
+    assert "teacher was trained with --long_text='windows', not 'truncate'" in run_log.text
 
 
 def test_task_without_distillation_is_rejected(tiny, teacher, tmp_path, monkeypatch):

@@ -84,10 +84,12 @@ def _make_custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> C
         folder = label_map.folder_of_checkpoint(options)
         header = run_metadata.read_run_string(folder, HEADER)
         options = dataclasses.replace(options, problem_type=_find_trained_problem_type(options))
-        _warn_about_columns(options, paths)
+        _warn_about_columns(options, paths, folder)
         if not labels and options.problem_type != REGRESSION:
             labels = label_map.of_checkpoint(options)
-    elif options.ignores_labels:
+    if options.teacher:
+        _warn_about_columns(options, {"train": paths["train"]}, options.teacher)
+    if options.ignores_labels:
         teacher = options.teacher or ""
         trained = run_metadata.read_run_string(teacher, "flags", "problem_type")
         if options.problem_type == AUTO and trained:
@@ -106,9 +108,9 @@ def _find_trained_problem_type(options: ClassifierOptions) -> str:
     return (trained or CLASSIFICATION) if requested == AUTO else requested
 
 
-def _warn_about_columns(options: ClassifierOptions, paths: dict[str, str]) -> None:
-    """Warns if the texts come from different columns than the training texts."""
-    folder, flags = label_map.folder_of_checkpoint(options), ("text_column", "text_pair_column")
+def _warn_about_columns(options: ClassifierOptions, paths: dict[str, str], folder: str) -> None:
+    """Warns if the texts come from different columns than those of the model in a folder."""
+    flags = ("text_column", "text_pair_column")
     trained = [run_metadata.read_run_string(folder, "flags", flag) for flag in flags]
     requested = [getattr(options, flag) for flag in flags]
     differs = bool(trained[1]) != bool(requested[1])

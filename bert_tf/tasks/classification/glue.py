@@ -163,6 +163,12 @@ def task_named(name: str) -> TsvTask:
     )
 
 
+# Number of predictions in each submission file.
+SUBMISSION_SIZES = {"AX.tsv": 1104, "CoLA.tsv": 1063, "MNLI-m.tsv": 9796, "MNLI-mm.tsv": 9847}
+SUBMISSION_SIZES |= {"MRPC.tsv": 1725, "QNLI.tsv": 5463, "QQP.tsv": 390_965, "RTE.tsv": 3000}
+SUBMISSION_SIZES |= {"SST-2.tsv": 1821, "STS-B.tsv": 1379, "WNLI.tsv": 146}
+
+
 class GlueDataset(TextDataset):
     """A dataset of `TASKS`, read from the folder `data_dir`."""
 

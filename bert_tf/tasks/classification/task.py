@@ -23,6 +23,7 @@ from bert_tf.finetuning.task import Task
 from bert_tf.progress import log
 from bert_tf.tasks.classification.dataset_factory import make_dataset
 from bert_tf.tasks.classification.datasets import check_split
+from bert_tf.tasks.classification.glue import SUBMISSION_SIZES
 from bert_tf.tasks.classification.metrics import classification_report, describe_report
 from bert_tf.tasks.classification.options import ClassifierOptions
 from bert_tf.tasks.classification.plots import plot_confusion_matrix
@@ -179,7 +180,12 @@ class Classification(Task):
         if self.options.glue_submission:
             answers = enumerate(map(self.problem.answer, values))
             table = _format_table([("index", "prediction"), *answers])
-            contents[self.data.submission or ""] = table
+            name = self.data.submission or ""
+            contents[name] = table
+            if len(examples) != SUBMISSION_SIZES[name]:
+                sizes = len(examples), SUBMISSION_SIZES[name]
+                message = "%s has %d predictions, but gluebenchmark.com expects %d. Check %s"
+                log.warning(message, name, *sizes, self.data.describe("predict"))
         return files.write_texts(output_dir, contents)
 
     def from_inputs(self, inputs: Sequence[Any]) -> list[InputExample]:

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, file_names, files, training
 from bert_tf.data.feature_specs import Feature, sequence_features
-from bert_tf.data.texts import STDIN
+from bert_tf.data.texts import STDIN, display_name, warn_about_columns
 from bert_tf.errors import UserError
 from bert_tf.finetuning.initialization import restore_from
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
@@ -67,6 +67,9 @@ def run(options: MaskedWordsOptions) -> None:
     with output as file, bar(total, "texts") as progress:
         texts = _read(options)
         while chunk := list(itertools.islice(texts, _MAX_TEXTS)):
+            if not model.num_texts:
+                lines = [text for _, text in chunk]
+                warn_about_columns(display_name(input_file), lines, "each line is one text")
             predicted = model.fill([text for _, text in chunk])
             for (line_number, text), masks in zip(chunk, predicted, strict=True):
                 warn_of_other_masks(text, f"Line {line_number}")

@@ -24,6 +24,7 @@ from bert_tf.tasks.pretraining.instance_records import record_batches, record_fe
 from bert_tf.tasks.pretraining.instances import create_training_instances, warn_about_single_lines
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.record_description import describe_outputs
+from bert_tf.tokenization import is_cjk
 
 _MAX_PATHS = 5  # in a message
 # Number of lines per file that are checked for unknown tokens.
@@ -44,6 +45,11 @@ def run(options: PretrainingDataOptions) -> list[str]:
         encode.tokenizer.warn_about_texts(path, [[line] for line in lines])
         warn_about_columns(path, lines)
         _check_lines(path, lines, options.max_seq_length)
+        num_chinese = sum(is_cjk(char) for line in lines for char in line)
+        needs_words = options.do_whole_word_mask and not options.whole_word_segments
+        if needs_words and 2 * num_chinese > sum(map(len, lines)):
+            message = "%s: --do_whole_word_mask masks Chinese characters one by one. To mask whole "
+            log.warning(f"{message}words, pass --whole_word_segments", path)
     _check_num_predictions(options)
     log.info("Reading %s: %s", counted(len(paths), "file"), shortened(paths, _MAX_PATHS))
     if options.uses_shards:

@@ -60,7 +60,8 @@ def warn_about_single_lines(num_single: int, num_documents: int) -> None:
     """Warns if most documents are a single line: they have no next sentences."""
     if num_documents > 1 and num_single > _MAX_SINGLE_LINES * num_documents:
         message = "%d of %d documents are a single line, so their next sentences are random"
-        log.warning(f"{message}: put each sentence on its own line", num_single, num_documents)
+        advice = "put each sentence on its own line, and blank lines only between documents"
+        log.warning(f"{message}: {advice}", num_single, num_documents)
 
 
 def create_training_instances(

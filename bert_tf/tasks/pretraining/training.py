@@ -1,5 +1,6 @@
 """Masked language modeling and next sentence prediction; the work of `run_pretraining.py`."""
 
+import contextlib
 import functools
 import os
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from bert_tf.data.records import count_records
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.initialization import restore_weights
+from bert_tf.finetuning.label_map import folder_of_checkpoint
 from bert_tf.finetuning.model_files import check_length, find_model_files
 from bert_tf.finetuning.output_dir import (
     EVAL_FILES,
@@ -82,6 +84,8 @@ def _train_and_evaluate(
     sizes = [(os.path.basename(path), files.size(path)) for path in paths]
     data = describe_data(sizes, unit="files")
     check_resumed(options, data)
+    if options.do_eval and not options.do_train:
+        _check_evaluation(options, paths)
     keras.utils.set_random_seed(options.random_seed)
     build, will_restore = functools.partial(BertPretrainer, config), bool(options.init_checkpoint)
     model = training.build_model(
@@ -129,6 +133,22 @@ def _train_and_evaluate(
     # Wait, as all processes do here, until the chief has written its files.
     devices.from_chief(0)
     return results
+
+
+def _check_evaluation(options: PretrainingOptions, paths: Sequence[str]) -> None:
+    """Warns if the model was trained on the files, or without the next sentence loss."""
+    folder = folder_of_checkpoint(options)
+    script, saved = run_metadata.read_run(folder, default=(None, {}))
+    if script != "run_pretraining":
+        return
+    if options.use_next_sentence and not saved.get("use_next_sentence", True):
+        message = "%s was trained with --use_next_sentence=false: pass it, too"
+        log.warning(message, folder)
+    with contextlib.suppress(UserError):  # The files may have been removed.
+        trained_on = set(map(files.resolve, file_names.expand(saved.get("input_file") or "")))
+        if count := sum(files.resolve(path) in trained_on for path in paths):
+            message = "%s was trained on %d of these %d files. Check --input_file"
+            log.warning(message, folder, count, len(paths))
 
 
 def _train(
@@ -207,7 +227,8 @@ def _evaluate(
         "loss": loss.mean(),
         "masked_lm_accuracy": rows["masked_lm_correct"].sum() / num_tokens,
         "masked_lm_loss": rows["masked_lm_loss"].sum() / num_tokens,
-        "next_sentence_accuracy": rows["next_sentence_correct"].mean(),
-        "next_sentence_loss": rows["next_sentence_loss"].mean(),
     }
+    if options.use_next_sentence:
+        metrics["next_sentence_accuracy"] = rows["next_sentence_correct"].mean()
+        metrics["next_sentence_loss"] = rows["next_sentence_loss"].mean()
     return {name: np.float32(value) for name, value in metrics.items()}

@@ -6,6 +6,7 @@ max_seq_length, L labels, W words of a file.
 
 import itertools
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -134,6 +135,9 @@ class TokenClassification(Task):
         if len(numbers) > len(file.words) / 2:
             message = "%s: %d of %d words are numbers, such as %s. Check --token_column"
             log.warning(message, file.path, len(numbers), len(file.words), numbers[0])
+        if file.labels is None and sum(map(_looks_like_csv, file.words)) > len(file.words) / 2:
+            message = "%s: most lines have commas or semicolons, such as %s. Separate columns with "
+            log.warning(f"{message}spaces or tabs", file.path, file.words[0])
         if num_sentences == 1 and num_windows > 1:
             log.warning("%s: no blank lines; reading all words as one sentence", file.path)
         if self.options.doc_context and not file.docstart_lines:
@@ -279,6 +283,10 @@ class TokenClassification(Task):
             message += ": to pass several texts, use a list"
             log.warning(message, num_spaced, len(inputs))
         return self._make_sentences(file)
+
+
+def _looks_like_csv(word: str) -> bool:
+    return len(re.split("[,;]", word)) > 1 < len(word)
 
 
 def _read_training_labels(file: conll.ConllFile, options: NerOptions) -> list[str]:

@@ -655,6 +655,17 @@ def test_columns_that_differ_from_training(
     assert ("trained on column text, not" in run_log.text) == expected_warning
 
 
+def test_teacher_trained_on_another_column_warns(tiny, trained_folder, run_log):
+    rows = [["the film", "a1", "good"], ["the story", "a2", "bad"]] * 4
+    write(trained_folder / "data", "train.tsv", rows, header=["text", "title", "label"])
+    teacher = str(trained_folder / "out")
+    for column, warns in (("text", False), ("title", True)):
+        flags = {**TEXTS, "text_column": column, "teacher": teacher, "output_dir": f"{teacher}2"}
+        make_dataset(custom_options(tiny, trained_folder, **flags, do_train=True))
+        message = f"out: trained on column text, not {column}. Check --text_column"
+        assert (message in run_log.text) == warns
+
+
 def test_column_number_with_another_name_than_in_training(tiny, trained_folder, run_log):
     metadata = json.loads((trained_folder / "out" / "run.json").read_text())
     (trained_folder / "out" / "run.json").write_text(json.dumps(metadata | {"header": "id\ttext"}))

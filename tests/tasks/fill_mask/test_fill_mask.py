@@ -301,6 +301,13 @@ def test_text_on_the_command_line(model, folder, capsysbinary):
     assert [len(line.split()) for line in lines] == [2] * 5 + [0]
 
 
+def test_table_warns(model, folder, run_log):
+    (folder / "in.tsv").write_text("1\tthe [MASK]\n2\tnot [MASK]\n")
+    run(model, folder, input_file=str(folder / "in.tsv"))
+    message = "in.tsv: 2 of the first 2 lines have tabs, JSON or HTML: each line is one text"
+    assert message in run_log.text
+
+
 def test_standard_input(model, folder, monkeypatch):
     expected = run(model, folder)
     content = (folder / "in.txt").read_bytes()

@@ -299,11 +299,12 @@ def test_labels_starting_at_1_warning(tmp_path, run_log, csv_rows, expected_warn
     reader_options = MultipleChoiceOptions(data_dir=str(tmp_path))
     read_questions(reader_options, "train", None)
     read_questions(reader_options, "eval", None)
-    message = (
-        f"{tmp_path}/train.csv: no label is 0, but some are 3, the highest valid label. "
+    messages = [
+        f"{tmp_path}/{name}.csv: no label is 0, but some are 3, the highest valid label. "
         "Check that labels start at 0"
-    )
-    assert warning_messages(run_log) == [message] * expected_warning
+        for name in ("train", "val")
+    ]
+    assert warning_messages(run_log) == messages * expected_warning
 
 
 def test_empty_endings_warning(tmp_path, run_log):

@@ -385,6 +385,14 @@ def test_single_line_documents_warning(tiny, corpus, caplog, monkeypatch):
             assert (message in caplog.text) == warns
 
 
+def test_chinese_characters_as_whole_words_warn(tiny, corpus, run_log):
+    (corpus / "one.txt").write_text("今天天气好\n北京\n")
+    flags = {"input_file": str(corpus / "one.txt"), "do_whole_word_mask": True, "dupe_factor": 1}
+    create_data.run(options(tiny, corpus, **flags))
+    message = "one.txt: --do_whole_word_mask masks Chinese characters one by one. To mask"
+    assert message in run_log.text
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -116,7 +116,7 @@ def test_lamb_learns_and_resumes(tiny, records):
         pretraining.run(options(tiny, records, **{**flags, "optimizer": "sgd"}))
 
 
-def test_unused_next_sentence_head_does_not_change(tiny, records):
+def test_unused_next_sentence_head_does_not_change(tiny, records, run_log):
     pretraining.run(options(tiny, records, do_train=True, use_next_sentence=False))
     before, after = (read_tensors(records / "out", step) for step in (0, 6))
     changed = {name for name in before if not np.array_equal(before[name], after[name])}
@@ -126,6 +126,21 @@ def test_unused_next_sentence_head_does_not_change(tiny, records):
     assert "cls/predictions/output_bias" in changed
     metrics = pretraining.run(options(tiny, records, do_eval=True, use_next_sentence=False)).metrics
     assert metrics["loss"] == pytest.approx(metrics["masked_lm_loss"], rel=0.05)
+    assert "next_sentence_loss" not in metrics
+    assert "use_next_sentence" not in run_log.text
+    pretraining.run(options(tiny, records, do_eval=True))
+    assert "out was trained with --use_next_sentence=false: pass it, too" in run_log.text
+
+
+def test_evaluation_on_training_records_warns(tiny, records, run_log):
+    pretraining.run(options(tiny, records, do_train=True, do_eval=True, num_train_steps=1))
+    assert "was trained on" not in run_log.text
+    trained, other = sorted(records.glob("*.tfr"))[0], records / "other.tfrecord"
+    shutil.copy(trained, other)
+    pretraining.run(options(tiny, records, do_eval=True, input_file=str(other)))
+    assert "was trained on" not in run_log.text
+    pretraining.run(options(tiny, records, do_eval=True, input_file=f"{other},{trained}"))
+    assert "out was trained on 1 of these 2 files. Check --input_file" in run_log.text
 
 
 def test_evaluation_repeats_a_small_dataset(tiny, records):

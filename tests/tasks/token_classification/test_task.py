@@ -520,6 +520,16 @@ def test_numbers_as_words_warning(tiny, folder, run_log):
     assert message in run_log.text
 
 
+def test_commas_between_columns_warning(tiny, folder, run_log):
+    (folder / "test.txt").write_text("the\n,\nfilm\n")
+    task(tiny, folder).read("predict")
+    assert "have commas" not in run_log.text
+    (folder / "test.txt").write_text("EU,NNP\n-,:\nrejects;VBZ\n")
+    task(tiny, folder).read("predict")
+    message = "test.txt: most lines have commas or semicolons, such as EU,NNP. Separate"
+    assert message in run_log.text
+
+
 def test_file_without_blank_lines_warning(tiny, folder, run_log):
     lines = (folder / "test.txt").read_text().splitlines()
     words = "\n".join(line for line in lines if line and not line.startswith("-DOC"))
