@@ -112,7 +112,10 @@ _PRINT_BACKEND = "\nimport keras; print(keras.config.backend())"
     "program",
     [
         pytest.param("from bert_tf.modeling import BertModel", marks=pytest.mark.slow),
-        "from bert_tf import BertModel; BertModel.from_checkpoint('examples/small_bert')",
+        pytest.param(
+            "from bert_tf import BertModel; BertModel.from_checkpoint('examples/small_bert')",
+            marks=pytest.mark.slow,
+        ),
         "from bert_tf import Predictor\n"
         "Predictor.from_output_dir('examples/small_bert', 'predict_masked')('a [MASK]')",
     ],
@@ -128,9 +131,9 @@ def test_tensorflow_log_is_hidden(program):
     "program",
     [
         pytest.param("from bert_tf import Predictor", marks=pytest.mark.slow),
-        "import tensorflow; from bert_tf import Predictor",
+        pytest.param("import tensorflow; from bert_tf import Predictor", marks=pytest.mark.slow),
         "import bert_tf.checkpoint",
-        "import bert_tf.training",
+        pytest.param("import bert_tf.training", marks=pytest.mark.slow),
         pytest.param("import bert_tf.data.input_pipeline", marks=pytest.mark.slow),
     ],
 )

@@ -97,6 +97,7 @@ def test_predictor_outputs_match_the_old_release(old_runs):
     assert len(candidates) == 1
 
 
+@pytest.mark.slow
 def test_old_model_can_be_exported(old_runs, monkeypatch):
     run_script(
         monkeypatch, "export_model", "--model_dir=run_classifier_tsv", "--export_dir=exported"

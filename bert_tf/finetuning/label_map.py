@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from bert_tf import checkpoints, files
 from bert_tf.checkpoints import formats
@@ -50,7 +51,7 @@ def warn_about_similar(labels: Sequence[str], source: str) -> None:
         )
 
 
-def folder_of_checkpoint(options: FineTuningOptions) -> str:
+def folder_of_checkpoint(options: Any) -> str:
     """Returns the folder of the checkpoint that evaluation and prediction load."""
     path = options.init_checkpoint
     if not path or _will_resume(options):
@@ -58,7 +59,7 @@ def folder_of_checkpoint(options: FineTuningOptions) -> str:
     return path if files.is_dir(path) else os.path.dirname(path)
 
 
-def _will_resume(options: FineTuningOptions) -> bool:
+def _will_resume(options: Any) -> bool:
     return options.resume != "never" and bool(checkpoints.latest(options.output_dir or ""))
 
 

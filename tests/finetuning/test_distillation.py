@@ -138,6 +138,7 @@ def test_records_contain_the_teacher_logits(tiny, teacher, tmp_path):
     assert len(Predictor.from_output_dir(tmp_path / "out")(pairs)) == len(pairs)
 
 
+@pytest.mark.slow
 def test_teacher_weight_0_ignores_the_teacher(tiny, teacher, tmp_path):
     classification.run(options(tiny, tmp_path, **TRAINING, output_dir=str(tmp_path / "plain")))
     for weight in (0.0, 0.5):
@@ -161,6 +162,7 @@ def test_teacher_weight_1_ignores_the_labels(tiny, teacher, tmp_path):
     assert_weights_equal(*student_weights)
 
 
+@pytest.mark.slow
 def test_student_approaches_the_teacher(tiny, teacher, tmp_path):
     pairs = [("the good film", "a bad plot"), ("it was slow", "the story"), ("fast", "not good")]
     (tmp_path / "plain").mkdir()
@@ -189,6 +191,7 @@ def test_resumed_run_equals_an_uninterrupted_run(tiny, teacher, tmp_path, run_lo
     assert_weights_equal(read_weights(tmp_path / "out"), expected)
 
 
+@pytest.mark.slow
 def test_changed_teacher_rebuilds_the_records(tiny, teacher, tiny_of_two_layers, tmp_path, run_log):
     teacher_dir = tmp_path / "teacher"
     shutil.copytree(teacher, teacher_dir)
@@ -218,6 +221,7 @@ def test_teacher_logits_match_on_two_devices(tiny, teacher, tmp_path):
     np.testing.assert_allclose(*logits, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_several_runs_share_the_teacher_logits(tiny, teacher, tmp_path, run_log):
     run = student_options(tiny, teacher, tmp_path, num_runs=2, do_eval=True, eval_every="1epoch")
     classification.run(run)
@@ -308,7 +312,8 @@ def _assert_student_learns(run_task, make_options, tiny, larger, folder, feature
     return rows
 
 
-@pytest.mark.parametrize("fixed_shapes", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("fixed_shapes", [True, False])
 def test_question_answering_student(tiny, tiny_of_two_layers, tmp_path, fixed_shapes):
     questions = [squad_task.question(name, "fast story") for name in ("good", "fast", "bad")] * 4
     paragraphs = [{"context": squad_task.TEXT, "qas": questions}]

@@ -145,6 +145,7 @@ def test_version_of_another_model_warns(tmp_path, run_log):
     assert export_version("ham\nspam\n") == ["5, has a different labels.txt"]
 
 
+@pytest.mark.slow
 def test_text_pairs(tiny, tmp_path):
     run = options(tiny, tmp_path, do_train=True, do_predict=True, learning_rate=1e-2)
     classification.run(run)
@@ -255,6 +256,7 @@ def test_question_answering_export(tiny, squad_folder):
     assert outputs["input_ids"].shape == (1, 8)
 
 
+@pytest.mark.slow
 def test_token_classification_export(tiny, ner_folder):
     ner.run(test_ner.options(tiny, ner_folder, do_train=True, do_export=True))
     model = tf.saved_model.load(str(ner_folder / "out" / "export" / "1"))

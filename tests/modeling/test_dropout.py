@@ -72,7 +72,7 @@ def _loss_and_gradients(model, seed, compiled):
     return (tf.function(compute) if compiled else compute)()
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_recompute_layers_keeps_gradients(compiled):
     assert SMALL.hidden_dropout_prob == SMALL.attention_probs_dropout_prob == 0.1
     plain_loss, plain = _loss_and_gradients(_classifier(), SEED, compiled)

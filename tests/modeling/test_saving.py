@@ -63,6 +63,7 @@ def test_saved_models_load_in_a_fresh_process(tmp_path):
         assert set(outputs.files) == expected.keys() - {"all_encoder_layers"}
 
 
+@pytest.mark.slow
 def test_compiled_model_loads_in_a_fresh_process(tmp_path):
     model = MODELS["classifier"]()
     model.compile(optimizer=create_optimizer(1e-3, 10, 2))

@@ -64,7 +64,7 @@ def _inner_functions(graph):
     return [inner for inner in graph._functions.values() if hasattr(inner, "graph")]
 
 
-@pytest.mark.parametrize("accumulation_steps", [1, 2])
+@pytest.mark.parametrize("accumulation_steps", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_training_step_has_static_shapes(path, accumulation_steps):
     recompute = accumulation_steps > 1
     model = BertClassifier(config(), 2, use_one_hot_embeddings=True, recompute_layers=recompute)

@@ -203,7 +203,13 @@ def _pretraining_replica_loss():
 
 @pytest.mark.parametrize(
     ("micro_batches", "jit_compile", "skip_padding"),
-    [(2, False, False), (4, True, False), (1, True, False), (1, False, True), (2, False, True)],
+    [
+        (2, False, False),
+        pytest.param(4, True, False, marks=pytest.mark.slow),
+        (1, True, False),
+        (1, False, True),
+        pytest.param(2, False, True, marks=pytest.mark.slow),
+    ],
     ids=[
         "2 micro-batches",
         "4 micro-batches, XLA",

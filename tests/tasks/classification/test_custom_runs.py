@@ -205,6 +205,7 @@ def test_joined_labels_warn(tiny, tmp_path, run_log):
     assert "train.tsv: the label 'a; b' consists of other labels" in run_log.text
 
 
+@pytest.mark.slow
 def test_several_runs_with_different_labels(tiny, tmp_path):
     write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 9)
     flags = {"do_train": True, "do_eval": True, "num_runs": 2, "num_train_epochs": 1.0}
@@ -478,6 +479,7 @@ def test_class_weights():
             label_weights(weights, labels, counts)
 
 
+@pytest.mark.slow
 def test_class_weights_favor_rare_labels(tiny, tmp_path):
     texts = sentences(60)
     write(

@@ -257,7 +257,10 @@ def test_evaluation_metrics_match_the_original():
     "changes",
     [
         {},
-        {"precision": "bfloat16", "recompute_layers": True, "gradient_accumulation_steps": 2},
+        pytest.param(
+            {"precision": "bfloat16", "recompute_layers": True, "gradient_accumulation_steps": 2},
+            marks=pytest.mark.slow,
+        ),
         pytest.param({"precision": "float16", "length_grouping": True}, marks=pytest.mark.slow),
     ],
     ids=[

@@ -371,7 +371,8 @@ def test_invalid_utf8_line(tiny, folder):
     assert not (folder / "out").exists()
 
 
-@pytest.mark.parametrize("pooling", [pytest.param("none", marks=pytest.mark.slow), "mean"])
+@pytest.mark.slow
+@pytest.mark.parametrize("pooling", ["none", "mean"])
 def test_two_devices_give_the_same_vectors_as_one(tiny, folder, pooling):
     flags = {"pooling": pooling, "output_format": "npz"}
     single = dict(np.load(run(tiny, folder, **flags)))

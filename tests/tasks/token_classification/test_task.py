@@ -274,6 +274,7 @@ def test_labels_missing_from_training(tiny, folder, caplog):
     assert results.metrics["recall"] < 1
 
 
+@pytest.mark.slow
 def test_iob1_is_scored_as_bio(tiny, folder):
     """IOB1 (CoNLL-2003) and BIO labels give the same model."""
     results = []
