@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from bert_tf.tokenization.fast_wordpiece import UNKNOWN
 from bert_tf.tokenization.reference import FullTokenizer
 
+# Fraction of distinct texts below which a column is probably not the text, if there are many texts.
+_MIN_TEXTS, _MIN_DISTINCT_SHARE = 100, 0.05
 # Examples to check, thresholds of unknown tokens, and unknown words to list.
 _SAMPLE_SIZE, _MIN_UNKNOWN, _MIN_UNKNOWN_SHARE, _MAX_LISTED_WORDS = 2000, 5, 0.05, 5
 # Signs of texts that were changed before they were read, and the tolerated fraction of such texts.
@@ -29,6 +31,9 @@ def text_problems(
     split = str.split if is_pretokenized else tokenizer.basic_tokenizer.tokenize
     texts = [" ".join(example) for example in examples[:: max(len(examples) // _SAMPLE_SIZE, 1)]]
     words_of = {text: split(text) for text in texts}
+    if len(texts) >= _MIN_TEXTS and len(words_of) < _MIN_DISTINCT_SHARE * len(texts):
+        values = f"{len(words_of)} distinct values, such as {texts[0][:50]!r}"
+        yield f"{len(texts)} texts have only {values}. Check that these are the texts"
     found = [text for text in texts if text.strip() and not words_of[text]]
     if found:
         share = f"{len(found)} of {len(texts)} texts have no word pieces, such as {found[0][:50]!r}"

@@ -310,6 +310,15 @@ def test_mostly_unknown_tokens_warn_once(caplog, monkeypatch, tmp_path):
     assert "d.txt: 20.0% of the tokens (1000 of 5000) are [UNK]" in caplog.text
 
 
+@pytest.mark.parametrize(("count", "warns"), [(99, False), (100, True)])
+def test_few_distinct_texts_warn(caplog, monkeypatch, tmp_path, count, warns):
+    monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
+    tokenizer = BatchTokenizer(load_reference("uncased", True))
+    tokenizer.warn_about_texts("a.txt", [("good", "bad")[n % 2 :][:1] for n in range(count)])
+    message = "a.txt: 100 texts have only 2 distinct values, such as 'good'. Check that these are"
+    assert (message in caplog.text) == warns
+
+
 @pytest.mark.parametrize(
     ("example", "message"),
     [
@@ -330,7 +339,7 @@ def test_unusual_texts_warn_once(caplog, monkeypatch, tmp_path, example, message
     monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
     (tmp_path / "vocab.txt").write_text("[UNK]\nthe\nfilm\nirma\n:\n«\n»\nsim\n")
     tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
-    tokenizer.warn_about_texts("a.txt", [("the film", ""), ("", " "), ("irmã", "IRMÃ: «sim»")] * 50)
+    tokenizer.warn_about_texts("a.txt", [("the film", ""), ("", " "), ("irmã", "IRMÃ: «sim»")] * 33)
     assert not caplog.records
     for _ in range(2):
         tokenizer.warn_about_texts("b.txt", [("the", "film"), example])

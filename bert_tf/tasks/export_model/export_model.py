@@ -14,6 +14,7 @@ from bert_tf.finetuning.export import export_task, new_version
 from bert_tf.finetuning.initialization import restore_trained, trained_checkpoint
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.modeling import BertModel
+from bert_tf.progress import log
 from bert_tf.saved_models import modules
 from bert_tf.saved_models.exported_folder import export_folder
 from bert_tf.tasks.export_model.options import ExportOptions
@@ -91,6 +92,8 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
 
 def _restore_encoder(options: ExportOptions, folder: str, config: BertConfig) -> BertModel:
     """Restores the encoder; with `--form=auto`, a checkpoint with a fine-tuned head is an error."""
+    if options.form == "auto":
+        log.info("%s is not a fine-tuned model: exporting its encoder", folder)
     model = BertModel(config, zero_init_encoder=True)
     prefix = trained_checkpoint(folder)
     restored = checkpoints.restore(model, prefix)

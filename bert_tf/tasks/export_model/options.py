@@ -67,7 +67,7 @@ class ExportOptions:
     )
     text_input: bool = option(
         True,
-        "true: write a model that includes the tokenizer, and one that takes ids to the subfolder "
+        "true: write a model that includes the tokenizer and, in the subfolder ids, one that takes "
         "ids. false: write only the model that takes ids, for programs without TensorFlow Text.",
     )
     jit_compile: bool = option(
