@@ -1,7 +1,7 @@
 """Imports TensorFlow on first use, and checks that it can run models in this process.
 
 Importing this module makes TensorFlow the backend of Keras. The first use of `backend.tf` imports
-TensorFlow, so modules that `engine="onnx"` needs use it only where they compute with TensorFlow.
+TensorFlow, so modules that also work without it (`engine="onnx"`) use it only inside functions.
 """
 
 import os

@@ -280,7 +280,7 @@ def atomic_write(path: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def open_atomically(path: str) -> Iterator[IO[bytes]]:
-    """Opens a file to write bytes, which `atomic_write` creates."""
+    """Opens a file for writing bytes; its name appears only at the end, see `atomic_write`."""
     open_file = _gfile().GFile if is_remote(path) else open
     with atomic_write(path) as temporary, open_file(temporary, "wb") as file:
         yield file

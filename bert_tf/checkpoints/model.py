@@ -55,7 +55,7 @@ class Restored:
 def restore(model: keras.Model, source: "str | os.PathLike | Source") -> Restored:
     """Implements `bert_tf.checkpoint.restore`, without its warnings and for fewer formats.
 
-    `source` is the prefix, file or folder of a checkpoint; or a model in another format.
+    `source` is the prefix, file or folder of an original checkpoint, or a `Source` of any format.
     """
     if isinstance(source, str | os.PathLike):
         prefix = resolve(os.fspath(source))

@@ -21,7 +21,7 @@ def encode_examples(batch: Mapping[str, np.ndarray]) -> list[bytes]:
         else:
             numbers = _encode("Int64List", value=values.astype(np.int64))
             feature = _encode("Feature", int64_list=numbers)
-        keys = np.full(len(values), name.encode(), object)
+        keys = np.array([name.encode()] * len(values), object)
         entries.append(_encode("Features.FeatureEntry", key=keys, value=feature))
     features = _encode("Features", feature=np.stack(entries, axis=1))
     return _encode("Example", features=features).tolist()

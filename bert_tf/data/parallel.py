@@ -68,7 +68,7 @@ def parallel_for(
     Args:
         function: called for its side effects; must be importable by a new process.
         items: picklable; they are processed and yielded in any order.
-        num_workers: number of processes; with only one worker or item, it is this process.
+        num_workers: number of processes; with one worker or item, this process does the work.
         start: initializer, called first in each new process.
 
     Raises:

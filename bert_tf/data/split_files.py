@@ -74,7 +74,9 @@ def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
         others = _filter_data_files(existing, data_dir, {os.path.realpath(path) for path in passed})
         if len(others) == 1 and not _find_split(others[0]):
             paths["train"] = os.path.join(data_dir, others[0])
-            _logger.info("Training on %s, the only data file left in the folder", paths["train"])
+            _logger.info(
+                "Training file: %s, the only other data file in the folder", paths["train"]
+            )
     return paths
 
 
@@ -85,7 +87,7 @@ def _find_specified(name: str, data_dir: str, flag: str) -> str:
         _logger.warning("%s=%s: reading %s, not %s", flag, name, *map(os.path.abspath, matches))
     if matches:
         return matches[0]
-    elsewhere = f", nor in {data_dir}" if data_dir and not os.path.isabs(name) else ""
+    elsewhere = f", and none in {data_dir}" if data_dir and not os.path.isabs(name) else ""
     reason = files.describe_absence(os.path.join(data_dir, name))
     raise UserError(f"{flag}={name}: no such file{elsewhere} ({reason})")
 

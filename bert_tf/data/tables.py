@@ -34,7 +34,7 @@ _OBJECT_ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row: `place` names the file and its first line; `cells` is a list or, in JSON, a dict."""
+    """A row of a table: `cells` is a list or, in JSON, a dict; `place` is file and first line."""
 
     place: str
     cells: Any

@@ -30,7 +30,7 @@ def require_same(
     trained_labels = read_labels(path, is_label)
     if trained_labels != list(labels):
         same_set = sorted(labels) == sorted(trained_labels)
-        advice = "Pass the model's labels in this order as --labels, or omit --labels"
+        advice = "Pass the labels in the model's order as --labels, or omit --labels"
         if getattr(options, "task_module", None) and (same_set or not options.do_train):
             advice = "get_labels() must return the same list in every run; a set has no fixed order"
         elif options.do_train:

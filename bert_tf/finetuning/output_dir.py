@@ -67,7 +67,7 @@ def result_path(output_dir: str, name: str, suffix: str) -> str:
 
 
 def write_results(output_dir: str, suffix: str, write: Callable[[str], Iterable[str]]) -> list[str]:
-    """Calls `write`, (folder) -> paths, and adds the suffix to the files' names."""
+    """Calls `write(folder)`, which returns paths, and adds the suffix to the files' names."""
     if not suffix:
         return list(write(output_dir))
     paths = []

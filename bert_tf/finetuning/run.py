@@ -215,10 +215,16 @@ class FineTuningRun:
         return True
 
     def _compare_splits(self) -> None:
-        """Reports evaluation examples that are training examples of this run or an earlier one."""
+        """Reports evaluation examples that this run, an earlier one or the teacher trained on."""
         hashes = training_texts.read_hashes(label_map.folder_of_checkpoint(self.options))
         if self.options.do_train:
-            hashes = np.union1d(hashes, self.splits.hashes("train"))
+            train_hashes = self.splits.hashes("train")
+            hashes = np.union1d(hashes, train_hashes)
+            if self.options.teacher:
+                teacher_hashes = training_texts.read_hashes(self.options.teacher)
+                if len(teacher_hashes) and not np.isin(train_hashes, teacher_hashes).any():
+                    log.info("--teacher was not trained on any of the training examples")
+                hashes = np.union1d(hashes, teacher_hashes)
         if self.options.evaluates:
             training_texts.report_shared_examples(self.splits.hashes("eval"), hashes)
         self.train_hashes = hashes

@@ -124,7 +124,7 @@ class ConfiguredModel(keras.Model):
     def export(self, filepath: str, *args: Any, **kwargs: Any) -> None:
         """Exports as Keras does; `input_signature` defaults to the inputs `input_names`.
 
-        Outputs that are lists become single tensors, such as `all_encoder_layers_0`.
+        An output that is a list becomes one output per item, such as `all_encoder_layers_0`.
         """
         if kwargs.get("input_signature"):
             super().export(filepath, *args, **kwargs)

@@ -17,7 +17,10 @@ _CUBIC = 0.044715 * _LINEAR
 
 @ops.custom_gradient
 def gelu(x: Any) -> Any:
-    """Computes `layers.gelu`, which is x (1 + tanh u) / 2, as x sigmoid(2u)."""
+    """Computes `layers.gelu`, which is x (1 + tanh u) / 2, as x sigmoid(2u).
+
+    u is sqrt(2 / pi) (x + 0.044715 x^3).
+    """
     square = ops.square(x)
     if x.dtype == "float16":
         # Above 1000, the gate is 0 or 1 anyway. If this were inf, the slope would be inf * 0 = NaN.

@@ -1,4 +1,4 @@
-"""Public name, as in docs/api.md, of `bert_tf.tasks.feature_extraction.extraction`."""
+"""Public alias of `bert_tf.tasks.feature_extraction.extraction`."""
 
 from bert_tf.tasks.feature_extraction.extraction import Extractor as Extractor
 from bert_tf.tasks.feature_extraction.extraction import run as run

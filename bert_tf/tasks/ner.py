@@ -1,3 +1,3 @@
-"""Public name, as in docs/api.md, of `bert_tf.tasks.token_classification`."""
+"""Public alias of `bert_tf.tasks.token_classification`."""
 
 from bert_tf.tasks.token_classification import run as run

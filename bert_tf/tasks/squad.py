@@ -1,3 +1,3 @@
-"""Public name, as in docs/api.md, of `bert_tf.tasks.question_answering`."""
+"""Public alias of `bert_tf.tasks.question_answering`."""
 
 from bert_tf.tasks.question_answering import run as run

@@ -41,7 +41,7 @@ class CharacterTable:
         self._normalized = np.zeros(0, np.uint32)
 
     def flags(self, codes: np.ndarray) -> np.ndarray:
-        """Returns the flags of code points, uint32 [N], as uint8 [N]."""
+        """Returns the flags, uint8 [N], of the code points `codes`, uint32 [N]."""
         flags = self._flags[codes]
         if np.bitwise_or.reduce(flags, initial=0) & MISSING:
             for block in np.unique(codes[flags == MISSING] // _BLOCK_SIZE).tolist():

@@ -129,7 +129,7 @@ def _load_wordpiece(vocab: dict[str, int]) -> Any:
     if not fast_wordpiece.tensorflow_text():
         raise UserError(
             "Tokenization inside a model needs tensorflow-text for this TensorFlow version. Install"
-            " it, or pass --text_input=false to export a model that takes ids"
+            " it, or export a model that takes ids with export_model.py --text_input=false"
         )
     try:
         lines = fast_wordpiece.vocab_lines(vocab)

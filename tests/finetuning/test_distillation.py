@@ -15,6 +15,7 @@ from bert_tf.data.records import Feature, read_chunks
 from bert_tf.errors import UserError
 from bert_tf.finetuning.distillation import open_teacher, row_loss
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
+from bert_tf.finetuning.training_texts import hash_texts, write_hashes
 from bert_tf.modeling import BertModel
 from bert_tf.options import ClassifierOptions, ConversionOptions
 from bert_tf.predictor import Predictor
@@ -416,6 +417,20 @@ def test_teacher_with_other_inputs_warns(tiny, teacher, tmp_path, run_log):
     task = Classification(run_options, *load_config_and_tokenizer(run_options))
     open_teacher(Classification, task, ONE_DEVICE)
     assert "teacher was trained with --long_text='windows', not 'truncate'" in run_log.text
+
+
+def test_teacher_trained_on_other_examples_is_reported(tiny, teacher, tmp_path, run_log):
+    teacher_dir = tmp_path / "teacher"
+    shutil.copytree(teacher, teacher_dir)
+    message = "--teacher was not trained on any of the training examples"
+    dev = (tiny.folder / "mrpc" / "dev.tsv").read_text().splitlines()[1:]
+    dev_hashes = hash_texts(line.split("\t")[3:5] for line in dev)
+    for hashes, expected in ((np.zeros(0, "u8"), False), (dev_hashes, True)):
+        write_hashes(str(teacher_dir), hashes)
+        run = student_options(tiny, teacher_dir, tmp_path, do_eval=True, num_train_epochs=1.0)
+        classification.run(dataclasses.replace(run, output_dir=f"{tmp_path}/{expected}"))
+        assert (message in run_log.text) == expected
+    assert "evaluation examples (100.0%) were also used to train the model" in run_log.text
 
 
 def test_task_without_distillation_is_rejected(tiny, teacher, tmp_path, monkeypatch):

@@ -73,7 +73,7 @@ def to_hugging_face(name: str) -> str:
 
 
 def is_transposed(name: str) -> bool:
-    """Returns whether transformers stores a weight, given by its original name, transposed."""
+    """Returns whether transformers stores the transpose of a weight, given the original's name."""
     return name.endswith("/kernel")
 
 
@@ -85,7 +85,7 @@ class HuggingFaceNames:
 
     Attributes:
         stored: original name -> name in the file.
-        tied_decoder: name in the file of the masked-LM head's copy of the word embeddings, or None.
+        tied_decoder: name of the masked-LM head's copy of the word embeddings, if there is one.
         unknown: names in the file that are not part of BERT.
     """
 

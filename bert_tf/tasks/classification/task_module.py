@@ -54,7 +54,7 @@ class ModuleDataset(TextDataset):
         if examples is None:
             raise UserError(f"{self._path}: {method}(data_dir) returns None, not examples")
         count = counted(len(examples), "example")
-        reason = "" if self.labels else ", because get_labels() returns None"
+        reason = "" if self.labels else ", because get_labels() returns no labels"
         log.info("%s: %s; %s%s", self.describe(split), count, self.problem_type, reason)
         examples = [self._convert(item, split, index) for index, item in enumerate(examples)]
         are_pairs = {bool(example.text_b) for example in examples}
@@ -142,11 +142,9 @@ def _find_task_class(module: types.ModuleType, path: str) -> type:
     ]
     if len(leaf_classes) != 1:
         names = ", ".join(cls.__name__ for cls in leaf_classes)
-        found = (
-            f"{len(leaf_classes)} classes ({names}) define" if leaf_classes else "no class defines"
-        )
-        advice = "Exactly one class must define at least one of them"
-        raise UserError(f"{path}: {found} any of {', '.join(methods)}. {advice}")
+        found = f"{len(leaf_classes)} classes ({names}) define" if names else "no class defines"
+        problem = f"{path}: {found} at least one of {', '.join(methods)}"
+        raise UserError(f"{problem}. Exactly one class must do so")
     if not hasattr(leaf_classes[0], "get_labels"):
         raise UserError(f"{path}: class {leaf_classes[0].__name__} has no get_labels(). Define it")
     return leaf_classes[0]

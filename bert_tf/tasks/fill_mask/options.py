@@ -17,8 +17,8 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions):
 
     init_checkpoint: str | None = option(
         None,
-        "Checkpoint of a model with its masked-LM head: a published bert_model.ckpt, or a "
-        "model.ckpt-N from run_pretraining.py; a prefix or a folder, also from Hugging Face.",
+        "Checkpoint (prefix or folder) of a model with its masked-LM head: a published "
+        "bert_model.ckpt, a model.ckpt-N from run_pretraining.py, or a model from Hugging Face.",
         required=True,
     )
     max_seq_length: int = option(

@@ -96,8 +96,9 @@ class PretrainingDataOptions:
     )
     num_workers: int = option(
         0,
-        "Number of processes that create the examples shard by shard, for corpora of any size; any "
-        "number gives the same examples. 0: the original's examples, with the corpus in memory.",
+        "Number of processes that create the examples shard by shard, for corpora of any size; all "
+        "numbers above 0 give the same examples. 0: the original's examples, with the corpus in "
+        "memory.",
         new=True,
         limits=(0, 1024),
     )

@@ -218,7 +218,7 @@ def _evaluate(
     has_one_label = len(loss) >= _MANY_BATCHES and np.ptp(rows["next_sentence_labels"]) == 0
     if options.use_next_sentence and has_one_label:
         log.warning(
-            "All records have the same next sentence label, which cannot be learned from them"
+            "All records have the same next sentence label: the model cannot learn to predict it"
         )
     if options.use_next_sentence:
         loss = loss + batches["next_sentence_loss"].mean(1)

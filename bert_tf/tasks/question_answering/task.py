@@ -138,7 +138,7 @@ class QuestionAnswering(Task):
         return Predictions(questions, n_best_lists, threshold)
 
     def metrics(self, examples: Windows, predictions: Predictions) -> dict[str, Any]:
-        """Scores answers as the official SQuAD script and, depending on options, by characters."""
+        """Scores answers as the official SQuAD script does, or also by characters."""
         questions, texts = examples.questions, predictions.texts
         scoring_mode, character_scores = self.options.answer_scoring, {}
         if scoring_mode == "characters" or (

@@ -105,9 +105,9 @@ def read_conll(
             if len(row) != num_columns:
                 has_no_label = label_index is not None and len(row) <= label_index
                 raise UserError(
-                    f"{where}: {counted(len(row), 'column')}{' and no label' * has_no_label}, but "
-                    f"{counted(num_columns, 'column')} in {path}:{file.line_numbers[0]}: "
-                    f"{_excerpt(row, first_row)}. Write one word per line"
+                    f"{where}: {counted(len(row), 'column')}{' and no label' * has_no_label} "
+                    f"({_excerpt(row, first_row)}), but {counted(num_columns, 'column')} in "
+                    f"{path}:{file.line_numbers[0]}. Write one word per line"
                 )
             file.words.append(row[token_index])
             file.line_numbers.append(number)

@@ -138,6 +138,10 @@ class TokenClassification(Task):
         if file.labels is None and sum(map(_looks_like_csv, file.words)) > len(file.words) / 2:
             message = "%s: most lines have commas or semicolons, such as %s. Separate columns with "
             log.warning(f"{message}spaces or tabs", file.path, file.words[0])
+        quoted = [word for word in file.words if re.fullmatch('".*"".*"', word)]
+        if quoted:
+            message = "%s: %d words are in CSV quotes, such as %s. Write the file without quoting"
+            log.warning(message, file.path, len(quoted), quoted[0])
         if num_sentences == 1 and num_windows > 1:
             log.warning("%s: no blank lines; reading all words as one sentence", file.path)
         if self.options.doc_context and not file.docstart_lines:

@@ -442,7 +442,7 @@ _FILES = [
     _bad_tsv(
         "missing training file",
         TRAIN,
-        r"--train_file=tran\.tsv: no such file, nor in .*has: train\.tsv",
+        r"--train_file=tran\.tsv: no such file, and none in .*has: train\.tsv",
         BY_NUMBER | {"train_file": "tran.tsv"},
     ),
     BadFile(

@@ -400,7 +400,7 @@ def test_invalid_files(tiny, folder):
     (folder / "dev.txt").write_text(dev.replace(" B-A", "", 1))
     line = next(n for n, row in enumerate(dev.splitlines(), 1) if row.endswith(" B-A"))
     assert_user_error(
-        train, rf"dev\.txt:{line}: 2 columns and no label, but 3 columns in .*dev\.txt:3"
+        train, rf"dev\.txt:{line}: 2 columns and no label \(.*\), but 3 columns in .*dev\.txt:3"
     )
     (folder / "dev.txt").write_text("")
     assert_user_error(train, r"dev\.txt contains no words")
@@ -528,6 +528,13 @@ def test_commas_between_columns_warning(tiny, folder, run_log):
     (folder / "test.txt").write_text("EU,NNP\n-,:\nrejects;VBZ\n")
     task(tiny, folder).read("predict")
     message = "test.txt: most lines have commas or semicolons, such as EU,NNP. Separate"
+    assert message in run_log.text
+
+
+def test_csv_quotes_warning(tiny, folder, run_log):
+    (folder / "test.txt").write_text('"\n""""\n""\n"the""film"\n')
+    task(tiny, folder).read("predict")
+    message = 'test.txt: 2 words are in CSV quotes, such as """". Write the file without quoting'
     assert message in run_log.text
 
 
