@@ -1,4 +1,4 @@
-"""Exports a trained model as a SavedModel, for TensorFlow Serving and other programs.
+"""Exports a trained model as a SavedModel for serving, or as ONNX or LiteRT.
 
 Not in the original release. `python export_model.py --help` lists the flags.
 """

@@ -1,4 +1,4 @@
-"""Fine-tunes models that label words, such as named entities (CoNLL-2003), and scores entities.
+"""Fine-tunes models that label words, for instance as named entities (CoNLL-2003).
 
 The paper's section 5.3; not in the original release. `python run_ner.py --help` lists the flags.
 """

@@ -123,7 +123,7 @@ def _reword(message: str) -> str:
 
 
 def help_text(options_class: type, script: str, description: str) -> str:
-    """Returns the text of `--help`; flags that the original BERT scripts lack are marked `new`."""
+    """Returns the text of `--help`; marks flags that the original version of a script lacks."""
     lines = [description, "", f"usage: {script} --flag=value ...", ""]
     for field in ordered_options(options_class):
         if field.metadata["required"]:

@@ -64,7 +64,7 @@ def _no_such_column(
     by_folded_name = {name.casefold(): name for name in reversed(names)}
     close = difflib.get_close_matches(column.casefold(), by_folded_name, n=1)
     if kind == "column" and any(re.fullmatch('".+"', name) for name in names):
-        advice = " The column names are in quotes: pass --quoted=yes"
+        advice = " The column names are in quotes: pass --quoted=yes (run_classifier.py)"
     elif hint := _csv_hint(names):
         advice = hint
     elif close:

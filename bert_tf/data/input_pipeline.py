@@ -38,7 +38,7 @@ def read_dataset(
     trim_padding: bool = False,
     group_by_length: bool = False,
 ) -> tf.data.Dataset:
-    """Returns batches of parsed records, which are first shuffled and repeated.
+    """Returns batches of parsed records, shuffled and repeated on request.
 
     As in the original BERT code, a batch of a repeated dataset may contain the end of one epoch and
     the start of the next. However, each epoch shuffles all records, not only windows of 100. The

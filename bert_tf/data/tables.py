@@ -108,13 +108,18 @@ def _check_rows(rows: Iterator[Row], delimiter: str) -> Iterator[Row]:
         yield Row(row.place, cells)
 
 
+# Only run_classifier.py has the flag.
+_UNQUOTED = "pass --quoted=no (run_classifier.py), or convert the file to JSON lines"
+
+
 def _width_error(place: str, cells: list[str], width: int, delimiter: str) -> UserError:
     columns, row = counted(len(cells), "column"), excerpt(delimiter.join(cells))
     advice = "remove it from the text, or enclose the text in quotes"
     if len(cells) < width:
         advice = "add the missing cells, or enclose a text with line breaks in quotes"
     if delimiter == "\t" and ".csv" not in place:
-        advice += " and pass --quoted=yes. If commas separate columns, name the file .csv"
+        advice += " and pass --quoted=yes (run_classifier.py). If commas separate columns, "
+        advice += "name the file .csv"
     problem = f"{columns}, but {width} in the first row. This row: {row}"
     return UserError(f"{place}: {problem}. The column separator is {delimiter!r}: {advice}")
 
@@ -166,7 +171,7 @@ def _read_rows(
             cells = next(reader)
         except StopIteration:
             if most_lines[0] > _MANY_LINES:
-                advice = "If its quotes are part of the text, pass --quoted=no"
+                advice = f"If its quotes are part of the text, {_UNQUOTED}"
                 _logger.warning("The row at %s has %d lines. %s", *most_lines[::-1], advice)
             return
         except csv.Error as error:
@@ -192,7 +197,7 @@ def _csv_error(path: str, first_line: int, last_line: int, error: csv.Error) -> 
         problem = 'a quote (") opened in this row is not closed.'
     else:
         problem = f"text after a closing quote in this row ({reason}). Write inner quotes twice."
-    advice = "If quotes in this file are part of the text, pass --quoted=no"
+    advice = f"If quotes in this file are part of the text, {_UNQUOTED}"
     return UserError(f"{path}:{first_line}: {problem} {advice}")
 
 

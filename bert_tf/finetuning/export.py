@@ -97,6 +97,6 @@ def _warn_if_different(previous: str, folder: str) -> None:
         if old and new and old != new:
             # Labels are compared by their digests.
             name = names[-1] if LABELS_FILE in names else f"{names[-1]} ({old}, now {new})"
-            advice = "Servers load the newest version: to serve both, pass another --export_dir"
+            advice = "Servers load the newest version: to serve both, export to another folder"
             log.warning("The previous version, %s, has a different %s. %s", previous, name, advice)
             return

@@ -13,6 +13,7 @@ from bert_tf.checkpoints.formats import SavedModelSource, find_source
 from bert_tf.checkpoints.formats.source import SelectedLayers
 from bert_tf.checkpoints.hub_parity import require_same_outputs
 from bert_tf.checkpoints.model import restore_source
+from bert_tf.data.cell_values import counted
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.model_files import init_layers
@@ -23,7 +24,8 @@ def restore_from(model: keras.Model, path: str, layers: Sequence[int] = ()) -> c
     """Loads weights in any format that `find_source` knows; `layers` selects encoder layers."""
     source = find_source(path)
     if layers:
-        log.info("Initialized from layers %s of %s", ", ".join(map(str, layers)), source.path)
+        listed, count = ", ".join(map(str, layers)), counted(len(layers), "layer")
+        log.info("Initialized %s from layers %s (counted from 0) of %s", count, listed, source.path)
         return restore_source(model, SelectedLayers(source, layers))
     restored = restore_source(model, source)
     if isinstance(source, SavedModelSource) and source.is_encoder:
@@ -73,8 +75,10 @@ def _resume(model: keras.Model, checkpoint: str, options: Any) -> None:
     try:
         restored = restore_strict(model, checkpoint)
     except UserError as error:
-        problem = f"Cannot resume from the checkpoint in --output_dir={options.output_dir}"
-        advice = "Choose another --output_dir, or empty this one to start over"
+        problem = f"Cannot load the checkpoint in --output_dir={options.output_dir}"
+        advice = "Pass the flags of the training run"
+        if options.do_train:
+            advice = "Choose another --output_dir, or empty this one to start over"
         raise UserError(f"{problem}. {error}. {advice}") from error
     action = "Resuming from" if options.do_train else "Loaded"
     log.info("%s %s (%d variables)", action, checkpoint, len(restored.restored))

@@ -14,8 +14,9 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 from bert_tf.options import EncoderOptions, ModelOptions
+from bert_tf.options.fine_tuning import require_one_run
 from bert_tf.progress import log
-from bert_tf.tokenization import FullTokenizer, vocab_digest
+from bert_tf.tokenization import FullTokenizer
 
 # Tokens that are required to convert texts to inputs.
 _REQUIRED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
@@ -39,6 +40,8 @@ def find_model_files(options: Any) -> Any:
     # When resuming, `init_checkpoint` is not read and may have been deleted.
     if not path or (all_resume and not unset_flags):
         return options
+    if flag == "init_checkpoint":
+        require_one_run(path)
     source = formats.find_source(path)
     if not all_resume:
         _require_same_casing(source, flag, options)
@@ -139,11 +142,6 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
     for folder in dict.fromkeys(map(os.path.dirname, vocab_files)):
         run_metadata.warn_of_changes(folder)
     check_vocabulary(options.vocab_file or "", options.do_lower_case, config.vocab_size, sources)
-    for folder in (os.path.dirname(source.path) for source in sources):
-        trained_on = run_metadata.read_run_string(folder, run_metadata.VOCABULARY)
-        if trained_on not in (None, vocab_digest(tokenizer.vocab)):
-            message = "%s was pre-trained with a different vocabulary than %s. Check --vocab_file"
-            log.warning(message, folder, options.vocab_file)
     for source in sources:
         warn_of_other_config(config, options.bert_config_file or "", source)
     return config, tokenizer

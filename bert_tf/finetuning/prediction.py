@@ -1,4 +1,4 @@
-"""Predicts for the inputs of a `Predictor` with a fine-tuned model, and checks these inputs."""
+"""Makes the predictions of a `Predictor` with a fine-tuned model, and checks its inputs."""
 
 import os
 from collections import Counter

@@ -130,8 +130,7 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     scripts = [name for name, entry in registry.SCRIPTS.items() if entry.has_predictor]
     script = script or ("predict_masked" if saved_script == "run_pretraining" else saved_script)
     parent = os.path.dirname(folder)
-    if not script:
-        require_one_run(folder)
+    require_one_run(folder)
     if not script and files.exists(os.path.join(parent, RUN)):
         raise UserError(f"{folder} is not the folder of a training run or an export: pass {parent}")
     if not script:

@@ -6,8 +6,15 @@ from itertools import pairwise, zip_longest
 
 from bert_tf import files
 from bert_tf.checkpoints.formats.source import Source
+from bert_tf.finetuning import run_metadata
 from bert_tf.progress import log
-from bert_tf.tokenization import count_capitals, is_cased, warn_if_cased
+from bert_tf.tokenization import (
+    count_capitals,
+    is_cased,
+    load_vocab,
+    vocab_digest,
+    warn_if_cased,
+)
 
 # A model's vocab_size may be the number of entries rounded up to a multiple of 8, 16, 32 or 64.
 _MAX_PADDING, _PADDING_MULTIPLE = 64, 8
@@ -33,6 +40,11 @@ def check_vocabulary(
     elif len(entries) < vocab_size:
         message = "%s has %d entries, fewer than the model's vocab_size of %d"
         log.info(message, path, len(entries), vocab_size)
+    for folder in (os.path.dirname(source.path) for source in sources):
+        trained_on = run_metadata.read_run_string(folder, run_metadata.VOCABULARY)
+        if trained_on not in (None, vocab_digest(load_vocab(path))):
+            message = "%s was pre-trained with a different vocabulary than %s. Check --vocab_file"
+            log.warning(message, folder, path)
     # If a checkpoint records the same casing, trust it even if the vocabulary is unusual.
     if any(source.do_lower_case is lower_case for source in sources):
         return

@@ -63,7 +63,7 @@ class RowBatches(abc.ABC):
     def predict(
         self, rows: Rows, report_progress: Callable[[int], object] = lambda num_rows: None
     ) -> dict[str, np.ndarray]:
-        """Returns the outputs [n, ...] of all rows, in order; other axes must not vary by batch.
+        """Returns the outputs [n, ...] of all rows, in order; only n may vary between batches.
 
         Calls `report_progress` after each batch, with its number of rows.
         """

@@ -85,7 +85,7 @@ class TrainingOptions:
     resume: str = option(
         "auto",
         "Use of checkpoints in output_dir. auto: resume from the newest; must: fail if "
-        "there is none; never: with --do_train, fail if there is one, otherwise ignore it.",
+        "there is none; never: with --do_train, fail if there is one; without it, ignore them.",
         new=True,
         choices=("auto", "never", "must"),
     )

@@ -1,4 +1,4 @@
-"""A tokenizer of TensorFlow operations, for graphs that take texts.
+"""A tokenizer made of TensorFlow operations, for graphs that take texts.
 
 It returns the same ids as `FullTokenizer`. Characters are looked up in tables that Python computes
 in advance; only the lower case of sigma and the order of combining marks also depend on neighbours.

@@ -113,8 +113,8 @@ def compile_for_replicas(
 ) -> Any:
     """Compiles a function that runs on each replica and returns equal results on all of them.
 
-    With several replicas, `jit_compile` has no effect, because XLA cannot compile communication:
-    `function` must use XLA for its own computations.
+    With several replicas, `jit_compile` has no effect, because XLA cannot compile communication. To
+    use XLA there, `function` must compile its own computations.
     """
     jit_compile = jit_compile and strategy.num_replicas_in_sync == 1
 

@@ -210,7 +210,8 @@ def test_output_dir_of_a_different_model_is_rejected(tiny, tmp_path):
     checkpoint.write(str(out / "model.ckpt-5"), {"bert/x": np.float32([1])})
     (out / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-5"\n')
     _assert_user_error(
-        options(tiny, tmp_path, do_train=True), "Cannot resume from.*another --output_dir"
+        options(tiny, tmp_path, do_train=True),
+        "Cannot load the checkpoint in.*another --output_dir",
     )
     shutil.copyfile(f"{tiny.checkpoint}.index", out / "model.ckpt-5.index")
     shutil.copyfile(

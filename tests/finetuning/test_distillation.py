@@ -459,7 +459,7 @@ def three_layer_model(tiny, tmp_path_factory):
 def test_student_is_initialized_from_selected_layers(tiny, three_layer_model, tmp_path, run_log):
     run = options(tiny, tmp_path, **TRAINING, **LAYER_FLAGS, init_checkpoint=str(three_layer_model))
     classification.run(run)
-    assert "Initialized from layers 2, 0 of" in run_log.text
+    assert "Initialized 2 layers from layers 2, 0 (counted from 0) of" in run_log.text
     config = json.loads((tmp_path / "out" / "bert_config.json").read_text())
     assert config["num_hidden_layers"] == 2
     source_weights = dict(

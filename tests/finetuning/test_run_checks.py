@@ -9,7 +9,7 @@ import pytest
 from bert_tf import registry
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks, run_metadata
-from bert_tf.finetuning.model_files import load_config_and_tokenizer
+from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.finetuning.output_dir import Results, result_path, write_summary
 from bert_tf.options import (
     ClassifierOptions,
@@ -263,6 +263,12 @@ def test_folder_of_several_runs_is_explained(tmp_path):
         run_metadata.read_options(str(tmp_path))
     with pytest.raises(UserError, match=message):
         ClassifierOptions(output_dir=str(tmp_path), task_name="tsv", do_predict=True).check()
+    # Also if the folder contains an older single run, whose checkpoint would be loaded.
+    write_run_dir(tmp_path, "run_classifier", task_name="tsv")
+    with pytest.raises(UserError, match=message):
+        run_metadata.read_options(str(tmp_path))
+    with pytest.raises(UserError, match=message):
+        find_model_files(ClassifierOptions(init_checkpoint=str(tmp_path), output_dir="x"))
     # A training run may still start there.
     with pytest.raises(UserError, match="Missing required flags"):
         ClassifierOptions(output_dir=str(tmp_path), task_name="tsv", do_train=True).check()

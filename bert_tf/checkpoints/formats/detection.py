@@ -80,10 +80,10 @@ def restore(model: keras.Model, source: str | os.PathLike | Source) -> Restored:
     """Assigns the values of a checkpoint to a model.
 
     As in the original BERT code, a head that is missing from the checkpoint keeps its initial
-    values, and Adam slots, the step and variables that the model lacks are ignored. Unlike in the
-    original, a checkpoint that lacks part of the encoder, or all variables of the model, raises an
-    error before anything is assigned. Warns if configuration or head differ from the checkpoint's
-    in ways that the shapes of variables do not show.
+    values. The checkpoint's Adam slots and step are ignored, and so are variables that the model
+    lacks. Unlike in the original, a checkpoint that lacks part of the encoder, or all variables of
+    the model, raises an error before anything is assigned. Warns if configuration or head differ
+    from the checkpoint's in ways that the shapes of variables do not show.
 
     Args:
         model: the model, changed in place.

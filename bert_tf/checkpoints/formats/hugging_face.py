@@ -44,8 +44,8 @@ class HuggingFaceSource(Source):
         self._pooler = self._find_pooler(folder)
         self._read_tokenizer(folder)
         if self._config.hidden_act == "gelu_erf":
-            note = "gelu is the erf form (gelu_erf in bert_config.json), not Google's tanh form"
-            advice = "For the tanh form, set hidden_act to gelu in bert_config.json"
+            note = "gelu is read as the erf form, gelu_erf"
+            advice = "If the model was trained with the tanh form, pass --bert_config_file"
             self.notes.append(f"{self.config_file}: {note}. {advice}")
 
     def _read_head(self, settings: Mapping[str, Any]) -> None:

@@ -76,5 +76,7 @@ def _read_meta_graph(folder: str) -> Any:
         with files.open_binary(path) as file:
             model.ParseFromString(file.read())
         return model.meta_graphs[0]
+    except UserError:
+        raise
     except Exception as error:
         raise UserError(f"{path} is damaged: copy or download it again") from error

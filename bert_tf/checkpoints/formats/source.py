@@ -41,7 +41,7 @@ class Source(abc.ABC):
 
     Attributes:
         kind: `original`, `hugging_face`, `keras`, `model_garden` or `saved_model`.
-        path: path of the model; for an archive, in the folder that it was unpacked to.
+        path: path of the model; for an archive, the path of the unpacked model.
         config_file: path of the configuration, in the source's format; None if missing.
         vocab_file: path of the vocabulary; None if missing.
         head: a key of `heads.HEADS`, if metadata declare the model's head; otherwise None.

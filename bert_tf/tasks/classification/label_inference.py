@@ -175,7 +175,8 @@ def _check_labels(path: str, parser: LabelParser, counts: Counter[str], num_rows
     num_single = sum(counts[label] == 1 for label in labels)
     has_many = len(labels) > min(_MANY_LABELS, max(_FEW_LABELS, num_rows / 2))
     if has_many and num_single > len(labels) / 2:
-        message = "%s: %d of %d labels occur only once. Check --label_column; are they numbers?"
+        message = "%s: %d of %d labels occur only once. Check --label_column. To predict numbers, "
+        message += "pass --problem_type=regression"
         log.warning(message, path, num_single, len(labels))
 
 

@@ -56,7 +56,7 @@ class ProblemType(abc.ABC):
         target: the feature with the labels of a row.
         metric_names, lower_is_better: as in `Task`.
         soft_target: kind of the logits, see `Task.soft_targets`.
-        output: name of the model output with `values`, which predictions are made from.
+        output: name under which `values` are fetched; predictions are made from them.
         answer_column: name of the column with the `answer`s in a table of predictions.
         metrics: (values, label_ids, losses [E]) -> metrics of an evaluation.
     """

@@ -127,7 +127,7 @@ class Classification(Task):
         return {self.problem.output: self.problem.values(outputs["logits"])}
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Selects probabilities, with one label per text also the most likely one, or numbers."""
+        """Selects numbers, or probabilities and, if each text has one label, the most likely."""
         return self.problem.serve(self.problem.values(outputs["logits"]))
 
     def decode(

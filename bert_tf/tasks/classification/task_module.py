@@ -62,7 +62,7 @@ class ModuleDataset(TextDataset):
             self.has_pairs = are_pairs.pop() if len(are_pairs) == 1 else None
             self.run_entries = {"inputs": INPUTS[self.has_pairs]}
         elif self.has_pairs is not None and are_pairs != {self.has_pairs}:
-            message = "%s: the model was trained on %s, but examples are %s. Check text_b"
+            message = "%s: the model was trained on %s, but some examples are %s. Check text_b"
             kinds = INPUTS[self.has_pairs], INPUTS[not self.has_pairs]
             log.warning(message, self.describe(split), *kinds)
         return examples
@@ -98,7 +98,9 @@ class ModuleDataset(TextDataset):
             raise UserError(f"{place}: its label {_short(label)} is not a list of labels")
         names = list(label) if is_multilabel else [label]
         for name in names:
-            if not isinstance(name, str) or name not in self.labels:
+            if not isinstance(name, str) and str(name) in self.labels:
+                raise UserError(f"{place}: its label {_show(name)} is not a string: use str(label)")
+            if name not in self.labels:
                 allowed = f"one of get_labels(): {shortened(self.labels)}"
                 raise UserError(f"{place}: its label {_show(name)} is not {allowed}")
         return tuple(name for name in self.labels if name in names) if is_multilabel else label

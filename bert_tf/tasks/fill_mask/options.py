@@ -43,7 +43,9 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions):
     max_word_pieces: int = option(
         _DEFAULT_WORD_PIECES, "With --whole_word: maximum pieces per word.", limits=(1, 10)
     )
-    batch_size: int = option(32, "Rows per batch.", limits=(1, 2**31 - 1))
+    batch_size: int = option(
+        32, "Model inputs per batch; each [MASK] is at least one input.", limits=(1, 2**31 - 1)
+    )
 
     def check(self) -> None:
         """Checks the options without reading any files."""

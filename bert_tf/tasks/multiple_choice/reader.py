@@ -125,7 +125,9 @@ def _cell(row: Mapping[str, Any], flag: str, name: str, place: str) -> str:
 def _parse_label(cell: str, ending_columns: list[str], num_endings: int, place: str) -> int:
     if cell in ending_columns:
         return ending_columns.index(cell)
-    if cell.isascii() and cell.isdecimal() and int(cell) < num_endings:
+    # If columns are called 1, 2 and so on, a label must be such a name.
+    names_are_numbers = any(name.isdecimal() for name in ending_columns)
+    if cell.isascii() and cell.isdecimal() and int(cell) < num_endings and not names_are_numbers:
         return int(cell)
     raise UserError(
         f"{place}: the label must be a number from 0 to {num_endings - 1}, or the column of the "

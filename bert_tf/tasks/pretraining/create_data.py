@@ -29,6 +29,8 @@ from bert_tf.tokenization import is_cjk
 _MAX_PATHS = 5  # in a message
 # Number of lines per file that are checked for unknown tokens.
 _NUM_CHECKED_LINES = 2000
+# If many lines almost reach a length that is at most this, the text is probably wrapped.
+_MAX_WRAPPED_LINE, _ALMOST_FULL, _MANY_LINES = 120, 0.8, 50
 
 
 def run(options: PretrainingDataOptions) -> list[str]:
@@ -172,6 +174,12 @@ def _write_in_memory(
 def _check_lines(path: str, lines: Sequence[str], max_seq_length: int) -> None:
     word_counts = [len(line.split()) for line in lines]
     num_cut = sum(max(count - max_seq_length, 0) for count in word_counts)
+    lengths = [len(line) for line in lines if line.strip()]
+    longest = max(lengths, default=0)
+    num_long = sum(length > _ALMOST_FULL * longest for length in lengths)
+    if longest <= _MAX_WRAPPED_LINE and num_long > max(len(lengths) / 2, _MANY_LINES):
+        message = "%s: the lines seem to be wrapped at %d characters: put each sentence on its own "
+        log.warning(f"{message}line", path, longest)
     if 2 * num_cut > sum(word_counts):
         message = "%s: %.0f%% of the text will be truncated: put each sentence on its own line"
         log.warning(message, path, 100 * num_cut / sum(word_counts))

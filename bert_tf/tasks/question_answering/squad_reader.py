@@ -127,14 +127,17 @@ def read_squad_examples(
     counts = collections.Counter(example.qas_id for example in examples)
     repeated_ids = sorted(qas_id for qas_id, count in counts.items() if count > 1)
     if repeated_ids:
-        message = "%s: %d ids belong to several questions; results are those of the last: %s"
+        message = "%s: %d ids belong to several questions, of which only the last counts: %s"
         log.warning(message, path, len(repeated_ids), shortened(repeated_ids, _MAX_LISTED))
     return examples
 
 
 def _read_questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
     """Yields each question: its location in the file, its text in words, and its JSON object."""
-    content = files.read_json(path, _MAX_BYTES)
+    try:
+        content = files.read_json(path, _MAX_BYTES)
+    except UserError as error:
+        raise UserError(f"{error}. The format of SQuAD is {_FORMAT}") from error
     for n, article in enumerate(_get(content, "data", list, path)):
         location = f"{path}: data[{n}]"
         for m, entry in enumerate(_get(article, "paragraphs", list, location)):

@@ -18,11 +18,9 @@ class NerOptions(FineTuningOptions):
         required=True,
     )
     predict_file: str | None = option(
-        None, "File of sentences to label; by default test.txt in --data_dir.", new=True
+        None, "File of sentences to label; by default test.txt in --data_dir."
     )
-    token_column: int = option(
-        1, "Column of the words, counting from 1.", new=True, limits=(1, 2**31 - 1)
-    )
+    token_column: int = option(1, "Column of the words, counting from 1.", limits=(1, 2**31 - 1))
     label_column: int = option(
         -1,
         "Column of the labels, counting from 1; -1 for the last one. A test file may omit it.",

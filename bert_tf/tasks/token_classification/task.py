@@ -177,7 +177,8 @@ class TokenClassification(Task):
             place = f"{file.path}:{file.line_numbers[unknown[0]]}"
             names = ", ".join(sorted({labels[index] for index in unknown}))
             message = "%s: label %s is not in the training data, so it counts as wrong (%s: %s)"
-            log.warning(message, place, labels[unknown[0]], counted(len(unknown), "word"), names)
+            words = counted(len(unknown), "such word")
+            log.warning(message, place, labels[unknown[0]], words, names)
         return Sentences(file, windows, label_ids, range(len(starts) - 1))
 
     def featurize(self, examples: Sentences, split: str) -> Mapping[str, np.ndarray]:
@@ -193,7 +194,7 @@ class TokenClassification(Task):
         return inputs | {"label_ids": np.where(mask, label_ids, 0), "label_mask": mask.astype(int)}
 
     def identity(self, examples: Sentences) -> Sequence[Any]:
-        """Adds the starts of the documents, which determine the context of each sentence."""
+        """Returns the sentences, and the starts of documents if these determine the context."""
         return [*examples, examples.file.document_starts] if self.options.doc_context else examples
 
     def epoch_size(self, examples: Sentences) -> int:

@@ -332,7 +332,7 @@ def test_custom_task_module(tiny, tmp_path, run_log):
     (tmp_path / "films.py").write_text(pairs)
     classification.run(dataclasses.replace(run, do_train=False))
     warning = f"get_dev_examples() of {tmp_path}/films.py: the model was trained on single texts"
-    assert f"{warning}, but examples are pairs. Check text_b" in run_log.text
+    assert f"{warning}, but some examples are pairs. Check text_b" in run_log.text
     # Prediction does not need the task module.
     (tmp_path / "films.py").unlink()
     predictor = Predictor.from_output_dir(out)

@@ -196,7 +196,7 @@ MULTI = 'problem_type = "multilabel"'
         ),
         (
             task_module_code('[Example("a", "b", "", 0)]', '["0", "1"]'),
-            r"0 \(int\) is not one of get_labels\(\): 0, 1",
+            r"its label 0 \(int\) is not a string: use str\(label\)",
         ),
         (task_module_code('[Example("a", "b", "", "no")]', extra_code=MULTI), "'no' is not a list"),
         (task_module_code('[Example("a", "b", "", ["x"])]', extra_code=MULTI), "'x' is not one of"),

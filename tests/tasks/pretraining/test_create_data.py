@@ -403,6 +403,11 @@ def test_chinese_characters_as_whole_words_warn(tiny, corpus, run_log):
         ),
         ("[PAD]\n[UNK]\nthe\n", "one.txt is a vocabulary, not text. Check --input_file"),
         ("the good film " * 6 + "\nthe plot\n", None),
+        ("the good film " * 6 + "\n", None),
+        (
+            ("the good film " * 5 + "\n" + "the good film " * 6 + "\n") * 30,
+            "one.txt: the lines seem to be wrapped at 84 characters: put each sentence on",
+        ),
     ],
 )
 def test_lines_that_are_not_sentences_warn(tiny, corpus, caplog, text, message):
@@ -410,5 +415,5 @@ def test_lines_that_are_not_sentences_warn(tiny, corpus, caplog, text, message):
     path = str(corpus / "one.txt")
     create_data.run(options(tiny, corpus, input_file=path, dupe_factor=1))
     assert (message or "") in caplog.text
-    warnings = ("will be truncated", "have tabs", "is a vocabulary")
+    warnings = ("will be truncated", "to be wrapped", "have tabs", "is a vocabulary")
     assert bool(message) == any(text in caplog.text for text in warnings)

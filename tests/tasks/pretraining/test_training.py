@@ -8,9 +8,10 @@ import pytest
 
 from bert_tf import checkpoint, training
 from bert_tf.errors import UserError
-from bert_tf.options import PretrainingOptions
+from bert_tf.options import ConversionOptions, PretrainingOptions
 from bert_tf.predictor import Predictor
 from bert_tf.tasks import pretraining
+from bert_tf.tasks.conversion import conversion
 from bert_tf.tasks.pretraining import create_data
 from tests.tasks.pretraining.test_create_data import corpus  # noqa: F401
 from tests.tasks.pretraining.test_create_data import options as data_options
@@ -242,7 +243,11 @@ def test_other_vocabulary_than_in_pretraining_warns(tiny, records, tmp_path, run
     lines = (tiny.folder / "vocab.txt").read_text().split()
     (tmp_path / "vocab.txt").write_text("\n".join([*lines[:-2], lines[-1], lines[-2]]) + "\n")
     Predictor.from_output_dir(out, vocab_file=str(tmp_path / "vocab.txt"), **run)
-    assert f"{out} was pre-trained with a different vocabulary than {tmp_path}" in run_log.text
+    message = f"{out} was pre-trained with a different vocabulary than {tmp_path}"
+    assert run_log.text.count(message) == 1
+    flags = {"input": out, "output": f"{tmp_path}/hf", "to": "hugging_face"}
+    conversion.run(ConversionOptions(**flags, vocab_file=str(tmp_path / "vocab.txt")))
+    assert run_log.text.count(message) == 2
 
 
 def test_out_of_range_ids(tiny, records):

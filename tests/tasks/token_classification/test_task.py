@@ -353,7 +353,7 @@ def test_warning_about_one_word_is_singular(tiny, tmp_path, run_log):
         examples, ner_task.decode(examples, {"label_ids": np.zeros((1, 24), np.int32)})
     )
     assert "dev.txt: 1 sentence, 1 word, 1 window\n" in run_log.text
-    assert "counts as wrong (1 word: B-NEW)" in run_log.text
+    assert "counts as wrong (1 such word: B-NEW)" in run_log.text
     assert "NEW        0.0000  0.0000  0.0000        1\n" in run_log.text
 
 
