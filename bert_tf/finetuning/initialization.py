@@ -25,7 +25,7 @@ def restore_from(model: keras.Model, path: str, layers: Sequence[int] = ()) -> c
     source = find_source(path)
     if layers:
         listed, count = ", ".join(map(str, layers)), counted(len(layers), "layer")
-        log.info("Initialized %s from layers %s (counted from 0) of %s", count, listed, source.path)
+        log.info("Initialized %s from %s: %s, counting from 0", count, source.path, listed)
         return restore_source(model, SelectedLayers(source, layers))
     restored = restore_source(model, source)
     if isinstance(source, SavedModelSource) and source.is_encoder:

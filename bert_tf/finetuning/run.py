@@ -226,7 +226,8 @@ class FineTuningRun:
                     log.info("--teacher was not trained on any of the training examples")
                 hashes = np.union1d(hashes, teacher_hashes)
         if self.options.evaluates:
-            training_texts.report_shared_examples(self.splits.hashes("eval"), hashes)
+            trained = "the model or its teacher" if self.options.teacher else "the model"
+            training_texts.report_shared_examples(self.splits.hashes("eval"), hashes, trained)
         self.train_hashes = hashes
 
     def _train(self) -> None:

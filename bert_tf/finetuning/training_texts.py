@@ -51,11 +51,13 @@ def write_hashes(folder: str, hashes: np.ndarray) -> None:
     files.write_bytes(os.path.join(folder, HASHES), content.getvalue())
 
 
-def report_shared_examples(eval_hashes: np.ndarray, train_hashes: np.ndarray) -> None:
+def report_shared_examples(
+    eval_hashes: np.ndarray, train_hashes: np.ndarray, trained: str = "the model"
+) -> None:
     """Logs how many evaluation examples are training examples; warns if these are many."""
     count, num_shared = len(eval_hashes), int(np.isin(eval_hashes, train_hashes).sum())
     if num_shared > _NOTABLE * count:
-        message = "%d of %d evaluation examples (%.1f%%) were also used to train the model"
+        message = f"%d of %d evaluation examples (%.1f%%) were also used to train {trained}"
         log_message = log.warning if num_shared > _HIGH * count else log.info
         share = 100 * num_shared / count
         log_message(f"{message}: the metrics are too high", num_shared, count, share)

@@ -430,7 +430,7 @@ def test_teacher_trained_on_other_examples_is_reported(tiny, teacher, tmp_path, 
         run = student_options(tiny, teacher_dir, tmp_path, do_eval=True, num_train_epochs=1.0)
         classification.run(dataclasses.replace(run, output_dir=f"{tmp_path}/{expected}"))
         assert (message in run_log.text) == expected
-    assert "evaluation examples (100.0%) were also used to train the model" in run_log.text
+    assert "evaluation examples (100.0%) were also used to train the model or its t" in run_log.text
 
 
 def test_task_without_distillation_is_rejected(tiny, teacher, tmp_path, monkeypatch):
@@ -459,7 +459,7 @@ def three_layer_model(tiny, tmp_path_factory):
 def test_student_is_initialized_from_selected_layers(tiny, three_layer_model, tmp_path, run_log):
     run = options(tiny, tmp_path, **TRAINING, **LAYER_FLAGS, init_checkpoint=str(three_layer_model))
     classification.run(run)
-    assert "Initialized 2 layers from layers 2, 0 (counted from 0) of" in run_log.text
+    assert ": 2, 0, counting from 0" in run_log.text
     config = json.loads((tmp_path / "out" / "bert_config.json").read_text())
     assert config["num_hidden_layers"] == 2
     source_weights = dict(

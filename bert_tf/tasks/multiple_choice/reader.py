@@ -63,8 +63,11 @@ def _check_questions(path: str, split: str, questions: Sequence[Question]) -> No
         message = "%s: two endings are equal in %d of %d questions. Check --ending_columns"
         log.warning(message, path, num_equal, len(questions))
     num_endings, labels = len(questions[0].endings), {question.label for question in questions}
-    # With fewer questions, label 0 may be missing by chance.
+    # With fewer questions, labels may be missing by chance.
     is_large = split != "predict" and len(questions) >= 5 * num_endings
+    if is_large and len(labels) == 1:
+        message = "%s: all %d questions have the label %d. Check --label_column"
+        log.warning(message, path, len(questions), *labels)
     if is_large and 0 not in labels and num_endings - 1 in labels:
         message = "%s: no label is 0, but some are %d, the highest valid label"
         log.warning(f"{message}. Check that labels start at 0", path, num_endings - 1)

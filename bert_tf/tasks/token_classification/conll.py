@@ -192,7 +192,9 @@ def _excerpt(columns: list[str], first_row: Sequence[str] = ()) -> str:
     """Quotes the beginning of a row, with advice if it or the file's first row is a comment."""
     is_comment = "#" in (columns[0], *first_row[:1])
     advice = ". Comments (#) are not supported: remove the lines that start with #"
-    return f"{' '.join(columns)[:_SHOWN_CHARACTERS]!r}{advice if is_comment else ''}"
+    has_commas = not is_comment and re.search(r"\w?,\w", columns[0])
+    advice = advice if is_comment else ". Separate columns with spaces or tabs" * bool(has_commas)
+    return f"{' '.join(columns)[:_SHOWN_CHARACTERS]!r}{advice}"
 
 
 def to_bio(labels: Sequence[str], sentence_starts: Sequence[int]) -> list[str]:

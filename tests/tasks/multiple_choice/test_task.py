@@ -330,6 +330,13 @@ def test_equal_endings_after_truncation_warn(tiny, tmp_path, run_log):
         assert (message in run_log.text) == warns
 
 
+def test_constant_labels_warn(tmp_path, run_log):
+    write_csv(tmp_path / "val.csv", labeled_questions(lambda n: 2))
+    read_questions(MultipleChoiceOptions(data_dir=str(tmp_path)), "eval", None)
+    message = f"{tmp_path}/val.csv: all 20 questions have the label 2. Check --label_column"
+    assert warning_messages(run_log) == [message]
+
+
 def test_empty_endings_warning(tmp_path, run_log):
     with_empty = labeled_questions(lambda n: 0, count=3, endings=("a", "b", "c", ""))
     write_csv(tmp_path / "train.csv", with_empty + labeled_questions(lambda n: 0, count=2))
@@ -352,7 +359,7 @@ def test_invalid_endings_in_json(tmp_path, endings, message):
 
 def test_equal_endings_warning(tmp_path, run_log):
     equal = labeled_questions(lambda n: 0, count=2, endings=("a", "b", "c", "a"))
-    different = labeled_questions(lambda n: 0, count=18, endings=("a", "b", "c", "d"))
+    different = labeled_questions(lambda n: n % 4, count=18, endings=("a", "b", "c", "d"))
     write_csv(tmp_path / "train.csv", equal + different)
     write_csv(tmp_path / "val.csv", equal * 2 + different)
     run_options = MultipleChoiceOptions(data_dir=str(tmp_path))

@@ -103,6 +103,11 @@ def test_test_file_without_label_column(path):
             b"EU B-ORG\n\nthe red O\n",
             r"train\.txt:3: 3 columns \('the red O'\), but 2 columns in .*train\.txt:1",
         ),
+        (
+            b"EU,B-ORG\n",
+            r"\(--label_column=-1\): 'EU,B-ORG'\. Separate columns with spaces or tabs",
+        ),
+        (b"Sentence #,Tag\n,EU,B-ORG\n", r"\(',EU,B-ORG'\. Separate columns with spaces or tabs\)"),
         (b"\nEU\n", r"train\.txt:2: the row has 1 column and no label \(--label_column=-1\)"),
         (b"Peter is here .\n", r"'\.' in column 4 is not .* B-PER. Write one word per line, with"),
         (b"EU NNP\n", r"train\.txt:1: 'NNP' in column 2 is not a label such as O or B-PER"),
