@@ -122,7 +122,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self._is_excluded = [bool(found) for found in matches]
         unused = {*patterns} - {pattern for found in matches for pattern in found}
         # `NO_WEIGHT_DECAY` has two spellings of the same layer.
-        if unused and self.weight_decay_rate and patterns != NO_WEIGHT_DECAY:
+        unused -= {*NO_WEIGHT_DECAY} if {*NO_WEIGHT_DECAY} <= {*patterns} else set()
+        if unused and self.weight_decay_rate:
             message = "exclude_from_weight_decay: no variable matches %s"
             _logger.warning(message, ", ".join(sorted(unused)))
 

@@ -172,6 +172,7 @@ def test_warmup_as_long_as_training_warns(caplog, monkeypatch):
     ("patterns", "messages"),
     [
         (NO_WEIGHT_DECAY, []),
+        ([*NO_WEIGHT_DECAY, "gamma"], []),
         (["gamma", "x$", "Norm"], ["exclude_from_weight_decay: no variable matches Norm, x$"]),
     ],
 )

@@ -93,7 +93,7 @@ def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -
         if any("[CLS]" in text or "[SEP]" in text for text in texts):
             message = "Input %d: remove [CLS] and [SEP] from the text; they are added automatically"
             log.warning(message, index)
-        if any(os.path.isfile(text) for text in texts):
+        if any("." in text and " " not in text and os.path.isfile(text) for text in texts):
             log.warning("Input %d is the name of a file: pass the texts in the file", index)
 
 

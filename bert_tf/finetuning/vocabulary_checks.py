@@ -42,7 +42,7 @@ def check_vocabulary(
         log.info(message, path, len(entries), vocab_size)
     for folder in (os.path.dirname(source.path) for source in sources):
         trained_on = run_metadata.read_run_string(folder, run_metadata.VOCABULARY)
-        if trained_on not in (None, vocab_digest(load_vocab(path))):
+        if trained_on and trained_on != vocab_digest(load_vocab(path)):
             message = "%s was pre-trained with a different vocabulary than %s. Check --vocab_file"
             log.warning(message, folder, path)
     # If a checkpoint records the same casing, trust it even if the vocabulary is unusual.

@@ -32,8 +32,9 @@ def text_problems(
     texts = [" ".join(example) for example in examples[:: max(len(examples) // _SAMPLE_SIZE, 1)]]
     words_of = {text: split(text) for text in texts}
     if len(texts) >= _MIN_TEXTS and len(words_of) < _MIN_DISTINCT_SHARE * len(texts):
-        values = f"{len(words_of)} distinct values, such as {texts[0][:50]!r}"
-        yield f"{len(texts)} texts have only {values}. Check that these are the texts"
+        ((example, _),) = Counter(texts).most_common(1)
+        share = f"only {len(words_of)} of {len(texts)} texts are distinct, such as {example[:50]!r}"
+        yield f"{share}. Check that these are the texts"
     found = [text for text in texts if text.strip() and not words_of[text]]
     if found:
         share = f"{len(found)} of {len(texts)} texts have no word pieces, such as {found[0][:50]!r}"

@@ -82,7 +82,8 @@ def make_train_step(
 ) -> Callable[[Any, Any], dict[str, tf.Tensor]]:
     """Compiles a function that updates the model from one batch.
 
-    `state` must be created in the scope of the devices' strategy. With `element_spec`, the type
+    `gradient_accumulation_steps` must divide a replica's number of rows. `state` must be created in
+    the scope of the devices' strategy. With `element_spec`, the type
     specification of the batches, the function is traced once; without it, for each new shape. If
     repeated runs are to be bit-identical without XLA, the number of rows must not be static: with
     static shapes, TensorFlow's memory optimizer (Grappler) rewrites sums of three or more gradients
@@ -95,7 +96,7 @@ def make_train_step(
         rows and of tokens without padding; `stop`, the sum of all replicas' arguments `stop`.
         The argument `batch` is an element of a distributed dataset, `stop` an int32 0 or 1.
     """
-    # TPUs need fixed shapes; on GPUs, skipping padding has not been benchmarked.
+    # TPUs and XLA need fixed shapes; on GPUs, skipping padding has not been benchmarked.
     skip_padding = not (devices.fixed_shapes or devices.has_gpus or loss_uses_padding)
     replica = _Replica(state, loss, options, devices.replicas, skip_padding)
     if devices.jit_compile and devices.replicas > 1:

@@ -315,7 +315,7 @@ def test_few_distinct_texts_warn(caplog, monkeypatch, tmp_path, count, warns):
     monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
     tokenizer = BatchTokenizer(load_reference("uncased", True))
     tokenizer.warn_about_texts("a.txt", [("good", "bad")[n % 2 :][:1] for n in range(count)])
-    message = "a.txt: 100 texts have only 2 distinct values, such as 'good'. Check that these are"
+    message = "a.txt: only 2 of 100 texts are distinct, such as 'good'. Check that these are"
     assert (message in caplog.text) == warns
 
 

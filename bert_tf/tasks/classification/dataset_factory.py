@@ -119,7 +119,8 @@ def _warn_about_columns(options: ClassifierOptions, paths: dict[str, str], folde
     for path in regular if not (requested[0] or "").isdecimal() else ():
         cells = re.split(r'[\t,;"]', next(iter(files.read_lines(path)), ""))
         differs |= trained != requested and {*filter(None, trained)} <= {*map(str.strip, cells)}
-    _warn_about_missing_label(options, folder, regular)
+    if not options.do_train:
+        _warn_about_missing_label(options, folder, regular)
     if paths and trained[0] and differs:
         descriptions = [" and ".join(filter(None, columns)) for columns in (trained, requested)]
         message = "%s: trained on column %s, not %s. Check --text_column, --text_pair_column"

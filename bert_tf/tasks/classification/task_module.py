@@ -100,7 +100,7 @@ class ModuleDataset(TextDataset):
         for name in names:
             if not isinstance(name, str) and str(name) in self.labels:
                 raise UserError(f"{place}: its label {_show(name)} is not a string: use str(label)")
-            if name not in self.labels:
+            if not isinstance(name, str) or name not in self.labels:
                 allowed = f"one of get_labels(): {shortened(self.labels)}"
                 raise UserError(f"{place}: its label {_show(name)} is not {allowed}")
         return tuple(name for name in self.labels if name in names) if is_multilabel else label

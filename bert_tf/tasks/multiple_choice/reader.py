@@ -68,7 +68,7 @@ def _check_questions(path: str, split: str, questions: Sequence[Question]) -> No
     if is_large and len(labels) == 1:
         message = "%s: all %d questions have the label %d. Check --label_column"
         log.warning(message, path, len(questions), *labels)
-    if is_large and 0 not in labels and num_endings - 1 in labels:
+    elif is_large and 0 not in labels and num_endings - 1 in labels:
         message = "%s: no label is 0, but some are %d, the highest valid label"
         log.warning(f"{message}. Check that labels start at 0", path, num_endings - 1)
 
@@ -129,10 +129,10 @@ def _parse_label(cell: str, ending_columns: list[str], num_endings: int, place: 
     if cell in ending_columns:
         return ending_columns.index(cell)
     # If columns are called 1, 2 and so on, a label must be such a name.
-    names_are_numbers = any(name.isdecimal() for name in ending_columns)
+    names_are_numbers = bool(ending_columns) and all(map(str.isdecimal, ending_columns))
     if cell.isascii() and cell.isdecimal() and int(cell) < num_endings and not names_are_numbers:
         return int(cell)
-    raise UserError(
-        f"{place}: the label must be a number from 0 to {num_endings - 1}, or the column of the "
-        f"correct ending. Received: {cell[:60]!r}"
-    )
+    expected = f"a number from 0 to {num_endings - 1}, or the column of the correct ending"
+    if names_are_numbers:
+        expected = f"one of the columns {', '.join(ending_columns)}"
+    raise UserError(f"{place}: the label must be {expected}. Received: {cell[:60]!r}")

@@ -14,7 +14,6 @@ from bert_tf.data.packing import CUT_TOKENS, pack_batch
 from bert_tf.finetuning import label_map
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Task
-from bert_tf.progress import log
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 from bert_tf.tasks.multiple_choice.reader import Question, read_questions
 from bert_tf.tokenization import FullTokenizer
@@ -74,10 +73,6 @@ class MultipleChoice(Task):
         lengths = contexts.lengths + endings.lengths + np.where(endings.lengths, 3, 2)
         num_cut = lengths - packed["input_mask"].sum(axis=1)
         rows = {name: values.reshape(-1, num_endings, length) for name, values in packed.items()}
-        ids = rows["input_ids"]
-        if num_equal := int((ids == ids[:, :1]).all(axis=(1, 2)).sum()):
-            message = "%s: all endings of %d of %d questions are equal at this --max_seq_length"
-            log.warning(message, split, num_equal, len(examples))
         rows[CUT_TOKENS] = num_cut.reshape(-1, num_endings).max(axis=1)
         if split != "predict":
             rows["label_ids"] = np.array([question.label for question in examples], np.int32)

@@ -29,8 +29,8 @@ from bert_tf.tokenization import is_cjk
 _MAX_PATHS = 5  # in a message
 # Number of lines per file that are checked for unknown tokens.
 _NUM_CHECKED_LINES = 2000
-# If many lines almost reach a length that is at most this, the text is probably wrapped.
-_MAX_WRAPPED_LINE, _ALMOST_FULL, _MANY_LINES = 120, 0.8, 50
+# If many lines almost reach a length in this range, the text is probably wrapped.
+_WRAPPED_LENGTHS, _ALMOST_FULL, _MANY_LINES = range(40, 121), 0.8, 50
 
 
 def run(options: PretrainingDataOptions) -> list[str]:
@@ -42,16 +42,23 @@ def run(options: PretrainingDataOptions) -> list[str]:
     paths = _find_texts(options)
     encode = load_encoder(options)
     check_vocabulary(options.vocab_file or "", options.do_lower_case)
+    needs_words = options.do_whole_word_mask and not options.whole_word_segments
+    wrapped, chinese = [], []
     for path in paths:
         lines = [*itertools.islice(files.read_lines(path), _NUM_CHECKED_LINES)]
         encode.tokenizer.warn_about_texts(path, [[line] for line in lines])
         warn_about_columns(path, lines)
         _check_lines(path, lines, options.max_seq_length)
-        num_chinese = sum(is_cjk(char) for line in lines for char in line)
-        needs_words = options.do_whole_word_mask and not options.whole_word_segments
-        if needs_words and 2 * num_chinese > sum(map(len, lines)):
-            message = "%s: --do_whole_word_mask masks Chinese characters one by one. To mask whole "
-            log.warning(f"{message}words, pass --whole_word_segments", path)
+        wrapped += [path] * _are_wrapped(lines)
+        chinese += [path] * (needs_words and _are_chinese(lines))
+    if wrapped:
+        message = "%s: the lines seem to be wrapped: put each sentence on its own line"
+        log.warning(message, shortened(wrapped, _MAX_PATHS))
+    if chinese:
+        message = (
+            "%s: --do_whole_word_mask masks Chinese characters one by one. To mask whole words, "
+        )
+        log.warning(f"{message}pass --whole_word_segments", shortened(chinese, _MAX_PATHS))
     _check_num_predictions(options)
     log.info("Reading %s: %s", counted(len(paths), "file"), shortened(paths, _MAX_PATHS))
     if options.uses_shards:
@@ -174,12 +181,17 @@ def _write_in_memory(
 def _check_lines(path: str, lines: Sequence[str], max_seq_length: int) -> None:
     word_counts = [len(line.split()) for line in lines]
     num_cut = sum(max(count - max_seq_length, 0) for count in word_counts)
-    lengths = [len(line) for line in lines if line.strip()]
-    longest = max(lengths, default=0)
-    num_long = sum(length > _ALMOST_FULL * longest for length in lengths)
-    if longest <= _MAX_WRAPPED_LINE and num_long > max(len(lengths) / 2, _MANY_LINES):
-        message = "%s: the lines seem to be wrapped at %d characters: put each sentence on its own "
-        log.warning(f"{message}line", path, longest)
     if 2 * num_cut > sum(word_counts):
         message = "%s: %.0f%% of the text will be truncated: put each sentence on its own line"
         log.warning(message, path, 100 * num_cut / sum(word_counts))
+
+
+def _are_wrapped(lines: Sequence[str]) -> bool:
+    lengths = [len(line) for line in lines if line.strip()]
+    longest = max(lengths, default=0)
+    num_long = sum(length > _ALMOST_FULL * longest for length in lengths)
+    return longest in _WRAPPED_LENGTHS and num_long > max(len(lengths) / 2, _MANY_LINES)
+
+
+def _are_chinese(lines: Sequence[str]) -> bool:
+    return 2 * sum(is_cjk(char) for line in lines for char in line) > sum(map(len, lines))

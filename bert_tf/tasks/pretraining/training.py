@@ -1,6 +1,5 @@
 """Masked language modeling and next sentence prediction; the work of `run_pretraining.py`."""
 
-import contextlib
 import functools
 import os
 from collections.abc import Mapping, Sequence
@@ -38,6 +37,8 @@ from bert_tf.tokenization import load_vocab, vocab_digest
 
 # Number of records in the shuffle buffer; files are also read in random order.
 _SHUFFLE_BUFFER = 20_000
+# Entry of `run.json`: the paths of the training records, one per line.
+_TRAINED_ON = "trained_on"
 # Number of batches whose next sentence labels are unlikely to be the same by chance.
 _MANY_BATCHES = 4
 
@@ -97,7 +98,8 @@ def _train_and_evaluate(
     step = checkpoints.step_of(restored) if restored else 0
     state, metadata = None, {}
     if options.do_train:
-        extra: Any = {run_metadata.VOCABULARY: vocabulary}
+        trained_on = "\n".join(map(files.resolve, paths))
+        extra: Any = {run_metadata.VOCABULARY: vocabulary, _TRAINED_ON: trained_on}
         metadata = run_metadata.run_files(options, bool(restored), data, **extra)
     if options.do_train and step < options.num_train_steps:
         state = training.create_train_state(
@@ -144,11 +146,10 @@ def _check_evaluation(options: PretrainingOptions, paths: Sequence[str]) -> None
     if options.use_next_sentence and not saved.get("use_next_sentence", True):
         message = "%s was trained with --use_next_sentence=false: pass it, too"
         log.warning(message, folder)
-    with contextlib.suppress(UserError):  # The files may have been removed.
-        trained_on = set(map(files.resolve, file_names.expand(saved.get("input_file") or "")))
-        if count := sum(files.resolve(path) in trained_on for path in paths):
-            message = "%s was trained on %d of these %d files. Check --input_file"
-            log.warning(message, folder, count, len(paths))
+    trained_on = (run_metadata.read_run_string(folder, _TRAINED_ON) or "").split("\n")
+    if count := sum(files.resolve(path) in trained_on for path in paths):
+        message = "%s was trained on %d of these %d files. Check --input_file"
+        log.warning(message, folder, count, len(paths))
 
 
 def _train(

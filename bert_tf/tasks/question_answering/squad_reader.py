@@ -134,10 +134,8 @@ def read_squad_examples(
 
 def _read_questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
     """Yields each question: its location in the file, its text in words, and its JSON object."""
-    try:
-        content = files.read_json(path, _MAX_BYTES)
-    except UserError as error:
-        raise UserError(f"{error}. The format of SQuAD is {_FORMAT}") from error
+    text = files.read_text(path, _MAX_BYTES).removeprefix("\ufeff")
+    content = files.parse_json(text, path, advice=f". The format of SQuAD is {_FORMAT}")
     for n, article in enumerate(_get(content, "data", list, path)):
         location = f"{path}: data[{n}]"
         for m, entry in enumerate(_get(article, "paragraphs", list, location)):

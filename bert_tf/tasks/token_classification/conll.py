@@ -106,8 +106,9 @@ def read_conll(
                 has_no_label = label_index is not None and len(row) <= label_index
                 raise UserError(
                     f"{where}: {counted(len(row), 'column')}{' and no label' * has_no_label} "
-                    f"({_excerpt(row, first_row)}), but {counted(num_columns, 'column')} in "
+                    f"({_excerpt(row)}), but {counted(num_columns, 'column')} in "
                     f"{path}:{file.line_numbers[0]}. Write one word per line"
+                    f"{_advice(row, first_row)}"
                 )
             file.words.append(row[token_index])
             file.line_numbers.append(number)
@@ -147,12 +148,14 @@ def _find_columns(
     """Returns the 0-based indices of the word column and of the label column, if any."""
     row = f"the row has {counted(len(columns), 'column')}"
     if token_column > len(columns):
-        raise UserError(f"{where}: --token_column={token_column}, but {row}: {_excerpt(columns)}")
+        problem = f"--token_column={token_column}, but {row}"
+        raise UserError(f"{where}: {problem}: {_excerpt(columns)}{_advice(columns)}")
     label_number = len(columns) if label_column == LAST else label_column
     has_label = label_number <= len(columns) and label_number != token_column
     if need_labels and not has_label:
         raise UserError(
             f"{where}: {row} and no label (--label_column={label_column}): {_excerpt(columns)}"
+            f"{_advice(columns)}"
         )
     return token_column - 1, label_number - 1 if has_label else None
 
@@ -188,13 +191,15 @@ def _check_labels(file: ConllFile, column: int) -> None:
         )
 
 
-def _excerpt(columns: list[str], first_row: Sequence[str] = ()) -> str:
-    """Quotes the beginning of a row, with advice if it or the file's first row is a comment."""
-    is_comment = "#" in (columns[0], *first_row[:1])
-    advice = ". Comments (#) are not supported: remove the lines that start with #"
-    has_commas = not is_comment and re.search(r"\w?,\w", columns[0])
-    advice = advice if is_comment else ". Separate columns with spaces or tabs" * bool(has_commas)
-    return f"{' '.join(columns)[:_SHOWN_CHARACTERS]!r}{advice}"
+def _excerpt(columns: list[str]) -> str:
+    return repr(" ".join(columns)[:_SHOWN_CHARACTERS])
+
+
+def _advice(columns: list[str], first_row: Sequence[str] = ()) -> str:
+    """Returns the end of a message about a row that looks like a comment, or like CSV."""
+    if "#" in (columns[0], *first_row[:1]):
+        return ". Comments (#) are not supported: remove the lines that start with #"
+    return ". Separate columns with spaces or tabs" * bool(re.search(r",\w", columns[0]))
 
 
 def to_bio(labels: Sequence[str], sentence_starts: Sequence[int]) -> list[str]:

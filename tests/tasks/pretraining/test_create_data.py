@@ -406,7 +406,7 @@ def test_chinese_characters_as_whole_words_warn(tiny, corpus, run_log):
         ("the good film " * 6 + "\n", None),
         (
             ("the good film " * 5 + "\n" + "the good film " * 6 + "\n") * 30,
-            "one.txt: the lines seem to be wrapped at 84 characters: put each sentence on",
+            "one.txt: the lines seem to be wrapped: put each sentence on its own line",
         ),
     ],
 )
