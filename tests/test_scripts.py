@@ -122,7 +122,7 @@ def test_interrupted_workers_keep_their_shards(tiny, tmp_path, to_group):
     assert process.returncode == (130 if to_group else 143)
     status = "Interrupted." if to_group else "Terminated."
     expected = f"{status} The same command resumes from {tmp_path / 'out.parts'}."
-    # The text repeats two lines, of which the script warns.
+    # The text repeats two lines, so the script warns.
     warning, first_line, *rest = stderr.splitlines()
     assert warning.startswith("WARNING: ")
     assert first_line.startswith("Reading 1 file")

@@ -146,7 +146,7 @@ def _check_evaluation(options: PretrainingOptions, paths: Sequence[str]) -> None
     if options.use_next_sentence and not saved.get("use_next_sentence", True):
         message = "%s was trained with --use_next_sentence=false: pass it, too"
         log.warning(message, folder)
-    trained_on = (run_metadata.read_run_string(folder, _TRAINED_ON) or "").split("\n")
+    trained_on = {*(run_metadata.read_run_string(folder, _TRAINED_ON) or "").split("\n")}
     if count := sum(files.resolve(path) in trained_on for path in paths):
         message = "%s was trained on %d of these %d files. Check --input_file"
         log.warning(message, folder, count, len(paths))

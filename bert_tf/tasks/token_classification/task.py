@@ -135,9 +135,10 @@ class TokenClassification(Task):
         if len(numbers) > len(file.words) / 2:
             message = "%s: %d of %d words are numbers, such as %s. Check --token_column"
             log.warning(message, file.path, len(numbers), len(file.words), numbers[0])
-        if file.labels is None and sum(map(_looks_like_csv, file.words)) > len(file.words) / 2:
+        separated = [word for word in file.words if len(word) > 1 and re.search("[,;]", word)]
+        if file.labels is None and len(separated) > len(file.words) / 2:
             message = "%s: most lines have commas or semicolons, such as %s. Separate columns with "
-            log.warning(f"{message}spaces or tabs", file.path, file.words[0])
+            log.warning(f"{message}spaces or tabs", file.path, separated[0])
         quoted = [word for word in file.words if re.fullmatch('".*"".*"', word)]
         if quoted:
             message = "%s: %d words are in CSV quotes, such as %s. Write the file without quoting"
@@ -288,10 +289,6 @@ class TokenClassification(Task):
             message += ": to pass several texts, use a list"
             log.warning(message, num_spaced, len(inputs))
         return self._make_sentences(file)
-
-
-def _looks_like_csv(word: str) -> bool:
-    return len(re.split("[,;]", word)) > 1 < len(word)
 
 
 def _read_training_labels(file: conll.ConllFile, options: NerOptions) -> list[str]:
