@@ -17,7 +17,6 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.initialization import restore_strict, trained_checkpoint
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
-from bert_tf.finetuning.record_cache import fingerprint
 from bert_tf.finetuning.run_checks import requested_task
 from bert_tf.finetuning.task import Task
 from bert_tf.progress import log
@@ -48,7 +47,7 @@ class Teacher:
         # The checkpoint's index file contains checksums of all weights.
         with files.open_binary(f"{prefix}.index") as index:
             config = files.read_text(teacher.options.bert_config_file or "")
-            self.identity = fingerprint(index.read(), config)
+            self.identity = run_metadata.fingerprint(index.read(), config)
 
     def _feature(self, name: str) -> Feature:
         kind, length = self._soft_targets[name][1], self._student.options.max_seq_length

@@ -10,7 +10,6 @@ from bert_tf.checkpoints.formats.source import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.model_files import find_model_files
-from bert_tf.finetuning.record_cache import fingerprint
 from bert_tf.inference.exported_model import MODEL_FILES
 from bert_tf.progress import log
 
@@ -115,4 +114,4 @@ def _checkpoint_id(folder: str, checkpoint: str, options: Any) -> str:
             if name.endswith(_SOURCES):
                 sources.append((name, *files.size_and_mtime(os.path.join(subfolder, name))))
     config = files.read_text(options.bert_config_file)
-    return fingerprint((os.path.basename(checkpoint), sources, config))
+    return run_metadata.fingerprint((os.path.basename(checkpoint), sources, config))

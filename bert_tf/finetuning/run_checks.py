@@ -10,7 +10,6 @@ from bert_tf import checkpoints, registry
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.label_map import folder_of_checkpoint
-from bert_tf.finetuning.record_cache import fingerprint
 from bert_tf.progress import log
 
 _DATA = "training_data"
@@ -28,7 +27,8 @@ _COMPARED += ("init_layers", "teacher", "teacher_temperature", "teacher_weight")
 
 def describe_data(rows: Collection[Any], digest: str | None = None, unit: str = "rows") -> str:
     """Describes training data for `run.json` by their number of rows and a digest."""
-    return f"{len(rows)} {unit} ({(digest or fingerprint(examples=rows))[:8]})"
+    digest = digest or run_metadata.fingerprint(examples=rows)
+    return f"{len(rows)} {unit} ({digest[:8]})"
 
 
 def check_resumed(options: Any, training_data: str) -> bool:

@@ -5,10 +5,11 @@ and `labels.txt` with the names of the outputs.
 """
 
 import dataclasses
+import hashlib
 import json
 import os
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bert_tf import file_names, files, registry
@@ -17,7 +18,6 @@ from bert_tf.checkpoints.formats.source import CONFIG_FILE as CONFIG
 from bert_tf.checkpoints.formats.source import RUN_FILE as RUN
 from bert_tf.checkpoints.formats.source import VOCAB_FILE as VOCAB
 from bert_tf.errors import UserError
-from bert_tf.finetuning.record_cache import fingerprint
 from bert_tf.options.fields import check_type
 from bert_tf.options.fine_tuning import require_one_run
 from bert_tf.options.shared import EngineOptions
@@ -38,6 +38,15 @@ _INPUT_FLAGS = ("max_seq_length", "max_query_length", "long_text", "doc_context"
 _INPUT_FLAGS += ("question_column", "ending_columns", "version_2_with_negative")
 # A model trained for one of these tasks may be evaluated on the others.
 _MNLI_TASKS = ("mnli", "mnli-mm", "ax", "xnli")
+
+
+def fingerprint(*settings: Any, examples: Iterable[Any] = ()) -> str:
+    """Returns a digest of the `repr` of the settings and the examples."""
+    # Digests in existing run.json files depend on the 1.
+    digest = hashlib.blake2b(repr((1, *settings)).encode(errors="surrogatepass"))
+    for example in examples:
+        digest.update(repr(example).encode(errors="surrogatepass"))
+    return digest.hexdigest()[:32]
 
 
 def run_files(
