@@ -34,7 +34,7 @@ class Results:
 
 
 @contextlib.contextmanager
-def locked_output_dir(options: Any, is_chief: bool) -> Iterator[None]:
+def locked(options: Any, is_chief: bool) -> Iterator[None]:
     """Locks `output_dir` while training, after checking that it can be created and written to."""
     output_dir = options.output_dir or ""
     existing = os.path.abspath(output_dir)
@@ -49,7 +49,7 @@ def locked_output_dir(options: Any, is_chief: bool) -> Iterator[None]:
         yield
 
 
-def prepare_output_dir(output_dir: str) -> None:
+def prepare(output_dir: str) -> None:
     """Creates the folder, and checks early that results can be written to it."""
     files.make_dirs(output_dir)
     require_writable(os.path.join(output_dir, EVAL_RESULTS))
@@ -81,16 +81,15 @@ def write_results(output_dir: str, suffix: str, write: Callable[[str], Iterable[
 def write_metrics(
     output_dir: str,
     metrics: Mapping[str, Any],
-    step: int,
     num_examples: int,
     extra: Mapping[str, Any] | None = None,
     suffix: str = "",
-    main_metrics: Collection[str] = (),
+    main: Collection[str] = (),
 ) -> None:
     """Writes metrics to `eval_results.txt`, as JSON, and as curves for TensorBoard.
 
-    `extra` has additional entries for the JSON file; `suffix` is added to the file names. Logs
-    `main_metrics` (names without `eval_`), by default all.
+    `extra` has additional entries for the JSON file; `suffix` is added to the file names. Logs the
+    metrics in `main` (names without `eval_`), by default all.
     """
     # In tasks with a loss, the original's metrics come first, in the same order as in its file.
     first_names = _ORIGINAL_METRICS if "eval_loss" in metrics else ()
@@ -98,11 +97,8 @@ def write_metrics(
     # `str` gives the shortest decimal that identifies a float32.
     lines = [f"{name} = {metrics[name]!s}" for name in names]
     plain = plain_metrics(metrics)
-    is_main = {
-        n: n.removeprefix("eval_") in main_metrics and f"eval_{n}" not in plain for n in names
-    }
-    main = [name for name in names if is_main[name]] or names
-    rounded = ", ".join(f"{name} = {round(plain[name], 4)}" for name in main)
+    logged = [n for n in names if n.removeprefix("eval_") in main and f"eval_{n}" not in names]
+    rounded = ", ".join(f"{name} = {round(plain[name], 4)}" for name in logged or names)
     path = result_path(output_dir, EVAL_RESULTS, suffix)
     examples = counted(num_examples, "example")
     log.info("Evaluation of %s: %s. All metrics: %s", examples, rounded, path)
@@ -111,46 +107,39 @@ def write_metrics(
     files.write_text(result_path(output_dir, EVAL_RESULTS_JSON, suffix), text)
     with contextlib.closing(Scalars(result_path(output_dir, EVAL_FOLDER, suffix))) as scalars:
         curves = {key: float(value) for key, value in metrics.items() if key != "global_step"}
-        scalars.write(step, curves)
-
-
-def summarize_runs(runs: Sequence[Results], seeds: Sequence[int], best_run: int) -> dict:
-    """Summarizes the metrics of at least one run.
-
-    Returns:
-        `mean` and `deviation` (sample standard deviation; 0 for one run) of each metric; `runs`,
-        with the folder, seed and metrics of each run; and `best`, the entry of the best run.
-    """
-    metrics = [plain_metrics(run.metrics) for run in runs]
-    run_entries = [
-        {"folder": name, "random_seed": seed, **values}
-        for name, seed, values in zip(run_names(len(runs)), seeds, metrics, strict=True)
-    ]
-    values = np.array([[float(value) for value in run.values()] for run in metrics])
-    statistics = values.mean(axis=0), values.std(axis=0, ddof=min(len(runs) - 1, 1))
-    mean, deviation = (dict(zip(metrics[0], row.tolist(), strict=True)) for row in statistics)
-    best_entry = run_entries[best_run]
-    return {"mean": mean, "deviation": deviation, "best": best_entry, "runs": run_entries}
+        scalars.write(metrics["global_step"], curves)
 
 
 def write_summary(
     output_dir: str, runs: Sequence[Results], seeds: Sequence[int], best_run: int
 ) -> Results:
-    """Writes and logs the summary of the runs; returns the mean metrics and the file's path."""
-    summary = summarize_runs(runs, seeds, best_run)
+    """Writes `runs.json` and logs it; returns the mean of each metric and the file's path.
+
+    The file has the `mean` and the sample standard `deviation` of each metric; `runs`, with the
+    folder, seed and metrics of each of the runs, at least two; and `best`, the entry of the best.
+    """
+    metrics = [plain_metrics(run.metrics) for run in runs]
     # Matthews correlation is 0 if all predictions are equal. Other tasks lack this metric.
-    if not any(run.get("eval_matthews", 1) for run in summary["runs"]):
+    if not any(values.get("eval_matthews", 1) for values in metrics):
         log.warning(
             "eval_matthews is 0: all %d runs predict only one label. Check the labels, or lower "
             "--learning_rate",
             len(runs),
         )
+    table = np.array([[float(value) for value in values.values()] for values in metrics])
+    mean = dict(zip(metrics[0], table.mean(axis=0).tolist(), strict=True))
+    deviation = dict(zip(metrics[0], table.std(axis=0, ddof=1).tolist(), strict=True))
+    entries = [
+        {"folder": name, "random_seed": seed, **values}
+        for name, seed, values in zip(run_names(len(runs)), seeds, metrics, strict=True)
+    ]
+    best = entries[best_run]
+    summary = {"mean": mean, "deviation": deviation, "best": best, "runs": entries}
     path = os.path.join(output_dir, RUNS)
     files.write_text(path, json.dumps(summary, indent=1) + "\n")
-    for name, mean in summary["mean"].items():
-        if name == "global_step":
-            continue
-        values = ", ".join(f"{run[name]:.4f}" for run in summary["runs"])
-        log.info("%s: %.4f +- %.4f (%s)", name, mean, summary["deviation"][name], values)
-    log.info("Best run: %s. All metrics: %s", summary["best"]["folder"], path)
-    return Results(metrics=summary["mean"], files=[path])
+    for name, column in zip(metrics[0], table.T, strict=True):
+        if name != "global_step":
+            values = ", ".join(f"{value:.4f}" for value in column)
+            log.info("%s: %.4f +- %.4f (%s)", name, mean[name], deviation[name], values)
+    log.info("Best run: %s. All metrics: %s", best["folder"], path)
+    return Results(metrics=mean, files=[path])

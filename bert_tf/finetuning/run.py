@@ -12,22 +12,13 @@ import numpy as np
 from bert_tf import checkpoints, files, registry, training
 from bert_tf.checkpoints.formats.source import labels_file
 from bert_tf.errors import UserError
-from bert_tf.finetuning import label_map, run_metadata, training_texts
+from bert_tf.finetuning import label_map, output_dir, run_metadata, training_texts
 from bert_tf.finetuning.distillation import Teacher, open_teacher
 from bert_tf.finetuning.engines import find_exported_model
 from bert_tf.finetuning.export import export_task, require_text_ops
 from bert_tf.finetuning.initialization import restore_weights
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
-from bert_tf.finetuning.output_dir import (
-    EVAL_FILES,
-    Results,
-    locked_output_dir,
-    prepare_output_dir,
-    result_path,
-    write_metrics,
-    write_results,
-    write_summary,
-)
+from bert_tf.finetuning.output_dir import Results
 from bert_tf.finetuning.records import Splits
 from bert_tf.finetuning.run_checks import check_resumed, result_suffix
 from bert_tf.finetuning.task import MakeTask, Task
@@ -53,7 +44,7 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     monitor = Monitor(options.best_metric, task.metric_names, task.lower_is_better)
     if options.do_export and task.texts_per_row is None:
         require_text_ops(options)
-    with training.explained_errors(devices.workers), locked_output_dir(options, devices.is_chief):
+    with training.explained_errors(devices.workers), output_dir.locked(options, devices.is_chief):
         if options.num_runs > 1:
             return _run_with_several_seeds(task, devices, monitor, teacher)
         splits = Splits(task, options.output_dir or "", devices, teacher)
@@ -85,7 +76,7 @@ def _run_with_several_seeds(
     if not devices.is_chief:
         return Results()
     scores = [monitor.score(result.metrics) for result in results]
-    return write_summary(folder, results, seeds, scores.index(max(scores)))
+    return output_dir.write_summary(folder, results, seeds, scores.index(max(scores)))
 
 
 @dataclasses.dataclass
@@ -142,7 +133,7 @@ class FineTuningRun:
             )
             self.evaluation = self._eval_callback()
         if devices.is_chief:
-            prepare_output_dir(self.output_dir)
+            output_dir.prepare(self.output_dir)
         devices.require_equal(self.step, "step to resume from", "--output_dir")
         devices.require_equal(self.num_train_steps, "number of steps", "the training data")
         devices.require_equal_options(options)
@@ -322,25 +313,26 @@ class FineTuningRun:
         if options.do_eval:
             metrics, predictions = self._evaluate()
             results.metrics = {**metrics, "global_step": step}
-            results.files += [result_path(folder, name, suffix) for name in EVAL_FILES]
+            names = output_dir.EVAL_FILES
+            results.files += [output_dir.result_path(folder, name, suffix) for name in names]
             if is_chief:
-                extra_entries: dict[str, Any] = {}
+                extra: dict[str, Any] = {}
 
                 def report(folder: str) -> Iterable[str]:
                     entries, paths = task.report(self.splits["eval"], predictions, folder)
-                    extra_entries.update(entries)
+                    extra.update(entries)
                     return paths
 
-                results.files += write_results(folder, suffix, report)
+                results.files += output_dir.write_results(folder, suffix, report)
                 count = len(predictions)
                 main = {*task.metric_names[:2], "loss"}
-                write_metrics(folder, results.metrics, step, count, extra_entries, suffix, main)
+                output_dir.write_metrics(folder, results.metrics, count, extra, suffix, main)
         if options.do_predict or (options.do_eval and split == "eval"):
             if predictions is None or split != "eval":
                 predictions, _ = self._predict(split)
             if is_chief:
                 write = partial(task.write_predictions, self.splits[split], predictions)
-                paths = write_results(folder, suffix, write)
+                paths = output_dir.write_results(folder, suffix, write)
                 results.files += paths
                 log.info("Predictions for %d examples: %s", len(predictions), ", ".join(paths))
         return results

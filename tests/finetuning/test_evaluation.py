@@ -10,7 +10,6 @@ import pytest
 from bert_tf import checkpoint
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.errors import UserError
-from bert_tf.finetuning.output_dir import Results, summarize_runs
 from bert_tf.options import ClassifierOptions
 from bert_tf.predictor import Predictor
 from bert_tf.tasks import classification
@@ -194,12 +193,6 @@ def test_several_runs(tiny, tmp_path):
     )
     metrics = classification.run(single_run).metrics
     assert float(str(metrics["eval_loss"])) == run_metrics[1]["eval_loss"]
-
-
-def test_summary_of_a_single_run():
-    summary = summarize_runs([Results({"f1": 50.0, "total": 3})], [1], 0)
-    assert summary["mean"] == {"f1": 50.0, "total": 3.0}
-    assert summary["deviation"] == {"f1": 0.0, "total": 0.0}
 
 
 @pytest.mark.parametrize("recompute_layers", [False, True])

@@ -15,17 +15,11 @@ from bert_tf.config import BertConfig
 from bert_tf.data.feature_specs import Feature
 from bert_tf.data.records import count_records
 from bert_tf.errors import UserError
-from bert_tf.finetuning import run_metadata
+from bert_tf.finetuning import output_dir, run_metadata
 from bert_tf.finetuning.initialization import restore_weights
 from bert_tf.finetuning.label_map import folder_of_checkpoint
 from bert_tf.finetuning.model_files import check_length, find_model_files
-from bert_tf.finetuning.output_dir import (
-    EVAL_FILES,
-    Results,
-    locked_output_dir,
-    prepare_output_dir,
-    write_metrics,
-)
+from bert_tf.finetuning.output_dir import Results
 from bert_tf.finetuning.run_checks import check_resumed, describe_data
 from bert_tf.modeling import BertPretrainer
 from bert_tf.modeling.losses import MASKED_LM_EPSILON, cross_entropy
@@ -52,7 +46,7 @@ def run(options: PretrainingOptions) -> Results:
     paths = file_names.expand(options.input_file or "")
     # Connect workers before reading records: TensorFlow must not compute anything before.
     devices = training.open_devices(options)
-    with training.explained_errors(devices.workers), locked_output_dir(options, devices.is_chief):
+    with training.explained_errors(devices.workers), output_dir.locked(options, devices.is_chief):
         known_vocabulary = _find_vocabulary(options.init_checkpoint)
         vocabulary = check_records(paths, options, config, known_vocabulary)
         try:
@@ -81,7 +75,7 @@ def _train_and_evaluate(
     devices: training.Devices,
     vocabulary: str | None,
 ) -> Results:
-    output_dir = options.output_dir or ""
+    folder = options.output_dir or ""
     sizes = [(os.path.basename(path), files.size(path)) for path in paths]
     data = describe_data(sizes, unit="files")
     check_resumed(options, data)
@@ -113,7 +107,7 @@ def _train_and_evaluate(
     elif options.do_train:
         log.warning("Skipping training: %s is already at step %d", restored, step)
     if devices.is_chief:
-        prepare_output_dir(output_dir)
+        output_dir.prepare(folder)
     devices.require_equal(step, "step that training resumes from", "--output_dir")
     devices.require_equal(len(paths), "number of files", "--input_file")
     devices.require_equal_options(options)
@@ -122,16 +116,16 @@ def _train_and_evaluate(
     results = Results()
     if state:
         if devices.is_chief:
-            files.write_texts(output_dir, metadata)
+            files.write_texts(folder, metadata)
         _train(options, state, paths, features, devices)
         step = state.step
     if options.do_eval:
         metrics = _evaluate(options, model, paths, features, devices)
         results.metrics = {"global_step": step, **metrics}
-        results.files += [os.path.join(output_dir, name) for name in EVAL_FILES]
+        results.files += [os.path.join(folder, name) for name in output_dir.EVAL_FILES]
         if devices.is_chief:
             num_examples = options.max_eval_steps * options.eval_batch_size
-            write_metrics(output_dir, results.metrics, step, num_examples)
+            output_dir.write_metrics(folder, results.metrics, num_examples)
     # Wait, as all processes do here, until the chief has written its files.
     devices.from_chief(0)
     return results
