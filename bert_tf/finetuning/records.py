@@ -38,26 +38,22 @@ _FORMAT_VERSION = 2
 
 
 class Splits:
-    """A task's examples by split (`splits["train"]`), and their record files in a folder.
+    """A task's examples by split, and their record files in a folder.
 
     With a `teacher`, the training records include its logits.
     """
 
-    def __init__(
-        self, task: Task, folder: str, devices: Devices, teacher: Teacher | None = None
-    ) -> None:
+    def __init__(self, task: Task, folder: str, devices: Devices, teacher: Teacher | None) -> None:
         self._task, self._folder, self._devices = task, folder, devices
         self.teacher = teacher
-        self._read = functools.cache(self._read_and_log)
+        # (split) -> its examples.
+        self.examples = functools.cache(self._read_and_log)
         # (split) -> digest of its `Task.identity`, description of the data for `run.json`.
         self.digest = functools.cache(self._compute_digest)
         # (split) -> hash of the texts of each example.
-        self.hashes = functools.cache(lambda split: hash_texts(task.texts(self[split])))
+        self.hashes = functools.cache(lambda split: hash_texts(task.texts(self.examples(split))))
         # (split) -> path and number of its records. The chief writes the file if needed.
         self.records = functools.cache(self._find_records)
-
-    def __getitem__(self, split: str) -> Sequence[Any]:
-        return self._read(split)
 
     def _read_and_log(self, split: str) -> Sequence[Any]:
         examples = self._task.read(split)
@@ -67,7 +63,7 @@ class Splits:
         return examples
 
     def _compute_digest(self, split: str) -> tuple[str, str]:
-        identities = list(self._task.identity(self[split]))
+        identities = list(self._task.identity(self.examples(split)))
         digest = fingerprint(examples=identities)
         return digest, describe_data(identities, digest)
 
@@ -105,7 +101,7 @@ class Splits:
         if stats:
             log.info("Reusing %s, which was written from the same data and flags", path)
         else:
-            examples = self[split]
+            examples = self.examples(split)
             stats["examples"] = len(examples)
             rows = _featurize(task, examples, split, stats)
             rows = teacher.add_logits(rows) if teacher else rows

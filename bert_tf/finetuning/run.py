@@ -13,7 +13,7 @@ from bert_tf import checkpoints, files, registry, training
 from bert_tf.checkpoints.formats.source import labels_file
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, output_dir, run_metadata, training_texts
-from bert_tf.finetuning.distillation import Teacher, open_teacher
+from bert_tf.finetuning.distillation import open_teacher
 from bert_tf.finetuning.engines import find_exported_model
 from bert_tf.finetuning.export import export_task, require_text_ops
 from bert_tf.finetuning.initialization import restore_weights
@@ -45,19 +45,18 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     if options.do_export and task.texts_per_row is None:
         require_text_ops(options)
     with training.explained_errors(devices.workers), output_dir.locked(options, devices.is_chief):
-        if options.num_runs > 1:
-            return _run_with_several_seeds(task, devices, monitor, teacher)
         splits = Splits(task, options.output_dir or "", devices, teacher)
+        if options.num_runs > 1:
+            return _run_with_several_seeds(task, devices, monitor, splits)
         return FineTuningRun(task, task.options, devices, monitor, splits).run()
 
 
 def _run_with_several_seeds(
-    task: Task, devices: training.Devices, monitor: Monitor, teacher: Teacher | None
+    task: Task, devices: training.Devices, monitor: Monitor, splits: Splits
 ) -> Results:
     options = task.options
     folder = options.output_dir or ""
     names = run_metadata.run_names(options.num_runs)
-    splits = Splits(task, folder, devices, teacher)
     results: list[Results] = []
     seeds = [(options.random_seed + index) % 2**32 for index in range(options.num_runs)]
     for name, seed in zip(names, seeds, strict=True):
@@ -109,7 +108,7 @@ class FineTuningRun:
         labeled_splits = ["train"] * options.do_train + ["eval"] * options.evaluates
         for split in [*labeled_splits, *[task.predict_split] * options.do_predict]:
             # Read every split first, so that invalid data raise errors before training.
-            self.splits[split]
+            self.splits.examples(split)
         self._compare_splits()
         data_description = self.splits.digest("train")[1] if options.do_train else ""
         is_same_run = check_resumed(options, data_description)
@@ -126,12 +125,13 @@ class FineTuningRun:
             data_labels = labels_file(task.labels)
             run_metadata.require_same(self.output_dir, data_labels, "the labels of the data")
         if options.do_train:
-            self.num_train_steps = self._count_train_steps()
+            num_rows = task.epoch_size(self.splits.examples("train"))
+            self.num_train_steps = self._count_train_steps(num_rows)
             resumes, labels = bool(self.restored), task.labels
             self.metadata_files = run_metadata.run_files(
                 options, resumes, data_description, labels, **task.run_entries
             )
-            self.evaluation = self._eval_callback()
+            self.evaluation = self._eval_callback(num_rows)
         if devices.is_chief:
             output_dir.prepare(self.output_dir)
         devices.require_equal(self.step, "step to resume from", "--output_dir")
@@ -166,8 +166,8 @@ class FineTuningRun:
             training.check_training(model, options, self.devices, task.texts_per_row)
         return model
 
-    def _count_train_steps(self) -> int:
-        options, num_rows = self.options, self.task.epoch_size(self.splits["train"])
+    def _count_train_steps(self, num_rows: int) -> int:
+        options = self.options
         steps = int(num_rows / options.train_batch_size * options.num_train_epochs)
         if steps < 1:
             batches = f"{num_rows} training examples in batches of {options.train_batch_size}"
@@ -175,9 +175,8 @@ class FineTuningRun:
             raise UserError(f"{batches} do not make one training step: {advice}")
         return steps
 
-    def _eval_callback(self) -> EvalCallback | None:
+    def _eval_callback(self, num_rows: int) -> EvalCallback | None:
         options = self.options
-        num_rows = self.task.epoch_size(self.splits["train"])
         interval = options.steps_between_evaluations(num_rows / options.train_batch_size)
         if not interval:
             return None
@@ -200,8 +199,7 @@ class FineTuningRun:
             log.warning("Skipping training: %s. Raise --num_train_epochs to continue", reason)
             return False
         if self.evaluation and self.evaluation.should_stop:
-            message = "Skipping training: early stopping ended it at step %d"
-            log.warning(message, self.step)
+            log.warning("Skipping training: early stopping ended it at step %d", self.step)
             return False
         return True
 
@@ -265,7 +263,7 @@ class FineTuningRun:
             log.info("Restored the best weights, from step %d: %s", self.step, prefix)
 
     def _evaluate(self) -> tuple[dict[str, Any], Sequence[Any]]:
-        examples = self.splits["eval"]
+        examples = self.splits.examples("eval")
         predictions, losses = self._predict("eval")
         metrics = self.task.metrics(examples, predictions)
         if losses is not None:
@@ -301,7 +299,7 @@ class FineTuningRun:
                 inference = training.Inference(self.model, fetch, features, self.devices, size)
             self._inference[split] = inference
         outputs = inference.predict_records(path, count, split)
-        return task.decode(self.splits[split], outputs), outputs.get("loss")
+        return task.decode(self.splits.examples(split), outputs), outputs.get("loss")
 
     def _evaluate_and_predict(self, step: int) -> Results:
         task, options, is_chief = self.task, self.options, self.devices.is_chief
@@ -319,7 +317,7 @@ class FineTuningRun:
                 extra: dict[str, Any] = {}
 
                 def report(folder: str) -> Iterable[str]:
-                    entries, paths = task.report(self.splits["eval"], predictions, folder)
+                    entries, paths = task.report(self.splits.examples("eval"), predictions, folder)
                     extra.update(entries)
                     return paths
 
@@ -331,7 +329,7 @@ class FineTuningRun:
             if predictions is None or split != "eval":
                 predictions, _ = self._predict(split)
             if is_chief:
-                write = partial(task.write_predictions, self.splits[split], predictions)
+                write = partial(task.write_predictions, self.splits.examples(split), predictions)
                 paths = output_dir.write_results(folder, suffix, write)
                 results.files += paths
                 log.info("Predictions for %d examples: %s", len(predictions), ", ".join(paths))
