@@ -17,7 +17,6 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.initialization import restore_strict, trained_checkpoint
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
-from bert_tf.finetuning.run_checks import requested_task
 from bert_tf.finetuning.task import Task
 from bert_tf.progress import log
 
@@ -43,17 +42,16 @@ class Teacher:
         self._devices = devices
         # Name of the feature -> (model output, kind of its logits).
         self._soft_targets = {f"teacher_{target[0]}": target for target in student.soft_targets}
-        self.features = tuple(self._feature(name) for name in self._soft_targets)
+        length, num_labels = student.options.max_seq_length, max(len(student.labels), 1)
+        shapes = {"positions": length, "tokens": (num_labels, length)}
+        self.features = tuple(
+            Feature(name, shapes.get(kind, num_labels), "float32", per_token=kind in shapes)
+            for name, (_, kind) in self._soft_targets.items()
+        )
         # The checkpoint's index file contains checksums of all weights.
         with files.open_binary(f"{prefix}.index") as index:
             config = files.read_text(teacher.options.bert_config_file or "")
             self.identity = run_metadata.fingerprint(index.read(), config)
-
-    def _feature(self, name: str) -> Feature:
-        kind, length = self._soft_targets[name][1], self._student.options.max_seq_length
-        num_labels = max(len(self._student.labels), 1)
-        shape = {"positions": length, "tokens": (num_labels, length)}.get(kind, num_labels)
-        return Feature(name, shape, "float32", per_token=kind in ("positions", "tokens"))
 
     def add_logits(
         self, batches: Iterable[Mapping[str, np.ndarray]]
@@ -142,9 +140,7 @@ def open_teacher(
 ) -> Teacher | None:
     """Checks `--teacher` and returns the teacher, with weights not loaded yet; None if it is unset.
 
-    Raises:
-        UserError: the teacher was trained with a different script, task, list of labels, vocabulary
-            or `max_seq_length`, or the task does not support distillation.
+    Raises a UserError if task or devices do not support it; see also `_require_same_rows`.
     """
     folder = task.options.teacher
     if not folder:
@@ -168,14 +164,13 @@ def _require_same_rows(folder: str, task: Task) -> None:
         absence = files.describe_absence(os.path.join(folder, run_metadata.RUN))
         reason = f"{teacher_script}.py trained it" if teacher_script else f"no run.json: {absence}"
         raise UserError(f"--teacher={folder} is not an output_dir of {script}.py ({reason})")
-    task_name = requested_task(options)
+    task_name = run_metadata.requested_task(options)
     # Name -> value for the teacher, value for this run.
     settings: dict[str, tuple[Any, Any]] = {
         "task": (run_metadata.other_task(folder, task_name) or task_name, task_name),
         "labels": (labels_in(folder) or [], [*task.labels]),
+        **{name: (flags.get(name), getattr(options, name, None)) for name in _SHARED_FLAGS},
     }
-    for name in _SHARED_FLAGS:
-        settings[name] = flags.get(name), getattr(options, name, None)
     for name, (theirs, ours) in settings.items():
         if theirs != ours:
             raise UserError(

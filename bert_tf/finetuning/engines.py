@@ -6,27 +6,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bert_tf import files
-from bert_tf.checkpoints.formats.source import LABELS_FILE
+from bert_tf.checkpoints.formats.source import LABELS_FILE, find_file
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.model_files import find_model_files
 from bert_tf.inference.exported_model import MODEL_FILES
 from bert_tf.progress import log
 
-# Keys in the `run.json` of an exported folder.
-PRECISION, CHECKPOINT_ID = "precision", "checkpoint_id"
 # How the names of the files end that an export depends on: labels and weights.
 _SOURCES = (LABELS_FILE, ".index", ".safetensors", ".keras", ".h5")
 
 
 def is_exported(folder: str, engine: str) -> bool:
-    """Returns whether a folder contains an exported model for an engine.
-
-    Raises:
-        UserError: it only contains models for other engines.
-    """
-    paths = {name: os.path.join(folder, file) for name, file in MODEL_FILES.items()}
-    engines = [name for name, path in paths.items() if files.exists(path)]
+    """Returns whether a folder has an export for an engine; UserError if only for others."""
+    engines = [name for name, file in MODEL_FILES.items() if find_file(folder, file)]
     if engines and engine not in engines:
         advice = f"pass engine={engines[0]}"
         raise UserError(f"{folder} was exported for the engine {engines[0]}: {advice}")
@@ -36,8 +29,7 @@ def is_exported(folder: str, engine: str) -> bool:
 def with_model_files(options: Any, folder: str) -> Any:
     """Fills in the model files of `folder` if it is exported; otherwise calls `find_model_files`.
 
-    Raises:
-        UserError: files are missing, or files or casing differ from those of the exported model.
+    Raises a UserError if files are missing, or if files or casing differ from the exported model's.
     """
     if options.engine == "tensorflow" or not is_exported(folder, options.engine):
         return find_model_files(options)
@@ -82,7 +74,7 @@ def find_exported_model(
     engine, precision, folder = options.engine, options.precision, folder or "."
     if is_exported(folder, engine):
         exported = os.path.join(folder, MODEL_FILES[engine])
-        exported_precision = run_metadata.read_run_string(folder, PRECISION) or precision
+        exported_precision = run_metadata.read_run_string(folder, "precision") or precision
         if exported_precision != precision:
             raise UserError(
                 f"{exported} is {exported_precision}, not {precision}: pass "
@@ -90,7 +82,7 @@ def find_exported_model(
             )
         return exported
     cache = os.path.join(folder, engine + cache_suffix)
-    entries = {PRECISION: precision, CHECKPOINT_ID: _checkpoint_id(folder, checkpoint, options)}
+    entries = {"precision": precision, "checkpoint_id": _checkpoint_id(folder, checkpoint, options)}
     cached = {name: run_metadata.read_run_string(cache, name) for name in entries}
     path = os.path.join(cache, MODEL_FILES[engine])
     if cached != entries or not files.exists(path):

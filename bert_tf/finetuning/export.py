@@ -34,10 +34,9 @@ def export_task(
     """
     if getattr(options, "long_text", "") == "windows":
         log.warning("--long_text=windows does not apply to SavedModels, which truncate long texts")
-    tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
-    length = options.max_seq_length
     text_input = text_input and task.texts_per_row is None
-    text_inputs = modules.TextInputs(tokenizer, length) if text_input else None
+    text_inputs = make_text_inputs(options) if text_input else None
+    length = options.max_seq_length
     row_shape = (length,) if task.texts_per_row is None else (task.texts_per_row, length)
     with new_version(export_dir, model_files(options, task.labels)) as (folder, assets, version):
         variants = {folder: text_inputs}
@@ -50,10 +49,10 @@ def export_task(
     return version
 
 
-def require_text_ops(options: FineTuningOptions) -> None:
-    """Raises a UserError if TensorFlow Text is missing or cannot read the vocabulary."""
+def make_text_inputs(options: FineTuningOptions) -> modules.TextInputs:
+    """Makes tokenizer ops; UserError if TensorFlow Text is missing or rejects the vocabulary."""
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
-    modules.TextInputs(tokenizer, options.max_seq_length)
+    return modules.TextInputs(tokenizer, options.max_seq_length)
 
 
 @contextlib.contextmanager

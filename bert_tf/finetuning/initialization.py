@@ -10,13 +10,12 @@ import keras
 
 from bert_tf import checkpoints, files
 from bert_tf.checkpoints.formats import SavedModelSource, find_source
-from bert_tf.checkpoints.formats.source import SelectedLayers
+from bert_tf.checkpoints.formats.source import SelectedLayers, best_prefix
 from bert_tf.checkpoints.hub_parity import require_same_outputs
 from bert_tf.checkpoints.model import restore_source
 from bert_tf.data.cell_values import counted
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.model_files import init_layers
 from bert_tf.progress import log
 
 
@@ -51,7 +50,7 @@ def restore_weights(model: keras.Model, options: Any) -> str | None:
             "" if options.do_train else ", and stay random without --do_train=true",
         )
         return None
-    restored = restore_from(model, init_checkpoint, init_layers(options))
+    restored = restore_from(model, init_checkpoint, getattr(options, "init_layer_numbers", []))
     folder = os.path.dirname(restored.prefix)
     if options.do_train and os.path.normpath(folder) == os.path.normpath(output_dir):
         log.warning(
@@ -84,10 +83,9 @@ def _resume(model: keras.Model, checkpoint: str, options: Any) -> None:
     log.info("%s %s (%d variables)", action, checkpoint, len(restored.restored))
     run_metadata.warn_if_untrained(checkpoint, options.do_train)
     init_checkpoint = options.init_checkpoint
-    if init_checkpoint and not _is_same(init_checkpoint, checkpoint):
-        begun_from = run_metadata.read_run_string(options.output_dir, "begun_from")
-        if begun_from and _is_same(begun_from, init_checkpoint):
-            return
+    begun_from = run_metadata.read_run_string(options.output_dir, "begun_from")
+    known = [_normalize(path) for path in (checkpoint, begun_from) if path]
+    if init_checkpoint and _normalize(init_checkpoint) not in known:
         log.log(
             logging.WARNING if begun_from else logging.INFO,
             "--init_checkpoint=%s is ignored: --output_dir has its own checkpoints%s",
@@ -96,21 +94,18 @@ def _resume(model: keras.Model, checkpoint: str, options: Any) -> None:
         )
 
 
-def _is_same(*checkpoint_paths: str) -> bool:
-    """Returns whether paths refer to the same checkpoint, e.g. a folder and a prefix in it."""
-    prefixes = set()
-    for path in checkpoint_paths:
-        with contextlib.suppress(UserError):
-            path = checkpoints.resolve(path)
-        prefixes.add(os.path.normpath(path))
-    return len(prefixes) == 1
+def _normalize(path: str) -> str:
+    """Returns the prefix of the checkpoint at a path, which may be its folder, for comparisons."""
+    with contextlib.suppress(UserError):
+        path = checkpoints.resolve(path)
+    return os.path.normpath(path)
 
 
 def _output_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
     """Returns the newest readable checkpoint or, without training, the best one if it exists."""
     checkpoint = None
     if do_train or resume != "never":
-        best = None if do_train else run_metadata.best_prefix(output_dir)
+        best = None if do_train else best_prefix(output_dir)
         checkpoint = best or checkpoints.newest_readable(output_dir)
     if checkpoint and resume == "never":
         raise UserError(
@@ -140,7 +135,7 @@ def restore_strict(model: keras.Model, prefix: str, advice: str = "") -> checkpo
 
 def trained_checkpoint(folder: str) -> str:
     """Returns the best checkpoint of a training run with `--eval_every`, otherwise the newest."""
-    prefix = run_metadata.best_prefix(folder) or checkpoints.newest_readable(folder)
+    prefix = best_prefix(folder) or checkpoints.newest_readable(folder)
     # The folder's list of checkpoints lacks one that was copied here or stripped of its optimizer.
     return prefix or checkpoints.resolve(folder)
 

@@ -30,11 +30,9 @@ def find_model_files(options: Any) -> Any:
     """
     flags = ("bert_config_file", "vocab_file")
     unset_flags = [name for name in flags if not getattr(options, name, "not needed")]
-    folders = _run_folders(options)
-    newest_checkpoints = [newest for newest in map(checkpoints.latest, folders) if newest]
-    for newest in newest_checkpoints:
-        _require_same_casing(OriginalSource(newest), "output_dir", options)
-    all_resume = folders and len(newest_checkpoints) == len(folders)
+    sources, all_resume = _resumed_runs(options)
+    for source in sources:
+        _require_same_casing(source, "output_dir", options)
     flag = "init_checkpoint" if options.init_checkpoint or not unset_flags else "output_dir"
     path = getattr(options, flag, None)
     # When resuming, `init_checkpoint` is not read and may have been deleted.
@@ -47,8 +45,8 @@ def find_model_files(options: Any) -> Any:
         _require_same_casing(source, flag, options)
     if not unset_flags:
         return options
-    layers = init_layers(options)
-    available = {"bert_config_file": _config_file(source, len(layers))}
+    num_layers = len(getattr(options, "init_layer_numbers", []))
+    available = {"bert_config_file": _config_file(source, num_layers)}
     available["vocab_file"] = source.vocab_file
     for name in unset_flags:
         if available[name] is None:
@@ -58,14 +56,14 @@ def find_model_files(options: Any) -> Any:
     return dataclasses.replace(options, **{name: available[name] for name in unset_flags})
 
 
-def _run_folders(options: Any) -> list[str]:
-    """Returns the folders whose checkpoints take precedence over `init_checkpoint`, one per run."""
+def _resumed_runs(options: Any) -> tuple[list[formats.Source], bool]:
+    """Returns the newest checkpoint of each run in `output_dir`, and whether all runs have one."""
     if getattr(options, "resume", "never") == "never":
-        return []
+        return [], False
     folder, count = options.output_dir or "", getattr(options, "num_runs", 1)
-    if count == 1:
-        return [folder]
-    return [os.path.join(folder, name) for name in run_metadata.run_names(count)]
+    names = run_metadata.run_names(count) if count > 1 else [""]
+    newest = [checkpoints.latest(os.path.join(folder, name)) for name in names]
+    return [OriginalSource(prefix) for prefix in newest if prefix], all(newest)
 
 
 def _require_same_casing(source: formats.Source, flag: str, options: Any) -> None:
@@ -83,19 +81,13 @@ def _require_same_casing(source: formats.Source, flag: str, options: Any) -> Non
     )
 
 
-def init_layers(options: Any) -> list[int]:
-    """Returns the layers of `--init_layers`; empty for options without this flag."""
-    return getattr(options, "init_layer_numbers", [])
-
-
-def _config_file(source: formats.Source, num_layers: int = 0) -> str | None:
+def _config_file(source: formats.Source, num_layers: int) -> str | None:
     """Returns the path of a `bert_config.json` for the model, and writes that file if needed.
 
     If `num_layers` is not 0, it has this many layers. None if the source has no configuration.
     """
     path = source.config_file
-    has_bert_config = path and os.path.basename(path) == run_metadata.CONFIG
-    if (source.kind == "original" or has_bert_config) and not num_layers:
+    if path and os.path.basename(path) == run_metadata.CONFIG and not num_layers:
         return path
     config = source.config()
     if config is None:
@@ -110,7 +102,7 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
     """Loads the configuration and tokenizer, and checks that they match each other."""
     config = BertConfig.from_json_file(options.bert_config_file or "")
     check_length(options, config)
-    layers = init_layers(options)
+    layers = getattr(options, "init_layer_numbers", [])
     if layers and len(layers) != config.num_hidden_layers:
         raise UserError(
             f"--init_layers={','.join(map(str, layers))} selects {len(layers)} layers, but "
@@ -129,10 +121,8 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
             f"The vocabulary {options.vocab_file} lacks {', '.join(missing)}: it is not a BERT "
             "vocabulary, which has one token per line"
         )
-    folders = _run_folders(options)
-    newest_checkpoints = filter(None, map(checkpoints.latest, folders))
-    sources: list[formats.Source] = list(map(OriginalSource, newest_checkpoints))
-    if options.init_checkpoint and (not folders or len(sources) < len(folders)):
+    sources, all_resume = _resumed_runs(options)
+    if options.init_checkpoint and not all_resume:
         source = formats.find_source(options.init_checkpoint)
         sources.append(source)
         if layers:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints.formats.source import best_prefix
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.errors import UserError
-from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.engines import find_exported_model, is_exported, with_model_files
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.finetuning.task import MakeTask, Task
@@ -65,7 +65,7 @@ def _load_exported(task: Task, options: FineTuningOptions, features: Any) -> Row
     checkpoint = ""
     if not is_exported(folder, options.engine):
         # Unlike `trained_checkpoint`, this reads no weights, which a cached export does not need.
-        checkpoint = run_metadata.best_prefix(folder) or checkpoints.resolve(folder)
+        checkpoint = best_prefix(folder) or checkpoints.resolve(folder)
 
     def load_model() -> Any:
         from bert_tf.finetuning.initialization import restore_trained

@@ -10,12 +10,12 @@ import keras
 import numpy as np
 
 from bert_tf import checkpoints, files, registry, training
-from bert_tf.checkpoints.formats.source import labels_file
+from bert_tf.checkpoints.formats.source import best_prefix, labels_file
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, output_dir, run_metadata, training_texts
 from bert_tf.finetuning.distillation import open_teacher
 from bert_tf.finetuning.engines import find_exported_model
-from bert_tf.finetuning.export import export_task, require_text_ops
+from bert_tf.finetuning.export import export_task, make_text_inputs
 from bert_tf.finetuning.initialization import restore_weights
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.finetuning.output_dir import Results
@@ -43,7 +43,7 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     teacher = open_teacher(make_task, task, devices)
     monitor = Monitor(options.best_metric, task.metric_names, task.lower_is_better)
     if options.do_export and task.texts_per_row is None:
-        require_text_ops(options)
+        make_text_inputs(options)  # fails now rather than after the training
     with training.explained_errors(devices.workers), output_dir.locked(options, devices.is_chief):
         splits = Splits(task, options.output_dir or "", devices, teacher)
         if options.num_runs > 1:
@@ -257,7 +257,7 @@ class FineTuningRun:
     def _restore_best(self) -> None:
         # This call is a barrier: the chief may still be writing the best weights.
         self.devices.from_chief(0)
-        if prefix := run_metadata.best_prefix(self.output_dir):
+        if prefix := best_prefix(self.output_dir):
             checkpoints.restore(self.model, prefix)
             self.step = checkpoints.step_of(prefix)
             log.info("Restored the best weights, from step %d: %s", self.step, prefix)

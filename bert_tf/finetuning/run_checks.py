@@ -37,7 +37,7 @@ def check_resumed(options: Any, training_data: str) -> bool:
     Returns False if there is no such run, or if training continues with different data or
     `_COMPARED` flags. Raises a UserError if the two runs differ in task or kind of output.
     """
-    folder, task = options.output_dir or "", requested_task(options)
+    folder, task = options.output_dir or "", run_metadata.requested_task(options)
     script, saved = run_metadata.read_run(folder, default=(None, {}))
     if not script or options.resume == "never" or not checkpoints.latest(folder):
         return False
@@ -65,12 +65,9 @@ def check_resumed(options: Any, training_data: str) -> bool:
 def result_suffix(options: Any) -> str:
     """Returns a suffix for result files: `_<task>` if `output_dir` was trained for another task.
 
-    Otherwise returns "". Warns if the evaluated model was trained for another task.
+    Otherwise returns "". Warns if the evaluated model was trained for another task or other inputs.
     """
-    folder, task = folder_of_checkpoint(options), requested_task(options)
-    trained_task = run_metadata.other_task(folder, task)
-    if trained_task:
-        log.warning("%s was trained for task %s, not %s", folder, trained_task, task)
+    folder, task = folder_of_checkpoint(options), run_metadata.requested_task(options)
     saved = run_metadata.read_run(folder, default=(None, {}))[1]
     run_metadata.warn_of_other_inputs(folder, saved, options)
     found_threshold = saved.get("null_score_diff_threshold") == "auto"
@@ -80,8 +77,3 @@ def result_suffix(options: Any) -> str:
         log.warning(message, folder, run_metadata.EVAL_RESULTS_JSON)
     name = os.path.splitext(os.path.basename(task))[0].lower()
     return f"_{name}" if run_metadata.other_task(options.output_dir or "", task) else ""
-
-
-def requested_task(options: Any) -> str:
-    """Returns the task named by the options, or "" if the script has only one."""
-    return getattr(options, "task_name", None) or getattr(options, "task_module", None) or ""

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bert_tf import file_names, files, registry
-from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME, LABELS_FILE, labels_file
 from bert_tf.checkpoints.formats.source import CONFIG_FILE as CONFIG
+from bert_tf.checkpoints.formats.source import LABELS_FILE, labels_file, read_run_string
 from bert_tf.checkpoints.formats.source import RUN_FILE as RUN
 from bert_tf.checkpoints.formats.source import VOCAB_FILE as VOCAB
 from bert_tf.errors import UserError
@@ -52,18 +52,14 @@ def fingerprint(*settings: Any, examples: Iterable[Any] = ()) -> str:
 def run_files(
     options: Any, resumes: bool, data_description: str, labels: Sequence[str] = (), **extra: Any
 ) -> dict[str, str]:
-    """Returns file name -> text for a training run; raises a UserError if a saved copy differs.
-
-    `extra` has additional entries for `run.json`.
-    """
+    """Returns file name -> text for a training run; raises a UserError if a saved copy differs."""
     folder = options.output_dir
     begun_from = read_run_string(folder, "begun_from") if resumes else options.init_checkpoint
     extra |= {"begun_from": begun_from, "training_data": data_description}
     contents = model_files(options, labels, **extra)
     for name, flag in _COPIES.items():
         if name in contents:
-            source = f"--{flag}={getattr(options, flag)}"
-            require_same(folder, {name: contents[name]}, source)
+            require_same(folder, {name: contents[name]}, f"--{flag}={getattr(options, flag)}")
     return contents
 
 
@@ -108,33 +104,13 @@ def run_names(count: int) -> list[str]:
     return [f"run_{number}" for number in range(1, count + 1)]
 
 
-def read_run_string(folder: str, *names: str) -> str | None:
-    """Returns the string at nested keys of `run.json`; None if there is no such file or string."""
-    path = os.path.join(folder, RUN)
-    try:
-        value: Any = files.read_json(path)
-        for name in names:
-            value = value[name]
-    except (UserError, KeyError, TypeError):
-        return None
-    return value if isinstance(value, str) else None
-
-
-def best_prefix(folder: str) -> str | None:
-    """Returns the prefix of the best weights; None if the last run had no `--eval_every`."""
-    prefix = os.path.join(folder, BEST_FOLDER, BEST_NAME)
-    eval_every = read_run_string(folder, "flags", "eval_every")
-    return prefix if eval_every and files.exists(f"{prefix}.index") else None
-
-
 def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     """Returns the options for using a model from a run's output folder or a downloaded checkpoint.
 
     Flags of the training run apply, except device flags; `flags` override them. `script` defaults
     to the script that trained the model, or to `predict_masked` after pre-training.
     """
-    if folder.startswith("~/"):
-        folder = os.path.expanduser(folder)
+    folder = os.path.expanduser(folder)
     saved_script, saved = read_run(folder)
     scripts = [name for name, entry in registry.SCRIPTS.items() if entry.has_predictor]
     script = script or ("predict_masked" if saved_script == "run_pretraining" else saved_script)
@@ -170,9 +146,6 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
             raise UserError(f"No such file: {values[flag]} ({absence}). {advice}")
     types = typing.get_type_hints(options_class)
     values |= {name: check_type(name, value, types[name]) for name, value in flags.items()}
-    task = flags.get("task_name") or flags.get("task_module")
-    if task and (trained_task := other_task(folder, task)):
-        log.warning("%s was trained for task %s, not %s", folder, trained_task, task)
     if values.get("null_score_diff_threshold") == "auto":
         values["null_score_diff_threshold"] = _saved_threshold(folder)
     # Fine-tuning scripts load the model from `output_dir`, other scripts from `init_checkpoint`.
@@ -183,8 +156,16 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     return options_class(**values, init_checkpoint=folder)
 
 
+def requested_task(options: Any) -> str:
+    """Returns the task named by the options, or "" if the script has only one."""
+    return getattr(options, "task_name", None) or getattr(options, "task_module", None) or ""
+
+
 def warn_of_other_inputs(folder: str, saved: Mapping[str, Any], options: Any) -> None:
-    """Warns about options that give a model different inputs than in training (`saved`)."""
+    """Warns about options with another task, or other inputs, than in training (`saved`)."""
+    task = requested_task(options)
+    if trained_task := other_task(folder, task):
+        log.warning("%s was trained for task %s, not %s", folder, trained_task, task)
     for name in _INPUT_FLAGS:
         used = getattr(options, name, None)
         trained = saved.get(name, used)

@@ -4,17 +4,10 @@ import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, zip_longest
 
-from bert_tf import files
+from bert_tf import files, tokenization
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.finetuning import run_metadata
 from bert_tf.progress import log
-from bert_tf.tokenization import (
-    count_capitals,
-    is_cased,
-    load_vocab,
-    vocab_digest,
-    warn_if_cased,
-)
 
 # A model's vocab_size may be the number of entries rounded up to a multiple of 8, 16, 32 or 64.
 _MAX_PADDING, _PADDING_MULTIPLE = 64, 8
@@ -42,7 +35,7 @@ def check_vocabulary(
         log.info(message, path, len(entries), vocab_size)
     for folder in (os.path.dirname(source.path) for source in sources):
         trained_on = run_metadata.read_run_string(folder, run_metadata.VOCABULARY)
-        if trained_on and trained_on != vocab_digest(load_vocab(path)):
+        if trained_on and trained_on != tokenization.vocab_digest(tokenization.load_vocab(path)):
             message = "%s was pre-trained with a different vocabulary than %s. Check --vocab_file"
             log.warning(message, folder, path)
     # If a checkpoint records the same casing, trust it even if the vocabulary is unusual.
@@ -50,9 +43,10 @@ def check_vocabulary(
         return
     num_lower = sum("a" <= entry.removeprefix("##")[:1] <= "z" for entry in entries)
     if lower_case:
-        warn_if_cased(path, entries)
-    elif lower_case is False and num_lower and not is_cased(entries):
-        counts = f"{num_lower} lower-case tokens and {count_capitals(entries)} with capitals"
+        tokenization.warn_if_cased(path, entries)
+    elif lower_case is False and num_lower and not tokenization.is_cased(entries):
+        num_capitals = tokenization.count_capitals(entries)
+        counts = f"{num_lower} lower-case tokens and {num_capitals} with capitals"
         effect = "words with capitals become [UNK]. For an uncased model, pass --do_lower_case=true"
         log.warning("%s has %s; %s", path, counts, effect)
 

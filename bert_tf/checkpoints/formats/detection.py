@@ -20,7 +20,7 @@ from bert_tf.checkpoints.formats.keras_files import KerasSource
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
 from bert_tf.checkpoints.formats.original import OriginalSource
 from bert_tf.checkpoints.formats.saved_model import GRAPH_FILE, SavedModelSource
-from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME, Source, find_file
+from bert_tf.checkpoints.formats.source import Source, best_prefix, find_file
 from bert_tf.checkpoints.model import Restored, restore_source
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier, BertModel, BertTokenClassifier
@@ -127,10 +127,8 @@ def _open_folder(folder: str) -> Source:
     if weights_file:
         _require_local(folder)
         return HuggingFaceSource(weights_file)
-    source = _open_checkpoint(prefix or folder)
-    best = os.path.join(folder, BEST_FOLDER, BEST_NAME)
-    has_best = source.has_best and files.exists(f"{best}.index")
-    return OriginalSource(best) if has_best else source
+    best = best_prefix(folder)
+    return OriginalSource(best) if best else _open_checkpoint(prefix or folder)
 
 
 def _open_checkpoint(prefix: str) -> Source:

@@ -8,6 +8,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,6 @@ class Source(abc.ABC):
         do_lower_case: whether texts must be lower-cased; None if unknown.
         has_run: whether `do_lower_case` is from the `run.json` of a bert_tf training run.
         unknown: names of tensors in the file that are not part of BERT.
-        has_best: whether the training run was set to save its best checkpoint (--eval_every).
         notes: messages to show to the user.
     """
 
@@ -68,17 +68,15 @@ class Source(abc.ABC):
         self.has_run = False
         self.unknown: list[str] = []
         self.notes: list[str] = []
-        self.has_best = False
 
     def read_run(self, folder: str) -> None:
-        """Sets head, casing and `has_best` from the `run.json` of a bert_tf training run."""
+        """Sets head and casing from the `run.json` of a bert_tf training run."""
         try:
             run = files.read_json(os.path.join(folder, RUN_FILE))
             self.head = _HEADS.get(run.get("script", ""), self.head)
             if self.head == "multiple_choice":
                 self.labels = None  # They number the endings, not the outputs.
-            flags = run.get("flags", {})
-            lower, self.has_best = flags.get("do_lower_case"), bool(flags.get("eval_every"))
+            lower = run.get("flags", {}).get("do_lower_case")
         except (UserError, ValueError, AttributeError, TypeError):
             return  # The file is optional: users can set casing and head with flags.
         if self.do_lower_case is None and isinstance(lower, bool):
@@ -145,6 +143,24 @@ def find_file(folder: str, name: str) -> str | None:
     """Returns the path of a file in a folder; None if there is no such file."""
     path = os.path.join(folder, name)
     return path if files.exists(path) else None
+
+
+def read_run_string(folder: str, *names: str) -> str | None:
+    """Returns the string at nested keys of `run.json`; None if there is no such file or string."""
+    try:
+        value: Any = files.read_json(os.path.join(folder, RUN_FILE))
+        for name in names:
+            value = value[name]
+    except (UserError, KeyError, TypeError):
+        return None
+    return value if isinstance(value, str) else None
+
+
+def best_prefix(folder: str) -> str | None:
+    """Returns the prefix of the best weights; None if the last run had no `--eval_every`."""
+    prefix = os.path.join(folder, BEST_FOLDER, BEST_NAME)
+    eval_every = read_run_string(folder, "flags", "eval_every")
+    return prefix if eval_every and files.exists(f"{prefix}.index") else None
 
 
 def labels_in(folder: str) -> list[str] | None:
