@@ -133,11 +133,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         expected = getattr(self._learning_rate, "num_train_steps", None)
         num_steps = int(self.iterations)
         if expected and num_steps > expected:
-            message = (
-                "The learning rate was 0 after step %d of %d. Pass the number of batches in all "
-            )
-            advice = "epochs as num_train_steps"
-            _logger.warning(message + advice, expected, num_steps)
+            message = "The learning rate was 0 after step %d of %d"
+            advice = "Pass the number of batches in all epochs as num_train_steps"
+            _logger.warning(f"{message}. {advice}", expected, num_steps)
 
     def slots(self) -> list[tuple[keras.Variable, dict[str, keras.Variable]]]:
         """Returns pairs of a trainable variable and its slots, {"adam_m": m, "adam_v": v}."""

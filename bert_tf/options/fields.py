@@ -57,11 +57,7 @@ def check_required(options: Any, not_needed: Collection[str] = ()) -> None:
 
 
 def check_type(name: str, value: Any, expected: Any) -> Any:
-    """Returns the value of an option, with a path converted to str.
-
-    Raises:
-        UserError: the value does not have the expected type.
-    """
+    """Returns an option's value, a path as str; raises a UserError for any other type."""
     value = os.fspath(value) if isinstance(value, os.PathLike) else value
     is_int_for_float = isinstance(value, int) and isinstance(1.0, expected)
     is_unexpected_bool = isinstance(value, bool) and expected not in (bool, bool | None)

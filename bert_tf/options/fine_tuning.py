@@ -122,19 +122,9 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
             )
         check_values(self)
         self._check_flag_combinations()
-        self._check_initialization()
         self.check_engine()
         if self.engine != "tensorflow" and (self.do_train or self.do_export):
             raise UserError(f"--engine={self.engine} is for evaluation and prediction only")
-
-    def _check_initialization(self) -> None:
-        if self.init_layer_numbers and not self.init_checkpoint:
-            raise UserError("--init_layers needs --init_checkpoint")
-        if (self.teacher_temperature, self.teacher_weight) != (2.0, 0.5) and not self.teacher:
-            raise UserError("--teacher_temperature and --teacher_weight need --teacher")
-        folders = [os.path.realpath(path or "") for path in (self.teacher, self.output_dir)]
-        if self.teacher and folders[0] == folders[1]:
-            raise UserError("--teacher and --output_dir must be different folders")
 
     @property
     def ignores_labels(self) -> bool:
@@ -168,6 +158,13 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
                 raise UserError(f"--{name} needs --do_train=true")
         if self.num_runs > 1 and not (self.do_train and self.do_eval):
             raise UserError("--num_runs needs --do_train=true and --do_eval=true")
+        if self.init_layer_numbers and not self.init_checkpoint:
+            raise UserError("--init_layers needs --init_checkpoint")
+        if (self.teacher_temperature, self.teacher_weight) != (2.0, 0.5) and not self.teacher:
+            raise UserError("--teacher_temperature and --teacher_weight need --teacher")
+        folders = [os.path.realpath(path or "") for path in (self.teacher, self.output_dir)]
+        if self.teacher and folders[0] == folders[1]:
+            raise UserError("--teacher and --output_dir must be different folders")
 
     def steps_between_evaluations(self, steps_per_epoch: float) -> int | None:
         """Returns `eval_every` in steps, at least 1; None if unset. UserError if it is invalid."""

@@ -116,14 +116,6 @@ class TrainingOptions:
         False, "Also log the first examples as tokens and ids.", new=True
     )
 
-    def training_warnings(self) -> list[str]:
-        """Returns a warning for each value that makes training unlikely to work."""
-        warnings = []
-        rate = self.learning_rate
-        if rate > 0.01 and getattr(self, "optimizer", "adamw") == "adamw":
-            warnings.append(f"--learning_rate={rate:g} exceeds 0.01; check the exponent")
-        return warnings
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeviceOptions:

@@ -71,10 +71,7 @@ def wait_for_workers(addresses: Sequence[str], worker: int) -> None:
     """Waits until every worker accepts connections at its address (`host:port`).
 
     Meanwhile this worker, whose index is `worker`, listens at its own address; afterwards it frees
-    the port for TensorFlow.
-
-    Raises:
-        UserError: the port of this worker is in use.
+    the port for TensorFlow. Raises a UserError if this port is in use.
     """
     address = addresses[worker]
     log.info("Worker %d of %d, at %s", worker, len(addresses), address)

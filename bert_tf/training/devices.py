@@ -120,11 +120,12 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     operation wait for the slowest of them.
     """
     backend.require_runtime(loads_model=True)
-    notes = options.ignored_flag_warnings()
-    if isinstance(options, TrainingOptions) and getattr(options, "do_train", False):
-        notes += options.training_warnings()
-    for note in notes:
+    for note in options.ignored_flag_warnings():
         log.warning("%s", note)
+    if isinstance(options, TrainingOptions) and getattr(options, "do_train", False):
+        rate, optimizer = options.learning_rate, getattr(options, "optimizer", "adamw")
+        if rate > 0.01 and optimizer == "adamw":
+            log.warning("--learning_rate=%g exceeds 0.01; check the exponent", rate)
     # Other engines compute in int8; TensorFlow then uses float32.
     precision = "float32" if options.precision == "int8" else options.precision
     set_precision(precision)

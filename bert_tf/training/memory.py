@@ -12,7 +12,6 @@ _BYTES_PER_ACTIVATION = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 # TensorFlow's temporary copies, to benchmarks/memory.py: estimates are within 10% of its results.
 _COPIES, _COPIES_WITH_MICRO_BATCHES, _COPIES_IN_UPDATE = 5, 7.2, 5.75
 
-
 # Advice on training with less memory.
 SAVE_MEMORY = (
     "pass --gradient_accumulation_steps=2 (or 4, 8, ...), --recompute_layers=true, "

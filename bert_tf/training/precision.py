@@ -43,8 +43,10 @@ class LossScale:
     """
 
     def __init__(self) -> None:
-        self.value = _variable(_INITIAL_SCALE, "float32", "loss_scale")
-        self.good_steps = _variable(0, "int32", "good_steps")
+        # All replicas assign the same value, but TensorFlow requires an aggregation.
+        shared: Any = {"trainable": False, "aggregation": "only_first_replica"}
+        self.value = keras.Variable(_INITIAL_SCALE, dtype="float32", name="loss_scale", **shared)
+        self.good_steps = keras.Variable(0, dtype="int32", name="good_steps", **shared)
 
     @property
     def variables(self) -> dict[str, keras.Variable]:
@@ -59,10 +61,3 @@ class LossScale:
         decreased = tf.maximum(self.value.value * 0.5, 1.0)
         self.value.assign(tf.where(finite, increased, decreased))
         self.good_steps.assign(tf.where(tf.logical_and(finite, ~grows), good_steps, 0))
-
-
-def _variable(value: float, dtype: str, name: str) -> keras.Variable:
-    # All replicas assign the same value, but TensorFlow requires an aggregation.
-    return keras.Variable(
-        value, dtype=dtype, name=name, trainable=False, aggregation="only_first_replica"
-    )

@@ -240,16 +240,15 @@ class _Replica:
         self, strategy: tf.distribute.Strategy, gradients: list[Any], rate: Any, norm: Any
     ) -> None:
         def update(variable: Any, gradient: Any, rate: Any, norm: Any) -> None:
-            # With a loss scale, the update is skipped if a gradient is not finite.
-            if self.loss_scale is None:
-                update_variable(self.optimizer, gradient, variable, rate)
-                return
-
             def apply_update() -> tf.Tensor:
                 update_variable(self.optimizer, gradient, variable, rate)
                 return tf.constant(True)
 
-            tf.cond(tf.math.is_finite(norm), apply_update, lambda: tf.constant(False))
+            if self.loss_scale is None:
+                apply_update()
+            else:
+                # The update is skipped if a gradient is not finite.
+                tf.cond(tf.math.is_finite(norm), apply_update, lambda: tf.constant(False))
 
         for variable, gradient, has_no_gradient in zip(
             self.variables, gradients, self.has_no_gradient, strict=True

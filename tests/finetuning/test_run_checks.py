@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from bert_tf import registry
+from bert_tf import registry, training
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks, run_metadata
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
@@ -197,8 +197,9 @@ def test_training_data_with_a_single_label_warns(tiny, tmp_path, run_log):
         (PretrainingOptions(learning_rate=0.02), ["--learning_rate=0.02 exceeds"]),
     ],
 )
-def test_unusual_hyperparameters_warn(run, expected):
-    notes = run.training_warnings()
+def test_unusual_hyperparameters_warn(run_log, run, expected):
+    training.open_devices(dataclasses.replace(run, do_train=True))
+    notes = warning_messages(run_log)
     assert len(notes) == len(expected)
     for note, prefix in zip(notes, expected, strict=True):
         assert note.startswith(prefix)
