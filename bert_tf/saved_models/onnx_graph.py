@@ -21,16 +21,19 @@ _OPSET = 20
 # Version of the file format, which ONNX Runtime 1.17 and newer can read.
 _IR_VERSION = 9
 # Data types of `onnx.TensorProto`.
-_FLOAT, _BOOL = 1, 9
+_FLOAT, _INT64, _BOOL = 1, 7, 9
 
 # `hidden_act` -> ONNX operator and its attributes.
-_ACTIVATIONS: Mapping[str, tuple[str, dict[str, Any]] | None] = {
+_ACTIVATIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "gelu": ("Gelu", {"approximate": "tanh"}),
     "gelu_erf": ("Gelu", {}),
     "relu": ("Relu", {}),
     "tanh": ("Tanh", {}),
-    "linear": None,
+    "linear": ("Identity", {}),
 }
+
+# Output name -> (name of the value in the graph, dimensions).
+_Outputs = dict[str, tuple[str, list[int | str]]]
 
 
 def build_onnx_model(
@@ -61,16 +64,15 @@ def build_onnx_model(
     """
     graph = _Graph()
     rank = model.input_rank
-    inputs = [graph.input(name, rank) for name in INPUTS]
+    inputs = list(INPUTS)
     if rank == 3:
         # [B, C, S] -> [B * C, S].
-        shape = graph.node("Shape", [inputs[0]])
-        row_length = graph.node("Slice", [shape, graph.ints([2]), graph.ints([3])])
+        row_length = graph.node("Shape", ["input_ids"], start=2, end=3)
         flat_shape = graph.node("Concat", [graph.ints([-1]), row_length], axis=0)
-        inputs = [graph.node("Reshape", [value, flat_shape]) for value in inputs]
+        inputs = [graph.node("Reshape", [name, flat_shape]) for name in INPUTS]
     encoder = model if isinstance(model, BertModel) else model.bert
     layer_outputs = _encoder(graph, encoder, *inputs)
-    outputs = _head_outputs(graph, model, layer_outputs[-1], inputs[1], pooling)
+    outputs: _Outputs = _head_outputs(graph, model, layer_outputs[-1], pooling)
     if hidden_states:
         shape_of_each = ["batch", "sequence", encoder.config.hidden_size]
         outputs |= {
@@ -79,27 +81,23 @@ def build_onnx_model(
         }
     if rank == 3:
         # [B * C, 1] -> [B, C].
-        num_choices = graph.node("Slice", [shape, graph.ints([1]), graph.ints([2])])
+        num_choices = graph.node("Shape", ["input_ids"], start=1, end=2)
         output_shape = graph.node("Concat", [graph.ints([-1]), num_choices], axis=0)
         outputs = {
             name: (graph.node("Reshape", [value, output_shape]), ["batch", "choices"])
             for name, (value, _) in outputs.items()
         }
-    for name, (value, dimensions) in outputs.items():
-        graph.output(name, value, dimensions)
-    return graph.model()
+    input_dimensions = ["batch", "choices", "sequence"] if rank == 3 else ["batch", "sequence"]
+    return graph.model(input_dimensions, outputs)
 
 
 class _Graph:
-    """Collects the nodes, weights, inputs and outputs of a graph; values are identified by name."""
+    """Collects the nodes and weights of a graph; values are identified by name."""
 
     def __init__(self) -> None:
         self._onnx = import_extra("onnx", "onnx")
-        self._helper = import_extra("onnx.helper", "onnx")
         self._nodes: list[Any] = []
         self._weights: list[Any] = []
-        self._inputs: list[Any] = []
-        self._outputs: list[Any] = []
 
     def node(self, op: str, inputs: Sequence[str], name: str = "", **attributes: Any) -> str:
         """Adds a node with one output, and returns the name of the output."""
@@ -111,9 +109,8 @@ class _Graph:
         """Adds a node with `count` outputs, and returns their names."""
         name = name or f"{op}_{len(self._nodes)}"
         outputs = [name if count == 1 else f"{name}:{index}" for index in range(count)]
-        self._nodes.append(
-            self._helper.make_node(op, list(inputs), outputs, name=name, **attributes)
-        )
+        node = self._onnx.helper.make_node(op, list(inputs), outputs, name=name, **attributes)
+        self._nodes.append(node)
         return outputs
 
     def weight(self, name: str, value: Any) -> str:
@@ -128,28 +125,20 @@ class _Graph:
         self._weights.append(self._onnx.numpy_helper.from_array(np.array(values, np.int64), name))
         return name
 
-    def input(self, name: str, rank: int) -> str:
-        """Adds an int64 input of the model, [B, S] or for rank 3 [B, C, S]; returns the name."""
-        dimensions = ["batch", "choices", "sequence"] if rank == 3 else ["batch", "sequence"]
-        info = self._helper.make_tensor_value_info(name, self._onnx.TensorProto.INT64, dimensions)
-        self._inputs.append(info)
-        return name
+    def model(self, input_dimensions: Sequence[str], outputs: _Outputs) -> Any:
+        """Returns the model, after checking that it is valid ONNX.
 
-    def output(self, name: str, value: str, dimensions: Sequence[int | str]) -> None:
-        """Adds a float32 output of the model under this name, with the given value."""
-        self.node("Identity", [value], name)
-        info = self._helper.make_tensor_value_info(
-            name, self._onnx.TensorProto.FLOAT, list(dimensions)
-        )
-        self._outputs.append(info)
-
-    def model(self) -> Any:
-        """Returns the model, after checking that it is valid ONNX."""
-        graph = self._helper.make_graph(
-            self._nodes, "bert", self._inputs, self._outputs, initializer=self._weights
-        )
-        opset = [self._helper.make_opsetid("", _OPSET)]
-        model = self._helper.make_model(
+        All inputs are int64 and have the same dimensions; the outputs are float32.
+        """
+        helper = self._onnx.helper
+        inputs = [helper.make_tensor_value_info(name, _INT64, input_dimensions) for name in INPUTS]
+        output_infos = []
+        for name, (value, dimensions) in outputs.items():
+            self.node("Identity", [value], name)
+            output_infos.append(helper.make_tensor_value_info(name, _FLOAT, dimensions))
+        graph = helper.make_graph(self._nodes, "bert", inputs, output_infos, self._weights)
+        opset = [helper.make_opsetid("", _OPSET)]
+        model = helper.make_model(
             graph, opset_imports=opset, ir_version=_IR_VERSION, producer_name="bert_tf"
         )
         # The checker does not accept models in memory of 2 GB or more.
@@ -174,9 +163,7 @@ class _Graph:
         key: Any = hidden_act if callable(hidden_act) else (hidden_act or "linear").lower()
         if key not in _ACTIVATIONS:
             raise UserError(f"hidden_act={hidden_act!r} cannot be exported to ONNX")
-        if (operator := _ACTIVATIONS[key]) is None:
-            return x
-        op, attributes = operator
+        op, attributes = _ACTIVATIONS[key]
         return self.node(op, [x], name, **attributes)
 
 
@@ -208,8 +195,7 @@ def _embeddings(graph: _Graph, bert: BertModel, ids: str, segment_ids: str) -> s
     segment_table = graph.weight("embeddings/token_type_table", layer.token_type_embeddings)
     words = graph.node("Gather", [word_table, ids])  # [B, S, H]
     segments = graph.node("Gather", [segment_table, segment_ids])  # [B, S, H]
-    shape = graph.node("Shape", [ids])
-    length = graph.node("Slice", [shape, graph.ints([1]), graph.ints([2])])
+    length = graph.node("Shape", [ids], start=1, end=2)
     table = graph.weight("embeddings/position_table", layer.position_embeddings)
     positions = graph.node("Slice", [table, graph.ints([0]), length, graph.ints([0])])  # [S, H]
     total = graph.node("Add", [words, segments])
@@ -252,13 +238,7 @@ def _residual(graph: _Graph, layer: Any, x: str, residual: str, name: str) -> st
     return graph.layer_norm(total, layer.layer_norm, f"{name}/LayerNorm")
 
 
-# Output name -> (name of the value in the graph, dimensions).
-_Outputs = dict[str, tuple[str, list[int | str]]]
-
-
-def _head_outputs(
-    graph: _Graph, model: Any, sequence_output: str, mask: str, pooling: str | None
-) -> _Outputs:
+def _head_outputs(graph: _Graph, model: Any, sequence_output: str, pooling: str | None) -> _Outputs:
     """Adds the head of a model, or the pooler and pooling of an encoder; returns the outputs."""
     hidden_size = model.config.hidden_size
     if isinstance(model, BertModel):
@@ -267,7 +247,7 @@ def _head_outputs(
             "pooler_output": (_pooler(graph, model, sequence_output), ["batch", hidden_size]),
         }
         if pooling:
-            pooled = _POOLINGS[pooling](graph, sequence_output, mask)
+            pooled = _pool(graph, sequence_output, pooling)
             outputs["sentence_embedding"] = (pooled, ["batch", hidden_size])
         return outputs
     if isinstance(model, BertSpanLabeler):
@@ -296,26 +276,23 @@ def _pooler(graph: _Graph, bert: BertModel, sequence_output: str) -> str:
     return graph.node("Tanh", [graph.dense(first_token, dense.kernel, dense.bias, "pooler/dense")])
 
 
-def _first_token(graph: _Graph, sequence_output: str, mask: str = "") -> str:
-    # The mask is unused: this is also the pooling "cls".
+def _first_token(graph: _Graph, sequence_output: str) -> str:
     start, end, axis = graph.ints([0]), graph.ints([1]), graph.ints([1])
     first_token = graph.node("Slice", [sequence_output, start, end, axis])
     return graph.node("Squeeze", [first_token, axis])
 
 
-def _mean_pooling(graph: _Graph, sequence_output: str, mask: str) -> str:
+def _pool(graph: _Graph, sequence_output: str, pooling: str) -> str:
+    """Adds the pooling of an encoder: [B, S, H] -> [B, H]."""
+    if pooling == "cls":
+        return _first_token(graph, sequence_output)
     weights = graph.node("Unsqueeze", ["attention_mask/float", graph.ints([2])])  # [B, S, 1]
+    if pooling == "max":
+        is_token = graph.node("Cast", [weights], to=_BOOL)
+        lowest = graph.weight("lowest", np.finfo(np.float32).min)
+        kept = graph.node("Where", [is_token, sequence_output, lowest])
+        return graph.node("ReduceMax", [kept, graph.ints([1])], keepdims=0)
     kept = graph.node("Mul", [sequence_output, weights])
     total = graph.node("ReduceSum", [kept, graph.ints([1])], keepdims=0)
     count = graph.node("ReduceSum", [weights, graph.ints([1])], keepdims=0)
     return graph.node("Div", [total, graph.node("Max", [count, "one"])])
-
-
-def _max_pooling(graph: _Graph, sequence_output: str, mask: str) -> str:
-    is_token = graph.node("Unsqueeze", [graph.node("Cast", [mask], to=_BOOL), graph.ints([2])])
-    lowest = graph.weight("lowest", np.finfo(np.float32).min)
-    kept = graph.node("Where", [is_token, sequence_output, lowest])
-    return graph.node("ReduceMax", [kept, graph.ints([1])], keepdims=0)
-
-
-_POOLINGS = {"mean": _mean_pooling, "max": _max_pooling, "cls": _first_token}
