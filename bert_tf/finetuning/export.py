@@ -44,8 +44,7 @@ def export_task(
             variants[os.path.join(folder, "ids")] = None
         settings = row_shape, assets, bool(task.text_pairs), jit_compile
         for path, inputs in variants.items():
-            module = modules.TaskModule(model, task.serve, inputs, *settings)
-            modules.save(module, path, module.signatures())
+            modules.save_task(path, model, task.serve, inputs, *settings)
     return version
 
 

@@ -1,4 +1,4 @@
-"""Modules to export as SavedModels, with their signatures.
+"""Writes SavedModels: fine-tuned models, encoders and preprocessors.
 
 Shapes: B texts, text pairs or examples, S sequence length, C choices (multiple choice).
 """
@@ -34,10 +34,22 @@ class TextInputs(tf.Module):
         return pack(a, b, self.max_seq_length, self.cls_id, self.sep_id)
 
 
-class TaskModule(tf.Module):
-    """A fine-tuned model with its signatures.
+def save_task(
+    folder: str,
+    model: keras.Model,
+    serve: Callable[[Any, Inputs], Mapping[str, Any]],
+    text_inputs: TextInputs | None,
+    row_shape: tuple[int, ...],
+    assets: Mapping[str, str],
+    text_pairs: bool = False,
+    jit_compile: bool = False,
+) -> None:
+    """Writes a fine-tuned model with the signatures `serving_default`, `ids` and `examples`.
+
+    Models that take texts also have the signature `pairs`.
 
     Args:
+        folder: path of the new SavedModel.
         model: model with the inputs `input_ids`, `input_mask` and `segment_ids`.
         serve: maps (model outputs, model inputs) to signature outputs, which may be strings.
         text_inputs: converts texts to inputs; None for a model that only takes ids.
@@ -46,153 +58,127 @@ class TaskModule(tf.Module):
         text_pairs: whether `serving_default` takes text pairs instead of texts.
         jit_compile: whether to compile the model with XLA, once per batch shape.
     """
+    module: Any = tf.Module()
+    # Only variables in an attribute of a module are saved.
+    module.weights = [variable.value for variable in model.variables]
+    module.text_inputs = text_inputs
+    for name, path in assets.items():
+        setattr(module, name, tf.saved_model.Asset(path))
 
-    def __init__(
-        self,
-        model: keras.Model,
-        serve: Callable[[Any, Inputs], Mapping[str, Any]],
-        text_inputs: TextInputs | None,
-        row_shape: tuple[int, ...],
-        assets: Mapping[str, str],
-        text_pairs: bool = False,
-        jit_compile: bool = False,
-    ) -> None:
-        super().__init__()
-        # Only variables in an attribute of a module are saved.
-        self.weights = [variable.value for variable in model.variables]
-        self.text_inputs = text_inputs
-        for name, path in assets.items():
-            setattr(self, name, tf.saved_model.Asset(path))
+    # Only the model is compiled: XLA supports neither text ops nor strings.
+    @tf.function(jit_compile=jit_compile)
+    def compute(inputs: Inputs) -> dict[str, Any]:
+        return model(inputs, training=False)
 
-        # Only the model is compiled: XLA supports neither text ops nor strings.
-        @tf.function(jit_compile=jit_compile)
-        def compute(inputs: Inputs) -> dict[str, Any]:
-            return model(inputs, training=False)
+    def run(inputs: Inputs) -> dict[str, Any]:
+        return dict(serve(compute(inputs), inputs))
 
-        self._compute, self._serve = compute, serve
-        self._row_shape, self._text_pairs = row_shape, text_pairs
+    specs = [tf.TensorSpec([None, *row_shape[:-1], None], tf.int32, name) for name in INPUTS]
+    features = {name: tf.io.FixedLenFeature(row_shape, tf.int64) for name in INPUTS}
 
-    def _run(self, inputs: Inputs) -> dict[str, Any]:
-        return dict(self._serve(self._compute(inputs), inputs))
+    @tf.function(input_signature=specs)
+    def ids(input_ids: Any, input_mask: Any, segment_ids: Any) -> dict[str, Any]:
+        values = (input_ids, input_mask, segment_ids)
+        return run(dict(zip(INPUTS, values, strict=True)))
 
-    def signatures(self) -> dict[str, Any]:
-        """Returns `serving_default`, `ids`, `examples` and, for models that take texts, `pairs`."""
-        shape = [None, *self._row_shape[:-1], None]
-        specs = [tf.TensorSpec(shape, tf.int32, name) for name in INPUTS]
-        features = {name: tf.io.FixedLenFeature(self._row_shape, tf.int64) for name in INPUTS}
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "examples")])
+    def examples(examples: Any) -> dict[str, Any]:
+        parsed: Any = tf.io.parse_example(examples, features)
+        return run({name: tf.cast(ids, tf.int32) for name, ids in parsed.items()})
 
-        @tf.function(input_signature=specs)
-        def ids(input_ids: Any, input_mask: Any, segment_ids: Any) -> dict[str, Any]:
-            values = (input_ids, input_mask, segment_ids)
-            return self._run(dict(zip(INPUTS, values, strict=True)))
-
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "examples")])
-        def examples(examples: Any) -> dict[str, Any]:
-            parsed: Any = tf.io.parse_example(examples, features)
-            return self._run({name: tf.cast(ids, tf.int32) for name, ids in parsed.items()})
-
-        signatures = {"serving_default": ids, "ids": ids, "examples": examples}
-        if self.text_inputs is None:
-            return signatures
-        text_inputs = self.text_inputs
+    signatures = {"serving_default": ids, "ids": ids, "examples": examples}
+    if text_inputs is not None:
         text, pair = (tf.TensorSpec([None], tf.string, name) for name in ("text", "text_pair"))
 
         @tf.function(input_signature=[text])
         def texts(text: Any) -> dict[str, Any]:
-            return self._run(text_inputs(text))
+            return run(text_inputs(text))
 
         @tf.function(input_signature=[text, pair])
         def pairs(text: Any, text_pair: Any) -> dict[str, Any]:
-            return self._run(text_inputs(text, text_pair))
+            return run(text_inputs(text, text_pair))
 
-        default = pairs if self._text_pairs else texts
-        return {**signatures, "serving_default": default, "pairs": pairs}
-
-
-# Base class of `EncoderModule`, which sets `variables`: in a `tf.Module`, that is a property.
-_Trackable: Any = tf.__internal__.tracking.AutoTrackable
+        signatures |= {"serving_default": pairs if text_pairs else texts, "pairs": pairs}
+    _save(module, folder, signatures)
 
 
-class EncoderModule(_Trackable):
-    """A trainable `BertModel` with the interface of the encoders on TensorFlow Hub.
+def save_encoder(folder: str, model: keras.Model, vocab_path: str, do_lower_case: bool) -> None:
+    """Writes a trainable `BertModel` with the interface of the encoders on TensorFlow Hub.
 
     A call takes a dict of `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S]. It
     returns a dict of `pooled_output` (also as `default`), `sequence_output`, and `encoder_outputs`,
     a list of the layers' outputs. The vocabulary is saved as an asset.
     """
+    # Not a `tf.Module`, in which `variables` is a property.
+    module: Any = tf.__internal__.tracking.AutoTrackable()
+    # Programs that train TensorFlow Hub models use the following attributes.
+    module.variables = [variable.value for variable in model.variables]
+    module.trainable_variables = [variable.value for variable in model.trainable_variables]
+    module.vocab_file = tf.saved_model.Asset(vocab_path)
+    module.do_lower_case = tf.Variable(tf.constant(do_lower_case), trainable=False)
+    module.regularization_losses = []
+    specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in ENCODER_INPUTS}
 
-    def __init__(self, model: keras.Model, vocab_path: str, do_lower_case: bool) -> None:
-        super().__init__()
-        # Programs that train TensorFlow Hub models use the following attributes.
-        self.variables = [variable.value for variable in model.variables]
-        self.trainable_variables = [variable.value for variable in model.trainable_variables]
-        self.vocab_file = tf.saved_model.Asset(vocab_path)
-        self.do_lower_case = tf.Variable(tf.constant(do_lower_case), trainable=False)
-        self.regularization_losses: list[Any] = []
-        specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in ENCODER_INPUTS}
+    @tf.function
+    def call(inputs: Inputs, training: bool = False) -> dict[str, Any]:
+        values = [inputs[name] for name in ENCODER_INPUTS]
+        outputs = model(dict(zip(INPUTS, values, strict=True)), training=training)
+        return {
+            "pooled_output": outputs["pooled_output"],
+            "sequence_output": outputs["sequence_output"],
+            "encoder_outputs": outputs["all_encoder_layers"],
+            "default": outputs["pooled_output"],
+        }
 
-        def call(inputs: Inputs, training: bool = False) -> dict[str, Any]:
-            values = [inputs[name] for name in ENCODER_INPUTS]
-            outputs = model(dict(zip(INPUTS, values, strict=True)), training=training)
-            return {
-                "pooled_output": outputs["pooled_output"],
-                "sequence_output": outputs["sequence_output"],
-                "encoder_outputs": outputs["all_encoder_layers"],
-                "default": outputs["pooled_output"],
-            }
+    @tf.function
+    def serve(**inputs: tf.Tensor) -> dict[str, Any]:
+        # Signatures cannot return lists, such as `encoder_outputs`.
+        outputs = call(inputs, training=False)
+        return {name: value for name, value in outputs.items() if name != "encoder_outputs"}
 
-        self.__call__ = tf.function(call)
-        for training in (True, False):
-            self.__call__.get_concrete_function(specs, training=training)
-
-    def signature(self) -> Any:
-        """Returns `serving_default`, without `encoder_outputs`: signatures cannot return lists."""
-
-        def call(**inputs: tf.Tensor) -> dict[str, Any]:
-            outputs = self.__call__(inputs, training=False)
-            return {name: value for name, value in outputs.items() if name != "encoder_outputs"}
-
-        specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in ENCODER_INPUTS}
-        return tf.function(call).get_concrete_function(**specs)
+    for training in (True, False):
+        call.get_concrete_function(specs, training=training)
+    module.__call__ = call
+    _save(module, folder, {"serving_default": serve.get_concrete_function(**specs)})
 
 
-class PreprocessorModule(tf.Module):
-    """Converts texts [B] to the inputs of `EncoderModule`, in one call or with two methods.
+def save_preprocessor(
+    folder: str, tokenizer: FullTokenizer, vocab_path: str, max_seq_length: int
+) -> None:
+    """Writes a module that converts texts [B] to the inputs of `save_encoder`'s module.
 
-    `tokenize(texts)` returns ids, ragged [B, tokens]. `bert_pack_inputs([ids], seq_length=128)`, or
-    `bert_pack_inputs([ids, pair_ids])` for text pairs, returns the inputs, int32 [B, seq_length].
+    It does so in one call or with two methods. `tokenize(texts)` returns ids, ragged [B, tokens].
+    `bert_pack_inputs([ids], seq_length=128)`, or `bert_pack_inputs([ids, pair_ids])` for text
+    pairs, returns the inputs, int32 [B, seq_length].
     """
+    module: Any = tf.Module()
+    module.vocab_file = tf.saved_model.Asset(vocab_path)
+    module.text_inputs = text_inputs = TextInputs(tokenizer, max_seq_length)
+    texts = tf.TensorSpec([None], tf.string, "text")
+    module.tokenize = tf.function(text_inputs.tokenize.__call__, input_signature=[texts])
 
-    def __init__(self, tokenizer: FullTokenizer, vocab_path: str, max_seq_length: int) -> None:
-        super().__init__()
-        self.vocab_file = tf.saved_model.Asset(vocab_path)
-        text_inputs = TextInputs(tokenizer, max_seq_length)
-        self._text_inputs = text_inputs
-        texts = tf.TensorSpec([None], tf.string, "text")
-        self.tokenize = tf.function(text_inputs.tokenize.__call__, input_signature=[texts])
+    @tf.function
+    def pack_inputs(segments: list[tf.RaggedTensor], seq_length: Any = max_seq_length) -> Inputs:
+        b = segments[1] if len(segments) > 1 else None
+        ids = (text_inputs.cls_id, text_inputs.sep_id)
+        packed = pack(segments[0], b, seq_length, *ids, pad_to_max=True)
+        return dict(zip(ENCODER_INPUTS, (packed[name] for name in INPUTS), strict=True))
 
-        def pack_inputs(
-            segments: list[tf.RaggedTensor], seq_length: Any = max_seq_length
-        ) -> Inputs:
-            b = segments[1] if len(segments) > 1 else None
-            ids = (text_inputs.cls_id, text_inputs.sep_id)
-            packed = pack(segments[0], b, seq_length, *ids, pad_to_max=True)
-            return dict(zip(ENCODER_INPUTS, (packed[name] for name in INPUTS), strict=True))
+    module.bert_pack_inputs = pack_inputs
+    ids = tf.RaggedTensorSpec([None, None], tf.int32, ragged_rank=1)
+    length = tf.TensorSpec([], tf.int32, "seq_length")
+    for segments in ([ids], [ids, ids]):
+        pack_inputs.get_concrete_function(segments)
+        pack_inputs.get_concrete_function(segments, seq_length=length)
 
-        self.bert_pack_inputs = tf.function(pack_inputs)
-        ids = tf.RaggedTensorSpec([None, None], tf.int32, ragged_rank=1)
-        length = tf.TensorSpec([], tf.int32, "seq_length")
-        for segments in ([ids], [ids, ids]):
-            self.bert_pack_inputs.get_concrete_function(segments)
-            self.bert_pack_inputs.get_concrete_function(segments, seq_length=length)
+    @tf.function(input_signature=[texts])
+    def call(text: tf.Tensor) -> Inputs:
+        return pack_inputs([module.tokenize(text)])
 
-        def call(text: tf.Tensor) -> Inputs:
-            return self.bert_pack_inputs([self.tokenize(text)])
-
-        self.__call__ = tf.function(call, input_signature=[texts])
+    module.__call__ = call
+    _save(module, folder, {"serving_default": call})
 
 
-def save(module: tf.Module, folder: str, signatures: Mapping[str, Any]) -> None:
-    """Writes a SavedModel."""
+def _save(module: Any, folder: str, signatures: Mapping[str, Any]) -> None:
     with files.wrap_errors("write", folder):
         tf.saved_model.save(module, folder, signatures=signatures)

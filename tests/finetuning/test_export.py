@@ -117,7 +117,7 @@ def test_export_versions(classifier, tmp_path, monkeypatch):
     def raise_user_error(*_):
         raise UserError("no")
 
-    monkeypatch.setattr(export.modules, "save", raise_user_error)
+    monkeypatch.setattr(export.modules, "save_task", raise_user_error)
     with pytest.raises(UserError):
         export_model.run(run)
     assert sorted(path.name for path in (tmp_path / "served").iterdir()) == ["1", "2"]

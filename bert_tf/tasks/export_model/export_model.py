@@ -82,11 +82,9 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
     with new_version(export_dir, contents) as (path, assets, version):
         if model is None:
             length = encoder_options.max_seq_length
-            module = modules.PreprocessorModule(tokenizer, assets["vocab"], length)
-            modules.save(module, path, {"serving_default": module.__call__})
+            modules.save_preprocessor(path, tokenizer, assets["vocab"], length)
         else:
-            module = modules.EncoderModule(model, assets["vocab"], encoder_options.do_lower_case)
-            modules.save(module, path, {"serving_default": module.signature()})
+            modules.save_encoder(path, model, assets["vocab"], encoder_options.do_lower_case)
     return version
 
 
