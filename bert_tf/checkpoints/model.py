@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -26,6 +26,7 @@ EXTRA_NAMES = ("loss_scale",)
 
 _ENCODER_SCOPE = "bert/"
 _WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
+_LAYER_NUMBER = re.compile(r"(?<=bert/encoder/layer_)\d+(?=/)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,18 +53,29 @@ class Restored:
         return ". ".join([f"{count} variables restored from {self.prefix}", *texts])
 
 
-def restore(model: keras.Model, source: "str | os.PathLike | Source") -> Restored:
+def restore(
+    model: keras.Model, source: "str | os.PathLike | Source", layers: Sequence[int] = ()
+) -> Restored:
     """Implements `bert_tf.checkpoint.restore`, without its warnings and for fewer formats.
 
     `source` is the prefix, file or folder of an original checkpoint, or a `Source` of any format.
+    With `layers`, layer n of the model gets the weights of layer `layers[n]` of the source.
     """
     if isinstance(source, str | os.PathLike):
         prefix = resolve(os.fspath(source))
         stored, read_values = shapes(prefix), functools.partial(read, prefix)
     else:
         prefix, stored, read_values = source.path, source.shapes(), source.read
-    variables = named_variables(model)
     stored = {name: shape for name, shape in stored.items() if not is_training_state(name)}
+    variables = named_variables(model)
+    if layers:
+        variables = {_layer_in_source(name, layers): v for name, v in variables.items()}
+        # The other layers of the source are left out on purpose: do not report them as unused.
+        stored = {
+            name: shape
+            for name, shape in stored.items()
+            if name in variables or not _LAYER_NUMBER.search(name)
+        }
     _check_fit(prefix, _shapes(variables), stored)
     restored = sorted(variables.keys() & stored.keys())
     _assign(variables, prefix, read_values(restored))
@@ -75,11 +87,11 @@ def restore(model: keras.Model, source: "str | os.PathLike | Source") -> Restore
     )
 
 
-def restore_source(model: keras.Model, source: "Source") -> Restored:
+def restore_source(model: keras.Model, source: "Source", layers: Sequence[int] = ()) -> Restored:
     """Restores a model from any format; logs the source's notes and unused layers as warnings."""
     for note in source.notes:
         log.warning("%s", note)
-    restored = restore(model, source)
+    restored = restore(model, source, layers)
     unused_layers = [name for name in restored.unused if name.startswith("bert/encoder/")]
     if unused_layers:
         message = "The checkpoint has more layers than the configuration; unused: %s"
@@ -143,6 +155,10 @@ def named_variables(model: keras.Model) -> dict[str, keras.Variable]:
     """Returns a model's weights by checkpoint name, without the states of random generators."""
     variables = [variable for variable in model.variables if "float" in variable.dtype]
     return {checkpoint_name(variable): variable for variable in variables}
+
+
+def _layer_in_source(name: str, layers: Sequence[int]) -> str:
+    return _LAYER_NUMBER.sub(lambda number: str(layers[int(number[0])]), name)
 
 
 def _shapes(variables: Mapping[str, keras.Variable]) -> dict[str, list[int]]:

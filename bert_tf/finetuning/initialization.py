@@ -10,7 +10,7 @@ import keras
 
 from bert_tf import checkpoints, files
 from bert_tf.checkpoints.formats import SavedModelSource, find_source
-from bert_tf.checkpoints.formats.source import SelectedLayers, best_prefix
+from bert_tf.checkpoints.formats.source import best_prefix
 from bert_tf.checkpoints.hub_parity import require_same_outputs
 from bert_tf.checkpoints.model import restore_source
 from bert_tf.data.cell_values import counted
@@ -22,12 +22,11 @@ from bert_tf.progress import log
 def restore_from(model: keras.Model, path: str, layers: Sequence[int] = ()) -> checkpoints.Restored:
     """Loads weights in any format that `find_source` knows; `layers` selects encoder layers."""
     source = find_source(path)
+    restored = restore_source(model, source, layers)
     if layers:
         listed, count = ", ".join(map(str, layers)), counted(len(layers), "layer")
         log.info("Initialized %s from %s: %s, counting from 0", count, source.path, listed)
-        return restore_source(model, SelectedLayers(source, layers))
-    restored = restore_source(model, source)
-    if isinstance(source, SavedModelSource) and source.is_encoder:
+    elif isinstance(source, SavedModelSource) and source.is_encoder:
         require_same_outputs(source, model.config)
     return restored
 

@@ -7,8 +7,8 @@ from typing import Any
 from bert_tf import checkpoints, files
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.formats.configs import warn_of_other_config
+from bert_tf.checkpoints.formats.names import count_layers
 from bert_tf.checkpoints.formats.original import OriginalSource
-from bert_tf.checkpoints.formats.source import SelectedLayers
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
@@ -125,9 +125,10 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
     if options.init_checkpoint and not all_resume:
         source = formats.find_source(options.init_checkpoint)
         sources.append(source)
-        if layers:
-            # Raises for a missing layer before the data is read.
-            SelectedLayers(source, layers)
+        if layers and max(layers) >= (count := count_layers(source.shapes())):
+            # Raise this before the data is read.
+            problem = f"has no layer {max(layers)}: its {count} layers are numbered from 0"
+            raise UserError(f"{source.path} {problem}")
     vocab_files = [options.vocab_file or "", *(source.vocab_file or "" for source in sources)]
     for folder in dict.fromkeys(map(os.path.dirname, vocab_files)):
         run_metadata.warn_of_changes(folder)

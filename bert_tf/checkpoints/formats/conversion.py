@@ -73,11 +73,9 @@ def _write_original(source: Source, model: _Model, prefix: str) -> None:
         files.write_text(os.path.join(folder, CONFIG_FILE), model.config.to_json_string())
     if model.vocab_file:
         files.concatenate([model.vocab_file], os.path.join(folder, VOCAB_FILE))
-    if source.kind == "original" and model.head is None:
-        run_file = find_file(os.path.dirname(source.path), RUN_FILE)
-        if run_file:
-            # With this file, a full copy can replace the output folder of a training run.
-            files.write_text(os.path.join(folder, RUN_FILE), files.read_text(run_file))
+    if model.head is None and (run_file := find_file(os.path.dirname(source.path), RUN_FILE)):
+        # With this file, a full copy can replace the output folder of a training run.
+        files.concatenate([run_file], os.path.join(folder, RUN_FILE))
     files.write_texts(folder, labels_file(model.labels))
 
 

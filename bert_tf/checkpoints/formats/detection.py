@@ -7,13 +7,7 @@ from typing import Any
 import keras
 
 from bert_tf import checkpoints, files
-from bert_tf.checkpoints.formats import (
-    archives,
-    configs,
-    keras_files,
-    model_garden,
-    safetensors_files,
-)
+from bert_tf.checkpoints.formats import archives, configs, keras_files, safetensors_files
 from bert_tf.checkpoints.formats.heads import HEADS
 from bert_tf.checkpoints.formats.hugging_face import HuggingFaceSource
 from bert_tf.checkpoints.formats.keras_files import KerasSource
@@ -22,6 +16,7 @@ from bert_tf.checkpoints.formats.original import OriginalSource
 from bert_tf.checkpoints.formats.saved_model import GRAPH_FILE, SavedModelSource
 from bert_tf.checkpoints.formats.source import Source, best_prefix, find_file
 from bert_tf.checkpoints.model import Restored, restore_source
+from bert_tf.checkpoints.tensors import OBJECT_GRAPH, open_reader
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier, BertModel, BertTokenClassifier
 from bert_tf.modeling.bert import ConfiguredModel
@@ -132,7 +127,11 @@ def _open_folder(folder: str) -> Source:
 
 
 def _open_checkpoint(prefix: str) -> Source:
-    is_object_based = model_garden.is_object_based(prefix)
+    try:
+        is_object_based = open_reader(prefix).has_tensor(OBJECT_GRAPH)
+    except UserError:
+        # The reader for name-based checkpoints, which is used instead, will report the problem.
+        is_object_based = False
     return ModelGardenSource(prefix) if is_object_based else OriginalSource(prefix)
 
 

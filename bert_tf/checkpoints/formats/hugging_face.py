@@ -99,19 +99,14 @@ class HuggingFaceSource(Source):
         """Returns the configuration."""
         return self._config
 
-    def shapes(self) -> dict[str, list[int]]:
-        """Returns the shapes of all variables by name, with kernels [input, output]."""
-        shapes = {}
+    def variables(self) -> dict[str, tuple[list[int], str]]:
+        """Returns the shapes, with kernels [input, output], and stored dtypes of all variables."""
+        variables = {name: (list(value.shape), "float32") for name, value in self._pooler.items()}
         for name, stored in self._names.stored.items():
-            shape = self._tensors.shapes[stored]
-            shapes[name] = shape[::-1] if names.is_transposed(name) else shape
-        return {**shapes, **{name: list(value.shape) for name, value in self._pooler.items()}}
-
-    def types(self) -> dict[str, str]:
-        """Returns the stored dtypes by name."""
-        kinds = {name: self._tensors.types[key] for name, key in self._names.stored.items()}
-        types = {name: safetensors_files.TYPE_NAMES.get(kind, kind) for name, kind in kinds.items()}
-        return {**types, **dict.fromkeys(self._pooler, "float32")}
+            shape, kind = self._tensors.shapes[stored], self._tensors.types[stored]
+            shape = shape[::-1] if name.endswith("/kernel") else shape
+            variables[name] = shape, safetensors_files.TYPE_NAMES.get(kind, kind)
+        return variables
 
     def read(self, names_to_read: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         """Yields the names and float32 values of variables, one at a time."""
@@ -163,7 +158,7 @@ def write(
 
 
 def _transpose_kernel(name: str, value: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(value.T) if names.is_transposed(name) else value
+    return np.ascontiguousarray(value.T) if name.endswith("/kernel") else value
 
 
 def _read_optional(folder: str, name: str) -> dict[str, Any]:

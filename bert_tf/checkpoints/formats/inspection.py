@@ -20,13 +20,14 @@ _KINDS = {
 
 def describe(source: Source, bert_config_file: str | None = None) -> str:
     """Returns a description of a model; `bert_config_file` overrides its configuration."""
-    shapes, types = source.shapes(), source.types()
+    variables = source.variables()
+    shapes = {name: shape for name, (shape, _) in variables.items()}
     lines = [f"{source.path}: {_KINDS[source.kind]}", ""]
     width = max((len(name) for name in shapes), default=0)
     formatted = {name: str(list(shape)) for name, shape in shapes.items()}
     shape_width = max((len(shape) for shape in formatted.values()), default=0)
     lines += [
-        f"{name:{width}}  {formatted[name]:{shape_width}}  {types[name]}"
+        f"{name:{width}}  {formatted[name]:{shape_width}}  {variables[name][1]}"
         for name in sorted(shapes, key=_natural_order)
     ]
     lines += [f"{name}  (not part of BERT)" for name in source.unknown]

@@ -1,6 +1,5 @@
 """Reads and writes bert_tf models as Keras files: `.keras` (complete), `.weights.h5` (weights)."""
 
-import contextlib
 import json
 import os
 import zipfile
@@ -39,26 +38,28 @@ class KerasSource(Source):
 
     def __init__(self, path: str) -> None:
         super().__init__(path, os.path.dirname(path) or ".")
-        if path.endswith(MODEL_EXTENSION):
+        is_complete = path.endswith(MODEL_EXTENSION)
+        if is_complete:
             self.config_file = None
             self.head = _read_head(path)
-            with _load_errors_as_user_errors(path):
-                self._model = keras.saving.load_model(path, compile=False, safe_mode=True)
         else:
-            self.head, self._model = _load_weights(path)
+            self.head, self._model = _build_model(path)
+        try:
+            if is_complete:
+                self._model = keras.saving.load_model(path, compile=False, safe_mode=True)
+            else:
+                self._model.load_weights(path)
+        except Exception as error:  # Keras raises many types of errors.
+            raise UserError(f"{path} cannot be loaded: {reason(error)}") from error
         self._variables = checkpoints.named_variables(self._model)
 
     def config(self) -> BertConfig | None:
         """Returns the configuration, stored in a `.keras` file, or next to a `.weights.h5` file."""
         return self._model.config if self.path.endswith(MODEL_EXTENSION) else super().config()
 
-    def shapes(self) -> dict[str, list[int]]:
-        """Returns the shapes of all variables by name."""
-        return {name: list(variable.shape) for name, variable in self._variables.items()}
-
-    def types(self) -> dict[str, str]:
-        """Returns the dtypes of all variables by name."""
-        return {name: variable.dtype for name, variable in self._variables.items()}
+    def variables(self) -> dict[str, tuple[list[int], str]]:
+        """Returns the shapes and dtypes of all variables by name."""
+        return {name: (list(v.shape), v.dtype) for name, v in self._variables.items()}
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         """Yields the names and values of variables, one at a time."""
@@ -122,16 +123,8 @@ def _find_classes(description: Any) -> Iterator[tuple[Any, Any]]:
         yield from _find_classes(child)
 
 
-@contextlib.contextmanager
-def _load_errors_as_user_errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:  # Keras raises many types of errors.
-        raise UserError(f"{path} cannot be loaded: {reason(error)}") from error
-
-
-def _load_weights(path: str) -> tuple[str, Any]:
-    """Returns the head and model of a `.weights.h5` file; infers the sizes from its shapes."""
+def _build_model(path: str) -> tuple[str, Any]:
+    """Returns the head of a `.weights.h5` file, and a model of its sizes with random weights."""
     try:
         with h5py.File(path, "r") as file:
             head, sizes, num_outputs = _inspect(file)
@@ -141,10 +134,7 @@ def _load_weights(path: str) -> tuple[str, Any]:
         raise UserError(f"{path} is not {expected} ({error})") from error
     # Any number of attention heads will do: it does not affect the shapes of the weights.
     config = BertConfig.from_dict({**sizes, "num_attention_heads": 1})
-    model = build(HEADS[head], config, num_outputs)
-    with _load_errors_as_user_errors(path):
-        model.load_weights(path)
-    return head, model
+    return head, build(HEADS[head], config, num_outputs)
 
 
 def _inspect(file: Any) -> tuple[str, dict[str, int], int]:

@@ -56,15 +56,6 @@ _OPTIMIZER = re.compile(r"(^|/)(optimizer|_?optimizer_[^/]*)/|\.OPTIMIZER_SLOT")
 _COUNTERS = re.compile(r"^(save_counter|global_step|step)/")
 
 
-def is_object_based(prefix: str) -> bool:
-    """Returns whether a checkpoint is object-based, TensorFlow 2's default."""
-    try:
-        return open_reader(prefix).has_tensor(OBJECT_GRAPH)
-    except UserError:
-        # The reader for name-based checkpoints, which is used instead, will report the problem.
-        return False
-
-
 class ModelGardenSource(Source):
     """A BERT encoder of the Model Garden, with its masked-LM head if there is one.
 
@@ -127,14 +118,11 @@ class ModelGardenSource(Source):
             raise UserError(f"num_attention_heads is {mismatch} of {self.path}")
         return config or inferred
 
-    def shapes(self) -> dict[str, list[int]]:
-        """Returns the shapes of all variables, in the layout of the original BERT, by name."""
-        return {name: _flat_shape(name, self._stored_shape(name)) for name in self._keys}
-
-    def types(self) -> dict[str, str]:
-        """Returns the stored dtypes by name."""
+    def variables(self) -> dict[str, tuple[list[int], str]]:
+        """Returns shapes, in the layout of the original BERT, and stored dtypes by name."""
         kinds = self._reader.get_variable_to_dtype_map()
-        return {name: kinds[key].name for name, key in self._keys.items()}
+        shapes = {name: _flat_shape(name, self._stored_shape(name)) for name in self._keys}
+        return {name: (shape, kinds[self._keys[name]].name) for name, shape in shapes.items()}
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         """Yields the names and values of variables, one at a time."""

@@ -72,11 +72,6 @@ def to_hugging_face(name: str) -> str:
     return ".".join([*scopes, _LEAVES.get(last, last)])
 
 
-def is_transposed(name: str) -> bool:
-    """Returns whether transformers stores the transpose of a weight, given the original's name."""
-    return name.endswith("/kernel")
-
-
 class HuggingFaceNames:
     """Maps the original's names to names in a safetensors file.
 

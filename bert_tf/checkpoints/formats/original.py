@@ -22,14 +22,11 @@ class OriginalSource(Source):
         if self.do_lower_case is None and release:
             self.do_lower_case = not release.cased
 
-    def shapes(self) -> dict[str, list[int]]:
-        """Returns the shapes of all variables by name, including Adam slots and step."""
-        return checkpoints.shapes(self.path)
-
-    def types(self) -> dict[str, str]:
-        """Returns the stored dtypes by name."""
+    def variables(self) -> dict[str, tuple[list[int], str]]:
+        """Returns the shapes and stored dtypes of all variables, including Adam slots and step."""
+        shapes = checkpoints.shapes(self.path)
         dtypes = backend.tf.train.load_checkpoint(self.path).get_variable_to_dtype_map()
-        return {name: dtype.name for name, dtype in dtypes.items()}
+        return {name: (shape, dtypes[name].name) for name, shape in shapes.items()}
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         """Yields the names and values of variables, one at a time, in their stored dtypes."""

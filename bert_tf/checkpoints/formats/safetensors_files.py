@@ -25,28 +25,24 @@ class SafetensorsReader:
     """
 
     def __init__(self, path: str) -> None:
+        from safetensors import SafetensorError, safe_open
+
         self.shapes: dict[str, list[int]] = {}
         self.types: dict[str, str] = {}
         self._files: dict[str, tuple[str, Any]] = {}
-        folder, is_index = os.path.dirname(path), path.endswith(".json")
-        for file in [os.path.join(folder, n) for n in _read_shards(path)] if is_index else [path]:
-            self._open(file)
-
-    def _open(self, path: str) -> None:
-        from safetensors import SafetensorError, safe_open
-
-        files.open_binary(path).close()  # Raises a clearer error for a missing file.
-        try:
-            file = safe_open(path, framework="numpy")
-        except (SafetensorError, OSError, ValueError) as error:
-            problem = f"is not a complete safetensors file ({error})"
-            raise UserError(f"{path} {problem}. Download it again") from error
-        for name in file.keys():  # noqa: SIM118
-            if name in self._files:
-                raise UserError(f"{name} is stored in both {self._files[name][0]} and {path}")
-            tensor = file.get_slice(name)
-            self.shapes[name], self.types[name] = tensor.get_shape(), tensor.get_dtype()
-            self._files[name] = path, file
+        for shard in _read_shards(path) if path.endswith(".json") else [path]:
+            files.open_binary(shard).close()  # Raises a clearer error for a missing file.
+            try:
+                file = safe_open(shard, framework="numpy")
+            except (SafetensorError, OSError, ValueError) as error:
+                problem = f"is not a complete safetensors file ({error})"
+                raise UserError(f"{shard} {problem}. Download it again") from error
+            for name in file.keys():  # noqa: SIM118
+                if name in self._files:
+                    raise UserError(f"{name} is stored in both {self._files[name][0]} and {shard}")
+                tensor = file.get_slice(name)
+                self.shapes[name], self.types[name] = tensor.get_shape(), tensor.get_dtype()
+                self._files[name] = shard, file
 
     def read(self, name: str) -> np.ndarray:
         """Returns a tensor as float32, to which float16 and bfloat16 convert exactly."""
@@ -71,7 +67,7 @@ def write(path: str, tensors: Mapping[str, np.ndarray]) -> None:
 
 
 def _read_shards(path: str) -> Iterable[str]:
-    """Returns the names of the files that an index lists, which must be next to it."""
+    """Returns the paths of the files that an index lists, which must be next to it."""
     weight_map = files.read_json(path).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
         raise UserError(f"{path} has no valid weight_map (tensor name -> file name)")
@@ -79,4 +75,4 @@ def _read_shards(path: str) -> Iterable[str]:
     for shard in shards:
         if os.path.basename(shard) != shard or not shard.endswith(".safetensors"):
             raise UserError(f"{path} lists {shard!r}, which is not a safetensors file next to it")
-    return shards
+    return [os.path.join(os.path.dirname(path), shard) for shard in shards]

@@ -1,13 +1,12 @@
-"""The interface for reading models of any file format, and a view of a model with fewer layers."""
+"""The interface for reading models of any file format."""
 
 import abc
 import atexit
 import contextlib
 import os
-import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,6 @@ RUN_FILE = "run.json"
 # Folder and prefix of the best checkpoint of a training run with evaluations.
 BEST_FOLDER, BEST_NAME = "best", "model.ckpt"
 
-_LAYER_NUMBER = re.compile(r"(?<=bert/encoder/layer_)\d+(?=/)")
 # Training script -> head, for the heads whose variables have the same names.
 _HEADS = {
     "run_classifier": "classification",
@@ -87,56 +85,16 @@ class Source(abc.ABC):
         return BertConfig.from_json_file(self.config_file) if self.config_file else None
 
     @abc.abstractmethod
+    def variables(self) -> dict[str, tuple[list[int], str]]:
+        """Returns the shapes and stored dtypes of all variables by name."""
+
     def shapes(self) -> dict[str, list[int]]:
         """Returns the shapes of all variables by name."""
-
-    @abc.abstractmethod
-    def types(self) -> dict[str, str]:
-        """Returns the stored dtypes of all variables by name."""
+        return {name: shape for name, (shape, _) in self.variables().items()}
 
     @abc.abstractmethod
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         """Yields the names and values of variables, one at a time."""
-
-
-class SelectedLayers(Source):
-    """Presents layer `layers[n]` of a source as layer n; all other variables are unchanged.
-
-    Raises a UserError if the source lacks one of `layers`.
-    """
-
-    def __init__(self, source: Source, layers: Sequence[int]) -> None:
-        # Copy all attributes of the source, such as `path`.
-        vars(self).update(vars(source))
-        self._source = source
-        self._names: dict[str, str] = {}  # new name -> old name
-        matches = {name: _LAYER_NUMBER.search(name) for name in source.shapes()}
-        present = {int(layer[0]) for layer in matches.values() if layer}
-        for layer in layers:
-            if layer not in present:
-                problem = f"has no layer {layer}: its {len(present)} layers are numbered from 0"
-                raise UserError(f"{source.path} {problem}")
-        for name, layer in matches.items():
-            if not layer:
-                self._names[name] = name
-            elif int(layer[0]) in layers:
-                self._names[_LAYER_NUMBER.sub(str(layers.index(int(layer[0]))), name)] = name
-
-    def shapes(self) -> dict[str, list[int]]:
-        """Returns the shapes of all variables by new name."""
-        shapes = self._source.shapes()
-        return {new: shapes[old] for new, old in self._names.items()}
-
-    def types(self) -> dict[str, str]:
-        """Returns the stored dtypes of all variables by new name."""
-        types = self._source.types()
-        return {new: types[old] for new, old in self._names.items()}
-
-    def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields the new names and the values of variables, given by their new names."""
-        new_names = {self._names[name]: name for name in names}
-        for old, value in self._source.read(new_names):
-            yield new_names[old], value
 
 
 def find_file(folder: str, name: str) -> str | None:

@@ -156,7 +156,7 @@ def test_masked_lm_model_is_read(transformers_results, tiny, tmp_path):
 def test_half_precision_weights_are_read_exactly(transformers_results, dtype):
     folder, _ = transformers_results
     source = find_source(str(folder / f"{dtype}_saved"))
-    assert set(source.types().values()) == {dtype}
+    assert {stored for _, stored in source.variables().values()} == {dtype}
     ((_, embeddings),) = source.read(["bert/embeddings/word_embeddings"])
     assert embeddings.tobytes() == np.load(folder / f"{dtype}.npy").tobytes()
 
