@@ -11,6 +11,7 @@ Sources: README and multilingual.md of google-research/bert; vocabulary sizes ar
 import dataclasses
 import re
 from itertools import pairwise
+from operator import attrgetter
 
 from bert_tf.config import SIZES, BertConfig
 
@@ -47,11 +48,7 @@ class Release:
         return f"{BUCKET}/{self.date}/{self.name}.zip"
 
     def config(self) -> BertConfig:
-        """Returns the model configuration.
-
-        The published files of the Chinese and multilingual models have additional keys that the
-        model does not use: `directionality` and `pooler_*`.
-        """
+        """Returns the model configuration, without the keys that `BertConfig` calls unused."""
         return BertConfig(
             vocab_size=self.vocab_size,
             hidden_size=self.hidden_size,
@@ -107,12 +104,8 @@ def matching(config: BertConfig) -> list[Release]:
     Their variables have the same names and shapes. Several releases may match, because a
     configuration determines neither casing nor training data.
     """
-    sizes = _sizes(config)
-    return [release for release in RELEASES if _sizes(release.config()) == sizes]
-
-
-def _sizes(config: BertConfig) -> list[int]:
-    return [getattr(config, key) for key in SIZES]
+    sizes = attrgetter(*SIZES)
+    return [release for release in RELEASES if sizes(release.config()) == sizes(config)]
 
 
 # Prefix of the release name -> size, casing (True if cased) and language of the vocabulary.

@@ -243,12 +243,7 @@ class TransformerLayer(keras.layers.Layer):
 
 
 class Encoder(keras.layers.Layer):
-    """The stack of encoder layers.
-
-    With `recompute_layers`, training keeps only each layer's input, and recomputes the activations
-    in the backward pass (gradient checkpointing, Chen et al. 2016). Training takes about a third
-    longer, and the activations of only one layer are in memory at a time.
-    """
+    """The stack of encoder layers; for `recompute_layers` (Chen et al. 2016), see `BertModel`."""
 
     def __init__(self, config: BertConfig, recompute_layers: bool = False, **kwargs: Any) -> None:
         super().__init__(name="encoder", **kwargs)

@@ -123,13 +123,12 @@ def _make_config(model: Any, labels: Sequence[str], tokenizer: FullTokenizer) ->
     heads = [head for head in HEADS.values() if head.model and isinstance(model, head.model)]
     if not heads:
         raise UserError(f"{type(model).__name__} has a head that cannot be exported")
-    head = heads[-1]
+    # A model for multiple choice is a BertClassifier, too.
+    head = HEADS["multiple_choice"] if model.input_rank == 3 else heads[-1]
     num_outputs = getattr(model, "num_labels", 0)
     pad_id = tokenizer.vocab.get("[PAD]")
     known_labels = labels if len(labels) == num_outputs else None
-    config = hugging_face_config.make_config(model.config, head, num_outputs, known_labels, pad_id)
-    architecture = getattr(model, "hugging_face_class", head.architecture)
-    return {**config, "architectures": [architecture]}
+    return hugging_face_config.make_config(model.config, head, num_outputs, known_labels, pad_id)
 
 
 def tokenizer_json(tokenizer: FullTokenizer, max_seq_length: int) -> dict[str, Any]:

@@ -6,9 +6,6 @@ from bert_tf import registry
 from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
 
-# Flags that only apply to --format=saved_model.
-_SAVED_MODEL_FLAGS = ("text_input", "jit_compile")
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExportOptions:
@@ -80,8 +77,8 @@ class ExportOptions:
         check_values(self)
         defaults = ExportOptions()
         is_saved_model = self.format == "saved_model"
-        not_applicable = ("precision", "pooling") if is_saved_model else _SAVED_MODEL_FLAGS
-        for name in not_applicable:
+        names = ("precision", "pooling") if is_saved_model else ("text_input", "jit_compile")
+        for name in names:
             if getattr(self, name) != getattr(defaults, name):
                 raise UserError(f"--{name} does not apply to --format={self.format}")
         if self.form == "preprocessor" and not is_saved_model:

@@ -23,7 +23,6 @@ class BertMultipleChoice(BertClassifier):
     """
 
     input_rank = 3
-    hugging_face_class = "BertForMultipleChoice"
 
     def __init__(self, config: BertConfig, num_labels: int = 1, **kwargs: Any) -> None:
         super().__init__(config, num_labels, **kwargs)
