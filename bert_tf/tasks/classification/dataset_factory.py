@@ -138,12 +138,15 @@ def _warn_about_missing_label(options: ClassifierOptions, folder: str, paths: li
         return
     flags = {name: saved.get(name) for name in ("data_dir", "train_file")}
     with contextlib.suppress(UserError):  # The training file may no longer exist.
-        trained = find_files(dataclasses.replace(options, **flags), ["train"])
-        widths = [
-            len(next(read_table(path, options.quoted)).cells)
-            for path in [*trained.values(), *paths]
-        ]
-        for path, width in zip(paths, widths[1:], strict=True):
-            if width < widths[0]:
-                message = "%s has %d columns, but the training file has %d. Check --text_column"
-                log.warning(message, path, width, widths[0])
+        for training_file in find_files(dataclasses.replace(options, **flags), ["train"]).values():
+            expected = _count_columns(training_file, options.quoted)
+            for path in paths:
+                num_columns = _count_columns(path, options.quoted)
+                if 0 < num_columns < expected:
+                    message = "%s has %d columns, but the training file has %d. Check --text_column"
+                    log.warning(message, path, num_columns, expected)
+
+
+def _count_columns(path: str, quoted: str) -> int:
+    """Returns the number of columns in the first row of a table; 0 if it is empty."""
+    return next((len(row.cells) for row in read_table(path, quoted)), 0)

@@ -194,8 +194,18 @@ def test_missing_label_column_before_the_text_warns(tiny, tmp_path, run_log):
     assert "but the training file has" not in run_log.text
     narrow = "\n".join(line.partition("\t")[2] for line in lines)
     (tmp_path / "data" / "test.tsv").write_text(narrow + "\n")
-    classification.run(custom_options(tiny, tmp_path, do_predict=True, **flags))
+    predict = custom_options(tiny, tmp_path, do_predict=True, **flags)
+    classification.run(predict)
     assert "test.tsv has 2 columns, but the training file has 3" in run_log.text
+    run_log.clear()
+    # Without the training file, nothing can be compared.
+    (tmp_path / "data" / "train.tsv").rename(tmp_path / "train.tsv")
+    classification.run(predict)
+    (tmp_path / "train.tsv").rename(tmp_path / "data" / "train.tsv")
+    (tmp_path / "data" / "test.tsv").write_text("")
+    with pytest.raises(UserError, match=r"test\.tsv is empty"):
+        classification.run(predict)
+    assert "but the training file has" not in run_log.text
 
 
 def test_joined_labels_warn(tiny, tmp_path, run_log):
