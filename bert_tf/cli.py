@@ -17,10 +17,10 @@ from typing import Any
 
 from absl import flags
 
-from bert_tf import registry
+from bert_tf import files, registry
 from bert_tf.errors import Terminated, UserError, reason
 from bert_tf.options.shared import EngineOptions
-from bert_tf.progress import LogHandler
+from bert_tf.progress import LogHandler, log
 from bert_tf.quiet import import_tensorflow
 
 # The flags that `--help` lists first, as far as a script has them.
@@ -64,18 +64,16 @@ def read_options(script: str, argv: Sequence[str]) -> Any:
     entry = registry.SCRIPTS[script]
     if any(argument in _HELP_FLAGS for argument in argv[1:]):
         program = os.path.basename(argv[0])
-        try:
-            print(help_text(entry.options_class, program, entry.description), flush=True)
-        except BrokenPipeError:
-            # The pipe's reader, such as `head`, has exited. Discard what Python writes at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        text = help_text(entry.options_class, program, entry.description)
+        with files.standard_output() as stdout:
+            stdout.write(f"{text}\n".encode())
         sys.exit(0)
     options = parse(entry.options_class, argv)
     _set_up_logging(getattr(options, "verbose_logging", False))
     for field in dataclasses.fields(options):
         if field.metadata["new"] and field.default is None and getattr(options, field.name) == "":
             message = "--%s is empty. Is a shell variable not set?"
-            logging.getLogger("bert_tf").warning(message, field.name)
+            log.warning(message, field.name)
     options.check()
     import_tensorflow()
     return options
@@ -115,10 +113,7 @@ _ABSL_MESSAGES = (
 
 
 def _reword(message: str) -> str:
-    suggestions = re.search(r"Did you mean: (.+) \?$", message)
-    if suggestions:
-        joined = " or --".join(suggestions[1].split(", "))
-        message = message.replace(suggestions[0], f"Did you mean: {joined} ?")
+    message = re.sub("Did you mean: .+", lambda match: match[0].replace(", ", " or --"), message)
     for pattern, replacement in _ABSL_MESSAGES:
         if re.fullmatch(pattern, message, re.S):
             return re.sub(pattern, replacement, message, flags=re.S)
@@ -201,15 +196,6 @@ class _NumberOrKeyword(flags.FloatParser):
 
 
 def _set_up_logging(verbose: bool) -> None:
-    handler = LogHandler()
-    handler.setFormatter(_MessageFormatter())
-    logger = logging.getLogger("bert_tf")
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG if verbose else logging.INFO)
-    logger.propagate = False
-
-
-class _MessageFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        message = super().format(record)
-        return f"{record.levelname}: {message}" if record.levelno >= logging.WARNING else message
+    log.addHandler(LogHandler())
+    log.setLevel(logging.DEBUG if verbose else logging.INFO)
+    log.propagate = False

@@ -14,11 +14,12 @@ log = logging.getLogger("bert_tf")
 
 
 class LogHandler(logging.StreamHandler):
-    """Writes messages to stderr, above any progress bars."""
+    """Writes messages to stderr, above any progress bars; warnings and errors with their level."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes a message."""
-        tqdm.write(self.format(record), file=sys.stderr)
+        level = f"{record.levelname}: " if record.levelno >= logging.WARNING else ""
+        tqdm.write(level + self.format(record), file=sys.stderr)
 
 
 # Seconds between updates; longer in a log file, where each update is a line of its own.

@@ -101,6 +101,11 @@ def test_any_text_is_a_valid_value(text):
             r"There is no flag --do_trian\. Did you mean --do_train\? --help lists all",
         ),
         (["--best_file=x"], r"Did you mean --best_metric or --eval_file\? --help lists all"),
+        (
+            ["--eval_=x"],
+            r"^There is no flag --eval_\. Did you mean --eval_batch_size or --eval_every or "
+            r"--eval_file\? --help lists all flags$",
+        ),
         (["--max_seq_length=long"], "--max_seq_length must be a whole number. Received: long"),
         (["--do_train=maybe"], "--do_train must be true or false. Received: maybe"),
         (["--do_train", "true"], "Unexpected argument 'true'.*--name=value"),
