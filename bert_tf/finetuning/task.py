@@ -5,7 +5,6 @@ In shapes, B is the batch size, C `texts_per_row`, and S `max_seq_length`.
 
 import abc
 import json
-import os
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -130,13 +129,11 @@ class Task(abc.ABC):
         self, examples: Sequence[Any], predictions: Sequence[Any], output_dir: str
     ) -> Iterable[str]:
         """Writes predictions, by default to `predictions.jsonl`; returns the files' paths."""
-        path = os.path.join(output_dir, PREDICTIONS)
         lines = (
             json.dumps(item._asdict() if hasattr(item, "_asdict") else item, ensure_ascii=False)
             for item in predictions
         )
-        files.write_text(path, "".join(f"{line}\n" for line in lines))
-        return [path]
+        return files.write_texts(output_dir, {PREDICTIONS: "".join(f"{line}\n" for line in lines)})
 
     def report(
         self, examples: Sequence[Any], predictions: Sequence[Any], output_dir: str

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from bert_tf import files
-from bert_tf.data.cell_values import counted
+from bert_tf.data.cell_values import counted, excerpt
 from bert_tf.data.tables import LAST
 from bert_tf.errors import UserError
 from bert_tf.progress import log
@@ -27,14 +27,14 @@ DOCUMENT = "-DOCSTART-"
 
 # Only spaces and tabs separate columns: other spaces, such as U+00A0, are parts of words.
 _COLUMN = re.compile("[^ \t]+")
-# Without an entity type (`B`, `I`), all entities have the same, unnamed type.
-_LABEL = re.compile("O|[BIES](-.+)?")
+# Matches labels in BIO or BIOES. Without an entity type (`B`, `I`), all entities have the same,
+# unnamed type.
+is_label = re.compile("O|[BIES](-.+)?").fullmatch
 _SPAN = re.compile("(.+)/(o|nr|ns|nt)")
 _SPAN_TYPES = {"nr": "PER", "ns": "LOC", "nt": "ORG"}
 _MAX_SENTENCE_WORDS = 500
 _MIN_SENTENCE_WORDS = 1.5  # on average
 _MAX_LABELS = 1000
-_SHOWN_CHARACTERS = 60
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ def read_conll(
                 has_no_label = label_index is not None and len(row) <= label_index
                 raise UserError(
                     f"{where}: {counted(len(row), 'column')}{' and no label' * has_no_label} "
-                    f"({_excerpt(row)}), but {counted(num_columns, 'column')} in "
+                    f"({excerpt(' '.join(row))}), but {counted(num_columns, 'column')} in "
                     f"{path}:{file.line_numbers[0]}. Write one word per line"
                     f"{_advice(row, first_row)}"
                 )
@@ -136,7 +136,7 @@ def _split_spans(spans: list[str], where: str) -> Iterator[list[str]]:
     for text in spans:
         span = _SPAN.fullmatch(text)
         if span is None:
-            raise UserError(f"{where}: {_excerpt([text])} does not end with /o, /nr, /ns or /nt")
+            raise UserError(f"{where}: {excerpt(text)} does not end with /o, /nr, /ns or /nt")
         entity_type = _SPAN_TYPES.get(span[2])
         for index, character in enumerate(span[1]):
             yield [character, f"{'I' if index else 'B'}-{entity_type}" if entity_type else OUTSIDE]
@@ -147,16 +147,15 @@ def _find_columns(
 ) -> tuple[int, int | None]:
     """Returns the 0-based indices of the word column and of the label column, if any."""
     row = f"the row has {counted(len(columns), 'column')}"
-    if token_column > len(columns):
-        problem = f"--token_column={token_column}, but {row}"
-        raise UserError(f"{where}: {problem}: {_excerpt(columns)}{_advice(columns)}")
     label_number = len(columns) if label_column == LAST else label_column
     has_label = label_number <= len(columns) and label_number != token_column
-    if need_labels and not has_label:
-        raise UserError(
-            f"{where}: {row} and no label (--label_column={label_column}): {_excerpt(columns)}"
-            f"{_advice(columns)}"
-        )
+    problem = ""
+    if token_column > len(columns):
+        problem = f"--token_column={token_column}, but {row}"
+    elif need_labels and not has_label:
+        problem = f"{row} and no label (--label_column={label_column})"
+    if problem:
+        raise UserError(f"{where}: {problem}: {excerpt(' '.join(columns))}{_advice(columns)}")
     return token_column - 1, label_number - 1 if has_label else None
 
 
@@ -186,13 +185,9 @@ def _check_labels(file: ConllFile, column: int) -> None:
             advice = "Write one word per line, with its label in the last column, or pass "
             advice += "--label_column. A file to predict may have just one column, the words"
         raise UserError(
-            f"{file.path}:{file.line_numbers[index]}: {_excerpt([labels[index]])} in column "
+            f"{file.path}:{file.line_numbers[index]}: {excerpt(labels[index])} in column "
             f"{column} is not a label such as O or B-PER. {advice}"
         )
-
-
-def _excerpt(columns: list[str]) -> str:
-    return repr(" ".join(columns)[:_SHOWN_CHARACTERS])
 
 
 def _advice(columns: list[str], first_row: Sequence[str] = ()) -> str:
@@ -218,8 +213,3 @@ def to_bio(labels: Sequence[str], sentence_starts: Sequence[int]) -> list[str]:
 def label_list(labels: Sequence[str]) -> list[str]:
     """Returns the distinct labels: `O`, then all others in alphabetical order."""
     return sorted(set(labels), key=lambda label: (label != OUTSIDE, label))
-
-
-def is_label(text: str) -> bool:
-    """Returns whether a text is a label in BIO or BIOES."""
-    return _LABEL.fullmatch(text) is not None

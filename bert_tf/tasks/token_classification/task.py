@@ -114,10 +114,14 @@ class TokenClassification(Task):
             Feature(name, options.max_seq_length, per_token=True)
             for name in ("label_ids", "label_mask")
         )
-        self._train_file = self._read_file("train") if options.do_train else None
-        if self._train_file:
-            self.labels = _read_training_labels(self._train_file, options)
-            label_map.warn_about_similar(self.labels, self._train_file.path)
+        self._train_file = file = self._read_file("train") if options.do_train else None
+        if file:
+            self.labels = conll.label_list(conll.to_bio(file.labels or [], file.sentence_starts))
+            if self.labels == [conll.OUTSIDE]:
+                problem = f"{file.path}: all labels are O; nothing to learn"
+                raise UserError(f"{problem}. Check --label_column")
+            label_map.require_same(self.labels, file.path, options, conll.is_label)
+            label_map.warn_about_similar(self.labels, file.path)
         else:
             self.labels = label_map.of_checkpoint(options, conll.is_label)
 
@@ -260,10 +264,8 @@ class TokenClassification(Task):
         """Writes `label_test.txt`: the lines of the test file with the predicted labels."""
         if self.options.do_eval and examples.file.labels:
             _log_scores(_score(examples, predictions), examples.file.path)
-        path = os.path.join(output_dir, LABEL_TEST)
         labels = [label for sentence in predictions for label in sentence.labels]
-        files.write_text(path, examples.file.with_predictions(labels))
-        return [path]
+        return files.write_texts(output_dir, {LABEL_TEST: examples.file.with_predictions(labels)})
 
     def from_inputs(self, inputs: Sequence[Any]) -> Sentences:
         """Converts strings, which are split into words, or tuples of words.
@@ -289,15 +291,6 @@ class TokenClassification(Task):
             message += ": to pass several texts, use a list"
             log.warning(message, num_spaced, len(inputs))
         return self._make_sentences(file)
-
-
-def _read_training_labels(file: conll.ConllFile, options: NerOptions) -> list[str]:
-    """Returns the training file's labels; raises a UserError if a run to resume has others."""
-    labels = conll.label_list(conll.to_bio(file.labels or [], file.sentence_starts))
-    if labels == [conll.OUTSIDE]:
-        raise UserError(f"{file.path}: all labels are O; nothing to learn. Check --label_column")
-    label_map.require_same(labels, file.path, options, conll.is_label)
-    return labels
 
 
 def _score(examples: Sentences, predictions: Sequence[LabeledWords]) -> Scores:
