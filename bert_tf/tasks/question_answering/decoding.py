@@ -75,10 +75,14 @@ def decode(
     """
     get_text = _make_get_text(windows, tokenizer)
     row_splits = np.searchsorted(windows.question_index, np.arange(len(windows.questions) + 1))
+    null_logits = np.stack([top["null_start_logits"], top["null_end_logits"]], axis=1).tolist()
     n_best_lists = []
     for first, stop in itertools.pairwise(row_splits.tolist()):
         rows = np.arange(first, stop)
-        null = _find_null_answer(top, rows) if options.version_2_with_negative else None
+        null = None
+        if options.version_2_with_negative:
+            # The lowest score of "no answer" in any window; logits of 0 without windows.
+            null = Answer("", *min(null_logits[first:stop], key=sum, default=(0.0, 0.0)))
         spans = _find_valid_spans(windows, top, options.max_answer_length, rows)
         n_best_lists.append(make_n_best(spans, null, get_text, options.n_best_size))
     return n_best_lists
@@ -105,13 +109,6 @@ def _find_valid_spans(
     return zip(*(column[order].tolist() for column in columns), strict=True)
 
 
-def _find_null_answer(top: Mapping[str, np.ndarray], rows: np.ndarray) -> Answer:
-    """Returns the empty answer with the lowest score in the windows `rows`, or with logits of 0."""
-    logits = zip(top["null_start_logits"][rows], top["null_end_logits"][rows], strict=True)
-    answers = [Answer("", float(start), float(end)) for start, end in logits]
-    return min(answers, key=lambda answer: answer.score, default=Answer("", 0.0, 0.0))
-
-
 def make_n_best(
     spans: Iterable[Span],
     null: Answer | None,
@@ -125,12 +122,10 @@ def make_n_best(
     """
     answers: dict[str, Answer] = {}
     for start, end, start_logit, end_logit in spans:
+        if len(answers) < n_best_size and null and null.score > start_logit + end_logit:
+            answers.setdefault("", null)
         if len(answers) >= n_best_size:
             break
-        if null and "" not in answers and null.score > start_logit + end_logit:
-            answers[""] = null
-            if len(answers) >= n_best_size:
-                break
         text = get_text(start, end)
         if text not in answers:
             answers[text] = Answer(text, start_logit, end_logit)

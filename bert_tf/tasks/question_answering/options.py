@@ -77,12 +77,8 @@ class SquadOptions(FineTuningOptions):
     def check(self) -> None:
         """Checks all options, in the original's order."""
         super().check()
-        for flag, name in (
-            ("do_train", "train_file"),
-            ("do_predict", "predict_file"),
-            ("do_eval", "predict_file"),
-            ("eval_every", "predict_file"),
-        ):
+        for flag in ("do_train", "do_predict", "do_eval", "eval_every"):
+            name = "train_file" if flag == "do_train" else "predict_file"
             if getattr(self, flag) and not getattr(self, name):
                 raise UserError(f"--{flag} needs --{name}")
         self._check_lengths()

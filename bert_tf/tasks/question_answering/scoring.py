@@ -12,6 +12,8 @@ import re
 import string
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from bert_tf.tasks.question_answering.squad_reader import SquadExample
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -126,17 +128,12 @@ def best_f1_threshold(
     """
     scores = _score_all(examples, best_texts, _f1_or_exact)
     scores_unanswered = _score_all(examples, dict.fromkeys(best_texts, ""), _f1_or_exact)
-    gain_at: dict[float, float] = collections.defaultdict(float)
-    for qas_id in scores:
-        gain_at[null_odds[qas_id]] += scores[qas_id] - scores_unanswered[qas_id]
-    # Start with no question answered; then also answer the questions with the next null odds.
-    gain = best_gain = 0.0
-    threshold = math.nextafter(min(gain_at), -math.inf)
-    for odds in sorted(gain_at):
-        gain += gain_at[odds]
-        if gain > best_gain:
-            best_gain, threshold = gain, odds
-    return threshold
+    gains = [scores[qas_id] - scores_unanswered[qas_id] for qas_id in scores]
+    odds, groups = np.unique([null_odds[qas_id] for qas_id in scores], return_inverse=True)
+    # The gain if no question is answered, and then also those with the next null odds.
+    totals = np.cumsum([0.0, *np.bincount(groups, gains)])
+    thresholds = [math.nextafter(odds[0], -math.inf), *odds]
+    return float(thresholds[np.argmax(totals)])
 
 
 def _f1_or_exact(prediction: str, answer: str) -> float:

@@ -19,11 +19,11 @@ from bert_tf.progress import log
 
 # The original splits texts only at these characters, not at U+00A0, U+3000 or U+2028.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
-# Tolerated fraction of evaluation questions whose text contains none of their answers.
-_MAX_ABSENT = 0.1
-# Problems of questions, as worded in warnings.
-_EMPTY = 'empty (check "question")'
-_CONTRADICTORY = 'impossible, but have answers (check "is_impossible")'
+# Problems of questions, as worded in warnings, and the tolerated fraction of such questions.
+_EMPTY = 'are empty (check "question")'
+_CONTRADICTORY = 'are impossible, but have answers (check "is_impossible")'
+_ABSENT = "have none of their answers in the text"
+_TOLERATED = {_EMPTY: 0.0, _CONTRADICTORY: 0.0, _ABSENT: 0.1}
 # Number of question ids listed in a warning.
 _MAX_LISTED = 5
 # The default limit of `read_json` is for small files; data sets may be larger.
@@ -85,8 +85,7 @@ def read_squad_examples(
     """
     examples: list[SquadExample] = []
     skipped_ids: list[str] = []
-    absent_ids: list[str] = []
-    doubtful_ids: dict[str, list[str]] = {_EMPTY: [], _CONTRADICTORY: []}
+    doubtful_ids: dict[str, list[str]] = {problem: [] for problem in _TOLERATED}
     for location, paragraph, entry in _read_questions(path):
         qas_id = str(_get(entry, "id", (str, int, float), location))
         question = _get(entry, "question", str, location)
@@ -104,7 +103,7 @@ def read_squad_examples(
         if not is_training and example.answers:
             text = " ".join(paragraph.words)
             is_absent = not any(" ".join(x.split()) in text for x in example.answers)
-            absent_ids += [qas_id] * is_absent
+            doubtful_ids[_ABSENT] += [qas_id] * is_absent
         examples.append(example)
     if not examples:
         problem = f": skipped {len(skipped_ids)} whose answer is not at answer_start"
@@ -115,14 +114,11 @@ def read_squad_examples(
         listed_ids = shortened(skipped_ids, _MAX_LISTED)
         log.warning(message, path, len(skipped_ids), total, listed_ids)
         log.debug("Skipped: %s", ", ".join(skipped_ids))
-    if len(absent_ids) > _MAX_ABSENT * total:
-        message = "%s: %d of %d questions have none of their answers in the text, the first is %s"
-        log.warning(message, path, len(absent_ids), total, absent_ids[0])
     if len(doubtful_ids[_EMPTY]) == total:
         raise UserError(f'{path}: all questions are empty. Check "question"')
     for problem, ids in doubtful_ids.items():
-        if ids:
-            message = "%s: %d of %d questions are %s, the first is %s"
+        if len(ids) > _TOLERATED[problem] * total:
+            message = "%s: %d of %d questions %s, the first is %s"
             log.warning(message, path, len(ids), total, problem, ids[0])
     counts = collections.Counter(example.qas_id for example in examples)
     repeated_ids = sorted(qas_id for qas_id, count in counts.items() if count > 1)

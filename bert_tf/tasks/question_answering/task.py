@@ -155,8 +155,7 @@ class QuestionAnswering(Task):
         self, examples: Windows, predictions: Predictions, output_dir: str
     ) -> list[str]:
         """Writes answers, n-best lists and, with `version_2_with_negative`, null odds."""
-        contents = predictions.contents()
-        return files.write_texts(output_dir, contents)
+        return files.write_texts(output_dir, predictions.contents())
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the start and end logits [B, S], and `input_ids`, to find the answer's pieces."""
