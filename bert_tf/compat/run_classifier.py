@@ -18,7 +18,6 @@ from bert_tf.tasks.classification import glue
 globals().update(error_stubs("run_classifier"))
 
 
-@dataclasses.dataclass(frozen=True)
 class PaddingInputExample:
     """Pads the last batch on a TPU, where all batches must have the same size.
 

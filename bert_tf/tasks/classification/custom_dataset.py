@@ -10,7 +10,6 @@ from typing import Any
 from bert_tf.data.cell_values import counted, excerpt, to_text
 from bert_tf.data.columns import cell, find_positions
 from bert_tf.data.features import InputExample
-from bert_tf.data.split_files import FLAGS, NAMES
 from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
 from bert_tf.progress import log
@@ -62,7 +61,7 @@ class CustomDataset(TextDataset):
         # Column names in the training file, if it has been read or a training run saved them.
         self._training_header = list(training_header) or None
         self.is_unlabeled = options.ignores_labels and not self._holds_out_rows
-        labels = tuple(label.strip() for label in labels)
+        labels = tuple(labels)
         problem_type = options.problem_type
         _check_labels(problem_type, labels)
         unlabeled = {"predict", "train"} if self.is_unlabeled else {"predict"}
@@ -84,24 +83,13 @@ class CustomDataset(TextDataset):
         if split != "predict" and self._holds_out_rows and "eval" not in self._examples:
             self._hold_out_dev_set()
         if split not in self._examples:
-            path = self._path(split)
             self._examples[split] = self._load(split)
-            log.info("%s: %s", path, counted(len(self._examples[split]), "row"))
+            log.info("%s: %s", self._paths[split], counted(len(self._examples[split]), "row"))
         return list(self._examples[split])
 
     def describe(self, split: str) -> str:
         """Returns the path of the split's file."""
-        return self._path("train" if split == "eval" and self._holds_out_rows else split)
-
-    def _path(self, split: str) -> str:
-        if split in self._paths:
-            return self._paths[split]
-        if split == "eval" and "train" in self._paths:
-            raise UserError(
-                "There is no file to evaluate on: pass --eval_file, or --dev_fraction=0.2"
-            )
-        name = NAMES[split][0]
-        raise UserError(f"There is no {name} set: pass {FLAGS[split]}, or name a file {name}.tsv")
+        return self._paths["train" if split == "eval" and self._holds_out_rows else split]
 
     def _load(self, split: str) -> list[InputExample]:
         """Reads the file of a split; if it is the training file, also infers the labels."""

@@ -27,19 +27,17 @@ def make_dataset(options: ClassifierOptions) -> TextDataset:
     """
     reads_data = options.do_train or options.evaluates or options.do_predict
     data: TextDataset
-    if options.task_module and not reads_data:
-        # The module may no longer exist, and only its examples show whether texts are pairs.
-        data = _make_custom_dataset(options, {})
-        data.has_pairs = _trained_on_pairs(options)
-        return data
-    if options.uses_custom_tables:
-        paths = _find_paths(options) if reads_data else {}
-        data = _make_custom_dataset(options, paths)
+    # A Predictor does not need the task module, which may no longer exist.
+    if options.uses_custom_tables or (options.task_module and not reads_data):
+        data = _make_custom_dataset(options, _find_paths(options) if reads_data else {})
     elif options.task_module:
         data = load_task_module(options.task_module, options.data_dir or "")
-        data.has_pairs = None if options.do_train else _trained_on_pairs(options)
     else:
         data = glue.GlueDataset(glue.task_named(options.task_name or ""), options.data_dir or "")
+    if options.task_module and not options.do_train:
+        # Only the training examples show whether texts are pairs.
+        saved = run_metadata.read_run_string(label_map.folder_of_checkpoint(options), "inputs")
+        data.has_pairs = next((value for value, name in INPUTS.items() if name == saved), None)
     if not data.is_published:
         given_in = options.task_module or ("--labels" if options.labels else None)
         label_source = given_in or (data.describe("train") if options.do_train else data.name)
@@ -49,12 +47,6 @@ def make_dataset(options: ClassifierOptions) -> TextDataset:
     if options.glue_submission and not data.submission:
         raise UserError(f"--glue_submission: {data.name} is not a GLUE task")
     return data
-
-
-def _trained_on_pairs(options: ClassifierOptions) -> bool | None:
-    """Returns whether a task module's training examples were pairs; None if some, or unknown."""
-    saved = run_metadata.read_run_string(label_map.folder_of_checkpoint(options), "inputs")
-    return next((value for value, name in INPUTS.items() if name == saved), None)
 
 
 def _find_paths(options: ClassifierOptions) -> dict[str, str]:
@@ -67,6 +59,8 @@ def _find_paths(options: ClassifierOptions) -> dict[str, str]:
     if needs_eval_rows and not options.do_train and "eval" not in paths:
         splits.append("train")
         paths |= find_files(options, ["train"])
+    if options.evaluates and "eval" not in paths and not options.dev_fraction:
+        raise UserError("There is no file to evaluate on: pass --eval_file, or --dev_fraction=0.2")
     if "eval" in paths and options.dev_fraction not in (0, ClassifierOptions().dev_fraction):
         message = "--dev_fraction=%g has no effect, as there is a dev file: %s. Check --eval_file"
         log.warning(message, options.dev_fraction, paths["eval"])
@@ -79,7 +73,8 @@ def _find_paths(options: ClassifierOptions) -> dict[str, str]:
 
 
 def _make_custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> CustomDataset:
-    labels, header = options.labels.split(",") if options.labels else [], None
+    labels = list(map(str.strip, options.labels.split(","))) if options.labels else []
+    header = None
     if not options.do_train:
         folder = label_map.folder_of_checkpoint(options)
         header = run_metadata.read_run_string(folder, HEADER)

@@ -18,6 +18,8 @@ _MAX_CONTRADICTORY = 0.1
 # Tolerated distance of evaluation labels from the range of training labels, in widths of the range.
 _MAX_DISTANCE = 10
 _NUMBER = r"[+-]?[\d.,]*\d"
+# Between the labels of a cell with several labels.
+_SEPARATOR = re.compile(r"\s*[,;|]\s*")
 # Suspicious texts: (kind, pattern, tolerated fraction).
 _SUSPICIOUS_TEXTS = (
     ("numbers or dates", r"(?s)(?=.*\d)[\W\d_]+", 0.5),
@@ -135,6 +137,11 @@ def _find_suspicious_labels(data: TextDataset) -> Iterator[tuple[str, str]]:
     if data.problem_type == CLASSIFICATION and 2 * len(with_comma) > len(data.labels) > len(parts):
         message = "%r is read as one label. If it is a list, pass --problem_type=multilabel"
         yield with_comma[0], message
+    names_in = {label: {*_SEPARATOR.split(label)} for label in data.labels}
+    joined = [x for x, names in names_in.items() if len(names) > 1 and names <= names_in.keys()]
+    if joined and data.problem_type == CLASSIFICATION:
+        message = "the label %r consists of other labels. If texts have several labels, pass "
+        yield joined[0], f"{message}--problem_type=multilabel"
     for label in data.labels:
         if label.casefold() in ("nan", "null"):
             yield label, "there is a label %r. If it means a missing label, remove its rows"

@@ -67,8 +67,6 @@ class TsvTask:
 
 _NLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT_LABELS = ("entailment", "not_entailment")
-
-
 _SPLITS = ("train", "dev", "test")
 
 
@@ -231,11 +229,8 @@ def examples(task: TsvTask, split: Split, rows: Iterable[Row]) -> Iterator[Input
 
 
 def _check_header(task: TsvTask, split: Split, row: Row) -> None:
-    known_labels = (*task.labels, *dict(split.spellings))
-    label_cell = [] if split.label is None else row.cells[split.label :][:1]
-    data_cells = [cell for cell in label_cell if cell in known_labels] + [
-        cell for cell in row.cells if parse_number(cell) is not None
-    ]
+    labels = {*task.labels, *dict(split.spellings)}
+    data_cells = [cell for cell in row.cells if cell in labels or parse_number(cell) is not None]
     header = [cell.strip().casefold() for cell in row.cells]
     columns = (split.text_a, split.text_b)
     missing = [

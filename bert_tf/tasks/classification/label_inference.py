@@ -14,9 +14,6 @@ from bert_tf.errors import UserError, shortened
 from bert_tf.progress import log
 from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, MULTILABEL, REGRESSION
 
-# Between the labels of a cell with several labels.
-_SEPARATOR = re.compile(r"\s*[,;|]\s*")
-
 # Labels that mostly occur once are probably not classes if there are more than half as many labels
 # as rows. This limit is at least `_FEW_LABELS` and at most `_MANY_LABELS`.
 _FEW_LABELS, _MANY_LABELS = 8, 50
@@ -104,8 +101,6 @@ def infer_labels(
     else:
         parser = dataclasses.replace(parser, labels=parser.labels or _sort_labels(counts))
         _check_labels(path, parser, counts, len(values))
-        if problem_type == CLASSIFICATION:
-            _warn_about_joined_labels(path, counts)
         label_counts = [f"{label} ({counts[label]:,})" for label in parser.labels]
         summary = f"{counted(len(label_counts), 'label')}: {shortened(label_counts)}"
     log.info("%s: %s; %s with %s", path, counted(len(values), "row"), problem_type, summary)
@@ -178,17 +173,6 @@ def _check_labels(path: str, parser: LabelParser, counts: Counter[str], num_rows
         message = "%s: %d of %d labels occur only once. Check --label_column. To predict numbers, "
         message += "pass --problem_type=regression"
         log.warning(message, path, num_single, len(labels))
-
-
-def _warn_about_joined_labels(path: str, counts: Counter[str]) -> None:
-    for name in counts:
-        parts = {*_SEPARATOR.split(name)}
-        if len(parts) > 1 and parts <= counts.keys():
-            advice = "If texts have several labels, pass --problem_type=multilabel"
-            log.warning(
-                "%s: the label %s consists of other labels. %s", path, excerpt(name), advice
-            )
-            return
 
 
 def _advice(place: str) -> str:

@@ -143,8 +143,9 @@ def describe_report(report: Mapping[str, Any]) -> str:
 
 
 def one_line(text: str, max_length: int) -> str:
-    """Replaces each run of whitespace with a space, and truncates the text with an ellipsis."""
-    text = " ".join(text.split())
+    """Replaces white space and control characters with spaces; shortens a text with an ellipsis."""
+    printable = "".join(char if char.isprintable() else " " for char in text)
+    text = " ".join(printable.split())
     return text if len(text) <= max_length else text[: max_length - 1].rstrip() + "…"
 
 

@@ -138,15 +138,14 @@ class ClassifierOptions(TableOptions, FineTuningOptions):
             if getattr(self, field.name) != field.default:
                 name = field.name
                 raise UserError(f"--{name} can only be used with --task_name=tsv (your own files)")
-        if self.class_weights and not self.do_train:
-            raise UserError("--class_weights needs --do_train=true")
         if self.long_text == "windows" and self.max_seq_length < _MIN_WINDOW_LENGTH:
             raise UserError(
                 f"--long_text=windows needs --max_seq_length={_MIN_WINDOW_LENGTH} or more. "
                 f"Received: {self.max_seq_length}"
             )
-        if self.glue_submission and not self.do_predict:
-            raise UserError("--glue_submission needs --do_predict=true")
+        for flag, needed in (("class_weights", "do_train"), ("glue_submission", "do_predict")):
+            if getattr(self, flag) and not getattr(self, needed):
+                raise UserError(f"--{flag} needs --{needed}=true")
 
     def _not_needed(self) -> set[str]:
         names_files = bool(self.train_file or self.eval_file or self.predict_file)

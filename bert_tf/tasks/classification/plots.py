@@ -44,7 +44,7 @@ def plot_confusion_matrix(matrix: list[list[int]], labels: Sequence[str]) -> byt
     installed = set(font_manager.get_font_names())
     fonts = ["DejaVu Sans", *(font for font in _CJK_FONTS if font in installed)]
     tick_style = {"parse_math": False, "family": fonts, "fontsize": 9}
-    ticks, names = range(len(labels)), list(map(_tick_label, labels))
+    ticks, names = range(len(labels)), [one_line(label, _MAX_LABEL_LENGTH) for label in labels]
     axes.set_yticks(ticks, names, **tick_style)
     axes.set_xticks(ticks, names, rotation=45, ha="right", rotation_mode="anchor", **tick_style)
     total, correct = counts.sum(), np.trace(counts)
@@ -56,8 +56,3 @@ def plot_confusion_matrix(matrix: list[list[int]], labels: Sequence[str]) -> byt
         warnings.simplefilter("ignore")
         figure.savefig(png, bbox_inches="tight", pad_inches=0.2, metadata={"Software": None})
     return png.getvalue()
-
-
-def _tick_label(label: str) -> str:
-    printable = "".join(char if char.isprintable() else " " for char in label)
-    return one_line(printable, _MAX_LABEL_LENGTH)

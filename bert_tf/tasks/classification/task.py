@@ -155,15 +155,14 @@ class Classification(Task):
         label_ids = self.problem.label_ids(examples)
         report = classification_report(predictions.values, label_ids, self.labels)
         log.info("%s", describe_report(report))
-        if "confusion_matrix" not in report:
-            return report, ()
-        if len(self.labels) == 2:
+        matrix = report.get("confusion_matrix")
+        if matrix and len(self.labels) == 2:
             message = "eval_f1, eval_precision and eval_recall are those of label %s"
             log.info(message, self.labels[1])
-        if len(self.labels) > _MAX_PLOTTED_LABELS:
+        if not matrix or len(self.labels) > _MAX_PLOTTED_LABELS:
             return report, ()
         path = os.path.join(output_dir, CONFUSION_MATRIX)
-        files.write_bytes(path, plot_confusion_matrix(report["confusion_matrix"], self.labels))
+        files.write_bytes(path, plot_confusion_matrix(matrix, self.labels))
         return report, [path]
 
     def write_predictions(

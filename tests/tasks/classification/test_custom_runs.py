@@ -322,20 +322,20 @@ class Films:
     get_dev_examples = get_test_examples = get_train_examples
 
     def get_labels(self):
-        return ["none of that", "praise"]
+        return ["none of that", " praise"]
 """
 
 
 def test_custom_task_module(tiny, tmp_path, run_log):
     (tmp_path / "data").mkdir()
-    rows = [f"{label_of(text)}|{text}" for text in sentences(30)]
+    rows = [f"{label_of(text).replace('praise', ' praise')}|{text}" for text in sentences(30)]
     (tmp_path / "data" / "films").write_text("\n".join(rows) + "\n")
     (tmp_path / "films.py").write_text(TASK)
     changes = {"task_name": None, "text_column": None, "label_column": None}
     run = custom_options(tiny, tmp_path, **STEPS, **changes, task_module=str(tmp_path / "films.py"))
     classification.run(run)
     out = tmp_path / "out"
-    assert (out / "labels.txt").read_text() == "none of that\npraise\n"
+    assert (out / "labels.txt").read_text() == "none of that\n praise\n"
     assert len((out / "test_predictions.tsv").read_text().splitlines()) == 31
     # The model was trained on single texts.
     pairs = TASK.replace("text, None, label", "text, 'no', label")
@@ -346,7 +346,7 @@ def test_custom_task_module(tiny, tmp_path, run_log):
     # Prediction does not need the task module.
     (tmp_path / "films.py").unlink()
     predictor = Predictor.from_output_dir(out)
-    assert predictor("a good film").label in ("none of that", "praise")
+    assert predictor("a good film").label in ("none of that", " praise")
     assert "truncated" not in run_log.text
     predictor(["a good film", ("a " * 30, "no"), "a"])
     predictor("a " * 30)

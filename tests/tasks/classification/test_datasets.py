@@ -195,6 +195,8 @@ def test_suspicious_texts(check_messages, examples, message):
         (["a", "nan"], CLASSIFICATION, "there is a label 'nan'"),
         (["['a'", "'b']"], MULTILABEL, "part of a Python list"),
         (["a,b", "a,c", "b,c", "a,b,c"], CLASSIFICATION, "pass --problem_type=multilabel"),
+        (["a", "b", "a; b"], CLASSIFICATION, "the label 'a; b' consists of other labels"),
+        (["a", "b", "a; b"], MULTILABEL, None),
     ],
 )
 def test_probably_misread_labels(check_messages, labels, problem_type, message):

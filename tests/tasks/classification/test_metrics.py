@@ -265,7 +265,7 @@ def test_metrics_table():
 
 
 def test_metrics_on_one_line():
-    assert metrics.one_line(" a \n\t b", 20) == "a b"
+    assert metrics.one_line(" a \n\t\x1b b", 20) == "a b"
     assert metrics.one_line("0123456789", 10) == "0123456789"
     assert metrics.one_line("01234 6789", 7) == "01234…"
 
