@@ -1,8 +1,305 @@
-"""WordPiece tokenization: the API of the original BERT, and faster implementations.
+"""WordPiece tokenization, with exactly the tokens of the original BERT release of 2018.
 
-The package exports the names of the original's module `tokenization`, which `reference` implements
-without TensorFlow. `fast` tokenizes many texts at once, `graph` is for TensorFlow graphs, and
-`offsets` maps tokens to the characters they come from. All of them give the same tokens.
+This module has the names of the original's module `tokenization`, and needs no TensorFlow. The
+other modules of the package return the same tokens: `fast` tokenizes many texts at once, `graph`
+is for TensorFlow graphs, and `offsets` maps tokens to the characters they come from. As in the
+original, character categories and lower case come from Python's Unicode database, so the tokens of
+recently added characters may depend on its version (`unicodedata.unidata_version`).
 """
 
-from bert_tf.tokenization.reference import *  # noqa: F403
+import hashlib
+import logging
+import re
+import string
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
+
+from bert_tf import files, releases
+from bert_tf.errors import UserError
+
+_logger = logging.getLogger(__name__)
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+# First and last code points of the blocks in which each character is a word by itself. Kana, Hangul
+# and extensions after E are not included, as in the original: this would change the tokens.
+_CJK_BLOCKS = (
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2CEAF),
+    (0x2F800, 0x2FA1F),
+)
+
+# Captures the name of a checkpoint's folder. As in the original, the dot is not escaped.
+_CHECKPOINT_FOLDER = re.compile("([A-Za-z0-9_-]+)/bert_model.ckpt")
+# A quarter of the pieces in cased vocabularies have capitals, but only two in the Chinese one.
+_MIN_CAPITALS_SHARE = 0.01
+_CAPITAL = re.compile("[A-Z]")
+
+
+def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str | None) -> None:
+    """Checks `do_lower_case` if the checkpoint's folder has the name of a published model.
+
+    Raises a UserError if that model was trained with the other casing. As in the original, only the
+    folder of a `bert_model.ckpt` is checked; but the original knows only seven of the `releases`.
+    """
+    match = _CHECKPOINT_FOLDER.search(init_checkpoint) if init_checkpoint else None
+    if not match:
+        return
+    folder = match.group(1)
+    release = releases.named(folder)
+    if release is None or release.cased != do_lower_case:
+        return
+    actual, required = ("true", "false") if release.cased else ("false", "true")
+    kind = "a cased model" if release.cased else "an uncased model"
+    raise UserError(
+        f"--do_lower_case={actual} does not match --init_checkpoint={init_checkpoint}: the name "
+        f"{folder} is that of {kind}. Pass --do_lower_case={required}, or rename the folder"
+    )
+
+
+def convert_to_unicode(text: str | bytes) -> str:
+    """Returns a text as a string; decodes bytes as UTF-8, without invalid bytes.
+
+    Raises a ValueError if the text is neither str nor bytes.
+    """
+    if isinstance(text, str):
+        return text
+    if isinstance(text, bytes):
+        return text.decode("utf-8", "ignore")
+    raise ValueError(f"Text must be str or bytes, not {type(text).__name__}: {text!r:.100}")
+
+
+# In Python 2, the original's two functions differ.
+printable_text = convert_to_unicode
+
+
+def load_vocab(vocab_file: str) -> dict[str, int]:
+    """Reads a vocabulary with one token per line; returns token -> id, the line number from 0.
+
+    As in the original, whitespace around a token is stripped, a blank line is the empty token, a
+    token on several lines has the id of the last, and a byte order mark is part of the first token.
+    """
+    lines = files.read_small_file_lines(vocab_file)
+    return {line.strip(): index for index, line in enumerate(lines)}
+
+
+def vocab_digest(vocab: Mapping[str, int]) -> str:
+    """Returns a digest of the tokens and ids of a vocabulary."""
+    items = sorted(vocab.items(), key=lambda item: item[1])
+    lines = [f"{token_id} {token}" for token, token_id in items]
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def count_capitals(pieces: Iterable[str]) -> int:
+    """Counts the pieces with capitals A to Z, except special tokens such as `[CLS]`."""
+    capitalized = filter(_CAPITAL.search, pieces)
+    return sum(not (piece[0] == "[" and piece[-1] == "]") for piece in capitalized)
+
+
+def is_cased(pieces: Collection[str]) -> bool:
+    """Guesses from the pieces of a vocabulary whether its model is cased."""
+    return count_capitals(pieces) > _MIN_CAPITALS_SHARE * len(pieces)
+
+
+_warned_vocabularies: set[str] = set()
+
+
+def warn_if_cased(vocab_file: str, pieces: Collection[str]) -> None:
+    """Warns, once per file, if a vocabulary for lower-cased text has many tokens with capitals."""
+    if is_cased(pieces) and vocab_file not in _warned_vocabularies:
+        _warned_vocabularies.add(vocab_file)
+        message = "%s has %d tokens with capitals, which never match because text is lower-cased. "
+        advice = "For a cased model, set do_lower_case to false"
+        _logger.warning(message + advice, vocab_file, count_capitals(pieces))
+
+
+def convert_by_vocab(vocab: Mapping[_Key, _Value], items: Iterable[_Key]) -> list[_Value]:
+    """Looks up items in a vocabulary; as in the original, a missing item raises a KeyError."""
+    if isinstance(items, str):
+        raise TypeError(f"Pass a list of tokens, not a text. Received: {items!r:.100}")
+    return [vocab[item] for item in items]
+
+
+def convert_tokens_to_ids(vocab: Mapping[str, int], tokens: Iterable[str]) -> list[int]:
+    """Returns the ids of tokens, see `convert_by_vocab`."""
+    return convert_by_vocab(vocab, tokens)
+
+
+def convert_ids_to_tokens(inv_vocab: Mapping[int, str], ids: Iterable[int]) -> list[str]:
+    """Returns the tokens of ids, see `convert_by_vocab`."""
+    return convert_by_vocab(inv_vocab, ids)
+
+
+def whitespace_tokenize(text: str) -> list[str]:
+    """Splits at whitespace, as `str.split` does."""
+    return text.split()
+
+
+def is_whitespace(char: str) -> bool:
+    """Returns whether cleaning replaces a character with a space; U+2028 and U+2029 are kept."""
+    return char in "\t\n\r" or unicodedata.category(char) == "Zs"
+
+
+def is_control(char: str) -> bool:
+    """Returns whether a character is a control or format character other than tab, LF and CR."""
+    return char not in "\t\n\r" and unicodedata.category(char) in ("Cc", "Cf")
+
+
+def is_punctuation(char: str) -> bool:
+    """Returns whether a character is punctuation or an ASCII symbol such as `$` and `^`."""
+    return char in string.punctuation or unicodedata.category(char).startswith("P")
+
+
+# The names of these functions in the original.
+_is_whitespace, _is_control, _is_punctuation = is_whitespace, is_control, is_punctuation
+
+
+def is_cjk(char: str) -> bool:
+    """Returns whether a character is a CJK ideograph, each of which is a word by itself."""
+    code = ord(char)
+    return any(first <= code <= last for first, last in _CJK_BLOCKS)
+
+
+class _TranslationTable(dict[int, str]):
+    """A table for `str.translate` that computes the replacement of a character on first use."""
+
+    def __init__(self, replace: Callable[[str], str]) -> None:
+        super().__init__()
+        self._replace = replace
+
+    def __missing__(self, code: int) -> str:
+        self[code] = replacement = self._replace(chr(code))
+        return replacement
+
+
+def clean_char(char: str) -> str:
+    """Returns a character after cleaning: "", a space, or itself (between spaces if CJK)."""
+    if char in "\0\ufffd" or is_control(char):
+        return ""
+    if is_whitespace(char):
+        return " "
+    return f" {char} " if is_cjk(char) else char
+
+
+def _space_punctuation(char: str) -> str:
+    return f" {char} " if is_punctuation(char) else char
+
+
+def _strip_accents(char: str) -> str:
+    return "" if unicodedata.category(char) == "Mn" else _space_punctuation(char)
+
+
+_CLEAN = _TranslationTable(clean_char)
+_SPACE_PUNCTUATION = _TranslationTable(_space_punctuation)
+_STRIP_ACCENTS = _TranslationTable(_strip_accents)
+
+
+class BasicTokenizer:
+    """Splits texts into words; punctuation characters and CJK ideographs are words by themselves.
+
+    If `do_lower_case` is True, it also lower-cases words and strips accents.
+    """
+
+    def __init__(self, do_lower_case: bool = True) -> None:
+        self.do_lower_case = do_lower_case
+
+    def tokenize(self, text: str | bytes) -> list[str]:
+        """Returns the words of a text; as in the original, `[MASK]` becomes `[`, `mask`, `]`."""
+        return whitespace_tokenize(self.normalize(convert_to_unicode(text)))
+
+    def normalize(self, text: str) -> str:
+        """Cleans a text, and separates its words with whitespace; see `tokenize`."""
+        text = text.translate(_CLEAN)
+        if not self.do_lower_case:
+            return text.translate(_SPACE_PUNCTUATION)
+        # The original first splits the text into words. That gives the same result, as final sigmas
+        # and the order of combining characters do not depend on anything beyond whitespace, and no
+        # character becomes whitespace here. The result is not composed again: Hangul becomes jamo.
+        return unicodedata.normalize("NFD", text.lower()).translate(_STRIP_ACCENTS)
+
+
+class WordpieceTokenizer:
+    """Splits words greedily into the longest pieces in the vocabulary, from left to right.
+
+    All pieces of a word but the first begin with `##`. A word that cannot be split into known
+    pieces, or has more than `max_input_chars_per_word` characters, becomes `unk_token`.
+    """
+
+    def __init__(
+        self,
+        vocab: Mapping[str, int],
+        unk_token: str = "[UNK]",
+        max_input_chars_per_word: int = 200,
+    ) -> None:
+        self.vocab = vocab
+        self.unk_token = unk_token
+        self.max_input_chars_per_word = max_input_chars_per_word
+
+    def tokenize(self, text: str | bytes) -> list[str]:
+        """Returns the pieces of all words in a text whose words are separated by whitespace."""
+        pieces: list[str] = []
+        for word in whitespace_tokenize(convert_to_unicode(text)):
+            pieces.extend(self.split_word(word))
+        return pieces
+
+    def split_word(self, word: str) -> list[str]:
+        """Returns the pieces of a word."""
+        if len(word) > self.max_input_chars_per_word:
+            return [self.unk_token]
+        pieces: list[str] = []
+        start, prefix = 0, ""
+        while start < len(word):
+            for end in range(len(word), start, -1):
+                piece = prefix + word[start:end]
+                if piece in self.vocab:
+                    break
+            else:
+                # No piece in the vocabulary begins here, which makes the whole word unknown.
+                return [self.unk_token]
+            pieces.append(piece)
+            start, prefix = end, "##"
+        return pieces
+
+
+class FullTokenizer:
+    """Converts texts to WordPiece tokens, and tokens to ids and back.
+
+    Args:
+        vocab_file: path of the vocabulary, see `load_vocab`.
+        do_lower_case: must match the model: True if it is uncased, False if it is cased.
+
+    Raises:
+        UserError: the vocabulary cannot be read.
+        ValueError: `do_lower_case` is a string.
+    """
+
+    def __init__(self, vocab_file: str, do_lower_case: bool = True) -> None:
+        # Accept other types, because the value of a TensorFlow Hub module is a NumPy bool. A string
+        # such as "False" would count as True.
+        if isinstance(do_lower_case, str):
+            raise ValueError(f"do_lower_case must be True or False. Received: {do_lower_case!r}")
+        self.vocab = load_vocab(vocab_file)
+        if "[UNK]" not in self.vocab:
+            _logger.warning("%s has no [UNK]: is it a BERT vocabulary?", vocab_file)
+        if do_lower_case:
+            warn_if_cased(vocab_file, self.vocab)
+        self.inv_vocab = {index: token for token, index in self.vocab.items()}
+        self.basic_tokenizer = BasicTokenizer(do_lower_case=do_lower_case)
+        self.wordpiece_tokenizer = WordpieceTokenizer(vocab=self.vocab)
+
+    def tokenize(self, text: str | bytes) -> list[str]:
+        """Returns the WordPiece tokens of a text, as in the original."""
+        return self.wordpiece_tokenizer.tokenize(" ".join(self.basic_tokenizer.tokenize(text)))
+
+    def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
+        """Returns the ids of tokens; raises a KeyError if one is not in the vocabulary."""
+        return convert_by_vocab(self.vocab, tokens)
+
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
+        """Returns the tokens of ids; raises a KeyError if one is not in the vocabulary."""
+        return convert_by_vocab(self.inv_vocab, ids)

@@ -9,8 +9,8 @@ import unicodedata
 
 import numpy as np
 
+from bert_tf.tokenization import BasicTokenizer
 from bert_tf.tokenization.fast_wordpiece import UNKNOWN, try_build
-from bert_tf.tokenization.reference import BasicTokenizer
 
 _BLOCK_SIZE = 256
 _NUM_CODE_POINTS = 0x110000

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.tokenization import FullTokenizer, convert_to_unicode
 from bert_tf.tokenization.character_table import NEEDS_REFERENCE, SEPARATES, CharacterTable
 from bert_tf.tokenization.fast_wordpiece import MAX_WORD_CHARS, UNKNOWN, try_build, vocab_lines
 from bert_tf.tokenization.offsets import tokenize_with_offsets
 from bert_tf.tokenization.ragged_ids import RaggedIds
-from bert_tf.tokenization.reference import FullTokenizer, convert_to_unicode
 from bert_tf.tokenization.text_checks import text_problems
 
 _logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.tokenization.reference import is_control, is_punctuation
+from bert_tf.tokenization import is_control, is_punctuation
 
 _logger = logging.getLogger(__name__)
 

@@ -15,8 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.tokenization import fast_wordpiece
-from bert_tf.tokenization.reference import FullTokenizer, clean_char, is_punctuation
+from bert_tf.tokenization import FullTokenizer, clean_char, fast_wordpiece, is_punctuation
 
 # Type checkers do not see the class methods of RaggedTensor.
 _ragged: Any = tf.RaggedTensor

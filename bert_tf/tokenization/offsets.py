@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-from bert_tf.tokenization.reference import BasicTokenizer, FullTokenizer, convert_to_unicode
+from bert_tf.tokenization import BasicTokenizer, FullTokenizer, convert_to_unicode
 
 
 def tokenize_with_offsets(

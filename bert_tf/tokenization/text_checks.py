@@ -4,8 +4,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast_wordpiece import UNKNOWN
-from bert_tf.tokenization.reference import FullTokenizer
 
 # Fraction of distinct texts below which a column is probably not the text, if there are many texts.
 _MIN_TEXTS, _MIN_DISTINCT_SHARE = 100, 0.05

@@ -30,7 +30,7 @@ from tests.saved_models.models import (
     make_random_model,
     to_model_inputs,
 )
-from tests.tokenization.test_reference import golden_texts
+from tests.tokenization.test_tokenization import golden_texts
 
 
 def run(proto, inputs):

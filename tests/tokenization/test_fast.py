@@ -19,7 +19,7 @@ from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.offsets import tokenize_with_offsets
 from bert_tf.tokenization.ragged_ids import RaggedIds
 from tests.oracle import golden
-from tests.tokenization.test_reference import BOTH_CASINGS, golden_texts
+from tests.tokenization.test_tokenization import BOTH_CASINGS, golden_texts
 
 VOCABULARIES = ["uncased", "cased", "chinese"]
 # Published models do not use the slow combinations.
