@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks import timing
 from bert_tf import checkpoints
 from bert_tf.config import BertConfig
-from bert_tf.data.records import read_chunks
+from bert_tf.data.records import count_records, read_chunks
 from bert_tf.options import SquadOptions
 from bert_tf.tasks.question_answering.task import QuestionAnswering
 from bert_tf.tokenization import FullTokenizer
@@ -36,7 +36,7 @@ BATCH_SIZE, LEARNING_RATE = 12, 3e-5
 
 def read_rows(path: Path, task: QuestionAnswering, split: str) -> dict[str, np.ndarray]:
     """Reads all rows of a record file."""
-    (rows,) = read_chunks(str(path), task.features(split), 1 << 20)
+    (rows,) = read_chunks(str(path), task.features(split), 1 << 20, count_records(str(path)))
     return dict(rows)
 
 

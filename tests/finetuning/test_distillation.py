@@ -11,7 +11,7 @@ import pytest
 
 from bert_tf import checkpoint, checkpoints
 from bert_tf.checkpoints.formats import convert, find_source
-from bert_tf.data.records import Feature, read_chunks
+from bert_tf.data.records import Feature, count_records, read_chunks
 from bert_tf.errors import UserError
 from bert_tf.finetuning.distillation import open_teacher, row_loss
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
@@ -34,6 +34,12 @@ TRAINING = {"do_train": True, "num_train_epochs": 2.0, "learning_rate": 1e-2}
 def read_weights(folder, step=None):
     prefix = f"{folder}/model.ckpt-{step}" if step is not None else checkpoint.latest(str(folder))
     return dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+
+
+def read_train_records(folder, features):
+    path = f"{folder}/train.tf_record"
+    (rows,) = read_chunks(path, features, 1000, count_records(path))
+    return rows
 
 
 def assert_weights_equal(actual, expected):
@@ -129,7 +135,7 @@ def test_records_contain_the_teacher_logits(tiny, teacher, tmp_path):
     run = student_options(tiny, teacher, tmp_path)
     classification.run(run)
     ids, feature = Feature("input_ids", 24), Feature("teacher_logits", 2, "float32")
-    (rows,) = read_chunks(str(tmp_path / "out" / "train.tf_record"), [ids, feature], 100)
+    rows = read_train_records(tmp_path / "out", [ids, feature])
     lines = (tiny.folder / "mrpc" / "train.tsv").read_text().splitlines()[1:]
     pairs = [tuple(line.split("\t")[3:]) for line in lines]
     predictions = Predictor.from_output_dir(teacher)(pairs)
@@ -213,11 +219,7 @@ def test_teacher_logits_match_on_two_devices(tiny, teacher, tmp_path):
     run_on_two_devices("run_classifier", dataclasses.replace(run, output_dir=f"{tmp_path}/two"))
     logits = []
     for out in ("out", "two"):
-        path, feature = (
-            str(tmp_path / out / "train.tf_record"),
-            Feature("teacher_logits", 2, "float32"),
-        )
-        (rows,) = read_chunks(path, [feature], 100)
+        rows = read_train_records(tmp_path / out, [Feature("teacher_logits", 2, "float32")])
         logits.append(rows["teacher_logits"])
     np.testing.assert_allclose(*logits, atol=1e-5)
 
@@ -252,7 +254,7 @@ def test_problem_types_of_custom_datasets(tiny, tiny_of_two_layers, tmp_path):
         assert np.isfinite(classification.run(run).metrics["loss"])
         num_logits = {"regression": 1, "multilabel": 2}[problem_type]
         feature = Feature("teacher_logits", num_logits, "float32")
-        (rows,) = read_chunks(str(folder / "out" / "train.tf_record"), [feature], 100)
+        rows = read_train_records(folder / "out", [feature])
         assert rows["teacher_logits"].shape == (8, num_logits)
 
 
@@ -308,7 +310,7 @@ def _assert_student_learns(run_task, make_options, tiny, larger, folder, feature
     run_task(make_options(tiny, output_dir=outs["plain"]))
     run_task(make_options(tiny, output_dir=outs["student"], teacher=outs["teacher"]))
     assert weights_differ(read_weights(outs["student"]), read_weights(outs["plain"]))
-    (rows,) = read_chunks(f"{outs['student']}/train.tf_record", features, 1000)
+    rows = read_train_records(outs["student"], features)
     assert all(np.isfinite(values).all() and values.any() for values in rows.values())
     return rows
 

@@ -22,7 +22,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf import files
-from bert_tf.data.example_encoding import encode_examples
+from bert_tf.data.records import encode_examples
 from bert_tf.errors import UserError
 from bert_tf.progress import bar, log
 from bert_tf.quiet import pause_gc
@@ -137,17 +137,14 @@ def write_unit(options: PretrainingDataOptions, folder: str, unit: Unit) -> None
     with contextlib.ExitStack() as stack:
         stack.enter_context(pause_gc())
         names = [stack.enter_context(files.atomic_write(part)) for part in parts]
-        try:
-            writers = [stack.enter_context(tf.io.TFRecordWriter(name)) for name in names]
-            for documents, records in _make_shards(options, unit):
-                counts["single_document_shards"] += len(documents) == 1
-                counts["documents"] += len(documents)
-                counts["single_lines"] += sum(len(document) == 1 for document in documents)
-                for record in records:
-                    writers[counts["examples"] % len(writers)].write(record)
-                    counts["examples"] += 1
-        except tf.errors.OpError as error:
-            raise UserError(f"Cannot write to {folder}: {error.message}") from error
+        writers = [stack.enter_context(tf.io.TFRecordWriter(name)) for name in names]
+        for documents, records in _make_shards(options, unit):
+            counts["single_document_shards"] += len(documents) == 1
+            counts["documents"] += len(documents)
+            counts["single_lines"] += sum(len(document) == 1 for document in documents)
+            for record in records:
+                writers[counts["examples"] % len(writers)].write(record)
+                counts["examples"] += 1
     sizes = [files.size(part) for part in parts]
     report = {**counts, "bytes": sizes}
     files.write_text(_report_path(folder, unit), json.dumps(report))
@@ -193,11 +190,10 @@ def join_parts(
     units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: UnorderedMap
 ) -> int:
     """Joins the parts into the output files, removes the folder, and returns the record count."""
-    reports = [files.read_json(_report_path(folder, unit)) for unit in units]
     counts: Counter[str] = Counter()
-    for report in reports:
-        report.pop("bytes")
-        counts.update(report)
+    for unit in units:
+        report = files.read_json(_report_path(folder, unit))
+        counts.update({name: count for name, count in report.items() if name != "bytes"})
     if not counts["examples"]:
         files.remove_tree(folder)
         raise UserError("No tokens in the input files: nothing to train on")

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 import tensorflow as tf
 
-from bert_tf.data.example_encoding import encode_examples
+from bert_tf.data.records import encode_examples
 from bert_tf.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.corpus import LineEncoder, read_documents
 from bert_tf.tasks.pretraining.instance_records import record_batches
