@@ -119,7 +119,7 @@ def pack_batch(
 
 
 def truncated_lengths(
-    length_a: np.ndarray, length_b: np.ndarray, max_length: np.ndarray
+    length_a: np.ndarray, length_b: np.ndarray, max_length: np.ndarray | int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the lengths after truncating pairs to `max_length` tokens in total.
 
@@ -145,9 +145,8 @@ def _write_ids(
 
 def window_counts(length_a: np.ndarray, length_b: np.ndarray, max_seq_length: int) -> np.ndarray:
     """Returns the number of windows of each text or pair, at least 1, int64 [B]."""
-    long, _, window = _layout(length_a, length_b, max_seq_length)
-    excess = np.maximum(long - window, 0)
-    return 1 + -(-excess // _stride(window))
+    long, _, window, stride = _layout(length_a, length_b, max_seq_length)
+    return 1 + -(-np.maximum(long - window, 0) // stride)
 
 
 def split_into_windows(
@@ -162,9 +161,9 @@ def split_into_windows(
     counts = window_counts(length_a, length_b, max_seq_length)
     text_index, window_index = enumerate_groups(counts)
     layout = _layout(length_a, length_b, max_seq_length)
-    long, short, window = (lengths[text_index] for lengths in layout)
+    long, short, window, stride = (sizes[text_index] for sizes in layout)
     # The last window ends where the text ends, but is as long as the others.
-    start = np.minimum(window_index * _stride(window), np.maximum(long - window, 0))
+    start = np.minimum(window_index * stride, np.maximum(long - window, 0))
     length = np.minimum(long, window)
     a_slides = (length_a >= length_b)[text_index]
     first = a.take(text_index, np.where(a_slides, start, 0), np.where(a_slides, length, short))
@@ -174,13 +173,10 @@ def split_into_windows(
 
 def _layout(
     length_a: np.ndarray, length_b: np.ndarray, max_seq_length: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the lengths of the longer text, of the truncated shorter one, and of the window."""
+) -> tuple[np.ndarray, ...]:
+    """Returns the lengths of the longer text, the truncated shorter one, window and stride."""
     room = max_seq_length - np.where(length_b > 0, 3, 2)
-    long, short = np.maximum(length_a, length_b), np.minimum(length_a, length_b)
-    short = np.where(long + short > room, np.minimum(short, room // 2), short)
-    return long, short, room - short
-
-
-def _stride(window: np.ndarray) -> np.ndarray:
-    return np.maximum(window // 2, 1)
+    long = np.maximum(length_a, length_b)
+    _, short = truncated_lengths(long, np.minimum(length_a, length_b), room)
+    window = room - short
+    return long, short, window, np.maximum(window // 2, 1)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from bert_tf.data.packing import pack_batch
+from bert_tf.data.packing import pack_batch, truncated_lengths
 from bert_tf.data.texts import display_name, lines
 from bert_tf.errors import UserError
 from bert_tf.progress import log
@@ -86,9 +86,7 @@ class MaskedTexts:
         num_parts = np.array([len(text_parts) for text_parts in parts_of_texts], np.int64)
         first_parts = np.concatenate([[0], np.cumsum(num_parts)])
         # A mask precedes each part except the first of a text.
-        follows_mask = np.ones(len(parts), bool)
-        follows_mask[first_parts[:-1]] = False
-        insert_at = parts.row_splits[:-1][follows_mask]
+        insert_at = np.delete(parts.row_splits[:-1], first_parts[:-1])
         self.num_masks = len(insert_at)
         self.positions = insert_at + np.arange(len(insert_at))
         self.text_indices = np.repeat(np.arange(len(texts)), num_parts - 1)
@@ -104,8 +102,12 @@ class MaskedTexts:
             The inputs, int32 [R, S]; and `masked_lm_positions`, int32 [R, 1], the position of the
             piece to predict: the one with the given `index` in `fills`.
         """
-        before, after = self._context_sizes(masks, fills.shape[1])
-        ids, positions = self.pieces.ids.tolist(), self.positions[masks]
+        positions, texts = self.positions[masks], self.text_indices[masks]
+        splits, ids = self.pieces.row_splits, self.pieces.ids.tolist()
+        room = self._max_seq_length - 2 - fills.shape[1]
+        # If the text is short on one side of the mask, the row gets more from the other side.
+        after, before = splits[texts + 1] - positions - 1, positions - splits[texts]
+        after, before = truncated_lengths(after, before, room)
         columns = (positions - before, positions, positions + 1 + after, fills)
         rows = [
             [*ids[start:position], *fill, *ids[position + 1 : stop]]
@@ -114,16 +116,3 @@ class MaskedTexts:
         ragged = RaggedIds.from_lists(rows)
         packed = pack_batch(ragged, None, self._max_seq_length, *self._special_ids)
         return {**packed, "masked_lm_positions": (1 + before + index)[:, None].astype(np.int32)}
-
-    def _context_sizes(self, masks: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the number of word pieces before and after each mask in its row, int64 [M] each.
-
-        `width` word pieces replace the mask. If the text is short on one side of the mask, the row
-        gets more from the other side.
-        """
-        positions, texts = self.positions[masks], self.text_indices[masks]
-        before = positions - self.pieces.row_splits[texts]
-        after = self.pieces.row_splits[texts + 1] - positions - 1
-        room = self._max_seq_length - 2 - width
-        num_before = np.minimum(before, np.maximum(room // 2, room - after))
-        return num_before, np.minimum(after, room - num_before)

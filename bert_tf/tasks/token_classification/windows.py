@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf.data.packing import pack_batch
+from bert_tf.data.packing import pack_batch, truncated_lengths
 from bert_tf.tokenization import BasicTokenizer, is_cjk
 from bert_tf.tokenization.fast import BatchTokenizer, encode_words
 from bert_tf.tokenization.ragged_ids import enumerate_groups
@@ -87,10 +87,9 @@ class WordWindows:
         next_document = np.searchsorted(document_offsets, self.start, "right")
         before = self.start - document_offsets[next_document - 1]
         after = document_offsets[next_document] - ends
-        free = room - self.length
-        left = np.minimum(before, np.maximum(free // 2, free - after))
+        right, left = truncated_lengths(after, before, room - self.length)
         self.start = self.start - left
-        self.length = self.length + left + np.minimum(after, free - left)
+        self.length = left + self.length + right
 
     def inputs(self, first: int, stop: int) -> dict[str, np.ndarray]:
         """Returns the encoder's inputs for windows `first` to `stop` - 1: int32 [n, S] each."""
