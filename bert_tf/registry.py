@@ -76,13 +76,13 @@ SCRIPTS: Mapping[str, Script] = {
         "Writes an encoder's vectors for tokens or whole texts.",
         options=f"{_TASKS}.feature_extraction.options:ExtractionOptions",
         run=f"{_TASKS}.feature_extraction.extraction:run",
-        make_predict_fn=f"{_TASKS}.feature_extraction.extraction:make_predict_fn",
+        make_predict_fn=f"{_TASKS}.feature_extraction.extraction:Extractor",
     ),
     "predict_masked": Script(
         "Predicts the words for [MASK] in texts.",
         options=f"{_TASKS}.fill_mask.options:MaskedWordsOptions",
         run=f"{_TASKS}.fill_mask.fill_mask:run",
-        make_predict_fn=f"{_TASKS}.fill_mask.fill_mask:make_predict_fn",
+        make_predict_fn=f"{_TASKS}.fill_mask.fill_mask:FillMask",
     ),
     "create_vocab": Script(
         "Learns a WordPiece vocabulary from texts.",

@@ -8,6 +8,7 @@ are tokenized by the reference; without TensorFlow Text, all texts are.
 import functools
 import itertools
 import logging
+import operator
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -87,8 +88,8 @@ class BatchTokenizer:
         """
         if isinstance(texts, str | bytes):
             raise TypeError(f"texts must be a list of texts. Received: {texts!r:.100}")
-        # Copy the list, because the caller may change it while it is tokenized.
-        strings: list[Any] = list(texts)
+        # A copy, because the caller may change the list while it is tokenized.
+        strings = list(map(convert_to_unicode, texts))
         if not strings:
             return RaggedIds.from_lists([], [] if with_spans else None)
         with self._lock:
@@ -97,12 +98,10 @@ class BatchTokenizer:
             [self._encode_batch(batch, with_spans) for batch in _split_into_batches(strings)]
         )
 
-    def warn_about_texts(
-        self, source: str, examples: Sequence[Sequence[str]], is_pretokenized: bool = False
-    ) -> None:
+    def warn_about_texts(self, source: str, examples: Sequence[Sequence[str]]) -> None:
         """Warns, once per source such as a file, about `text_problems`."""
         if source not in self._warned_sources:
-            for problem in text_problems(self.reference, examples, is_pretokenized):
+            for problem in text_problems(self.reference, examples):
                 self._warned_sources.add(source)
                 _logger.warning("%s: %s", source, problem)
 
@@ -211,14 +210,9 @@ def _to_char_spans(
     return spans.astype(np.int32)
 
 
-def _split_into_batches(texts: list[Any]) -> Iterator[list[str]]:
-    batch: list[str] = []
-    size = 0
-    for text in map(convert_to_unicode, texts):
-        batch.append(text)
-        size += len(text) + _CHARS_PER_TEXT
-        if size >= _BATCH_CHARS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+def _split_into_batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    sizes = itertools.accumulate(len(text) + _CHARS_PER_TEXT for text in texts)
+    numbers = (size // _BATCH_CHARS for size in sizes)
+    pairs = zip(numbers, texts, strict=True)
+    for _, batch in itertools.groupby(pairs, key=operator.itemgetter(0)):
+        yield [text for _, text in batch]

@@ -21,16 +21,10 @@ _CHANGED = {
 _MAX_CHANGED = 0.01
 
 
-def text_problems(
-    tokenizer: FullTokenizer, examples: Sequence[Sequence[str]], is_pretokenized: bool = False
-) -> Iterator[str]:
-    """Yields a description of each problem found in a sample of the examples.
-
-    Each example is a list of texts, or a list of words if `is_pretokenized`.
-    """
-    split = str.split if is_pretokenized else tokenizer.basic_tokenizer.tokenize
+def text_problems(tokenizer: FullTokenizer, examples: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yields a description of each problem in a sample of the examples, lists of texts."""
     texts = [" ".join(example) for example in examples[:: max(len(examples) // _SAMPLE_SIZE, 1)]]
-    words_of = {text: split(text) for text in texts}
+    words_of = {text: tokenizer.basic_tokenizer.tokenize(text) for text in texts}
     if len(texts) >= _MIN_TEXTS and len(words_of) < _MIN_DISTINCT_SHARE * len(texts):
         ((example, _),) = Counter(texts).most_common(1)
         share = f"only {len(words_of)} of {len(texts)} texts are distinct, such as {example[:50]!r}"

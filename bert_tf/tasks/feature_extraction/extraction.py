@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from bert_tf import backend, file_names, files
 from bert_tf.data import array_ops
 from bert_tf.data.cell_values import COLUMN_NAME, counted, excerpt
 from bert_tf.data.feature_specs import sequence_features
-from bert_tf.data.packing import pack_batch
+from bert_tf.data.packing import CUT_TOKENS, convert_examples
 from bert_tf.data.parallel import num_cores
 from bert_tf.data.texts import (
     STDIN,
@@ -37,8 +37,8 @@ from bert_tf.inference.row_batches import RowBatches
 from bert_tf.progress import bar, log
 from bert_tf.tasks.feature_extraction.feature_files import FORMATS
 from bert_tf.tasks.feature_extraction.options import ExtractionOptions
+from bert_tf.tokenization import BasicTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
-from bert_tf.tokenization.ragged_ids import RaggedIds
 
 # Maximum number of bytes of features, and of texts, per chunk.
 _MAX_BYTES = 1 << 28
@@ -79,8 +79,7 @@ def run(options: ExtractionOptions) -> None:
             if not extractor.num_texts:
                 strings = [[*filter(None, text)] for _, text in chunk]
                 _warn_about_columns(options, [" ".join(text) for text in strings])
-                is_split = options.pretokenized
-                extractor.tokenizer.warn_about_texts(display_name(input_file), strings, is_split)
+                extractor.tokenizer.warn_about_texts(display_name(input_file), strings)
                 if count := sum("|||" in " ".join(text) for text in strings):
                     message = "%s: ||| is part of %d of the first %d texts. Write a pair as A ||| B"
                     log.warning(f"{message}, with spaces", input_file, count, len(strings))
@@ -93,20 +92,6 @@ def run(options: ExtractionOptions) -> None:
         count = f"{extractor.num_truncated} of {extractor.num_texts} texts"
         message = "%s are longer than --max_seq_length=%d and were truncated"
         log.warning(message, count, options.max_seq_length)
-
-
-def make_predict_fn(options: ExtractionOptions) -> Callable[[Sequence[Any]], list[Any]]:
-    """Returns the function behind a `Predictor`: maps texts or pairs to `TextFeatures`."""
-    extractor, check_pairs = Extractor(options), PairCheck(trained_on_pairs=None)
-
-    def answer(inputs: Sequence[Any]) -> list[Any]:
-        require_texts(inputs, [1, 2], "a string, or a tuple of two strings")
-        check_pairs(inputs)
-        return extractor.features(
-            [Text(*item) if isinstance(item, tuple) else Text(item) for item in inputs]
-        )
-
-    return answer
 
 
 def _read(options: ExtractionOptions) -> Iterator[Text]:
@@ -145,6 +130,13 @@ class TextFeatures(NamedTuple):
     values: np.ndarray  # float32 [T, L, H]; pooled [L, H]
 
 
+class _Pretokenized(BasicTokenizer):
+    """Splits texts only at whitespace, for `--pretokenized`."""
+
+    def normalize(self, text: str) -> str:
+        return text
+
+
 class Extractor:
     """Computes features with a trained encoder, loaded once; thread-safe.
 
@@ -170,8 +162,11 @@ class Extractor:
         self._folder = checkpoint if files.is_dir(checkpoint) else os.path.dirname(checkpoint)
         options = with_model_files(options, self._folder)
         self.config, tokenizer = load_config_and_tokenizer(options)
+        if options.pretokenized:
+            tokenizer.basic_tokenizer = _Pretokenized(do_lower_case=False)
         self.layers = options.layer_indexes(self.config.num_hidden_layers)
         self.tokenizer = BatchTokenizer(tokenizer)
+        self._check_pairs = PairCheck(trained_on_pairs=None)
         self.num_texts = self.num_truncated = 0
         self._lock = threading.Lock()
         self._options = options
@@ -230,10 +225,20 @@ class Extractor:
         selected = [layers[index] for index in self.layers]
         return {"values": _pool(selected, self._options.pooling, batch)}
 
+    def __call__(self, inputs: Sequence[Any]) -> list[TextFeatures]:
+        """Computes the features of strings and tuples of two strings, for a `Predictor`."""
+        require_texts(inputs, [1, 2], "a string, or a tuple of two strings")
+        self._check_pairs(inputs)
+        texts = [Text(*item) if isinstance(item, tuple) else Text(item) for item in inputs]
+        return self.features(texts)
+
     def features(self, texts: Sequence[Text]) -> list[TextFeatures]:
         """Computes the features of texts."""
         backend.require_runtime()
-        rows = self._make_rows(texts)
+        rows = convert_examples(texts, None, self._options.max_seq_length, self.tokenizer)
+        with self._lock:
+            self.num_texts += len(texts)
+            self.num_truncated += int(np.count_nonzero(rows[CUT_TOKENS]))
         if self._options.pooling != "none":
             return [TextFeatures(None, v) for v in self._inference.predict(rows)["values"]]
         values: list[Any] = [None] * len(texts)
@@ -245,24 +250,6 @@ class Extractor:
         to_tokens = self.tokenizer.reference.convert_ids_to_tokens
         pairs = zip(rows["input_ids"].tolist(), values, strict=True)
         return [TextFeatures(to_tokens(ids[: len(v)]), v) for ids, v in pairs]
-
-    def _make_rows(self, texts: Sequence[Text]) -> dict[str, np.ndarray]:
-        max_length = self._options.max_seq_length
-        a = self._encode([text.text_a for text in texts])
-        b = self._encode([text.text_b or "" for text in texts])
-        lengths = a.lengths + b.lengths + 2 + (b.lengths > 0)  # with special tokens
-        with self._lock:
-            self.num_texts += len(texts)
-            self.num_truncated += int(np.count_nonzero(lengths > max_length))
-        vocab = self.tokenizer.reference.vocab
-        return pack_batch(a, b, max_length, vocab["[CLS]"], vocab["[SEP]"])
-
-    def _encode(self, texts: list[str]) -> RaggedIds:
-        if not self._options.pretokenized:
-            return self.tokenizer.encode(texts)
-        reference = self.tokenizer.reference
-        pieces = map(reference.wordpiece_tokenizer.tokenize, texts)
-        return RaggedIds.from_lists(list(map(reference.convert_tokens_to_ids, pieces)))
 
 
 def _chunk_size(options: ExtractionOptions, extractor: Extractor) -> int:

@@ -8,7 +8,7 @@ import functools
 import itertools
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,20 +85,6 @@ def run(options: MaskedWordsOptions) -> None:
         log.warning(message, count, options.max_seq_length)
 
 
-def make_predict_fn(options: MaskedWordsOptions) -> Callable[[Sequence[Any]], list[Any]]:
-    """Returns the function behind a `Predictor`, which maps texts with `[MASK]` to candidates."""
-    model = FillMask(options)
-
-    def answer(inputs: Sequence[Any]) -> list[Any]:
-        require_texts(inputs, [1], "a string with [MASK]")
-        for index, text in enumerate(inputs):
-            require_mask(text, f"Input {index}")
-            warn_of_other_masks(text, f"Input {index}")
-        return model.fill(inputs)
-
-    return answer
-
-
 def _read(options: MaskedWordsOptions) -> Iterator[tuple[int, str]]:
     if options.input_file:
         return read_masked_texts(options.input_file)
@@ -145,6 +131,14 @@ class FillMask:
             self._inference = training.Inference(
                 model, select, features, devices, options.batch_size, grow=False
             )
+
+    def __call__(self, inputs: Sequence[Any]) -> list[list[list[Candidate]]]:
+        """Returns the candidates for the masks of texts, for a `Predictor`."""
+        require_texts(inputs, [1], "a string with [MASK]")
+        for index, text in enumerate(inputs):
+            require_mask(text, f"Input {index}")
+            warn_of_other_masks(text, f"Input {index}")
+        return self.fill(inputs)
 
     def fill(self, texts: Sequence[str]) -> list[list[list[Candidate]]]:
         """Returns at most `top_k` candidates for each `[MASK]` in each text.
