@@ -10,11 +10,7 @@ RUNTIMES = {"onnx": "onnxruntime", "litert": "ai_edge_litert.interpreter"}
 
 
 def import_extra(module: str, extra: str) -> Any:
-    """Imports a module of an optional package.
-
-    Raises:
-        UserError: the package is not installed.
-    """
+    """Imports a module of an optional package; raises a UserError if it is not installed."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -35,7 +35,7 @@ def expand(patterns: str) -> list[str]:
         if not matches:
             raise UserError(f"No file matches {pattern} ({files.describe_absence(pattern)})")
         for path in matches:
-            expanded = _list_files(path) if files.is_dir(path) else [path]
+            expanded = _list_files(path)
             if not expanded:
                 raise UserError(f"There is no file in the folder {path} or below it")
             paths += expanded
@@ -49,14 +49,12 @@ def _is_skipped(name: str) -> bool:
     return name.startswith((".", "_")) or name.endswith((".json", ".parts", ".tmp"))
 
 
-def _list_files(folder: str) -> list[str]:
-    paths = []
-    for name in files.list_dir(folder):
-        path = os.path.join(folder, name)
-        if _is_skipped(name):
-            continue
-        paths += _list_files(path) if files.is_dir(path) else [path]
-    return paths
+def _list_files(path: str) -> list[str]:
+    """Returns a file itself, or the files in a folder and below it."""
+    if not files.is_dir(path):
+        return [path]
+    names = [name for name in files.list_dir(path) if not _is_skipped(name)]
+    return [file for name in names for file in _list_files(os.path.join(path, name))]
 
 
 def require_writable(path: str) -> None:

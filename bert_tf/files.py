@@ -198,9 +198,9 @@ def read_text(path: str, max_bytes: int = text_lines.MAX_BYTES) -> str:
     return "\n".join(read_small_file_lines(path, max_bytes))
 
 
-def read_json(path: str, max_bytes: int = text_lines.MAX_BYTES) -> dict[str, Any]:
+def read_json(path: str) -> dict[str, Any]:
     """Reads a small file with a JSON object; raises a UserError for any other content."""
-    text = read_text(path, max_bytes).removeprefix("\ufeff")
+    text = read_text(path).removeprefix("\ufeff")
     content = parse_json(text, path)
     if not isinstance(content, dict):
         raise UserError(f"{path}: expected a JSON object. Received: {text[:40]!r}")

@@ -55,8 +55,6 @@ def top_k(x: Any, k: int) -> tuple[Any, Any]:
     Equal values are in the order of their indexes.
     """
     if not isinstance(x, np.ndarray):
-        ops = namespace(x)
-        values, indexes = ops.top_k(x, k, sorted=True)
-        return values, ops.cast(indexes, "int32")
+        return namespace(x).top_k(x, k)
     indexes = np.argsort(-x, axis=-1, kind="stable")[..., :k].astype(np.int32)
     return np.take_along_axis(x, indexes, axis=-1), indexes

@@ -54,6 +54,6 @@ def excerpt(text: str) -> str:
     return repr(text if len(text) <= _EXCERPT_LENGTH else f"{text[:_EXCERPT_LENGTH]}...")
 
 
-def counted(count: int, singular: str, plural: str = "") -> str:
+def counted(count: int, noun: str) -> str:
     """Formats a count with its noun: `1 row`, `5,574 rows`."""
-    return f"{count:,} {singular if count == 1 else plural or f'{singular}s'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -151,8 +151,7 @@ def _group_by_length(
 
         def gather_batch(index: tf.Tensor) -> tf.Tensor:
             rows = by_length[index * batch_size : (index + 1) * batch_size]
-            if drop_remainder:
-                rows = tf.ensure_shape(rows, [batch_size])
+            rows = tf.ensure_shape(rows, [batch_size if drop_remainder else None])
             return tf.gather(serialized, rows)
 
         return tf.data.Dataset.from_tensor_slices(order).map(gather_batch)
@@ -179,11 +178,8 @@ def _split_by_replica(
     starts, stops = (tf.constant(side) for side in zip(*bounds, strict=True))
 
     def split(batch: tf.Tensor) -> tf.data.Dataset:
-        def slice_rows(start: tf.Tensor, stop: tf.Tensor) -> tf.Tensor:
-            rows = batch[start:stop]
-            return tf.ensure_shape(rows, [static_size]) if static_size else rows
-
-        return tf.data.Dataset.from_tensor_slices((starts, stops)).map(slice_rows)
+        slices = tf.data.Dataset.from_tensor_slices((starts, stops))
+        return slices.map(lambda start, stop: tf.ensure_shape(batch[start:stop], [static_size]))
 
     return batches.flat_map(split)
 

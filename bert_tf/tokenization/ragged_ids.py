@@ -55,12 +55,11 @@ class RaggedIds:
     ) -> "RaggedIds":
         """Creates ragged ids from a list of ids and, optionally, a list of spans for each text."""
         ids = np.array([token_id for row in rows for token_id in row], np.int32)
-        pairs = None if spans is None else [pair for row in spans for pair in row]
-        return RaggedIds(
-            ids,
-            _row_splits([len(row) for row in rows]),
-            None if pairs is None else np.array(pairs, np.int32).reshape(-1, 2),
-        )
+        splits = _row_splits([len(row) for row in rows])
+        if spans is None:
+            return RaggedIds(ids, splits)
+        pairs = [pair for row in spans for pair in row]
+        return RaggedIds(ids, splits, np.array(pairs, np.int32).reshape(-1, 2))
 
     @staticmethod
     def concatenate(parts: Sequence["RaggedIds"]) -> "RaggedIds":

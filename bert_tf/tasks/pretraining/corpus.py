@@ -104,7 +104,7 @@ def mark_inner_pieces(
     tokens: RaggedIds, texts: Sequence[str], segmenter: Segmenter, vocab_size: int
 ) -> np.ndarray:
     """Returns the ids of `tokens`, with `vocab_size` added to each id that continues a word."""
-    starts = np.zeros(0, np.int32) if tokens.spans is None else tokens.spans[:, 0]
+    starts = tokens.spans[:, 0]
     is_inner = np.zeros(len(tokens.ids), bool)
     for row, text in enumerate(texts):
         first, stop = tokens.row_splits[row], tokens.row_splits[row + 1]

@@ -4,6 +4,7 @@ import functools
 import itertools
 import random
 import shlex
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -42,23 +43,15 @@ def run(options: PretrainingDataOptions) -> list[str]:
     paths = _find_texts(options)
     encode = load_encoder(options)
     check_vocabulary(options.vocab_file or "", options.do_lower_case)
-    needs_words = options.do_whole_word_mask and not options.whole_word_segments
-    wrapped, chinese = [], []
+    affected: dict[str, list[str]] = defaultdict(list)  # problem -> files
     for path in paths:
         lines = [*itertools.islice(files.read_lines(path), _NUM_CHECKED_LINES)]
         encode.tokenizer.warn_about_texts(path, [[line] for line in lines])
         warn_about_columns(path, lines)
-        _check_lines(path, lines, options.max_seq_length)
-        wrapped += [path] * _are_wrapped(lines)
-        chinese += [path] * (needs_words and _are_chinese(lines))
-    if wrapped:
-        message = "%s: the lines seem to be wrapped: put each sentence on its own line"
-        log.warning(message, shortened(wrapped, _MAX_PATHS))
-    if chinese:
-        message = (
-            "%s: --do_whole_word_mask masks Chinese characters one by one. To mask whole words, "
-        )
-        log.warning(f"{message}pass --whole_word_segments", shortened(chinese, _MAX_PATHS))
+        for problem in _find_problems(lines, options):
+            affected[problem].append(path)
+    for problem, problem_paths in affected.items():
+        log.warning("%s: %s", shortened(problem_paths, _MAX_PATHS), problem)
     _check_num_predictions(options)
     log.info("Reading %s: %s", counted(len(paths), "file"), shortened(paths, _MAX_PATHS))
     if options.uses_shards:
@@ -178,20 +171,20 @@ def _write_in_memory(
             log.info("%s: %d examples", output, num_examples)
 
 
-def _check_lines(path: str, lines: Sequence[str], max_seq_length: int) -> None:
+def _find_problems(lines: Sequence[str], options: PretrainingDataOptions) -> Iterator[str]:
+    """Yields a description of each problem in the first lines of a file."""
     word_counts = [len(line.split()) for line in lines]
-    num_cut = sum(max(count - max_seq_length, 0) for count in word_counts)
+    num_cut = sum(max(count - options.max_seq_length, 0) for count in word_counts)
     if 2 * num_cut > sum(word_counts):
-        message = "%s: %.0f%% of the text will be truncated: put each sentence on its own line"
-        log.warning(message, path, 100 * num_cut / sum(word_counts))
-
-
-def _are_wrapped(lines: Sequence[str]) -> bool:
+        share = f"{100 * num_cut / sum(word_counts):.0f}% of the text"
+        yield f"{share} will be truncated: put each sentence on its own line"
     lengths = [len(line) for line in lines if line.strip()]
     longest = max(lengths, default=0)
     num_long = sum(length > _ALMOST_FULL * longest for length in lengths)
-    return longest in _WRAPPED_LENGTHS and num_long > max(len(lengths) / 2, _MANY_LINES)
-
-
-def _are_chinese(lines: Sequence[str]) -> bool:
-    return 2 * sum(is_cjk(char) for line in lines for char in line) > sum(map(len, lines))
+    if longest in _WRAPPED_LENGTHS and num_long > max(len(lengths) / 2, _MANY_LINES):
+        yield "the lines seem to be wrapped: put each sentence on its own line"
+    if options.do_whole_word_mask and not options.whole_word_segments:
+        text = "".join(lines)
+        if 2 * sum(map(is_cjk, text)) > len(text):
+            problem = "--do_whole_word_mask masks Chinese characters one by one"
+            yield f"{problem}. To mask whole words, pass --whole_word_segments"

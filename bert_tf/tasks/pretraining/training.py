@@ -210,20 +210,17 @@ def _evaluate(
     loss = batches["masked_lm_loss"].sum(1) / (
         batches["masked_lm_weights"].sum(1) + MASKED_LM_EPSILON
     )
-    has_one_label = len(loss) >= _MANY_BATCHES and np.ptp(rows["next_sentence_labels"]) == 0
-    if options.use_next_sentence and has_one_label:
-        log.warning(
-            "All records have the same next sentence label: the model cannot learn to predict it"
-        )
-    if options.use_next_sentence:
-        loss = loss + batches["next_sentence_loss"].mean(1)
     num_tokens = max(rows["masked_lm_weights"].sum(), np.float32(MASKED_LM_EPSILON))
     metrics = {
-        "loss": loss.mean(),
         "masked_lm_accuracy": rows["masked_lm_correct"].sum() / num_tokens,
         "masked_lm_loss": rows["masked_lm_loss"].sum() / num_tokens,
     }
     if options.use_next_sentence:
+        if len(loss) >= _MANY_BATCHES and np.ptp(rows["next_sentence_labels"]) == 0:
+            problem = "All records have the same next sentence label"
+            log.warning("%s: the model cannot learn to predict it", problem)
+        loss = loss + batches["next_sentence_loss"].mean(1)
         metrics["next_sentence_accuracy"] = rows["next_sentence_correct"].mean()
         metrics["next_sentence_loss"] = rows["next_sentence_loss"].mean()
+    metrics["loss"] = loss.mean()
     return {name: np.float32(value) for name, value in metrics.items()}
