@@ -77,28 +77,34 @@ def encode_examples(batch: Mapping[str, np.ndarray]) -> list[bytes]:
     The bytes equal those of `SerializeToString(deterministic=True)`. TensorFlow encodes all records
     at once, because creating an object per record takes several times as long.
     """
+    sizes = {name: int(np.prod(values.shape[1:])) for name, values in batch.items()}
+    rows = {name: values.reshape(len(values), sizes[name]) for name, values in batch.items()}
+    return _encode_rows(rows).numpy().tolist()
+
+
+# In a graph, TensorFlow encodes several features in parallel.
+@tf.function(reduce_retracing=True, autograph=False)
+def _encode_rows(batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Serializes n rows of features [n, length]; returns strings [n]."""
     entries = []
     for name in sorted(batch, key=str.encode):
-        values = batch[name].reshape(len(batch[name]), int(np.prod(batch[name].shape[1:])))
-        if values.dtype == np.float32:
+        values = batch[name]
+        if values.dtype == tf.float32:
             feature = _encode("Feature", float_list=_encode("FloatList", value=values))
         else:
-            numbers = _encode("Int64List", value=values.astype(np.int64))
+            numbers = _encode("Int64List", value=tf.cast(values, tf.int64))
             feature = _encode("Feature", int64_list=numbers)
-        keys = np.array([name.encode()] * len(values), object)
+        keys = tf.fill(tf.shape(feature), name)
         entries.append(_encode("Features.FeatureEntry", key=keys, value=feature))
-    features = _encode("Features", feature=np.stack(entries, axis=1))
-    return _encode("Example", features=features).tolist()
+    return _encode("Example", features=_encode("Features", feature=tf.stack(entries, axis=1)))
 
 
-def _encode(message: str, **fields: np.ndarray) -> np.ndarray:
+def _encode(message: str, **fields: tf.Tensor) -> tf.Tensor:
     """Serializes n messages with the same fields: one value [n] or a list of values [n, length]."""
-    columns = [values[:, None] if values.ndim == 1 else values for values in fields.values()]
-    sizes = np.array([[column.shape[1] for column in columns]] * len(columns[0]), np.int32)
-    encoded = tf.io.encode_proto(
-        sizes.reshape(-1, len(columns)), columns, list(fields), f"tensorflow.{message}"
-    )
-    return encoded.numpy()
+    columns = [x[:, None] if x.shape.rank == 1 else x for x in fields.values()]
+    lengths = tf.stack([tf.shape(column)[1] for column in columns])
+    sizes = tf.tile(lengths[None], [tf.shape(columns[0])[0], 1])
+    return tf.io.encode_proto(sizes, columns, list(fields), f"tensorflow.{message}")
 
 
 def make_parse_fn(features: Sequence[Feature]) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
