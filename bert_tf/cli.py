@@ -17,7 +17,7 @@ from typing import Any
 
 from absl import flags
 
-from bert_tf import files, registry
+from bert_tf import registry
 from bert_tf.errors import Terminated, UserError, reason
 from bert_tf.options.shared import EngineOptions
 from bert_tf.progress import LogHandler, log
@@ -64,9 +64,11 @@ def read_options(script: str, argv: Sequence[str]) -> Any:
     entry = registry.SCRIPTS[script]
     if any(argument in _HELP_FLAGS for argument in argv[1:]):
         program = os.path.basename(argv[0])
-        text = help_text(entry.options_class, program, entry.description)
-        with files.standard_output() as stdout:
-            stdout.write(f"{text}\n".encode())
+        try:
+            print(help_text(entry.options_class, program, entry.description), flush=True)
+        except BrokenPipeError:
+            # The pipe's reader, such as `head`, has exited. Discard what Python writes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(0)
     options = parse(entry.options_class, argv)
     _set_up_logging(getattr(options, "verbose_logging", False))

@@ -48,7 +48,7 @@ class Release:
         return f"{BUCKET}/{self.date}/{self.name}.zip"
 
     def config(self) -> BertConfig:
-        """Returns the model configuration, without the keys that `BertConfig` calls unused."""
+        """Returns the configuration, without unused keys such as `directionality`."""
         return BertConfig(
             vocab_size=self.vocab_size,
             hidden_size=self.hidden_size,

@@ -59,7 +59,8 @@ def restore(
     """Implements `bert_tf.checkpoint.restore`, without its warnings and for fewer formats.
 
     `source` is the prefix, file or folder of an original checkpoint, or a `Source` of any format.
-    With `layers`, layer n of the model gets the weights of layer `layers[n]` of the source.
+    With `layers`, layer n of the model gets the weights of layer `layers[n]` of the source, whose
+    variable names are then used in messages and in the result.
     """
     if isinstance(source, str | os.PathLike):
         prefix = resolve(os.fspath(source))

@@ -78,12 +78,17 @@ def encode_examples(batch: Mapping[str, np.ndarray]) -> list[bytes]:
     at once, because creating an object per record takes several times as long.
     """
     sizes = {name: int(np.prod(values.shape[1:])) for name, values in batch.items()}
-    rows = {name: values.reshape(len(values), sizes[name]) for name, values in batch.items()}
-    return _encode_rows(rows).numpy().tolist()
+    rows = {
+        name: tf.constant(values.reshape(len(values), sizes[name]))
+        for name, values in batch.items()
+    }
+    # One graph for any number of rows and any lengths.
+    specs = {name: tf.TensorSpec([None, None], values.dtype) for name, values in rows.items()}
+    return _encode_rows.get_concrete_function(specs)(rows).numpy().tolist()
 
 
 # In a graph, TensorFlow encodes several features in parallel.
-@tf.function(reduce_retracing=True, autograph=False)
+@tf.function(autograph=False)
 def _encode_rows(batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
     """Serializes n rows of features [n, length]; returns strings [n]."""
     entries = []

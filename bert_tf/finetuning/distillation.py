@@ -140,7 +140,8 @@ def open_teacher(
 ) -> Teacher | None:
     """Checks `--teacher` and returns the teacher, with weights not loaded yet; None if it is unset.
 
-    Raises a UserError if task or devices do not support it; see also `_require_same_rows`.
+    Raises a UserError if the task or the devices do not support distillation, or if the teacher
+    was trained for other rows or outputs (see `_require_same_rows`).
     """
     folder = task.options.teacher
     if not folder:

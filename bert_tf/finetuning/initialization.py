@@ -82,9 +82,11 @@ def _resume(model: keras.Model, checkpoint: str, options: Any) -> None:
     log.info("%s %s (%d variables)", action, checkpoint, len(restored.restored))
     run_metadata.warn_if_untrained(checkpoint, options.do_train)
     init_checkpoint = options.init_checkpoint
+    if not init_checkpoint:
+        return
     begun_from = run_metadata.read_run_string(options.output_dir, "begun_from")
     known = [_normalize(path) for path in (checkpoint, begun_from) if path]
-    if init_checkpoint and _normalize(init_checkpoint) not in known:
+    if _normalize(init_checkpoint) not in known:
         log.log(
             logging.WARNING if begun_from else logging.INFO,
             "--init_checkpoint=%s is ignored: --output_dir has its own checkpoints%s",

@@ -6,7 +6,7 @@ from typing import Any
 
 from bert_tf import checkpoints, files
 from bert_tf.checkpoints import formats
-from bert_tf.checkpoints.formats.source import LABELS_FILE, labels_in, read_labels
+from bert_tf.checkpoints.formats.source import LABELS_FILE, read_labels
 from bert_tf.errors import UserError
 from bert_tf.options.fine_tuning import FineTuningOptions
 from bert_tf.progress import log
@@ -93,7 +93,8 @@ def _labels_in_config(options: FineTuningOptions) -> list[str] | None:
     path = options.init_checkpoint
     if not path or _will_resume(options):
         return None
-    return formats.find_source(path).labels
+    labels = formats.find_source(path).labels
+    return labels and [label.strip() for label in labels]
 
 
 def require_order(labels: Sequence[str], options: FineTuningOptions) -> None:
@@ -102,7 +103,10 @@ def require_order(labels: Sequence[str], options: FineTuningOptions) -> None:
     Without this check, the only symptom would be bad metrics, for example of Hugging Face's MNLI
     models. Only warns if the names differ, because they may still mean the same labels.
     """
-    model_labels = labels_in(folder_of_checkpoint(options)) or _labels_in_config(options) or []
+    path = os.path.join(folder_of_checkpoint(options), LABELS_FILE)
+    exists = files.exists(path)
+    saved_labels = files.read_small_file_lines(path) if exists else _labels_in_config(options)
+    model_labels = saved_labels or []
     expected, actual = ([str(x).casefold() for x in names] for names in (labels, model_labels))
     if expected != actual and sorted(expected) == sorted(actual):
         raise UserError(

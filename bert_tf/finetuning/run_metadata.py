@@ -146,6 +146,9 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
             raise UserError(f"No such file: {values[flag]} ({absence}). {advice}")
     types = typing.get_type_hints(options_class)
     values |= {name: check_type(name, value, types[name]) for name, value in flags.items()}
+    for passed, other in (("task_name", "task_module"), ("task_module", "task_name")):
+        if flags.get(passed):
+            values.pop(other, None)
     if values.get("null_score_diff_threshold") == "auto":
         values["null_score_diff_threshold"] = _saved_threshold(folder)
     # Fine-tuning scripts load the model from `output_dir`, other scripts from `init_checkpoint`.

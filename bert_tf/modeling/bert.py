@@ -210,8 +210,8 @@ class BertModel(ConfiguredModel):
     Args:
         config: sizes and dropout rates; copied.
         use_one_hot_embeddings: look up words with a one-hot matrix product (faster on TPUs).
-        recompute_layers: recompute activations in the backward pass (gradient checkpointing): those
-            of only one layer are in memory at a time, but training takes about a third longer.
+        recompute_layers: keep only each layer's input in memory, and recompute its activations in
+            the backward pass (gradient checkpointing); training takes about a third longer.
         zero_init_encoder: initialize the encoder with zeros, which is faster than random values, if
             weights will be loaded anyway.
         name: scope of the variables, the first part of their names in a checkpoint.

@@ -206,6 +206,12 @@ def test_encoding_matches_protobuf(batch):
     assert encode_examples(batch) == serialize_with_protobuf(batch)
 
 
+def test_batches_of_many_sizes_do_not_retrace(caplog):
+    for rows in range(1, 20):
+        encode_examples({"a": np.zeros((rows, 20 - rows), np.int32), "b": np.zeros(rows, np.int32)})
+    assert "retracing" not in caplog.text
+
+
 @pytest.mark.parametrize("dtype", [np.int32, np.int8, np.bool_, np.uint16])
 def test_integer_dtypes(dtype):
     batch = {"a": np.array([[0, 1], [1, 0]], dtype)}

@@ -281,6 +281,9 @@ def test_predictor_with_a_different_task_warns(tmp_path, run_log):
     assert warning_messages(run_log) == []
     run_metadata.read_options(folder, task_name="MRPC")
     assert warning_messages(run_log) == [f"{tmp_path} was trained for task tsv, not MRPC"]
+    run_log.clear()
+    assert run_metadata.read_options(folder, task_module="own.py").task_name is None
+    assert warning_messages(run_log) == [f"{tmp_path} was trained for task tsv, not own.py"]
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def describe_report(report: Mapping[str, Any]) -> str:
 
 
 def one_line(text: str, max_length: int) -> str:
-    """Replaces white space and control characters with spaces; shortens a text with an ellipsis."""
+    """Replaces white space and unprintable characters by a space; shortens with an ellipsis."""
     printable = "".join(char if char.isprintable() else " " for char in text)
     text = " ".join(printable.split())
     return text if len(text) <= max_length else text[: max_length - 1].rstrip() + "…"

@@ -26,7 +26,7 @@ _ABSENT = "have none of their answers in the text"
 _TOLERATED = {_EMPTY: 0.0, _CONTRADICTORY: 0.0, _ABSENT: 0.1}
 # Number of question ids listed in a warning.
 _MAX_LISTED = 5
-# The default limit of `read_json` is for small files; data sets may be larger.
+# The default limit of `files.read_text` is for small files; data sets may be larger.
 _MAX_BYTES = 1 << 36
 _FORMAT = (
     '{"data": [{"paragraphs": [{"context": TEXT, "qas": [{"id": TEXT, "question": TEXT, '

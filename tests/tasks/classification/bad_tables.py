@@ -481,7 +481,7 @@ _FILES = [
     BadFile(
         "no test file",
         {"train.tsv": TRAIN},
-        r"There is no (test set|file to predict).*test\.tsv",
+        r"There is no file to predict.*test\.tsv",
         "predict",
     ),
 ]
