@@ -137,6 +137,7 @@ def write_unit(options: PretrainingDataOptions, folder: str, unit: Unit) -> None
     with contextlib.ExitStack() as stack:
         stack.enter_context(pause_gc())
         names = [stack.enter_context(files.atomic_write(part)) for part in parts]
+        # Without this, an error in any part would name the last one.
         stack.enter_context(files.wrap_errors("write to", folder))
         writers = [stack.enter_context(tf.io.TFRecordWriter(name)) for name in names]
         for documents, records in _make_shards(options, unit):
