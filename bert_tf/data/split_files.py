@@ -74,9 +74,8 @@ def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
         others = _filter_data_files(existing, data_dir, {os.path.realpath(path) for path in passed})
         if len(others) == 1 and not _find_split(others[0]):
             paths["train"] = os.path.join(data_dir, others[0])
-            _logger.info(
-                "Training file: %s, the only other data file in the folder", paths["train"]
-            )
+            only = "the only other" if specified else "the only"
+            _logger.info("Training file: %s, %s data file in the folder", paths["train"], only)
     return paths
 
 

@@ -67,7 +67,8 @@ class TableOptions:
     )
     train_file: str | None = option(
         None,
-        "Training file; by default train.tsv (or .csv, .jsonl), or the only file in --data_dir.",
+        "Training file: a path, or a name in --data_dir; by default train.tsv (or .csv, .jsonl), "
+        "or the only file in --data_dir.",
         new=True,
     )
     eval_file: str | None = option(
