@@ -196,7 +196,8 @@ class FineTuningRun:
     def _has_steps_left(self) -> bool:
         if self.step >= self.num_train_steps:
             reason = f"{self.restored} is already at step {self.step} of {self.num_train_steps}"
-            log.warning("Skipping training: %s. Raise --num_train_epochs to continue", reason)
+            advice = "Raise --num_train_epochs to continue, or choose another --output_dir"
+            log.warning("Skipping training: %s. %s", reason, advice)
             return False
         if self.evaluation and self.evaluation.should_stop:
             log.warning("Skipping training: early stopping ended it at step %d", self.step)

@@ -70,7 +70,7 @@ def model_files(options: Any, labels: Sequence[str] = (), **extra: Any) -> dict[
     """
     run = {"script": registry.script_of(type(options)), "flags": dataclasses.asdict(options)}
     copies = {
-        name: files.read_text(getattr(options, flag))
+        name: files.read_text(getattr(options, flag)) + "\n"
         for name, flag in _COPIES.items()
         if hasattr(options, flag)
     }

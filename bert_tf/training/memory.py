@@ -15,7 +15,7 @@ _COPIES, _COPIES_WITH_MICRO_BATCHES, _COPIES_IN_UPDATE = 5, 7.2, 5.75
 # Advice on training with less memory.
 SAVE_MEMORY = (
     "pass --gradient_accumulation_steps=2 (or 4, 8, ...), --recompute_layers=true, "
-    "--precision=bfloat16 (almost the same results) or, for short texts, a lower --max_seq_length"
+    "--precision=bfloat16 (almost the same results) or a lower --max_seq_length"
 )
 
 

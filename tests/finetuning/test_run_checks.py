@@ -53,6 +53,10 @@ def warning_messages(run_log):
     ]
 
 
+def test_vocabulary_is_copied_byte_by_byte(tiny, out):
+    assert (out / "vocab.txt").read_bytes() == (tiny.folder / "vocab.txt").read_bytes()
+
+
 def test_skipped_training_warns_about_changes(tiny, out, tmp_path, run_log):
     before = read_files(out)
     classification.run(options(tiny, tmp_path, **TRAINING))

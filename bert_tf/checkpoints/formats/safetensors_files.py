@@ -56,14 +56,10 @@ class SafetensorsReader:
 
 def write(path: str, tensors: Mapping[str, np.ndarray]) -> None:
     """Writes float32 tensors to one file."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
-    try:
-        save_file(dict(tensors), path, metadata={"format": "pt"})
-        files.sync(path)
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"Cannot write {path}: {error}") from error
+    # `save_file` would write a file that other users may not read.
+    files.write_bytes(path, save(dict(tensors), metadata={"format": "pt"}))
 
 
 def _read_shards(path: str) -> Iterable[str]:

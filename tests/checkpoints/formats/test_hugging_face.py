@@ -57,6 +57,8 @@ def test_exported_files_and_tensor_names(folders, name):
     pooler = set() if HEADS[name].has_pooler else {"pooler.safetensors"}
     expected = {"config.json", "model.safetensors", "tokenizer_config.json", "vocab.txt"}
     assert files == expected | pooler
+    modes = {path.stat().st_mode for path in (folders / name).iterdir()}
+    assert len(modes) == 1  # whoever may read one file may read the others
     tensors = load_file(folders / name / "model.safetensors")
     assert any("pooler" in key for key in tensors) is HEADS[name].has_pooler
     assert all(key.startswith("bert.") for key in tensors if "embeddings" in key) is (
