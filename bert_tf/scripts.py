@@ -13,6 +13,7 @@ from types import FrameType
 
 from bert_tf import registry
 from bert_tf.errors import Terminated
+from bert_tf.signals import handle_signals
 
 
 def __getattr__(name: str) -> Callable[[], None]:
@@ -31,23 +32,16 @@ def _main(name: str) -> None:
         os.write(stderr, b"Interrupted.\n" if is_interrupt else b"Terminated.\n")
         os._exit(128 + signal_number)
 
-    _handle_signals(exit_now)
+    handle_signals(exit_now)
     os.environ.update(registry.SCRIPTS[name].environment)
     from bert_tf import cli
 
     with cli.exit_with_message():
         options = cli.read_options(name, sys.argv)
         # From here on, exceptions let the script remove its temporary files.
-        _handle_signals(_raise)
+        handle_signals(_raise)
         registry.get_runner(name)(options)
 
 
 def _raise(signal_number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt if signal_number == signal.SIGINT else Terminated
-
-
-def _handle_signals(handler: Callable[[int, FrameType | None], None]) -> None:
-    for signal_number in (signal.SIGINT, signal.SIGTERM):
-        # Shells make background programs ignore Ctrl-C; keep that.
-        if signal.getsignal(signal_number) != signal.SIG_IGN:
-            signal.signal(signal_number, handler)

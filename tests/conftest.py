@@ -3,6 +3,7 @@
 import gc
 import logging
 import random
+import signal
 from types import SimpleNamespace
 
 import hypothesis
@@ -17,6 +18,10 @@ from tests import oracle
 # Exclude imported modules from garbage collection, which took a sixth of the test time.
 gc.freeze()
 gc.set_threshold(100_000, 50, 100)
+
+# Tests send SIGINT; a program that a shell starts in the background ignores it, and so would the
+# scripts that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline, so that tests pass on slow or busy machines.
 hypothesis.settings.register_profile("bert_tf", deadline=None)

@@ -32,7 +32,7 @@ ROWS = [
     ["config"],
     ["file_names", "locks"],
     ["files", "removed_api"],
-    ["backend", "extras", "text_lines"],
+    ["backend", "extras", "signals", "text_lines"],
     # The registry names functions of all rows and imports them lazily.
     ["errors", "quiet", "registry"],
 ]
@@ -68,6 +68,7 @@ ALLOWED_IMPORTS = {
     "releases": set(),
     "removed_api": set(),
     "scripts": set(),
+    "signals": set(),
     "tasks/classification": {"numpy"},
     # Inside functions only.
     "tasks/classification/custom_dataset": {"sklearn"},

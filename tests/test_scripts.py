@@ -27,6 +27,12 @@ sys.argv = [script, *flags]
 sys.path.insert(0, os.path.dirname(script))
 runpy.run_path(script, run_name="__main__")
 """
+# Runs a script that ignores Ctrl-C, as shells start background programs.
+_IGNORE_INTERRUPT = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
 # Runs a script with a resource limit.
 _SET_LIMIT = """
 import os, resource, sys
@@ -99,23 +105,39 @@ def test_sigterm_removes_the_temporary_file(tiny, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@posix_only
-@pytest.mark.parametrize("to_group", [False, True])
-def test_interrupted_workers_keep_their_shards(tiny, tmp_path, to_group):
+def _start_workers(tiny, tmp_path, dupe_factor, prefix=()):
+    """Starts two workers that create records, and waits for their first file."""
     text = "\n\n".join("the film was good\nit was not bad" for _ in range(2000))
     (tmp_path / "in.txt").write_text(text)
     process = _start(
+        *prefix,
         "create_pretraining_data.py",
         f"--vocab_file={tiny.flags['vocab_file']}",
         f"--input_file={tmp_path / 'in.txt'}",
         f"--output_file={tmp_path / 'out'}",
         "--num_workers=2",
         "--shard_mb=0.002",
-        "--dupe_factor=200",
+        f"--dupe_factor={dupe_factor}",
         "--max_predictions_per_seq=20",
         start_new_session=True,
     )
     _wait_for(tmp_path / "out.parts" / "*.tfrecord*.tmp")
+    return process
+
+
+@posix_only
+def test_workers_of_a_background_program_ignore_ctrl_c(tiny, tmp_path):
+    process = _start_workers(tiny, tmp_path, 5, prefix=("-c", _IGNORE_INTERRUPT))
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 0
+    assert (tmp_path / "out").is_file()
+
+
+@posix_only
+@pytest.mark.parametrize("to_group", [False, True])
+def test_interrupted_workers_keep_their_shards(tiny, tmp_path, to_group):
+    process = _start_workers(tiny, tmp_path, dupe_factor=200)
     # Ctrl-C in a terminal signals the process group; `kill` sends SIGTERM to one process.
     (os.killpg if to_group else os.kill)(process.pid, signal.SIGINT if to_group else signal.SIGTERM)
     _, stderr = process.communicate()

@@ -12,14 +12,13 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from bert_tf.errors import Terminated, UserError
+from bert_tf.signals import SIGNALS, handle_signals
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def map_in_order(
@@ -84,9 +83,9 @@ def parallel_for(
     pool = ProcessPoolExecutor(num_workers, context, _start_process, (start,))
     if method == "fork":
         # The pool forks on its first task; Python would lose a signal that arrives during the fork.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         pool.submit(int)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     return _run_in_pool(pool, function, items)
 
 
@@ -128,24 +127,19 @@ def _is_single_threaded() -> bool:
 
 def _start_process(start: Callable[[], object]) -> None:
     # A terminal sends Ctrl-C to all processes; only the parent reports it.
-    _handle_signals(signal.SIG_DFL)
+    handle_signals(signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     # If the parent is killed, exit too, instead of waiting for items forever.
     if parent := multiprocessing.parent_process():
         threading.Thread(target=_exit_with_parent, args=(parent.sentinel,), daemon=True).start()
     start()
-    _handle_signals(_exit_once)
-
-
-def _handle_signals(handler: Any) -> None:
-    for signal_number in _SIGNALS:
-        signal.signal(signal_number, handler)
+    handle_signals(_exit_once)
 
 
 def _exit_once(signal_number: int, frame: FrameType | None) -> None:
     # Ignore further signals; with SIG_IGN, Python would complain about one that has just arrived.
-    _handle_signals(lambda signal_number, frame: None)
+    handle_signals(lambda signal_number, frame: None)
     sys.exit(128 + signal_number)
 
 

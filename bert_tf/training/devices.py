@@ -14,9 +14,9 @@ from bert_tf.data.parallel import num_cores
 from bert_tf.errors import UserError, reason
 from bert_tf.options import DeviceOptions, TrainingOptions
 from bert_tf.progress import log
+from bert_tf.signals import preserve_signal_handlers
 from bert_tf.training.cluster import read_cluster, wait_for_workers
 from bert_tf.training.precision import set_precision
-from bert_tf.training.signals import preserve_signal_handlers
 
 # Inference computes two batches at once: while one waits for Python or a thread, the other runs.
 _BATCHES_AT_ONCE = 2

@@ -17,11 +17,11 @@ from bert_tf import checkpoints
 from bert_tf.errors import UserError
 from bert_tf.options import TrainingOptions
 from bert_tf.progress import TrainingProgress, log
+from bert_tf.signals import stop_request
 from bert_tf.training.curve import Scalars, TrainingCurve
 from bert_tf.training.devices import Devices
 from bert_tf.training.evaluation import EvalCallback
 from bert_tf.training.explained_errors import explained_errors
-from bert_tf.training.signals import stop_request
 from bert_tf.training.step import TrainState
 
 # Steps between TensorBoard summaries, as in the original BERT code.

@@ -101,6 +101,17 @@ def test_signal_stops_with_a_checkpoint(tmp_path, number, error):
     assert_matches_dense_golden(_values(tmp_path), dense)
 
 
+def test_ignored_ctrl_c_does_not_stop_training(tmp_path):
+    # Shells start background programs in this way.
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        _train(tmp_path, _batches_with_action(lambda: os.kill(os.getpid(), signal.SIGINT), 3))
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert checkpoint.names_in(str(tmp_path))[-1] == "model.ckpt-10"
+
+
 def test_second_ctrl_c_stops_immediately(tmp_path):
     def interrupt_twice():
         os.kill(os.getpid(), signal.SIGINT)

@@ -1,26 +1,37 @@
-"""Handles SIGINT and SIGTERM: training finishes the current step and saves before it stops."""
+"""Handles SIGINT and SIGTERM, in scripts, their worker processes and training."""
 
 import contextlib
+import logging
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 from bert_tf.errors import Terminated
-from bert_tf.progress import log
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+log = logging.getLogger("bert_tf")
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def handle_signals(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -> None:
+    """Sets the handler of SIGINT and SIGTERM."""
+    for signal_number in SIGNALS:
+        # Shells make background programs ignore Ctrl-C; keep that.
+        if signal.getsignal(signal_number) != signal.SIG_IGN:
+            signal.signal(signal_number, handler)
 
 
 @contextlib.contextmanager
 def preserve_signal_handlers() -> Iterator[None]:
     """Restores signal handlers on exit; TensorFlow replaces that of SIGTERM to connect workers."""
-    handlers = [signal.getsignal(signal_number) for signal_number in _SIGNALS]
+    handlers = [signal.getsignal(signal_number) for signal_number in SIGNALS]
     try:
         yield
     finally:
         if threading.current_thread() is threading.main_thread():
-            for signal_number, handler in zip(_SIGNALS, handlers, strict=True):
+            for signal_number, handler in zip(SIGNALS, handlers, strict=True):
                 signal.signal(signal_number, handler)
 
 
@@ -52,6 +63,5 @@ def stop_request() -> Iterator[StopRequest]:
     request = StopRequest()
     with preserve_signal_handlers():
         if threading.current_thread() is threading.main_thread():
-            for signal_number in _SIGNALS:
-                signal.signal(signal_number, request.handle)
+            handle_signals(request.handle)
         yield request
