@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import random
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -155,11 +154,8 @@ def _write_in_memory(
         advice = "put a blank line between documents"
         log.warning("%s: %s: %s", shortened(paths, _MAX_PATHS), problem, advice)
     warn_about_single_lines(sum(len(document) == 1 for document in documents), len(documents))
-    rng = random.Random(options.random_seed)
     with bar(len(documents) * options.dupe_factor, "documents") as progress:
-        instances = create_training_instances(
-            documents, rng, options, encode.vocab, progress.update
-        )
+        instances = create_training_instances(documents, options, encode.vocab, progress.update)
     tokenizer = encode.tokenizer.reference
     for rows in record_batches(instances[:NUM_LOGGED], options):
         log_rows("Instance", rows, tokenizer)

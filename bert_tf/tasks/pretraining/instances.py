@@ -1,8 +1,8 @@
 """Pre-training instances: pairs of segments with masked tokens (Devlin et al. 2018, section 3.1).
 
-Without shards, random numbers are drawn in the same order as in the original BERT code, so that the
-same documents and the same `random.Random` give the same instances. A document is a list of
-sentences, and a sentence is a list of token ids.
+`create_training_instances` draws random numbers in the same order as the original BERT code, so
+that the same documents and seed give the same instances. A document is a list of sentences, and a
+sentence is a list of token ids.
 """
 
 import itertools
@@ -64,9 +64,16 @@ def warn_about_single_lines(num_single: int, num_documents: int) -> None:
         log.warning(f"{message}: {advice}", num_single, num_documents)
 
 
+class _OriginalRandom(random.Random):
+    """Draws samples as the original does, which takes longer: shuffles all items, takes the first."""
+
+    def sample(self, population: list[int], k: int) -> list[int]:  # type: ignore[override]
+        self.shuffle(population)
+        return population[:k]
+
+
 def create_training_instances(
     documents: list[Document],
-    rng: random.Random,
     options: PretrainingDataOptions,
     vocab: VocabInfo,
     on_document_done: Callable[[], object] = lambda: None,
@@ -75,6 +82,7 @@ def create_training_instances(
 
     Shuffles `documents` in place. No document may be empty.
     """
+    rng = _OriginalRandom(options.random_seed)
     rng.shuffle(documents)
     instances: list[Instance] = []
     for _ in range(options.dupe_factor):
@@ -174,8 +182,7 @@ def _mask(
             if len(chosen) + len(word) <= count:
                 chosen += word
     else:
-        rng.shuffle(candidates)
-        chosen = candidates[:count]
+        chosen = rng.sample(candidates, min(count, len(candidates)))
     labels = {position: input_ids[position] for position in chosen}
     for position in chosen:
         if rng.random() < 0.8:

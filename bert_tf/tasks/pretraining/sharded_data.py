@@ -41,7 +41,7 @@ from bert_tf.tasks.pretraining.shards import Unit, plan, read_shards
 # Name of the file that describes the parts in a folder. If it would differ, they are rebuilt.
 _PLAN = "plan.json"
 # Increment this when a change of the code leads to different records for the same plan.
-_FORMAT = 2
+_FORMAT = 3
 # Names, or prefixes of names, of options that do not affect the parts.
 _IRRELEVANT_OPTIONS = ("input_file", "output_file", "num_workers", "verbose_logging", "beam_")
 

@@ -118,6 +118,19 @@ def test_number_of_workers_does_not_change_the_records(tiny, corpus):
     assert abs(num_unsharded - num_sharded) < 0.1 * num_unsharded
 
 
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_all_tokens_can_be_masked(tiny, corpus, num_workers):
+    changes = {"masked_lm_prob": 1.0, "max_predictions_per_seq": 24, "num_workers": num_workers}
+    create_data.run(options(tiny, corpus, shard_mb=0.001, **changes))
+    for record in read_records(corpus / "out.tfrecord"):
+        features = tf.train.Example.FromString(record).features.feature
+        num_tokens = sum(features["input_mask"].int64_list.value)
+        # All but [CLS] and two [SEP].
+        assert sum(features["masked_lm_weights"].float_list.value) == num_tokens - 3
+        positions = features["masked_lm_positions"].int64_list.value[: num_tokens - 3]
+        assert sorted({*positions}) == list(positions)
+
+
 def test_killed_run_resumes_with_the_missing_parts(tiny, corpus, monkeypatch):
     complete = create_sharded(tiny, corpus, "whole")
     write_unit = sharded_data.write_unit

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import random
 from functools import cache
 
 import pytest
@@ -44,11 +43,11 @@ def make_instances(run: dict) -> tuple[list, PretrainingDataOptions]:
         masked_lm_prob=float(flags.get("masked_lm_prob", 0.15)),
         do_whole_word_mask=flags.get("do_whole_word_mask", False) in (True, "True", "true"),
         dupe_factor=int(flags.get("dupe_factor", 10)),
+        random_seed=int(flags.get("random_seed", 12345)),
     )
     paths = [str(folder / name) for name in run["input_files_in_the_order_read"]]
     documents = read_documents(paths, encode)
-    rng = random.Random(int(flags.get("random_seed", 12345)))
-    return create_training_instances(documents, rng, options, encode.vocab), options
+    return create_training_instances(documents, options, encode.vocab), options
 
 
 NAMES = [
@@ -80,6 +79,3 @@ def test_records_match_the_original(name):
             actual = [tf.train.Example.FromString(record) for record in records]
             assert actual == expected
             pytest.fail("equal records, but serialized differently")
-
-
-# ---- Random numbers ------------------------------------------------------------------------
