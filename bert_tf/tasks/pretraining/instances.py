@@ -65,7 +65,7 @@ def warn_about_single_lines(num_single: int, num_documents: int) -> None:
 
 
 class _OriginalRandom(random.Random):
-    """Draws samples as the original does, which takes longer: shuffles all items, takes the first."""
+    """Draws samples as the original does: shuffles all items, which takes longer."""
 
     def sample(self, population: list[int], k: int) -> list[int]:  # type: ignore[override]
         self.shuffle(population)
