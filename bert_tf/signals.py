@@ -1,4 +1,4 @@
-"""Handles SIGINT and SIGTERM, in scripts, their worker processes and training."""
+"""Handles SIGINT and SIGTERM in scripts, their worker processes and training."""
 
 import contextlib
 import logging
@@ -10,17 +10,18 @@ from typing import Any
 
 from bert_tf.errors import Terminated
 
+# The logger of `progress`, which would import tqdm.
 log = logging.getLogger("bert_tf")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def handle_signals(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -> None:
-    """Sets the handler of SIGINT and SIGTERM."""
-    for signal_number in SIGNALS:
-        # Shells make background programs ignore Ctrl-C; keep that.
-        if signal.getsignal(signal_number) != signal.SIG_IGN:
-            signal.signal(signal_number, handler)
+    """Sets the handler of SIGTERM, and that of SIGINT unless this process ignores it."""
+    signal.signal(signal.SIGTERM, handler)
+    # Shells make background programs ignore Ctrl-C; keep that.
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, handler)
 
 
 @contextlib.contextmanager

@@ -62,8 +62,10 @@ def run(workers: int, command: list[str]) -> int:
         for process in processes:
             process.send_signal(number)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, forward_signal)
+    signal.signal(signal.SIGTERM, forward_signal)
+    # Shells make background programs ignore Ctrl-C; keep that.
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, forward_signal)
     code = wait(processes)
     for reader in readers:
         reader.join()

@@ -53,7 +53,7 @@ def warning_messages(run_log):
     ]
 
 
-def test_vocabulary_is_copied_byte_by_byte(tiny, out):
+def test_copied_vocabulary_keeps_its_last_line_break(tiny, out):
     assert (out / "vocab.txt").read_bytes() == (tiny.folder / "vocab.txt").read_bytes()
 
 

@@ -1,6 +1,7 @@
 """Reads and writes safetensors files, the format of model weights in transformers."""
 
 import os
+import stat
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -56,10 +57,18 @@ class SafetensorsReader:
 
 def write(path: str, tensors: Mapping[str, np.ndarray]) -> None:
     """Writes float32 tensors to one file."""
-    from safetensors.numpy import save
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
 
-    # `save_file` would write a file that other users may not read.
-    files.write_bytes(path, save(dict(tensors), metadata={"format": "pt"}))
+    try:
+        with open(path, "wb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        save_file(dict(tensors), path, metadata={"format": "pt"})
+        # `save_file` makes the file readable by its owner only.
+        os.chmod(path, mode)
+        files.sync(path)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"Cannot write {path}: {error}") from error
 
 
 def _read_shards(path: str) -> Iterable[str]:

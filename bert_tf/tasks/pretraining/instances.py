@@ -65,7 +65,7 @@ def warn_about_single_lines(num_single: int, num_documents: int) -> None:
 
 
 class _OriginalRandom(random.Random):
-    """Draws samples as the original does: shuffles all items, which takes longer."""
+    """Draws samples as the original does: shuffles `population` in place, which takes longer."""
 
     def sample(self, population: list[int], k: int) -> list[int]:  # type: ignore[override]
         self.shuffle(population)

@@ -91,7 +91,8 @@ def _prepare_folder(options: PretrainingDataOptions, units: Sequence[Unit], fold
     existing = files.read_text(path) if files.exists(path) else ""
     if existing != text and files.exists(folder):
         if existing:
-            log.warning("%s was made with other options or input files; starting over", folder)
+            message = "%s was made with other options, other input files or an earlier version"
+            log.warning(f"{message}; starting over", folder)
         files.remove_tree(folder)
     files.make_dirs(folder)
     files.write_text(path, text + "\n")
