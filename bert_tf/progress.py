@@ -96,7 +96,7 @@ class TrainingProgress:
                 self._processed[name] += metrics[name]
         loss, rate = f"loss {metrics['loss']:.4f}", f"lr {metrics['learning_rate']:.2e}"
         postfix = f"{loss}, {rate}, {self.describe_throughput()}"
-        # The first step takes much longer than the others, so no remaining time follows from it.
+        # The first step takes much longer than the others, so it does not tell the remaining time.
         remaining = "<{remaining}" if self.rates() else ""
         self._bar.bar_format = _BAR.replace("@", "").replace("<{remaining}", remaining)
         self._bar.set_postfix_str(postfix, refresh=False)

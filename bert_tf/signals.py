@@ -10,7 +10,7 @@ from typing import Any
 
 from bert_tf.errors import Terminated
 
-# The logger of `progress`, which would import tqdm.
+# The same logger as `progress.log`. Importing `progress` would also import tqdm.
 log = logging.getLogger("bert_tf")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -19,7 +19,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def handle_signals(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -> None:
     """Sets the handler of SIGTERM, and that of SIGINT unless this process ignores it."""
     signal.signal(signal.SIGTERM, handler)
-    # Shells make background programs ignore Ctrl-C; keep that.
+    # Shell scripts start background programs (`&`) with SIGINT ignored; keep that.
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.signal(signal.SIGINT, handler)
 

@@ -63,7 +63,7 @@ def run(workers: int, command: list[str]) -> int:
             process.send_signal(number)
 
     signal.signal(signal.SIGTERM, forward_signal)
-    # Shells make background programs ignore Ctrl-C; keep that.
+    # Shell scripts start background programs (`&`) with SIGINT ignored; keep that.
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.signal(signal.SIGINT, forward_signal)
     code = wait(processes)

@@ -1,7 +1,7 @@
 """Pre-training instances: pairs of segments with masked tokens (Devlin et al. 2018, section 3.1).
 
-`create_training_instances` draws random numbers in the same order as the original BERT code, so
-that the same documents and seed give the same instances. A document is a list of sentences, and a
+`create_training_instances` draws random numbers in the same order as the original BERT code, so the
+same documents and seed give the original's instances. A document is a list of sentences, and a
 sentence is a list of token ids.
 """
 
@@ -65,7 +65,7 @@ def warn_about_single_lines(num_single: int, num_documents: int) -> None:
 
 
 class _OriginalRandom(random.Random):
-    """Draws samples as the original does: shuffles `population` in place, which takes longer."""
+    """Draws samples as the original does, by shuffling `population` in place, which is slow."""
 
     def sample(self, population: list[int], k: int) -> list[int]:  # type: ignore[override]
         self.shuffle(population)

@@ -91,8 +91,8 @@ def _prepare_folder(options: PretrainingDataOptions, units: Sequence[Unit], fold
     existing = files.read_text(path) if files.exists(path) else ""
     if existing != text and files.exists(folder):
         if existing:
-            message = "%s was made with other options, other input files or an earlier version"
-            log.warning(f"{message}; starting over", folder)
+            cause = "other options, other input files or an earlier version of bert_tf"
+            log.warning("%s was made with %s; starting over", folder, cause)
         files.remove_tree(folder)
     files.make_dirs(folder)
     files.write_text(path, text + "\n")
