@@ -19,8 +19,8 @@ from tests import oracle
 gc.freeze()
 gc.set_threshold(100_000, 50, 100)
 
-# Tests send SIGINT; a program that a shell starts in the background ignores it, and so would the
-# scripts that it starts.
+# Tests send SIGINT, which pytest and its child processes ignore if a shell script started pytest in
+# the background.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline, so that tests pass on slow or busy machines.

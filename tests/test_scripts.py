@@ -27,7 +27,7 @@ sys.argv = [script, *flags]
 sys.path.insert(0, os.path.dirname(script))
 runpy.run_path(script, run_name="__main__")
 """
-# Runs a script that ignores Ctrl-C, as shells start background programs.
+# Runs a script with SIGINT ignored, as in the background (`&`) of a shell script.
 _IGNORE_INTERRUPT = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)

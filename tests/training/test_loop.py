@@ -102,7 +102,7 @@ def test_signal_stops_with_a_checkpoint(tmp_path, number, error):
 
 
 def test_ignored_ctrl_c_does_not_stop_training(tmp_path):
-    # Shells start background programs in this way.
+    # As in the background (`&`) of a shell script.
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         _train(tmp_path, _batches_with_action(lambda: os.kill(os.getpid(), signal.SIGINT), 3))
