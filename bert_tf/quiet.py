@@ -7,6 +7,8 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 
+from bert_tf import xla_cache
+
 # Optional dependencies of Keras and TensorFlow that no script needs at startup. Importing them
 # would nearly double TensorFlow's startup time.
 _UNUSED_PACKAGES = ("jax", "matplotlib", "scipy", "sklearn")
@@ -35,6 +37,7 @@ def import_tensorflow(for_script: bool = True) -> None:
     if "tensorflow" in sys.modules:
         return
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+    xla_cache.enable()
     if for_script:
         # A folder that cannot exist, so that Keras finds no keras.json there: it could change
         # dtypes or, if invalid, keep TensorFlow from starting.

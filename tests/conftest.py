@@ -9,10 +9,12 @@ from types import SimpleNamespace
 import hypothesis
 import keras
 import pytest
+import tensorflow as tf
 
 from bert_tf import checkpoint, checkpoints
 from bert_tf.config import BertConfig
 from bert_tf.modeling import BertModel
+from bert_tf.training.precision import set_precision
 from tests import oracle
 
 # Exclude imported modules from garbage collection, which took a sixth of the test time.
@@ -28,12 +30,29 @@ hypothesis.settings.register_profile("bert_tf", deadline=None)
 hypothesis.settings.load_profile("bert_tf")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _exact_float32():
+    """On GPUs, matrix products in TF32 would differ from the golden results by 1e-3."""
+    gpus = tf.config.list_physical_devices("GPU")
+    for gpu in gpus:
+        tf.config.experimental.set_memory_growth(gpu, True)
+    set_precision("float32")
+
+
+def pytest_collection_modifyitems(items):
+    """Marks the tests of the model and of training, which are also meant to run on a GPU."""
+    for item in items:
+        if item.path.parent.name in GPU_FOLDERS:
+            item.add_marker(pytest.mark.gpu)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """Lets only tests marked `shared`, and their fixtures, read public data."""
     oracle.marked_shared = item.get_closest_marker("shared") is not None
 
 
+GPU_FOLDERS = ("modeling", "training")
 WORDS = ["a", "b", "c", "good", "bad", "film", "story", "the", "was", "not", "it", "plot"]
 WORDS += ["slow", "fast"]
 SIZES = {

@@ -35,6 +35,7 @@ ROWS = [
     ["backend", "extras", "signals", "text_lines"],
     # The registry names functions of all rows and imports them lazily.
     ["errors", "quiet", "registry"],
+    ["xla_cache"],
 ]
 LEVEL = {package: level for level, row in enumerate(ROWS) for package in row}
 
@@ -83,6 +84,7 @@ ALLOWED_IMPORTS = {
     "tokenization/fast_wordpiece": {"tensorflow", "tensorflow_text"},
     "tokenization/graph": {"numpy", "tensorflow"},
     "tokenization/ragged_ids": {"numpy"},
+    "xla_cache": set(),
     "training/curve": {"matplotlib", "numpy", "tensorflow"},
 }
 # Modules of options, which load without third-party packages.

@@ -36,6 +36,7 @@ def read_dataset(
     skip_batches: int = 0,
     context: tf.distribute.InputContext | None = None,
     trim_padding: bool = False,
+    length: int | None = None,
     group_by_length: bool = False,
 ) -> tf.data.Dataset:
     """Returns batches of parsed records, shuffled and repeated on request.
@@ -62,6 +63,7 @@ def read_dataset(
         context: the replicas that this process feeds; None for undivided batches.
         trim_padding: trim `per_token` features to the longest text of the batch or share, rounded
             up to a multiple of 8.
+        length: trim `per_token` features to this number of tokens, the length of the longest text.
         group_by_length: form batches of texts of similar length, within windows of 50 batches, and
             return them in random order.
 
@@ -104,7 +106,7 @@ def read_dataset(
 
     def parse_and_trim(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
         batch = parse_batch(serialized)
-        return _trim_padding(batch, features) if trim_padding else batch
+        return _trim_padding(batch, features, length) if trim_padding or length else batch
 
     options = tf.data.Options()
     # Deleting an iterator can take a minute if its autotune thread misses the cancellation.
@@ -120,9 +122,12 @@ def _compute_lengths(input_mask: tf.Tensor) -> tf.Tensor:
     return tf.reduce_max(ends, axis=1)
 
 
-def _trim_padding(batch: dict[str, tf.Tensor], features: Sequence[Feature]) -> dict[str, tf.Tensor]:
-    longest = tf.reduce_max(_compute_lengths(batch["input_mask"]))
-    length = LENGTH_MULTIPLE * tf.maximum(1, (longest + LENGTH_MULTIPLE - 1) // LENGTH_MULTIPLE)
+def _trim_padding(
+    batch: dict[str, tf.Tensor], features: Sequence[Feature], length: Any
+) -> dict[str, tf.Tensor]:
+    if length is None:
+        longest = tf.reduce_max(_compute_lengths(batch["input_mask"]))
+        length = LENGTH_MULTIPLE * tf.maximum(1, (longest + LENGTH_MULTIPLE - 1) // LENGTH_MULTIPLE)
     per_token_names = {feature.name for feature in features if feature.per_token}
     return {
         name: value[..., :length] if name in per_token_names else value

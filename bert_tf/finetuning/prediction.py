@@ -57,7 +57,9 @@ def _load_with_tensorflow(task: Task, options: FineTuningOptions, features: Any)
         model = training.build_model(task.build_model, devices, zero_init_encoder=True)
         restore_trained(model, options.output_dir or "")
         batch_size = options.predict_batch_size
-        return training.Inference(model, task.fetch, features, devices, batch_size)
+        return training.Inference(
+            model, task.fetch, features, devices, batch_size, single_rows=True
+        )
 
 
 def _load_exported(task: Task, options: FineTuningOptions, features: Any) -> RowBatches:

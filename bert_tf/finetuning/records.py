@@ -24,10 +24,11 @@ from bert_tf.finetuning.run_checks import describe_data
 from bert_tf.finetuning.run_metadata import fingerprint
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.training_texts import hash_texts
+from bert_tf.inference.row_batches import unpadded_lengths
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import bar, log
 from bert_tf.tokenization import FullTokenizer
-from bert_tf.training import Devices
+from bert_tf.training import Devices, Lengths
 
 _CHUNK_EXAMPLES = 1024
 # Ratio of --max_seq_length to the mean length of inputs above which less padding is suggested.
@@ -52,7 +53,7 @@ class Splits:
         self.digest = functools.cache(self._compute_digest)
         # (split) -> hash of the texts of each example.
         self.hashes = functools.cache(lambda split: hash_texts(task.texts(self.examples(split))))
-        # (split) -> path and number of its records. The chief writes the file if needed.
+        # (split) -> path, number and lengths of its records. The chief writes the file if needed.
         self.records = functools.cache(self._find_records)
 
     def _read_and_log(self, split: str) -> Sequence[Any]:
@@ -72,18 +73,21 @@ class Splits:
         logits = self.teacher.features if self.teacher and split == "train" else ()
         return (*self._task.features(split), *logits)
 
-    def _find_records(self, split: str) -> tuple[str, int]:
+    def _find_records(self, split: str) -> tuple[str, int, Lengths]:
         path = os.path.join(self._folder, f"{split}.tf_record")  # as in the original
-        num_records = self._write_records(split, path) if self._devices.is_chief else 0
+        num_records, counts = (
+            self._write_records(split, path) if self._devices.is_chief else (0, [])
+        )
         num_records = self._devices.from_chief(num_records)
         if not files.exists(path):
             raise UserError(
                 f"Worker 0 wrote {path}, but this worker cannot see it: --output_dir must be on a "
                 "file system that all workers share"
             )
-        return path, num_records
+        return path, num_records, Lengths(self._task.options.max_seq_length, counts)
 
-    def _write_records(self, split: str, path: str) -> int:
+    def _write_records(self, split: str, path: str) -> tuple[int, Sequence[int]]:
+        """Writes the records, unless they exist; returns their number and `Lengths.counts`."""
         task, options, features = self._task, self._task.options, self.features(split)
         teacher = self.teacher if split == "train" else None
         vocabulary = files.read_text(options.vocab_file or "")
@@ -113,13 +117,15 @@ class Splits:
             message = "%s: inputs have %.0f word pieces on average, but are padded to %d"
             advice = "--fixed_shapes=false or a lower --max_seq_length is faster"
             log.info(f"{message}: {advice}", split, mean_length, options.max_seq_length)
-        return stats["records"]
+        # All counts are 0 if an older version wrote the records.
+        counts = [stats[f"length_{length}"] for length in range(options.max_seq_length + 1)]
+        return stats["records"], counts
 
 
 def _featurize(
     task: Task, examples: Sequence[Any], split: str, stats: Counter[str]
 ) -> Iterator[Mapping[str, np.ndarray]]:
-    """Yields the rows of all examples chunk by chunk; counts truncated examples in `stats`."""
+    """Yields rows chunk by chunk; counts truncated examples, and rows by length, in `stats`."""
     names = [feature.name for feature in task.features(split)]
 
     def convert(chunk: Sequence[Any]) -> tuple[int, Mapping[str, np.ndarray]]:
@@ -132,7 +138,10 @@ def _featurize(
             stats["cut_examples"] += int((cut_tokens > 0).sum())
             stats["cut_tokens"] += int(cut_tokens.sum())
             stats["most_cut"] = max(stats["most_cut"], int(cut_tokens.max(initial=0)))
-            stats["tokens"] += int(rows["input_mask"].sum()) if "input_mask" in rows else 0
+            if "input_mask" in rows:
+                stats["tokens"] += int(rows["input_mask"].sum())
+                lengths = unpadded_lengths(rows["input_mask"])
+                stats.update(f"length_{length}" for length in lengths)
             yield {name: rows[name] for name in names}
             progress_bar.update(num_examples)
 

@@ -234,8 +234,11 @@ class FineTuningRun:
         if devices.is_chief:
             files.write_texts(self.output_dir, self.metadata_files)
             training_texts.write_hashes(self.output_dir, self.train_hashes)
-        path, count = self.splits.records("train")
+        path, count, lengths = self.splits.records("train")
         features, step = self.splits.features("train"), self.step
+        devices = training.for_training(
+            devices, options, num_train_steps, lengths, task.texts_per_row or 1
+        )
         row_loss, teacher = partial(task.loss, training=True), self.splits.teacher
         batches = training.training_batches(
             path, features, options, devices, num_records=count, skip_batches=step
@@ -284,10 +287,9 @@ class FineTuningRun:
             loss = {"loss": task.loss(outputs, batch, training=False)} if has_loss else {}
             return {**task.fetch(outputs, batch), **loss}
 
-        path, count = self.splits.records(split)
+        path, count, lengths = self.splits.records(split)
         inference = self._inference.get(split)
-        # Except in float32, `inference` holds a cast copy of the weights, stale after training.
-        if inference is None or self.devices.precision != "float32":
+        if inference is None:
             features, size = task.features(split), self.options.batch_size(split)
             if self.options.engine != "tensorflow":
                 folder = label_map.folder_of_checkpoint(self.options)
@@ -297,8 +299,11 @@ class FineTuningRun:
                 )
                 inference = ExportedModel(model_file, fetch, features, size)
             else:
-                inference = training.Inference(self.model, fetch, features, self.devices, size)
+                devices = training.for_inference(self.devices, count, lengths)
+                inference = training.Inference(self.model, fetch, features, devices, size)
             self._inference[split] = inference
+        else:
+            inference.refresh()
         outputs = inference.predict_records(path, count, split)
         return task.decode(self.splits.examples(split), outputs), outputs.get("loss")
 

@@ -4,6 +4,7 @@ Shapes: n rows, B batch size, S max_seq_length, C choices per row (only in multi
 """
 
 import abc
+import bisect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -35,8 +36,9 @@ class RowBatches(abc.ABC):
         grow: whether batches of short rows may have more rows, but never more tokens than
             `batch_size` rows of S tokens.
         full_batches: whether to fill the last batch up to `batch_size` rows with copies of a row.
-        fixed_shapes: whether to pad rows to S tokens instead of the longest row in the batch.
-        length_multiple: rows are padded to a multiple of this number of tokens, or to S.
+        single_rows: whether a batch of one row is not filled up.
+        lengths: allowed lengths of batches, in ascending order; the last is that of the longest
+            row. Each batch has the shortest one that fits. By default, all lengths are allowed.
         batches_at_once: number of batches to compute in parallel.
     """
 
@@ -47,14 +49,19 @@ class RowBatches(abc.ABC):
         *,
         grow: bool = True,
         full_batches: bool = False,
-        fixed_shapes: bool = False,
-        length_multiple: int = 1,
+        single_rows: bool = False,
+        lengths: Sequence[int] = (),
         batches_at_once: int = 1,
     ) -> None:
         self._features, self._batch_size = tuple(features), batch_size
-        self._full_batches, self._fixed_shapes = full_batches, fixed_shapes
-        self._length_multiple, self._batches_at_once = length_multiple, batches_at_once
-        self._grow = grow and not full_batches and not fixed_shapes
+        self._full_batches, self._single_rows = full_batches, single_rows
+        self._batches_at_once = batches_at_once
+        self._lengths = tuple(lengths)
+        self._grow = grow and not full_batches and len(self._lengths) != 1
+
+    def refresh(self) -> None:
+        """Applies changes of the model's weights; an exported model has none."""
+        return
 
     @abc.abstractmethod
     def _compute(self, batch: Rows) -> Rows:
@@ -121,15 +128,13 @@ class RowBatches(abc.ABC):
     def _plan_batches(self, input_mask: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
         """Yields the indices of the rows in each batch, and the padded length of these rows."""
         max_length, num_choices = input_mask.shape[-1], math.prod(input_mask.shape[1:-1])
-        lengths = _unpadded_lengths(input_mask)
+        lengths = unpadded_lengths(input_mask)
         order = np.argsort(-lengths, kind="stable")
-        multiple = self._length_multiple
         start = 0
         while start < len(order):
-            length, size = max_length, self._batch_size
-            if not self._fixed_shapes:
-                longest = max(int(lengths[order[start]]), 1)
-                length = min(-(-longest // multiple) * multiple, max_length)
+            length, size = max(int(lengths[order[start]]), 1), self._batch_size
+            if self._lengths:
+                length = self._lengths[bisect.bisect_left(self._lengths, length)]
             if self._grow:
                 max_tokens = min(_MAX_BATCH_TOKENS, self._batch_size * max_length * num_choices)
                 size = max(size, max_tokens // (length * num_choices))
@@ -138,7 +143,7 @@ class RowBatches(abc.ABC):
 
     def _run_batch(self, rows: Rows, indices: np.ndarray, length: int) -> dict[str, np.ndarray]:
         size = len(indices)
-        if self._full_batches:
+        if self._full_batches and not (self._single_rows and size == 1):
             # Fill up the batch with copies of its last row, whose outputs are dropped below.
             indices = np.pad(indices, (0, self._batch_size - size), "edge")
         batch = {}
@@ -148,8 +153,8 @@ class RowBatches(abc.ABC):
         return {name: value[:size] for name, value in self._compute(batch).items()}
 
 
-def _unpadded_lengths(input_mask: np.ndarray) -> np.ndarray:
-    # [n, .., S] -> [n]: the position after the last token, 0 without tokens.
+def unpadded_lengths(input_mask: np.ndarray) -> np.ndarray:
+    """[n, .., S] -> [n]: the position after the last token of each row, 0 without tokens."""
     positions = np.arange(1, input_mask.shape[-1] + 1)
     axes = tuple(range(1, input_mask.ndim))
     return np.where(input_mask != 0, positions, 0).max(axes, initial=0)

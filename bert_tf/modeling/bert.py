@@ -138,8 +138,10 @@ class ConfiguredModel(keras.Model):
 
     def _dropout_seeds(self, count: int, seed: Any, training: bool | None) -> list[Any]:
         """Derives `count` seeds from `seed`; if it is None, as in `fit`, draws a new one first."""
-        if training:
-            seed = ops.cast(self.seed_generator.next() if seed is None else seed, "int32")
+        if training and seed is None:
+            seed = ops.cast(self.seed_generator.next(), "int32")
+        elif training and keras.backend.standardize_dtype(seed.dtype) != "uint32":
+            seed = ops.cast(seed, "int32")
         return [fold_in(seed if training else None, index) for index in range(count)]
 
 
@@ -264,6 +266,8 @@ class BertModel(ConfiguredModel):
                 all other positions, whose outputs are 0. Other keys, such as labels, are ignored.
             training: whether to apply dropout.
             dropout_seed: int32 [2], determines the dropout masks; by default the model draws one.
+                As uint32 [2] (on TensorFlow only), it determines other masks, which XLA computes
+                in fewer operations.
             return_attention_probs: whether to return `all_attention_probs`, too.
 
         Returns:

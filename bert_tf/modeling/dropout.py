@@ -20,12 +20,13 @@ def fold_in(seed: Any, number: Any) -> Any:
     """Derives a new seed from a seed, int32 [2], and a number, such as a step or a layer index.
 
     Folding in different numbers, or in a different order, gives different seeds. None stays None.
+    The type of the seed, int32 or uint32, is also that of the result.
     """
     if seed is None:
         return None
     # Integer overflow wraps around on every backend.
-    product = ops.multiply(seed, ops.convert_to_tensor(_MULTIPLIERS, "int32"))
-    return product + ops.cast(number, "int32")
+    multipliers = ops.cast(ops.convert_to_tensor(_MULTIPLIERS, "int32"), seed.dtype)
+    return ops.multiply(seed, multipliers) + ops.cast(number, seed.dtype)
 
 
 class _Seed(keras.random.SeedGenerator):
@@ -49,9 +50,22 @@ class Dropout(keras.layers.Layer):
         self.built = True
 
     def call(self, x: Any, seed: Any = None, training: bool | None = None) -> Any:
-        """Drops entries of `x`; the mask depends only on the shape and `seed`, int32 [2]."""
+        """Drops entries of `x`; the mask depends only on the shape and `seed`, see `BertModel`."""
         if not training or not self.rate:
             return x
-        # Draw in float32: bfloat16 numbers are too coarse to drop entries at exactly this rate.
-        draws = keras.random.uniform(ops.shape(x), dtype="float32", seed=_Seed(seed))
+        draws = _draw_uniform(ops.shape(x), seed)
         return ops.where(draws >= self.rate, x * (1.0 / (1.0 - self.rate)), 0.0)
+
+
+def _draw_uniform(shape: Any, seed: Any) -> Any:
+    """Draws numbers in [0, 1), in float32: bfloat16 is too coarse to drop exactly at the rate."""
+    is_key = keras.backend.standardize_dtype(seed.dtype) == "uint32"
+    if not is_key or keras.config.backend() != "tensorflow":
+        return keras.random.uniform(shape, dtype="float32", seed=_Seed(seed))
+    # `keras.random` has TensorFlow scramble the seed, in a dozen operations for each mask.
+    from bert_tf.backend import tf
+
+    key = tf.reshape(tf.bitcast(seed, tf.uint64), [1])
+    counter = tf.zeros([2], tf.uint64)
+    philox = tf.random.Algorithm.PHILOX.value
+    return tf.raw_ops.StatelessRandomUniformV2(shape=shape, key=key, counter=counter, alg=philox)

@@ -10,6 +10,7 @@ from bert_tf.training.build import (
     freeze_layers,
     training_batches,
 )
+from bert_tf.training.compilation import Lengths, for_inference, for_training
 from bert_tf.training.devices import Devices, open_devices
 from bert_tf.training.explained_errors import explained_errors
 from bert_tf.training.inference import Inference

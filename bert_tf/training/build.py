@@ -16,7 +16,7 @@ from bert_tf.options import TrainingOptions
 from bert_tf.progress import log
 from bert_tf.training.devices import Devices
 from bert_tf.training.memory import SAVE_MEMORY, estimate_training_bytes, machine_memory
-from bert_tf.training.precision import LossScale
+from bert_tf.training.precision import LossScale, compute_dtype
 from bert_tf.training.step import TrainState
 
 
@@ -42,7 +42,8 @@ def build_model(
         "%s with %s parameters in %s on %s. TensorFlow %s, Keras %s",
         type(model).__name__,
         f"{model.count_params():,}",
-        devices.precision,
+        devices.precision
+        + " (TF32 is off)" * (devices.has_tf32 and devices.precision == "float32"),
         devices.description,
         tf.__version__,
         keras.__version__,
@@ -77,7 +78,8 @@ def check_training(
             f"--train_batch_size={batch_size} is less than the number of devices, {replicas}"
         )
     clip_per_replica = options.gradient_clip_scope == "replica"
-    needs_equal_split = devices.fixed_shapes or clip_per_replica or micro_batches > 1
+    has_static_shapes = devices.fixed_shapes or devices.needs_full_batches
+    needs_equal_split = has_static_shapes or clip_per_replica or micro_batches > 1
     if needs_equal_split and batch_size % (replicas * micro_batches):
         raise UserError(
             f"--train_batch_size={batch_size} must be a multiple of {replicas * micro_batches}, "
@@ -90,7 +92,7 @@ def check_training(
         model.count_params(),
         rows_per_device * (texts_per_row or 1),
         options.max_seq_length,
-        precision=devices.precision,
+        precision=compute_dtype(devices.precision),
         accumulation_steps=micro_batches,
         recompute_layers=options.recompute_layers,
     )
@@ -169,6 +171,7 @@ def training_batches(
             skip_batches=skip_batches,
             context=context,
             trim_padding=not devices.fixed_shapes,
+            length=devices.length,
         )
 
     return devices.strategy.distribute_datasets_from_function(read_batches)

@@ -4,12 +4,14 @@ import contextlib
 import dataclasses
 import os
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from bert_tf import backend
 from bert_tf.data.cell_values import counted
+from bert_tf.data.input_pipeline import LENGTH_MULTIPLE
 from bert_tf.data.parallel import num_cores
 from bert_tf.errors import UserError, reason
 from bert_tf.options import DeviceOptions, TrainingOptions
@@ -32,7 +34,10 @@ class Devices:
         description: names the available devices and those in use, for the log.
         worker: index of this process; 0 is the chief. `workers` is the number of processes.
         one_thread: whether each operation runs on one thread.
-        fixed_shapes: whether every batch has the same shape, as on TPUs and under XLA.
+        jit_compile: whether XLA compiles steps; None if this depends on the amount of work, see
+            `compilation`.
+        fixed_shapes: whether every batch has the same shape, as on TPUs.
+        length: with `fixed_shapes`, the length to which texts are padded; None: `max_seq_length`.
     """
 
     strategy: tf.distribute.Strategy
@@ -42,8 +47,9 @@ class Devices:
     workers: int = 1
     one_thread: bool = False
     precision: str = "float32"
-    jit_compile: bool = False
+    jit_compile: bool | None = False
     fixed_shapes: bool = False
+    length: int | None = None
 
     @property
     def replicas(self) -> int:
@@ -58,12 +64,27 @@ class Devices:
     @property
     def has_gpus(self) -> bool:
         """Whether GPUs are available."""
-        return bool(tf.config.list_physical_devices("GPU"))
+        return bool(_list_gpus())
+
+    @property
+    def has_tf32(self) -> bool:
+        """Whether there is a GPU that can compute in TF32, as NVIDIA's can since Ampere."""
+        details = map(tf.config.experimental.get_device_details, _list_gpus())
+        return any(gpu.get("compute_capability", (0, 0)) >= (8, 0) for gpu in details)
 
     @property
     def needs_full_batches(self) -> bool:
         """Whether every batch must have the same number of rows."""
-        return self.jit_compile or self.kind == "tpu"
+        return bool(self.jit_compile) or self.kind == "tpu"
+
+    def padded_lengths(self, max_length: int) -> Sequence[int]:
+        """Returns the lengths to which inference pads batches, in ascending order."""
+        if self.fixed_shapes:
+            return [self.length or max_length]
+        if self.jit_compile:  # for each length, XLA compiles another program
+            return sorted({-(-max_length // 4), -(-max_length // 2), max_length})
+        multiple = LENGTH_MULTIPLE if self.has_gpus else 1
+        return [*range(multiple, max_length, multiple), max_length]
 
     @property
     def batches_at_once(self) -> int:
@@ -131,18 +152,17 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     set_precision(precision)
     chosen = _choose_devices(options, one_thread)
     fixed_shapes = chosen.kind == "tpu" or options.fixed_shapes
-    # XLA is worth its compile time on GPUs, not on CPUs. On a TPU everything is compiled anyway.
-    uses_xla = {"auto": chosen.has_gpus and fixed_shapes, "true": True, "false": False}
-    jit_compile = chosen.kind != "tpu" and uses_xla[options.jit_compile]
+    jit_compile: bool | None = options.jit_compile == "true"
+    if options.jit_compile == "auto" and chosen.has_gpus:
+        # On one GPU, XLA is worth its compile time if there is much to do. On CPUs, it never is.
+        jit_compile = None if chosen.kind == "one_device" else fixed_shapes
+    if chosen.kind == "tpu":
+        jit_compile = False  # everything is compiled anyway
     devices = dataclasses.replace(
-        chosen,
-        precision=precision,
-        jit_compile=jit_compile,
-        # XLA would compile again for each new shape.
-        fixed_shapes=fixed_shapes or jit_compile,
+        chosen, precision=precision, jit_compile=jit_compile, fixed_shapes=fixed_shapes
     )
-    if devices.fixed_shapes and getattr(options, "length_grouping", False):
-        log.warning("--length_grouping has no effect when every batch is padded to the full length")
+    if getattr(options, "length_grouping", False) and (fixed_shapes or jit_compile):
+        log.warning("--length_grouping has no effect when all batches are padded to one length")
     if not devices.is_chief:
         log.setLevel("WARNING")  # also hides progress bars
     return devices
@@ -153,7 +173,7 @@ def _choose_devices(options: DeviceOptions, one_thread: bool) -> Devices:
     if use_tpu and kind not in ("auto", "tpu"):
         raise UserError(f"--use_tpu=true conflicts with --distribution_strategy={kind}: omit one")
     addresses, worker = read_cluster()
-    gpus = tf.config.list_physical_devices("GPU")
+    gpus = _list_gpus()
     if kind == "auto":
         kind = "one_device" if len(gpus) < 2 else "mirrored"
         if use_tpu:
@@ -162,7 +182,8 @@ def _choose_devices(options: DeviceOptions, one_thread: bool) -> Devices:
             kind = "multi_worker"
     for gpu in gpus:
         # By default, TensorFlow allocates all of the memory and leaves none to other programs.
-        with contextlib.suppress(RuntimeError):  # in a notebook that has already used the GPU
+        # In a notebook that has already used the GPU, or has split it into logical devices.
+        with contextlib.suppress(RuntimeError, ValueError):
             tf.config.experimental.set_memory_growth(gpu, True)
     if kind == "tpu":
         return _connect_tpu(options)
@@ -191,6 +212,10 @@ def _choose_devices(options: DeviceOptions, one_thread: bool) -> Devices:
     return Devices(strategy, kind, description + ", 1 used" * bool(gpus), one_thread=one_thread)
 
 
+def _list_gpus() -> list[Any]:
+    return tf.config.list_physical_devices("GPU")
+
+
 def _describe_gpus(gpus: list[Any]) -> str:
     if not gpus:
         return f"the CPU ({os.cpu_count()} cores; no GPU found)"
@@ -214,7 +239,7 @@ def _connect_workers(addresses: list[str], worker: int) -> Devices:
     # Each step is compiled: only small values are combined eagerly.
     tf.get_logger().addFilter(lambda record: "significant overhead" not in record.getMessage())
     workers = len(addresses)
-    local_devices = _describe_gpus(tf.config.list_physical_devices("GPU"))
+    local_devices = _describe_gpus(_list_gpus())
     description = f"{workers} workers, this one on {local_devices}"
     return Devices(strategy, "multi_worker", description, worker, workers)
 

@@ -4,14 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.data.feature_specs import Feature
-from bert_tf.data.input_pipeline import LENGTH_MULTIPLE
 from bert_tf.inference.row_batches import RowBatches, Rows
+from bert_tf.progress import log
 from bert_tf.training.devices import Devices
 from bert_tf.training.explained_errors import explained_errors
-from bert_tf.training.precision import cast_once
+from bert_tf.training.precision import assign_cast, cast_once
 from bert_tf.training.step import Batch, compile_for_replicas
 
 
@@ -19,7 +20,8 @@ class Inference(RowBatches):
     """Runs a model over rows without dropout; several threads may share it.
 
     The model is traced once, for any sequence length unless `devices.fixed_shapes`. If
-    `devices.precision` is not float32, the weights are copied, so later changes have no effect.
+    `devices.precision` is bfloat16 or float16, the weights are copied: after they change, call
+    `refresh`.
 
     Args:
         model: takes a batch.
@@ -28,6 +30,8 @@ class Inference(RowBatches):
         devices: where to compute; several replicas share each batch.
         batch_size: rows of a batch.
         grow: see `RowBatches`.
+        single_rows: whether single rows should be fast, as in a `Predictor`: with XLA, compiles
+            programs for them now.
     """
 
     def __init__(
@@ -38,22 +42,36 @@ class Inference(RowBatches):
         devices: Devices,
         batch_size: int,
         grow: bool = True,
+        single_rows: bool = False,
     ) -> None:
         replicas = devices.replicas
+        max_length = next(f.shape[-1] for f in features if f.name == "input_mask")
         super().__init__(
             features,
             -(-batch_size // replicas) * replicas,
             grow=grow,
             # Replicas need parts of equal size.
             full_batches=devices.needs_full_batches or replicas > 1,
-            fixed_shapes=devices.fixed_shapes,
-            length_multiple=LENGTH_MULTIPLE if devices.has_gpus else 1,
+            single_rows=single_rows and replicas == 1 and devices.kind != "tpu",
+            lengths=devices.padded_lengths(max_length),
             batches_at_once=devices.batches_at_once,
         )
-        self._devices = devices
+        self._devices, self._source = devices, model
         with devices.strategy.scope():
-            model = cast_once(model, devices.precision)
-        self.step = self._trace(model, fetch)
+            self._model = cast_once(model, devices.precision)
+        self.step = self._trace(self._model, fetch)
+        if self._single_rows and devices.jit_compile:
+            listed = ", ".join(map(str, self._lengths))
+            log.info("XLA compiles the model for single inputs of up to %s tokens", listed)
+            for length in self._lengths:
+                ones = {f.name: np.ones((1, *f.shape), np.int32) for f in features}
+                self._run_batch(ones, np.zeros(1, int), length)
+
+    def refresh(self) -> None:
+        """Applies changes of the model's weights since the construction."""
+        if self._model is not self._source:
+            with self._devices.strategy.scope():
+                assign_cast(self._model, self._source)
 
     def _compute(self, batch: Rows) -> Rows:
         types = {feature.name: _dtype(feature) for feature in self._features}
@@ -64,7 +82,7 @@ class Inference(RowBatches):
     def _trace(self, model: keras.Model, fetch: Callable[[Any, Batch], Mapping[str, Any]]) -> Any:
         """Returns a traced function that computes the outputs of all rows of a batch, in order."""
         strategy, replicas = self._devices.strategy, self._devices.replicas
-        jit_compile, batch_size = self._devices.jit_compile, self._batch_size
+        jit_compile, batch_size = bool(self._devices.jit_compile), self._batch_size
 
         def compute(batch: Batch) -> dict[str, Any]:
             return dict(fetch(model(batch, training=False), batch))
@@ -92,12 +110,13 @@ class Inference(RowBatches):
         return step.get_concrete_function()
 
     def _signature(self) -> dict[str, tf.TensorSpec]:
-        num_rows = self._batch_size if self._full_batches else None
+        has_one_size = self._full_batches and not self._single_rows
+        num_rows = self._batch_size if has_one_size else None
         specs = {}
         for feature in self._features:
             shape: list[int | None] = [num_rows, *feature.shape]
-            if feature.per_token and not self._fixed_shapes:
-                shape[-1] = None
+            if feature.per_token:
+                shape[-1] = self._lengths[0] if len(self._lengths) == 1 else None
             specs[feature.name] = tf.TensorSpec(shape, _dtype(feature))
         return specs
 

@@ -7,6 +7,7 @@ one device and on many, counts steps instead of epochs, and writes the original 
 import concurrent.futures
 import contextlib
 import dataclasses
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -52,7 +53,8 @@ def train(
         KeyboardInterrupt: after Ctrl-C.
         Terminated: after SIGTERM.
     """
-    step, output_dir = state.step, options.output_dir or ""
+    step = state_step = state.step
+    output_dir = options.output_dir or ""
     with contextlib.ExitStack() as stack:
         request = stack.enter_context(stop_request())
         saver = AsyncSaver(output_dir)
@@ -71,7 +73,10 @@ def train(
         while step < num_train_steps and not interrupted and not early_stop:
             saver.check()
             stop = tf.constant(int(request.signal_number is not None))
+            started = time.monotonic()
             results = train_step(next(batch_iterator), stop)
+            if devices.jit_compile and step == state_step:
+                log.info("Compiled the training step in %.0f s", time.monotonic() - started)
             step += 1
             # The device computes this step while the host reads the results of the previous one.
             if unread_results:

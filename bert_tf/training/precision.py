@@ -1,4 +1,4 @@
-"""Mixed precision: float32, bfloat16 and float16, with loss scaling for float16."""
+"""Precision: float32, TF32 on GPUs, bfloat16, and float16 with loss scaling."""
 
 from typing import Any
 
@@ -10,28 +10,44 @@ _GROWTH_INTERVAL = 2000
 
 
 def set_precision(precision: str = "float32") -> None:
-    """Sets the compute type of models in this process, overriding any `keras.json`.
+    """Sets how models in this process compute, overriding any `keras.json`.
 
-    Variables, losses, gradient sums and the optimizer stay in float32.
+    Variables, losses, gradient sums and the optimizer stay in float32. Unlike TensorFlow's default,
+    float32 is exact on GPUs, too: only the other precisions allow TF32, in which the inputs of
+    matrix products are rounded to 10 bits.
     """
+    if tf.config.list_physical_devices("GPU"):  # on TPUs, this would set another precision
+        tf.config.experimental.enable_tensor_float_32_execution(precision != "float32")
     keras.config.set_floatx("float32")
-    keras.config.set_dtype_policy("float32" if precision == "float32" else f"mixed_{precision}")
+    dtype = compute_dtype(precision)
+    keras.config.set_dtype_policy("float32" if dtype == "float32" else f"mixed_{dtype}")
+
+
+def compute_dtype(precision: str) -> str:
+    """Returns the type of activations, which tf32 does not change."""
+    return "float32" if precision == "tf32" else precision
 
 
 def cast_once(model: keras.Model, precision: str) -> keras.Model:
     """Returns a copy of a model for inference, with weights cast to the compute type.
 
-    Call it in the scope of the model's strategy; with float32 it returns the model itself.
+    Call it in the scope of the model's strategy; with float32 or tf32, it returns the model itself.
     Without the copy, the model casts its weights in every call, and a call takes a tenth longer
     (BERT-base, 8 rows of 128 tokens, bfloat16 on a CPU). Results are bit-identical.
     """
+    precision = compute_dtype(precision)
     if precision == "float32":
         return model
     policy = keras.saving.serialize_keras_object(keras.DTypePolicy(precision))
     copy = type(model).from_config({**model.get_config(), "dtype": policy})
+    assign_cast(copy, model)
+    return copy
+
+
+def assign_cast(copy: keras.Model, model: keras.Model) -> None:
+    """Assigns the weights of a model to a copy of it with other types."""
     for target, source in zip(copy.variables, model.variables, strict=True):
         target.assign(keras.ops.cast(source, target.dtype))
-    return copy
 
 
 class LossScale:

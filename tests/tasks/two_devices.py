@@ -1,4 +1,4 @@
-"""Runs a script on two logical CPU devices."""
+"""Runs a script on two logical devices."""
 
 import dataclasses
 import subprocess
@@ -8,11 +8,10 @@ from tests.oracle import ROOT
 
 _CODE = """
 import sys
-import tensorflow as tf
 from bert_tf import scripts
+from tests.training.logical_devices import split_device
 
-(cpu,) = tf.config.list_physical_devices("CPU")
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+split_device(2)
 getattr(scripts, sys.argv.pop(1))()
 """
 

@@ -1,6 +1,6 @@
-"""Runs a script on logical CPU devices and records its training metrics.
+"""Runs a script on logical devices and records its training metrics.
 
-usage: python -m tests.training.driver SCRIPT LOGICAL_CPUS METRICS_FILE --flag=value ...
+usage: python -m tests.training.driver SCRIPT LOGICAL_DEVICES METRICS_FILE --flag=value ...
 
 SCRIPT is the name of a function in `bert_tf.scripts`. The metrics of each step are appended to
 METRICS_FILE as JSON lines. The heads' dropout is disabled, so that results do not depend on the
@@ -11,17 +11,13 @@ import json
 import sys
 
 
-def main(script: str, logical_cpus: int, metrics_file: str) -> None:
-    import tensorflow as tf
-
+def main(script: str, logical_devices: int, metrics_file: str) -> None:
     from bert_tf import scripts, training
     from bert_tf.modeling import heads
+    from tests.training.logical_devices import split_device
 
-    if logical_cpus > 1:
-        (cpu,) = tf.config.list_physical_devices("CPU")
-        tf.config.set_logical_device_configuration(
-            cpu, [tf.config.LogicalDeviceConfiguration()] * logical_cpus
-        )
+    if logical_devices > 1:
+        split_device(logical_devices)
     heads.CLASSIFIER_DROPOUT = 0.0
     heads.LinearHead.__init__.__defaults__ = (1.0,)
     make_train_step = training.make_train_step
@@ -43,6 +39,6 @@ def main(script: str, logical_cpus: int, metrics_file: str) -> None:
 
 
 if __name__ == "__main__":
-    script, logical_cpus, metrics_file = sys.argv[1:4]
+    script, logical_devices, metrics_file = sys.argv[1:4]
     sys.argv = ["driver", *sys.argv[4:]]
-    main(script, int(logical_cpus), metrics_file)
+    main(script, int(logical_devices), metrics_file)

@@ -9,7 +9,9 @@ from bert_tf.optimization import create_optimizer
 from tests.modeling.helpers import masked_lm_loss
 
 NO_STOP = tf.constant(0)
-STRATEGY = tf.distribute.OneDeviceStrategy("/cpu:0")
+STRATEGY = tf.distribute.OneDeviceStrategy(
+    "/gpu:0" if tf.config.list_physical_devices("GPU") else "/cpu:0"
+)
 ONE_DEVICE = training.Devices(STRATEGY, "one_device", "")
 
 

@@ -1,7 +1,7 @@
 """Runs scripts on one device, several devices and several processes.
 
 Each run is a separate process, because logical devices and workers must be configured before
-TensorFlow is initialized. CPUs represent all kinds of devices.
+TensorFlow is initialized. Logical devices, of a GPU or of the CPU, represent all kinds of devices.
 """
 
 import json
@@ -39,12 +39,12 @@ class Runs:
             "init_checkpoint": tiny.checkpoint,
         }
 
-    def make_command(self, name, logical_cpus=1, **changes):
+    def make_command(self, name, logical_devices=1, **changes):
         """Returns the command for a run on logical devices."""
         flags = {**self.flags, "output_dir": self.folder / name, **changes}
-        python = [sys.executable, "-m", "tests.training.driver", self.script, str(logical_cpus)]
-        metrics_file = str(self.folder / f"{name}.jsonl")
-        return [*python, metrics_file, *(f"--{flag}={value}" for flag, value in flags.items())]
+        python = [sys.executable, "-m", "tests.training.driver", self.script]
+        python += [str(logical_devices), str(self.folder / f"{name}.jsonl")]
+        return [*python, *(f"--{flag}={value}" for flag, value in flags.items())]
 
     def make_launch_command(self, name, workers, **changes):
         """Returns the command for a run with several worker processes."""

@@ -115,13 +115,15 @@ RECORD_MASKS = """
 import itertools
 import json
 import tensorflow as tf
-(cpu,) = tf.config.list_physical_devices("CPU")
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+from tests.training.logical_devices import split_device
+split_device(2)
 from bert_tf import training
 from bert_tf.modeling import BertClassifier, BertConfig
 from bert_tf.optimization import create_optimizer
 from bert_tf.options import TrainingOptions
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+strategy = tf.distribute.MirroredStrategy([device.name for device in devices])
 with strategy.scope():
     model = BertClassifier(BertConfig(9, 8, 1, 2, 8), 2)
     optimizer = create_optimizer(1e-3, 9, 0)

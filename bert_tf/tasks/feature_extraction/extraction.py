@@ -172,11 +172,11 @@ class Extractor:
         self._options = options
         self._inference: RowBatches
         if options.engine == "tensorflow":
-            self._inference = self._load_with_tensorflow(_has_many_batches(options, total))
+            self._inference = self._load_with_tensorflow(total)
         else:
             self._inference = self._load_exported()
 
-    def _load_with_tensorflow(self, one_thread: bool) -> RowBatches:
+    def _load_with_tensorflow(self, total: int) -> RowBatches:
         from bert_tf import training
         from bert_tf.finetuning.initialization import restore_from
         from bert_tf.modeling import BertModel
@@ -189,11 +189,17 @@ class Extractor:
 
         features = sequence_features(options.max_seq_length)
         with training.explained_errors():
-            devices = training.open_devices(options, one_thread=one_thread)
+            devices = training.open_devices(options, _has_many_batches(options, total))
             devices.require_one_process()
+            devices = training.for_inference(
+                devices, total, training.Lengths(options.max_seq_length)
+            )
             model = training.build_model(build, devices, zero_init_encoder=True)
             log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
-            return training.Inference(model, self._select, features, devices, options.batch_size)
+            size, is_predictor = options.batch_size, total == 0
+            return training.Inference(
+                model, self._select, features, devices, size, single_rows=is_predictor
+            )
 
     def _load_exported(self) -> ExportedModel:
         options, checkpoint = self._options, self._options.init_checkpoint or ""

@@ -153,6 +153,9 @@ def _train(
     features: Sequence[Feature],
     devices: training.Devices,
 ) -> None:
+    # Instances fill up `max_seq_length`, except for a few short ones.
+    lengths = training.Lengths(options.max_seq_length)
+    devices = training.for_training(devices, options, options.num_train_steps, lengths)
     batches = training.training_batches(
         paths, features, options, devices, num_records=_SHUFFLE_BUFFER, skip_batches=state.step
     )
@@ -203,8 +206,11 @@ def _evaluate(
 ) -> dict[str, Any]:
     """Evaluates `max_eval_steps` batches; repeats them if there are fewer, like the original."""
     batch_size = options.eval_batch_size
+    num_rows = options.max_eval_steps * batch_size
+    lengths = training.Lengths(options.max_seq_length)
+    devices = training.for_inference(devices, num_rows, lengths)
     inference = training.Inference(model, _compute_row_metrics, features, devices, batch_size)
-    rows = inference.predict_records(paths, options.max_eval_steps * batch_size, "eval")
+    rows = inference.predict_records(paths, num_rows, "eval")
     batches = {name: values.reshape(-1, batch_size) for name, values in rows.items()}
     # As in the original, `loss` is a mean over batches, but `masked_lm_loss` a mean over tokens.
     loss = batches["masked_lm_loss"].sum(1) / (

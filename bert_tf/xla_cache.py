@@ -1,0 +1,80 @@
+"""Keeps the programs that XLA compiles, for later processes, if BERT_TF_XLA_CACHE is set.
+
+TensorFlow can store compiled programs in a folder, but its cache needs care: an entry from another
+version or card stops the program, and so do a full disk and a read-only folder. It never deletes
+anything. XLA's cache of autotuning results is not used: if it cannot write, it aborts the process.
+"""
+
+import contextlib
+import glob
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+
+VARIABLE = "BERT_TF_XLA_CACHE"
+
+# A program of BERT-Base has about 20 MB.
+_MAX_BYTES = 2_000_000_000
+_MIN_FREE_BYTES = 1_000_000_000
+
+
+def enable() -> None:
+    """Makes TensorFlow use the folder in BERT_TF_XLA_CACHE; call it before importing TensorFlow.
+
+    Each version of TensorFlow, kind of device, driver and value of XLA_FLAGS has its own subfolder.
+    The least recently written programs are removed while a subfolder has more than 2 GB. If nothing
+    can be written, or less than 1 GB is free, stored programs are used, but none is added. Has no
+    effect if TF_XLA_FLAGS already names a cache.
+    """
+    parent, flags = os.environ.get(VARIABLE), os.environ.get("TF_XLA_FLAGS", "")
+    if not parent or "persistent_cache" in flags:
+        return
+    folder = os.path.join(os.path.abspath(os.path.expanduser(parent)), _describe_platform())
+    flags += f" --tf_xla_persistent_cache_directory={folder}"
+    if not _make_room(folder):
+        flags += " --tf_xla_persistent_cache_read_only=true"
+    os.environ["TF_XLA_FLAGS"] = flags.strip()
+
+
+def _describe_platform() -> str:
+    """Returns a folder name for everything that a program depends on, but its key does not show."""
+    from importlib.metadata import version  # slow to import
+
+    cards = "".join(map(_read, sorted(glob.glob("/proc/driver/nvidia/gpus/*/information"))))
+    names = sorted(set(re.findall(r"^Model:\s*(.+)$", cards, re.MULTILINE)))
+    driver = _read("/proc/driver/nvidia/version")
+    processor = re.findall(r"^(?:model name|flags|Features)\s*:.*$", _read("/proc/cpuinfo"), re.M)
+    settings = [driver, os.environ.get("XLA_FLAGS", ""), *sorted(set(processor))]
+    digest = hashlib.sha256(repr(settings).encode()).hexdigest()[:12]
+    device = re.sub(r"\W+", "_", "-".join(names) or "cpu")
+    return f"tensorflow-{version('tensorflow')}-{device}-{digest}"
+
+
+def _read(path: str) -> str:
+    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+    return ""
+
+
+def _make_room(folder: str) -> bool:
+    """Removes old and empty programs; returns whether there is room for new ones."""
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        programs = []
+        for path in glob.glob(os.path.join(glob.escape(folder), "*.pb")):
+            with contextlib.suppress(FileNotFoundError):  # another process may remove it, too
+                programs.append((os.path.getmtime(path), os.path.getsize(path), path))
+        total = 0
+        for _, size, path in sorted(programs, reverse=True):
+            total += size
+            # A power failure may leave empty files.
+            if not size or total > _MAX_BYTES:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+        return shutil.disk_usage(folder).free >= _MIN_FREE_BYTES
+    except OSError:
+        return False
