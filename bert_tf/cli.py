@@ -18,8 +18,8 @@ from typing import Any
 from absl import flags
 
 from bert_tf import registry
+from bert_tf.declare import DEVICES
 from bert_tf.errors import Terminated, UserError, reason
-from bert_tf.options.shared import EngineOptions
 from bert_tf.progress import LogHandler, log
 from bert_tf.quiet import import_tensorflow
 
@@ -145,7 +145,7 @@ def help_text(options_class: type, script: str, description: str) -> str:
 def ordered_options(options_class: type) -> list[dataclasses.Field]:
     """Returns the options of a script in the order of `--help`: main first, devices last."""
     main = {name: position for position, name in enumerate(_MAIN_FLAGS)}
-    devices = {field.name for field in dataclasses.fields(EngineOptions)}
+    devices = options_class.names(DEVICES)
     return sorted(
         dataclasses.fields(options_class),
         key=lambda field: (

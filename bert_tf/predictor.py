@@ -43,7 +43,7 @@ class Predictor:
     """
 
     def __init__(self, options: Any) -> None:
-        scripts = {s.options_class: s for s in registry.SCRIPTS.values() if s.has_predictor}
+        scripts = {s.options_class: s for s in registry.entries().values() if s.has_predictor}
         script = scripts.get(type(options))
         if script is None:
             names = ", ".join(options_class.__name__ for options_class in scripts)
@@ -96,6 +96,11 @@ class Predictor:
             received = f"Received: {type(inputs).__name__}"
             raise UserError(f"Pass several inputs as a list, such as list(inputs). {received}")
         return self._predict([inputs])[0]
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the model's outputs, in order; [] if it has none."""
+        return list(getattr(self._predict, "labels", ()))
 
     def __reduce__(self) -> Any:
         raise UserError("A Predictor cannot be pickled: create one in each process")

@@ -10,6 +10,8 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from bert_tf.errors import UserError
+
 
 @dataclasses.dataclass(frozen=True)
 class Script:
@@ -25,8 +27,8 @@ class Script:
     """
 
     description: str
-    options: str
-    make_task: str | None = None
+    options: str | type
+    make_task: str | Callable[..., Any] | None = None
     run: str | None = None
     make_predict_fn: str | None = None
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -45,6 +47,8 @@ class Script:
 _TASKS = "bert_tf.tasks"
 # For scripts that need no GPU: each worker of create_pretraining_data would reserve a GPU's memory.
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
+
+_own_tasks: dict[str, Script] = {}
 
 SCRIPTS: Mapping[str, Script] = {
     "run_classifier": Script(
@@ -115,8 +119,33 @@ SCRIPTS: Mapping[str, Script] = {
 }
 
 
-def load(reference: str) -> Any:
-    """Imports and returns the object that `module:name` refers to."""
+def register(
+    name: str, options: type, make_task: Callable[..., Any], description: str = ""
+) -> None:
+    """Registers a fine-tuning task of another package, so that `run` and `Predictor` know it.
+
+    Call this where the task is defined: a program must import that module before it uses a model.
+
+    Args:
+        name: recorded in `run.json`; must stay the same.
+        options: the task's options, a subclass of `FineTuningOptions`.
+        make_task: (options, config, tokenizer) -> `Task`; usually its class.
+        description: one line.
+    """
+    if name in SCRIPTS:
+        raise ValueError(f"{name} is the name of a script. Choose another one")
+    _own_tasks[name] = Script(description, options=options, make_task=make_task)
+
+
+def entries() -> dict[str, Script]:
+    """Returns the scripts, and the tasks of other packages."""
+    return {**SCRIPTS, **_own_tasks}
+
+
+def load(reference: Any) -> Any:
+    """Imports and returns the object that `module:name` refers to; returns other objects."""
+    if not isinstance(reference, str):
+        return reference
     module, _, name = reference.partition(":")
     return getattr(import_module(module), name)
 
@@ -124,14 +153,19 @@ def load(reference: str) -> Any:
 def script_of(options_class: type) -> str:
     """Returns the name of the script whose options have the given class."""
     reference = f"{options_class.__module__}:{options_class.__qualname__}"
-    return {script.options: name for name, script in SCRIPTS.items()}[reference]
+    names = {script.options: name for name, script in entries().items()}
+    name = names.get(reference) or names.get(options_class)
+    if name is None:
+        advice = "Call bert_tf.register(name, options_class, task_class) in its module"
+        raise UserError(f"{options_class.__name__} belongs to no registered task. {advice}")
+    return name
 
 
 def get_runner(name: str) -> Callable[[Any], Any]:
     """Returns the function, (options) -> result, that does the work of a script."""
     # Imports TensorFlow quietly, and before Keras.
     load("bert_tf.backend:tf")
-    script = SCRIPTS[name]
+    script = entries()[name]
     if script.make_task:
         return partial(load("bert_tf.finetuning.run:run"), load(script.make_task))
     return load(script.run or "")

@@ -34,7 +34,9 @@ ROWS = [
     ["files", "removed_api"],
     ["backend", "extras", "signals", "text_lines"],
     # The registry names functions of all rows and imports them lazily.
-    ["errors", "quiet", "registry"],
+    ["declare"],
+    ["registry"],
+    ["errors", "quiet"],
     ["xla_cache"],
 ]
 LEVEL = {package: level for level, row in enumerate(ROWS) for package in row}
@@ -52,6 +54,7 @@ ALLOWED_IMPORTS = {
     "cli": {"absl"},
     "compat": {"numpy"},
     "config": set(),
+    "declare": set(),
     "data": {"numpy"},
     "data/input_pipeline": {"tensorflow"},
     "data/records": {"numpy", "tensorflow"},

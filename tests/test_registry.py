@@ -5,6 +5,7 @@ import re
 import pytest
 
 from bert_tf import registry
+from bert_tf.errors import UserError
 from tests.oracle import ROOT
 
 SCRIPTS = sorted(registry.SCRIPTS)
@@ -29,5 +30,5 @@ def test_registered_functions_exist(name):
 
 
 def test_unregistered_class_has_no_script():
-    with pytest.raises(KeyError):
+    with pytest.raises(UserError, match="int belongs to no registered task"):
         registry.script_of(int)

@@ -1,6 +1,6 @@
 """Declarations of the features of records and batches."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -15,12 +15,15 @@ class Feature:
             because TPUs do not support int64.
         per_token: whether the last axis has one value per token or padding position, so that a
             batch can be trimmed to its longest text.
+        mask: for such features, the name of the feature that says which positions have tokens.
+            Texts of different kinds, such as queries and passages, have different masks.
     """
 
     name: str
     length: int | tuple[int, ...] | None = None
     dtype: Literal["int64", "float32"] = "int64"
     per_token: bool = False
+    mask: str = field(default="input_mask", repr=False)
 
     def __post_init__(self) -> None:
         if self.dtype not in ("int64", "float32") or any(length < 1 for length in self.shape):
@@ -32,9 +35,15 @@ class Feature:
         return (self.length,) if isinstance(self.length, int) else self.length or ()
 
 
-def sequence_features(max_seq_length: int, texts_per_row: int | None = None) -> tuple[Feature, ...]:
-    """Declares the encoder's inputs: [max_seq_length], or [texts_per_row, max_seq_length] each."""
+def sequence_features(
+    max_seq_length: int, texts_per_row: int | None = None, prefix: str = ""
+) -> tuple[Feature, ...]:
+    """Declares the encoder's inputs: [max_seq_length], or [texts_per_row, max_seq_length] each.
+
+    `prefix` is that of the names, for rows with texts of different kinds.
+    """
     shape = max_seq_length if texts_per_row is None else (texts_per_row, max_seq_length)
     return tuple(
-        Feature(name, shape, per_token=True) for name in ("input_ids", "input_mask", "segment_ids")
+        Feature(f"{prefix}{name}", shape, per_token=True, mask=f"{prefix}input_mask")
+        for name in ("input_ids", "input_mask", "segment_ids")
     )

@@ -123,14 +123,18 @@ def _compute_lengths(input_mask: tf.Tensor) -> tf.Tensor:
 
 
 def _trim_padding(
-    batch: dict[str, tf.Tensor], features: Sequence[Feature], length: Any
+    batch: dict[str, tf.Tensor], features: Sequence[Feature], length: int | None
 ) -> dict[str, tf.Tensor]:
-    if length is None:
-        longest = tf.reduce_max(_compute_lengths(batch["input_mask"]))
-        length = LENGTH_MULTIPLE * tf.maximum(1, (longest + LENGTH_MULTIPLE - 1) // LENGTH_MULTIPLE)
-    per_token_names = {feature.name for feature in features if feature.per_token}
+    mask_of = {feature.name: feature.mask for feature in features if feature.per_token}
+    lengths: dict[str, Any] = {}
+    for mask in dict.fromkeys(mask_of.values()):
+        longest = tf.reduce_max(_compute_lengths(batch[mask]))
+        blocks = tf.maximum(1, (longest + LENGTH_MULTIPLE - 1) // LENGTH_MULTIPLE)
+        lengths[mask] = LENGTH_MULTIPLE * blocks
+    if length is not None:
+        lengths = {**dict.fromkeys(lengths), "input_mask": length}
     return {
-        name: value[..., :length] if name in per_token_names else value
+        name: value[..., : lengths[mask_of[name]]] if name in mask_of else value
         for name, value in batch.items()
     }
 

@@ -3,25 +3,25 @@
 In shapes, B is the batch size, S `max_seq_length`, and L the number of labels (or endings).
 """
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 from keras import ops
 
 from bert_tf import files, registry, training
-from bert_tf.checkpoints.formats.source import labels_in
+from bert_tf.checkpoints.run_folder import RUN, VOCAB, RunFolder, fingerprint
 from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.initialization import restore_strict, trained_checkpoint
+from bert_tf.finetuning.engines import loaded, open_model
+from bert_tf.finetuning.initialization import restore_strict
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
+from bert_tf.finetuning.run_checks import give_labels
 from bert_tf.finetuning.task import Task
 from bert_tf.progress import log
 
-# Flags that must be the same for teacher and student, because both read the same rows.
-_SHARED_FLAGS = ("do_lower_case", "max_seq_length", "problem_type")
 _PAD_LOGIT = -1e9
 
 RowLoss = Callable[[Any, Mapping[str, Any]], Any]
@@ -51,21 +51,24 @@ class Teacher:
         # The checkpoint's index file contains checksums of all weights.
         with files.open_binary(f"{prefix}.index") as index:
             config = files.read_text(teacher.options.bert_config_file or "")
-            self.identity = run_metadata.fingerprint(index.read(), config)
+            self.identity = fingerprint(index.read(), config)
 
     def add_logits(
         self, batches: Iterable[Mapping[str, np.ndarray]]
     ) -> Iterator[dict[str, np.ndarray]]:
         """Yields the batches with the teacher's logits added; frees its model at the end."""
         log.info("Teacher: computing the logits of %s for the training set", self._prefix)
-        model = training.build_model(
-            self._teacher.build_model, self._devices, zero_init_encoder=True
-        )
-        restore_strict(model, self._prefix)
-        options = self._student.options
+        options, folder = self._student.options, RunFolder(self._teacher.options.output_dir or "")
         inputs = sequence_features(options.max_seq_length, self._student.texts_per_row)
-        size = options.predict_batch_size
-        inference = training.Inference(model, self._fetch, inputs, self._devices, size)
+        inference = open_model(
+            folder,
+            loaded(self._teacher.build_model, partial(restore_strict, prefix=self._prefix)),
+            self._fetch,
+            inputs,
+            self._teacher.options,
+            options.predict_batch_size,
+            devices=self._devices,
+        )
         for rows in batches:
             yield {**rows, **inference.predict(rows)}
 
@@ -154,23 +157,29 @@ def open_teacher(
     # With the options for a Predictor, the task reads no data.
     options = run_metadata.read_options(folder)
     teacher = make_task(options, *load_config_and_tokenizer(options))
-    return Teacher(task, teacher, trained_checkpoint(folder), devices)
+    give_labels(teacher)
+    if teacher.soft_targets != task.soft_targets:
+        kinds = [dict(x.soft_targets) for x in (teacher, task)]
+        raise UserError(f"--teacher={folder} has the outputs {kinds[0]}, but this run {kinds[1]}")
+    return Teacher(task, teacher, RunFolder(folder).checkpoint(), devices)
 
 
 def _require_same_rows(folder: str, task: Task) -> None:
-    """Raises a UserError unless task, labels, `_SHARED_FLAGS` and vocabulary are the teacher's."""
+    """Raises a UserError unless task, labels, inputs and vocabulary are the teacher's."""
     options, script = task.options, registry.script_of(type(task.options))
-    teacher_script, flags = run_metadata.read_run(folder)
+    run = RunFolder(folder)
+    teacher_script, flags = run.require_run().get("script"), run.flags
     if teacher_script != script:
-        absence = files.describe_absence(os.path.join(folder, run_metadata.RUN))
+        absence = files.describe_absence(run.file(RUN))
         reason = f"{teacher_script}.py trained it" if teacher_script else f"no run.json: {absence}"
         raise UserError(f"--teacher={folder} is not an output_dir of {script}.py ({reason})")
     task_name = run_metadata.requested_task(options)
     # Name -> value for the teacher, value for this run.
     settings: dict[str, tuple[Any, Any]] = {
-        "task": (run_metadata.other_task(folder, task_name) or task_name, task_name),
-        "labels": (labels_in(folder) or [], [*task.labels]),
-        **{name: (flags.get(name), getattr(options, name, None)) for name in _SHARED_FLAGS},
+        "task": (run_metadata.other_task(run, task_name) or task_name, task_name),
+        "labels": (run.labels() or [], [*task.labels]),
+        "do_lower_case": (flags.get("do_lower_case"), options.do_lower_case),
+        "max_seq_length": (flags.get("max_seq_length"), options.max_seq_length),
     }
     for name, (theirs, ours) in settings.items():
         if theirs != ours:
@@ -178,9 +187,9 @@ def _require_same_rows(folder: str, task: Task) -> None:
                 f"--teacher={folder} was trained with {name}={theirs}, but this run has "
                 f"{name}={ours}. Both must be the same"
             )
-    teacher_vocab, vocab = os.path.join(folder, run_metadata.VOCAB), options.vocab_file or ""
+    teacher_vocab, vocab = run.file(VOCAB), options.vocab_file or ""
     if files.read_text(teacher_vocab).rstrip() != files.read_text(vocab).rstrip():
         raise UserError(
             f"Teacher and student need the same vocabulary: {teacher_vocab} and {vocab} differ"
         )
-    run_metadata.warn_of_other_inputs(folder, flags, options)
+    run_metadata.warn_of_other_inputs(run, options)

@@ -1,25 +1,96 @@
-"""Finds the model file for the engines onnx and litert; exports it once if it is missing."""
+"""Opens a trained model for inference, with any engine.
+
+For the engines onnx and litert, finds the model file, and exports it once if it is missing.
+"""
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bert_tf import files
-from bert_tf.checkpoints.formats.source import LABELS_FILE, find_file
+from bert_tf.checkpoints.run_folder import CONFIG, LABELS, VOCAB, RunFolder, fingerprint
+from bert_tf.data.feature_specs import Feature
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.model_files import find_model_files
-from bert_tf.inference.exported_model import MODEL_FILES
+from bert_tf.inference.exported_model import MODEL_FILES, ExportedModel
+from bert_tf.inference.row_batches import RowBatches
 from bert_tf.progress import log
 
 # How the names of the files end that an export depends on: labels and weights.
-_SOURCES = (LABELS_FILE, ".index", ".safetensors", ".keras", ".h5")
+_SOURCES = (LABELS, ".index", ".safetensors", ".keras", ".h5")
+
+
+def open_model(
+    folder: RunFolder,
+    get_model: Callable[[Any], Any],
+    fetch: Callable[[Any, Mapping[str, Any]], Mapping[str, Any]],
+    features: Sequence[Feature],
+    options: Any,
+    batch_size: int,
+    *,
+    devices: Any = None,
+    num_rows: int = 0,
+    lengths: Any = None,
+    labels: Sequence[str] = (),
+    one_thread: bool = False,
+    grow: bool = True,
+    **export: Any,
+) -> RowBatches:
+    """Opens a trained model, to run it over rows with `options.engine`.
+
+    Args:
+        folder: folder of the model, or of its export.
+        get_model: (devices, or None on the CPU) -> the model with its weights; see `loaded`. Not
+            called if there is an export.
+        fetch: (outputs, batch) -> arrays [B, ...] to return.
+        features: inputs of the model and of `fetch`.
+        options: `engine`, `precision` and devices.
+        batch_size: number of rows in a batch.
+        devices: the devices of a run; by default, those that `options` says, in one process.
+        num_rows: number of rows to expect; 0 in a `Predictor`, where single rows must be fast.
+        lengths: their `Lengths`, if known.
+        labels: names of the outputs, for an export.
+        one_thread: see `training.open_devices`.
+        grow: see `RowBatches`.
+        export: further arguments of `find_exported_model`.
+    """
+    if getattr(options, "engine", "tensorflow") != "tensorflow":
+        path = find_exported_model(folder, options, lambda: get_model(None), labels, **export)
+        return ExportedModel(path, fetch, features, batch_size)
+    from bert_tf import training
+
+    with training.explained_errors():
+        if devices is None:
+            devices = training.open_devices(options, one_thread=one_thread)
+            devices.require_one_process()
+        lengths = lengths or training.Lengths(options.max_seq_length)
+        devices, model = training.for_inference(devices, num_rows, lengths), get_model(devices)
+        return training.Inference(
+            model, fetch, features, devices, batch_size, grow, single_rows=not num_rows
+        )
+
+
+def loaded(build: Callable[..., Any], load: Callable[[Any], object]) -> Callable[[Any], Any]:
+    """Returns a function that builds a model on devices, and gives it its weights."""
+
+    def get_model(devices: Any) -> Any:
+        if devices is None:
+            model = build(zero_init_encoder=True)
+        else:
+            from bert_tf import training
+
+            model = training.build_model(build, devices, zero_init_encoder=True)
+        load(model)
+        return model
+
+    return get_model
 
 
 def is_exported(folder: str, engine: str) -> bool:
     """Returns whether a folder has an export for an engine; UserError if only for others."""
-    engines = [name for name, file in MODEL_FILES.items() if find_file(folder, file)]
+    engines = [name for name, file in MODEL_FILES.items() if RunFolder(folder).find(file)]
     if engines and engine not in engines:
         advice = f"pass engine={engines[0]}"
         raise UserError(f"{folder} was exported for the engine {engines[0]}: {advice}")
@@ -33,11 +104,13 @@ def with_model_files(options: Any, folder: str) -> Any:
     """
     if options.engine == "tensorflow" or not is_exported(folder, options.engine):
         return find_model_files(options)
-    exported = run_metadata.read_run(folder)[1].get("do_lower_case", options.do_lower_case)
+    exported = (
+        RunFolder(folder).require_run().get("flags", {}).get("do_lower_case", options.do_lower_case)
+    )
     if exported != options.do_lower_case:
         setting = f"do_lower_case={str(exported).lower()}"
         raise UserError(f"{folder} was exported with {setting}: pass {setting}")
-    flags = {"bert_config_file": run_metadata.CONFIG, "vocab_file": run_metadata.VOCAB}
+    flags = {"bert_config_file": CONFIG, "vocab_file": VOCAB}
     paths = {flag: os.path.join(folder, name) for flag, name in flags.items()}
     for flag, path in paths.items():
         other = getattr(options, flag) or path
@@ -47,11 +120,11 @@ def with_model_files(options: Any, folder: str) -> Any:
 
 
 def find_exported_model(
-    folder: str,
+    folder: RunFolder,
     options: Any,
-    checkpoint: str,
     load_model: Callable[[], Any],
     labels: Sequence[str] = (),
+    checkpoint: str | None = None,
     cache_suffix: str = "",
     **kwargs: Any,
 ) -> str:
@@ -62,40 +135,41 @@ def find_exported_model(
             is written to a subfolder, and reused while checkpoint, configuration and precision are
             the same.
         options: `engine`, `precision` and `bert_config_file` of the model.
-        checkpoint: the checkpoint to export.
         load_model: returns the model with the weights of the checkpoint.
         labels: names of the model's labels, in the order of its outputs.
+        checkpoint: the checkpoint to export; by default, the one that `folder` stands for.
         cache_suffix: the subfolder is named `<engine><cache_suffix>`.
         kwargs: further arguments of `export_folder`.
 
     Raises:
         UserError: an exported folder has a different precision, or the export fails.
     """
-    engine, precision, folder = options.engine, options.precision, folder or "."
-    if is_exported(folder, engine):
-        exported = os.path.join(folder, MODEL_FILES[engine])
-        exported_precision = run_metadata.read_run_string(folder, "precision") or precision
+    engine, precision, path = options.engine, options.precision, folder.path or "."
+    if is_exported(path, engine):
+        exported_precision = folder.entry("precision") or precision
+        exported = os.path.join(path, MODEL_FILES[engine])
         if exported_precision != precision:
             raise UserError(
                 f"{exported} is {exported_precision}, not {precision}: pass "
                 f"precision={exported_precision}, or export it with --precision={precision}"
             )
         return exported
-    cache = os.path.join(folder, engine + cache_suffix)
-    entries = {"precision": precision, "checkpoint_id": _checkpoint_id(folder, checkpoint, options)}
-    cached = {name: run_metadata.read_run_string(cache, name) for name in entries}
-    path = os.path.join(cache, MODEL_FILES[engine])
-    if cached != entries or not files.exists(path):
-        if not files.is_remote(folder) and not os.access(folder, os.W_OK):
+    cache = RunFolder(os.path.join(path, engine + cache_suffix))
+    checkpoint = checkpoint or folder.model or folder.checkpoint(check=False)
+    entries = {"precision": precision, "checkpoint_id": _checkpoint_id(path, checkpoint, options)}
+    model_file = cache.file(MODEL_FILES[engine])
+    if {n: cache.entry(n) for n in entries} != entries or not files.exists(model_file):
+        if not files.is_remote(path) and not os.access(path, os.W_OK):
             advice = f"Run export_model.py --format={engine}, and load its --export_dir"
-            raise UserError(f"Cannot export the model to {path}: {folder} is read-only. {advice}")
+            problem = f"Cannot export the model to {model_file}: {path} is read-only"
+            raise UserError(f"{problem}. {advice}")
         from bert_tf.saved_models.exported_folder import export_folder  # imports TensorFlow
 
-        log.info("Exporting the model to %s", path)
+        log.info("Exporting the model to %s", model_file)
         contents = run_metadata.model_files(options, labels, **entries)
         kwargs |= {"format": engine, "precision": precision}
-        export_folder(load_model(), options, cache, contents, labels, **kwargs)
-    return path
+        export_folder(load_model(), options, cache.path, contents, labels, **kwargs)
+    return model_file
 
 
 def _checkpoint_id(folder: str, checkpoint: str, options: Any) -> str:
@@ -106,4 +180,4 @@ def _checkpoint_id(folder: str, checkpoint: str, options: Any) -> str:
             if name.endswith(_SOURCES):
                 sources.append((name, *files.size_and_mtime(os.path.join(subfolder, name))))
     config = files.read_text(options.bert_config_file)
-    return run_metadata.fingerprint((os.path.basename(checkpoint), sources, config))
+    return fingerprint((os.path.basename(checkpoint), sources, config))

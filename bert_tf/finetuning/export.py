@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bert_tf import files, locks
-from bert_tf.checkpoints.formats.source import LABELS_FILE
-from bert_tf.finetuning.run_metadata import model_files, read_run_string
+from bert_tf.checkpoints.run_folder import LABELS, RunFolder
+from bert_tf.data.feature_specs import sequence_features
+from bert_tf.finetuning.run_metadata import model_files
 from bert_tf.finetuning.task import Task
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
@@ -34,15 +35,16 @@ def export_task(
     """
     if getattr(options, "long_text", "") == "windows":
         log.warning("--long_text=windows does not apply to SavedModels, which truncate long texts")
-    text_input = text_input and task.texts_per_row is None
-    text_inputs = make_text_inputs(options) if text_input else None
-    length = options.max_seq_length
-    row_shape = (length,) if task.texts_per_row is None else (task.texts_per_row, length)
+    features = [
+        feature for feature in task.features("predict") if feature.name in model.input_names
+    ]
+    takes_texts = tuple(features) == sequence_features(options.max_seq_length)
+    text_inputs = make_text_inputs(options) if text_input and takes_texts else None
     with new_version(export_dir, model_files(options, task.labels)) as (folder, assets, version):
         variants = {folder: text_inputs}
         if text_inputs:
             variants[os.path.join(folder, "ids")] = None
-        settings = row_shape, assets, bool(task.text_pairs), jit_compile
+        settings = features, assets, bool(task.text_pairs), jit_compile
         for path, inputs in variants.items():
             modules.save_task(path, model, task.serve, inputs, *settings)
     return version
@@ -87,14 +89,14 @@ def new_version(
 
 def _warn_if_different(previous: str, folder: str) -> None:
     """Warns if the model in `folder` is for another script or task than the previous version."""
-    for names in (("script",), ("flags", "task_name"), ("digests", LABELS_FILE)):
+    for names in (("script",), ("flags", "task_name"), ("digests", LABELS)):
         old, new = (
-            read_run_string(os.path.join(version, _EXTRA_FOLDER), *names)
+            RunFolder(os.path.join(version, _EXTRA_FOLDER)).entry(*names)
             for version in (previous, folder)
         )
         if old and new and old != new:
             # Labels are compared by their digests.
-            name = names[-1] if LABELS_FILE in names else f"{names[-1]} ({old}, now {new})"
+            name = names[-1] if LABELS in names else f"{names[-1]} ({old}, now {new})"
             advice = "Servers load the newest version: to serve both, export to another folder"
             log.warning("The previous version, %s, has a different %s. %s", previous, name, advice)
             return

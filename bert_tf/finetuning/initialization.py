@@ -8,11 +8,11 @@ from typing import Any
 
 import keras
 
-from bert_tf import checkpoints, files
+from bert_tf import checkpoints
 from bert_tf.checkpoints.formats import SavedModelSource, find_source
-from bert_tf.checkpoints.formats.source import best_prefix
 from bert_tf.checkpoints.hub_parity import require_same_outputs
 from bert_tf.checkpoints.model import restore_source
+from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.cell_values import counted
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
@@ -39,7 +39,7 @@ def restore_weights(model: keras.Model, options: Any) -> str | None:
     if the checkpoint does not match the model, or if `resume` forbids loading it.
     """
     output_dir, init_checkpoint = options.output_dir or "", options.init_checkpoint
-    checkpoint = _output_checkpoint(output_dir, options.do_train, options.resume)
+    checkpoint = RunFolder(output_dir).checkpoint_to_resume(options)
     if checkpoint:
         _resume(model, checkpoint, options)
         return checkpoint
@@ -84,7 +84,7 @@ def _resume(model: keras.Model, checkpoint: str, options: Any) -> None:
     init_checkpoint = options.init_checkpoint
     if not init_checkpoint:
         return
-    begun_from = run_metadata.read_run_string(options.output_dir, "begun_from")
+    begun_from = RunFolder(options.output_dir).entry("begun_from")
     known = [_normalize(path) for path in (checkpoint, begun_from) if path]
     if _normalize(init_checkpoint) not in known:
         log.log(
@@ -102,23 +102,6 @@ def _normalize(path: str) -> str:
     return os.path.normpath(path)
 
 
-def _output_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
-    """Returns the newest readable checkpoint or, without training, the best one if it exists."""
-    checkpoint = None
-    if do_train or resume != "never":
-        best = None if do_train else best_prefix(output_dir)
-        checkpoint = best or checkpoints.newest_readable(output_dir)
-    if checkpoint and resume == "never":
-        raise UserError(
-            f"--resume=never, but --output_dir={output_dir} has checkpoints: {checkpoint}. Choose "
-            "another --output_dir, or empty this one"
-        )
-    if not checkpoint and resume == "must":
-        found = files.describe_absence(os.path.join(output_dir, "*"))
-        raise UserError(f"--resume=must, but --output_dir={output_dir} has no checkpoint ({found})")
-    return checkpoint
-
-
 def restore_strict(model: keras.Model, prefix: str, advice: str = "") -> checkpoints.Restored:
     """Restores a checkpoint that must have exactly the model's variables.
 
@@ -134,16 +117,9 @@ def restore_strict(model: keras.Model, prefix: str, advice: str = "") -> checkpo
     return restored
 
 
-def trained_checkpoint(folder: str) -> str:
-    """Returns the best checkpoint of a training run with `--eval_every`, otherwise the newest."""
-    prefix = best_prefix(folder) or checkpoints.newest_readable(folder)
-    # The folder's list of checkpoints lacks one that was copied here or stripped of its optimizer.
-    return prefix or checkpoints.resolve(folder)
-
-
 def restore_trained(model: keras.Model, folder: str) -> None:
-    """Restores `trained_checkpoint`, which must have exactly the variables of the model."""
-    prefix = trained_checkpoint(folder)
+    """Restores the checkpoint to use, which must have exactly the variables of the model."""
+    prefix = RunFolder(folder).checkpoint()
     run_metadata.warn_if_untrained(prefix)
     advice = ". If it was not fine-tuned for this task, train it first (--do_train=true)"
     restore_strict(model, prefix, advice)

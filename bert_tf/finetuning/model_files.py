@@ -4,17 +4,16 @@ import dataclasses
 import os
 from typing import Any
 
-from bert_tf import checkpoints, files
+from bert_tf import files
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.formats.configs import warn_of_other_config
 from bert_tf.checkpoints.formats.names import count_layers
 from bert_tf.checkpoints.formats.original import OriginalSource
+from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 from bert_tf.options import EncoderOptions, ModelOptions
-from bert_tf.options.fine_tuning import require_one_run
 from bert_tf.progress import log
 from bert_tf.tokenization import FullTokenizer
 
@@ -39,7 +38,7 @@ def find_model_files(options: Any) -> Any:
     if not path or (all_resume and not unset_flags):
         return options
     if flag == "init_checkpoint":
-        require_one_run(path)
+        RunFolder(path).require_one_run()
     source = formats.find_source(path)
     if not all_resume:
         _require_same_casing(source, flag, options)
@@ -60,9 +59,8 @@ def _resumed_runs(options: Any) -> tuple[list[formats.Source], bool]:
     """Returns the newest checkpoint of each run in `output_dir`, and whether all runs have one."""
     if getattr(options, "resume", "never") == "never":
         return [], False
-    folder, count = options.output_dir or "", getattr(options, "num_runs", 1)
-    names = run_metadata.run_names(count) if count > 1 else [""]
-    newest = [checkpoints.latest(os.path.join(folder, name)) for name in names]
+    folder, count = RunFolder(options.output_dir or ""), getattr(options, "num_runs", 1)
+    newest = [run.newest for run in (folder.subfolders(count) if count > 1 else [folder])]
     return [OriginalSource(prefix) for prefix in newest if prefix], all(newest)
 
 
@@ -87,13 +85,13 @@ def _config_file(source: formats.Source, num_layers: int) -> str | None:
     If `num_layers` is not 0, it has this many layers. None if the source has no configuration.
     """
     path = source.config_file
-    if path and os.path.basename(path) == run_metadata.CONFIG and not num_layers:
+    if path and os.path.basename(path) == CONFIG and not num_layers:
         return path
     config = source.config()
     if config is None:
         return None
     config.num_hidden_layers = num_layers or config.num_hidden_layers
-    path = os.path.join(formats.temporary_folder(), run_metadata.CONFIG)
+    path = os.path.join(formats.temporary_folder(), CONFIG)
     files.write_text(path, config.to_json_string())
     return path
 
@@ -131,7 +129,7 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
             raise UserError(f"{source.path} {problem}")
     vocab_files = [options.vocab_file or "", *(source.vocab_file or "" for source in sources)]
     for folder in dict.fromkeys(map(os.path.dirname, vocab_files)):
-        run_metadata.warn_of_changes(folder)
+        RunFolder(folder).warn_of_edits()
     check_vocabulary(options.vocab_file or "", options.do_lower_case, config.vocab_size, sources)
     for source in sources:
         warn_of_other_config(config, options.bert_config_file or "", source)

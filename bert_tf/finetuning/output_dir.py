@@ -9,12 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import files, locks
+from bert_tf import files
+from bert_tf.checkpoints.run_folder import EVAL_RESULTS_JSON, RUNS, RunFolder
 from bert_tf.data.cell_values import counted
-from bert_tf.errors import UserError
-from bert_tf.file_names import require_writable
-from bert_tf.finetuning.run_metadata import EVAL_RESULTS_JSON, run_names
-from bert_tf.options.fine_tuning import RUNS
 from bert_tf.progress import log
 from bert_tf.training.curve import Scalars
 from bert_tf.training.evaluation import EVAL_FOLDER, plain_metrics
@@ -36,23 +33,11 @@ class Results:
 @contextlib.contextmanager
 def locked(options: Any, is_chief: bool) -> Iterator[None]:
     """Locks `output_dir` while training, after checking that it can be created and written to."""
-    output_dir = options.output_dir or ""
-    existing = os.path.abspath(output_dir)
-    while not os.path.exists(existing) and not files.is_remote(output_dir):
-        existing = os.path.dirname(existing)
-    if is_chief and os.path.isdir(existing) and not os.access(existing, os.W_OK | os.X_OK):
-        raise UserError(f"--output_dir={output_dir} cannot be written to: {existing} is read-only")
-    if is_chief and os.path.isfile(existing):
-        raise UserError(f"--output_dir={output_dir} cannot be a folder: {existing} is a file")
-    lock = locks.exclusive(os.path.join(output_dir, ".lock"), f"--output_dir={output_dir}")
-    with lock if is_chief and options.do_train else contextlib.nullcontext():
+    folder = RunFolder(options.output_dir or "")
+    if is_chief:
+        folder.require_writable()
+    with folder.locked() if is_chief and options.do_train else contextlib.nullcontext():
         yield
-
-
-def prepare(output_dir: str) -> None:
-    """Creates the folder, and checks early that results can be written to it."""
-    files.make_dirs(output_dir)
-    require_writable(os.path.join(output_dir, EVAL_RESULTS))
 
 
 def result_path(output_dir: str, name: str, suffix: str) -> str:
@@ -129,9 +114,10 @@ def write_summary(
     table = np.array([[float(value) for value in values.values()] for values in metrics])
     mean = dict(zip(metrics[0], table.mean(axis=0).tolist(), strict=True))
     deviation = dict(zip(metrics[0], table.std(axis=0, ddof=1).tolist(), strict=True))
+    names = [os.path.basename(str(run)) for run in RunFolder(output_dir).subfolders(len(runs))]
     entries = [
         {"folder": name, "random_seed": seed, **values}
-        for name, seed, values in zip(run_names(len(runs)), seeds, metrics, strict=True)
+        for name, seed, values in zip(names, seeds, metrics, strict=True)
     ]
     best = entries[best_run]
     summary = {"mean": mean, "deviation": deviation, "best": best, "runs": entries}

@@ -1,5 +1,6 @@
 """Makes the predictions of a `Predictor` with a fine-tuned model, and checks its inputs."""
 
+import functools
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -7,15 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import checkpoints
-from bert_tf.checkpoints.formats.source import best_prefix
+from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.errors import UserError
-from bert_tf.finetuning.engines import find_exported_model, is_exported, with_model_files
+from bert_tf.finetuning.engines import loaded, open_model, with_model_files
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
-from bert_tf.finetuning.task import MakeTask, Task
-from bert_tf.inference.exported_model import ExportedModel
-from bert_tf.inference.row_batches import RowBatches
+from bert_tf.finetuning.run_checks import give_labels
+from bert_tf.finetuning.task import MakeTask
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
 
@@ -26,12 +25,21 @@ class TaskPredictor:
     def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
         options = with_model_files(options, options.output_dir or "")
         self._task = task = make_task(options, *load_config_and_tokenizer(options))
-        # Inputs have no labels: keep only the encoder's inputs, which are the per-token features.
-        features = [feature for feature in task.features("predict") if feature.per_token]
-        uses_tensorflow = options.engine == "tensorflow"
-        load = _load_with_tensorflow if uses_tensorflow else _load_exported
-        self._inference = load(task, options, features)
+        give_labels(task)
+        features = task.features("predict")
+        folder = RunFolder(options.output_dir or "")
+        get_model = loaded(task.build_model, functools.partial(_load_weights, folder.path))
+        self._inference = open_model(
+            folder,
+            get_model,
+            task.fetch,
+            features,
+            options,
+            options.predict_batch_size,
+            labels=task.labels,
+        )
         self._warned_of_truncation = False
+        self.labels = task.labels
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Returns a prediction for each input."""
@@ -47,37 +55,10 @@ class TaskPredictor:
         return list(self._task.decode(examples, outputs))
 
 
-def _load_with_tensorflow(task: Task, options: FineTuningOptions, features: Any) -> RowBatches:
-    from bert_tf import training
+def _load_weights(folder: str, model: Any) -> None:
     from bert_tf.finetuning.initialization import restore_trained
 
-    with training.explained_errors():
-        devices = training.open_devices(options)
-        devices.require_one_process()
-        model = training.build_model(task.build_model, devices, zero_init_encoder=True)
-        restore_trained(model, options.output_dir or "")
-        batch_size = options.predict_batch_size
-        return training.Inference(
-            model, task.fetch, features, devices, batch_size, single_rows=True
-        )
-
-
-def _load_exported(task: Task, options: FineTuningOptions, features: Any) -> RowBatches:
-    folder = options.output_dir or ""
-    checkpoint = ""
-    if not is_exported(folder, options.engine):
-        # Unlike `trained_checkpoint`, this reads no weights, which a cached export does not need.
-        checkpoint = best_prefix(folder) or checkpoints.resolve(folder)
-
-    def load_model() -> Any:
-        from bert_tf.finetuning.initialization import restore_trained
-
-        model = task.build_model(zero_init_encoder=True)
-        restore_trained(model, folder)
-        return model
-
-    path = find_exported_model(folder, options, checkpoint, load_model, task.labels)
-    return ExportedModel(path, task.fetch, features, options.predict_batch_size)
+    restore_trained(model, folder)
 
 
 def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -> None:

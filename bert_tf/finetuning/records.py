@@ -1,9 +1,7 @@
 """Reads a task's examples, and writes their records or reuses those of an earlier run."""
 
 import contextlib
-import dataclasses
 import functools
-import json
 import logging
 import os
 from collections import Counter
@@ -13,19 +11,19 @@ from typing import Any
 import numpy as np
 
 from bert_tf import files
+from bert_tf.checkpoints.run_folder import RunFolder, fingerprint
 from bert_tf.data import records
 from bert_tf.data.feature_specs import Feature
 from bert_tf.data.features import NUM_LOGGED, log_rows
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.data.parallel import chunks, map_in_order
+from bert_tf.declare import ROWS
 from bert_tf.errors import UserError
 from bert_tf.finetuning.distillation import Teacher
 from bert_tf.finetuning.run_checks import describe_data
-from bert_tf.finetuning.run_metadata import fingerprint
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.training_texts import hash_texts
 from bert_tf.inference.row_batches import unpadded_lengths
-from bert_tf.options import FineTuningOptions
 from bert_tf.progress import bar, log
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.training import Devices, Lengths
@@ -33,7 +31,6 @@ from bert_tf.training import Devices, Lengths
 _CHUNK_EXAMPLES = 1024
 # Ratio of --max_seq_length to the mean length of inputs above which less padding is suggested.
 _MUCH_PADDING = 3
-_MANIFEST = "records.json"
 # Increment this when a code change gives different records for the same examples.
 _FORMAT_VERSION = 2
 
@@ -91,17 +88,16 @@ class Splits:
         task, options, features = self._task, self._task.options, self.features(split)
         teacher = self.teacher if split == "train" else None
         vocabulary = files.read_text(options.vocab_file or "")
-        # The key omits flags that do not change the rows, and paths of data: it has their digest.
-        common_flags = {field.name for field in dataclasses.fields(FineTuningOptions)}
-        task_flags = {
-            name: value
-            for name, value in dataclasses.asdict(options).items()
-            if name not in common_flags and not name.endswith(("_batch_size", "_dir", "_file"))
-        }
-        settings = task_flags, list(task.labels), options.do_lower_case, vocabulary, features
+        # The digest of the examples stands for the flags that say how to read them.
+        settings = options.values(ROWS), list(task.labels), vocabulary, features
         teacher_identity = (teacher.identity,) if teacher else ()
         key = fingerprint(*settings, *teacher_identity, self.digest(split)[0])
-        stats: Counter[str] = Counter(_read_stats(path, key))
+        key, folder, name = (
+            f"{_FORMAT_VERSION} {key}",
+            RunFolder(self._folder),
+            f"{split}.tf_record",
+        )
+        stats: Counter[str] = Counter(folder.records_stats(name, key))
         if stats:
             log.info("Reusing %s, which was written from the same data and flags", path)
         else:
@@ -110,7 +106,7 @@ class Splits:
             rows = _featurize(task, examples, split, stats)
             rows = teacher.add_logits(rows) if teacher else rows
             stats["records"] = records.write_records(path, features, rows)
-            _write_stats(path, key, stats)
+            folder.write_records_stats(name, key, stats)
         _report(split, stats, options.max_seq_length)
         mean_length = stats["tokens"] / max(1, stats["records"]) / (task.texts_per_row or 1)
         if self._devices.fixed_shapes and 0 < _MUCH_PADDING * mean_length < options.max_seq_length:
@@ -164,32 +160,3 @@ def _report(split: str, stats: Counter[str], max_seq_length: int) -> None:
             stats["cut_tokens"] / num_truncated,
             stats["most_cut"],
         )
-
-
-def _read_stats(path: str, key: str) -> dict[str, Any] | None:
-    """Returns the statistics of a record file that can be reused; None if it must be rewritten.
-
-    It can be reused if `key`, the `fingerprint` of its inputs, is the same as in `_write_stats`,
-    and the file was not modified since then.
-    """
-    entry = _read_manifest(path).get(os.path.basename(path))
-    if not isinstance(entry, dict) or entry.get("key") != f"{_FORMAT_VERSION} {key}":
-        return None
-    if not files.exists(path) or entry.get("stamp") != list(files.size_and_mtime(path)):
-        return None
-    return entry.get("about")
-
-
-def _write_stats(path: str, key: str, stats: Mapping[str, Any]) -> None:
-    """Stores the statistics and the key of a record file that was just written."""
-    folder, name = os.path.split(path)
-    entry = {"key": f"{_FORMAT_VERSION} {key}", "stamp": files.size_and_mtime(path), "about": stats}
-    text = json.dumps({**_read_manifest(path), name: entry}, indent=1) + "\n"
-    files.write_text(os.path.join(folder, _MANIFEST), text)
-
-
-def _read_manifest(path: str) -> dict[str, Any]:
-    try:
-        return files.read_json(os.path.join(os.path.dirname(path), _MANIFEST))
-    except UserError:
-        return {}

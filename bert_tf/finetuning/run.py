@@ -9,20 +9,19 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_tf import checkpoints, files, registry, training
-from bert_tf.checkpoints.formats.source import best_prefix, labels_file
+from bert_tf import checkpoints, registry, training
+from bert_tf.checkpoints.run_folder import RunFolder, labels_file
 from bert_tf.errors import UserError
-from bert_tf.finetuning import label_map, output_dir, run_metadata, training_texts
+from bert_tf.finetuning import output_dir, run_metadata, training_texts
 from bert_tf.finetuning.distillation import open_teacher
-from bert_tf.finetuning.engines import find_exported_model
+from bert_tf.finetuning.engines import open_model
 from bert_tf.finetuning.export import export_task, make_text_inputs
 from bert_tf.finetuning.initialization import restore_weights
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.finetuning.output_dir import Results
 from bert_tf.finetuning.records import Splits
-from bert_tf.finetuning.run_checks import check_resumed, result_suffix
+from bert_tf.finetuning.run_checks import check_resumed, give_labels, result_suffix
 from bert_tf.finetuning.task import MakeTask, Task
-from bert_tf.inference.exported_model import ExportedModel
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
@@ -35,12 +34,17 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     options.check()
     options = find_model_files(options)
     if not options.do_train:
-        folder = label_map.folder_of_checkpoint(options)
-        run_metadata.require_script(folder, registry.script_of(type(options)))
+        RunFolder.used_by(options).require_script(registry.script_of(type(options)))
     # Errors in configuration, devices and teacher appear before the data are read.
     task = make_task(options, *load_config_and_tokenizer(options))
     devices = training.open_devices(options)
+    give_labels(task)
     teacher = open_teacher(make_task, task, devices)
+    if not task.rows_are_independent and options.gradient_accumulation_steps > 1:
+        raise UserError(
+            "--gradient_accumulation_steps=1 is needed: the loss of a row depends on the whole "
+            "batch, which micro-batches do not see"
+        )
     monitor = Monitor(options.best_metric, task.metric_names, task.lower_is_better)
     if options.do_export and task.texts_per_row is None:
         make_text_inputs(options)  # fails now rather than after the training
@@ -55,19 +59,19 @@ def _run_with_several_seeds(
     task: Task, devices: training.Devices, monitor: Monitor, splits: Splits
 ) -> Results:
     options = task.options
-    folder = options.output_dir or ""
-    names = run_metadata.run_names(options.num_runs)
+    folder = RunFolder(options.output_dir or "")
     results: list[Results] = []
     seeds = [(options.random_seed + index) % 2**32 for index in range(options.num_runs)]
-    for name, seed in zip(names, seeds, strict=True):
+    for run_folder, seed in zip(folder.subfolders(options.num_runs), seeds, strict=True):
         run_options = dataclasses.replace(
             options,
             num_runs=1,
             random_seed=seed,
-            output_dir=os.path.join(folder, name),
+            output_dir=run_folder.path,
             # An interrupted command may have stopped before later runs started.
             resume="auto" if options.resume == "must" and results else options.resume,
         )
+        name = os.path.basename(run_folder.path)
         log.info("%s of %d, --random_seed=%d", name, options.num_runs, seed)
         results.append(FineTuningRun(task, run_options, devices, monitor, splits).run())
         # Free the model: the models of all runs might not fit in device memory.
@@ -75,7 +79,7 @@ def _run_with_several_seeds(
     if not devices.is_chief:
         return Results()
     scores = [monitor.score(result.metrics) for result in results]
-    return output_dir.write_summary(folder, results, seeds, scores.index(max(scores)))
+    return output_dir.write_summary(folder.path, results, seeds, scores.index(max(scores)))
 
 
 @dataclasses.dataclass
@@ -93,6 +97,7 @@ class FineTuningRun:
 
     def __post_init__(self) -> None:
         self.output_dir = self.options.output_dir or ""
+        self.folder = RunFolder(self.output_dir)
         # The checkpoint in `output_dir` that was restored.
         self.restored: str | None = None
         # Files (name -> text) to save next to new checkpoints.
@@ -123,7 +128,7 @@ class FineTuningRun:
         if self.restored:
             self.step = checkpoints.step_of(self.restored)
             data_labels = labels_file(task.labels)
-            run_metadata.require_same(self.output_dir, data_labels, "the labels of the data")
+            self.folder.require_same(data_labels, "the labels of the data")
         if options.do_train:
             num_rows = task.epoch_size(self.splits.examples("train"))
             self.num_train_steps = self._count_train_steps(num_rows)
@@ -133,7 +138,7 @@ class FineTuningRun:
             )
             self.evaluation = self._eval_callback(num_rows)
         if devices.is_chief:
-            output_dir.prepare(self.output_dir)
+            self.folder.create(output_dir.EVAL_RESULTS)
         devices.require_equal(self.step, "step to resume from", "--output_dir")
         devices.require_equal(self.num_train_steps, "number of steps", "the training data")
         devices.require_equal_options(options)
@@ -206,12 +211,12 @@ class FineTuningRun:
 
     def _compare_splits(self) -> None:
         """Reports evaluation examples that this run, an earlier one or the teacher trained on."""
-        hashes = training_texts.read_hashes(label_map.folder_of_checkpoint(self.options))
+        hashes = RunFolder.used_by(self.options).text_hashes()
         if self.options.do_train:
             train_hashes = self.splits.hashes("train")
             hashes = np.union1d(hashes, train_hashes)
             if self.options.teacher:
-                teacher_hashes = training_texts.read_hashes(self.options.teacher)
+                teacher_hashes = RunFolder(self.options.teacher).text_hashes()
                 if len(teacher_hashes) and not np.isin(train_hashes, teacher_hashes).any():
                     log.info("--teacher was not trained on any of the training examples")
                 hashes = np.union1d(hashes, teacher_hashes)
@@ -232,8 +237,8 @@ class FineTuningRun:
             restore_from=self.restored,
         )
         if devices.is_chief:
-            files.write_texts(self.output_dir, self.metadata_files)
-            training_texts.write_hashes(self.output_dir, self.train_hashes)
+            self.folder.write(self.metadata_files)
+            self.folder.write_text_hashes(self.train_hashes)
         path, count, lengths = self.splits.records("train")
         features, step = self.splits.features("train"), self.step
         devices = training.for_training(
@@ -261,7 +266,7 @@ class FineTuningRun:
     def _restore_best(self) -> None:
         # This call is a barrier: the chief may still be writing the best weights.
         self.devices.from_chief(0)
-        if prefix := best_prefix(self.output_dir):
+        if prefix := RunFolder(self.output_dir).best:  # `run.json` is new.
             checkpoints.restore(self.model, prefix)
             self.step = checkpoints.step_of(prefix)
             log.info("Restored the best weights, from step %d: %s", self.step, prefix)
@@ -290,17 +295,20 @@ class FineTuningRun:
         path, count, lengths = self.splits.records(split)
         inference = self._inference.get(split)
         if inference is None:
-            features, size = task.features(split), self.options.batch_size(split)
-            if self.options.engine != "tensorflow":
-                folder = label_map.folder_of_checkpoint(self.options)
-                checkpoint = self.restored or self.options.init_checkpoint or ""
-                model_file = find_exported_model(
-                    folder, self.options, checkpoint, lambda: self.model, task.labels
-                )
-                inference = ExportedModel(model_file, fetch, features, size)
-            else:
-                devices = training.for_inference(self.devices, count, lengths)
-                inference = training.Inference(self.model, fetch, features, devices, size)
+            folder, size = RunFolder.used_by(self.options), self.options.batch_size(split)
+            inference = open_model(
+                folder,
+                lambda devices: self.model,
+                fetch,
+                task.features(split),
+                self.options,
+                size,
+                devices=self.devices,
+                num_rows=count,
+                lengths=lengths,
+                labels=task.labels,
+                checkpoint=self.restored or self.options.init_checkpoint,
+            )
             self._inference[split] = inference
         else:
             inference.refresh()

@@ -3,47 +3,38 @@
 import dataclasses
 import logging
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from bert_tf import checkpoints, registry
+from bert_tf import registry
+from bert_tf.checkpoints.run_folder import EVAL_RESULTS_JSON, LABELS, RunFolder, fingerprint
+from bert_tf.declare import DURATION, ROWS, WEIGHTS
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.label_map import folder_of_checkpoint
 from bert_tf.progress import log
 
 _DATA = "training_data"
-# Flags that users increase to continue a training run.
-_DURATIONS = ("num_train_epochs", "num_train_steps")
-# The data, and flags that affect the weights or which weights are considered best.
-_COMPARED = (_DATA, "train_batch_size", "max_seq_length", "learning_rate", *_DURATIONS)
-_COMPARED += ("best_metric", "random_seed", "warmup_proportion", "num_warmup_steps")
-_COMPARED += ("adam_bias_correction", "optimizer", "gradient_clip_scope", "length_grouping")
-_COMPARED += ("freeze_layers", "eval_every", "class_weights", "long_text", "doc_stride")
-_COMPARED += ("max_query_length", "doc_context", "version_2_with_negative")
-_COMPARED += ("max_predictions_per_seq", "use_next_sentence")
-_COMPARED += ("init_layers", "teacher", "teacher_temperature", "teacher_weight")
 
 
 def describe_data(rows: Collection[Any], digest: str | None = None, unit: str = "rows") -> str:
     """Describes training data for `run.json` by their number of rows and a digest."""
-    digest = digest or run_metadata.fingerprint(examples=rows)
+    digest = digest or fingerprint(examples=rows)
     return f"{len(rows)} {unit} ({digest[:8]})"
 
 
 def check_resumed(options: Any, training_data: str) -> bool:
     """Logs how a run differs from the training run in `output_dir` that it resumes or evaluates.
 
-    Returns False if there is no such run, or if training continues with different data or
-    `_COMPARED` flags. Raises a UserError if the two runs differ in task or kind of output.
+    Returns False if there is no such run, or if training continues with different data or flags
+    that affect the weights. Raises a UserError if the two runs differ in task or kind of output.
     """
-    folder, task = options.output_dir or "", run_metadata.requested_task(options)
-    script, saved = run_metadata.read_run(folder, default=(None, {}))
-    if not script or options.resume == "never" or not checkpoints.latest(folder):
+    folder, task = RunFolder(options.output_dir or ""), run_metadata.requested_task(options)
+    script, saved = folder.script, dict(folder.flags)
+    if not script or not folder.will_be_resumed_by(options):
         return False
     current = {**dataclasses.asdict(options), _DATA: training_data, "task": task}
     current["script"], saved["script"] = registry.script_of(type(options)), script
-    saved[_DATA] = run_metadata.read_run_string(folder, _DATA) or training_data
+    saved[_DATA] = folder.entry(_DATA) or training_data
     saved["task"] = (options.do_train and run_metadata.other_task(folder, task)) or task
     for name in ("script", "task", "problem_type"):
         if saved.get(name, "auto") not in ("auto", current.get(name)):
@@ -52,10 +43,11 @@ def check_resumed(options: Any, training_data: str) -> bool:
                 f"has {name}={current[name]}. Choose another --output_dir; to start from the "
                 f"weights of the earlier run, also pass --init_checkpoint={folder}"
             )
-    names = [name for name in _COMPARED if options.do_train and name in saved]
+    compared = [_DATA, *options.names(ROWS | WEIGHTS | DURATION)]
+    names = [name for name in compared if options.do_train and name in saved]
     changed = [name for name in names if saved[name] != current[name]]
     for name in changed:
-        is_longer = name in _DURATIONS and current[name] > saved[name]
+        is_longer = name in options.names(DURATION) and current[name] > saved[name]
         level = logging.INFO if is_longer else logging.WARNING
         subject = "training data changed:" if name == _DATA else name
         log.log(level, "%s: %s was %s, now %s", folder, subject, saved[name], current[name])
@@ -67,13 +59,57 @@ def result_suffix(options: Any) -> str:
 
     Otherwise returns "". Warns if the evaluated model was trained for another task or other inputs.
     """
-    folder, task = folder_of_checkpoint(options), run_metadata.requested_task(options)
-    saved = run_metadata.read_run(folder, default=(None, {}))[1]
-    run_metadata.warn_of_other_inputs(folder, saved, options)
-    found_threshold = saved.get("null_score_diff_threshold") == "auto"
+    folder, task = RunFolder.used_by(options), run_metadata.requested_task(options)
+    run_metadata.warn_of_other_inputs(folder, options)
+    found_threshold = folder.flags.get("null_score_diff_threshold") == "auto"
     if found_threshold and getattr(options, "null_score_diff_threshold", None) == 0.0:
         message = "%s was trained with --null_score_diff_threshold=auto: pass this flag with the "
         message += "value in its %s"
-        log.warning(message, folder, run_metadata.EVAL_RESULTS_JSON)
+        log.warning(message, folder, EVAL_RESULTS_JSON)
     name = os.path.splitext(os.path.basename(task))[0].lower()
-    return f"_{name}" if run_metadata.other_task(options.output_dir or "", task) else ""
+    return f"_{name}" if run_metadata.other_task(RunFolder(options.output_dir or ""), task) else ""
+
+
+def require_labels(labels: Sequence[str], source: str, options: Any, advice: str = "") -> None:
+    """Raises a UserError if the model to resume or to evaluate has other labels, or another order.
+
+    `labels` are those of the data, and `source` says where they come from. A training run that
+    starts from `init_checkpoint` may have different labels.
+    """
+    folder = RunFolder.used_by(options)
+    if options.do_train and not folder.will_be_resumed_by(options):
+        return
+    if not advice and options.do_train:
+        advice = "Choose a different --output_dir, or empty this one to start over"
+    default = "Pass the labels in the model's order as --labels, or omit --labels"
+    folder.require_same_labels(labels, source, advice or default)
+
+
+def warn_about_similar(labels: Sequence[str], source: str) -> None:
+    """Warns if labels differ only in case or white space."""
+    folded = ["".join(label.split()).casefold() for label in labels]
+    similar = [repr(x) for x, y in zip(labels, folded, strict=True) if folded.count(y) > 1]
+    if similar:
+        log.warning(
+            "%s: labels that differ only in case or white space: %s", source, ", ".join(similar)
+        )
+
+
+def give_labels(task: Any) -> Any:
+    """Sets the labels of a task that does not declare them: from the data, or from the folder.
+
+    A training run takes them from the training data. Otherwise, they are those of the model or, if
+    it has none, of the first split that is read. Returns the task.
+    """
+    options = task.options
+    if task.labels is not None:
+        return task
+    reads = {"train": options.do_train, "eval": options.evaluates, "predict": options.do_predict}
+    splits = [split for split, is_read in reads.items() if is_read]
+    folder = RunFolder.used_by(options)
+    if not options.do_train and (folder.find(LABELS) or not splits):
+        task.labels = folder.require_labels(task.is_label)
+        return task
+    task.labels, source = task.find_labels(splits[0])
+    require_labels(task.labels, source, options)
+    return task

@@ -29,7 +29,9 @@ class Task(abc.ABC):
 
     Attributes:
         options: the task's options, which the run saves in `run.json`.
-        labels: names of the model's outputs, in order, which the run saves in `labels.txt`.
+        labels: names of the model's outputs, in order, which the run saves in `labels.txt`. None if
+            they are in the data: the run then sets them, see `find_labels`.
+        is_label: checks a line of `labels.txt`.
         targets: features that the loss needs in addition to the encoder's inputs.
         texts_per_row: C, the number of choices in multiple choice, for inputs [B, C, S]; None for
             inputs [B, S], where a row is a single text or text pair.
@@ -48,7 +50,8 @@ class Task(abc.ABC):
     """
 
     options: FineTuningOptions
-    labels: Sequence[str] = ()
+    labels: Any = ()
+    is_label: Callable[[str], object] = staticmethod(str.strip)
     targets: Sequence[Feature] = (Feature("label_ids"),)
     texts_per_row: int | None = None
     text_pairs: bool | None = False
@@ -59,6 +62,14 @@ class Task(abc.ABC):
     loss_uses_padding: bool = False
     rows_are_independent: bool = True
     soft_targets: Sequence[tuple[str, str]] = ()
+
+    def find_labels(self, split: str) -> tuple[Sequence[str], str]:
+        """Returns the labels in the data of a split, in the order of the outputs, and their source.
+
+        Called once before `read`, for the first split that a run reads, unless the labels are known
+        from the folder of the model. The source, such as a path, is for messages.
+        """
+        return self.labels, split
 
     @abc.abstractmethod
     def read(self, split: str) -> Sequence[Any]:

@@ -6,6 +6,7 @@ from itertools import pairwise, zip_longest
 
 from bert_tf import files, tokenization
 from bert_tf.checkpoints.formats.source import Source
+from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.finetuning import run_metadata
 from bert_tf.progress import log
 
@@ -34,7 +35,7 @@ def check_vocabulary(
         message = "%s has %d entries, fewer than the model's vocab_size of %d"
         log.info(message, path, len(entries), vocab_size)
     for folder in (os.path.dirname(source.path) for source in sources):
-        trained_on = run_metadata.read_run_string(folder, run_metadata.VOCABULARY)
+        trained_on = RunFolder(folder).entry(run_metadata.VOCABULARY)
         if trained_on and trained_on != tokenization.vocab_digest(tokenization.load_vocab(path)):
             message = "%s was pre-trained with a different vocabulary than %s. Check --vocab_file"
             log.warning(message, folder, path)

@@ -149,7 +149,8 @@ class RowBatches(abc.ABC):
         batch = {}
         for feature in self._features:
             values = rows[feature.name][indices]
-            batch[feature.name] = values[..., :length] if feature.per_token else values
+            is_trimmed = feature.per_token and feature.mask == "input_mask"
+            batch[feature.name] = values[..., :length] if is_trimmed else values
         return {name: value[:size] for name, value in self._compute(batch).items()}
 
 

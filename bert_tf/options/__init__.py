@@ -15,6 +15,6 @@ from bert_tf.options.shared import DeviceOptions, EncoderOptions, ModelOptions, 
 
 def __getattr__(name: str) -> Any:
     for script in registry.SCRIPTS.values():
-        if script.options.endswith(f":{name}"):
+        if str(script.options).endswith(f":{name}"):
             return script.options_class
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,25 +4,23 @@ import dataclasses
 import os
 import re
 
-from bert_tf import files
+from bert_tf.checkpoints.run_folder import RunFolder
+from bert_tf.declare import (
+    DURATION,
+    PATH,
+    RESULTS,
+    RUN,
+    WEIGHTS,
+    check_required,
+    check_values,
+    option,
+)
 from bert_tf.errors import UserError
-from bert_tf.options.fields import check_required, check_values, option
 from bert_tf.options.shared import EngineOptions, ModelOptions, TrainingOptions
-
-# The summary of a training with several seeds.
-RUNS = "runs.json"
-
-
-def require_one_run(folder: str) -> None:
-    """Raises a UserError if a folder contains several runs with different seeds."""
-    if files.exists(os.path.join(folder, RUNS)):
-        best = files.read_json(os.path.join(folder, RUNS)).get("best", {}).get("folder", "run_1")
-        advice = f"pass one of them; the best is {os.path.join(folder, best)}"
-        raise UserError(f"{folder} contains several runs: {advice}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
+class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RUN):
     """Base class of the fine-tuning scripts' options."""
 
     do_train: bool = option(False, "Fine-tune on the training set.")
@@ -33,21 +31,28 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
         "Export the model as a SavedModel to output_dir/export, as export_model.py does.",
         new=True,
     )
-    num_train_epochs: float = option(3.0, "Number of training epochs; may be a fraction.")
-    warmup_proportion: float = option(
-        0.1, "Fraction of training steps with learning rate warm-up.", limits=(0, 1)
+    num_train_epochs: float = option(
+        3.0, "Number of training epochs; may be a fraction.", affects=DURATION
     )
-    predict_batch_size: int = option(8, "Batch size for prediction.")
+    warmup_proportion: float = option(
+        0.1,
+        "Fraction of training steps with learning rate warm-up.",
+        affects=WEIGHTS,
+        limits=(0, 1),
+    )
+    predict_batch_size: int = option(8, "Batch size for prediction.", affects=RESULTS)
     eval_every: str | None = option(
         None,
         "Interval between evaluations on the dev set, in steps (200) or epochs (0.5epoch). The "
         "best weights are saved as best/model.ckpt in output_dir and used at the end.",
+        affects=RUN | WEIGHTS,
         new=True,
     )
     best_metric: str = option(
         "auto",
         "Metric by which --eval_every selects the best weights, such as accuracy, f1 or loss. "
         "auto: the task's usual metric.",
+        affects=WEIGHTS,
         new=True,
     )
     early_stopping_patience: int = option(
@@ -66,6 +71,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
     freeze_layers: int = option(
         0,
         "Freeze the embeddings and the first N layers, to save time and memory. 0: freeze nothing.",
+        affects=WEIGHTS,
         new=True,
         limits=(0, 1000),
     )
@@ -73,23 +79,27 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
         None,
         "Build a smaller model from these layers of --init_checkpoint, counting from 0, such as "
         "0,2,4.",
+        affects=RUN | WEIGHTS,
         new=True,
     )
     teacher: str | None = option(
         None,
         "Distill a teacher: also train on the logits of the model in this folder, which must be an "
         "output_dir of the same script and task.",
+        affects=RUN | WEIGHTS | PATH,
         new=True,
     )
     teacher_temperature: float = option(
         2.0,
         "Softmax temperature of teacher and student in the distillation loss.",
+        affects=WEIGHTS,
         new=True,
         limits=(0.1, 100),
     )
     teacher_weight: float = option(
         0.5,
         "Weight w of the distillation loss; the label loss has weight 1 - w. 1: ignore the labels.",
+        affects=WEIGHTS,
         new=True,
         limits=(0, 1),
     )
@@ -111,7 +121,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
     def check(self) -> None:
         """Raises a UserError for missing or invalid options; checks in the original's order."""
         if not self.do_train:
-            require_one_run(self.output_dir or "")
+            RunFolder(self.output_dir or "").require_one_run()
         check_required(self, self._not_needed())
         self.check_case()
         if os.path.isfile(self.output_dir or ""):

@@ -4,16 +4,27 @@ import dataclasses
 import os
 
 from bert_tf import files
+from bert_tf.declare import (
+    DEVICES,
+    MODEL,
+    NOTHING,
+    PATH,
+    ROWS,
+    RUN,
+    WEIGHTS,
+    Options,
+    check_values,
+    option,
+)
 from bert_tf.errors import UserError
 from bert_tf.extras import RUNTIMES, import_extra
-from bert_tf.options.fields import check_values, option
 from bert_tf.tokenization import validate_case_matches_checkpoint
 
 _TPU_FLAGS = ("tpu_name", "tpu_zone", "gcp_project")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EncoderOptions:
+class EncoderOptions(Options, affects=PATH):
     """Encoder options."""
 
     bert_config_file: str | None = option(
@@ -27,9 +38,12 @@ class EncoderOptions:
         "checkpoint if there is one, otherwise the newest) or the zip of a release; also a Hugging "
         "Face folder with safetensors, a .keras file or a TensorFlow Hub SavedModel. A checkpoint "
         "in output_dir takes precedence: training resumes from it.",
+        affects=RUN | PATH,
     )
     max_seq_length: int = option(
-        128, "Maximum input length in word pieces and special tokens; longer texts are truncated."
+        128,
+        "Maximum input length in word pieces and special tokens; longer texts are truncated.",
+        affects=ROWS | MODEL,
     )
 
     def _not_needed(self) -> set[str]:
@@ -40,14 +54,16 @@ class EncoderOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelOptions(EncoderOptions):
+class ModelOptions(EncoderOptions, affects=PATH):
     """Encoder and tokenizer options."""
 
     vocab_file: str | None = option(
         None, "The model's vocabulary; by default the one next to --init_checkpoint.", required=True
     )
     do_lower_case: bool = option(
-        True, "Lower-case the text and strip accents: true for uncased models, false for cased."
+        True,
+        "Lower-case the text and strip accents: true for uncased models, false for cased.",
+        affects=ROWS | MODEL,
     )
 
     def check_model(self) -> None:
@@ -64,15 +80,17 @@ class ModelOptions(EncoderOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainingOptions:
+class TrainingOptions(Options, affects=WEIGHTS):
     """Training options."""
 
     output_dir: str | None = option(
-        None, "Folder for checkpoints, records and results.", required=True
+        None, "Folder for checkpoints, records and results.", affects=RUN | PATH, required=True
     )
     train_batch_size: int = option(32, "Batch size for training, over all devices.")
     learning_rate: float = option(5e-5, "Peak learning rate.")
-    save_checkpoints_steps: int = option(1000, "Number of steps between checkpoints.")
+    save_checkpoints_steps: int = option(
+        1000, "Number of steps between checkpoints.", affects=NOTHING
+    )
     random_seed: int = option(
         12345,
         "Random seed for new weights, dropout and the order of the training examples.",
@@ -86,6 +104,7 @@ class TrainingOptions:
         "auto",
         "Use of checkpoints in output_dir. auto: resume from the newest; must: fail if "
         "there is none; never: with --do_train, fail if there is one; without it, ignore them.",
+        affects=RUN,
         new=True,
         choices=("auto", "never", "must"),
     )
@@ -105,6 +124,7 @@ class TrainingOptions:
     recompute_layers: bool = option(
         False,
         "Recompute activations in the backward pass: saves memory, but takes a third longer.",
+        affects=DEVICES,
         new=True,
     )
     length_grouping: bool = option(
@@ -113,12 +133,12 @@ class TrainingOptions:
         new=True,
     )
     verbose_logging: bool = option(
-        False, "Also log the first examples as tokens and ids.", new=True
+        False, "Also log the first examples as tokens and ids.", affects=NOTHING, new=True
     )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DeviceOptions:
+class DeviceOptions(Options, affects=DEVICES):
     """Device and precision options."""
 
     distribution_strategy: str = option(
@@ -133,6 +153,7 @@ class DeviceOptions:
         "float32",
         "Compute precision; weights and optimizer state stay in float32. tf32 rounds the inputs of "
         "matrix products on GPUs, and is faster there; elsewhere it is the same as float32.",
+        affects=DEVICES | WEIGHTS,
         new=True,
         choices=("float32", "tf32", "bfloat16", "float16"),
     )
@@ -174,7 +195,7 @@ class DeviceOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EngineOptions(DeviceOptions):
+class EngineOptions(DeviceOptions, affects=DEVICES):
     """Device, precision and inference engine options."""
 
     precision: str = option(
@@ -182,6 +203,7 @@ class EngineOptions(DeviceOptions):
         "Precision of the computation. bfloat16, float16: the weights stay in float32. tf32: "
         "faster than float32 on GPUs, and less exact. int8: quantized weights, with --engine=onnx "
         "or litert only.",
+        affects=DEVICES | WEIGHTS,
         new=True,
         choices=("float32", "tf32", "bfloat16", "float16", "int8"),
     )

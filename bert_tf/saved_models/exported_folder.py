@@ -14,7 +14,7 @@ import keras
 from bert_tf import files, locks
 from bert_tf.checkpoints.formats import hugging_face_config
 from bert_tf.checkpoints.formats.heads import HEADS
-from bert_tf.checkpoints.formats.source import LABELS_FILE
+from bert_tf.checkpoints.run_folder import LABELS
 from bert_tf.errors import UserError
 from bert_tf.extras import import_extra
 from bert_tf.inference.exported_model import MODEL_FILES
@@ -68,7 +68,7 @@ def export_folder(
         raise UserError(f"{export_dir} must be a folder, but is a file")
     with locks.exclusive(locks.lock_path(export_dir)):
         # Replacing the folder must not delete files that are not from an earlier export.
-        unrelated = set(files.list_dir(export_dir)) - {file_name, LABELS_FILE, *texts}
+        unrelated = set(files.list_dir(export_dir)) - {file_name, LABELS, *texts}
         if unrelated:
             raise UserError(
                 f"{export_dir} contains other files, such as {min(unrelated)}: pass an empty "

@@ -3,7 +3,7 @@
 Shapes: B texts, text pairs or examples, S sequence length, C choices (multiple choice).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.checkpoints.formats.saved_model import ENCODER_INPUTS
+from bert_tf.data.feature_specs import Feature
 from bert_tf.saved_models.packing import Inputs, pack
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.graph import GraphTokenizer
@@ -39,7 +40,7 @@ def save_task(
     model: keras.Model,
     serve: Callable[[Any, Inputs], Mapping[str, Any]],
     text_inputs: TextInputs | None,
-    row_shape: tuple[int, ...],
+    features: Sequence[Feature],
     assets: Mapping[str, str],
     text_pairs: bool = False,
     jit_compile: bool = False,
@@ -50,10 +51,10 @@ def save_task(
 
     Args:
         folder: path of the new SavedModel.
-        model: model with the inputs `input_ids`, `input_mask` and `segment_ids`.
+        model: the model.
         serve: maps (model outputs, model inputs) to signature outputs, which may be strings.
         text_inputs: converts texts to inputs; None for a model that only takes ids.
-        row_shape: shape of a feature in a `tf.train.Example`, (S,) or (C, S).
+        features: the model's inputs, as they are in a `tf.train.Example`.
         assets: attribute name -> path of a file to save as an asset.
         text_pairs: whether `serving_default` takes text pairs instead of texts.
         jit_compile: whether to compile the model with XLA, once per batch shape.
@@ -73,17 +74,22 @@ def save_task(
     def run(inputs: Inputs) -> dict[str, Any]:
         return dict(serve(compute(inputs), inputs))
 
-    specs = [tf.TensorSpec([None, *row_shape[:-1], None], tf.int32, name) for name in INPUTS]
-    features = {name: tf.io.FixedLenFeature(row_shape, tf.int64) for name in INPUTS}
+    names = [feature.name for feature in features]
+    specs = [
+        tf.TensorSpec(
+            [None, *f.shape[:-1], None] if f.per_token else [None, *f.shape], tf.int32, f.name
+        )
+        for f in features
+    ]
+    parsers = {f.name: tf.io.FixedLenFeature(f.shape, tf.int64) for f in features}
 
     @tf.function(input_signature=specs)
-    def ids(input_ids: Any, input_mask: Any, segment_ids: Any) -> dict[str, Any]:
-        values = (input_ids, input_mask, segment_ids)
-        return run(dict(zip(INPUTS, values, strict=True)))
+    def ids(*values: Any) -> dict[str, Any]:
+        return run(dict(zip(names, values, strict=True)))
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "examples")])
     def examples(examples: Any) -> dict[str, Any]:
-        parsed: Any = tf.io.parse_example(examples, features)
+        parsed: Any = tf.io.parse_example(examples, parsers)
         return run({name: tf.cast(ids, tf.int32) for name, ids in parsed.items()})
 
     signatures = {"serving_default": ids, "ids": ids, "examples": examples}

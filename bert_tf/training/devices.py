@@ -13,6 +13,7 @@ from bert_tf import backend
 from bert_tf.data.cell_values import counted
 from bert_tf.data.input_pipeline import LENGTH_MULTIPLE
 from bert_tf.data.parallel import num_cores
+from bert_tf.declare import NOTHING, PATH
 from bert_tf.errors import UserError, reason
 from bert_tf.options import DeviceOptions, TrainingOptions
 from bert_tf.progress import log
@@ -114,13 +115,8 @@ class Devices:
             )
 
     def require_equal_options(self, options: Any) -> None:
-        """Like `require_equal`, for all flags except paths."""
-        flags = {
-            field.name: getattr(options, field.name)
-            for field in dataclasses.fields(options)
-            if not field.name.endswith(("_dir", "_file", "_checkpoint"))
-        }
-        digest = zlib.crc32(repr(flags).encode())
+        """Like `require_equal`, for all flags that affect something, except paths."""
+        digest = zlib.crc32(repr(options.values(~NOTHING, without=PATH)).encode())
         if digest != self.from_chief(digest):
             raise UserError(f"Worker {self.worker} was started with different flags than worker 0")
 

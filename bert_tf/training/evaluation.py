@@ -13,12 +13,11 @@ import keras
 import numpy as np
 
 from bert_tf import checkpoints, files
-from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME
+from bert_tf.checkpoints.run_folder import BEST_FOLDER, BEST_NAME, EVALUATIONS
 from bert_tf.errors import UserError
 from bert_tf.progress import log
 from bert_tf.training.curve import Points, Scalars
 
-EVALUATIONS = "evaluations.json"
 # Folder of the evaluation summaries for TensorBoard, as in the original BERT code.
 EVAL_FOLDER = "eval"
 

@@ -264,8 +264,15 @@ class _Replica:
 
 
 def with_token_positions(batch: Batch) -> Batch:
-    """Adds `token_positions`, int32 [tokens], to a batch: the encoder then skips padding."""
-    mask = tf.reshape(batch["input_mask"], [-1])
-    # Keep one position even if this part of the batch is all padding.
-    is_token = tf.logical_or(mask != 0, tf.range(tf.size(mask)) == 0)
-    return {**batch, "token_positions": tf.cast(tf.where(is_token)[:, 0], tf.int32)}
+    """Adds `token_positions`, int32 [tokens], to a batch: the encoder then skips padding.
+
+    For texts of other kinds, whose mask is `<kind>/input_mask`, adds `<kind>/token_positions`.
+    """
+    positions = {}
+    for name in [name for name in batch if name.endswith("input_mask")]:
+        mask = tf.reshape(batch[name], [-1])
+        # Keep one position even if this part of the batch is all padding.
+        is_token = tf.logical_or(mask != 0, tf.range(tf.size(mask)) == 0)
+        name = name.removesuffix("input_mask") + "token_positions"
+        positions[name] = tf.cast(tf.where(is_token)[:, 0], tf.int32)
+    return {**batch, **positions}

@@ -11,11 +11,12 @@ import pytest
 
 from bert_tf import checkpoint, checkpoints
 from bert_tf.checkpoints.formats import convert, find_source
+from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.records import Feature, count_records, read_chunks
 from bert_tf.errors import UserError
 from bert_tf.finetuning.distillation import open_teacher, row_loss
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
-from bert_tf.finetuning.training_texts import hash_texts, write_hashes
+from bert_tf.finetuning.training_texts import hash_texts
 from bert_tf.modeling import BertModel
 from bert_tf.options import ClassifierOptions, ConversionOptions
 from bert_tf.predictor import Predictor
@@ -428,7 +429,7 @@ def test_teacher_trained_on_other_examples_is_reported(tiny, teacher, tmp_path, 
     dev = (tiny.folder / "mrpc" / "dev.tsv").read_text().splitlines()[1:]
     dev_hashes = hash_texts(line.split("\t")[3:5] for line in dev)
     for hashes, expected in ((np.zeros(0, "u8"), False), (dev_hashes, True)):
-        write_hashes(str(teacher_dir), hashes)
+        RunFolder(str(teacher_dir)).write_text_hashes(hashes)
         run = student_options(tiny, teacher_dir, tmp_path, do_eval=True, num_train_epochs=1.0)
         classification.run(dataclasses.replace(run, output_dir=f"{tmp_path}/{expected}"))
         assert (message in run_log.text) == expected

@@ -6,9 +6,10 @@ import pytest
 
 from bert_tf.checkpoints.formats.conversion import convert
 from bert_tf.checkpoints.formats.detection import find_source
+from bert_tf.checkpoints.run_folder import RunFolder, labels_file, read_labels
 from bert_tf.errors import UserError
-from bert_tf.finetuning import label_map, run_metadata
 from bert_tf.options import ClassifierOptions, ConversionOptions
+from bert_tf.tasks.classification.dataset_factory import _require_order, make_dataset
 from bert_tf.tasks.token_classification import conll
 from tests.oracle import ROOT
 
@@ -16,7 +17,7 @@ from tests.oracle import ROOT
 def test_read_label_map(tmp_path):
     path = tmp_path / "labels.txt"
     path.write_text("O\nB-A\nI-A\n")
-    assert label_map.read_labels(str(path), conll.is_label) == ["O", "B-A", "I-A"]
+    assert read_labels(str(path), conll.is_label) == ["O", "B-A", "I-A"]
     for text, message in (
         ("", "labels.txt contains no label"),
         ("O\n\nB-A\n", "labels.txt:2: invalid label ''"),
@@ -25,18 +26,18 @@ def test_read_label_map(tmp_path):
     ):
         path.write_text(text)
         with pytest.raises(UserError, match=message):
-            label_map.read_labels(str(path), conll.is_label)
+            read_labels(str(path), conll.is_label)
     path.write_text("two words\n{}\n")
-    assert label_map.read_labels(str(path)) == ["two words", "{}"]
-    assert run_metadata.labels_file(["two words", "{}"]) == {"labels.txt": path.read_text()}
+    assert read_labels(str(path)) == ["two words", "{}"]
+    assert labels_file(["two words", "{}"]) == {"labels.txt": path.read_text()}
 
 
 def test_label_map_next_to_a_converted_checkpoint(tmp_path):
     """Uses a folder as written by `convert_checkpoint.py`, which copies the label map."""
     options = ClassifierOptions(task_name="tsv", do_predict=True, output_dir=str(tmp_path))
-    assert label_map.folder_of_checkpoint(options) == str(tmp_path)
+    assert RunFolder.used_by(options).path == str(tmp_path)
     (tmp_path / "labels.txt").write_text("no\nyes\n")
-    assert label_map.of_checkpoint(options) == ["no", "yes"]
+    assert RunFolder.used_by(options).require_labels() == ["no", "yes"]
 
 
 def test_label_map_from_transformers_config(tmp_path):
@@ -46,7 +47,6 @@ def test_label_map_from_transformers_config(tmp_path):
     config = json.loads((folder / "config.json").read_text())
     options = ClassifierOptions(
         task_name="tsv",
-        do_eval=True,
         init_checkpoint=str(folder),
         output_dir=str(tmp_path / "output"),
     )
@@ -54,26 +54,26 @@ def test_label_map_from_transformers_config(tmp_path):
         config["id2label"] = dict(enumerate(names))
         (folder / "config.json").write_text(json.dumps(config))
         if expected:
-            assert label_map.of_checkpoint(options) == expected
+            assert RunFolder.used_by(options).require_labels() == expected
             continue
         # transformers' default names do not count as labels.
         with pytest.raises(UserError, match="or --labels in the order of the model's outputs"):
-            label_map.of_checkpoint(options)
+            make_dataset(options)
 
 
 def test_label_order_must_match_the_published_task(tmp_path, run_log):
     options = ClassifierOptions(task_name="MNLI", do_eval=True, output_dir=str(tmp_path))
     model_labels = ["contradiction", "entailment", "neutral"]
-    label_map.require_order(model_labels, options)
+    _require_order(model_labels, RunFolder.used_by(options))
     # The file may belong to something else, and is then no reason to fail.
     for file_labels in (model_labels, ["a", "b", "c"], ["a", "b"], ["a", "a"], []):
         (tmp_path / "labels.txt").write_text("\n".join(file_labels) + "\n")
         run_log.clear()
-        label_map.require_order(model_labels, options)
+        _require_order(model_labels, RunFolder.used_by(options))
         warning = "The model names its outputs a, b, c; assuming that they are contradiction"
         assert (warning in run_log.text) == (file_labels == ["a", "b", "c"])
     (tmp_path / "labels.txt").write_text("ENTAILMENT\nNEUTRAL\nCONTRADICTION\n")
     with pytest.raises(
         UserError, match="use --task_name=tsv, which takes the order from the model"
     ):
-        label_map.require_order(model_labels, options)
+        _require_order(model_labels, RunFolder.used_by(options))

@@ -7,6 +7,8 @@ import shutil
 import pytest
 
 from bert_tf import registry, training
+from bert_tf.checkpoints.run_folder import RunFolder
+from bert_tf.declare import check_values
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks, run_metadata
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
@@ -18,7 +20,6 @@ from bert_tf.options import (
     NerOptions,
     PretrainingOptions,
 )
-from bert_tf.options.fields import check_values
 from bert_tf.predictor import Predictor
 from bert_tf.tasks import classification
 from bert_tf.tasks.export_model import export_model
@@ -253,7 +254,7 @@ def test_model_of_a_different_script_is_rejected(tmp_path):
         with pytest.raises(UserError, match=r"was trained by run_ner.py: use that script"):
             run_metadata.read_options(folder, script)
     write_run_dir(tmp_path, "run_pretraining")
-    run_metadata.require_script(folder, "run_classifier")
+    RunFolder(folder).require_script("run_classifier")
 
 
 def test_only_submission_files_get_no_suffix():

@@ -5,12 +5,10 @@ import logging
 import numpy as np
 import pytest
 
+from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.finetuning.training_texts import (
-    HASHES,
     hash_texts,
-    read_hashes,
     report_shared_examples,
-    write_hashes,
 )
 
 
@@ -29,16 +27,16 @@ def test_hashes_depend_only_on_the_words():
 
 def test_hashes_are_found_in_the_folder_and_from_best(tmp_path):
     hashes = np.array([3, 2**64 - 1], np.uint64)
-    write_hashes(str(tmp_path), hashes)
-    assert read_hashes(str(tmp_path)).tolist() == hashes.tolist()
-    assert read_hashes(str(tmp_path / "best")).tolist() == hashes.tolist()
-    assert read_hashes(str(tmp_path / "other")).tolist() == []
+    RunFolder(str(tmp_path)).write_text_hashes(hashes)
+    assert RunFolder(str(tmp_path)).text_hashes().tolist() == hashes.tolist()
+    assert RunFolder(str(tmp_path / "best")).text_hashes().tolist() == hashes.tolist()
+    assert RunFolder(str(tmp_path / "other")).text_hashes().tolist() == []
 
 
 @pytest.mark.parametrize("content", [b"", b"not an array", b"\x93NUMPY"])
 def test_damaged_hashes_are_ignored(tmp_path, content):
-    (tmp_path / HASHES).write_bytes(content)
-    assert read_hashes(str(tmp_path)).tolist() == []
+    (tmp_path / "train_texts.npy").write_bytes(content)
+    assert RunFolder(str(tmp_path)).text_hashes().tolist() == []
 
 
 @pytest.mark.parametrize(("num_shared", "level"), [(1, None), (2, "INFO"), (16, "WARNING")])

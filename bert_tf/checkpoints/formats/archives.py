@@ -8,12 +8,13 @@ import stat
 import zipfile
 import zlib
 
-from bert_tf.checkpoints.formats.source import CONFIG_FILE, VOCAB_FILE, temporary_folder
+from bert_tf.checkpoints.formats.source import temporary_folder
+from bert_tf.checkpoints.run_folder import CONFIG, VOCAB
 from bert_tf.errors import UserError, shortened
 
 # Members to unpack. macOS adds metadata files `__MACOSX/...` and `._*`, which are excluded.
 _MEMBER_NAME = re.compile(
-    rf"(?!__MACOSX/)(.*/)?({re.escape(CONFIG_FILE)}|{re.escape(VOCAB_FILE)}|"
+    rf"(?!__MACOSX/)(.*/)?({re.escape(CONFIG)}|{re.escape(VOCAB)}|"
     r"(?!\._)[^/]*\.ckpt(-\d+)?\.(index|meta|data-\d{5}-of-\d{5}))"
 )
 # Weights hardly compress, so a higher ratio indicates a zip bomb, unless the content is small.

@@ -11,16 +11,9 @@ import numpy as np
 from bert_tf import checkpoints, file_names, files
 from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_files, names
 from bert_tf.checkpoints.formats.output_target import OutputTarget
-from bert_tf.checkpoints.formats.source import (
-    CONFIG_FILE,
-    RUN_FILE,
-    VOCAB_FILE,
-    Source,
-    find_file,
-    labels_file,
-    read_labels,
-)
+from bert_tf.checkpoints.formats.source import Source, find_file
 from bert_tf.checkpoints.model import is_training_state
+from bert_tf.checkpoints.run_folder import CONFIG, RUN, VOCAB, labels_file, read_labels
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, shortened
 from bert_tf.progress import log
@@ -63,19 +56,19 @@ def convert(source: Source, options: Any) -> None:
     if target.format in ("keras", "weights_h5") and model.vocab_file:
         log.info("The output does not include the vocabulary: put %s next to it", model.vocab_file)
     if target.format == "weights_h5":
-        log.info("The output does not include the configuration: put %s next to it", CONFIG_FILE)
+        log.info("The output does not include the configuration: put %s next to it", CONFIG)
 
 
 def _write_original(source: Source, model: _Model, prefix: str) -> None:
     folder = os.path.dirname(prefix)
     checkpoints.write(prefix, dict(source.read(model.names)))
     if model.config:
-        files.write_text(os.path.join(folder, CONFIG_FILE), model.config.to_json_string())
+        files.write_text(os.path.join(folder, CONFIG), model.config.to_json_string())
     if model.vocab_file:
-        files.concatenate([model.vocab_file], os.path.join(folder, VOCAB_FILE))
-    if model.head is None and (run_file := find_file(os.path.dirname(source.path), RUN_FILE)):
+        files.concatenate([model.vocab_file], os.path.join(folder, VOCAB))
+    if model.head is None and (run_file := find_file(os.path.dirname(source.path), RUN)):
         # With this file, a full copy can replace the output folder of a training run.
-        files.concatenate([run_file], os.path.join(folder, RUN_FILE))
+        files.concatenate([run_file], os.path.join(folder, RUN))
     files.write_texts(folder, labels_file(model.labels))
 
 
@@ -90,7 +83,7 @@ def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:
         return
     folder = os.path.dirname(path)
     hugging_face.write(folder, head, config, weights, model.labels, vocab_file, model.do_lower_case)
-    files.concatenate([vocab_file], os.path.join(folder, VOCAB_FILE))
+    files.concatenate([vocab_file], os.path.join(folder, VOCAB))
 
 
 def _prepare(source: Source, options: Any, to: str) -> _Model:
@@ -144,7 +137,7 @@ def _select_variables(
 def _find_vocab(source: Source, options: Any, shapes: configs.Shapes, to: str) -> str | None:
     path = options.vocab_file or source.vocab_file
     if path is None and to == "hugging_face":
-        raise UserError(f"No {VOCAB_FILE} next to {source.path}: pass --vocab_file")
+        raise UserError(f"No {VOCAB} next to {source.path}: pass --vocab_file")
     if path is None:
         return None
     size, shape = max(load_vocab(path).values(), default=-1) + 1, shapes.get(names.WORD_EMBEDDINGS)

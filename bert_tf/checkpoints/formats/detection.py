@@ -14,8 +14,9 @@ from bert_tf.checkpoints.formats.keras_files import KerasSource
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
 from bert_tf.checkpoints.formats.original import OriginalSource
 from bert_tf.checkpoints.formats.saved_model import GRAPH_FILE, SavedModelSource
-from bert_tf.checkpoints.formats.source import Source, best_prefix, find_file
+from bert_tf.checkpoints.formats.source import Source, find_file
 from bert_tf.checkpoints.model import Restored, restore_source
+from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.checkpoints.tensors import OBJECT_GRAPH, open_reader
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier, BertModel, BertTokenClassifier
@@ -122,7 +123,7 @@ def _open_folder(folder: str) -> Source:
     if weights_file:
         _require_local(folder)
         return HuggingFaceSource(weights_file)
-    best = best_prefix(folder)
+    best = RunFolder(folder).best
     return OriginalSource(best) if best else _open_checkpoint(prefix or folder)
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.checkpoints.formats import heads, hugging_face_config, names, safetensors_files
-from bert_tf.checkpoints.formats.source import VOCAB_FILE, Source, find_file, temporary_folder
+from bert_tf.checkpoints.formats.source import Source, find_file, temporary_folder
+from bert_tf.checkpoints.run_folder import VOCAB
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.tokenization import load_vocab
@@ -92,7 +93,7 @@ class HuggingFaceSource(Source):
             self.notes.append(f"{file}: {note}. The original BERT uses do_lower_case for both")
         pieces = _read_word_pieces(fast_tokenizer) if self.vocab_file is None else None
         if pieces:
-            self.vocab_file = os.path.join(temporary_folder(), VOCAB_FILE)
+            self.vocab_file = os.path.join(temporary_folder(), VOCAB)
             files.write_text(self.vocab_file, "\n".join(pieces) + "\n")
 
     def config(self) -> BertConfig:

@@ -10,7 +10,8 @@ from typing import Any
 from bert_tf import files
 from bert_tf.checkpoints.formats import heads
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
-from bert_tf.checkpoints.formats.source import CONFIG_FILE, find_file, labels_in
+from bert_tf.checkpoints.formats.source import find_file
+from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
 from bert_tf.errors import UserError
 from bert_tf.modeling.heads import ROOT_HEAD
 
@@ -46,9 +47,9 @@ class SavedModelSource(ModelGardenSource):
             raise UserError(f"{folder} is {kind}. {advice} (docs/checkpoints.md)")
         super().__init__(prefix, folder)
         extra_assets = os.path.join(folder, "assets.extra")
-        self.config_file = find_file(extra_assets, CONFIG_FILE)
+        self.config_file = find_file(extra_assets, CONFIG)
         assets = os.path.join(folder, "assets")
-        self.labels = labels_in(assets)
+        self.labels = RunFolder(assets).labels()
         children = {child.local_name: nodes[child.node_id] for child in nodes[0].children}
         self.is_encoder = "__call__" in children
         for name in _VOCABULARY_ATTRIBUTES:

@@ -6,23 +6,14 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from bert_tf import files
+from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.config import BertConfig
-from bert_tf.data.cell_values import excerpt
 from bert_tf.errors import UserError
-
-CONFIG_FILE = "bert_config.json"
-VOCAB_FILE = "vocab.txt"
-LABELS_FILE = "labels.txt"
-# Metadata of a bert_tf training run.
-RUN_FILE = "run.json"
-# Folder and prefix of the best checkpoint of a training run with evaluations.
-BEST_FOLDER, BEST_NAME = "best", "model.ckpt"
 
 # Training script -> head, for the heads whose variables have the same names.
 _HEADS = {
@@ -55,13 +46,13 @@ class Source(abc.ABC):
 
     def __init__(self, path: str, folder: str) -> None:
         self.path = path
-        self.config_file = find_file(folder, CONFIG_FILE)
-        self.vocab_file = find_file(folder, VOCAB_FILE)
+        self.config_file = find_file(folder, CONFIG)
+        self.vocab_file = find_file(folder, VOCAB)
         self.head: str | None = None
         self.labels: list[str] | None = None
         # Ignore errors: an unrelated labels.txt must not make the model unreadable.
         with contextlib.suppress(UserError):
-            self.labels = labels_in(folder)
+            self.labels = RunFolder(folder).labels()
         self.do_lower_case: bool | None = None
         self.has_run = False
         self.unknown: list[str] = []
@@ -69,16 +60,12 @@ class Source(abc.ABC):
 
     def read_run(self, folder: str) -> None:
         """Sets head and casing from the `run.json` of a bert_tf training run."""
-        try:
-            run = files.read_json(os.path.join(folder, RUN_FILE))
-            self.head = _HEADS.get(run.get("script", ""), self.head)
-            if self.head == "multiple_choice":
-                self.labels = None  # They number the endings, not the outputs.
-            lower = run.get("flags", {}).get("do_lower_case")
-        except (UserError, ValueError, AttributeError, TypeError):
-            return  # The file is optional: users can set casing and head with flags.
-        if self.do_lower_case is None and isinstance(lower, bool):
-            self.do_lower_case, self.has_run = lower, True
+        run = RunFolder(folder)
+        self.head = _HEADS.get(run.entry("script") or "", self.head)
+        if self.head == "multiple_choice":
+            self.labels = None  # They number the endings, not the outputs.
+        if self.do_lower_case is None and run.do_lower_case is not None:
+            self.do_lower_case, self.has_run = run.do_lower_case, True
 
     def config(self) -> BertConfig | None:
         """Returns the configuration; None if it is missing."""
@@ -101,55 +88,6 @@ def find_file(folder: str, name: str) -> str | None:
     """Returns the path of a file in a folder; None if there is no such file."""
     path = os.path.join(folder, name)
     return path if files.exists(path) else None
-
-
-def read_run_string(folder: str, *names: str) -> str | None:
-    """Returns the string at nested keys of `run.json`; None if there is no such file or string."""
-    try:
-        value: Any = files.read_json(os.path.join(folder, RUN_FILE))
-        for name in names:
-            value = value[name]
-    except (UserError, KeyError, TypeError):
-        return None
-    return value if isinstance(value, str) else None
-
-
-def best_prefix(folder: str) -> str | None:
-    """Returns the prefix of the best weights; None if the last run had no `--eval_every`."""
-    prefix = os.path.join(folder, BEST_FOLDER, BEST_NAME)
-    eval_every = read_run_string(folder, "flags", "eval_every")
-    return prefix if eval_every and files.exists(f"{prefix}.index") else None
-
-
-def labels_in(folder: str) -> list[str] | None:
-    """Reads the `labels.txt` in a folder; returns None if there is none."""
-    path = find_file(folder, LABELS_FILE)
-    return read_labels(path) if path else None
-
-
-def read_labels(path: str, is_label: Callable[[str], object] = str.strip) -> list[str]:
-    """Reads a model's labels, one per line in the order of its outputs; `is_label` checks a line.
-
-    Raises:
-        UserError: the file cannot be read, is empty, or contains a duplicate or invalid label.
-    """
-    labels = files.read_small_file_lines(path)
-    for index, line in enumerate(labels):
-        if not is_label(line):
-            problem = f"invalid label {excerpt(line)}"
-        elif line in labels[:index]:
-            problem = f"duplicate label {line}"
-        else:
-            continue
-        raise UserError(f"{path}:{index + 1}: {problem}. Use the file that the training run wrote")
-    if not labels:
-        raise UserError(f"{path} contains no labels. Use the file that the training run wrote")
-    return labels
-
-
-def labels_file(labels: Iterable[str] | None) -> dict[str, str]:
-    """Returns file name -> text for `labels.txt`; empty without labels."""
-    return {LABELS_FILE: "".join(f"{label}\n" for label in labels)} if labels else {}
 
 
 def temporary_folder() -> str:

@@ -4,13 +4,14 @@ import contextlib
 import dataclasses
 import os
 import re
+from collections.abc import Sequence
 
 from bert_tf import files
-from bert_tf.checkpoints.formats.source import labels_in
+from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.split_files import NAMES, find_files
 from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
-from bert_tf.finetuning import label_map, run_metadata
+from bert_tf.finetuning import run_checks
 from bert_tf.options import ClassifierOptions
 from bert_tf.progress import log
 from bert_tf.tasks.classification import glue
@@ -36,14 +37,14 @@ def make_dataset(options: ClassifierOptions) -> TextDataset:
         data = glue.GlueDataset(glue.task_named(options.task_name or ""), options.data_dir or "")
     if options.task_module and not options.do_train:
         # Only the training examples show whether texts are pairs.
-        saved = run_metadata.read_run_string(label_map.folder_of_checkpoint(options), "inputs")
+        saved = RunFolder.used_by(options).entry("inputs")
         data.has_pairs = next((value for value, name in INPUTS.items() if name == saved), None)
     if not data.is_published:
         given_in = options.task_module or ("--labels" if options.labels else None)
         label_source = given_in or (data.describe("train") if options.do_train else data.name)
-        label_map.require_same(data.labels, label_source, options)
+        require_labels(data.labels, label_source, options)
     elif not options.do_train:
-        label_map.require_order(data.labels, options)
+        _require_order(data.labels, RunFolder.used_by(options))
     if options.glue_submission and not data.submission:
         raise UserError(f"--glue_submission: {data.name} is not a GLUE task")
     return data
@@ -76,26 +77,27 @@ def _make_custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> C
     labels = list(map(str.strip, options.labels.split(","))) if options.labels else []
     header = None
     if not options.do_train:
-        folder = label_map.folder_of_checkpoint(options)
-        header = run_metadata.read_run_string(folder, HEADER)
+        folder = RunFolder.used_by(options)
+        header = folder.entry(HEADER)
         options = dataclasses.replace(options, problem_type=_find_trained_problem_type(options))
         _warn_about_columns(options, paths, folder)
         if not labels and options.problem_type != REGRESSION:
-            labels = label_map.of_checkpoint(options)
+            advice = ", or --labels in the order of the model's outputs"
+            labels = folder.require_labels(advice=advice)
     if options.teacher:
-        _warn_about_columns(options, {"train": paths["train"]}, options.teacher)
+        _warn_about_columns(options, {"train": paths["train"]}, RunFolder(options.teacher))
     if options.ignores_labels:
-        teacher = options.teacher or ""
-        trained = run_metadata.read_run_string(teacher, "flags", "problem_type")
+        teacher = RunFolder(options.teacher or "")
+        trained = teacher.entry("flags", "problem_type")
         if options.problem_type == AUTO and trained:
             options = dataclasses.replace(options, problem_type=trained)
-        labels = labels or labels_in(teacher) or []
+        labels = labels or teacher.labels() or []
     return CustomDataset(paths, options, labels, header.split("\t") if header else ())
 
 
 def _find_trained_problem_type(options: ClassifierOptions) -> str:
-    folder, requested = label_map.folder_of_checkpoint(options), options.problem_type
-    trained = run_metadata.read_run_string(folder, "flags", "problem_type")
+    folder, requested = RunFolder.used_by(options), options.problem_type
+    trained = folder.entry("flags", "problem_type")
     if AUTO not in (requested, trained or AUTO) and requested != trained:
         reason = f"the model in {folder} was trained with {trained}"
         raise UserError(f"--problem_type={requested}, but {reason}: omit the flag")
@@ -103,10 +105,12 @@ def _find_trained_problem_type(options: ClassifierOptions) -> str:
     return (trained or CLASSIFICATION) if requested == AUTO else requested
 
 
-def _warn_about_columns(options: ClassifierOptions, paths: dict[str, str], folder: str) -> None:
+def _warn_about_columns(
+    options: ClassifierOptions, paths: dict[str, str], folder: RunFolder
+) -> None:
     """Warns if the texts come from different columns than those of the model in a folder."""
     flags = ("text_column", "text_pair_column")
-    trained = [run_metadata.read_run_string(folder, "flags", flag) for flag in flags]
+    trained = [folder.entry("flags", flag) for flag in flags]
     requested = [getattr(options, flag) for flag in flags]
     differs = bool(trained[1]) != bool(requested[1])
     # A new file may name its columns differently: warn only if it also has the training columns.
@@ -122,12 +126,14 @@ def _warn_about_columns(options: ClassifierOptions, paths: dict[str, str], folde
         log.warning(message, folder, *descriptions)
 
 
-def _warn_about_missing_label(options: ClassifierOptions, folder: str, paths: list[str]) -> None:
+def _warn_about_missing_label(
+    options: ClassifierOptions, folder: RunFolder, paths: list[str]
+) -> None:
     """Warns if files lack the label column that precedes the text in the training file.
 
     The number of the text column then stands for a different column.
     """
-    saved = run_metadata.read_run(folder, default=(None, {}))[1]
+    saved = folder.flags
     text, label = options.text_column or "", saved.get("label_column") or ""
     if not (text.isdecimal() and label.isdecimal() and int(label) < int(text)):
         return
@@ -145,3 +151,30 @@ def _warn_about_missing_label(options: ClassifierOptions, folder: str, paths: li
 def _count_columns(path: str, quoted: str) -> int:
     """Returns the number of columns in the first row of a table; 0 if it is empty."""
     return next((len(row.cells) for row in read_table(path, quoted)), 0)
+
+
+def require_labels(labels: Sequence[str], source: str, options: ClassifierOptions) -> None:
+    """Raises a UserError if the model to resume or to evaluate has other labels."""
+    trained, advice = RunFolder.used_by(options).labels() or [], ""
+    if options.task_module and (not options.do_train or sorted(labels) == sorted(trained)):
+        advice = "get_labels() must return the same list in every run; a set has no fixed order"
+    run_checks.require_labels(labels, source, options, advice)
+
+
+def _require_order(labels: Sequence[str], folder: RunFolder) -> None:
+    """Raises a UserError if a model has the labels of a published task in a different order.
+
+    Without this check, the only symptom would be bad metrics, for example of Hugging Face's MNLI
+    models. Only warns if the names differ, because they may still mean the same labels.
+    """
+    model_labels = folder.declared_labels() or []
+    expected, actual = ([str(x).casefold() for x in names] for names in (labels, model_labels))
+    if expected != actual and sorted(expected) == sorted(actual):
+        raise UserError(
+            f"The model's outputs are {', '.join(model_labels)}, but the task's labels are "
+            f"{', '.join(labels)}: use --task_name=tsv, which takes the order from the model"
+        )
+    # A different number of outputs raises an error when the weights are loaded.
+    if model_labels and expected != actual and len(expected) == len(actual):
+        message = "The model names its outputs %s; assuming that they are %s, in this order"
+        log.warning(message, ", ".join(model_labels), ", ".join(labels))

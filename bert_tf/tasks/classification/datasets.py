@@ -9,7 +9,7 @@ from typing import Any
 from bert_tf.data.cell_values import excerpt
 from bert_tf.data.features import InputExample
 from bert_tf.errors import shortened
-from bert_tf.finetuning import label_map
+from bert_tf.finetuning import run_checks
 from bert_tf.progress import log
 from bert_tf.tasks.classification.options import CLASSIFICATION, MULTILABEL, REGRESSION
 
@@ -93,7 +93,7 @@ def check_split(
         message = "%s: all %d rows have the label %r. Check the label column"
         log.warning(message, path, count, examples[0].label)
     if split == "train":
-        label_map.warn_about_similar(data.labels, path)
+        run_checks.warn_about_similar(data.labels, path)
         for label, message in _find_suspicious_labels(data):
             log.warning(f"%s: {message}", path, label)
         if not data.is_published and data.problem_type != REGRESSION:

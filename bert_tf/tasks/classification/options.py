@@ -2,8 +2,8 @@
 
 import dataclasses
 
+from bert_tf.declare import DATA, MODEL, PATH, RESULTS, ROWS, RUN, WEIGHTS, Options, option
 from bert_tf.errors import UserError
-from bert_tf.options.fields import option
 from bert_tf.options.fine_tuning import FineTuningOptions
 
 # The task name for a user's own table files.
@@ -16,7 +16,7 @@ _MIN_WINDOW_LENGTH = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TableOptions:
+class TableOptions(Options, affects=DATA):
     """Options that only apply to a user's own table files (`--task_name=tsv`)."""
 
     text_column: str | None = option(
@@ -48,6 +48,7 @@ class TableOptions:
         "classification: one label per text; multilabel: any number of labels; regression: a "
         "number. auto: multilabel for lists (JSON), regression for numbers unless all are whole, "
         "otherwise classification.",
+        affects=ROWS | MODEL,
         new=True,
         choices=(AUTO, CLASSIFICATION, MULTILABEL, REGRESSION),
     )
@@ -69,23 +70,31 @@ class TableOptions:
         None,
         "Training file: a path, or a name in --data_dir; by default train.tsv (or .csv, .jsonl), "
         "or the only file in --data_dir.",
+        affects=DATA | PATH,
         new=True,
     )
     eval_file: str | None = option(
-        None, "Evaluation file; by default dev.tsv, valid.tsv or similar.", new=True
+        None,
+        "Evaluation file; by default dev.tsv, valid.tsv or similar.",
+        affects=DATA | PATH,
+        new=True,
     )
     predict_file: str | None = option(
-        None, "File to make predictions for; by default test.tsv or similar.", new=True
+        None,
+        "File to make predictions for; by default test.tsv or similar.",
+        affects=DATA | PATH,
+        new=True,
     )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassifierOptions(TableOptions, FineTuningOptions):
+class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
     """Options of `run_classifier.py`."""
 
     data_dir: str | None = option(
         None,
         "Folder with the data files. Not needed if all files are passed by name.",
+        affects=DATA | PATH,
         required=True,
     )
     task_name: str | None = option(
@@ -95,28 +104,34 @@ class ClassifierOptions(TableOptions, FineTuningOptions):
         "diagnostic set, prediction only), and tsv for your own TSV, CSV and JSON-lines files.",
         required=True,
     )
-    eval_batch_size: int = option(8, "Evaluation batch size.")
+    eval_batch_size: int = option(8, "Evaluation batch size.", affects=RESULTS)
     task_module: str | None = option(
         None,
         "Instead of --task_name: a Python file with a class whose methods read your data: "
         "get_train_examples(data_dir), get_dev_examples, get_test_examples and get_labels.",
+        affects=DATA | PATH,
         new=True,
     )
     class_weights: str | None = option(
         None,
         "Weights of labels in the training loss: balanced (rare labels count more), or "
         "label:weight,label:weight; other labels have weight 1.",
+        affects=WEIGHTS,
         new=True,
     )
     long_text: str = option(
         "truncate",
         "How to read texts longer than --max_seq_length. truncate: only the beginning, as in the "
         "original; windows: in windows that overlap by half, whose probabilities are averaged.",
+        affects=ROWS | MODEL,
         new=True,
         choices=("truncate", "windows"),
     )
     glue_submission: bool = option(
-        False, "With --do_predict, also write the file for gluebenchmark.com.", new=True
+        False,
+        "With --do_predict, also write the file for gluebenchmark.com.",
+        affects=RESULTS,
+        new=True,
     )
 
     @property
@@ -156,20 +171,27 @@ class ClassifierOptions(TableOptions, FineTuningOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class HubClassifierOptions(ClassifierOptions):
+class HubClassifierOptions(ClassifierOptions, affects=PATH):
     """Options of `run_classifier.py`, plus the Hub module."""
 
     bert_hub_module_handle: str | None = option(
         None,
         "Folder with an encoder, as a SavedModel for TensorFlow 2: downloaded from TensorFlow Hub "
         "and unpacked, or written by export_model.py --form=encoder.",
+        affects=RUN | PATH,
         required=True,
     )
     bert_config_file: str | None = option(None, "Not used: it is part of the encoder.")
-    init_checkpoint: str | None = option(None, "Not used: see --bert_hub_module_handle.")
+    init_checkpoint: str | None = option(
+        None, "Not used: see --bert_hub_module_handle.", affects=RUN | PATH
+    )
     vocab_file: str | None = option(None, "Used only if the encoder has no vocabulary.")
-    do_lower_case: bool = option(True, "Used only if the encoder does not specify it.")
-    init_layers: str | None = option(None, "Not supported by this script.", new=True)
+    do_lower_case: bool = option(
+        True, "Used only if the encoder does not specify it.", affects=ROWS | MODEL
+    )
+    init_layers: str | None = option(
+        None, "Not supported by this script.", affects=RUN | WEIGHTS, new=True
+    )
 
     def check_case(self) -> None:
         """Does nothing, because the encoder determines the casing."""

@@ -2,14 +2,14 @@
 
 import dataclasses
 
+from bert_tf.declare import Options, check_required, check_values, option
 from bert_tf.errors import UserError
-from bert_tf.options.fields import check_required, check_values, option
 
 _HEADS = ("auto", "pretraining", "classification", "span", "token", "multiple_choice", "encoder")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ConversionOptions:
+class ConversionOptions(Options):
     """Options of `convert_checkpoint.py`."""
 
     input: str | None = option(

@@ -7,12 +7,14 @@ import keras
 
 from bert_tf import checkpoints, files, registry
 from bert_tf.checkpoints.formats import find_source, guess_lower_case
+from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.export import export_task, new_version
-from bert_tf.finetuning.initialization import restore_trained, trained_checkpoint
+from bert_tf.finetuning.initialization import restore_trained
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
+from bert_tf.finetuning.run_checks import give_labels
 from bert_tf.modeling import BertModel
 from bert_tf.progress import log
 from bert_tf.saved_models import modules
@@ -30,7 +32,7 @@ def run(options: ExportOptions) -> str:
     folder = options.model_dir or ""
     _require_model_folder(folder)
     keras.config.set_dtype_policy("float32")
-    script = options.script or run_metadata.read_run(folder)[0]
+    script = options.script or RunFolder(folder).require_run().get("script")
     is_task = bool(script and script in registry.SCRIPTS and registry.SCRIPTS[script].make_task)
     if options.form == "task" or (options.form == "auto" and is_task):
         return _export_fine_tuned(options, folder, script)
@@ -53,6 +55,7 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     task_options.check_model()
     export_dir = options.export_dir or ""
     task = registry.load(make_task)(task_options, *load_config_and_tokenizer(task_options))
+    give_labels(task)
     model = task.build_model(zero_init_encoder=True)
     restore_trained(model, folder)
     if options.format != "saved_model":
@@ -93,7 +96,7 @@ def _restore_encoder(options: ExportOptions, folder: str, config: BertConfig) ->
     if options.form == "auto":
         log.info("%s is not a fine-tuned model: exporting its encoder", folder)
     model = BertModel(config, zero_init_encoder=True)
-    prefix = trained_checkpoint(folder)
+    prefix = RunFolder(folder).checkpoint()
     restored = checkpoints.restore(model, prefix)
     head_weights = [name for name in restored.unused if name.endswith("output_weights")]
     # The next-sentence head is that of pre-training, not of a fine-tuned model.
@@ -112,12 +115,12 @@ def _overrides(options: ExportOptions) -> dict[str, Any]:
     if options.do_lower_case == "auto":
         do_lower_case = find_source(folder).do_lower_case
         if do_lower_case is None:
-            do_lower_case = guess_lower_case(os.path.join(folder, run_metadata.VOCAB))
+            do_lower_case = guess_lower_case(os.path.join(folder, VOCAB))
     return {"do_lower_case": do_lower_case, **({"max_seq_length": length} if length else {})}
 
 
 def _require_model_folder(folder: str) -> None:
-    names = (run_metadata.CONFIG, run_metadata.VOCAB)
+    names = (CONFIG, VOCAB)
     for path in (folder, *(os.path.join(folder, name) for name in names)):
         if not (files.is_dir if path == folder else files.exists)(path):
             problem = f"{path} is not a folder" if path == folder else f"No such file: {path}"

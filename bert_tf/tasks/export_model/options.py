@@ -3,12 +3,12 @@
 import dataclasses
 
 from bert_tf import registry
+from bert_tf.declare import Options, check_required, check_values, option
 from bert_tf.errors import UserError
-from bert_tf.options.fields import check_required, check_values, option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExportOptions:
+class ExportOptions(Options):
     """Options of `export_model.py`."""
 
     model_dir: str | None = option(

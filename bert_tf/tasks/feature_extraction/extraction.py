@@ -6,7 +6,6 @@ Shapes: B rows in a batch, T tokens in a text, S max_seq_length, L layers, H hid
 
 import itertools
 import logging
-import os
 import re
 import threading
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf import backend, file_names, files
+from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data import array_ops
 from bert_tf.data.cell_values import COLUMN_NAME, counted, excerpt
 from bert_tf.data.feature_specs import sequence_features
@@ -29,7 +29,7 @@ from bert_tf.data.texts import (
     warn_about_columns,
 )
 from bert_tf.errors import UserError
-from bert_tf.finetuning.engines import find_exported_model, with_model_files
+from bert_tf.finetuning.engines import loaded, open_model, with_model_files
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.finetuning.prediction import PairCheck, require_texts
 from bert_tf.inference.exported_model import HIDDEN_STATES, ExportedModel
@@ -158,9 +158,8 @@ class Extractor:
     """
 
     def __init__(self, options: ExtractionOptions, total: int = 0) -> None:
-        checkpoint = options.init_checkpoint or ""
-        self._folder = checkpoint if files.is_dir(checkpoint) else os.path.dirname(checkpoint)
-        options = with_model_files(options, self._folder)
+        self._folder = RunFolder.of(options.init_checkpoint or "")
+        options = with_model_files(options, self._folder.path)
         self.config, tokenizer = load_config_and_tokenizer(options)
         if options.pretokenized:
             tokenizer.basic_tokenizer = _Pretokenized(do_lower_case=False)
@@ -170,57 +169,37 @@ class Extractor:
         self.num_texts = self.num_truncated = 0
         self._lock = threading.Lock()
         self._options = options
-        self._inference: RowBatches
-        if options.engine == "tensorflow":
-            self._inference = self._load_with_tensorflow(total)
-        else:
-            self._inference = self._load_exported()
+        self._inference = self._open(total)
 
-    def _load_with_tensorflow(self, total: int) -> RowBatches:
-        from bert_tf import training
-        from bert_tf.finetuning.initialization import restore_from
-        from bert_tf.modeling import BertModel
+    def _open(self, total: int) -> RowBatches:
+        options, checkpoint = self._options, self._options.init_checkpoint or ""
 
-        options = self._options
+        def build(use_one_hot_embeddings: bool = False, **kwargs: Any) -> Any:
+            from bert_tf.modeling import BertModel
 
-        def build(use_one_hot_embeddings: bool, **kwargs: Any) -> BertModel:
             one_hot = use_one_hot_embeddings or options.use_one_hot_embeddings
             return BertModel(self.config, use_one_hot_embeddings=one_hot, **kwargs)
 
-        features = sequence_features(options.max_seq_length)
-        with training.explained_errors():
-            devices = training.open_devices(options, _has_many_batches(options, total))
-            devices.require_one_process()
-            devices = training.for_inference(
-                devices, total, training.Lengths(options.max_seq_length)
-            )
-            model = training.build_model(build, devices, zero_init_encoder=True)
-            log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
-            size, is_predictor = options.batch_size, total == 0
-            return training.Inference(
-                model, self._select, features, devices, size, single_rows=is_predictor
-            )
-
-    def _load_exported(self) -> ExportedModel:
-        options, checkpoint = self._options, self._options.init_checkpoint or ""
-
-        def load_model() -> Any:
+        def load(model: Any) -> None:
             from bert_tf.finetuning.initialization import restore_from
-            from bert_tf.modeling import BertModel
 
-            model = BertModel(self.config, zero_init_encoder=True)
             log.info("%s", restore_from(model, checkpoint).describe())
-            return model
 
-        settings: Any = {"cache_suffix": "_encoder", "hidden_states": True}
-        path = find_exported_model(self._folder, options, checkpoint, load_model, **settings)
         features = sequence_features(options.max_seq_length)
-        inference = ExportedModel(path, self._select, features, options.batch_size)
+        arguments: Any = (self._select, features, options, options.batch_size)
+        settings: Any = {"cache_suffix": "_encoder", "hidden_states": True}
+        get_model = loaded(build, load)
+        one_thread = _has_many_batches(options, total)
+        inference = open_model(
+            self._folder, get_model, *arguments, one_thread=one_thread, num_rows=total, **settings
+        )
+        if not isinstance(inference, ExportedModel):
+            return inference
         all_layers = f"{HIDDEN_STATES}0" in inference.output_names
         if "last_hidden_state" not in inference.output_names:
-            raise UserError(f"{path} is not an encoder: it has no last_hidden_state")
+            raise UserError(f"{self._folder} is not an encoder: it has no last_hidden_state")
         if not all_layers and not {-1, self.config.num_hidden_layers - 1}.issuperset(self.layers):
-            raise UserError(f"{path} has only the last layer: pass --layers=-1")
+            raise UserError(f"{self._folder} has only the last layer: pass --layers=-1")
         return inference
 
     def _select(self, outputs: Any, batch: Any) -> dict[str, Any]:

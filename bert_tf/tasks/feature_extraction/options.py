@@ -2,28 +2,32 @@
 
 import dataclasses
 
+from bert_tf.declare import DATA, DEVICES, PATH, RESULTS, RUN, check_required, option
 from bert_tf.errors import UserError
-from bert_tf.options.fields import check_required, option
 from bert_tf.options.shared import EngineOptions, ModelOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExtractionOptions(ModelOptions, EngineOptions):
+class ExtractionOptions(ModelOptions, EngineOptions, affects=RESULTS):
     """Options of `extract_features.py`."""
 
     init_checkpoint: str | None = option(
         None,
         "Checkpoint of an encoder: a prefix (bert_model.ckpt, model.ckpt-N) or a folder, also of a "
         "Hugging Face model or a TensorFlow Hub SavedModel.",
+        affects=RUN | PATH,
         required=True,
     )
     input_file: str | None = option(
         None,
         "File of texts, one per line; `A ||| B` is a pair. `-`: standard input. With "
         "--text_column, a table: .csv, .jsonl, or tab-separated.",
+        affects=DATA | PATH,
         required=True,
     )
-    output_file: str | None = option(None, "File for the features.", required=True)
+    output_file: str | None = option(
+        None, "File for the features.", affects=RUN | PATH, required=True
+    )
     layers: str = option(
         "-1,-2,-3,-4", "Comma-separated indexes of layers: 0 is the first layer, -1 the last."
     )
@@ -31,7 +35,9 @@ class ExtractionOptions(ModelOptions, EngineOptions):
         32, "Texts per batch; batches of short texts may be larger.", limits=(1, 2**31 - 1)
     )
     use_one_hot_embeddings: bool = option(
-        False, "Look up word embeddings with a one-hot matrix product, faster on TPUs."
+        False,
+        "Look up word embeddings with a one-hot matrix product, faster on TPUs.",
+        affects=DEVICES,
     )
     output_format: str = option(
         "auto",
@@ -55,14 +61,18 @@ class ExtractionOptions(ModelOptions, EngineOptions):
         new=True,
     )
     text_column: str | None = option(
-        None, "Column with the text: its name in the first row, or its 1-based number.", new=True
+        None,
+        "Column with the text: its name in the first row, or its 1-based number.",
+        affects=DATA,
+        new=True,
     )
     text_pair_column: str | None = option(
-        None, "Column with the second text of a pair, like --text_column.", new=True
+        None, "Column with the second text of a pair, like --text_column.", affects=DATA, new=True
     )
     has_header: str = option(
         "auto",
         "Whether the first row has column names. auto: yes if a column is given by name.",
+        affects=DATA,
         new=True,
         choices=("auto", "yes", "no"),
     )

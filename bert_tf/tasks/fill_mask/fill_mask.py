@@ -15,9 +15,11 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, file_names, files, training
+from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.data.texts import STDIN, display_name, warn_about_columns
 from bert_tf.errors import UserError
+from bert_tf.finetuning.engines import loaded, open_model
 from bert_tf.finetuning.initialization import restore_from
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.finetuning.prediction import require_texts
@@ -100,8 +102,6 @@ class FillMask:
     """
 
     def __init__(self, options: MaskedWordsOptions) -> None:
-        devices = training.open_devices(options)
-        devices.require_one_process()
         options = find_model_files(options)
         config, tokenizer = load_config_and_tokenizer(options)
         if MASK not in tokenizer.vocab:
@@ -121,16 +121,14 @@ class FillMask:
             self._masks_per_chunk = max(_MAX_ROWS // self._top_k, 1)
         inputs = sequence_features(options.max_seq_length)
         features = (*inputs, Feature("masked_lm_positions", 1), Feature("kinds"))
-        with training.explained_errors():
-            build = functools.partial(BertPretrainer, config)
-            model = training.build_model(build, devices, zero_init_encoder=True)
-            _require_head(restored := restore_from(model, options.init_checkpoint or ""))
-            log.info("%s", restored.describe())
-            select = functools.partial(_select, allowed, self._top_k)
-            # Scores for the whole vocabulary take too much memory for larger batches.
-            self._inference = training.Inference(
-                model, select, features, devices, options.batch_size, grow=False
-            )
+        folder = RunFolder.of(options.init_checkpoint or "")
+        load = functools.partial(_load, options.init_checkpoint or "")
+        get_model = loaded(functools.partial(BertPretrainer, config), load)
+        fetch = functools.partial(_select, allowed, self._top_k)
+        # Scores for the whole vocabulary take too much memory for larger batches.
+        self._inference = open_model(
+            folder, get_model, fetch, features, options, options.batch_size, grow=False
+        )
 
     def __call__(self, inputs: Sequence[Any]) -> list[list[list[Candidate]]]:
         """Returns the candidates for the masks of texts, for a `Predictor`."""
@@ -188,12 +186,14 @@ def _select(allowed: np.ndarray, top_k: int, outputs: Any, batch: Any) -> dict[s
     return {"ids": ids, "probabilities": tf.exp(values)}
 
 
-def _require_head(restored: checkpoints.Restored) -> None:
+def _load(checkpoint: str, model: BertPretrainer) -> None:
+    restored = restore_from(model, checkpoint)
     missing = [name for name in restored.new if name.startswith(_HEAD)]
     if missing:
         problem = f"{restored.prefix} has no masked-LM head ({checkpoints.summarize(missing)})"
         advice = "pass a published bert_model.ckpt, or a model.ckpt-N from run_pretraining.py"
         raise UserError(f"{problem}: {advice}")
+    log.info("%s", restored.describe())
 
 
 def json_line(line_number: int, text: str, masks: Sequence[Sequence[Candidate]]) -> str:

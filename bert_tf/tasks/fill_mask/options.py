@@ -2,8 +2,8 @@
 
 import dataclasses
 
+from bert_tf.declare import DATA, MODEL, PATH, RESULTS, ROWS, RUN, check_required, option
 from bert_tf.errors import UserError
-from bert_tf.options.fields import check_required, option
 from bert_tf.options.shared import DeviceOptions, ModelOptions
 
 _DEFAULT_WORD_PIECES = 3
@@ -12,25 +12,31 @@ _NUM_SPECIAL_TOKENS = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MaskedWordsOptions(ModelOptions, DeviceOptions):
+class MaskedWordsOptions(ModelOptions, DeviceOptions, affects=RESULTS):
     """Options of `predict_masked.py`."""
 
     init_checkpoint: str | None = option(
         None,
         "Checkpoint (prefix or folder) of a model with its masked-LM head: a published "
         "bert_model.ckpt, a model.ckpt-N from run_pretraining.py, or a model from Hugging Face.",
+        affects=RUN | PATH,
         required=True,
     )
     max_seq_length: int = option(
         128,
         "Maximum input length in word pieces, including special tokens. If a text is longer, only "
         "the part around each [MASK] is read.",
+        affects=ROWS | MODEL,
     )
     input_file: str | None = option(
-        None, "Texts with [MASK], one per line; blank lines are skipped. `-`: standard input."
+        None,
+        "Texts with [MASK], one per line; blank lines are skipped. `-`: standard input.",
+        affects=DATA | PATH,
     )
-    text: str | None = option(None, "A single text, instead of --input_file.")
-    output_file: str = option("-", "File for the predictions. `-`: standard output.")
+    text: str | None = option(None, "A single text, instead of --input_file.", affects=DATA)
+    output_file: str = option(
+        "-", "File for the predictions. `-`: standard output.", affects=RUN | PATH
+    )
     output_format: str = option(
         "table",
         "table: human-readable; jsonl: a JSON object for each text.",

@@ -11,7 +11,6 @@ import numpy as np
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
 from bert_tf.data.packing import CUT_TOKENS, pack_batch
-from bert_tf.finetuning import label_map
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Task
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
@@ -32,6 +31,7 @@ class MultipleChoice(Task):
     """Fine-tuning to choose the correct ending of a text."""
 
     options: MultipleChoiceOptions
+    labels = None
     metric_names = ("accuracy", "loss")
     soft_targets = (("logits", "classes"),)
 
@@ -40,20 +40,20 @@ class MultipleChoice(Task):
     ) -> None:
         self.options, self.config = options, config
         self.tokenizer = BatchTokenizer(tokenizer)
-        self._read_early: dict[str, Sequence[Question]] = {}
-        if options.do_train or options.evaluates or options.do_predict:
-            # The number of endings comes from the first split that this run uses.
-            split = "train" if options.do_train else "eval" if options.evaluates else "predict"
-            self._read_early[split] = read_questions(options, split, None)
-            self.texts_per_row = len(self._read_early[split][0].endings)
-        else:
-            self.texts_per_row = len(label_map.of_checkpoint(options))
-        self.labels = [str(index) for index in range(self.texts_per_row)]
+
+    @property
+    def texts_per_row(self) -> int:
+        """The number of endings of each question."""
+        return len(self.labels)
+
+    def find_labels(self, split: str) -> tuple[list[str], str]:
+        """Numbers the endings of the first question."""
+        first = read_questions(self.options, split, None)[0]
+        return [str(index) for index in range(len(first.endings))], f"The {split} split"
 
     def read(self, split: str) -> Sequence[Question]:
         """Reads the questions of a split."""
-        questions = self._read_early.pop(split, None)
-        questions = questions or read_questions(self.options, split, self.texts_per_row)
+        questions = read_questions(self.options, split, self.texts_per_row)
         self.tokenizer.warn_about_texts(f"Questions of the {split} split", self.texts(questions))
         return questions
 

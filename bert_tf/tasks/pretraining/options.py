@@ -3,8 +3,23 @@
 import dataclasses
 
 from bert_tf import file_names
+from bert_tf.declare import (
+    DATA,
+    DEVICES,
+    DURATION,
+    MODEL,
+    NOTHING,
+    PATH,
+    RESULTS,
+    ROWS,
+    RUN,
+    WEIGHTS,
+    Options,
+    check_required,
+    check_values,
+    option,
+)
 from bert_tf.errors import UserError
-from bert_tf.options.fields import check_required, check_values, option
 from bert_tf.options.shared import DeviceOptions, EncoderOptions, TrainingOptions
 
 # Three special tokens, and one token for each of the two segments.
@@ -14,27 +29,35 @@ _NUM_SPECIAL_TOKENS = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions):
+class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions, affects=WEIGHTS):
     """Options of `run_pretraining.py`."""
 
     input_file: str | None = option(
         None,
         "Comma-separated TFRecord files from create_pretraining_data.py, patterns "
         "(data/*.tfrecord) or folders.",
+        affects=DATA | PATH,
         required=True,
     )
-    max_seq_length: int = option(128, "Length of the records, as in create_pretraining_data.py.")
-    max_predictions_per_seq: int = option(
-        20, "Maximum number of masked pieces per example, as in the records.", limits=(1, 2**31 - 1)
+    max_seq_length: int = option(
+        128, "Length of the records, as in create_pretraining_data.py.", affects=ROWS | MODEL
     )
-    do_train: bool = option(False, "Train.")
-    do_eval: bool = option(False, "Evaluate on the records in --input_file.")
-    eval_batch_size: int = option(8, "Batch size for evaluation.")
-    num_train_steps: int = option(100000, "Total number of training steps.")
+    max_predictions_per_seq: int = option(
+        20,
+        "Maximum number of masked pieces per example, as in the records.",
+        affects=ROWS | MODEL,
+        limits=(1, 2**31 - 1),
+    )
+    do_train: bool = option(False, "Train.", affects=RUN)
+    do_eval: bool = option(False, "Evaluate on the records in --input_file.", affects=RUN)
+    eval_batch_size: int = option(8, "Batch size for evaluation.", affects=RESULTS)
+    num_train_steps: int = option(100000, "Total number of training steps.", affects=DURATION)
     num_warmup_steps: int = option(
         10000, "Number of steps over which the learning rate warms up.", limits=(0, 2**31 - 1)
     )
-    max_eval_steps: int = option(100, "Number of evaluation batches; records are reused if needed.")
+    max_eval_steps: int = option(
+        100, "Number of evaluation batches; records are reused if needed.", affects=RESULTS
+    )
     optimizer: str = option(
         "adamw",
         "adamw: the original's optimizer; lamb: LAMB, for batches of thousands of examples.",
@@ -54,30 +77,46 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PretrainingDataOptions:
+class PretrainingDataOptions(Options):
     """Options of `create_pretraining_data.py`."""
 
     input_file: str | None = option(
         None,
         "Comma-separated text files (also .gz), patterns (books/*.txt) or folders; one sentence "
         "per line, with blank lines between documents.",
+        affects=DATA | PATH,
         required=True,
     )
     output_file: str | None = option(
-        None, "Comma-separated TFRecord files; examples are written round-robin.", required=True
+        None,
+        "Comma-separated TFRecord files; examples are written round-robin.",
+        affects=RUN | PATH,
+        required=True,
     )
     vocab_file: str | None = option(
-        None, "Vocabulary of the model, one word piece per line.", required=True
+        None,
+        "Vocabulary of the model, one word piece per line.",
+        affects=ROWS | PATH,
+        required=True,
     )
     do_lower_case: bool = option(
-        True, "Lower-case the text and strip accents: true for uncased models, false for cased."
+        True,
+        "Lower-case the text and strip accents: true for uncased models, false for cased.",
+        affects=ROWS | MODEL,
     )
-    do_whole_word_mask: bool = option(False, "Mask all pieces of a word together.")
+    do_whole_word_mask: bool = option(
+        False, "Mask all pieces of a word together.", affects=ROWS | MODEL
+    )
     max_seq_length: int = option(
-        128, "Maximum length of an example in word pieces, including special tokens."
+        128,
+        "Maximum length of an example in word pieces, including special tokens.",
+        affects=ROWS | MODEL,
     )
     max_predictions_per_seq: int = option(
-        20, "Maximum number of masked pieces per example.", limits=(1, 2**31 - 1)
+        20,
+        "Maximum number of masked pieces per example.",
+        affects=ROWS | MODEL,
+        limits=(1, 2**31 - 1),
     )
     random_seed: int = option(12345, "Random seed.")
     dupe_factor: int = option(
@@ -87,7 +126,7 @@ class PretrainingDataOptions:
     short_seq_prob: float = option(
         0.1, "Probability that a document gets a random, shorter example length.", limits=(0, 1)
     )
-    verbose_logging: bool = option(False, "Log the first examples.", new=True)
+    verbose_logging: bool = option(False, "Log the first examples.", affects=NOTHING, new=True)
     whole_word_segments: str | None = option(
         None,
         "Word segmentation for --do_whole_word_mask in languages without spaces, such as Chinese: "
@@ -99,6 +138,7 @@ class PretrainingDataOptions:
         "Number of processes that create the examples shard by shard, for corpora of any size; all "
         "numbers above 0 give the same examples. 0: the original's examples, with the corpus in "
         "memory.",
+        affects=DEVICES,
         new=True,
         limits=(0, 1024),
     )
@@ -113,12 +153,14 @@ class PretrainingDataOptions:
         None,
         "Apache Beam runner, such as DataflowRunner, that creates the same examples as "
         "--num_workers does.",
+        affects=DEVICES,
         new=True,
     )
     beam_options: str | None = option(
         None,
         "Options for the runner, such as project=my-project,region=europe-west1, or in Beam's own "
         "syntax '--project=my-project --labels=a,b'.",
+        affects=DEVICES,
         new=True,
     )
 
@@ -152,7 +194,7 @@ class PretrainingDataOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class VocabularyOptions:
+class VocabularyOptions(Options):
     """Options of `create_vocab.py`, which the original does not have."""
 
     input_file: str | None = option(

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from bert_tf import files, locks
 from bert_tf.config import BertConfig
+from bert_tf.declare import MODEL
 from bert_tf.errors import UserError
 from bert_tf.finetuning.run_metadata import VOCABULARY
 from bert_tf.progress import log
@@ -29,9 +30,8 @@ def describe_outputs(options: PretrainingDataOptions, vocab: Mapping[str, int]) 
     devices have neither a lock nor a description.
     """
     outputs = [output for output in options.outputs if not files.is_stream(output)]
-    flags = (*_LENGTH_FLAGS.values(), "do_lower_case", "do_whole_word_mask")
     description = {
-        **{flag: getattr(options, flag) for flag in flags},
+        **options.values(MODEL),
         "vocab_size": max(vocab.values()) + 1,
         VOCABULARY: vocab_digest(vocab),
     }

@@ -8,7 +8,6 @@ at the end, the parts of all units are joined.
 """
 
 import contextlib
-import dataclasses
 import functools
 import hashlib
 import itertools
@@ -23,6 +22,7 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.data.records import encode_examples
+from bert_tf.declare import ROWS
 from bert_tf.errors import UserError
 from bert_tf.progress import bar, log
 from bert_tf.quiet import pause_gc
@@ -42,8 +42,6 @@ from bert_tf.tasks.pretraining.shards import Unit, plan, read_shards
 _PLAN = "plan.json"
 # Increment this when a change of the code leads to different records for the same plan.
 _FORMAT = 3
-# Names, or prefixes of names, of options that do not affect the parts.
-_IRRELEVANT_OPTIONS = ("input_file", "output_file", "num_workers", "verbose_logging", "beam_")
 
 # Loaded once per process.
 _load_encoder = functools.lru_cache(maxsize=1)(load_encoder)
@@ -77,10 +75,9 @@ def write_parts(
 def _prepare_folder(options: PretrainingDataOptions, units: Sequence[Unit], folder: str) -> None:
     """Creates the folder; deletes parts that were made with other options, texts or `_FORMAT`."""
     texts = sorted({path for unit in units for path, *_ in unit.ranges})
-    values = dataclasses.asdict(options).items()
     description = {
         "format": _FORMAT,
-        "options": {name: v for name, v in values if not name.startswith(_IRRELEVANT_OPTIONS)},
+        "options": options.values(ROWS),
         "outputs": len(options.outputs),
         "digests": [_hash_file(options.vocab_file), _hash_file(options.whole_word_segments)],
         "texts": [(path, *files.size_and_mtime(path)) for path in texts],

@@ -10,14 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, file_names, files, training
-from bert_tf.checkpoints.formats.source import VOCAB_FILE, find_file
+from bert_tf.checkpoints.run_folder import VOCAB, RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data.feature_specs import Feature
 from bert_tf.data.records import count_records
 from bert_tf.errors import UserError
 from bert_tf.finetuning import output_dir, run_metadata
 from bert_tf.finetuning.initialization import restore_weights
-from bert_tf.finetuning.label_map import folder_of_checkpoint
 from bert_tf.finetuning.model_files import check_length, find_model_files
 from bert_tf.finetuning.output_dir import Results
 from bert_tf.finetuning.run_checks import check_resumed, describe_data
@@ -61,11 +60,11 @@ def run(options: PretrainingOptions) -> Results:
 def _find_vocabulary(checkpoint: str | None) -> str | None:
     if not checkpoint:
         return None
-    folder = checkpoint if files.is_dir(checkpoint) else os.path.dirname(checkpoint)
-    vocab_file = find_file(folder, VOCAB_FILE)
+    folder = RunFolder.of(checkpoint)
+    vocab_file = folder.find(VOCAB)
     if vocab_file:
         return vocab_digest(load_vocab(vocab_file))
-    return run_metadata.read_run_string(folder, run_metadata.VOCABULARY)
+    return folder.entry(run_metadata.VOCABULARY)
 
 
 def _train_and_evaluate(
@@ -107,7 +106,7 @@ def _train_and_evaluate(
     elif options.do_train:
         log.warning("Skipping training: %s is already at step %d", restored, step)
     if devices.is_chief:
-        output_dir.prepare(folder)
+        RunFolder(folder).create(output_dir.EVAL_RESULTS)
     devices.require_equal(step, "step that training resumes from", "--output_dir")
     devices.require_equal(len(paths), "number of files", "--input_file")
     devices.require_equal_options(options)
@@ -133,14 +132,14 @@ def _train_and_evaluate(
 
 def _check_evaluation(options: PretrainingOptions, paths: Sequence[str]) -> None:
     """Warns if the model was trained on the files, or without the next sentence loss."""
-    folder = folder_of_checkpoint(options)
-    script, saved = run_metadata.read_run(folder, default=(None, {}))
-    if script != "run_pretraining":
+    folder = RunFolder.used_by(options)
+    saved = folder.flags
+    if folder.script != "run_pretraining":
         return
     if options.use_next_sentence and not saved.get("use_next_sentence", True):
         message = "%s was trained with --use_next_sentence=false: pass it, too"
         log.warning(message, folder)
-    trained_on = {*(run_metadata.read_run_string(folder, _TRAINED_ON) or "").split("\n")}
+    trained_on = {*(folder.entry(_TRAINED_ON) or "").split("\n")}
     if count := sum(files.resolve(path) in trained_on for path in paths):
         message = "%s was trained on %d of these %d files. Check --input_file"
         log.warning(message, folder, count, len(paths))

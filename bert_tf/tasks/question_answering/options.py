@@ -2,8 +2,8 @@
 
 import dataclasses
 
+from bert_tf.declare import DATA, MODEL, NOTHING, PATH, RESULTS, ROWS, RUN, WEIGHTS, option
 from bert_tf.errors import UserError
-from bert_tf.options.fields import option
 from bert_tf.options.fine_tuning import FineTuningOptions
 
 # [CLS] and two [SEP], in `[CLS] question [SEP] window [SEP]`.
@@ -12,25 +12,36 @@ _POSITIVE = (1, 2**31 - 1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SquadOptions(FineTuningOptions):
+class SquadOptions(FineTuningOptions, affects=RESULTS):
     """Options of `run_squad.py`."""
 
     train_file: str | None = option(
-        None, "Training questions: JSON in the format of SQuAD. Required with --do_train."
+        None,
+        "Training questions: JSON in the format of SQuAD. Required with --do_train.",
+        affects=DATA | PATH,
     )
     predict_file: str | None = option(
         None,
         "Questions to answer: JSON in the format of SQuAD. Required with --do_predict and "
         "--do_eval.",
+        affects=DATA | PATH,
     )
     max_seq_length: int = option(
-        384, "Maximum input length in word pieces: a question and a window of its text."
+        384,
+        "Maximum input length in word pieces: a question and a window of its text.",
+        affects=ROWS | MODEL,
     )
     doc_stride: int = option(
-        128, "Number of word pieces between the starts of consecutive windows.", limits=_POSITIVE
+        128,
+        "Number of word pieces between the starts of consecutive windows.",
+        affects=ROWS,
+        limits=_POSITIVE,
     )
     max_query_length: int = option(
-        64, "Maximum length of a question in word pieces; the rest is truncated.", limits=_POSITIVE
+        64,
+        "Maximum length of a question in word pieces; the rest is truncated.",
+        affects=ROWS | MODEL,
+        limits=_POSITIVE,
     )
     n_best_size: int = option(
         20,
@@ -42,7 +53,9 @@ class SquadOptions(FineTuningOptions):
         30, "Maximum length of an answer in word pieces.", limits=_POSITIVE
     )
     version_2_with_negative: bool = option(
-        False, "Whether some questions have no answer, as in SQuAD 2.0."
+        False,
+        "Whether some questions have no answer, as in SQuAD 2.0.",
+        affects=DATA | MODEL | WEIGHTS,
     )
     null_score_diff_threshold: float | str = option(
         0.0,
@@ -50,10 +63,11 @@ class SquadOptions(FineTuningOptions):
         "auto, with --do_eval: the threshold with the best F1 on --predict_file.",
         keywords=("auto",),
     )
-    do_predict: bool = option(False, "Answer the questions in --predict_file.")
+    do_predict: bool = option(False, "Answer the questions in --predict_file.", affects=RUN)
     do_eval: bool = option(
         False,
         "Answer the questions in --predict_file, and score the answers: exact match and F1.",
+        affects=RUN,
         new=True,
     )
     answer_scoring: str = option(
@@ -68,10 +82,13 @@ class SquadOptions(FineTuningOptions):
         "Pad every batch to --max_seq_length, as in the original, where padding affects the loss "
         "and the n-best answers. false: pad only to the longest row, which is faster, with "
         "slightly different results.",
+        affects=WEIGHTS | RESULTS,
         new=True,
     )
     verbose_logging: bool = option(
-        False, "Log the first examples, and the ids of questions whose answer is not in the text."
+        False,
+        "Log the first examples, and the ids of questions whose answer is not in the text.",
+        affects=NOTHING,
     )
 
     def check(self) -> None:

@@ -100,6 +100,8 @@ class QuestionAnswering(Task):
     def features(self, split: str) -> tuple[Feature, ...]:
         """Returns the features of the original's records; only training has targets."""
         inputs = sequence_features(self.options.max_seq_length)
+        if split == "predict":  # in a Predictor only
+            return inputs
         return (Feature("unique_ids"), *inputs, *(self.targets if split == "train" else ()))
 
     def featurize(self, examples: Windows, split: str) -> dict[str, np.ndarray]:

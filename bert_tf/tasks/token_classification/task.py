@@ -4,6 +4,7 @@ The first word piece of each word predicts its label (section 5.3 of the paper).
 max_seq_length, L labels, W words of a file.
 """
 
+import functools
 import itertools
 import os
 import re
@@ -14,13 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf import backend, files
+from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
 from bert_tf.data.cell_values import counted
 from bert_tf.data.feature_specs import Feature
 from bert_tf.errors import UserError
 from bert_tf.extras import import_extra
-from bert_tf.finetuning import label_map
+from bert_tf.finetuning import run_checks
 from bert_tf.finetuning.task import Task
 from bert_tf.progress import log
 from bert_tf.tasks.token_classification import conll
@@ -102,6 +104,8 @@ class TokenClassification(Task):
     """
 
     options: NerOptions
+    labels = None
+    is_label = staticmethod(conll.is_label)
     metric_names = ("f1", "precision", "recall", "loss")
     soft_targets = (("logits", "tokens"),)
 
@@ -114,22 +118,25 @@ class TokenClassification(Task):
             Feature(name, options.max_seq_length, per_token=True)
             for name in ("label_ids", "label_mask")
         )
-        self._train_file = file = self._read_file("train") if options.do_train else None
-        if file:
-            self.labels = conll.label_list(conll.to_bio(file.labels or [], file.sentence_starts))
-            if self.labels == [conll.OUTSIDE]:
-                problem = f"{file.path}: all labels are O; nothing to learn"
-                raise UserError(f"{problem}. Check --label_column")
-            label_map.require_same(self.labels, file.path, options, conll.is_label)
-            label_map.warn_about_similar(self.labels, file.path)
-        else:
-            self.labels = label_map.of_checkpoint(options, conll.is_label)
+        self._read_file = functools.cache(self._read_file)
+
+    def find_labels(self, split: str) -> tuple[list[str], str]:
+        """Lists the labels in the training file."""
+        if split != "train":
+            return RunFolder.used_by(self.options).require_labels(self.is_label), "the model"
+        file = self._read_file("train")
+        labels = conll.label_list(conll.to_bio(file.labels or [], file.sentence_starts))
+        if labels == [conll.OUTSIDE]:
+            problem = f"{file.path}: all labels are O; nothing to learn"
+            raise UserError(f"{problem}. Check --label_column")
+        run_checks.warn_about_similar(labels, file.path)
+        return labels, file.path
 
     def read(self, split: str) -> Sentences:
         """Reads the sentences of a split; there is at least one."""
         if split == "eval":
             import_extra("seqeval.metrics", "ner")  # Fails now instead of after training.
-        file = self._train_file if split == "train" and self._train_file else self._read_file(split)
+        file = self._read_file(split)
         examples = self._make_sentences(file)
         self.tokenizer.warn_about_texts(file.path, self.texts(examples))
         num_sentences, num_windows = len(examples), len(examples.windows)

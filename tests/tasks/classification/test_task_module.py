@@ -8,8 +8,8 @@ import pytest
 
 from bert_tf.data.features import InputExample
 from bert_tf.errors import UserError
-from bert_tf.finetuning import label_map
 from bert_tf.options import ClassifierOptions
+from bert_tf.tasks.classification.dataset_factory import require_labels
 from bert_tf.tasks.classification.task_module import load_task_module
 
 TASK = """
@@ -225,8 +225,8 @@ def test_missing_modules(tmp_path):
 def test_labels_in_another_order_than_in_training_name_the_cause(tmp_path):
     (tmp_path / "labels.txt").write_text("ham\nspam\n")
     options = ClassifierOptions(task_module="mine.py", init_checkpoint=str(tmp_path))
-    label_map.require_same(["ham", "spam"], "mine.py", options)
+    require_labels(["ham", "spam"], "mine.py", options)
     with pytest.raises(UserError, match=r"get_labels\(\) must return the same list in every run"):
-        label_map.require_same(["spam", "ham"], "mine.py", options)
+        require_labels(["spam", "ham"], "mine.py", options)
     with pytest.raises(UserError, match=r"trained with ham, spam .*get_labels\(\) must return the"):
-        label_map.require_same(["eggs", "spam"], "mine.py", options)
+        require_labels(["eggs", "spam"], "mine.py", options)

@@ -441,6 +441,6 @@ def test_next_sentence_head_may_be_missing(model, folder):
 
 def test_multi_process_runs_are_rejected(model, folder, monkeypatch):
     two_workers = Devices(STRATEGY, "multi_worker", "", workers=2)
-    monkeypatch.setattr(training, "open_devices", lambda options: two_workers)
+    monkeypatch.setattr(training, "open_devices", lambda *args, **kwargs: two_workers)
     with pytest.raises(UserError, match="runs in one process"):
         run(model, folder)

@@ -17,6 +17,7 @@ from bert_tf import checkpoint
 from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.errors import UserError
+from bert_tf.finetuning.run_checks import give_labels
 from bert_tf.options import ConversionOptions, MultipleChoiceOptions
 from bert_tf.predictor import Predictor
 from bert_tf.tasks import multiple_choice
@@ -161,7 +162,8 @@ def test_only_long_inputs_count_as_truncated(tiny, data, tmp_path):
     run_options = options(tiny, tmp_path, data, do_train=True, max_seq_length=8)
     questions = [Question("the film", ("", *["bad"] * 3), 0)]
     questions.append(Question("the film the film", ("bad bad", *["bad"] * 3), 0))
-    rows = MultipleChoice(run_options, tiny.config, tokenizer).featurize(questions, "train")
+    task = give_labels(MultipleChoice(run_options, tiny.config, tokenizer))
+    rows = task.featurize(questions, "train")
     assert rows[CUT_TOKENS].tolist() == [0, 1]
 
 
@@ -234,7 +236,7 @@ def test_different_number_of_endings_is_rejected(trained_model, tiny, tmp_path):
         '{"sent1": "a", "sent2": "", "e": ["b", "c"], "label": 0}\n'
     )
     flags = {"data_dir": str(tmp_path), "ending_columns": "e", "output_dir": str(out)}
-    with pytest.raises(UserError, match="labels"):
+    with pytest.raises(UserError, match=r"val.jsonl:1: expected 4 endings. Received: 2"):
         multiple_choice.run(options(tiny, tmp_path, tmp_path, do_eval=True, **flags))
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bert_tf.data.parallel import chunks
 from bert_tf.errors import UserError
-from bert_tf.finetuning.run_checks import describe_data
+from bert_tf.finetuning.run_checks import describe_data, give_labels
 from bert_tf.options import NerOptions
 from bert_tf.tasks import ner
 from bert_tf.tasks.token_classification import conll
@@ -169,7 +169,9 @@ def task(tiny, folder, **changes):
     (folder / "start" / "labels.txt").write_text("O\nB-A\nB-B\nI-A\n")
     start = str(folder / "start" / "model.ckpt-1")
     run = options(tiny, folder, init_checkpoint=start, do_predict=True, **changes)
-    return TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+    return give_labels(
+        TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+    )
 
 
 def test_folder_without_conll_files(tiny, tmp_path):
@@ -221,7 +223,9 @@ def test_words_are_predicted_once_and_in_order(tiny, tmp_path, sentences, size, 
 def test_only_first_pieces_are_labeled(tiny, folder):
     (folder / "train.txt").write_text("-DOCSTART- O\n\ngood B-A\n\nfilm,x B-B\nslow O\n\na O\n")
     run = options(tiny, folder, do_train=True, max_seq_length=12, doc_context=True)
-    ner_task = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+    ner_task = give_labels(
+        TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+    )
     rows = ner_task.featurize(ner_task.read("train"), "train")
     assert list(rows) == [feature.name for feature in ner_task.features("train")]
     # [CLS] good [UNK] of film,x: `film`, `,` and `x` are three pieces; slow a [SEP]
@@ -317,7 +321,9 @@ def test_document_context_changes_outputs(tiny, folder):
 def test_run_json_of_older_version(tiny, tmp_path):
     folder = golden("run_directories") / "data" / "ner"
     run = options(tiny, tmp_path, do_train=True, data_dir=str(folder))
-    ner_task = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+    ner_task = give_labels(
+        TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+    )
     # The digest that earlier versions wrote to run.json.
     assert describe_data(ner_task.identity(ner_task.read("train"))) == "24 rows (eb79d1e4)"
 
@@ -348,7 +354,9 @@ def test_warning_about_one_word_is_singular(tiny, tmp_path, run_log):
     (tmp_path / "train.txt").write_text("good B-A\n")
     (tmp_path / "dev.txt").write_text("good B-NEW\n")
     run = options(tiny, tmp_path, do_train=True)
-    ner_task = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+    ner_task = give_labels(
+        TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+    )
     examples = ner_task.read("eval")
     ner_task.metrics(
         examples, ner_task.decode(examples, {"label_ids": np.zeros((1, 24), np.int32)})
@@ -479,7 +487,7 @@ def test_real_words_are_predicted_once_and_in_order(tiny, tmp_path, doc_context)
         tiny, tmp_path, data_dir=str(folder), do_train=True, max_seq_length=16,
         doc_context=doc_context,
     )  # fmt: skip
-    ner_task = TokenClassification(run, tiny.config, vocab)
+    ner_task = give_labels(TokenClassification(run, tiny.config, vocab))
     for split, name in (("train", "train"), ("eval", "valid"), ("predict", "test")):
         examples = ner_task.read(split)
         rows = ner_task.featurize(examples, split)

@@ -1,7 +1,9 @@
-"""Declares options and validates their values."""
+"""Declares options: what each of them affects, and which values it may have."""
 
 import dataclasses
+import enum
 import os
+import types
 import typing
 from collections.abc import Collection
 from typing import Any
@@ -12,10 +14,79 @@ from bert_tf.errors import UserError
 _SHORTEST_SEQUENCE = 3
 
 
+class Affects(enum.Flag):
+    """What an option affects. All rules for groups of options follow from this.
+
+    | value | a run that resumes | records | a later use of the model |
+    |---|---|---|---|
+    | `ROWS` | compares it | rewritten | has the same value by default |
+    | `WEIGHTS`, `DURATION` | compares it | reused | has the same value by default |
+    | `DATA`, `RESULTS` | ignores it | reused | has the same value by default |
+    | `MODEL` | ignores it | reused | reports another value |
+    | `RUN` | ignores it | reused | cannot have it |
+    | `DEVICES` | ignores it | reused | has the script's default |
+
+    Values can be combined. With `--teacher`, options with `ROWS` and `MODEL` must be equal for both
+    models. The workers of a run must have equal options, except those that affect nothing else
+    than `PATH`.
+    """
+
+    # Messages only.
+    NOTHING = 0
+    # How examples become rows. This is also the default, which is safe: if the option in fact
+    # affects less, a run rewrites records, or reports a change, without need.
+    ROWS = enum.auto()
+    # The weights after a given step, or which of them are the best.
+    WEIGHTS = enum.auto()
+    # When training ends; users raise it to continue.
+    DURATION = enum.auto()
+    # Which examples are read, and how their files are parsed. Runs compare digests of the examples.
+    DATA = enum.auto()
+    # Predictions, metrics and files that are made from the model's outputs.
+    RESULTS = enum.auto()
+    # The model should always be used with the value that it was trained with.
+    MODEL = enum.auto()
+    # What this command does, and where.
+    RUN = enum.auto()
+    # On what, and how, it is computed. Without other values: with the same result.
+    DEVICES = enum.auto()
+    # The value is a path, which may differ between workers.
+    PATH = enum.auto()
+
+
+NOTHING, ROWS, WEIGHTS = Affects.NOTHING, Affects.ROWS, Affects.WEIGHTS
+DURATION, DATA, RESULTS = Affects.DURATION, Affects.DATA, Affects.RESULTS
+MODEL, RUN, DEVICES, PATH = Affects.MODEL, Affects.RUN, Affects.DEVICES, Affects.PATH
+
+
+class Options:
+    """Base class of options classes, which are frozen dataclasses.
+
+    `class XOptions(Options, affects=DATA)` sets what its own options affect if they do not say it.
+    """
+
+    def __init_subclass__(cls, affects: Affects = ROWS, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for field in vars(cls).values():
+            if isinstance(field, dataclasses.Field) and field.metadata["affects"] is None:
+                field.metadata = types.MappingProxyType({**field.metadata, "affects": affects})
+
+    @classmethod
+    def names(cls, affects: Affects, without: Affects = NOTHING) -> list[str]:
+        """Lists the options that affect any of `affects`, and none of `without`."""
+        found = {field.name: field.metadata["affects"] for field in dataclasses.fields(cls)}
+        return [n for n, affected in found.items() if affected & affects and not affected & without]
+
+    def values(self, affects: Affects, without: Affects = NOTHING) -> dict[str, Any]:
+        """Returns name -> value of the options that `names` lists."""
+        return {name: getattr(self, name) for name in self.names(affects, without)}
+
+
 def option(
     default: Any,
     help_text: str,
     *,
+    affects: Affects | None = None,
     new: bool = False,
     required: bool = False,
     choices: tuple[str, ...] | None = None,
@@ -27,6 +98,7 @@ def option(
     Args:
         default: default value; that of the original BERT script if it has the flag.
         help_text: text for --help.
+        affects: what the option affects; by default, as its class says.
         new: whether the original script has no such flag.
         required: whether the flag must be passed.
         choices: allowed values.
@@ -35,6 +107,7 @@ def option(
     """
     metadata = {
         "help": help_text,
+        "affects": affects,
         "new": new,
         "required": required,
         "choices": choices,

@@ -1,0 +1,397 @@
+"""The folder of a model: its files, `run.json`, labels, checkpoints, and what runs left in it."""
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from bert_tf import file_names, files, locks, registry
+from bert_tf.checkpoints.folder import latest, newest_readable, resolve
+from bert_tf.data.cell_values import excerpt
+from bert_tf.declare import check_type
+from bert_tf.errors import UserError
+from bert_tf.progress import log
+
+CONFIG = "bert_config.json"
+VOCAB = "vocab.txt"
+LABELS = "labels.txt"
+RUN = "run.json"
+# The subfolder with the best weights of a training run with --eval_every, and their name.
+BEST_FOLDER, BEST_NAME = "best", "model.ckpt"
+EVALUATIONS = "evaluations.json"
+# The summary of a run with several seeds, and the metrics of an evaluation.
+RUNS, EVAL_RESULTS_JSON = "runs.json", "eval_results.json"
+_TEXT_HASHES = "train_texts.npy"
+_MANIFEST = "records.json"
+# Files that a user may edit after training.
+_WATCHED = (VOCAB, LABELS)
+
+
+class RunFolder:
+    """The folder of a model. It may be that of a training run, an export or a download, or missing.
+
+    Nothing is cached, because a run may change the files. A missing file is no error, except for
+    methods that begin with `require`. Only methods that begin with `write` or `create` change the
+    folder.
+
+    Attributes:
+        path: path of the folder; "" is the current one.
+        model: what the user named as the model: the folder, or a prefix or file in it; None for an
+            `output_dir`.
+    """
+
+    def __init__(self, path: str, model: str | None = None) -> None:
+        self.path, self.model = path, model
+
+    @classmethod
+    def of(cls, model: str) -> "RunFolder":
+        """Returns the folder of a model, given as a folder, or as a prefix or file in it."""
+        return cls(model if files.is_dir(model) else os.path.dirname(model), model)
+
+    @classmethod
+    def used_by(cls, options: Any) -> "RunFolder":
+        """Returns the folder of the model that a fine-tuning or pre-training run starts from.
+
+        This is `output_dir` if it has a checkpoint that may be used, or if there is no
+        `init_checkpoint`.
+        """
+        output = cls(options.output_dir or "")
+        if not options.init_checkpoint or output.will_be_resumed_by(options):
+            return output
+        return cls.of(options.init_checkpoint)
+
+    def __str__(self) -> str:
+        return self.path
+
+    # Files.
+
+    def file(self, name: str) -> str:
+        """Returns the path of a file in the folder, which need not exist."""
+        return os.path.join(self.path, name)
+
+    def find(self, name: str) -> str | None:
+        """Returns the path of a file in the folder; None if it does not exist."""
+        return self.file(name) if files.exists(self.file(name)) else None
+
+    def write(self, contents: Mapping[str, str]) -> None:
+        """Writes files: name -> text."""
+        files.write_texts(self.path, contents)
+
+    def require_writable(self) -> None:
+        """Raises a UserError if the folder cannot be created, or files in it cannot be written."""
+        existing = os.path.abspath(self.path)
+        while not os.path.exists(existing) and not files.is_remote(self.path):
+            existing = os.path.dirname(existing)
+        flag = f"--output_dir={self.path}"
+        if os.path.isdir(existing) and not os.access(existing, os.W_OK | os.X_OK):
+            raise UserError(f"{flag} cannot be written to: {existing} is read-only")
+        if os.path.isfile(existing):
+            raise UserError(f"{flag} cannot be a folder: {existing} is a file")
+
+    def create(self, result_file: str) -> None:
+        """Creates the folder, and checks early that a result file can be written to it."""
+        files.make_dirs(self.path)
+        file_names.require_writable(self.file(result_file))
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other runs from training in the folder; UserError if one does already."""
+        with locks.exclusive(self.file(".lock"), f"--output_dir={self.path}"):
+            yield
+
+    # run.json: `script`, `flags`, `digests`, and entries of scripts and tasks.
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """The content of `run.json`; {} if it is missing or damaged."""
+        try:
+            return self.require_run()
+        except UserError:
+            return {}
+
+    def require_run(self) -> dict[str, Any]:
+        """Returns `run.json` with the flags that its script still has; {} if it is missing.
+
+        Raises:
+            UserError: the file is damaged.
+        """
+        path = self.file(RUN)
+        if not files.exists(path):
+            return {}
+        try:
+            run = files.read_json(path)
+            flags = dict(run["flags"])
+            types = typing.get_type_hints(registry.entries()[str(run["script"])].options_class)
+            known = flags.keys() & types
+            return {**run, "flags": {n: check_type(n, flags[n], types[n]) for n in known}}
+        except (UserError, ValueError, KeyError, TypeError, AttributeError) as error:
+            advice = "Restore it from a copy, or remove it and pass the script"
+            raise UserError(f"{path} is damaged ({error}). {advice}") from error
+
+    @property
+    def script(self) -> str | None:
+        """The script that trained or exported the model; None if unknown."""
+        return self.run.get("script")
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """The flags of that script; {} if unknown."""
+        return self.run.get("flags", {})
+
+    def entry(self, *keys: str) -> str | None:
+        """Returns the string at nested keys of `run.json`, whatever else is in it; None if none."""
+        try:
+            value: Any = files.read_json(self.file(RUN))
+            for key in keys:
+                value = value[key]
+        except (UserError, KeyError, TypeError):
+            return None
+        return value if isinstance(value, str) else None
+
+    @property
+    def task(self) -> str | None:
+        """The task that the model was trained for, such as MRPC; None for scripts with only one."""
+        return self.entry("flags", "task_name") or self.entry("flags", "task_module")
+
+    @property
+    def do_lower_case(self) -> bool | None:
+        """Whether texts must be lower-cased; None if unknown."""
+        try:
+            value = files.read_json(self.file(RUN)).get("flags", {}).get("do_lower_case")
+        except (UserError, ValueError, AttributeError, TypeError):
+            return None
+        return value if isinstance(value, bool) else None
+
+    def require_script(self, script: str) -> None:
+        """Raises a UserError if another script fine-tuned the model: it then has another head."""
+        tasks = [name for name, entry in registry.entries().items() if entry.make_task]
+        trained_by = self.entry("script")
+        if trained_by != script and trained_by in tasks and script in tasks:
+            raise UserError(f"{self} was trained by {trained_by}.py: use that script, not {script}")
+
+    def require_one_run(self) -> None:
+        """Raises a UserError if the folder contains several runs with different seeds."""
+        if path := self.find(RUNS):
+            best = files.read_json(path).get("best", {}).get("folder", "run_1")
+            advice = f"pass one of them; the best is {self.file(best)}"
+            raise UserError(f"{self} contains several runs: {advice}")
+
+    def subfolders(self, count: int) -> "list[RunFolder]":
+        """Returns the folders of `count` runs with different seeds."""
+        return [RunFolder(self.file(f"run_{number}")) for number in range(1, count + 1)]
+
+    def require_same(self, contents: Mapping[str, str], source: str) -> None:
+        """Raises a UserError if a file differs from the copy that an earlier run saved."""
+        for name, text in contents.items():
+            path = self.find(name)
+            # Trailing blank lines are not significant.
+            if path and files.read_text(path).rstrip() != text.rstrip():
+                raise UserError(
+                    f"{path}, which an earlier training run saved, differs from {source}. Choose "
+                    "another --output_dir, pass what the earlier run used, or remove the saved file"
+                )
+
+    def warn_of_edits(self) -> None:
+        """Warns about files of a training run that were changed afterwards."""
+        for name in _WATCHED:
+            path, before = self.find(name), self.entry("digests", name)
+            if before and path and fingerprint(files.read_text(path).rstrip()) != before:
+                message = "%s was changed after training. Make sure that this was intentional"
+                log.warning(message, path)
+
+    # Labels.
+
+    def labels(self, is_label: Callable[[str], object] = str.strip) -> list[str] | None:
+        """Returns the labels in `labels.txt`, in the order of the outputs; None without the file.
+
+        `is_label` checks a line.
+
+        Raises:
+            UserError: the file is empty, or contains a duplicate or invalid label.
+        """
+        path = self.find(LABELS)
+        return read_labels(path, is_label) if path else None
+
+    def require_labels(
+        self, is_label: Callable[[str], object] = str.strip, advice: str = ""
+    ) -> list[str]:
+        """Returns the labels of the model, from `labels.txt` or from its configuration.
+
+        `advice` says what else a user can do.
+
+        Raises:
+            UserError: they are unknown or invalid, or their number is not that of the outputs.
+        """
+        labels = self.labels(is_label)
+        if labels:
+            # In an exported model. Multiple choice has one output, and its labels are the endings.
+            config = self.find("config.json")
+            outputs = files.read_json(config).get("id2label", {}) if config else {}
+            if 1 < len(outputs) != len(labels):
+                counts = f"{len(labels)} labels, but the model has {len(outputs)} outputs"
+                path = self.file(LABELS)
+                raise UserError(f"{path} has {counts}. Use the file that the training run wrote")
+            return labels
+        labels = self.declared_labels()
+        if labels and all(map(is_label, labels)):
+            return labels
+        path = self.file(LABELS)
+        raise UserError(
+            f"No such file: {path} ({files.describe_absence(path)}). Training writes it next to "
+            "its checkpoints: pass --do_train=true, the folder of a training run as --output_dir, "
+            f"or one of its checkpoints as --init_checkpoint{advice}"
+        )
+
+    def declared_labels(self) -> list[str] | None:
+        """Returns the names of the outputs in `labels.txt` or a configuration; None if unknown."""
+        if path := self.find(LABELS):
+            return files.read_small_file_lines(path)
+        if not self.model:
+            return None
+        from bert_tf.checkpoints import formats
+
+        labels = formats.find_source(self.model).labels
+        return labels and [label.strip() for label in labels]
+
+    def require_same_labels(self, labels: Iterable[str], source: str, advice: str) -> None:
+        """Raises a UserError if the model was trained with other labels, or in another order.
+
+        `source` says where `labels` come from, and `advice` what to do.
+        """
+        trained, labels = self.labels(), list(labels)
+        if trained and trained != labels:
+            raise UserError(
+                f"{source} has the labels {', '.join(labels)}, but the model in {self} was trained "
+                f"with {', '.join(trained)} ({self.file(LABELS)}). {advice}"
+            )
+
+    # Checkpoints.
+
+    @property
+    def newest(self) -> str | None:
+        """Prefix of the newest checkpoint; None if there is none."""
+        return latest(self.path)
+
+    @property
+    def best(self) -> str | None:
+        """Prefix of the best weights; None if the last run had no `--eval_every`."""
+        prefix = os.path.join(self.path, BEST_FOLDER, BEST_NAME)
+        eval_every = self.entry("flags", "eval_every")
+        return prefix if eval_every and files.exists(f"{prefix}.index") else None
+
+    def will_be_resumed_by(self, options: Any) -> bool:
+        """Returns whether a run with this `output_dir` loads a checkpoint from it."""
+        return getattr(options, "resume", "never") != "never" and bool(self.newest)
+
+    def checkpoint(self, *, check: bool = True) -> str:
+        """Returns the prefix of the checkpoint to use: the best, the newest or the only one.
+
+        With `check`, reads checkpoints, and warns about damaged ones, which it skips.
+
+        Raises:
+            UserError: there is no checkpoint, or there are several, or all are damaged.
+        """
+        # The folder's list lacks checkpoints that were copied here or stripped of their optimizer.
+        return self.best or (check and newest_readable(self.path)) or resolve(self.path)
+
+    def checkpoint_to_resume(self, options: Any) -> str | None:
+        """Returns the checkpoint with which a run starts in its `output_dir`; None if none.
+
+        Training continues from the newest checkpoint. Otherwise this is the best one, if any.
+
+        Raises:
+            UserError: `resume` forbids or requires it.
+        """
+        found = None
+        if options.do_train or options.resume != "never":
+            found = (None if options.do_train else self.best) or newest_readable(self.path)
+        if found and options.resume == "never":
+            problem = f"--resume=never, but --output_dir={self} has checkpoints: {found}"
+            raise UserError(f"{problem}. Choose another --output_dir, or empty this one")
+        if not found and options.resume == "must":
+            absence = files.describe_absence(self.file("*"))
+            problem = f"--resume=must, but --output_dir={self} has no checkpoint ({absence})"
+            raise UserError(problem)
+        return found
+
+    # What earlier runs left for later ones.
+
+    def text_hashes(self) -> np.ndarray:
+        """Returns hashes of the texts that the model was trained on, uint64; empty if unknown."""
+        is_best = os.path.basename(self.path) == BEST_FOLDER
+        folder = RunFolder(os.path.dirname(self.path)) if is_best else self
+        try:
+            with files.open_binary(folder.file(_TEXT_HASHES)) as file:
+                return np.load(io.BytesIO(file.read()))
+        except (UserError, ValueError, EOFError):
+            return np.zeros(0, np.uint64)
+
+    def write_text_hashes(self, hashes: np.ndarray) -> None:
+        """Saves the hashes for later runs that start from the model, or evaluate it."""
+        content = io.BytesIO()
+        np.save(content, hashes)
+        files.write_bytes(self.file(_TEXT_HASHES), content.getvalue())
+
+    def records_stats(self, name: str, key: str) -> dict[str, Any] | None:
+        """Returns the statistics of a record file; None if it must be written again.
+
+        It can be reused if it was written with the same `key`, and not modified since then.
+        """
+        entry, path = self._manifest().get(name), self.find(name)
+        if not isinstance(entry, dict) or entry.get("key") != key:
+            return None
+        if not path or entry.get("stamp") != list(files.size_and_mtime(path)):
+            return None
+        return entry.get("about")
+
+    def write_records_stats(self, name: str, key: str, stats: Mapping[str, Any]) -> None:
+        """Stores the statistics and the key of a record file that was just written."""
+        entry = {"key": key, "stamp": files.size_and_mtime(self.file(name)), "about": stats}
+        text = json.dumps({**self._manifest(), name: entry}, indent=1) + "\n"
+        files.write_text(self.file(_MANIFEST), text)
+
+    def _manifest(self) -> dict[str, Any]:
+        try:
+            return files.read_json(self.file(_MANIFEST))
+        except UserError:
+            return {}
+
+
+def fingerprint(*settings: Any, examples: Iterable[Any] = ()) -> str:
+    """Returns a digest of the `repr` of the settings and the examples."""
+    # Digests in existing run.json files depend on the 1.
+    digest = hashlib.blake2b(repr((1, *settings)).encode(errors="surrogatepass"))
+    for example in examples:
+        digest.update(repr(example).encode(errors="surrogatepass"))
+    return digest.hexdigest()[:32]
+
+
+def read_labels(path: str, is_label: Callable[[str], object] = str.strip) -> list[str]:
+    """Reads a model's labels, one per line in the order of its outputs; `is_label` checks a line.
+
+    Raises:
+        UserError: the file cannot be read, is empty, or contains a duplicate or invalid label.
+    """
+    labels = files.read_small_file_lines(path)
+    for index, line in enumerate(labels):
+        if not is_label(line):
+            problem = f"invalid label {excerpt(line)}"
+        elif line in labels[:index]:
+            problem = f"duplicate label {line}"
+        else:
+            continue
+        raise UserError(f"{path}:{index + 1}: {problem}. Use the file that the training run wrote")
+    if not labels:
+        raise UserError(f"{path} contains no labels. Use the file that the training run wrote")
+    return labels
+
+
+def labels_file(labels: Iterable[str] | None) -> dict[str, str]:
+    """Returns file name -> text for `labels.txt`; empty without labels."""
+    return {LABELS: "".join(f"{label}\n" for label in labels)} if labels else {}

@@ -1,0 +1,90 @@
+"""Relation extraction in a user's own package: a head that reads two more inputs, [B, 2]."""
+
+import dataclasses
+
+import keras
+import numpy as np
+from keras import ops
+
+from bert_tf import registry
+from bert_tf.data.feature_specs import Feature, sequence_features
+from bert_tf.data.packing import pack_batch
+from bert_tf.declare import DATA, option
+from bert_tf.finetuning.task import Task
+from bert_tf.modeling.heads import EncoderWithHead, LinearHead
+from bert_tf.modeling.losses import cross_entropy
+from bert_tf.options import FineTuningOptions
+from bert_tf.tokenization.fast import BatchTokenizer
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RelationOptions(FineTuningOptions, affects=DATA):
+    train_file: str | None = option(None, "Lines: words, positions of two entities, label.")
+    eval_file: str | None = option(None, "The same.")
+
+
+@keras.saving.register_keras_serializable(package="own")
+class RelationClassifier(EncoderWithHead):
+    input_names = (*EncoderWithHead.input_names, "entity_positions")
+
+    def __init__(self, config, num_labels, **kwargs):
+        super().__init__(config, **kwargs)
+        self.head = LinearHead(num_labels, name="relation", dtype=self.dtype_policy)
+        self.head.build((None, 2 * self.config.hidden_size))
+
+    def call(self, inputs, training=None, dropout_seed=None):
+        hidden = self.bert(inputs, training=training, dropout_seed=dropout_seed)["sequence_output"]
+        positions = ops.expand_dims(inputs["entity_positions"], -1)  # [B, 2, 1]
+        entities = ops.take_along_axis(hidden, positions, axis=1)  # [B, 2, H]
+        return {"logits": self.head(ops.concatenate([entities[:, 0], entities[:, 1]], axis=-1))}
+
+
+class Relations(Task):
+    labels = None
+    metric_names = ("accuracy", "loss")
+
+    def __init__(self, options, config, tokenizer):
+        self.options, self.config = options, config
+        self.tokenizer = BatchTokenizer(tokenizer)
+
+    def find_labels(self, split):
+        return sorted({row[-1] for row in self.read(split)}), getattr(self.options, f"{split}_file")
+
+    def read(self, split):
+        with open(getattr(self.options, f"{split}_file")) as file:
+            return [line.rstrip("\n").split("\t") for line in file]
+
+    def features(self, split):
+        inputs = sequence_features(self.options.max_seq_length)
+        own = (*inputs, Feature("entity_positions", 2))
+        return own if split == "predict" else (*own, Feature("label_ids"))
+
+    def featurize(self, examples, split):
+        vocab = self.tokenizer.reference.vocab
+        ids = self.tokenizer.encode([row[0] for row in examples])
+        length = self.options.max_seq_length
+        rows = pack_batch(ids, None, length, vocab["[CLS]"], vocab["[SEP]"])
+        positions = [[int(row[1]) + 1, int(row[2]) + 1] for row in examples]  # after [CLS]
+        rows["entity_positions"] = np.array(positions, np.int32)
+        if split != "predict":
+            rows["label_ids"] = np.array([self.labels.index(row[3]) for row in examples], np.int32)
+        return rows
+
+    def build_model(self, **kwargs):
+        return RelationClassifier(self.config, len(self.labels), **kwargs)
+
+    def loss(self, outputs, batch, training):
+        return cross_entropy(outputs["logits"], batch["label_ids"])
+
+    def decode(self, examples, outputs):
+        return [self.labels[index] for index in outputs["logits"].argmax(axis=1)]
+
+    def metrics(self, examples, predictions):
+        correct = [row[3] == label for row, label in zip(examples, predictions, strict=True)]
+        return {"eval_accuracy": np.float32(np.mean(correct))}
+
+    def from_inputs(self, inputs):
+        return [[text, str(first), str(second)] for text, first, second in inputs]
+
+
+registry.register("own_relations", RelationOptions, Relations)

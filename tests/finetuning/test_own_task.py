@@ -1,0 +1,84 @@
+"""A task in a user's own package: registration, texts of different lengths, in-batch negatives."""
+
+import dataclasses
+import json
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import registry
+from bert_tf.errors import UserError
+from bert_tf.options import FineTuningOptions
+from bert_tf.predictor import Predictor
+from tests.conftest import WORDS
+from tests.finetuning.own_relations import RelationOptions
+from tests.finetuning.own_task import RetrievalOptions
+
+
+@pytest.fixture
+def retrieval(tiny, tmp_path):
+    rng = random.Random(0)
+    for name, size in (("train", 96), ("eval", 8)):
+        with open(tmp_path / f"{name}.jsonl", "w") as file:
+            for _ in range(size):
+                word, other = rng.sample(WORDS, 2)
+                passages = [f"the {x} " + " ".join([x] * rng.randint(2, 9)) for x in (word, other)]
+                file.write(json.dumps({"query": word, "passages": passages}) + "\n")
+    flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, "output_dir": str(tmp_path / "out")}
+    files = {f"{name}_file": str(tmp_path / f"{name}.jsonl") for name in ("train", "eval")}
+    flags |= {"train_batch_size": 8, "learning_rate": 1e-2, "num_train_epochs": 5.0}
+    return RetrievalOptions(**flags, **files, do_train=True, do_eval=True)
+
+
+def test_bi_encoder_trains_resumes_and_predicts(retrieval, run_log):
+    results = registry.run(retrieval)
+    assert results.metrics["global_step"] == 60
+    assert results.metrics["eval_mrr"] > 0.6
+    more = dataclasses.replace(retrieval, num_train_epochs=6.0, temperature=0.1)
+    assert registry.run(more).metrics["global_step"] == 72
+    assert "temperature was 0.05, now 0.1" in run_log.text
+    run_log.clear()
+    registry.run(dataclasses.replace(more, learning_rate=1e-3, num_train_epochs=7.0))
+    assert "Reusing" in run_log.text  # neither flag changes the rows
+    predictor = Predictor.from_output_dir(retrieval.output_dir)
+    vectors = predictor(["good", "film", "good"])
+    assert np.array_equal(vectors[0], vectors[2])
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+
+
+def test_micro_batches_are_rejected(retrieval):
+    options = dataclasses.replace(retrieval, gradient_accumulation_steps=2)
+    with pytest.raises(UserError, match="the loss of a row depends on the whole batch"):
+        registry.run(options)
+
+
+def test_unregistered_options():
+    with pytest.raises(UserError, match="belongs to no registered task"):
+        registry.run(FineTuningOptions())
+
+
+def test_relations_use_more_inputs(tiny, tmp_path):
+    rng = random.Random(1)
+    for name, size in (("train", 120), ("eval", 20)):
+        lines = []
+        for _ in range(size):
+            words = rng.choices(WORDS, k=8)
+            first, second = rng.sample(range(8), 2)
+            # Only the two entities tell the relation.
+            label = "same" if words[first] == "good" or words[second] == "good" else "other"
+            lines.append(f"{' '.join(words)}\t{first}\t{second}\t{label}\n")
+        (tmp_path / f"{name}.tsv").write_text("".join(lines))
+    files = {f"{name}_file": str(tmp_path / f"{name}.tsv") for name in ("train", "eval")}
+    flags = {**tiny.flags, **files, "init_checkpoint": tiny.checkpoint, "learning_rate": 1e-2}
+    flags |= {"output_dir": str(tmp_path / "out"), "num_train_epochs": 5.0}
+    run = RelationOptions(**flags, do_train=True, do_eval=True, do_export=True)
+    results = registry.run(run)
+    assert results.metrics["eval_accuracy"] > 0.85
+    predictor = Predictor.from_output_dir(run.output_dir)
+    text = "the good film was not slow a plot"
+    assert predictor([(text, 1, 3), (text, 3, 5)]) == ["same", "other"]
+    model = tf.saved_model.load(str(tmp_path / "out" / "export" / "1"))
+    signature = model.signatures["serving_default"]
+    assert "entity_positions" in signature.structured_input_signature[1]
