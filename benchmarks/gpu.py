@@ -18,7 +18,9 @@ JSON; --summary prints the table of ratios of such a file. When --seconds have p
 job starts. The processes of --together jobs prepare at the same time, which includes compiling, but
 only one process at a time measures. So "first step s" is only meaningful with --together=1. --short
 sets --together=13, to end within 8 minutes, which takes about 16 cores and 70 GB of GPU memory, and
-lets all jobs store the programs that XLA compiles in a new folder. --cache names such a folder; by
+lets all jobs store the programs that XLA compiles in a new folder. XLA and torch.compile choose
+kernels by timing them, here while other jobs do the same: measure a ratio that is close to its bar
+again with --together=1. --cache names such a folder; by
 default, programs are not stored. The rows `first` measure the first step with an empty folder, and
 then again in a second process.
 

@@ -272,7 +272,8 @@ def _describe(results: Results, job: Job) -> str:
         text = f"largest relative difference of losses: with XLA {difference}"
         cpu = results.get(Job(job.row, "bert_tf-cpu"), {}).get("losses")
         if cpu and job.contestant != "bert_tf-cpu":
-            from_cpu = np.abs(np.subtract(result["losses"], cpu)) / np.abs(cpu)
+            on_device = [result[name] for name in ("losses", "losses with XLA")]
+            from_cpu = np.abs(np.subtract(on_device, cpu)) / np.abs(cpu)
             text += f", to the CPU {_with_bar(float(from_cpu.max()), LOSS_BAR, at_most=True)}"
         return text
     if kind == "first":

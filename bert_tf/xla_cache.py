@@ -12,44 +12,52 @@ import os
 import re
 import shutil
 import tempfile
+import time
 
 VARIABLE = "BERT_TF_XLA_CACHE"
 
 # A program of BERT-Base has about 20 MB.
 _MAX_BYTES = 2_000_000_000
 _MIN_FREE_BYTES = 1_000_000_000
+_SECONDS_PER_DAY = 86_400
 
 
 def enable() -> None:
     """Makes TensorFlow use the folder in BERT_TF_XLA_CACHE; call it before importing TensorFlow.
 
     Each version of TensorFlow, kind of device, driver and value of XLA_FLAGS has its own subfolder.
-    The least recently written programs are removed while a subfolder has more than 2 GB. If nothing
-    can be written, or less than 1 GB is free, stored programs are used, but none is added. Has no
-    effect if TF_XLA_FLAGS already names a cache.
+    The least recently written programs are removed while there are more than 2 GB. If nothing can
+    be written, or less than 1 GB is free, stored programs are used, but none is added. Has no
+    effect if TF_XLA_FLAGS already names a cache, or if the package is not called tensorflow.
     """
     parent, flags = os.environ.get(VARIABLE), os.environ.get("TF_XLA_FLAGS", "")
-    if not parent or "persistent_cache" in flags:
+    platform = _describe_platform() if parent and "persistent_cache" not in flags else None
+    if not parent or not platform:
         return
-    folder = os.path.join(os.path.abspath(os.path.expanduser(parent)), _describe_platform())
-    flags += f" --tf_xla_persistent_cache_directory={folder}"
+    folder = os.path.join(os.path.abspath(os.path.expanduser(parent)), platform)
+    flags += f" --tf_xla_persistent_cache_directory='{folder}'"
     if not _make_room(folder):
         flags += " --tf_xla_persistent_cache_read_only=true"
     os.environ["TF_XLA_FLAGS"] = flags.strip()
 
 
-def _describe_platform() -> str:
-    """Returns a folder name for everything that a program depends on, but its key does not show."""
-    from importlib.metadata import version  # slow to import
+def _describe_platform() -> str | None:
+    """Returns a name for everything that a program depends on, but that is not part of its key."""
+    from importlib import metadata  # slow to import
 
+    try:
+        version = metadata.version("tensorflow")
+    except metadata.PackageNotFoundError:  # another package contains the module
+        return None
     cards = "".join(map(_read, sorted(glob.glob("/proc/driver/nvidia/gpus/*/information"))))
     names = sorted(set(re.findall(r"^Model:\s*(.+)$", cards, re.MULTILINE)))
     driver = _read("/proc/driver/nvidia/version")
     processor = re.findall(r"^(?:model name|flags|Features)\s*:.*$", _read("/proc/cpuinfo"), re.M)
-    settings = [driver, os.environ.get("XLA_FLAGS", ""), *sorted(set(processor))]
+    variables = [os.environ.get(name, "") for name in ("XLA_FLAGS", "CUDA_VISIBLE_DEVICES")]
+    settings = [driver, *variables, *sorted(set(processor))]
     digest = hashlib.sha256(repr(settings).encode()).hexdigest()[:12]
     device = re.sub(r"\W+", "_", "-".join(names) or "cpu")
-    return f"tensorflow-{version('tensorflow')}-{device}-{digest}"
+    return f"tensorflow-{version}-{device}-{digest}"
 
 
 def _read(path: str) -> str:
@@ -59,20 +67,24 @@ def _read(path: str) -> str:
 
 
 def _make_room(folder: str) -> bool:
-    """Removes old and empty programs; returns whether there is room for new ones."""
+    """Removes old programs, also of other folders; returns whether there is room for new ones."""
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
         programs = []
-        for path in glob.glob(os.path.join(glob.escape(folder), "*.pb")):
+        # Names end with .pb or, while a program is written, with .pb, other characters and .tmp.
+        pattern = os.path.join(glob.escape(os.path.dirname(folder)), "tensorflow-*", "*.pb*")
+        for path in glob.glob(pattern):
             with contextlib.suppress(FileNotFoundError):  # another process may remove it, too
                 programs.append((os.path.getmtime(path), os.path.getsize(path), path))
         total = 0
-        for _, size, path in sorted(programs, reverse=True):
+        for modified, size, path in sorted(programs, reverse=True):
             total += size
-            # A power failure may leave empty files.
-            if not size or total > _MAX_BYTES:
+            is_temporary = not path.endswith(".pb")
+            # A process that was killed leaves temporary files, a power failure empty ones.
+            is_leftover = not size or (is_temporary and modified < time.time() - _SECONDS_PER_DAY)
+            if is_leftover or (total > _MAX_BYTES and not is_temporary):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
         return shutil.disk_usage(folder).free >= _MIN_FREE_BYTES

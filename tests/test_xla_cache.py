@@ -40,7 +40,7 @@ def programs(folder):
 
 
 def test_programs_are_kept_for_later_processes(tmp_path):
-    folder = tmp_path / "cache"
+    folder = tmp_path / "my cache"
     assert_succeeds(start(folder), start(folder))
     stored = programs(folder)
     assert len(stored) == 1
@@ -63,7 +63,7 @@ def enable(tmp_path, monkeypatch):
     def run():
         xla_cache.enable()
         flags = os.environ.pop("TF_XLA_FLAGS")
-        return flags.split("=")[1].split()[0], flags
+        return (flags.split("'")[1] if "'" in flags else ""), flags
 
     return run
 
@@ -77,14 +77,21 @@ def test_a_full_disk_is_not_written(enable, monkeypatch):
 
 def test_old_and_empty_programs_are_removed(enable, monkeypatch):
     folder, _ = enable()
-    for age, (name, size) in enumerate([("new", 40), ("empty", 0), ("old", 50), ("oldest", 60)]):
-        path = os.path.join(folder, f"{name}.pb")
+    other = os.path.join(os.path.dirname(folder), "tensorflow-other")
+    os.mkdir(other)
+    files = [("new.pb", 40), ("empty.pb", 0), ("new.pbhost-1.tmp", 0), ("old.pb", 50)]
+    for age, (name, size) in enumerate([*files, ("../tensorflow-other/oldest.pb", 60)]):
+        path = os.path.join(folder, name)
         with open(path, "wb") as file:
             file.write(b"x" * size)
         os.utime(path, (1e9 - age, 1e9 - age))
     monkeypatch.setattr(xla_cache, "_MAX_BYTES", 100)
     enable()
-    assert sorted(os.listdir(folder)) == ["new.pb", "old.pb"]
+    assert (sorted(os.listdir(folder)), os.listdir(other)) == (["new.pb", "old.pb"], [])
+    with open(os.path.join(folder, "now.pbhost-2.tmp"), "wb") as file:
+        file.write(b"x")  # another process is writing it
+    enable()
+    assert "now.pbhost-2.tmp" in os.listdir(folder)
 
 
 def test_each_driver_card_and_setting_has_its_own_folder(enable, monkeypatch):

@@ -1,5 +1,7 @@
 """Declarations of the features of records and batches."""
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -33,6 +35,12 @@ class Feature:
     def shape(self) -> tuple[int, ...]:
         """Shape of a parsed value."""
         return (self.length,) if isinstance(self.length, int) else self.length or ()
+
+
+def texts_per_row(features: Iterable[Feature]) -> int:
+    """Returns the number of texts in a row whose inputs are [C, S]; 1 if they are [S]."""
+    shapes = {feature.name: feature.shape for feature in features}
+    return math.prod(shapes.get("input_ids", ())[:-1])
 
 
 def sequence_features(

@@ -10,7 +10,7 @@ from typing import Any
 
 from bert_tf import files
 from bert_tf.checkpoints.run_folder import CONFIG, LABELS, VOCAB, RunFolder, fingerprint
-from bert_tf.data.feature_specs import Feature
+from bert_tf.data.feature_specs import Feature, texts_per_row
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.model_files import find_model_files
@@ -49,7 +49,8 @@ def open_model(
         options: `engine`, `precision` and devices.
         batch_size: number of rows in a batch.
         devices: the devices of a run; by default, those that `options` says, in one process.
-        num_rows: number of rows to expect; 0 in a `Predictor`, where single rows must be fast.
+        num_rows: number of rows to expect; 0 if unknown, as in a `Predictor`: XLA, if used, then
+            compiles everything now.
         lengths: their `Lengths`, if known.
         labels: names of the outputs, for an export.
         one_thread: see `training.open_devices`.
@@ -66,9 +67,11 @@ def open_model(
             devices = training.open_devices(options, one_thread=one_thread)
             devices.require_one_process()
         lengths = lengths or training.Lengths(options.max_seq_length)
-        devices, model = training.for_inference(devices, num_rows, lengths), get_model(devices)
+        num_texts = num_rows * texts_per_row(features)
+        devices, model = training.for_inference(devices, num_texts, lengths), get_model(devices)
+        compile_now = not num_rows
         return training.Inference(
-            model, fetch, features, devices, batch_size, grow, single_rows=not num_rows
+            model, fetch, features, devices, batch_size, grow, compile_now=compile_now
         )
 
 

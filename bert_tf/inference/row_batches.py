@@ -36,7 +36,6 @@ class RowBatches(abc.ABC):
         grow: whether batches of short rows may have more rows, but never more tokens than
             `batch_size` rows of S tokens.
         full_batches: whether to fill the last batch up to `batch_size` rows with copies of a row.
-        single_rows: whether a batch of one row is not filled up.
         lengths: allowed lengths of batches, in ascending order; the last is that of the longest
             row. Each batch has the shortest one that fits. By default, all lengths are allowed.
         batches_at_once: number of batches to compute in parallel.
@@ -49,13 +48,11 @@ class RowBatches(abc.ABC):
         *,
         grow: bool = True,
         full_batches: bool = False,
-        single_rows: bool = False,
         lengths: Sequence[int] = (),
         batches_at_once: int = 1,
     ) -> None:
         self._features, self._batch_size = tuple(features), batch_size
-        self._full_batches, self._single_rows = full_batches, single_rows
-        self._batches_at_once = batches_at_once
+        self._full_batches, self._batches_at_once = full_batches, batches_at_once
         self._lengths = tuple(lengths)
         self._grow = grow and not full_batches and len(self._lengths) != 1
 
@@ -143,7 +140,7 @@ class RowBatches(abc.ABC):
 
     def _run_batch(self, rows: Rows, indices: np.ndarray, length: int) -> dict[str, np.ndarray]:
         size = len(indices)
-        if self._full_batches and not (self._single_rows and size == 1):
+        if self._full_batches:
             # Fill up the batch with copies of its last row, whose outputs are dropped below.
             indices = np.pad(indices, (0, self._batch_size - size), "edge")
         batch = {}

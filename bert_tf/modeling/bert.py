@@ -138,10 +138,10 @@ class ConfiguredModel(keras.Model):
 
     def _dropout_seeds(self, count: int, seed: Any, training: bool | None) -> list[Any]:
         """Derives `count` seeds from `seed`; if it is None, as in `fit`, draws a new one first."""
-        if training and seed is None:
-            seed = ops.cast(self.seed_generator.next(), "int32")
-        elif training and keras.backend.standardize_dtype(seed.dtype) != "uint32":
-            seed = ops.cast(seed, "int32")
+        if training:
+            is_key = getattr(seed, "dtype", "") == "uint32"
+            seed = self.seed_generator.next() if seed is None else seed
+            seed = seed if is_key else ops.cast(seed, "int32")
         return [fold_in(seed if training else None, index) for index in range(count)]
 
 

@@ -164,9 +164,9 @@ class DeviceOptions(Options, affects=DEVICES):
     )
     jit_compile: str = option(
         "auto",
-        "Compile steps with XLA, and pad all batches to the longest text of the data. auto: on "
-        "TPUs; on one GPU if the work left is worth the time to compile; on several GPUs with "
-        "--fixed_shapes=true; not on CPUs, where it does not pay off.",
+        "Compile steps with XLA, and pad batches to the longest text of the data, or to "
+        "--max_seq_length with --fixed_shapes=true. auto: on TPUs; on one GPU if there is enough "
+        "work to be worth it; on several GPUs with --fixed_shapes=true; not on CPUs.",
         new=True,
         choices=("auto", "true", "false"),
     )

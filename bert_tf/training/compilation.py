@@ -15,16 +15,31 @@ from bert_tf.options import TrainingOptions
 from bert_tf.progress import log
 from bert_tf.training.devices import Devices
 
-# With XLA, a step with 32 x 128 tokens takes 31 ms less, but the first step takes 75 s.
-_MIN_STEPS = 2500
 # With XLA, inference takes 0.3 ms less for 128 tokens, but 24 s for the first batch of each length.
 _MIN_TOKENS = 10_000_000
-# Without XLA, a token takes 2.7 times as long. Above this ratio, padding costs more than XLA saves,
-_MAX_PADDING = 2.5
-# unless a batch is this small: without XLA, such a batch takes no less time than a larger one.
-_FEW_TOKENS = 8192
 # From this number of steps on, advice on faster precisions is worth a line.
 _MANY_STEPS = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class _Limits:
+    """Within which limits XLA pays off.
+
+    Attributes:
+        min_steps: a step with 32 x 128 tokens takes 31 ms less, but the first one takes 75 s.
+        max_padding: above this ratio, padding costs more than XLA saves. Without XLA, a token takes
+            2.7 times as long.
+        few_tokens: unless a batch is this small. Without XLA, such a batch takes no less time than
+            a larger one, as the time to start its kernels limits the speed.
+    """
+
+    min_steps: int = 2500
+    max_padding: float = 2.5
+    few_tokens: int = 8192
+
+
+# Not measured but estimated: exact products take so long that XLA saves only a third of a step.
+_FLOAT32_LIMITS = _Limits(min_steps=4000, max_padding=1.3, few_tokens=2048)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +68,10 @@ class Lengths:
         return float(np.sum(1.0 - shares**num_rows))  # sum over n of P(longest > n)
 
 
+def _limits(devices: Devices) -> _Limits:
+    return _FLOAT32_LIMITS if devices.precision == "float32" else _Limits()
+
+
 def for_training(
     devices: Devices,
     options: TrainingOptions,
@@ -72,46 +91,51 @@ def for_training(
             "error of about 1e-3 in matrix products; --precision=bfloat16 is the fastest"
         )
     if devices.jit_compile is None:
-        rows = max(1, options.train_batch_size // options.gradient_accumulation_steps)
-        mean_length = lengths.mean_longest(1 if options.length_grouping else rows)
-        is_small = rows * texts_per_row * lengths.longest <= _FEW_TOKENS
+        limits, batch_size = _limits(devices), options.train_batch_size
+        # Without XLA, a batch is padded to its longest text.
+        trimmed = lengths.mean_longest(1 if options.length_grouping else batch_size)
+        has_little_padding = lengths.longest <= limits.max_padding * trimmed
+        rows = max(1, batch_size // options.gradient_accumulation_steps)
+        is_small = rows * texts_per_row * lengths.longest <= limits.few_tokens
         reason = ""
-        if num_train_steps < _MIN_STEPS:
-            reason = f"it pays off from {_MIN_STEPS:,} steps on"
-        elif not (
-            devices.fixed_shapes or is_small or lengths.longest <= _MAX_PADDING * mean_length
-        ):
+        if num_train_steps < limits.min_steps:
+            reason = f"it pays off from {limits.min_steps:,} steps on"
+        elif not (devices.fixed_shapes or has_little_padding or is_small):
             reason = f"all batches would be padded to {lengths.longest} tokens, the longest text"
         if reason:
             log.info("Training without XLA: %s. --jit_compile=true overrides this", reason)
         devices = dataclasses.replace(devices, jit_compile=not reason)
-    return _pad_for_xla(devices, lengths, "training step", True) if devices.jit_compile else devices
+    if devices.jit_compile:
+        devices = _pad_for_xla(devices, lengths, "training step", has_one_length=True)
+    if devices.fixed_shapes and options.length_grouping:
+        log.warning("--length_grouping has no effect when all batches are padded to one length")
+    return devices
 
 
 def for_inference(devices: Devices, num_rows: int, lengths: Lengths) -> Devices:
-    """Decides on `jit_compile` for inference with `num_rows` rows, and logs it if XLA is used.
+    """Decides on `jit_compile` for inference with `num_rows` texts, and logs it if XLA is used.
 
     On one GPU, `auto` compiles if there are many tokens. If most texts are much shorter than the
     longest, or if lengths are unknown, batches are padded to one of three lengths.
     """
     mean = lengths.mean_longest(1) if any(lengths.counts) else lengths.max_length / 4
-    has_one_length = devices.fixed_shapes or lengths.longest <= _MAX_PADDING * mean
+    has_little_padding = lengths.longest <= _limits(devices).max_padding * mean
+    has_one_length = devices.fixed_shapes or devices.replicas > 1 or has_little_padding
     if devices.jit_compile is None:
         min_tokens = _MIN_TOKENS * (1 if has_one_length else 3)
         devices = dataclasses.replace(devices, jit_compile=num_rows * mean >= min_tokens)
-    return (
-        _pad_for_xla(devices, lengths, "model", has_one_length) if devices.jit_compile else devices
-    )
+    if devices.jit_compile:
+        devices = _pad_for_xla(devices, lengths, "model", has_one_length)
+    return devices
 
 
 def _pad_for_xla(
     devices: Devices, lengths: Lengths, compiled: str, has_one_length: bool
 ) -> Devices:
-    if has_one_length:
-        # On several devices, texts are padded to `max_seq_length`, as trimming is not measured.
-        trims = not devices.fixed_shapes and devices.replicas == 1
-        length = lengths.longest if trims else lengths.max_length
-        devices = dataclasses.replace(devices, fixed_shapes=True, length=length)
+    # On several devices, texts are padded to `max_seq_length`, until trimming has been measured.
+    trims = not devices.fixed_shapes and devices.replicas == 1
+    length = lengths.longest if trims else lengths.max_length
+    devices = dataclasses.replace(devices, fixed_shapes=has_one_length, length=length)
     padded = " or ".join(map(str, devices.padded_lengths(lengths.max_length)))
     message = "XLA compiles the %s first, which may take a minute. Texts are padded to %s tokens"
     log.info(message, compiled, padded)

@@ -38,7 +38,7 @@ class Devices:
         jit_compile: whether XLA compiles steps; None if this depends on the amount of work, see
             `compilation`.
         fixed_shapes: whether every batch has the same shape, as on TPUs.
-        length: with `fixed_shapes`, the length to which texts are padded; None: `max_seq_length`.
+        length: under XLA, the longest length to which texts are padded; None: `max_seq_length`.
     """
 
     strategy: tf.distribute.Strategy
@@ -80,12 +80,14 @@ class Devices:
 
     def padded_lengths(self, max_length: int) -> Sequence[int]:
         """Returns the lengths to which inference pads batches, in ascending order."""
+        longest = self.length or max_length
         if self.fixed_shapes:
-            return [self.length or max_length]
+            return [longest]
+        multiple = LENGTH_MULTIPLE if self.has_gpus or self.jit_compile else 1
         if self.jit_compile:  # for each length, XLA compiles another program
-            return sorted({-(-max_length // 4), -(-max_length // 2), max_length})
-        multiple = LENGTH_MULTIPLE if self.has_gpus else 1
-        return [*range(multiple, max_length, multiple), max_length]
+            shorter = {multiple * -(-longest // (parts * multiple)) for parts in (4, 2)}
+            return sorted({longest, *(length for length in shorter if length < longest)})
+        return [*range(multiple, longest, multiple), longest]
 
     @property
     def batches_at_once(self) -> int:
@@ -157,8 +159,6 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     devices = dataclasses.replace(
         chosen, precision=precision, jit_compile=jit_compile, fixed_shapes=fixed_shapes
     )
-    if getattr(options, "length_grouping", False) and (fixed_shapes or jit_compile):
-        log.warning("--length_grouping has no effect when all batches are padded to one length")
     if not devices.is_chief:
         log.setLevel("WARNING")  # also hides progress bars
     return devices

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from bert_tf.data.feature_specs import Feature
 from bert_tf.inference.row_batches import RowBatches, Rows
-from bert_tf.progress import log
 from bert_tf.training.devices import Devices
 from bert_tf.training.explained_errors import explained_errors
 from bert_tf.training.precision import assign_cast, cast_once
@@ -30,8 +29,8 @@ class Inference(RowBatches):
         devices: where to compute; several replicas share each batch.
         batch_size: rows of a batch.
         grow: see `RowBatches`.
-        single_rows: whether single rows should be fast, as in a `Predictor`: with XLA, compiles
-            programs for them now.
+        compile_now: whether XLA, if used, compiles the programs for all lengths now instead of when
+            they are first needed.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class Inference(RowBatches):
         devices: Devices,
         batch_size: int,
         grow: bool = True,
-        single_rows: bool = False,
+        compile_now: bool = False,
     ) -> None:
         replicas = devices.replicas
         max_length = next(f.shape[-1] for f in features if f.name == "input_mask")
@@ -52,7 +51,6 @@ class Inference(RowBatches):
             grow=grow,
             # Replicas need parts of equal size.
             full_batches=devices.needs_full_batches or replicas > 1,
-            single_rows=single_rows and replicas == 1 and devices.kind != "tpu",
             lengths=devices.padded_lengths(max_length),
             batches_at_once=devices.batches_at_once,
         )
@@ -60,9 +58,7 @@ class Inference(RowBatches):
         with devices.strategy.scope():
             self._model = cast_once(model, devices.precision)
         self.step = self._trace(self._model, fetch)
-        if self._single_rows and devices.jit_compile:
-            listed = ", ".join(map(str, self._lengths))
-            log.info("XLA compiles the model for single inputs of up to %s tokens", listed)
+        if compile_now and devices.jit_compile:
             for length in self._lengths:
                 ones = {f.name: np.ones((1, *f.shape), np.int32) for f in features}
                 self._run_batch(ones, np.zeros(1, int), length)
@@ -110,8 +106,7 @@ class Inference(RowBatches):
         return step.get_concrete_function()
 
     def _signature(self) -> dict[str, tf.TensorSpec]:
-        has_one_size = self._full_batches and not self._single_rows
-        num_rows = self._batch_size if has_one_size else None
+        num_rows = self._batch_size if self._full_batches else None
         specs = {}
         for feature in self._features:
             shape: list[int | None] = [num_rows, *feature.shape]

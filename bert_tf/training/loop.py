@@ -53,7 +53,7 @@ def train(
         KeyboardInterrupt: after Ctrl-C.
         Terminated: after SIGTERM.
     """
-    step = state_step = state.step
+    step = first_step = state.step
     output_dir = options.output_dir or ""
     with contextlib.ExitStack() as stack:
         request = stack.enter_context(stop_request())
@@ -73,9 +73,9 @@ def train(
         while step < num_train_steps and not interrupted and not early_stop:
             saver.check()
             stop = tf.constant(int(request.signal_number is not None))
-            started = time.monotonic()
-            results = train_step(next(batch_iterator), stop)
-            if devices.jit_compile and step == state_step:
+            batch, started = next(batch_iterator), time.monotonic()
+            results = train_step(batch, stop)
+            if devices.jit_compile and step == first_step:
                 log.info("Compiled the training step in %.0f s", time.monotonic() - started)
             step += 1
             # The device computes this step while the host reads the results of the previous one.

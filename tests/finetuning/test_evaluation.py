@@ -38,6 +38,17 @@ def trained(tiny, tmp_path_factory):
     return run, classification.run(run), folder / "out"
 
 
+def test_evaluations_in_bfloat16_use_the_current_weights(tiny, tmp_path):
+    """Inference in bfloat16 has a copy of the weights, which each evaluation must renew."""
+    flags = {**TRAINING, "precision": "bfloat16", "eval_every": "5", "best_metric": "loss"}
+    classification.run(options(tiny, tmp_path, **flags))
+    history = _read_json(tmp_path / "out" / "evaluations.json")
+    assert len({evaluation["eval_loss"] for evaluation in history["evaluations"]}) > 1
+    again = options(tiny, tmp_path, do_eval=True, precision="bfloat16")
+    metrics = classification.run(again).metrics
+    assert metrics["eval_loss"] == pytest.approx(history["best"]["eval_loss"], abs=1e-6)
+
+
 def test_best_weights_are_saved_and_used(trained, tiny, tmp_path):
     _, results, out = trained
     history = _read_json(out / "evaluations.json")

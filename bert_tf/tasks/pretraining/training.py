@@ -152,15 +152,19 @@ def _train(
     features: Sequence[Feature],
     devices: training.Devices,
 ) -> None:
-    # Instances fill up `max_seq_length`, except for a few short ones.
-    lengths = training.Lengths(options.max_seq_length)
-    devices = training.for_training(devices, options, options.num_train_steps, lengths)
+    num_steps, lengths = options.num_train_steps, _full_length(options)
+    devices = training.for_training(devices, options, num_steps, lengths)
     batches = training.training_batches(
         paths, features, options, devices, num_records=_SHUFFLE_BUFFER, skip_batches=state.step
     )
     loss = _make_loss(options.use_next_sentence)
     train_step = training.make_train_step(state, loss, options, devices, batches.element_spec)
     training.train(train_step, state, batches, options, devices, options.num_train_steps)
+
+
+def _full_length(options: PretrainingOptions) -> training.Lengths:
+    # Instances fill up `max_seq_length`, except for a few short ones.
+    return training.Lengths(options.max_seq_length, [0] * options.max_seq_length + [1])
 
 
 def _make_loss(use_next_sentence: bool) -> training.Loss:
@@ -206,8 +210,7 @@ def _evaluate(
     """Evaluates `max_eval_steps` batches; repeats them if there are fewer, like the original."""
     batch_size = options.eval_batch_size
     num_rows = options.max_eval_steps * batch_size
-    lengths = training.Lengths(options.max_seq_length)
-    devices = training.for_inference(devices, num_rows, lengths)
+    devices = training.for_inference(devices, num_rows, _full_length(options))
     inference = training.Inference(model, _compute_row_metrics, features, devices, batch_size)
     rows = inference.predict_records(paths, num_rows, "eval")
     batches = {name: values.reshape(-1, batch_size) for name, values in rows.items()}

@@ -133,6 +133,17 @@ def test_unused_next_sentence_head_does_not_change(tiny, records, run_log):
     assert "out was trained with --use_next_sentence=false: pass it, too" in run_log.text
 
 
+def test_xla_compiles_training_and_evaluation(tiny, records, run_log):
+    flags = {"num_train_steps": 2, "max_eval_steps": 1, "jit_compile": "true"}
+    run = options(tiny, records, do_train=True, do_eval=True, **flags)
+    pretraining.run(run)
+    assert "Compiled the training step in" in run_log.text
+    length = run.max_seq_length
+    for compiled in ("training step", "model"):
+        assert f"XLA compiles the {compiled} first" in run_log.text
+    assert run_log.text.count(f"Texts are padded to {length} tokens") == 2
+
+
 def test_evaluation_on_training_records_warns(tiny, records, run_log):
     pretraining.run(options(tiny, records, do_train=True, do_eval=True, num_train_steps=1))
     assert "was trained on" not in run_log.text
