@@ -67,7 +67,7 @@ def make_bert_tf_trainer(folder: Path, precision: str, name: str) -> Callable[[]
         model = BertClassifier(BertConfig.from_json_file(str(folder / "bert_config.json")), 2)
         optimizer = create_optimizer(LEARNING_RATE, num_train_steps=10_000, num_warmup_steps=1000)
         optimizer.build(model.trainable_variables)
-    checkpoints.restore(model, str(folder / "bert_model.ckpt"))
+    checkpoints.load_weights(model, str(folder / "bert_model.ckpt"))
     first_batch = {key: tf.constant(value[:BATCH_SIZE]) for key, value in rows.items()}
     np.save(folder / f"{name}.npy", model(first_batch, training=False)["logits"].numpy())
     dataset = read_dataset(

@@ -47,7 +47,7 @@ def make_bert_tf_timer(folder: Path, precision: str, name: str) -> Callable[[], 
     devices = training.open_devices(options)
     with devices.strategy.scope():
         model = BertModel(BertConfig.from_json_file(str(folder / "bert_config.json")))
-    checkpoints.restore(model, str(folder / "bert_model.ckpt"))
+    checkpoints.load_weights(model, str(folder / "bert_model.ckpt"))
     step = training.Inference(
         model,
         lambda outputs, batch: {"pooled": outputs["pooled_output"]},

@@ -95,7 +95,6 @@ def make_bert_tf_program(
         devices,
         num_train_steps=TRAIN_STEPS,
         num_warmup_steps=warmup_steps,
-        restore_from=None,
     )
     loss = training.mean_loss(lambda out, batch: cross_entropy(out["logits"], batch["label_ids"]))
     train = training.make_train_step(state, loss, options, devices, element_spec=spec)

@@ -179,7 +179,7 @@ def run(options: Any) -> Any:
 
     Returns:
         What the script's function returns; for training and fine-tuning scripts,
-        `bert_tf.finetuning.output_dir.Results`: metrics of the evaluation, and paths of the output
+        `bert_tf.runs.output_dir.Results`: metrics of the evaluation, and paths of the output
         files.
 
     Raises:

@@ -18,6 +18,7 @@ ROWS = [
     ["cli", "compat", "predictor"],
     ["tasks"],
     ["finetuning"],
+    ["runs"],
     ["saved_models"],
     ["training"],
     ["inference"],

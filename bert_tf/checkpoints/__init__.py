@@ -12,6 +12,6 @@ from bert_tf.checkpoints.folder import add_newest, latest, names_in, newest_read
 from bert_tf.checkpoints.tensors import GLOBAL_STEP, read, shapes, step_of, write
 
 # These names need Keras.
-_MODEL = ("Restored", "named_variables", "restore")
-_MODEL += ("restore_optimizer", "save_snapshot", "snapshot", "summarize")
+_MODEL = ("Restored", "load_weights", "named_variables", "restore_training_state")
+_MODEL += ("save_snapshot", "snapshot", "summarize")
 __getattr__ = backend.lazy_names(__name__, dict.fromkeys(_MODEL, "model"))

@@ -98,6 +98,13 @@ def newest_readable(folder: str) -> str | None:
     return None
 
 
+def warn_if_untrained(prefix: str) -> None:
+    """Warns if the checkpoint was written before the first training step."""
+    if os.path.basename(prefix) == "model.ckpt-0":
+        message = "%s was written before the first training step. Pass a later checkpoint"
+        log.warning(message, prefix)
+
+
 def add_newest(folder: str, name: str) -> None:
     """Records a complete checkpoint as the newest in its folder, and removes all but the last five.
 

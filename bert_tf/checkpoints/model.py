@@ -31,7 +31,7 @@ _LAYER_NUMBER = re.compile(r"(?<=bert/encoder/layer_)\d+(?=/)")
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """The result of `restore`; variables are given by name, in sorted order.
+    """The result of `load_weights`; variables are given by name, in sorted order.
 
     Attributes:
         prefix: prefix of the checkpoint.
@@ -52,21 +52,42 @@ class Restored:
         count = len(self.restored)
         return ". ".join([f"{count} variables restored from {self.prefix}", *texts])
 
+    def require_exact(
+        self,
+        advice: str = ". If it was not fine-tuned for this task, train it first (--do_train=true)",
+    ) -> None:
+        """Raises a UserError unless model and checkpoint have the same variables.
 
-def restore(
-    model: keras.Model, source: "str | os.PathLike | Source", layers: Sequence[int] = ()
+        `advice` ends the message about variables that the checkpoint lacks.
+        """
+        if self.new or self.unused:
+            missing, unexpected = map(summarize, (self.new, self.unused))
+            raise UserError(
+                f"{self.prefix} does not match this model. Missing variables: {missing}; "
+                f"unexpected variables: {unexpected}{advice if self.new else ''}"
+            )
+
+
+def load_weights(
+    model: keras.Model,
+    source: "str | os.PathLike | Source",
+    layers: Sequence[int] = (),
+    verify: bool = True,
 ) -> Restored:
-    """Implements `bert_tf.checkpoint.restore`, without its warnings and for fewer formats.
+    """Loads a model's weights; logs the source's notes and unused layers as warnings.
 
     `source` is the prefix, file or folder of an original checkpoint, or a `Source` of any format.
     With `layers`, layer n of the model gets the weights of layer `layers[n]` of the source, whose
-    variable names are then used in messages and in the result.
+    variable names are then used in messages and in the result. Without `layers`, `verify` raises a
+    UserError if the source can be run and its outputs differ from those of a BERT model.
     """
     if isinstance(source, str | os.PathLike):
         prefix = resolve(os.fspath(source))
         stored, read_values = shapes(prefix), functools.partial(read, prefix)
     else:
         prefix, stored, read_values = source.path, source.shapes(), source.read
+        for note in source.notes:
+            log.warning("%s", note)
     stored = {name: shape for name, shape in stored.items() if not is_training_state(name)}
     variables = named_variables(model)
     if layers:
@@ -80,46 +101,39 @@ def restore(
     _check_fit(prefix, _shapes(variables), stored)
     restored = sorted(variables.keys() & stored.keys())
     _assign(variables, prefix, read_values(restored))
-    return Restored(
-        prefix,
-        restored=tuple(restored),
-        new=tuple(sorted(variables.keys() - stored.keys())),
-        unused=tuple(sorted(stored.keys() - variables.keys())),
-    )
-
-
-def restore_source(model: keras.Model, source: "Source", layers: Sequence[int] = ()) -> Restored:
-    """Restores a model from any format; logs the source's notes and unused layers as warnings."""
-    for note in source.notes:
-        log.warning("%s", note)
-    restored = restore(model, source, layers)
-    unused_layers = [name for name in restored.unused if name.startswith("bert/encoder/")]
-    if unused_layers:
+    unused = sorted(stored.keys() - variables.keys())
+    if unused_layers := [name for name in unused if name.startswith("bert/encoder/")]:
         message = "The checkpoint has more layers than the configuration; unused: %s"
         log.warning(message, summarize(unused_layers))
-    return restored
+    if verify and not layers and not isinstance(source, str | os.PathLike) and source.is_encoder:
+        from bert_tf.checkpoints.hub_parity import require_same_outputs  # imports this module
+
+        require_same_outputs(source, model.config)
+    new = sorted(variables.keys() - stored.keys())
+    return Restored(prefix, restored=tuple(restored), new=tuple(new), unused=tuple(unused))
 
 
-def restore_optimizer(
-    optimizer: Any, prefix: str, extra: Mapping[str, keras.Variable] | None = None
-) -> bool:
-    """Restores the Adam slots and step of an optimizer, which must be built.
+def restore_training_state(state: Any, prefix: str) -> None:
+    """Restores a `TrainState`: Adam slots and step of its optimizer, and its extra variables.
 
-    Also restores `extra` variables by name. Slots and variables that the checkpoint lacks keep
-    their values. Returns whether the checkpoint has all slots; published checkpoints have none.
+    What the checkpoint lacks keeps its value. Warns if it lacks slots, as published checkpoints do.
     """
-    stored = shapes(prefix)
-    slots = _named_slots(optimizer)
+    stored, extra = shapes(prefix), state.extra_variables
+    slots = _named_slots(state.optimizer)
     present = {name: variable for name, variable in slots.items() if name in stored}
     for name, shape in _shapes(present).items():
         if shape != stored[name]:
             raise UserError(f"{name} in {prefix} has shape {stored[name]}; expected {shape}")
     _assign(present, prefix, read(prefix, present))
-    optimizer.iterations.assign(step_of(prefix))
-    extra = extra or {}
+    state.optimizer.iterations.assign(step_of(prefix))
     for name, value in read(prefix, extra.keys() & stored.keys()):
         extra[name].assign(value)
-    return len(present) == len(slots)
+    if len(present) < len(slots):
+        log.warning(
+            "%s has no Adam slots; the moments start from zero. To start a new training run from "
+            "it, pass it as --init_checkpoint with an empty --output_dir",
+            prefix,
+        )
 
 
 def snapshot(

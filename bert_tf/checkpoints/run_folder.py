@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf import file_names, files, locks, registry
-from bert_tf.checkpoints.folder import latest, newest_readable, resolve
+from bert_tf.checkpoints.folder import latest, newest_readable, resolve, warn_if_untrained
 from bert_tf.data.cell_values import excerpt
 from bert_tf.declare import check_type
 from bert_tf.errors import UserError
@@ -162,11 +162,15 @@ class RunFolder:
     @property
     def do_lower_case(self) -> bool | None:
         """Whether texts must be lower-cased; None if unknown."""
-        try:
-            value = files.read_json(self.file(RUN)).get("flags", {}).get("do_lower_case")
-        except (UserError, ValueError, AttributeError, TypeError):
-            return None
+        value = self._flag("do_lower_case")
         return value if isinstance(value, bool) else None
+
+    def _flag(self, name: str) -> Any:
+        """Returns a flag in `run.json`, whatever else is in it; None if there is none."""
+        try:
+            return files.read_json(self.file(RUN))["flags"][name]
+        except (UserError, ValueError, KeyError, TypeError):
+            return None
 
     def require_script(self, script: str) -> None:
         """Raises a UserError if another script fine-tuned the model: it then has another head."""
@@ -282,8 +286,7 @@ class RunFolder:
     def best(self) -> str | None:
         """Prefix of the best weights; None if the last run had no `--eval_every`."""
         prefix = os.path.join(self.path, BEST_FOLDER, BEST_NAME)
-        eval_every = self.entry("flags", "eval_every")
-        return prefix if eval_every and files.exists(f"{prefix}.index") else None
+        return prefix if self._flag("eval_every") and files.exists(f"{prefix}.index") else None
 
     def will_be_resumed_by(self, options: Any) -> bool:
         """Returns whether a run with this `output_dir` loads a checkpoint from it."""
@@ -292,13 +295,17 @@ class RunFolder:
     def checkpoint(self, *, check: bool = True) -> str:
         """Returns the prefix of the checkpoint to use: the best, the newest or the only one.
 
-        With `check`, reads checkpoints, and warns about damaged ones, which it skips.
+        With `check`, reads checkpoints, warns about damaged ones, which it skips, and warns if the
+        checkpoint was written before the first step.
 
         Raises:
             UserError: there is no checkpoint, or there are several, or all are damaged.
         """
         # The folder's list lacks checkpoints that were copied here or stripped of their optimizer.
-        return self.best or (check and newest_readable(self.path)) or resolve(self.path)
+        prefix = self.best or (check and newest_readable(self.path)) or resolve(self.path)
+        if check:
+            warn_if_untrained(prefix)
+        return prefix
 
     def checkpoint_to_resume(self, options: Any) -> str | None:
         """Returns the checkpoint with which a run starts in its `output_dir`; None if none.
@@ -318,6 +325,8 @@ class RunFolder:
             absence = files.describe_absence(self.file("*"))
             problem = f"--resume=must, but --output_dir={self} has no checkpoint ({absence})"
             raise UserError(problem)
+        if found and not options.do_train:
+            warn_if_untrained(found)
         return found
 
     # What earlier runs left for later ones.

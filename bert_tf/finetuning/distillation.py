@@ -4,19 +4,17 @@ In shapes, B is the batch size, S `max_seq_length`, and L the number of labels (
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 from keras import ops
 
-from bert_tf import files, registry, training
+from bert_tf import checkpoints, files, registry, training
 from bert_tf.checkpoints.run_folder import RUN, VOCAB, RunFolder, fingerprint
 from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.engines import loaded, open_model
-from bert_tf.finetuning.initialization import restore_strict
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.finetuning.run_checks import give_labels
 from bert_tf.finetuning.task import Task
@@ -62,7 +60,7 @@ class Teacher:
         inputs = sequence_features(options.max_seq_length, self._student.texts_per_row)
         inference = open_model(
             folder,
-            loaded(self._teacher.build_model, partial(restore_strict, prefix=self._prefix)),
+            loaded(self._teacher.build_model, self._load_weights),
             self._fetch,
             inputs,
             self._teacher.options,
@@ -71,6 +69,9 @@ class Teacher:
         )
         for rows in batches:
             yield {**rows, **inference.predict(rows)}
+
+    def _load_weights(self, model: Any) -> None:
+        checkpoints.load_weights(model, self._prefix).require_exact()
 
     def _fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
         padded_logits = {}

@@ -1,6 +1,5 @@
 """Makes the predictions of a `Predictor` with a fine-tuned model, and checks its inputs."""
 
-import functools
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -8,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf import checkpoints
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.errors import UserError
@@ -28,10 +28,13 @@ class TaskPredictor:
         give_labels(task)
         features = task.features("predict")
         folder = RunFolder(options.output_dir or "")
-        get_model = loaded(task.build_model, functools.partial(_load_weights, folder.path))
+
+        def load(model: Any) -> None:
+            checkpoints.load_weights(model, folder.checkpoint()).require_exact()
+
         self._inference = open_model(
             folder,
-            get_model,
+            loaded(task.build_model, load),
             task.fetch,
             features,
             options,
@@ -53,12 +56,6 @@ class TaskPredictor:
             log.warning(f"{message} (logged once)", num_cut, len(inputs), length)
         outputs = self._inference.predict(rows)
         return list(self._task.decode(examples, outputs))
-
-
-def _load_weights(folder: str, model: Any) -> None:
-    from bert_tf.finetuning.initialization import restore_trained
-
-    restore_trained(model, folder)
 
 
 def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -> None:

@@ -75,7 +75,7 @@ class Splits:
         num_records, counts = (
             self._write_records(split, path) if self._devices.is_chief else (0, [])
         )
-        num_records = self._devices.from_chief(num_records)
+        (num_records,) = self._devices.from_chief([num_records])
         if not files.exists(path):
             raise UserError(
                 f"Worker 0 wrote {path}, but this worker cannot see it: --output_dir must be on a "

@@ -9,24 +9,24 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_tf import checkpoints, registry, training
+from bert_tf import registry, training
 from bert_tf.checkpoints.run_folder import RunFolder, labels_file
 from bert_tf.errors import UserError
-from bert_tf.finetuning import output_dir, run_metadata, training_texts
+from bert_tf.finetuning import run_metadata, training_texts
 from bert_tf.finetuning.distillation import open_teacher
 from bert_tf.finetuning.engines import open_model
 from bert_tf.finetuning.export import export_task, make_text_inputs
-from bert_tf.finetuning.initialization import restore_weights
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
-from bert_tf.finetuning.output_dir import Results
 from bert_tf.finetuning.records import Splits
 from bert_tf.finetuning.run_checks import check_resumed, give_labels, result_suffix
 from bert_tf.finetuning.task import MakeTask, Task
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
-from bert_tf.training.curve import TrainingCurve
-from bert_tf.training.evaluation import EvalCallback, Monitor
+from bert_tf.runs import output_dir
+from bert_tf.runs.output_dir import Results
+from bert_tf.runs.training_run import Plan, TrainingRecords, TrainingRun
+from bert_tf.training.evaluation import Monitor
 
 
 def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
@@ -52,7 +52,7 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
         splits = Splits(task, options.output_dir or "", devices, teacher)
         if options.num_runs > 1:
             return _run_with_several_seeds(task, devices, monitor, splits)
-        return FineTuningRun(task, task.options, devices, monitor, splits).run()
+        return FineTuningRun(task.options, devices, monitor, task, splits).run()
 
 
 def _run_with_several_seeds(
@@ -73,7 +73,7 @@ def _run_with_several_seeds(
         )
         name = os.path.basename(run_folder.path)
         log.info("%s of %d, --random_seed=%d", name, options.num_runs, seed)
-        results.append(FineTuningRun(task, run_options, devices, monitor, splits).run())
+        results.append(FineTuningRun(run_options, devices, monitor, task, splits).run())
         # Free the model: the models of all runs might not fit in device memory.
         keras.backend.clear_session()
     if not devices.is_chief:
@@ -82,94 +82,78 @@ def _run_with_several_seeds(
     return output_dir.write_summary(folder.path, results, seeds, scores.index(max(scores)))
 
 
-@dataclasses.dataclass
-class FineTuningRun:
+@dataclasses.dataclass(eq=False)
+class FineTuningRun(TrainingRun):
     """Training, evaluation, prediction and export with one seed, in one `output_dir`.
 
     Runs with different seeds have different `options`, but the same `splits`.
     """
 
     task: Task
-    options: FineTuningOptions
-    devices: training.Devices
-    monitor: Monitor
     splits: Splits
 
     def __post_init__(self) -> None:
-        self.output_dir = self.options.output_dir or ""
-        self.folder = RunFolder(self.output_dir)
-        # The checkpoint in `output_dir` that was restored.
-        self.restored: str | None = None
-        # Files (name -> text) to save next to new checkpoints.
-        self.metadata_files: dict[str, str] = {}
-        # The step of the model's weights, and the last step of the training.
-        self.step = self.num_train_steps = 0
-        self.evaluation: EvalCallback | None = None
+        super().__post_init__()
+        self.texts_per_row = self.task.texts_per_row
+        self.loss_uses_padding = self.task.loss_uses_padding
         self._inference: dict[str, RowBatches] = {}
 
-    def run(self) -> Results:
-        """Trains, evaluates, predicts and exports, depending on the options."""
-        task, options, devices = self.task, self.options, self.devices
+    def prepare(self) -> Plan:
+        """Reads all splits and checks them against each other and against earlier runs."""
+        task, options = self.task, self.options
         labeled_splits = ["train"] * options.do_train + ["eval"] * options.evaluates
         for split in [*labeled_splits, *[task.predict_split] * options.do_predict]:
             # Read every split first, so that invalid data raise errors before training.
             self.splits.examples(split)
         self._compare_splits()
-        data_description = self.splits.digest("train")[1] if options.do_train else ""
-        is_same_run = check_resumed(options, data_description)
-        keras.utils.set_random_seed(options.random_seed)
-        self.model = self._build_model()
-        self.restored = restore_weights(self.model, options)
-        if options.engine != "tensorflow" and not (self.restored or options.init_checkpoint):
+        training_data = self.splits.digest("train")[1] if options.do_train else ""
+        continues = check_resumed(options, training_data)
+        if not options.do_train:
+            return Plan()
+        num_rows = task.epoch_size(self.splits.examples("train"))
+        num_train_steps = self._count_train_steps(num_rows)
+        eval_interval = options.steps_between_evaluations(num_rows / options.train_batch_size)
+        return Plan(
+            num_train_steps=num_train_steps,
+            num_warmup_steps=int(num_train_steps * options.warmup_proportion),
+            eval_interval=eval_interval,
+            eval_examples=self.splits.digest("eval")[0] if eval_interval else "",
+            continues=continues,
+            metadata=run_metadata.run_files(
+                options, training_data, task.labels, **task.run_entries
+            ),
+        )
+
+    def build_model(self, **kwargs: Any) -> keras.Model:
+        """Builds the task's model, and freezes layers."""
+        model = self.task.build_model(**kwargs)
+        training.freeze_layers(model, self.options.freeze_layers)
+        return model
+
+    def build_and_restore(self) -> tuple[keras.Model, str | None]:
+        """Also checks the engine, and the labels of an earlier run."""
+        model, restored = super().build_and_restore()
+        options = self.options
+        if options.engine != "tensorflow" and not (restored or options.init_checkpoint):
             raise UserError(
-                f"--engine={options.engine}: --output_dir={self.output_dir} has no checkpoint to "
+                f"--engine={options.engine}: --output_dir={self.folder} has no checkpoint to "
                 "export. Pass the folder of a training run, or --init_checkpoint"
             )
-        if self.restored:
-            self.step = checkpoints.step_of(self.restored)
-            data_labels = labels_file(task.labels)
-            self.folder.require_same(data_labels, "the labels of the data")
-        if options.do_train:
-            num_rows = task.epoch_size(self.splits.examples("train"))
-            self.num_train_steps = self._count_train_steps(num_rows)
-            resumes, labels = bool(self.restored), task.labels
-            self.metadata_files = run_metadata.run_files(
-                options, resumes, data_description, labels, **task.run_entries
-            )
-            self.evaluation = self._eval_callback(num_rows)
-        if devices.is_chief:
-            self.folder.create(output_dir.EVAL_RESULTS)
-        devices.require_equal(self.step, "step to resume from", "--output_dir")
-        devices.require_equal(self.num_train_steps, "number of steps", "the training data")
-        devices.require_equal_options(options)
-        digest = self.evaluation.digest if self.evaluation else 0
-        devices.require_equal(digest, "checksum of evaluations.json", "--output_dir")
+        if restored:
+            self.folder.require_same(labels_file(self.task.labels), "the labels of the data")
+        return model, restored
 
-        evaluation = self.evaluation
-        if options.do_train and self._has_steps_left():
-            self._train()
-        elif evaluation and is_same_run and evaluation.best and evaluation.is_due(self.step, True):
-            # The run was killed after it wrote its last checkpoint, before evaluating it.
-            evaluation.evaluate(self.step)
-        if options.do_train:
-            self._restore_best()
-        results = self._evaluate_and_predict(self.step)
-        if options.do_export and devices.is_chief:
-            folder = os.path.join(self.output_dir, "export")
-            results.files.append(export_task(task, self.model, options, folder))
-        # This call is a barrier: the other workers wait until the chief has written its files.
-        devices.from_chief(0)
-        return results
+    def training_records(self) -> TrainingRecords:
+        """Writes hashes of the training texts; writes or reuses records of the training set."""
+        if self.devices.is_chief:
+            self.folder.write_text_hashes(self.train_hashes)
+        path, count, lengths = self.splits.records("train")
+        return TrainingRecords(path, self.splits.features("train"), count, lengths)
 
-    def _build_model(self) -> keras.Model:
-        task, options = self.task, self.options
-        # Zeros are faster than random weights, which the checkpoint would replace anyway.
-        zero = bool(options.init_checkpoint)
-        model = training.build_model(task.build_model, self.devices, options.recompute_layers, zero)
-        training.freeze_layers(model, options.freeze_layers)
-        if options.do_train:
-            training.check_training(model, options, self.devices, task.texts_per_row)
-        return model
+    def loss(self) -> training.Loss:
+        """Returns the mean loss of the rows, mixed with that of the teacher if there is one."""
+        row_loss, teacher = partial(self.task.loss, training=True), self.splits.teacher
+        return training.mean_loss(teacher.mix_with(row_loss) if teacher else row_loss)
 
     def _count_train_steps(self, num_rows: int) -> int:
         options = self.options
@@ -179,35 +163,6 @@ class FineTuningRun:
             advice = "lower --train_batch_size or raise --num_train_epochs"
             raise UserError(f"{batches} do not make one training step: {advice}")
         return steps
-
-    def _eval_callback(self, num_rows: int) -> EvalCallback | None:
-        options = self.options
-        interval = options.steps_between_evaluations(num_rows / options.train_batch_size)
-        if not interval:
-            return None
-        return EvalCallback(
-            compute_metrics=lambda: self._evaluate()[0],
-            model=self.model,
-            output_dir=self.output_dir,
-            every=interval,
-            monitor=self.monitor,
-            patience=options.early_stopping_patience,
-            initial_step=self.step,
-            examples_key=self.splits.digest("eval")[0],
-            extra_files=self.metadata_files,
-            is_chief=self.devices.is_chief,
-        )
-
-    def _has_steps_left(self) -> bool:
-        if self.step >= self.num_train_steps:
-            reason = f"{self.restored} is already at step {self.step} of {self.num_train_steps}"
-            advice = "Raise --num_train_epochs to continue, or choose another --output_dir"
-            log.warning("Skipping training: %s. %s", reason, advice)
-            return False
-        if self.evaluation and self.evaluation.should_stop:
-            log.warning("Skipping training: early stopping ended it at step %d", self.step)
-            return False
-        return True
 
     def _compare_splits(self) -> None:
         """Reports evaluation examples that this run, an earlier one or the teacher trained on."""
@@ -225,51 +180,9 @@ class FineTuningRun:
             training_texts.report_shared_examples(self.splits.hashes("eval"), hashes, trained)
         self.train_hashes = hashes
 
-    def _train(self) -> None:
-        task, options, devices = self.task, self.options, self.devices
-        num_train_steps, evaluation = self.num_train_steps, self.evaluation
-        state = training.create_train_state(
-            self.model,
-            options,
-            devices,
-            num_train_steps=num_train_steps,
-            num_warmup_steps=int(num_train_steps * options.warmup_proportion),
-            restore_from=self.restored,
-        )
-        if devices.is_chief:
-            self.folder.write(self.metadata_files)
-            self.folder.write_text_hashes(self.train_hashes)
-        path, count, lengths = self.splits.records("train")
-        features, step = self.splits.features("train"), self.step
-        devices = training.for_training(
-            devices, options, num_train_steps, lengths, task.texts_per_row or 1
-        )
-        row_loss, teacher = partial(task.loss, training=True), self.splits.teacher
-        batches = training.training_batches(
-            path, features, options, devices, num_records=count, skip_batches=step
-        )
-        train_step = training.make_train_step(
-            state,
-            training.mean_loss(teacher.mix_with(row_loss) if teacher else row_loss),
-            options,
-            devices,
-            batches.element_spec,
-            task.loss_uses_padding,
-        )
-        points = (lambda: evaluation.points) if evaluation else dict
-        curve = TrainingCurve(self.output_dir, self.step, points, devices.is_chief)
-        training.train(
-            train_step, state, batches, options, devices, num_train_steps, curve, evaluation
-        )
-        self.step = state.step
-
-    def _restore_best(self) -> None:
-        # This call is a barrier: the chief may still be writing the best weights.
-        self.devices.from_chief(0)
-        if prefix := RunFolder(self.output_dir).best:  # `run.json` is new.
-            checkpoints.restore(self.model, prefix)
-            self.step = checkpoints.step_of(prefix)
-            log.info("Restored the best weights, from step %d: %s", self.step, prefix)
+    def compute_metrics(self) -> Mapping[str, Any]:
+        """Evaluates the model on the dev set."""
+        return self._evaluate()[0]
 
     def _evaluate(self) -> tuple[dict[str, Any], Sequence[Any]]:
         examples = self.splits.examples("eval")
@@ -315,16 +228,17 @@ class FineTuningRun:
         outputs = inference.predict_records(path, count, split)
         return task.decode(self.splits.examples(split), outputs), outputs.get("loss")
 
-    def _evaluate_and_predict(self, step: int) -> Results:
+    def evaluate_and_predict(self) -> Results:
+        """Evaluates, predicts and exports, as the options say."""
         task, options, is_chief = self.task, self.options, self.devices.is_chief
-        folder, results = self.output_dir, Results()
+        folder, results = self.folder.path, Results()
         split = task.predict_split
         predictions: Any = None
         # If the model was trained on a different task, a suffix keeps that task's results.
         suffix = "" if options.do_train else result_suffix(options)
         if options.do_eval:
             metrics, predictions = self._evaluate()
-            results.metrics = {**metrics, "global_step": step}
+            results.metrics = {**metrics, "global_step": self.step}
             names = output_dir.EVAL_FILES
             results.files += [output_dir.result_path(folder, name, suffix) for name in names]
             if is_chief:
@@ -347,4 +261,7 @@ class FineTuningRun:
                 paths = output_dir.write_results(folder, suffix, write)
                 results.files += paths
                 log.info("Predictions for %d examples: %s", len(predictions), ", ".join(paths))
+        if options.do_export and is_chief:
+            export_dir = os.path.join(folder, "export")
+            results.files.append(export_task(task, self.model, options, export_dir))
         return results

@@ -34,10 +34,11 @@ _MNLI_TASKS = ("mnli", "mnli-mm", "ax", "xnli")
 
 
 def run_files(
-    options: Any, resumes: bool, data_description: str, labels: Sequence[str] = (), **extra: Any
+    options: Any, data_description: str, labels: Sequence[str] = (), **extra: Any
 ) -> dict[str, str]:
     """Returns file name -> text for a training run; raises a UserError if a saved copy differs."""
     folder = RunFolder(options.output_dir)
+    resumes = folder.will_be_resumed_by(options)
     begun_from = folder.entry("begun_from") if resumes else options.init_checkpoint
     extra |= {"begun_from": begun_from, "training_data": data_description}
     contents = model_files(options, labels, **extra)
@@ -144,13 +145,6 @@ def warn_of_other_inputs(folder: RunFolder, options: Any) -> None:
         is_other = len(old) != len(new) or sorted(old) == sorted(new)
         if trained != used and is_other and "auto" not in (trained, used):
             log.warning("%s was trained with --%s=%r, not %r", folder, name, trained, used)
-
-
-def warn_if_untrained(prefix: str, do_train: bool = False) -> None:
-    """Warns if the checkpoint was written before the first training step."""
-    if os.path.basename(prefix) == "model.ckpt-0" and not do_train:
-        message = "%s was written before the first training step. Pass a later checkpoint"
-        log.warning(message, prefix)
 
 
 def other_task(folder: RunFolder, task: str) -> str | None:

@@ -144,7 +144,8 @@ class _LabelModel(EncoderWithHead):
     ) -> dict[str, Any]:
         """Inputs of `BertModel` -> `logits` and `probabilities`, both [B, L] or [B, S, L]."""
         seeds = self._dropout_seeds(2, dropout_seed, training)
-        x = self.bert(inputs, training=training, dropout_seed=seeds[0])[self.encoder_output]
+        encoded = self.bert.call_unchecked(inputs, training=training, dropout_seed=seeds[0])
+        x = encoded[self.encoder_output]
         logits = self.head(self.dropout(x, seeds[1], training=training))
         # A single output (regression) has probability 1; Keras' softmax would warn about it.
         normalize = ops.softmax if self.num_labels > 1 else ops.ones_like
@@ -189,7 +190,7 @@ class BertSpanLabeler(EncoderWithHead):
         self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
     ) -> dict[str, Any]:
         """Inputs of `BertModel` -> `start_logits` and `end_logits`, both [B, S]."""
-        encoded = self.bert(inputs, training=training, dropout_seed=dropout_seed)
+        encoded = self.bert.call_unchecked(inputs, training=training, dropout_seed=dropout_seed)
         logits = self.head(encoded["sequence_output"])  # [B, S, 2]
         return {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]}
 
@@ -229,7 +230,7 @@ class BertPretrainer(EncoderWithHead):
         """
         positions = inputs["masked_lm_positions"]
         check_positions(positions, inputs["input_ids"].shape)
-        encoded = self.bert(inputs, training=training, dropout_seed=dropout_seed)
+        encoded = self.bert.call_unchecked(inputs, training=training, dropout_seed=dropout_seed)
         return {
             "masked_lm_logits": self.masked_lm(
                 encoded["sequence_output"],

@@ -6,7 +6,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from bert_tf import checkpoints
 from bert_tf.data.cell_values import counted
 from bert_tf.data.feature_specs import Feature
 from bert_tf.data.input_pipeline import read_dataset
@@ -113,12 +112,10 @@ def create_train_state(
     model: keras.Model,
     options: TrainingOptions,
     devices: Devices,
-    *,
     num_train_steps: int,
     num_warmup_steps: int,
-    restore_from: str | None,
 ) -> TrainState:
-    """Creates the optimizer and restores its slots and step from `restore_from`, if not None."""
+    """Creates the optimizer and, for float16, the loss scale."""
     with devices.strategy.scope():
         optimizer = create_optimizer(
             options.learning_rate,
@@ -129,17 +126,9 @@ def create_train_state(
         )
         optimizer.build(model.trainable_variables)
         loss_scale = LossScale() if devices.precision == "float16" else None
-    state = TrainState(model, optimizer, loss_scale)
-    extra = state.extra_variables
-    if restore_from and not checkpoints.restore_optimizer(optimizer, restore_from, extra):
-        log.warning(
-            "%s has no Adam slots; the moments start from zero. To start a new training run from "
-            "it, pass it as --init_checkpoint with an empty --output_dir",
-            restore_from,
-        )
     steps = counted(num_train_steps, "step")
     log.info("%s in all, %d of them warm-up", steps, num_warmup_steps)
-    return state
+    return TrainState(model, optimizer, loss_scale)
 
 
 def training_batches(

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -13,7 +13,6 @@ from bert_tf import backend
 from bert_tf.data.cell_values import counted
 from bert_tf.data.input_pipeline import LENGTH_MULTIPLE
 from bert_tf.data.parallel import num_cores
-from bert_tf.declare import NOTHING, PATH
 from bert_tf.errors import UserError, reason
 from bert_tf.options import DeviceOptions, TrainingOptions
 from bert_tf.progress import log
@@ -96,31 +95,38 @@ class Devices:
             return 1
         return max(num_cores(), _BATCHES_AT_ONCE) if self.one_thread else _BATCHES_AT_ONCE
 
-    def from_chief(self, value: int) -> int:
-        """Returns the chief's `value` in every process; waits until all processes call it."""
+    def barrier(self) -> None:
+        """Waits until all processes call it."""
+        self.from_chief([0])
+
+    def from_chief(self, values: list[int]) -> list[int]:
+        """Returns the chief's `values` in every process; waits until all processes call it."""
         if self.workers == 1:
-            return value
+            return values
 
-        def chief_value() -> tf.Tensor:
+        def chief_values() -> tf.Tensor:
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-            return tf.constant(value, tf.int64) * tf.cast(tf.equal(replica, 0), tf.int64)
+            return tf.constant(values, tf.int64) * tf.cast(tf.equal(replica, 0), tf.int64)
 
-        return int(self.strategy.reduce("SUM", self.strategy.run(chief_value), axis=None))
+        sums = self.strategy.reduce("SUM", self.strategy.run(chief_values), axis=None)
+        return sums.numpy().tolist()
 
-    def require_equal(self, value: int, name: str, flag: str) -> None:
-        """Raises a UserError if `value` differs from the chief's; waits for all processes."""
-        chief = self.from_chief(value)
-        if value != chief:
+    def require_agreement(self, values: Mapping[str, int | str]) -> None:
+        """Raises a UserError that names the first of `values` that differs from the chief's.
+
+        All processes must call it, with values of the same names: it waits for them, once. Texts
+        are compared by checksums. A name may end with the flag that says what the value depends on.
+        """
+        numbers = [v if isinstance(v, int) else zlib.crc32(v.encode()) for v in values.values()]
+        for name, own, chief in zip(values, numbers, self.from_chief(numbers), strict=True):
+            if own == chief:
+                continue
+            if isinstance(values[name], str):
+                raise UserError(f"Worker {self.worker} has different {name} than worker 0")
             raise UserError(
-                f"The {name} is {value} for worker {self.worker}, but {chief} for worker 0: "
-                f"all workers must read the same files ({flag})"
+                f"The {name} is {own} for worker {self.worker}, but {chief} for worker 0: all "
+                "workers must read the same files"
             )
-
-    def require_equal_options(self, options: Any) -> None:
-        """Like `require_equal`, for all flags that affect something, except paths."""
-        digest = zlib.crc32(repr(options.values(~NOTHING, without=PATH)).encode())
-        if digest != self.from_chief(digest):
-            raise UserError(f"Worker {self.worker} was started with different flags than worker 0")
 
     def require_one_process(self) -> None:
         """Raises a UserError if there are several workers."""

@@ -120,6 +120,10 @@ class EvalCallback:
         due = is_last_step or step % self.every == 0
         return due and all(evaluation["step"] != step for evaluation in self._evaluations)
 
+    def was_missed(self, last_step: int) -> bool:
+        """Returns whether an earlier run was killed before it evaluated its last checkpoint."""
+        return bool(self.best) and self.is_due(last_step, is_last_step=True)
+
     def evaluate(self, step: int) -> bool:
         """Evaluates the model, saves its weights if they are the best; returns whether to stop."""
         metrics = self.compute_metrics()

@@ -103,7 +103,9 @@ def make_train_step(
         compiled = tf.function(replica.compute_gradients, jit_compile=True, autograph=False)
         replica.compute_gradients = compiled
     signature = [element_spec, tf.TensorSpec([], tf.int32)] if element_spec else None
-    return compile_for_replicas(replica.step, devices.strategy, devices.jit_compile, signature)
+    return compile_for_replicas(
+        replica.train_step, devices.strategy, devices.jit_compile, signature
+    )
 
 
 def compile_for_replicas(
@@ -144,7 +146,7 @@ class _Replica:
         # Variables that the loss does not depend on; set during tracing.
         self.has_no_gradient = [False] * len(self.variables)
 
-    def step(self, batch: Batch, stop: tf.Tensor) -> dict[str, tf.Tensor]:
+    def train_step(self, batch: Batch, stop: tf.Tensor) -> dict[str, tf.Tensor]:
         context = tf.distribute.get_replica_context()
         totals = self._sum(self._compute_totals(batch))
         learning_rate = tf.identity(self.optimizer.learning_rate)

@@ -21,6 +21,7 @@ from bert_tf.modeling import (
     checkpoint_name,
 )
 from bert_tf.optimization import create_optimizer
+from bert_tf.training import TrainState
 from tests.modeling.helpers import config, load
 from tests.oracle import ROOT, data, golden
 
@@ -297,10 +298,11 @@ def test_object_based_checkpoint_is_rejected(tmp_path):
         checkpoint.restore(BertModel(config("alt_tiny")), prefix)
 
 
-def test_missing_slots_are_detected():
+def test_missing_slots_are_detected(run_log):
     model = BertPretrainer(config())
-    optimizer = _make_optimizer(model)
-    assert not checkpoints.restore_optimizer(optimizer, _main_prefix())
+    state = TrainState(model, _make_optimizer(model))
+    checkpoints.restore_training_state(state, _main_prefix())
+    assert "bert_model.ckpt has no Adam slots; the moments start from zero" in run_log.text
 
 
 def test_unwritable_path_raises_user_error(tmp_path):
@@ -394,4 +396,4 @@ def test_slot_with_a_different_shape_is_rejected(tmp_path):
     values["bert/pooler/dense/bias/adam_m"] = np.zeros([3], "float32")
     checkpoint.write(prefix, values)
     with pytest.raises(UserError, match=r"bias/adam_m in .* has shape \[3\]; expected \[16\]"):
-        checkpoints.restore_optimizer(optimizer, prefix)
+        checkpoints.restore_training_state(TrainState(model, optimizer), prefix)

@@ -11,9 +11,9 @@ import pytest
 from bert_tf import checkpoint, checkpoints, cli
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.finetuning import output_dir
 from bert_tf.modeling import BertPretrainer
 from bert_tf.options import ClassifierOptions
+from bert_tf.runs import output_dir
 from bert_tf.tasks import classification
 from tests.conftest import SIZES
 from tests.oracle import golden

@@ -137,7 +137,7 @@ def test_early_stopping(tiny, tmp_path, run_log, monkeypatch):
     # An epoch has 4.5 steps.
     with monkeypatch.context() as patch:
         patch.setattr(
-            "bert_tf.finetuning.run.FineTuningRun._evaluate_and_predict", lambda self, step: step
+            "bert_tf.finetuning.run.FineTuningRun.evaluate_and_predict", lambda self: self.step
         )
         assert classification.run(run) == 8
     assert evaluated == [4, 8, 12, 16]

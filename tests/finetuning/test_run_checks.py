@@ -7,12 +7,12 @@ import shutil
 import pytest
 
 from bert_tf import registry, training
+from bert_tf.checkpoints.folder import warn_if_untrained
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.declare import check_values
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks, run_metadata
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
-from bert_tf.finetuning.output_dir import Results, result_path, write_summary
 from bert_tf.options import (
     ClassifierOptions,
     ExportOptions,
@@ -21,6 +21,7 @@ from bert_tf.options import (
     PretrainingOptions,
 )
 from bert_tf.predictor import Predictor
+from bert_tf.runs.output_dir import Results, result_path, write_summary
 from bert_tf.tasks import classification
 from bert_tf.tasks.export_model import export_model
 from tests.tasks.classification.test_task import options
@@ -349,10 +350,9 @@ def test_inputs_that_differ_from_training_warn(
 
 
 def test_untrained_checkpoint_warns(run_log):
-    for prefix, do_train in (("out/model.ckpt-0", True), ("out/model.ckpt-10", False)):
-        run_metadata.warn_if_untrained(prefix, do_train)
+    warn_if_untrained("out/model.ckpt-10")
     assert warning_messages(run_log) == []
-    run_metadata.warn_if_untrained("out/model.ckpt-0")
+    warn_if_untrained("out/model.ckpt-0")
     assert "out/model.ckpt-0 was written before the first training step" in run_log.text
 
 

@@ -34,3 +34,10 @@ def test_fit_with_a_metric_of_probabilities():
     inputs = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
     history = model.fit(inputs, {"logits": labels, "probabilities": labels}, verbose=0).history
     assert {*history} == {"loss", "probabilities_accuracy"}
+
+
+def test_only_the_outermost_model_checks_its_inputs(monkeypatch):
+    ranks = []
+    monkeypatch.setattr("bert_tf.modeling.bert.check_inputs", lambda *args: ranks.append(args[-1]))
+    BertClassifier(config(), 2)({"input_ids": np.ones((1, 4), "int32")})
+    assert ranks == [2]

@@ -3,6 +3,7 @@
 `test_distributed_scripts.py` tests the other scripts.
 """
 
+import dataclasses
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ import pytest
 from bert_tf import checkpoint
 from bert_tf.errors import UserError
 from bert_tf.options import DeviceOptions
-from bert_tf.training import open_devices
+from bert_tf.training import Devices, open_devices
 from bert_tf.training.cluster import read_cluster
 from tests.oracle import ROOT
 from tests.training.runs import LAUNCHER, Runs, subprocess_environment
@@ -180,6 +182,34 @@ def test_job_with_a_killed_worker_exits_and_resumes(runs):
     assert expected["global_step"] == actual["global_step"] == 1500
     for name, value in expected.items():
         np.testing.assert_array_equal(actual[name], value, err_msg=name)
+
+
+@pytest.mark.slow
+def test_worker_with_different_flags_is_named(runs):
+    script = '[[ $TF_CONFIG == *\'"index": 1\'* ]] && extra=--random_seed=7; exec "$@" $extra'
+    launch, workers, *command = runs.make_launch_command("different_flags", 2)[1:]
+    command = [sys.executable, launch, workers, "bash", "-c", script, "bash", *command]
+    process = runs.run(command, code=1)
+    assert "Worker 1 has different flags than worker 0" in process.stdout + process.stderr
+
+
+def test_first_value_that_differs_from_the_chiefs_is_named(monkeypatch):
+    chief = {"flags": "a", "step to resume from (--output_dir)": 4, "number of steps": 9}
+    worker = dataclasses.replace(open_devices(DeviceOptions()), worker=1, workers=2)
+    sent = []
+
+    def from_chief(self, numbers):
+        sent.append(numbers)
+        return [zlib.crc32(b"a"), 4, 9]
+
+    monkeypatch.setattr(Devices, "from_chief", from_chief)
+    worker.require_agreement(chief)
+    with pytest.raises(UserError, match="Worker 1 has different flags than worker 0"):
+        worker.require_agreement({**chief, "flags": "b", "number of steps": 8})
+    message = r"step to resume from \(--output_dir\) is 2 for worker 1, but 4 for worker 0: all w"
+    with pytest.raises(UserError, match=message):
+        worker.require_agreement({**chief, "step to resume from (--output_dir)": 2})
+    assert len(sent) == 3
 
 
 @pytest.mark.slow

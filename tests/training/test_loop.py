@@ -42,12 +42,12 @@ def _train(
     """Trains in a folder, resuming from its last checkpoint."""
     model = model or set_head(load(Classifier(config(), 2)), "classifier2")
     optimizer = make_optimizer(model, 1e-3, 10, 3)
+    state = training.TrainState(model, optimizer)
     prefix = checkpoint.latest(str(folder))
     if prefix:
         checkpoint.restore(model, prefix)
-        checkpoints.restore_optimizer(optimizer, prefix)
-    start_step = int(optimizer.iterations.numpy())
-    state = training.TrainState(model, optimizer)
+        checkpoints.restore_training_state(state, prefix)
+    start_step = state.step
     training.train(
         training.make_train_step(state, make_loss(loss_fn), TrainingOptions(), ONE_DEVICE),
         state,

@@ -104,7 +104,7 @@ def test_training_resumes_from_an_original_checkpoint(tmp_path):
     prefix = str(golden("training/pretraining_5steps_ckpt") / "model.ckpt-5")
     assert checkpoint.restore(model, prefix).new == ()
     optimizer = make_optimizer(model, 1e-3, 8, 2)
-    assert checkpoints.restore_optimizer(optimizer, prefix)
+    checkpoints.restore_training_state(training.TrainState(model, optimizer), prefix)
     assert int(optimizer.iterations.numpy()) == 5
     losses, rates = _run_steps(model, optimizer, pretraining_loss, load_batches(case), 5, 8)
     np.testing.assert_allclose(rates, resumed["step/learning_rate"], rtol=1e-6, atol=1e-9)

@@ -15,7 +15,7 @@ from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
 from bert_tf.checkpoints.formats.original import OriginalSource
 from bert_tf.checkpoints.formats.saved_model import GRAPH_FILE, SavedModelSource
 from bert_tf.checkpoints.formats.source import Source, find_file
-from bert_tf.checkpoints.model import Restored, restore_source
+from bert_tf.checkpoints.model import Restored, load_weights
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.checkpoints.tensors import OBJECT_GRAPH, open_reader
 from bert_tf.errors import UserError
@@ -97,7 +97,7 @@ def restore(model: keras.Model, source: str | os.PathLike | Source) -> Restored:
     if is_ambiguous and not isinstance(model, (trained_class, BertModel)):
         message = "%s has the head of a %s, not of a %s"
         log.warning(message, source.path, trained_class.__name__, type(model).__name__)
-    restored = restore_source(model, source)
+    restored = load_weights(model, source, verify=False)
     unused_heads = [name for name in restored.unused if name.endswith("output_weights")]
     if restored.new and set(unused_heads) - {"cls/seq_relationship/output_weights"}:
         log.warning("%s", restored.describe())

@@ -40,9 +40,11 @@ class Source(abc.ABC):
         has_run: whether `do_lower_case` is from the `run.json` of a bert_tf training run.
         unknown: names of tensors in the file that are not part of BERT.
         notes: messages to show to the user.
+        is_encoder: whether it is an encoder that can be run, as those of TensorFlow Hub can.
     """
 
     kind = ""
+    is_encoder = False
 
     def __init__(self, path: str, folder: str) -> None:
         self.path = path

@@ -5,8 +5,8 @@ import dataclasses
 from bert_tf import files, registry
 from bert_tf.checkpoints.formats import SavedModelSource
 from bert_tf.errors import UserError
-from bert_tf.finetuning.output_dir import Results
 from bert_tf.progress import log
+from bert_tf.runs.output_dir import Results
 from bert_tf.tasks.classification.options import ClassifierOptions, HubClassifierOptions
 
 

@@ -12,7 +12,6 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.export import export_task, new_version
-from bert_tf.finetuning.initialization import restore_trained
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.finetuning.run_checks import give_labels
 from bert_tf.modeling import BertModel
@@ -57,7 +56,7 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     task = registry.load(make_task)(task_options, *load_config_and_tokenizer(task_options))
     give_labels(task)
     model = task.build_model(zero_init_encoder=True)
-    restore_trained(model, folder)
+    checkpoints.load_weights(model, RunFolder(folder).checkpoint()).require_exact()
     if options.format != "saved_model":
         settings: Any = {"format": options.format, "precision": options.precision}
         contents = run_metadata.model_files(task.options, task.labels, precision=options.precision)
@@ -97,7 +96,7 @@ def _restore_encoder(options: ExportOptions, folder: str, config: BertConfig) ->
         log.info("%s is not a fine-tuned model: exporting its encoder", folder)
     model = BertModel(config, zero_init_encoder=True)
     prefix = RunFolder(folder).checkpoint()
-    restored = checkpoints.restore(model, prefix)
+    restored = checkpoints.load_weights(model, prefix)
     head_weights = [name for name in restored.unused if name.endswith("output_weights")]
     # The next-sentence head is that of pre-training, not of a fine-tuned model.
     heads = [name for name in head_weights if not name.startswith("cls/seq_relationship/")]

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf import backend, file_names, files
+from bert_tf import backend, checkpoints, file_names, files
+from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data import array_ops
 from bert_tf.data.cell_values import COLUMN_NAME, counted, excerpt
@@ -181,9 +182,8 @@ class Extractor:
             return BertModel(self.config, use_one_hot_embeddings=one_hot, **kwargs)
 
         def load(model: Any) -> None:
-            from bert_tf.finetuning.initialization import restore_from
-
-            log.info("%s", restore_from(model, checkpoint).describe())
+            restored = checkpoints.load_weights(model, formats.find_source(checkpoint))
+            log.info("%s", restored.describe())
 
         features = sequence_features(options.max_seq_length)
         arguments: Any = (self._select, features, options, options.batch_size)

@@ -15,12 +15,12 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, file_names, files, training
+from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.data.texts import STDIN, display_name, warn_about_columns
 from bert_tf.errors import UserError
 from bert_tf.finetuning.engines import loaded, open_model
-from bert_tf.finetuning.initialization import restore_from
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.modeling import BertPretrainer
@@ -187,7 +187,7 @@ def _select(allowed: np.ndarray, top_k: int, outputs: Any, batch: Any) -> dict[s
 
 
 def _load(checkpoint: str, model: BertPretrainer) -> None:
-    restored = restore_from(model, checkpoint)
+    restored = checkpoints.load_weights(model, find_source(checkpoint))
     missing = [name for name in restored.new if name.startswith(_HEAD)]
     if missing:
         problem = f"{restored.prefix} has no masked-LM head ({checkpoints.summarize(missing)})"

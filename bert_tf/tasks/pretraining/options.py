@@ -58,6 +58,15 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions, affects
     max_eval_steps: int = option(
         100, "Number of evaluation batches; records are reused if needed.", affects=RESULTS
     )
+    eval_every: int = option(
+        0,
+        "Number of steps between evaluations during training, on the records in --input_file. The "
+        "weights with the lowest loss are saved as best/model.ckpt in output_dir and used at the "
+        "end. 0: no such evaluations.",
+        affects=RUN | WEIGHTS,
+        new=True,
+        limits=(0, 2**31 - 1),
+    )
     optimizer: str = option(
         "adamw",
         "adamw: the original's optimizer; lamb: LAMB, for batches of thousands of examples.",
@@ -73,6 +82,8 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions, affects
         check_required(self, self._not_needed())
         if not (self.do_train or self.do_eval):
             raise UserError("Nothing to do: pass --do_train=true, --do_eval=true, or both")
+        if self.eval_every and not self.do_train:
+            raise UserError("--eval_every needs --do_train=true")
         check_values(self)
 
 

@@ -1,32 +1,32 @@
 """Masked language modeling and next sentence prediction; the work of `run_pretraining.py`."""
 
-import functools
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoints, file_names, files, training
-from bert_tf.checkpoints.run_folder import VOCAB, RunFolder
+from bert_tf import file_names, files, training
+from bert_tf.checkpoints.run_folder import VOCAB, RunFolder, fingerprint
 from bert_tf.config import BertConfig
-from bert_tf.data.feature_specs import Feature
 from bert_tf.data.records import count_records
 from bert_tf.errors import UserError
-from bert_tf.finetuning import output_dir, run_metadata
-from bert_tf.finetuning.initialization import restore_weights
+from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.model_files import check_length, find_model_files
-from bert_tf.finetuning.output_dir import Results
 from bert_tf.finetuning.run_checks import check_resumed, describe_data
 from bert_tf.modeling import BertPretrainer
 from bert_tf.modeling.losses import MASKED_LM_EPSILON, cross_entropy
 from bert_tf.progress import log
+from bert_tf.runs import output_dir
+from bert_tf.runs.output_dir import Results
+from bert_tf.runs.training_run import Plan, TrainingRecords, TrainingRun
 from bert_tf.tasks.pretraining.instance_records import record_features
 from bert_tf.tasks.pretraining.options import PretrainingOptions
 from bert_tf.tasks.pretraining.record_description import check_records
 from bert_tf.tokenization import load_vocab, vocab_digest
+from bert_tf.training.evaluation import Monitor
 
 # Number of records in the shuffle buffer; files are also read in random order.
 _SHUFFLE_BUFFER = 20_000
@@ -49,7 +49,8 @@ def run(options: PretrainingOptions) -> Results:
         known_vocabulary = _find_vocabulary(options.init_checkpoint)
         vocabulary = check_records(paths, options, config, known_vocabulary)
         try:
-            return _train_and_evaluate(options, config, paths, devices, vocabulary)
+            monitor = Monitor("loss", ["loss"], ["loss"])
+            return PretrainingRun(options, devices, monitor, config, paths, vocabulary).run()
         except (tf.errors.DataLossError, UserError) as error:
             if tf.errors.DataLossError in (type(error), type(error.__cause__)):
                 for path in paths:
@@ -67,67 +68,111 @@ def _find_vocabulary(checkpoint: str | None) -> str | None:
     return folder.entry(run_metadata.VOCABULARY)
 
 
-def _train_and_evaluate(
-    options: PretrainingOptions,
-    config: BertConfig,
-    paths: Sequence[str],
-    devices: training.Devices,
-    vocabulary: str | None,
-) -> Results:
-    folder = options.output_dir or ""
-    sizes = [(os.path.basename(path), files.size(path)) for path in paths]
-    data = describe_data(sizes, unit="files")
-    check_resumed(options, data)
-    if options.do_eval and not options.do_train:
-        _check_evaluation(options, paths)
-    keras.utils.set_random_seed(options.random_seed)
-    build, will_restore = functools.partial(BertPretrainer, config), bool(options.init_checkpoint)
-    model = training.build_model(
-        build, devices, options.recompute_layers, zero_init_encoder=will_restore
-    )
-    if options.do_train:
-        training.check_training(model, options, devices)
-    restored = restore_weights(model, options)
-    step = checkpoints.step_of(restored) if restored else 0
-    state, metadata = None, {}
-    if options.do_train:
-        trained_on = "\n".join(map(files.resolve, paths))
-        extra: Any = {run_metadata.VOCABULARY: vocabulary, _TRAINED_ON: trained_on}
-        metadata = run_metadata.run_files(options, bool(restored), data, **extra)
-    if options.do_train and step < options.num_train_steps:
-        state = training.create_train_state(
-            model,
-            options,
-            devices,
-            restore_from=restored,
+@dataclasses.dataclass(eq=False)
+class PretrainingRun(TrainingRun):
+    """Pre-training and evaluation on the records in the files `paths`.
+
+    `vocabulary` is the digest of their vocabulary, if known.
+    """
+
+    config: BertConfig
+    paths: Sequence[str]
+    vocabulary: str | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._features = record_features(self.options)
+        # Instances fill up `max_seq_length`, except for a few short ones.
+        length = self.options.max_seq_length
+        self._lengths = training.Lengths(length, [0] * length + [1])
+        self._inference: training.Inference | None = None
+
+    def prepare(self) -> Plan:
+        """Compares the run with earlier ones; the records are checked before."""
+        options = self.options
+        sizes = [(os.path.basename(path), files.size(path)) for path in self.paths]
+        training_data = describe_data(sizes, unit="files")
+        continues = check_resumed(options, training_data)
+        if not options.do_train:
+            _check_evaluation(options, self.paths)
+            return Plan()
+        trained_on = "\n".join(map(files.resolve, self.paths))
+        entries: Any = {run_metadata.VOCABULARY: self.vocabulary, _TRAINED_ON: trained_on}
+        return Plan(
             num_train_steps=options.num_train_steps,
             num_warmup_steps=options.num_warmup_steps,
+            eval_interval=options.eval_every or None,
+            eval_examples=fingerprint(options.max_eval_steps, options.eval_batch_size, sizes),
+            continues=continues,
+            metadata=run_metadata.run_files(options, training_data, **entries),
+            shared={"number of files (--input_file)": len(self.paths)},
         )
-    elif options.do_train:
-        log.warning("Skipping training: %s is already at step %d", restored, step)
-    if devices.is_chief:
-        RunFolder(folder).create(output_dir.EVAL_RESULTS)
-    devices.require_equal(step, "step that training resumes from", "--output_dir")
-    devices.require_equal(len(paths), "number of files", "--input_file")
-    devices.require_equal_options(options)
 
-    features = record_features(options)
-    results = Results()
-    if state:
-        if devices.is_chief:
-            files.write_texts(folder, metadata)
-        _train(options, state, paths, features, devices)
-        step = state.step
-    if options.do_eval:
-        metrics = _evaluate(options, model, paths, features, devices)
-        results.metrics = {"global_step": step, **metrics}
-        results.files += [os.path.join(folder, name) for name in output_dir.EVAL_FILES]
-        if devices.is_chief:
-            num_examples = options.max_eval_steps * options.eval_batch_size
-            output_dir.write_metrics(folder, results.metrics, num_examples)
-    # Wait, as all processes do here, until the chief has written its files.
-    devices.from_chief(0)
-    return results
+    def build_model(self, **kwargs: Any) -> BertPretrainer:
+        """Builds the model with both heads."""
+        return BertPretrainer(self.config, **kwargs)
+
+    def training_records(self) -> TrainingRecords:
+        """Returns all records, which are shuffled in a window."""
+        return TrainingRecords(self.paths, self._features, _SHUFFLE_BUFFER, self._lengths)
+
+    def loss(self) -> training.Loss:
+        """Returns the mean over masked tokens plus, if used, the mean next sentence loss."""
+
+        def totals(batch: Mapping[str, Any]) -> dict[str, Any]:
+            return {"weights": tf.reduce_sum(batch["masked_lm_weights"])}
+
+        def share(outputs: Any, batch: Mapping[str, Any], totals: Mapping[str, Any]) -> Any:
+            rows = _compute_row_metrics(outputs, batch)
+            loss = tf.reduce_sum(rows["masked_lm_loss"]) / (totals["weights"] + MASKED_LM_EPSILON)
+            if self.options.use_next_sentence:
+                loss += tf.reduce_sum(rows["next_sentence_loss"]) / totals["sequences"]
+            return loss
+
+        return training.Loss(totals, share)
+
+    def evaluate_and_predict(self) -> Results:
+        """Evaluates if the options say so; pre-training predicts nothing."""
+        if not self.options.do_eval:
+            return Results()
+        metrics = {"global_step": self.step, **self.compute_metrics()}
+        if self.devices.is_chief:
+            num_examples = self.options.max_eval_steps * self.options.eval_batch_size
+            output_dir.write_metrics(self.folder.path, metrics, num_examples)
+        return Results(metrics, [self.folder.file(name) for name in output_dir.EVAL_FILES])
+
+    def compute_metrics(self) -> dict[str, Any]:
+        """Evaluates `max_eval_steps` batches; repeats records as needed, like the original."""
+        batch_size = self.options.eval_batch_size
+        num_rows = self.options.max_eval_steps * batch_size
+        is_first = self._inference is None
+        if self._inference is None:
+            devices = training.for_inference(self.devices, num_rows, self._lengths)
+            self._inference = training.Inference(
+                self.model, _compute_row_metrics, self._features, devices, batch_size
+            )
+        else:
+            self._inference.refresh()
+        rows = self._inference.predict_records(self.paths, num_rows, "eval")
+        batches = {name: values.reshape(-1, batch_size) for name, values in rows.items()}
+        # As in the original, `loss` is a mean over batches; `masked_lm_loss` one over tokens.
+        num_tokens_of_batches = batches["masked_lm_weights"].sum(1) + MASKED_LM_EPSILON
+        loss = batches["masked_lm_loss"].sum(1) / num_tokens_of_batches
+        num_tokens = max(rows["masked_lm_weights"].sum(), np.float32(MASKED_LM_EPSILON))
+        metrics = {
+            "masked_lm_accuracy": rows["masked_lm_correct"].sum() / num_tokens,
+            "masked_lm_loss": rows["masked_lm_loss"].sum() / num_tokens,
+        }
+        if self.options.use_next_sentence:
+            has_one_label = np.ptp(rows["next_sentence_labels"]) == 0
+            if is_first and has_one_label and len(loss) >= _MANY_BATCHES:
+                problem = "All records have the same next sentence label"
+                log.warning("%s: the model cannot learn to predict it", problem)
+            loss = loss + batches["next_sentence_loss"].mean(1)
+            metrics["next_sentence_accuracy"] = rows["next_sentence_correct"].mean()
+            metrics["next_sentence_loss"] = rows["next_sentence_loss"].mean()
+        metrics["loss"] = loss.mean()
+        return {name: np.float32(value) for name, value in metrics.items()}
 
 
 def _check_evaluation(options: PretrainingOptions, paths: Sequence[str]) -> None:
@@ -145,44 +190,6 @@ def _check_evaluation(options: PretrainingOptions, paths: Sequence[str]) -> None
         log.warning(message, folder, count, len(paths))
 
 
-def _train(
-    options: PretrainingOptions,
-    state: training.TrainState,
-    paths: Sequence[str],
-    features: Sequence[Feature],
-    devices: training.Devices,
-) -> None:
-    num_steps, lengths = options.num_train_steps, _full_length(options)
-    devices = training.for_training(devices, options, num_steps, lengths)
-    batches = training.training_batches(
-        paths, features, options, devices, num_records=_SHUFFLE_BUFFER, skip_batches=state.step
-    )
-    loss = _make_loss(options.use_next_sentence)
-    train_step = training.make_train_step(state, loss, options, devices, batches.element_spec)
-    training.train(train_step, state, batches, options, devices, options.num_train_steps)
-
-
-def _full_length(options: PretrainingOptions) -> training.Lengths:
-    # Instances fill up `max_seq_length`, except for a few short ones.
-    return training.Lengths(options.max_seq_length, [0] * options.max_seq_length + [1])
-
-
-def _make_loss(use_next_sentence: bool) -> training.Loss:
-    """Makes the loss: the mean over masked tokens plus, if used, the mean next sentence loss."""
-
-    def totals(batch: Mapping[str, Any]) -> dict[str, Any]:
-        return {"weights": tf.reduce_sum(batch["masked_lm_weights"])}
-
-    def replica_loss(outputs: Any, batch: Mapping[str, Any], totals: Mapping[str, Any]) -> Any:
-        rows = _compute_row_metrics(outputs, batch)
-        loss = tf.reduce_sum(rows["masked_lm_loss"]) / (totals["weights"] + MASKED_LM_EPSILON)
-        if use_next_sentence:
-            loss += tf.reduce_sum(rows["next_sentence_loss"]) / totals["sequences"]
-        return loss
-
-    return training.Loss(totals, replica_loss)
-
-
 def _compute_row_metrics(outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
     """Computes losses and correct predictions of each row [B], added over its masked tokens."""
     token_logits, sentence_logits = outputs["masked_lm_logits"], outputs["next_sentence_logits"]
@@ -198,37 +205,3 @@ def _compute_row_metrics(outputs: Mapping[str, Any], batch: Mapping[str, Any]) -
         "next_sentence_loss": cross_entropy(sentence_logits, next_labels),
         "next_sentence_correct": tf.cast(next_correct, tf.float32),
     }
-
-
-def _evaluate(
-    options: PretrainingOptions,
-    model: keras.Model,
-    paths: Sequence[str],
-    features: Sequence[Feature],
-    devices: training.Devices,
-) -> dict[str, Any]:
-    """Evaluates `max_eval_steps` batches; repeats them if there are fewer, like the original."""
-    batch_size = options.eval_batch_size
-    num_rows = options.max_eval_steps * batch_size
-    devices = training.for_inference(devices, num_rows, _full_length(options))
-    inference = training.Inference(model, _compute_row_metrics, features, devices, batch_size)
-    rows = inference.predict_records(paths, num_rows, "eval")
-    batches = {name: values.reshape(-1, batch_size) for name, values in rows.items()}
-    # As in the original, `loss` is a mean over batches, but `masked_lm_loss` a mean over tokens.
-    loss = batches["masked_lm_loss"].sum(1) / (
-        batches["masked_lm_weights"].sum(1) + MASKED_LM_EPSILON
-    )
-    num_tokens = max(rows["masked_lm_weights"].sum(), np.float32(MASKED_LM_EPSILON))
-    metrics = {
-        "masked_lm_accuracy": rows["masked_lm_correct"].sum() / num_tokens,
-        "masked_lm_loss": rows["masked_lm_loss"].sum() / num_tokens,
-    }
-    if options.use_next_sentence:
-        if len(loss) >= _MANY_BATCHES and np.ptp(rows["next_sentence_labels"]) == 0:
-            problem = "All records have the same next sentence label"
-            log.warning("%s: the model cannot learn to predict it", problem)
-        loss = loss + batches["next_sentence_loss"].mean(1)
-        metrics["next_sentence_accuracy"] = rows["next_sentence_correct"].mean()
-        metrics["next_sentence_loss"] = rows["next_sentence_loss"].mean()
-    metrics["loss"] = loss.mean()
-    return {name: np.float32(value) for name, value in metrics.items()}

@@ -73,8 +73,8 @@ def test_resumed_training_equals_uninterrupted_training(tiny, records, monkeypat
     pretraining.run(options(tiny, records, do_train=True, output_dir=uninterrupted_dir))
     train = training.train
 
-    def stop_early(step, state, batches, options, devices, num_train_steps):
-        train(step, state, batches, options, devices, num_train_steps=3)
+    def stop_early(step, state, batches, options, devices, num_train_steps, *more):
+        train(step, state, batches, options, devices, 3, *more)
 
     monkeypatch.setattr(training, "train", stop_early)
     pretraining.run(options(tiny, records, do_train=True, output_dir=resumed_dir))
@@ -84,6 +84,42 @@ def test_resumed_training_equals_uninterrupted_training(tiny, records, monkeypat
     assert expected.keys() == actual.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(actual[name], value, err_msg=name)
+
+
+def test_evaluation_during_training(tiny, records, run_log):
+    changes = {"do_train": True, "eval_every": 2, "learning_rate": 0.5}
+    results = pretraining.run(options(tiny, records, do_eval=True, **changes))
+    out = records / "out"
+    history = json.loads((out / "evaluations.json").read_text())
+    losses = {evaluation["step"]: evaluation["loss"] for evaluation in history["evaluations"]}
+    assert list(losses) == [2, 4, 6]
+    best = min(losses, key=losses.get)
+    # With this learning rate, the loss rises in the end.
+    assert best < 6
+    assert checkpoint.step_of(str(out / "best" / "model.ckpt")) == best
+    assert results.metrics["global_step"] == best
+    assert results.metrics["loss"] == pytest.approx(losses[best])
+    rows = (out / "training_curve.tsv").read_text().splitlines()
+    assert [row.split("\t")[0] for row in rows] == ["step", *"123456"]
+    assert (out / "training_curve.png").read_bytes().startswith(b"\x89PNG")
+    # Later runs use the best weights, but training continues from the newest.
+    assert pretraining.run(options(tiny, records, do_eval=True)).metrics["global_step"] == best
+    assert Predictor.from_output_dir(str(out / "best"), vocab_file=tiny.flags["vocab_file"])
+    longer = {**changes, "num_train_steps": 8}
+    pretraining.run(options(tiny, records, **longer))
+    assert f"Resuming from {out}/model.ckpt-6" in run_log.text
+    history = json.loads((out / "evaluations.json").read_text())
+    assert [evaluation["step"] for evaluation in history["evaluations"]] == [2, 4, 6, 8]
+    assert len((out / "training_curve.tsv").read_text().splitlines()) == 9
+    with pytest.raises(UserError, match="--eval_every needs --do_train=true"):
+        pretraining.run(options(tiny, records, do_eval=True, eval_every=2))
+
+
+def test_complete_training_is_skipped(tiny, records, run_log):
+    run = options(tiny, records, do_train=True)
+    pretraining.run(run)
+    pretraining.run(run)
+    assert "model.ckpt-6 is already at step 6 of 6. Raise --num_train_steps to con" in run_log.text
 
 
 def test_micro_batches_equal_the_full_batch(tiny, records):

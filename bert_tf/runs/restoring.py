@@ -1,0 +1,95 @@
+"""Loads the weights with which a run starts."""
+
+import contextlib
+import logging
+import os
+from typing import Any
+
+import keras
+
+from bert_tf import checkpoints
+from bert_tf.checkpoints.folder import warn_if_untrained
+from bert_tf.checkpoints.formats import find_source
+from bert_tf.checkpoints.run_folder import RunFolder
+from bert_tf.data.cell_values import counted
+from bert_tf.errors import UserError
+from bert_tf.progress import log
+
+
+def load_first_weights(model: keras.Model, options: Any) -> str | None:
+    """Loads the newest checkpoint in `output_dir`, or `init_checkpoint` if there is none.
+
+    Without training, loads the best checkpoint if the run had `eval_every`. Skips damaged
+    checkpoints. Returns the checkpoint in `output_dir`, or None if it has none. Raises a UserError
+    if the checkpoint does not match the model, or if `resume` forbids loading it.
+    """
+    checkpoint = RunFolder(options.output_dir or "").checkpoint_to_resume(options)
+    if checkpoint:
+        _load_own_checkpoint(model, checkpoint, options)
+    elif options.init_checkpoint:
+        _load_init_checkpoint(model, options)
+    else:
+        log.warning(
+            "No --init_checkpoint: all weights are initialized randomly%s",
+            "" if options.do_train else ", and stay random without --do_train=true",
+        )
+    return checkpoint
+
+
+def _load_own_checkpoint(model: keras.Model, checkpoint: str, options: Any) -> None:
+    try:
+        loaded = checkpoints.load_weights(model, checkpoint)
+        loaded.require_exact(advice="")
+    except UserError as error:
+        problem = f"Cannot load the checkpoint in --output_dir={options.output_dir}"
+        advice = "Pass the flags of the training run"
+        if options.do_train:
+            advice = "Choose another --output_dir, or empty this one to start over"
+        raise UserError(f"{problem}. {error}. {advice}") from error
+    action = "Resuming from" if options.do_train else "Loaded"
+    log.info("%s %s (%d variables)", action, checkpoint, len(loaded.restored))
+    init_checkpoint = options.init_checkpoint
+    if not init_checkpoint:
+        return
+    begun_from = RunFolder(options.output_dir).entry("begun_from")
+    known = [_normalize(path) for path in (checkpoint, begun_from) if path]
+    if _normalize(init_checkpoint) not in known:
+        log.log(
+            logging.WARNING if begun_from else logging.INFO,
+            "--init_checkpoint=%s is ignored: --output_dir has its own checkpoints%s",
+            init_checkpoint,
+            f", from a run that started from {begun_from}" if begun_from else "",
+        )
+
+
+def _load_init_checkpoint(model: keras.Model, options: Any) -> None:
+    layers = getattr(options, "init_layer_numbers", [])  # not in pre-training
+    loaded = checkpoints.load_weights(model, find_source(options.init_checkpoint), layers)
+    if layers:
+        listed, count = ", ".join(map(str, layers)), counted(len(layers), "layer")
+        log.info("Initialized %s from %s: %s, counting from 0", count, loaded.prefix, listed)
+    folder, output_dir = os.path.dirname(loaded.prefix), options.output_dir or ""
+    if options.do_train and os.path.normpath(folder) == os.path.normpath(output_dir):
+        log.warning(
+            "--output_dir=%s contains the --init_checkpoint: later runs with this folder as "
+            "--init_checkpoint would load this run's checkpoints. Choose a different --output_dir",
+            output_dir,
+        )
+    log.info("%s", loaded.describe())
+    if options.do_train:
+        return
+    warn_if_untrained(loaded.prefix)
+    if loaded.new:
+        log.warning(
+            "Not in %s, so initialized randomly: %s. Without --do_train=true the results are "
+            "meaningless: pass a fine-tuned model.ckpt-N as --init_checkpoint",
+            loaded.prefix,
+            checkpoints.summarize(loaded.new),
+        )
+
+
+def _normalize(path: str) -> str:
+    """Returns the prefix of the checkpoint at a path, which may be its folder, for comparisons."""
+    with contextlib.suppress(UserError):
+        path = checkpoints.resolve(path)
+    return os.path.normpath(path)

@@ -1,0 +1,198 @@
+"""The course of a run that trains and evaluates, for fine-tuning and pre-training."""
+
+import abc
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+
+from bert_tf import checkpoints, training
+from bert_tf.checkpoints.run_folder import RunFolder
+from bert_tf.data.feature_specs import Feature
+from bert_tf.declare import DURATION, NOTHING, PATH
+from bert_tf.progress import log
+from bert_tf.runs.output_dir import EVAL_RESULTS, Results
+from bert_tf.runs.restoring import load_first_weights
+from bert_tf.training.curve import TrainingCurve
+from bert_tf.training.evaluation import EvalCallback, Monitor
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What data and options say about training; the defaults are for a run without training.
+
+    Attributes:
+        num_train_steps: number of steps, including those of earlier runs.
+        num_warmup_steps: number of steps with learning rate warm-up.
+        eval_interval: steps between evaluations during training; None for no such evaluations.
+        eval_examples: identifies the examples of these evaluations.
+        continues: whether the run continues an earlier one, with the same data and flags.
+        metadata: name -> text of the files that belong next to checkpoints.
+        shared: name -> number that must be the same for all workers.
+    """
+
+    num_train_steps: int = 0
+    num_warmup_steps: int = 0
+    eval_interval: int | None = None
+    eval_examples: str = ""
+    continues: bool = False
+    metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    shared: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingRecords:
+    """Record files to train on; `shuffle_buffer` is the number of records in the shuffle buffer."""
+
+    paths: str | Sequence[str]
+    features: Sequence[Feature]
+    shuffle_buffer: int
+    lengths: training.Lengths
+
+
+@dataclasses.dataclass(eq=False)
+class TrainingRun(abc.ABC):
+    """A run in one `output_dir`; subclasses implement the steps that differ.
+
+    Attributes:
+        monitor: the metric that selects the best weights.
+        model: the model. This attribute and the next ones are set by `run`.
+        restored: the checkpoint in `output_dir` that was loaded; None if there is none.
+        step: the step of the model's weights.
+    """
+
+    options: Any
+    devices: training.Devices
+    monitor: Monitor
+
+    # C for rows of shape [C, S], as in multiple choice; None for rows of shape [S].
+    texts_per_row = None
+    # See `training.make_train_step`.
+    loss_uses_padding = False
+
+    def __post_init__(self) -> None:
+        self.folder = RunFolder(self.options.output_dir or "")
+
+    @abc.abstractmethod
+    def prepare(self) -> Plan:
+        """Reads and checks the data; raises a UserError for a user's mistake. Writes nothing."""
+
+    @abc.abstractmethod
+    def build_model(self, **kwargs: Any) -> keras.Model:
+        """Builds the model; `kwargs` are arguments of `ConfiguredModel`."""
+
+    @abc.abstractmethod
+    def training_records(self) -> TrainingRecords:
+        """Returns the records to train on; all processes call it."""
+
+    @abc.abstractmethod
+    def loss(self) -> training.Loss:
+        """Returns the loss to minimize."""
+
+    @abc.abstractmethod
+    def compute_metrics(self) -> Mapping[str, Any]:
+        """Evaluates the model with its current weights."""
+
+    @abc.abstractmethod
+    def evaluate_and_predict(self) -> Results:
+        """Computes and writes what the options ask for, with the final weights."""
+
+    def run(self) -> Results:
+        """Trains, evaluates and predicts, depending on the options."""
+        options, devices = self.options, self.devices
+        plan = self.prepare()
+        self.model, self.restored = self.build_and_restore()
+        self.step = checkpoints.step_of(self.restored) if self.restored else 0
+        evaluation = self._make_evaluation(plan) if plan.eval_interval else None
+        if devices.is_chief:
+            self.folder.create(EVAL_RESULTS)
+        shared = {
+            "flags": repr(options.values(~NOTHING, without=PATH)),
+            "step to resume from (--output_dir)": self.step,
+            "number of steps (the training data)": plan.num_train_steps,
+            "checksum of evaluations.json (--output_dir)": evaluation.digest if evaluation else 0,
+        }
+        devices.require_agreement({**shared, **plan.shared})
+        if options.do_train:
+            if self._has_steps_left(plan, evaluation):
+                self._train(plan, evaluation)
+            elif evaluation and plan.continues and evaluation.was_missed(self.step):
+                evaluation.evaluate(self.step)
+            self._restore_best()
+        results = self.evaluate_and_predict()
+        devices.barrier()  # until the chief has written its files
+        return results
+
+    def build_and_restore(self) -> tuple[keras.Model, str | None]:
+        """Returns the model with its first weights, and the checkpoint in `output_dir`, if any."""
+        options, devices = self.options, self.devices
+        keras.utils.set_random_seed(options.random_seed)
+        # Zeros are faster than random weights, which the checkpoint would replace anyway.
+        zero = bool(options.init_checkpoint)
+        model = training.build_model(self.build_model, devices, options.recompute_layers, zero)
+        if options.do_train:
+            training.check_training(model, options, devices, self.texts_per_row)
+        return model, load_first_weights(model, options)
+
+    def _make_evaluation(self, plan: Plan) -> EvalCallback:
+        return EvalCallback(
+            compute_metrics=self.compute_metrics,
+            model=self.model,
+            output_dir=self.folder.path,
+            every=plan.eval_interval or 0,
+            monitor=self.monitor,
+            patience=getattr(self.options, "early_stopping_patience", 0),  # not in pre-training
+            initial_step=self.step,
+            examples_key=plan.eval_examples,
+            extra_files=plan.metadata,
+            is_chief=self.devices.is_chief,
+        )
+
+    def _has_steps_left(self, plan: Plan, evaluation: EvalCallback | None) -> bool:
+        if self.step >= plan.num_train_steps:
+            reason = f"{self.restored} is already at step {self.step} of {plan.num_train_steps}"
+            flags = " or ".join(f"--{name}" for name in self.options.names(DURATION))
+            advice = f"Raise {flags} to continue, or choose another --output_dir"
+            log.warning("Skipping training: %s. %s", reason, advice)
+            return False
+        if evaluation and evaluation.should_stop:
+            log.warning("Skipping training: early stopping ended it at step %d", self.step)
+            return False
+        return True
+
+    def _train(self, plan: Plan, evaluation: EvalCallback | None) -> None:
+        options, devices, num_steps = self.options, self.devices, plan.num_train_steps
+        state = training.create_train_state(
+            self.model, options, devices, num_steps, plan.num_warmup_steps
+        )
+        if self.restored:
+            checkpoints.restore_training_state(state, self.restored)
+        if devices.is_chief:
+            self.folder.write(plan.metadata)
+        records = self.training_records()
+        devices = training.for_training(
+            devices, options, num_steps, records.lengths, self.texts_per_row or 1
+        )
+        batches = training.training_batches(
+            records.paths,
+            records.features,
+            options,
+            devices,
+            num_records=records.shuffle_buffer,
+            skip_batches=self.step,
+        )
+        train_step = training.make_train_step(
+            state, self.loss(), options, devices, batches.element_spec, self.loss_uses_padding
+        )
+        points = (lambda: evaluation.points) if evaluation else dict
+        curve = TrainingCurve(self.folder.path, self.step, points, devices.is_chief)
+        training.train(train_step, state, batches, options, devices, num_steps, curve, evaluation)
+        self.step = state.step
+
+    def _restore_best(self) -> None:
+        self.devices.barrier()  # The chief may still be writing the best weights.
+        if prefix := self.folder.best:
+            checkpoints.load_weights(self.model, prefix)
+            self.step = checkpoints.step_of(prefix)
+            log.info("Restored the best weights, from step %d: %s", self.step, prefix)
