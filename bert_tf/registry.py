@@ -23,6 +23,9 @@ class Script:
         make_task: `module:name` of (options, config, tokenizer) -> `Task`.
         run: `module:name` of (options) -> result, which does the work.
         make_predict_fn: `module:name` of (options) -> function from `Predictor` inputs to outputs.
+        head: name of the model's head for `convert_checkpoint.py`, which is that of its
+            `head_format`; here, too, because `--help` must not import Keras.
+        model: `module:name` of the model's class.
         environment: environment variables to set before anything is imported.
     """
 
@@ -31,6 +34,8 @@ class Script:
     make_task: str | Callable[..., Any] | None = None
     run: str | None = None
     make_predict_fn: str | None = None
+    head: str | None = None
+    model: str | type | None = None
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -51,10 +56,19 @@ _NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 _own_tasks: dict[str, Script] = {}
 
 SCRIPTS: Mapping[str, Script] = {
+    "run_pretraining": Script(
+        "Pre-trains a model on masked tokens and next sentences.",
+        options=f"{_TASKS}.pretraining.options:PretrainingOptions",
+        run=f"{_TASKS}.pretraining.training:run",
+        head="pretraining",
+        model="bert_tf.modeling:BertPretrainer",
+    ),
     "run_classifier": Script(
         "Fine-tunes and applies classifiers of texts and text pairs.",
         options=f"{_TASKS}.classification.options:ClassifierOptions",
         make_task=f"{_TASKS}.classification.task:Classification",
+        head="classification",
+        model="bert_tf.modeling:BertClassifier",
     ),
     "run_classifier_with_tfhub": Script(
         "Fine-tunes encoders from TensorFlow Hub.",
@@ -65,22 +79,30 @@ SCRIPTS: Mapping[str, Script] = {
         "Fine-tunes and applies models that answer questions about texts (SQuAD).",
         options=f"{_TASKS}.question_answering.options:SquadOptions",
         make_task=f"{_TASKS}.question_answering.task:QuestionAnswering",
+        head="span",
+        model="bert_tf.modeling:BertSpanLabeler",
     ),
     "run_ner": Script(
         "Fine-tunes and applies models that label words, for instance as named entities.",
         options=f"{_TASKS}.token_classification.options:NerOptions",
         make_task=f"{_TASKS}.token_classification.task:TokenClassification",
+        head="token",
+        model="bert_tf.modeling:BertTokenClassifier",
     ),
     "run_multiple_choice": Script(
         "Fine-tunes and applies models that choose one of several endings of a text.",
         options=f"{_TASKS}.multiple_choice.options:MultipleChoiceOptions",
         make_task=f"{_TASKS}.multiple_choice.task:MultipleChoice",
+        head="multiple_choice",
+        model=f"{_TASKS}.multiple_choice.model:BertMultipleChoice",
     ),
     "extract_features": Script(
         "Writes an encoder's vectors for tokens or whole texts.",
         options=f"{_TASKS}.feature_extraction.options:ExtractionOptions",
         run=f"{_TASKS}.feature_extraction.extraction:run",
         make_predict_fn=f"{_TASKS}.feature_extraction.extraction:Extractor",
+        head="encoder",
+        model="bert_tf.modeling:BertModel",
     ),
     "predict_masked": Script(
         "Predicts the words for [MASK] in texts.",
@@ -100,11 +122,6 @@ SCRIPTS: Mapping[str, Script] = {
         # Workers can be forked only if NumPy has started no threads, see `parallel_for`.
         environment={**_NO_GPU, "OPENBLAS_NUM_THREADS": "1"},
     ),
-    "run_pretraining": Script(
-        "Pre-trains a model on masked tokens and next sentences.",
-        options=f"{_TASKS}.pretraining.options:PretrainingOptions",
-        run=f"{_TASKS}.pretraining.training:run",
-    ),
     "convert_checkpoint": Script(
         "Converts models between the original's format, Hugging Face's and Keras'.",
         options=f"{_TASKS}.conversion.options:ConversionOptions",
@@ -120,7 +137,11 @@ SCRIPTS: Mapping[str, Script] = {
 
 
 def register(
-    name: str, options: type, make_task: Callable[..., Any], description: str = ""
+    name: str,
+    options: type,
+    make_task: Callable[..., Any],
+    description: str = "",
+    model: str | type | None = None,
 ) -> None:
     """Registers a fine-tuning task of another package, so that `run` and `Predictor` know it.
 
@@ -131,10 +152,12 @@ def register(
         options: the task's options, a subclass of `FineTuningOptions`.
         make_task: (options, config, tokenizer) -> `Task`; usually its class.
         description: one line.
+        model: the model's class, or its `module:name`. It is needed to convert models whose class
+            has a `head_format`.
     """
     if name in SCRIPTS:
         raise ValueError(f"{name} is the name of a script. Choose another one")
-    _own_tasks[name] = Script(description, options=options, make_task=make_task)
+    _own_tasks[name] = Script(description, options=options, make_task=make_task, model=model)
 
 
 def entries() -> dict[str, Script]:

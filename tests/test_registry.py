@@ -29,6 +29,12 @@ def test_registered_functions_exist(name):
     assert bool(script.make_task) != bool(script.run)
 
 
+def test_names_of_heads_are_those_of_the_models():
+    for script in registry.SCRIPTS.values():
+        model = registry.load(script.model)
+        assert script.head == (model.head_format.name if model else None)
+
+
 def test_unregistered_class_has_no_script():
     with pytest.raises(UserError, match="int belongs to no registered task"):
         registry.script_of(int)

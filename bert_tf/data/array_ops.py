@@ -49,6 +49,24 @@ def pad_rows(x: Any, length: int, value: float = 0) -> Any:
     return ops.reshape(padded, (-1, length))  # makes the length static in a graph
 
 
+def pool(x: Any, mask: Any, pooling: str) -> Any:
+    """Summarizes the tokens of texts: [B, S, .., H] and their mask [B, S] -> [B, .., H].
+
+    `pooling` is "cls" (the first token), "mean", "max" or "mean_max" ([B, .., 2H]).
+    """
+    if pooling == "cls":
+        return x[:, 0]
+    ops, pooled = namespace(x), []
+    weights = ops.expand_dims(cast(mask, "float32"), tuple(range(2, len(x.shape))))  # [B, S, .., 1]
+    if pooling != "max":
+        count = ops.maximum(ops.sum(weights, axis=1), 1.0)
+        pooled.append(ops.sum(x * weights, axis=1) / count)
+    if pooling != "mean":
+        lowest = np.finfo(np.float32).min
+        pooled.append(ops.max(ops.where(weights > 0, x, lowest), axis=1))
+    return ops.concatenate(pooled, axis=-1)
+
+
 def top_k(x: Any, k: int) -> tuple[Any, Any]:
     """Returns the k highest values of each row, descending, and their indexes, int32.
 

@@ -60,7 +60,7 @@ class ExportedModel(RowBatches):
         self._fetch = fetch
 
     def _compute(self, batch: Rows) -> Rows:
-        values = self._run({name: batch[feature] for name, feature in INPUTS.items()})
+        values = self._run(batch)
         outputs: dict[str, Any] = {OUTPUTS.get(name, name): values[name] for name in values}
         num_layers = sum(name.startswith(HIDDEN_STATES) for name in outputs)
         if num_layers:
@@ -71,7 +71,7 @@ class ExportedModel(RowBatches):
         return {name: np.asarray(value) for name, value in fetched.items()}
 
 
-# Runs a model: input name -> array becomes output name -> array.
+# Runs a model: feature name -> array becomes output name -> array.
 _Run = Callable[[Rows], Rows]
 
 
@@ -80,9 +80,10 @@ def _load_onnx(path: str) -> tuple[_Run, list[str]]:
     runtime = import_extra(RUNTIMES["onnx"], "onnx")
     session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
+    inputs: list[str] = [value.name for value in session.get_inputs()]
 
-    def run(inputs: Rows) -> Rows:
-        int64 = {name: value.astype(np.int64) for name, value in inputs.items()}
+    def run(batch: Rows) -> Rows:
+        int64 = {name: batch[INPUTS.get(name, name)].astype(np.int64) for name in inputs}
         return dict(zip(names, session.run(None, int64), strict=True))
 
     return run, names
@@ -96,11 +97,13 @@ def _load_litert(path: str) -> tuple[_Run, list[str]]:
         interpreter = runtime.Interpreter(path, num_threads=num_cores())
         interpreter.allocate_tensors()
     runner = interpreter.get_signature_runner()
+    inputs: list[str] = list(runner.get_input_details())
     # All calls use the same memory of the interpreter, so only one may run at a time.
     lock = threading.Lock()
 
-    def run(inputs: Rows) -> Rows:
-        int32 = {name: value.astype(np.int32, copy=False) for name, value in inputs.items()}
+    def run(batch: Rows) -> Rows:
+        values = {name: batch[INPUTS.get(name, name)] for name in inputs}
+        int32 = {name: value.astype(np.int32, copy=False) for name, value in values.items()}
         with lock:
             return runner(**int32)
 

@@ -11,6 +11,7 @@ from bert_tf import registry
 from bert_tf.config import BertConfig
 from bert_tf.modeling import layers
 from bert_tf.modeling.dropout import Dropout, fold_in
+from bert_tf.modeling.head_format import HeadFormat
 from bert_tf.modeling.inputs import check_inputs
 from bert_tf.modeling.token_layout import PaddedLayout, UnpaddedLayout
 from bert_tf.removed_api import error_stubs
@@ -29,6 +30,8 @@ class ConfiguredModel(keras.Model):
     input_names: tuple[str, ...] = ("input_ids", "input_mask", "segment_ids")
     # Calls the model without checking the inputs, as a model does that contains this one.
     call_unchecked = keras.Model.__call__
+    # Names of the outputs that a LiteRT model returns; None for all.
+    exported_outputs: tuple[str, ...] | None = None
 
     def __init__(
         self,
@@ -221,6 +224,9 @@ class BertModel(ConfiguredModel):
         name: scope of the variables, the first part of their names in a checkpoint.
     """
 
+    head_format = HeadFormat("encoder", {}, "BertModel", outputs="fixed")
+    exported_outputs = ("sequence_output", "pooled_output")
+
     locals().update(error_stubs("BertModel"))
 
     def __init__(
@@ -307,3 +313,11 @@ class BertModel(ConfiguredModel):
         if return_attention_probs:
             outputs["all_attention_probs"] = attention_probs
         return outputs
+
+    def onnx_outputs(self, graph: Any, hidden: str) -> dict[str, Any]:
+        """Adds the pooler to an ONNX graph, see `EncoderWithHead`."""
+        size = self.config.hidden_size
+        return {
+            "last_hidden_state": (hidden, ["batch", "sequence", size]),
+            "pooler_output": (graph.pooler(hidden, self), ["batch", size]),
+        }

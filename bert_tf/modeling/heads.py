@@ -11,6 +11,7 @@ from keras import ops
 from bert_tf.config import BertConfig
 from bert_tf.modeling.bert import BertModel, ConfiguredModel
 from bert_tf.modeling.dropout import Dropout
+from bert_tf.modeling.head_format import HeadFormat
 from bert_tf.modeling.inputs import check_positions
 from bert_tf.modeling.layers import create_initializer, dense_layer, layer_norm_layer
 
@@ -21,6 +22,27 @@ ROOT_HEAD = "classifier"
 # As in the original, these do not depend on the configuration.
 HEAD_INITIALIZER_RANGE = 0.02  # for the heads of classifiers and SQuAD
 CLASSIFIER_DROPOUT = 0.1
+
+# Variables of heads: name in the original -> name in transformers.
+_CLASSIFIER = {"output_bias": "classifier.bias", "output_weights": "classifier.weight"}
+_SPAN = {
+    "cls/squad/output_bias": "qa_outputs.bias",
+    "cls/squad/output_weights": "qa_outputs.weight",
+}
+_TRANSFORM = "cls/predictions/transform"
+_MASKED_LM = {
+    "cls/predictions/output_bias": "cls.predictions.bias",
+    f"{_TRANSFORM}/LayerNorm/beta": "cls.predictions.transform.LayerNorm.bias",
+    f"{_TRANSFORM}/LayerNorm/gamma": "cls.predictions.transform.LayerNorm.weight",
+    f"{_TRANSFORM}/dense/bias": "cls.predictions.transform.dense.bias",
+    f"{_TRANSFORM}/dense/kernel": "cls.predictions.transform.dense.weight",
+}
+_NEXT_SENTENCE = {
+    "cls/seq_relationship/output_bias": "cls.seq_relationship.bias",
+    "cls/seq_relationship/output_weights": "cls.seq_relationship.weight",
+}
+# bert_tf has no class for this head, which files in other formats may have.
+MASKED_LM = HeadFormat("masked_lm", _MASKED_LM, "BertForMaskedLM", False, "fixed")
 
 
 def checkpoint_name(variable: keras.Variable) -> str:
@@ -87,7 +109,15 @@ class EncoderWithHead(ConfiguredModel):
     """Base class of models with a head; takes the arguments of `BertModel`.
 
     Example:
+        @keras.saving.register_keras_serializable(package="my_package")
         class Regressor(EncoderWithHead):
+            # To convert the model to other formats. The keys are names of variables.
+            head_format = HeadFormat(
+                "regression",
+                {"regressor/output_weights": "head.weight", "regressor/output_bias": "head.bias"},
+                outputs="one",
+            )
+
             def __init__(self, config, **kwargs):
                 super().__init__(config, **kwargs)
                 self.head = LinearHead(1, name="regressor", dtype=self.dtype_policy)
@@ -96,6 +126,13 @@ class EncoderWithHead(ConfiguredModel):
             def call(self, inputs, training=None, dropout_seed=None):
                 encoded = self.bert(inputs, training=training, dropout_seed=dropout_seed)
                 return {"logits": self.head(encoded["pooled_output"])}
+
+            # To export the model to ONNX: output name -> (name in the graph, dimensions).
+            def onnx_outputs(self, graph, hidden):
+                pooled_output = graph.pooler(hidden, self.bert)
+                return {"logits": (graph.linear(pooled_output, self.head, "head"), ["batch", 1])}
+
+    `graph` is a `saved_models.onnx_graph.Graph`, and `hidden` the name of `sequence_output` in it.
 
     Attributes:
         bert: the encoder.
@@ -125,6 +162,7 @@ class _LabelModel(EncoderWithHead):
 
     # Name of the encoder output that the head takes.
     encoder_output = "pooled_output"
+    exported_outputs = ("logits",)
 
     def __init__(self, config: BertConfig, num_labels: int, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
@@ -159,6 +197,13 @@ class BertClassifier(_LabelModel):
     Takes the arguments of `BertModel`, with `num_labels` (L) after `config`.
     """
 
+    head_format = HeadFormat("classification", _CLASSIFIER, "BertForSequenceClassification")
+
+    def onnx_outputs(self, graph: Any, hidden: str) -> dict[str, Any]:
+        """Adds the head to an ONNX graph."""
+        logits = graph.linear(graph.pooler(hidden, self.bert), self.head, "classifier")
+        return {"logits": (logits, ["batch", self.num_labels])}
+
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertTokenClassifier(_LabelModel):
@@ -167,8 +212,14 @@ class BertTokenClassifier(_LabelModel):
     Takes the arguments of `BertModel`, with `num_labels` (L) after `config`.
     """
 
+    head_format = HeadFormat("token", _CLASSIFIER, "BertForTokenClassification", False)
     trains_pooler = False
     encoder_output = "sequence_output"
+
+    def onnx_outputs(self, graph: Any, hidden: str) -> dict[str, Any]:
+        """Adds the head to an ONNX graph."""
+        logits = graph.linear(hidden, self.head, "classifier")
+        return {"logits": (logits, ["batch", "sequence", self.num_labels])}
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -178,6 +229,7 @@ class BertSpanLabeler(EncoderWithHead):
     Takes the arguments of `BertModel`.
     """
 
+    head_format = HeadFormat("span", _SPAN, "BertForQuestionAnswering", False, "fixed")
     trains_pooler = False
 
     def __init__(self, config: BertConfig, *args: Any, **kwargs: Any) -> None:
@@ -194,6 +246,12 @@ class BertSpanLabeler(EncoderWithHead):
         logits = self.head(encoded["sequence_output"])  # [B, S, 2]
         return {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]}
 
+    def onnx_outputs(self, graph: Any, hidden: str) -> dict[str, Any]:
+        """Adds the head to an ONNX graph."""
+        start, end = graph.split(graph.linear(hidden, self.head, "squad"), 2, "squad")
+        shape = ["batch", "sequence"]
+        return {"start_logits": (start, shape), "end_logits": (end, shape)}
+
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertPretrainer(EncoderWithHead):
@@ -202,6 +260,9 @@ class BertPretrainer(EncoderWithHead):
     Takes the arguments of `BertModel`.
     """
 
+    head_format = HeadFormat(
+        "pretraining", {**_MASKED_LM, **_NEXT_SENTENCE}, "BertForPreTraining", outputs="fixed"
+    )
     input_names = (*ConfiguredModel.input_names, "masked_lm_positions")
 
     def __init__(self, config: BertConfig, *args: Any, **kwargs: Any) -> None:

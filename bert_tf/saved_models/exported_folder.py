@@ -13,7 +13,6 @@ import keras
 
 from bert_tf import files, locks
 from bert_tf.checkpoints.formats import hugging_face_config
-from bert_tf.checkpoints.formats.heads import HEADS
 from bert_tf.checkpoints.run_folder import LABELS
 from bert_tf.errors import UserError
 from bert_tf.extras import import_extra
@@ -120,12 +119,8 @@ def _to_json(value: Any) -> str:
 
 
 def _make_config(model: Any, labels: Sequence[str], tokenizer: FullTokenizer) -> dict[str, Any]:
-    heads = [head for head in HEADS.values() if head.model and isinstance(model, head.model)]
-    if not heads:
-        raise UserError(f"{type(model).__name__} has a head that cannot be exported")
-    # A model for multiple choice is a BertClassifier, too.
-    head = HEADS["multiple_choice"] if model.input_rank == 3 else heads[-1]
-    num_outputs = getattr(model, "num_labels", 0)
+    head = getattr(model, "head_format", None)
+    num_outputs = getattr(model, "num_labels", len(labels))
     pad_id = tokenizer.vocab.get("[PAD]")
     known_labels = labels if len(labels) == num_outputs else None
     return hugging_face_config.make_config(model.config, head, num_outputs, known_labels, pad_id)

@@ -12,13 +12,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from bert_tf.data import array_ops
 from bert_tf.errors import UserError, reason
 from bert_tf.inference.exported_model import HIDDEN_STATES, INPUTS, OUTPUTS
 from bert_tf.quiet import hide_stderr
 
-# Output name of a model -> output name in the file, the same as in ONNX files.
-_OUTPUTS = {name: name for name in ("logits", "start_logits", "end_logits")}
-_OUTPUTS |= {name: exported for exported, name in OUTPUTS.items()}
+# Output name of a model -> output name in the file, where they differ, as in ONNX files.
+_OUTPUTS = {name: exported for exported, name in OUTPUTS.items()}
 
 
 def build_litert_model(
@@ -31,7 +31,8 @@ def build_litert_model(
     """Converts a model to the content of a `.tflite` file; arguments as in `build_onnx_model`.
 
     Its signature has the inputs `input_ids`, `attention_mask` and `token_type_ids`, int32 [B, S] or
-    [B, C, S] for any B, C and S, and the outputs that `build_onnx_model` documents.
+    [B, C, S] for any B, C and S, further `input_names` of the same rank, and the outputs that
+    `build_onnx_model` documents, or those that the model's class declares.
 
     Args:
         precision: "float32", or "int8" for dynamic-range quantization: weights are stored as
@@ -42,17 +43,18 @@ def build_litert_model(
         UserError: LiteRT lacks an operation of the model.
     """
     shape = [None] * model.input_rank
-    specs = [tf.TensorSpec(shape, tf.int32, name) for name in INPUTS]
+    names = {**INPUTS, **{n: n for n in model.input_names if n not in INPUTS.values()}}
+    specs = [tf.TensorSpec(shape, tf.int32, name) for name in names]
 
     @tf.function(input_signature=specs, autograph=False)
-    def compute(input_ids: Any, attention_mask: Any, token_type_ids: Any) -> dict[str, Any]:
-        values = (input_ids, attention_mask, token_type_ids)
-        inputs = dict(zip(INPUTS.values(), values, strict=True))
-        outputs = model(inputs, training=False)
-        named = {_OUTPUTS[name]: value for name, value in outputs.items() if name in _OUTPUTS}
+    def compute(*values: Any) -> dict[str, Any]:
+        inputs = dict(zip(names.values(), values, strict=True))
+        outputs: dict[str, Any] = model(inputs, training=False)
+        exported = model.exported_outputs or outputs.keys()
+        named = {_OUTPUTS.get(name, name): outputs[name] for name in outputs if name in exported}
         if pooling:
             hidden = named["last_hidden_state"]
-            named["sentence_embedding"] = _pool(hidden, attention_mask, pooling)
+            named["sentence_embedding"] = array_ops.pool(hidden, inputs["input_mask"], pooling)
         if hidden_states:
             layer_outputs = enumerate(outputs["all_encoder_layers"])
             named |= {f"{HIDDEN_STATES}{index}": value for index, value in layer_outputs}
@@ -80,14 +82,3 @@ def build_litert_model(
             # A `ZipInfo` has a fixed date, so that exporting a model twice gives equal files.
             archive.writestr(zipfile.ZipInfo(file_name), text)
     return buffer.getvalue()
-
-
-def _pool(hidden: Any, mask: Any, pooling: str) -> Any:
-    """[B, S, H] and the attention mask [B, S] -> sentence embeddings [B, H]."""
-    if pooling == "cls":
-        return hidden[:, 0]
-    weights = tf.cast(tf.expand_dims(mask, -1), hidden.dtype)  # [B, S, 1]
-    if pooling == "max":
-        return tf.reduce_max(tf.where(weights > 0, hidden, hidden.dtype.min), axis=1)
-    total, count = tf.reduce_sum(hidden * weights, axis=1), tf.reduce_sum(weights, axis=1)
-    return total / tf.maximum(count, 1.0)

@@ -13,7 +13,7 @@ import numpy as np
 from bert_tf.errors import UserError
 from bert_tf.extras import import_extra
 from bert_tf.inference.exported_model import HIDDEN_STATES, INPUTS
-from bert_tf.modeling import BertClassifier, BertModel, BertSpanLabeler, BertTokenClassifier
+from bert_tf.modeling import BertModel
 from bert_tf.modeling.layers import LAYER_NORM_EPSILON, MASK_BIAS
 
 # The first version of ONNX's operators that has Gelu; LayerNormalization is older.
@@ -53,16 +53,25 @@ def build_onnx_model(
     | `BertTokenClassifier` | `logits` [B, S, L] |
     | `BertSpanLabeler` | `start_logits` and `end_logits` [B, S] |
 
+    Models with further `input_names` have inputs of these names, int64 of the same rank.
+
     Args:
-        model: an instance of one of these classes, or of the subclass for multiple choice.
+        model: an instance of one of these classes, or of another one with `onnx_outputs`, see
+            `EncoderWithHead`.
         pooling: how an encoder's `sentence_embedding` summarizes the last layer: "mean", "max" or
             "cls"; None for no such output.
         hidden_states: whether an encoder also returns the output of each layer.
 
     Raises:
-        UserError: the package onnx is missing, or the model's head or activation is not supported.
+        UserError: the package onnx is missing, or the model's class or activation is not supported.
     """
-    graph = _Graph()
+    # A class that overrides `call` must not inherit `onnx_outputs`, which is for another head.
+    names = {"call", "onnx_outputs"}
+    methods = next(vars(cls) for cls in type(model).__mro__ if names & vars(cls).keys())
+    if "onnx_outputs" not in methods:
+        problem = f"{type(model).__name__} cannot be exported to ONNX"
+        raise UserError(f"{problem}: it has no method onnx_outputs(graph, hidden)")
+    graph = Graph()
     rank = model.input_rank
     inputs = list(INPUTS)
     if rank == 3:
@@ -72,27 +81,28 @@ def build_onnx_model(
         inputs = [graph.node("Reshape", [name, flat_shape]) for name in INPUTS]
     encoder = model if isinstance(model, BertModel) else model.bert
     layer_outputs = _encoder(graph, encoder, *inputs)
-    outputs: _Outputs = _head_outputs(graph, model, layer_outputs[-1], pooling)
+    outputs: _Outputs = model.onnx_outputs(graph, layer_outputs[-1])
+    if pooling:
+        pooled = _pool(graph, layer_outputs[-1], pooling)
+        outputs["sentence_embedding"] = (pooled, ["batch", encoder.config.hidden_size])
     if hidden_states:
         shape_of_each = ["batch", "sequence", encoder.config.hidden_size]
         outputs |= {
             f"{HIDDEN_STATES}{index}": (value, shape_of_each)
             for index, value in enumerate(layer_outputs)
         }
-    if rank == 3:
-        # [B * C, 1] -> [B, C].
-        num_choices = graph.node("Shape", ["input_ids"], start=1, end=2)
-        output_shape = graph.node("Concat", [graph.ints([-1]), num_choices], axis=0)
-        outputs = {
-            name: (graph.node("Reshape", [value, output_shape]), ["batch", "choices"])
-            for name, (value, _) in outputs.items()
-        }
-    input_dimensions = ["batch", "choices", "sequence"] if rank == 3 else ["batch", "sequence"]
-    return graph.model(input_dimensions, outputs)
+    dimensions = ["batch", "choices", "sequence"] if rank == 3 else ["batch", "sequence"]
+    more_inputs = sorted(set(model.input_names) - set(INPUTS.values()))
+    own_dimensions = ["batch", *[None] * (rank - 1)]
+    all_inputs = dict.fromkeys(INPUTS, dimensions) | dict.fromkeys(more_inputs, own_dimensions)
+    return graph.model(all_inputs, outputs)
 
 
-class _Graph:
-    """Collects the nodes and weights of a graph; values are identified by name."""
+class Graph:
+    """Collects the nodes and weights of a graph; values are identified by name.
+
+    The names of the encoder's inputs are the keys of `inference.exported_model.INPUTS`.
+    """
 
     def __init__(self) -> None:
         self._onnx = import_extra("onnx", "onnx")
@@ -125,18 +135,19 @@ class _Graph:
         self._weights.append(self._onnx.numpy_helper.from_array(np.array(values, np.int64), name))
         return name
 
-    def model(self, input_dimensions: Sequence[str], outputs: _Outputs) -> Any:
+    def model(self, inputs: Mapping[str, Sequence[str | None]], outputs: _Outputs) -> Any:
         """Returns the model, after checking that it is valid ONNX.
 
-        All inputs are int64 and have the same dimensions; the outputs are float32.
+        `inputs` maps names to dimensions. All inputs are int64; the outputs are float32.
         """
         helper = self._onnx.helper
-        inputs = [helper.make_tensor_value_info(name, _INT64, input_dimensions) for name in INPUTS]
+        make_info = helper.make_tensor_value_info
+        input_infos = [make_info(name, _INT64, list(dims)) for name, dims in inputs.items()]
         output_infos = []
         for name, (value, dimensions) in outputs.items():
             self.node("Identity", [value], name)
-            output_infos.append(helper.make_tensor_value_info(name, _FLOAT, dimensions))
-        graph = helper.make_graph(self._nodes, "bert", inputs, output_infos, self._weights)
+            output_infos.append(make_info(name, _FLOAT, dimensions))
+        graph = helper.make_graph(self._nodes, "bert", input_infos, output_infos, self._weights)
         opset = [helper.make_opsetid("", _OPSET)]
         model = helper.make_model(
             graph, opset_imports=opset, ir_version=_IR_VERSION, producer_name="bert_tf"
@@ -150,6 +161,28 @@ class _Graph:
         """Adds a dense layer: [.., in] -> [.., out]."""
         product = self.node("MatMul", [x, self.weight(f"{name}/kernel", kernel)], f"{name}/MatMul")
         return self.node("Add", [product, self.weight(f"{name}/bias", bias)], name)
+
+    def linear(self, x: str, head: Any, name: str) -> str:
+        """Adds a `LinearHead`: [.., H] -> [.., L]."""
+        return self.dense(x, np.asarray(head.output_weights).T, head.output_bias, name)
+
+    def first_token(self, x: str) -> str:
+        """Selects the first token: [B, S, H] -> [B, H]."""
+        start, end, axis = self.ints([0]), self.ints([1]), self.ints([1])
+        return self.node("Squeeze", [self.node("Slice", [x, start, end, axis]), axis])
+
+    def pooler(self, x: str, bert: BertModel) -> str:
+        """Adds the encoder's pooler: [B, S, H] -> [B, H]."""
+        dense, first_token = bert.pooler.dense, self.first_token(x)
+        hidden = self.dense(first_token, dense.kernel, dense.bias, "pooler/dense")
+        return self.node("Tanh", [hidden])
+
+    def split(self, x: str, count: int, name: str) -> list[str]:
+        """Splits the last axis, of size `count`: [.., count] -> `count` values [..]."""
+        parts = self.multi_output_node(
+            "Split", [x], count, f"{name}/split", axis=-1, num_outputs=count
+        )
+        return [self.node("Squeeze", [part, self.ints([-1])]) for part in parts]
 
     def layer_norm(self, x: str, layer: keras.layers.Layer, name: str) -> str:
         """Adds a layer normalization: [.., H] -> [.., H]."""
@@ -167,7 +200,7 @@ class _Graph:
         return self.node(op, [x], name, **attributes)
 
 
-def _encoder(graph: _Graph, bert: BertModel, ids: str, mask: str, segment_ids: str) -> list[str]:
+def _encoder(graph: Graph, bert: BertModel, ids: str, mask: str, segment_ids: str) -> list[str]:
     """Adds the encoder: ids, mask and segment ids [B, S] -> the output [B, S, H] of each layer."""
     hidden = _embeddings(graph, bert, ids, segment_ids)
     as_float = graph.node("Cast", [mask], "attention_mask/float", to=_FLOAT)
@@ -189,7 +222,7 @@ def _encoder(graph: _Graph, bert: BertModel, ids: str, mask: str, segment_ids: s
     return layer_outputs
 
 
-def _embeddings(graph: _Graph, bert: BertModel, ids: str, segment_ids: str) -> str:
+def _embeddings(graph: Graph, bert: BertModel, ids: str, segment_ids: str) -> str:
     layer = bert.embeddings
     word_table = graph.weight("embeddings/word_table", layer.word_embeddings)
     segment_table = graph.weight("embeddings/token_type_table", layer.token_type_embeddings)
@@ -203,7 +236,7 @@ def _embeddings(graph: _Graph, bert: BertModel, ids: str, segment_ids: str) -> s
     return graph.layer_norm(total, layer.layer_norm, "embeddings/LayerNorm")
 
 
-def _attention(graph: _Graph, layer: Any, hidden: str, additive_mask: str, name: str) -> str:
+def _attention(graph: Graph, layer: Any, hidden: str, additive_mask: str, name: str) -> str:
     """Adds self-attention, [B, S, H] -> [B, S, H], with a single fused QKV projection."""
     num_heads, head_size = layer.num_heads, layer.head_size
     scale = 1.0 / math.sqrt(head_size)
@@ -231,61 +264,17 @@ def _attention(graph: _Graph, layer: Any, hidden: str, additive_mask: str, name:
     return graph.node("Reshape", [merged, merged_shape], f"{name}/context")
 
 
-def _residual(graph: _Graph, layer: Any, x: str, residual: str, name: str) -> str:
+def _residual(graph: Graph, layer: Any, x: str, residual: str, name: str) -> str:
     """Adds a dense layer, a residual connection and a layer normalization, see `ResidualOutput`."""
     dense = graph.dense(x, layer.dense.kernel, layer.dense.bias, f"{name}/dense")
     total = graph.node("Add", [dense, residual])
     return graph.layer_norm(total, layer.layer_norm, f"{name}/LayerNorm")
 
 
-def _head_outputs(graph: _Graph, model: Any, sequence_output: str, pooling: str | None) -> _Outputs:
-    """Adds the head of a model, or the pooler and pooling of an encoder; returns the outputs."""
-    hidden_size = model.config.hidden_size
-    if isinstance(model, BertModel):
-        outputs: _Outputs = {
-            "last_hidden_state": (sequence_output, ["batch", "sequence", hidden_size]),
-            "pooler_output": (_pooler(graph, model, sequence_output), ["batch", hidden_size]),
-        }
-        if pooling:
-            pooled = _pool(graph, sequence_output, pooling)
-            outputs["sentence_embedding"] = (pooled, ["batch", hidden_size])
-        return outputs
-    if isinstance(model, BertSpanLabeler):
-        logits = _linear(graph, model.head, sequence_output, "squad")
-        parts = graph.multi_output_node("Split", [logits], 2, "squad/split", axis=-1, num_outputs=2)
-        start, end = (graph.node("Squeeze", [part, graph.ints([-1])]) for part in parts)
-        shape: list[int | str] = ["batch", "sequence"]
-        return {"start_logits": (start, shape), "end_logits": (end, shape)}
-    if isinstance(model, BertTokenClassifier):
-        logits = _linear(graph, model.head, sequence_output, "classifier")
-        return {"logits": (logits, ["batch", "sequence", model.num_labels])}
-    if isinstance(model, BertClassifier):
-        pooled = _pooler(graph, model.bert, sequence_output)
-        logits = _linear(graph, model.head, pooled, "classifier")
-        return {"logits": (logits, ["batch", model.num_labels])}
-    raise UserError(f"{type(model).__name__} has a head that cannot be exported to ONNX")
-
-
-def _linear(graph: _Graph, head: Any, x: str, name: str) -> str:
-    return graph.dense(x, np.asarray(head.output_weights).T, head.output_bias, name)
-
-
-def _pooler(graph: _Graph, bert: BertModel, sequence_output: str) -> str:
-    first_token = _first_token(graph, sequence_output)
-    dense = bert.pooler.dense
-    return graph.node("Tanh", [graph.dense(first_token, dense.kernel, dense.bias, "pooler/dense")])
-
-
-def _first_token(graph: _Graph, sequence_output: str) -> str:
-    start, end, axis = graph.ints([0]), graph.ints([1]), graph.ints([1])
-    first_token = graph.node("Slice", [sequence_output, start, end, axis])
-    return graph.node("Squeeze", [first_token, axis])
-
-
-def _pool(graph: _Graph, sequence_output: str, pooling: str) -> str:
+def _pool(graph: Graph, sequence_output: str, pooling: str) -> str:
     """Adds the pooling of an encoder: [B, S, H] -> [B, H]."""
     if pooling == "cls":
-        return _first_token(graph, sequence_output)
+        return graph.first_token(sequence_output)
     weights = graph.node("Unsqueeze", ["attention_mask/float", graph.ints([2])])  # [B, S, 1]
     if pooling == "max":
         is_token = graph.node("Cast", [weights], to=_BOOL)

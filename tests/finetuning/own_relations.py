@@ -1,4 +1,4 @@
-"""Relation extraction in a user's own package: a head that reads two more inputs, [B, 2]."""
+"""Relation extraction in a user's own package: a head that reads one more input, [B, 2]."""
 
 import dataclasses
 
@@ -11,6 +11,7 @@ from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.data.packing import pack_batch
 from bert_tf.declare import DATA, option
 from bert_tf.finetuning.task import Task
+from bert_tf.modeling import HeadFormat
 from bert_tf.modeling.heads import EncoderWithHead, LinearHead
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.options import FineTuningOptions
@@ -26,9 +27,16 @@ class RelationOptions(FineTuningOptions, affects=DATA):
 @keras.saving.register_keras_serializable(package="own")
 class RelationClassifier(EncoderWithHead):
     input_names = (*EncoderWithHead.input_names, "entity_positions")
+    head_format = HeadFormat(
+        "relations",
+        {"relation/output_weights": "relation.weight", "relation/output_bias": "relation.bias"},
+        architecture="BertForRelations",
+        has_pooler=False,
+    )
 
     def __init__(self, config, num_labels, **kwargs):
         super().__init__(config, **kwargs)
+        self.num_labels = num_labels
         self.head = LinearHead(num_labels, name="relation", dtype=self.dtype_policy)
         self.head.build((None, 2 * self.config.hidden_size))
 
@@ -37,6 +45,15 @@ class RelationClassifier(EncoderWithHead):
         positions = ops.expand_dims(inputs["entity_positions"], -1)  # [B, 2, 1]
         entities = ops.take_along_axis(hidden, positions, axis=1)  # [B, 2, H]
         return {"logits": self.head(ops.concatenate([entities[:, 0], entities[:, 1]], axis=-1))}
+
+    def get_config(self):
+        return {**super().get_config(), "num_labels": self.num_labels}
+
+    def onnx_outputs(self, graph, hidden):
+        positions = graph.node("Unsqueeze", ["entity_positions", graph.ints([-1])])  # [B, 2, 1]
+        entities = graph.node("GatherND", [hidden, positions], batch_dims=1)  # [B, 2, H]
+        logits = graph.linear(graph.node("Flatten", [entities], axis=1), self.head, "relation")
+        return {"logits": (logits, ["batch", self.num_labels])}
 
 
 class Relations(Task):
@@ -87,4 +104,4 @@ class Relations(Task):
         return [[text, str(first), str(second)] for text, first, second in inputs]
 
 
-registry.register("own_relations", RelationOptions, Relations)
+registry.register("own_relations", RelationOptions, Relations, model=RelationClassifier)

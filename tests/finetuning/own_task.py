@@ -51,7 +51,7 @@ class BiEncoder(EncoderWithHead):
         names = (*self.input_names, "token_positions")
         own = {name: inputs[name] for name in names if name in inputs}
         output = self.bert(own, training=training, dropout_seed=seed)["sequence_output"]
-        mask = ops.cast(own["input_mask"], "float32")[:, :, None]
+        mask = ops.expand_dims(ops.cast(own["input_mask"], "float32"), -1)
         return ops.normalize(ops.sum(mask * ops.cast(output, "float32"), 1) / ops.sum(mask, 1))
 
 
@@ -119,4 +119,6 @@ class Retrieval(Task):
         return inputs
 
 
-registry.register("own_retrieval", RetrievalOptions, Retrieval, "Trains a bi-encoder.")
+registry.register(
+    "own_retrieval", RetrievalOptions, Retrieval, "Trains a bi-encoder.", model=BiEncoder
+)

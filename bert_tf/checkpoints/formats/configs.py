@@ -11,8 +11,8 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, shortened
 from bert_tf.progress import log
 
-if TYPE_CHECKING:
-    from bert_tf.checkpoints.formats.heads import Head
+if TYPE_CHECKING:  # imports Keras
+    from bert_tf.modeling import HeadFormat
 
 # Attention head size of all published models. Weight shapes do not determine it.
 USUAL_HEAD_SIZE = 64
@@ -83,10 +83,10 @@ def warn_of_other_config(config: BertConfig, file: str, source: Source) -> None:
             log.warning(message, file, name, value, source.path, expected)
 
 
-def check_weights(head: "Head", shapes: Shapes, path: str) -> None:
+def check_weights(head: "HeadFormat", shapes: Shapes, path: str) -> None:
     """Raises a UserError if the model at `path` lacks weights, or their shapes are inconsistent."""
     sizes = infer_sizes(shapes)
-    expected = head.expected(names.count_layers(shapes) or 1)
+    expected = [*names.encoder_names(names.count_layers(shapes) or 1), *head.variables]
     missing = [name for name in expected if name not in shapes]
     if missing:
         model = "BERT" if head.name == "encoder" else f"BERT with a {head.name} head"
@@ -97,8 +97,7 @@ def check_weights(head: "Head", shapes: Shapes, path: str) -> None:
         actual = ", ".join(f"{name} {shapes[name]}" for name, _ in _AXES.values())
         raise UserError(f"The weights of {path} do not have BERT's shapes: {actual}")
     # Heads without labels have two outputs: start and end, or the two classes of next sentence.
-    num_outputs = [*shapes["output_bias"], 2][0] if head.has_labels else 2
-    expected_shapes = _expected_shapes(head, sizes, num_outputs)
+    expected_shapes = _expected_shapes(head, sizes, head.count_outputs(shapes) or 2)
     mismatches = [
         f"{name} {shapes[name]} (expected: {shape})"
         for name, shape in expected_shapes.items()
@@ -108,7 +107,7 @@ def check_weights(head: "Head", shapes: Shapes, path: str) -> None:
         raise UserError(f"Inconsistent shapes in {path}: {shortened(mismatches, 4)}")
 
 
-def _expected_shapes(head: "Head", sizes: Mapping[str, int], num_outputs: int) -> Shapes:
+def _expected_shapes(head: "HeadFormat", sizes: Mapping[str, int], num_outputs: int) -> Shapes:
     hidden, inner = sizes["hidden_size"], sizes["intermediate_size"]
     # Suffix of a variable name -> shape; the first matching suffix applies.
     by_suffix = {
@@ -125,7 +124,9 @@ def _expected_shapes(head: "Head", sizes: Mapping[str, int], num_outputs: int) -
         "kernel": [hidden, hidden],
         "": [hidden],
     }
+    # The shapes of other heads are only known to their classes.
+    original = [name for name in head.variables if name.startswith(("cls/", "output_"))]
     return {
         name: next(shape for suffix, shape in by_suffix.items() if name.endswith(suffix))
-        for name in head.expected(sizes["num_hidden_layers"])
+        for name in [*names.encoder_names(sizes["num_hidden_layers"]), *original]
     }

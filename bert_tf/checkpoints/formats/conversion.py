@@ -16,6 +16,7 @@ from bert_tf.checkpoints.model import is_training_state
 from bert_tf.checkpoints.run_folder import CONFIG, RUN, VOCAB, labels_file, read_labels
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, shortened
+from bert_tf.modeling import BertClassifier, HeadFormat
 from bert_tf.progress import log
 from bert_tf.tokenization import count_capitals, is_cased, load_vocab
 
@@ -24,7 +25,7 @@ from bert_tf.tokenization import count_capitals, is_cased, load_vocab
 class _Model:
     """A model that is ready to be written; configuration, vocabulary and labels may be unknown."""
 
-    head: heads.Head | None  # None if all variables are copied, whatever they are
+    head: HeadFormat | None  # None if all variables are copied, whatever they are
     names: list[str]  # variables to write
     config: BertConfig | None
     vocab_file: str | None
@@ -98,7 +99,7 @@ def _prepare(source: Source, options: Any, to: str) -> _Model:
         strip = options.strip_optimizer
         selected = [name for name in shapes if not (strip and is_training_state(name))]
     else:
-        head = heads.find(shapes.keys(), options.head, source.head)
+        head = heads.find(source, shapes.keys(), options.head)
         if head.name == "classification" and options.head == "auto" and source.head is None:
             log.info("Assuming a text classifier. For a token classifier pass --head=token")
         configs.check_weights(head, shapes, source.path)
@@ -112,9 +113,9 @@ def _prepare(source: Source, options: Any, to: str) -> _Model:
 
 
 def _select_variables(
-    source: Source, options: Any, head: heads.Head, shapes: configs.Shapes, to: str
+    source: Source, options: Any, head: HeadFormat, shapes: configs.Shapes, to: str
 ) -> list[str]:
-    expected = head.expected(names.count_layers(shapes))
+    expected = [*names.encoder_names(names.count_layers(shapes)), *head.variables]
     state = [name for name in shapes if is_training_state(name)]
     unexpected = sorted(shapes.keys() - set(expected) - set(state)) + source.unknown
     if unexpected:
@@ -148,14 +149,13 @@ def _find_vocab(source: Source, options: Any, shapes: configs.Shapes, to: str) -
 
 
 def _find_labels(
-    source: Source, options: Any, shapes: configs.Shapes, head: heads.Head | None
+    source: Source, options: Any, shapes: configs.Shapes, head: HeadFormat | None
 ) -> Sequence[str] | None:
     requested = _requested_labels(options.labels) if options.labels else None
     labels = requested or source.labels
-    has_labels = "output_bias" in shapes and (head is None or head.has_labels)
-    if not labels or not (has_labels or requested):
+    num_outputs = (head or source.head or BertClassifier.head_format).count_outputs(shapes)
+    if not labels or not (num_outputs or requested):
         return None
-    num_outputs = shapes["output_bias"][0] if has_labels else 0
     expected = source.labels or labels
     if [*labels] != [*expected] and sorted(labels) == sorted(expected):
         problem = f"the model has the same labels in a different order: {', '.join(expected)}"

@@ -8,7 +8,6 @@ import keras
 
 from bert_tf import checkpoints, files
 from bert_tf.checkpoints.formats import archives, configs, keras_files, safetensors_files
-from bert_tf.checkpoints.formats.heads import HEADS
 from bert_tf.checkpoints.formats.hugging_face import HuggingFaceSource
 from bert_tf.checkpoints.formats.keras_files import KerasSource
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
@@ -19,7 +18,7 @@ from bert_tf.checkpoints.model import Restored, load_weights
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.checkpoints.tensors import OBJECT_GRAPH, open_reader
 from bert_tf.errors import UserError
-from bert_tf.modeling import BertClassifier, BertModel, BertTokenClassifier
+from bert_tf.modeling import BertModel
 from bert_tf.modeling.bert import ConfiguredModel
 from bert_tf.progress import log
 
@@ -92,11 +91,11 @@ def restore(model: keras.Model, source: str | os.PathLike | Source) -> Restored:
         source = find_source(os.fspath(source))
     if isinstance(model, ConfiguredModel):
         configs.warn_of_other_config(model.config, type(model).__name__, source)
-    trained_class = HEADS[source.head or "encoder"].model
-    is_ambiguous = trained_class in (BertClassifier, BertTokenClassifier)
-    if is_ambiguous and not isinstance(model, (trained_class, BertModel)):
-        message = "%s has the head of a %s, not of a %s"
-        log.warning(message, source.path, trained_class.__name__, type(model).__name__)
+    if source.head and source.head.has_labels and not isinstance(model, BertModel):
+        classes = source.head.model, type(model)
+        if not any(map(issubclass, classes, reversed(classes))):
+            message = "%s has the head of a %s, not of a %s"
+            log.warning(message, source.path, *(cls.__name__ for cls in classes))
     restored = load_weights(model, source, verify=False)
     unused_heads = [name for name in restored.unused if name.endswith("output_weights")]
     if restored.new and set(unused_heads) - {"cls/seq_relationship/output_weights"}:

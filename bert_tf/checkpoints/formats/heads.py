@@ -1,79 +1,60 @@
-"""Model heads: their variables, and their classes in bert_tf and transformers."""
+"""Finds the head of a model, from its variables and metadata."""
 
-import dataclasses
 from collections.abc import Set
-from typing import Any
 
-from bert_tf.checkpoints.formats import names
+from bert_tf import registry
+from bert_tf.checkpoints.formats.source import Source
 from bert_tf.errors import UserError
-from bert_tf.modeling import (
-    BertClassifier,
-    BertModel,
-    BertPretrainer,
-    BertSpanLabeler,
-    BertTokenClassifier,
-)
-
-_MASKED_LM = ("cls/predictions/output_bias", *names.MLM_TRANSFORM)
-_NEXT_SENTENCE = ("cls/seq_relationship/output_bias", "cls/seq_relationship/output_weights")
-_SPAN = ("cls/squad/output_bias", "cls/squad/output_weights")
-_CLASSIFIER = ("output_bias", "output_weights")
+from bert_tf.modeling import HeadFormat
+from bert_tf.modeling.heads import MASKED_LM
 
 
-@dataclasses.dataclass(frozen=True)
-class Head:
-    """A head and the encoder that it uses."""
-
-    name: str  # value of the flag --head
-    variables: tuple[str, ...]  # names in original BERT checkpoints
-    architecture: str  # name of the class in transformers
-    has_pooler: bool  # whether the class in transformers has a pooler
-    model: Any  # class in bert_tf; None if there is none
-
-    @property
-    def has_labels(self) -> bool:
-        """Whether there is one output per label, so that the number of outputs varies."""
-        return self.variables == _CLASSIFIER
-
-    def expected(self, num_layers: int) -> list[str]:
-        """Returns the names of all variables of encoder and head in original checkpoints."""
-        return [*names.encoder_names(num_layers), *self.variables]
+def registered() -> dict[str, HeadFormat]:
+    """Returns the heads of all registered models by name; imports the models' modules."""
+    heads: dict[str, HeadFormat] = {}
+    for entry in registry.entries().values():
+        head = getattr(registry.load(entry.model), "head_format", None)
+        if head:
+            # A user's package cannot replace a head of ours.
+            heads.setdefault(head.name, head)
+    return {**heads, MASKED_LM.name: MASKED_LM}
 
 
-_PRETRAINING = (*_MASKED_LM, *_NEXT_SENTENCE)
-HEADS = {
-    head.name: head
-    for head in (
-        Head("pretraining", _PRETRAINING, "BertForPreTraining", True, BertPretrainer),
-        Head("masked_lm", _MASKED_LM, "BertForMaskedLM", False, None),
-        Head("multiple_choice", _CLASSIFIER, "BertForMultipleChoice", True, BertClassifier),
-        Head("classification", _CLASSIFIER, "BertForSequenceClassification", True, BertClassifier),
-        Head("span", _SPAN, "BertForQuestionAnswering", False, BertSpanLabeler),
-        Head("token", _CLASSIFIER, "BertForTokenClassification", False, BertTokenClassifier),
-        Head("encoder", (), "BertModel", True, BertModel),
-    )
-}
-# Name of the class in transformers -> name of the head.
-BY_ARCHITECTURE = {head.architecture: name for name, head in HEADS.items()}
+def hugging_face_names(declared: HeadFormat | None) -> dict[str, str]:
+    """Maps names of all heads' variables in transformers to their names in the original.
+
+    If heads use one name for different variables, that of the head `declared` counts.
+    """
+    heads = [*reversed(registered().values()), *([declared] if declared else [])]
+    return {theirs: ours for head in heads for ours, theirs in head.variables.items()}
 
 
-def find(stored: Set[str], requested: str = "auto", hint: str | None = None) -> Head:
+def find(source: Source, stored: Set[str], requested: str = "auto") -> HeadFormat:
     """Returns the head to convert: `requested`, or if that is "auto", the head in `stored`.
 
-    `stored` are the names of the model's variables. Three heads have the same names: `hint`, the
-    head that the model's metadata declare, tells them apart.
+    `stored` are the names of the model's variables. Some heads have the same names: the head that
+    the model's metadata declare tells them apart.
     """
+    heads, declared = registered(), source.head
     if requested != "auto":
-        if hint and hint != requested and HEADS[requested].has_labels and HEADS[hint].has_labels:
-            raise UserError(f"--head={requested}, but the model has a {hint} head: omit --head")
-        return HEADS[requested]
-    kinds = ("masked_lm", "span", "classification")
-    present = [kind for kind in kinds if set(HEADS[kind].variables) & stored]
+        head = heads[requested]
+        has_same_names = declared and declared.variables.keys() == head.variables.keys()
+        if declared and declared is not head and has_same_names:
+            problem = f"--head={requested}, but the model has a {declared.name} head"
+            raise UserError(f"{problem}: omit --head")
+        return head
+    if source.model and not declared:
+        problem = f"{source.model.__name__} cannot be converted: it has no attribute head_format"
+        raise UserError(f"{problem}. Pass --head=encoder to convert only its encoder")
+    kinds: dict[Set[str], HeadFormat] = {}
+    for head in (*([declared] if declared else []), *heads.values()):
+        kinds.setdefault(frozenset(head.variables), head)
+    pretraining = kinds.pop(frozenset(heads["pretraining"].variables))
+    present = [head for head in reversed(kinds.values()) if head.variables.keys() & stored]
     if len(present) > 1:
-        advice = f"Pass --head={present[-1]}, or --head=encoder for no head"
-        raise UserError(f"The model has several heads: {' and '.join(present)}. {advice}")
-    if present == ["masked_lm"] and set(_NEXT_SENTENCE) & stored:
-        return HEADS["pretraining"]
-    if present == ["classification"] and hint and HEADS[hint].has_labels:
-        return HEADS[hint]
-    return HEADS[present[0] if present else "encoder"]
+        advice = f"Pass --head={present[-1].name}, or --head=encoder for no head"
+        listed = " and ".join(head.name for head in present)
+        raise UserError(f"The model has several heads: {listed}. {advice}")
+    head = present[0] if present else heads["encoder"]
+    has_more = (pretraining.variables.keys() - head.variables.keys()) & stored
+    return pretraining if head is MASKED_LM and has_more else head

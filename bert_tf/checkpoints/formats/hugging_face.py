@@ -13,6 +13,7 @@ from bert_tf.checkpoints.formats.source import Source, find_file, temporary_fold
 from bert_tf.checkpoints.run_folder import VOCAB
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
+from bert_tf.modeling import HeadFormat
 from bert_tf.tokenization import load_vocab
 
 CONFIG = "config.json"
@@ -37,7 +38,8 @@ class HuggingFaceSource(Source):
         self.labels = hugging_face_config.read_labels(settings)
         self._read_head(settings)
         self._tensors = safetensors_files.SafetensorsReader(path)
-        self._names = names.HuggingFaceNames(self._tensors.shapes)
+        head_names = heads.hugging_face_names(self.head)
+        self._names = names.HuggingFaceNames(self._tensors.shapes, head_names)
         self.unknown = self._names.unknown
         if names.WORD_EMBEDDINGS not in self._names.stored:
             content = ", ".join(sorted(self._tensors.shapes)[:4])
@@ -52,13 +54,14 @@ class HuggingFaceSource(Source):
     def _read_head(self, settings: Mapping[str, Any]) -> None:
         architectures = settings.get("architectures")
         if isinstance(architectures, list) and architectures:
-            self.head = heads.BY_ARCHITECTURE.get(str(architectures[0]))
+            known = {head.architecture: head for head in reversed(heads.registered().values())}
+            self.head = known.get(str(architectures[0]))
             if self.head is None:
                 note = f"unknown architecture {architectures[0]}; the tensors determine the head"
                 self.notes.append(f"{self.config_file}: {note}")
         problem_type = str(settings.get("problem_type"))
         flag = hugging_face_config.PROBLEM_TYPES.get(problem_type)
-        if self.head == "classification" and flag:
+        if self.head and self.head.name == "classification" and flag:
             advice = f"To fine-tune on your own files, pass --problem_type={flag}"
             self.notes.append(f"{self.config_file}: problem_type is {problem_type}. {advice}")
 
@@ -70,7 +73,7 @@ class HuggingFaceSource(Source):
         path = find_file(folder, POOLER_FILE)
         if path:
             pooler = safetensors_files.SafetensorsReader(path)
-            stored = names.HuggingFaceNames(pooler.shapes).stored
+            stored = names.HuggingFaceNames(pooler.shapes, {}).stored
             if sorted(stored) == sorted(names.POOLER):
                 return {name: _transpose_kernel(name, pooler.read(stored[name])) for name in stored}
         self.notes.append(f"{self.path} has no pooler: its weights will be zeros")
@@ -128,7 +131,7 @@ class HuggingFaceSource(Source):
 
 def write(
     folder: str,
-    head: heads.Head,
+    head: HeadFormat,
     config: BertConfig,
     weights: Mapping[str, np.ndarray],
     labels: Sequence[str] | None,
@@ -140,12 +143,13 @@ def write(
     prefix = "bert." if head.name == "encoder" else ""
     for name, value in weights.items():
         target = pooler if name in names.POOLER and not head.has_pooler else tensors
-        target[names.to_hugging_face(name).removeprefix(prefix)] = _transpose_kernel(name, value)
+        tensor = head.variables.get(name) or names.to_hugging_face(name).removeprefix(prefix)
+        target[tensor] = _transpose_kernel(name, value)
     safetensors_files.write(os.path.join(folder, safetensors_files.WEIGHTS_FILE), tensors)
     # Zeros need not be stored, as a missing pooler is read as zeros.
     if any(value.any() for value in pooler.values()):
         safetensors_files.write(os.path.join(folder, POOLER_FILE), pooler)
-    num_outputs = len(weights[head.variables[0]]) if head.variables else 0
+    num_outputs = head.count_outputs({name: value.shape for name, value in weights.items()})
     pad_id = load_vocab(vocab_file).get("[PAD]")
     contents = {
         CONFIG: hugging_face_config.make_config(config, head, num_outputs, labels, pad_id),

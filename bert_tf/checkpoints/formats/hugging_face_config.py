@@ -8,9 +8,9 @@ transformers raise an error if they change the computation.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf.checkpoints.formats.heads import Head
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
+from bert_tf.modeling.head_format import HeadFormat
 from bert_tf.modeling.heads import CLASSIFIER_DROPOUT
 from bert_tf.modeling.layers import LAYER_NORM_EPSILON
 
@@ -77,16 +77,18 @@ def read_labels(settings: Mapping[str, Any]) -> list[str] | None:
 
 def make_config(
     config: BertConfig,
-    head: Head,
+    head: HeadFormat | None,
     num_labels: int,
     labels: Sequence[str] | None,
     pad_id: int | None,
 ) -> dict[str, Any]:
-    """Returns the content of a config.json; without `labels`, they are LABEL_0, LABEL_1, etc."""
+    """Returns the content of a config.json; without `labels`, they are LABEL_0, LABEL_1, etc.
+
+    `head` is None if the model's class does not declare it.
+    """
     values = config.to_dict()
     act = (values["hidden_act"] or "").lower()
     values |= {
-        "architectures": [head.architecture],
         "model_type": "bert",
         "hidden_act": _EXPORTED_ACTIVATIONS.get(act, act),
         "hidden_dropout_prob": values["hidden_dropout_prob"] or 0.0,
@@ -97,7 +99,9 @@ def make_config(
         "tie_word_embeddings": True,
         "torch_dtype": "float32",
     }
-    if head.has_labels:
+    if head and head.architecture:
+        values["architectures"] = [head.architecture]
+    if head.has_labels if head else labels:
         ordered = list(labels or _placeholders(num_labels))
         values |= {
             "classifier_dropout": CLASSIFIER_DROPOUT,

@@ -53,13 +53,13 @@ def _count_parameters(shapes: configs.Shapes) -> list[str]:
 
 def _describe_head(source: Source, shapes: configs.Shapes) -> str:
     try:
-        head = heads.find(shapes.keys(), hint=source.head)
+        head = heads.find(source, shapes.keys())
     except UserError as error:
         return str(error)
     if head.name == "encoder":
         return "Head: none"
-    has_bias = head.has_labels and "output_bias" in shapes
-    outputs = f", {shapes['output_bias'][0]} outputs" if has_bias else ""
+    num_outputs = head.count_outputs(shapes)
+    outputs = f", {num_outputs} outputs" if num_outputs else ""
     note = ""
     if head.has_labels and source.head is None:
         note = " (or token: both have the same variables)"

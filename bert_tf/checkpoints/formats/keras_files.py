@@ -11,18 +11,19 @@ import keras
 import numpy as np
 
 from bert_tf import checkpoints, files
-from bert_tf.checkpoints.formats.heads import HEADS, Head
+from bert_tf.checkpoints.formats import heads
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, reason
+from bert_tf.modeling.bert import ConfiguredModel
+from bert_tf.modeling.head_format import HeadFormat
+from bert_tf.modeling.heads import ROOT_HEAD
 
 MODEL_EXTENSION = ".keras"
 WEIGHTS_EXTENSION = ".weights.h5"
 
 # Member of a `.keras` file that describes the model's class and arguments.
 _CONFIG = "config.json"
-# Name under which a model class is registered with Keras -> name of its head.
-_MODELS = {f"bert_tf>{head.model.__name__}": name for name, head in HEADS.items() if head.model}
 # Module and name of the only class that a file may reference besides its model.
 _DTYPE_POLICY = ("keras", "DTypePolicy")
 # Size limit of config.json, which typically has a few kilobytes.
@@ -41,7 +42,7 @@ class KerasSource(Source):
         is_complete = path.endswith(MODEL_EXTENSION)
         if is_complete:
             self.config_file = None
-            self.head = _read_head(path)
+            self._model_class = _find_class(path)
         else:
             self.head, self._model = _build_model(path)
         try:
@@ -67,19 +68,27 @@ class KerasSource(Source):
             yield name, keras.ops.convert_to_numpy(self._variables[name])
 
 
-def build(head: Head, config: BertConfig, num_outputs: int) -> Any:
+def build(head: HeadFormat, config: BertConfig, num_outputs: int) -> Any:
     """Builds a model with random weights; `num_outputs` is only used for heads with labels."""
     if head.model is None:
         problem = "Keras pre-training models need a next-sentence head, which this model lacks"
         raise UserError(f"{problem}. Pass --head=encoder to write only the encoder")
-    return head.model(config, num_outputs) if head.has_labels else head.model(config)
+    # Files have models of rows [B, S]: for multiple choice, [B, C, S], the base class.
+    bases = (base for base in head.model.__mro__ if "head_format" in vars(base))
+    model_class = next((base for base in bases if base.input_rank == 2), head.model)
+    has_labels = model_class.head_format.outputs == "labels"
+    return model_class(config, num_outputs) if has_labels else model_class(config)
 
 
-def write(path: str, head: Head, config: BertConfig, weights: Mapping[str, np.ndarray]) -> None:
+def write(
+    path: str, head: HeadFormat, config: BertConfig, weights: Mapping[str, np.ndarray]
+) -> None:
     """Writes a model; the extension of `path` determines the format."""
-    num_outputs = len(weights[head.variables[0]]) if head.variables else 0
-    model = build(head, config, num_outputs)
+    shapes = {name: value.shape for name, value in weights.items()}
+    model = build(head, config, head.count_outputs(shapes))
     for name, variable in checkpoints.named_variables(model).items():
+        if name not in weights:
+            raise UserError(f"{type(model).__name__}: head_format does not list {name}")
         variable.assign(weights[name])
     with files.wrap_errors("write", path):
         if hasattr(os, "posix_fallocate"):
@@ -89,26 +98,30 @@ def write(path: str, head: Head, config: BertConfig, weights: Mapping[str, np.nd
         model.save(path) if path.endswith(MODEL_EXTENSION) else model.save_weights(path)
 
 
-def _read_head(path: str) -> str:
-    """Returns the head of a `.keras` file; raises a UserError if it references unexpected classes.
+def _find_class(path: str) -> Any:
+    """Returns the model class of a `.keras` file, which must be registered with Keras.
 
-    Loading a file imports all classes that it references, so this must be checked beforehand.
+    Raises a UserError if the file references other classes. Loading a file imports all classes that
+    it references, so this must be checked beforehand.
     """
+    heads.registered()  # imports our model classes, which registers them with Keras
     try:
         with zipfile.ZipFile(path) as archive:
             is_large = archive.getinfo(_CONFIG).file_size > _MAX_CONFIG_BYTES
             description = None if is_large else json.loads(archive.read(_CONFIG))
     except (OSError, KeyError, ValueError, zipfile.BadZipFile, RecursionError) as error:
         raise UserError(f"{path} is not a complete .keras file ({error})") from error
-    model = description.get("registered_name") if isinstance(description, dict) else None
+    name = description.get("registered_name") if isinstance(description, dict) else None
+    model = keras.saving.get_registered_object(str(name))
+    is_model = isinstance(model, type) and issubclass(model, ConfiguredModel)
     classes = [found for found in _find_classes(description) if found != _DTYPE_POLICY]
     # Keras finds a model by its registered name, so the module in the file may be an outdated path.
-    is_ours = len(classes) == 1 and str(classes[0][0]).startswith("bert_tf.")
-    if model not in _MODELS or not is_ours or classes[0][1] != model.removeprefix("bert_tf>"):
+    if not is_model or [found for _, found in classes] != [model.__name__]:
         listed = ", ".join(dict.fromkeys(f"{module}.{name}" for module, name in classes[:8]))
         problem = f"{path} must contain a bert_tf.modeling model and no other classes"
-        raise UserError(f"{problem}. It contains: {listed or 'no classes'}")
-    return _MODELS[model]
+        advice = ". Import the module of your class first" if ">" in str(name) and not model else ""
+        raise UserError(f"{problem}. It contains: {listed or 'no classes'}{advice}")
+    return model
 
 
 def _find_classes(description: Any) -> Iterator[tuple[Any, Any]]:
@@ -123,7 +136,7 @@ def _find_classes(description: Any) -> Iterator[tuple[Any, Any]]:
         yield from _find_classes(child)
 
 
-def _build_model(path: str) -> tuple[str, Any]:
+def _build_model(path: str) -> tuple[HeadFormat, Any]:
     """Returns the head of a `.weights.h5` file, and a model of its sizes with random weights."""
     try:
         with h5py.File(path, "r") as file:
@@ -134,22 +147,26 @@ def _build_model(path: str) -> tuple[str, Any]:
         raise UserError(f"{path} is not {expected} ({error})") from error
     # Any number of attention heads will do: it does not affect the shapes of the weights.
     config = BertConfig.from_dict({**sizes, "num_attention_heads": 1})
-    return head, build(HEADS[head], config, num_outputs)
+    return head, build(head, config, num_outputs)
 
 
-def _inspect(file: Any) -> tuple[str, dict[str, int], int]:
+def _inspect(file: Any) -> tuple[HeadFormat, dict[str, int], int]:
     """Infers head, sizes and number of outputs from the structure of an HDF5 file."""
+    known = heads.registered()
     if "bert" not in file:
-        head = "encoder"
+        name = "encoder"
     elif "layers/masked_lm_head" in file:
-        head = "pretraining"
-    elif file["head/vars"].attrs["name"] == "squad":
-        head = "span"
-    else:
+        name = "pretraining"
+    elif (layer := file["head/vars"].attrs["name"]) == ROOT_HEAD:
         # Text and token classifiers differ only in the model's name, which users rarely change.
         is_token = str(file["vars"].attrs["name"]).startswith("bert_token_classifier")
-        head = "token" if is_token else "classification"
-    encoder = file if head == "encoder" else file["bert"]
+        name = "token" if is_token else "classification"
+    else:
+        # The head's layer is the last scope of its variables.
+        found = [n for n, h in known.items() if any(f"/{layer}/" in f"/{v}" for v in h.variables)]
+        name = found.pop(0)
+    head = known[name]
+    encoder = file if name == "encoder" else file["bert"]
     words, types, positions = (encoder[f"embeddings/vars/{index}"].shape for index in range(3))
     layers = encoder["encoder/transformer_layers"]
     sizes = {
@@ -160,5 +177,5 @@ def _inspect(file: Any) -> tuple[str, dict[str, int], int]:
         "num_hidden_layers": len(layers),
         "intermediate_size": layers["transformer_layer/intermediate/vars/0"].shape[1],
     }
-    num_outputs = file["head/vars/0"].shape[0] if HEADS[head].has_labels else 0
+    num_outputs = file["head/vars/0"].shape[0] if head.has_labels else 0
     return head, sizes, num_outputs

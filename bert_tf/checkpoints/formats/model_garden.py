@@ -20,6 +20,7 @@ from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.tensors import OBJECT_GRAPH, explained_read_errors, open_reader
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, shortened
+from bert_tf.modeling.heads import MASKED_LM
 
 # Scope within an encoder layer -> scope in the original BERT.
 _LAYER_SCOPES = {
@@ -46,7 +47,7 @@ _OUTSIDE_LAYERS = {
     "pooler_transform/bias": "bert/pooler/dense/bias",
     "pooler_transform/kernel": "bert/pooler/dense/kernel",
     "cls/predictions/output_bias/bias": "cls/predictions/output_bias",
-    **{name: name for name in names.MLM_TRANSFORM},
+    **{name: name for name in MASKED_LM.variables if name.startswith("cls/predictions/transform/")},
 }
 _LAYER_NAME = re.compile(
     r"(?:transformer|bert_model/encoder)/layer_(\d+)/(.+)/(kernel|bias|beta|gamma)$"

@@ -5,7 +5,7 @@ All formats are converted via the original's names. Kernels are [input, output] 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
 POOLER = ("bert/pooler/dense/bias", "bert/pooler/dense/kernel")
@@ -21,23 +21,12 @@ _LAYER = (
     *(f"intermediate/{kind}" for kind in _DENSE),
     *(f"output/{kind}" for kind in (*_DENSE, *_NORM)),
 )
-MLM_TRANSFORM = tuple(sorted(f"cls/predictions/transform/{name}" for name in (*_DENSE, *_NORM)))
-# Name of a head's weight in the original -> name in transformers.
-_HEADS = {
-    "cls/predictions/output_bias": "cls.predictions.bias",
-    "cls/seq_relationship/output_weights": "cls.seq_relationship.weight",
-    "cls/seq_relationship/output_bias": "cls.seq_relationship.bias",
-    "cls/squad/output_weights": "qa_outputs.weight",
-    "cls/squad/output_bias": "qa_outputs.bias",
-    "output_weights": "classifier.weight",
-    "output_bias": "classifier.bias",
-}
 # Last part of a name in the original -> last part in transformers, if they differ.
 _LEAVES = {"kernel": "weight", "gamma": "weight", "beta": "bias"}
 
 # Redundant tensors in some files: copies of tied weights, and buffers that can be recomputed.
 _TIED_WEIGHT = "cls.predictions.decoder.weight"
-_TIED_BIAS = "cls.predictions.decoder.bias"
+_TIED_BIAS, _BIAS = "cls.predictions.decoder.bias", "cls.predictions.bias"
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
@@ -58,13 +47,11 @@ def count_layers(names: Iterable[str]) -> int:
 
 
 def to_hugging_face(name: str) -> str:
-    """Converts the original's name of a weight to its name in transformers.
+    """Converts the original's name of an encoder weight to its name in transformers.
 
     Example: `bert/encoder/layer_3/output/LayerNorm/gamma` becomes
     `bert.encoder.layer.3.output.LayerNorm.weight`.
     """
-    if name in _HEADS:
-        return _HEADS[name]
     *scopes, last = name.split("/")
     if last.endswith("_embeddings"):
         return ".".join([*scopes, last, "weight"])
@@ -73,7 +60,7 @@ def to_hugging_face(name: str) -> str:
 
 
 class HuggingFaceNames:
-    """Maps the original's names to names in a safetensors file.
+    """Maps the original's names to names in a safetensors file; for heads, as `heads` says.
 
     Supports names from early versions of transformers (`LayerNorm.gamma`), and from bare encoders,
     which lack the prefix `bert.`.
@@ -84,7 +71,7 @@ class HuggingFaceNames:
         unknown: names in the file that are not part of BERT.
     """
 
-    def __init__(self, file_names: Iterable[str]) -> None:
+    def __init__(self, file_names: Iterable[str], heads: Mapping[str, str]) -> None:
         modern = {_modernize(name): name for name in sorted(file_names)}  # name now -> in the file
         if not any(name.startswith("bert.") for name in modern):
             scopes = ("embeddings.", "encoder.", "pooler.")
@@ -95,9 +82,9 @@ class HuggingFaceNames:
         self.tied_decoder = modern.pop(_TIED_WEIGHT, None)
         tied_bias = modern.pop(_TIED_BIAS, None)
         if tied_bias:
-            modern.setdefault(_HEADS["cls/predictions/output_bias"], tied_bias)
-        originals = [*encoder_names(count_layers(modern)), *MLM_TRANSFORM, *_HEADS]
-        known = {to_hugging_face(name): name for name in originals}
+            modern.setdefault(_BIAS, tied_bias)
+        encoder = encoder_names(count_layers(modern))
+        known = {**heads, **{to_hugging_face(name): name for name in encoder}}
         self.stored = {known[name]: modern[name] for name in modern if name in known}
         unknown = [name for name in modern if name not in known and not name.endswith(_BUFFERS)]
         self.unknown = sorted(modern[name] for name in unknown)

@@ -11,7 +11,7 @@ from bert_tf import files
 from bert_tf.checkpoints.formats import heads
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
 from bert_tf.checkpoints.formats.source import find_file
-from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
+from bert_tf.checkpoints.run_folder import CONFIG
 from bert_tf.errors import UserError
 from bert_tf.modeling.heads import ROOT_HEAD
 
@@ -24,7 +24,6 @@ _VOCABULARY_ATTRIBUTES = ("vocab_file", "vocab")
 _LOWER_CASE = "do_lower_case/.ATTRIBUTES/VARIABLE_VALUE"
 # Variables of models that `export_model.py` wrote: they already have the original BERT's names.
 _EXPORT_SCOPES = ("bert/embeddings/", "bert/encoder/layer_", "bert/pooler/")
-_EXPORT_HEADS = {name for head in heads.HEADS.values() for name in head.variables}
 
 
 class SavedModelSource(ModelGardenSource):
@@ -49,7 +48,7 @@ class SavedModelSource(ModelGardenSource):
         extra_assets = os.path.join(folder, "assets.extra")
         self.config_file = find_file(extra_assets, CONFIG)
         assets = os.path.join(folder, "assets")
-        self.labels = RunFolder(assets).labels()
+        self._labels_folder = assets
         children = {child.local_name: nodes[child.node_id] for child in nodes[0].children}
         self.is_encoder = "__call__" in children
         for name in _VOCABULARY_ATTRIBUTES:
@@ -63,7 +62,9 @@ class SavedModelSource(ModelGardenSource):
     def original_name(self, variable: str) -> str | None:
         """Returns a variable's name in original checkpoints; None if it is not part of BERT."""
         name = variable.removeprefix(f"{ROOT_HEAD}/")
-        if name.startswith(_EXPORT_SCOPES) or name in _EXPORT_HEADS:
+        if name.startswith(_EXPORT_SCOPES) or any(
+            name in head.variables for head in heads.registered().values()
+        ):
             return name
         return super().original_name(variable)
 

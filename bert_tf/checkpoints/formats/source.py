@@ -3,24 +3,22 @@
 import abc
 import atexit
 import contextlib
+import functools
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_tf import files
+from bert_tf import files, registry
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 
-# Training script -> head, for the heads whose variables have the same names.
-_HEADS = {
-    "run_classifier": "classification",
-    "run_multiple_choice": "multiple_choice",
-    "run_ner": "token",
-}
+if TYPE_CHECKING:  # imports Keras
+    from bert_tf.modeling import HeadFormat
 
 
 class Source(abc.ABC):
@@ -34,8 +32,6 @@ class Source(abc.ABC):
         path: path of the model; for an archive, the path of the unpacked model.
         config_file: path of the configuration, in the source's format; None if missing.
         vocab_file: path of the vocabulary; None if missing.
-        head: a key of `heads.HEADS`, if metadata declare the model's head; otherwise None.
-        labels: labels of the head's outputs; None if unknown.
         do_lower_case: whether texts must be lower-cased; None if unknown.
         has_run: whether `do_lower_case` is from the `run.json` of a bert_tf training run.
         unknown: names of tensors in the file that are not part of BERT.
@@ -50,24 +46,41 @@ class Source(abc.ABC):
         self.path = path
         self.config_file = find_file(folder, CONFIG)
         self.vocab_file = find_file(folder, VOCAB)
-        self.head: str | None = None
-        self.labels: list[str] | None = None
-        # Ignore errors: an unrelated labels.txt must not make the model unreadable.
-        with contextlib.suppress(UserError):
-            self.labels = RunFolder(folder).labels()
+        self._model_class: Any = None  # class of the model, or `module:name`
+        self._labels_folder = folder
         self.do_lower_case: bool | None = None
         self.has_run = False
         self.unknown: list[str] = []
         self.notes: list[str] = []
 
     def read_run(self, folder: str) -> None:
-        """Sets head and casing from the `run.json` of a bert_tf training run."""
+        """Sets model and casing from the `run.json` of a bert_tf training run."""
         run = RunFolder(folder)
-        self.head = _HEADS.get(run.entry("script") or "", self.head)
-        if self.head == "multiple_choice":
-            self.labels = None  # They number the endings, not the outputs.
+        script = registry.entries().get(run.entry("script") or "")
+        self._model_class = script and script.model
         if self.do_lower_case is None and run.do_lower_case is not None:
             self.do_lower_case, self.has_run = run.do_lower_case, True
+
+    # Do not import the model's class, and thus Keras, until it is needed.
+    @property
+    def model(self) -> Any:
+        """Class of the model, if metadata declare it; otherwise None."""
+        return registry.load(self._model_class)
+
+    @functools.cached_property
+    def head(self) -> "HeadFormat | None":
+        """Format of the model's head, if metadata declare it; otherwise None."""
+        return getattr(self.model, "head_format", None)
+
+    @functools.cached_property
+    def labels(self) -> list[str] | None:
+        """Labels of the head's outputs; None if unknown."""
+        if self.head and self.head.outputs == "one":
+            return None  # They number the texts of a row, not the outputs.
+        # Ignore errors: an unrelated labels.txt must not make the model unreadable.
+        with contextlib.suppress(UserError):
+            return RunFolder(self._labels_folder).labels()
+        return None
 
     def config(self) -> BertConfig | None:
         """Returns the configuration; None if it is missing."""

@@ -2,10 +2,11 @@
 
 import dataclasses
 
+from bert_tf import registry
 from bert_tf.declare import Options, check_required, check_values, option
 from bert_tf.errors import UserError
 
-_HEADS = ("auto", "pretraining", "classification", "span", "token", "multiple_choice", "encoder")
+_HEADS = ("auto", *(script.head for script in registry.SCRIPTS.values() if script.head))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,8 @@ def run(options: ExportOptions) -> str:
     _require_model_folder(folder)
     keras.config.set_dtype_policy("float32")
     script = options.script or RunFolder(folder).require_run().get("script")
-    is_task = bool(script and script in registry.SCRIPTS and registry.SCRIPTS[script].make_task)
+    entry = registry.entries().get(script or "")
+    is_task = bool(entry and entry.make_task)
     if options.form == "task" or (options.form == "auto" and is_task):
         return _export_fine_tuned(options, folder, script)
     return _export_encoder(options, folder)
@@ -42,7 +43,7 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     task_flag = {"task_name": options.task_name} if options.task_name else {}
     if task_flag and script not in (None, "run_classifier"):
         raise UserError(f"Omit --task_name: {folder} was trained by {script}, not run_classifier")
-    entry = registry.SCRIPTS.get(script or "")
+    entry = registry.entries().get(script or "")
     make_task = (entry and entry.make_task) or ""
     if entry and not make_task:
         problem = f"{folder} was trained by {script}"

@@ -84,7 +84,7 @@ class ExportOptions(Options):
         if self.form == "preprocessor" and not is_saved_model:
             reason = "a model in another format takes token ids, not texts"
             raise UserError(f"--form=preprocessor needs --format=saved_model: {reason}")
-        scripts = [name for name, script in registry.SCRIPTS.items() if script.make_task]
+        scripts = [name for name, script in registry.entries().items() if script.make_task]
         if self.script and self.script not in scripts:
             known = ", ".join(scripts)
             raise UserError(f"--script must be one of {known}. Received: {self.script}")

@@ -207,8 +207,12 @@ class Extractor:
         if layers is None:
             last_layer = outputs["sequence_output"]
             layers = {-1: last_layer, self.config.num_hidden_layers - 1: last_layer}
-        selected = [layers[index] for index in self.layers]
-        return {"values": _pool(selected, self._options.pooling, batch)}
+        selected = [array_ops.cast(layers[index], "float32") for index in self.layers]
+        values = array_ops.namespace(selected[0]).stack(selected, axis=2)  # [B, S, L, H]
+        pooling = self._options.pooling
+        if pooling != "none":  # [B, L, H], or 2H for mean_max
+            values = array_ops.pool(values, batch["input_mask"], pooling)
+        return {"values": values}
 
     def __call__(self, inputs: Sequence[Any]) -> list[TextFeatures]:
         """Computes the features of strings and tuples of two strings, for a `Predictor`."""
@@ -248,21 +252,3 @@ def _has_many_batches(options: ExtractionOptions, total: int) -> bool:
     # Without pooling, chunks have few texts, because features of tokens take much memory.
     chunk_size = min(total, _MAX_TEXTS) if options.pooling != "none" else 0
     return chunk_size / options.batch_size / num_cores() >= _MANY_BATCHES
-
-
-def _pool(layers: Sequence[Any], pooling: str, batch: Any) -> Any:
-    """Stacks layers [B, S, H] to float32 [B, S, L, H]; pooled [B, L, H], or 2H for mean_max."""
-    ops = array_ops.namespace(layers[0])
-    values = ops.stack([array_ops.cast(layer, "float32") for layer in layers], axis=2)
-    mask = array_ops.cast(batch["input_mask"], "float32")[:, :, None, None]
-    if pooling == "cls":
-        values = values[:, 0]
-    elif pooling != "none":
-        pooled = []
-        if pooling in ("mean", "mean_max"):
-            pooled.append(ops.sum(values * mask, axis=1) / ops.sum(mask, axis=1))
-        if pooling in ("max", "mean_max"):
-            lowest = np.finfo(np.float32).min
-            pooled.append(ops.max(ops.where(mask > 0, values, lowest), axis=1))
-        values = ops.concatenate(pooled, axis=-1)
-    return values

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling import BertClassifier
+from bert_tf.modeling import BertClassifier, HeadFormat
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -22,6 +22,12 @@ class BertMultipleChoice(BertClassifier):
         model({"input_ids": ids})["logits"]  # [B, C]
     """
 
+    head_format = HeadFormat(
+        "multiple_choice",
+        BertClassifier.head_format.variables,
+        "BertForMultipleChoice",
+        outputs="one",
+    )
     input_rank = 3
 
     def __init__(self, config: BertConfig, num_labels: int = 1, **kwargs: Any) -> None:
@@ -42,3 +48,10 @@ class BertMultipleChoice(BertClassifier):
         outputs = super().call(rows, training=training, dropout_seed=dropout_seed)
         logits = ops.reshape(outputs["logits"], (-1, shape[1]))  # [B, C]
         return {"logits": logits, "probabilities": ops.softmax(logits, axis=-1)}
+
+    def onnx_outputs(self, graph: Any, hidden: str) -> dict[str, Any]:
+        """Adds the head to an ONNX graph, in which `hidden` is [B * C, S, H]."""
+        logits, _ = super().onnx_outputs(graph, hidden)["logits"]  # [B * C, 1]
+        num_endings = graph.node("Shape", ["input_ids"], start=1, end=2)
+        shape = graph.node("Concat", [graph.ints([-1]), num_endings], axis=0)
+        return {"logits": (graph.node("Reshape", [logits, shape]), ["batch", "choices"])}

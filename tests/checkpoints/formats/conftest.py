@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint, checkpoints
-from bert_tf.checkpoints.formats.heads import HEADS
+from bert_tf.checkpoints.formats import heads
 from bert_tf.checkpoints.formats.keras_files import build
 
 NAMES = ("pretraining", "classification", "span", "token", "encoder")
@@ -37,7 +37,7 @@ def write_model(folder, tiny, name, config=None, **extra):
     folder.mkdir()
     config = config or tiny.config
     rng = np.random.default_rng(7)
-    variables = checkpoints.named_variables(build(HEADS[name], config, 3))
+    variables = checkpoints.named_variables(build(heads.registered()[name], config, 3))
     values = {
         key: rng.normal(0, 0.3, variable.shape).astype("float32")
         for key, variable in variables.items()

@@ -298,8 +298,14 @@ def test_label_and_head_mismatches_are_rejected(models, tmp_path):
     )  # fmt: skip
     for head, hint in (("token", "classification"), ("classification", "token")):
         with pytest.raises(UserError, match=f"--head={head}, but the model has a {hint} head"):
-            heads.find([], head, hint)
-    assert heads.find([], "encoder", "token").name == "encoder"
+            heads.find(_declaring(models, hint), set(), head)
+    assert heads.find(_declaring(models, "token"), set(), "encoder").name == "encoder"
+
+
+def _declaring(models, head):
+    source = find_source(str(models["encoder"]))
+    source.head = heads.registered()[head]
+    return source
 
 
 def test_casing_mismatch_with_vocabulary_warns(tmp_path, run_log):

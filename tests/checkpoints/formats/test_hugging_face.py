@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from bert_tf.checkpoints.formats import convert, find_source, hugging_face_config, names
-from bert_tf.checkpoints.formats.heads import HEADS
+from bert_tf.checkpoints.formats import convert, find_source, heads, hugging_face_config, names
 from bert_tf.errors import UserError
 from bert_tf.modeling import get_activation
 from bert_tf.options import ConversionOptions
@@ -54,26 +53,25 @@ def _assert_restored(models, folder, name, tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 def test_exported_files_and_tensor_names(folders, name):
     files = {path.name for path in (folders / name).iterdir()}
-    pooler = set() if HEADS[name].has_pooler else {"pooler.safetensors"}
+    pooler = set() if heads.registered()[name].has_pooler else {"pooler.safetensors"}
     expected = {"config.json", "model.safetensors", "tokenizer_config.json", "vocab.txt"}
     assert files == expected | pooler
     modes = {path.stat().st_mode for path in (folders / name).iterdir()}
     assert len(modes) == 1  # whoever may read one file may read the others
     tensors = load_file(folders / name / "model.safetensors")
-    assert any("pooler" in key for key in tensors) is HEADS[name].has_pooler
+    assert any("pooler" in key for key in tensors) is heads.registered()[name].has_pooler
     assert all(key.startswith("bert.") for key in tensors if "embeddings" in key) is (
         name != "encoder"
     )
 
 
 def test_name_mapping_is_bijective():
-    for head in HEADS.values():
-        counts = Counter(map(names.to_hugging_face, head.expected(12)))
-        assert set(counts.values()) == {1}
-        stored = names.HuggingFaceNames(counts).stored
-        assert {value: key for key, value in stored.items()} == {
-            names.to_hugging_face(name): name for name in head.expected(12)
-        }
+    encoder = {name: names.to_hugging_face(name) for name in names.encoder_names(12)}
+    for head in heads.registered().values():
+        theirs = {**encoder, **head.variables}
+        assert set(Counter(theirs.values()).values()) == {1}
+        stored = names.HuggingFaceNames(theirs.values(), heads.hugging_face_names(head)).stored
+        assert stored == theirs
     assert names.to_hugging_face("bert/encoder/layer_11/attention/self/key/kernel") == (
         "bert.encoder.layer.11.attention.self.key.weight"
     )
@@ -171,7 +169,8 @@ def test_activation_names_are_mapped(modified, transformers_name, our_name):
     assert source.config().hidden_act == our_name
     assert any("erf" in note for note in source.notes) is (transformers_name == "gelu")
     if transformers_name != "gelu_new":
-        config = hugging_face_config.make_config(source.config(), HEADS["encoder"], 0, None, 0)
+        head = heads.registered()["encoder"]
+        config = hugging_face_config.make_config(source.config(), head, 0, None, 0)
         assert config["hidden_act"] == transformers_name
 
 

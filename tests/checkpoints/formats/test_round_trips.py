@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint, checkpoints
-from bert_tf.checkpoints.formats import convert, find_source
-from bert_tf.checkpoints.formats.heads import HEADS
+from bert_tf.checkpoints.formats import convert, find_source, heads
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.optimization import create_optimizer
@@ -49,14 +48,14 @@ def test_round_trip(models, name, to, tmp_path):
 def test_keras_file_loads_with_keras(models, tmp_path):
     _convert(models["token"], tmp_path / "x.keras", head="token")
     model = keras.saving.load_model(tmp_path / "x.keras")
-    assert type(model) is HEADS["token"].model
+    assert type(model) is heads.registered()["token"].model
     values = values_of(str(models["token"] / "bert_model.ckpt"))
     for key, variable in checkpoints.named_variables(model).items():
         np.testing.assert_array_equal(np.asarray(variable), values[key])
 
 
 def _save_training_checkpoint(tiny, folder):
-    model = HEADS["classification"].model(tiny.config, 3)
+    model = heads.registered()["classification"].model(tiny.config, 3)
     optimizer = create_optimizer(1e-3, 10, 2)
     optimizer.build(model.trainable_variables)
     for index, (_, slots) in enumerate(optimizer.slots()):
@@ -151,7 +150,7 @@ def test_run_ner_directory_is_exported_with_labels(models, tmp_path):
     run = {"script": "run_ner", "flags": {"do_lower_case": False}}
     (tmp_path / "run.json").write_text(json.dumps(run))
     source = find_source(str(tmp_path))
-    assert (source.head, source.do_lower_case, source.labels) == ("token", False, LABELS)
+    assert (source.head.name, source.do_lower_case, source.labels) == ("token", False, LABELS)
     _convert(tmp_path, tmp_path / "x", to="hugging_face")
     actual = json.loads((tmp_path / "x" / "config.json").read_text())
     assert actual["architectures"] == ["BertForTokenClassification"]
@@ -166,7 +165,7 @@ def test_run_multiple_choice_directory_is_converted_and_read_back(models, tmp_pa
     actual = json.loads((tmp_path / "x" / "config.json").read_text())
     assert actual["architectures"] == ["BertForMultipleChoice"]
     assert "Ignoring the labels" not in run_log.text
-    assert find_source(str(tmp_path / "x")).head == "multiple_choice"
+    assert find_source(str(tmp_path / "x")).head.name == "multiple_choice"
 
 
 def test_command_line(models, tmp_path):

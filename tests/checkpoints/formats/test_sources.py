@@ -38,7 +38,7 @@ def test_kinds_and_companion_files_are_detected(models, name, tmp_path):
         "hugging_face",
         "keras",
     ]
-    assert hugging_face.head == keras_file.head == name
+    assert hugging_face.head.name == keras_file.head.name == name
     assert original.shapes() == hugging_face.shapes() == keras_file.shapes()
     assert original.config() == hugging_face.config() == keras_file.config()
     assert original.vocab_file == str(models[name] / "vocab.txt")

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint
-from bert_tf.checkpoints.formats import convert, find_source
-from bert_tf.checkpoints.formats.heads import HEADS
+from bert_tf.checkpoints.formats import convert, find_source, heads
 from bert_tf.checkpoints.formats.keras_files import build
 from bert_tf.config import BertConfig
 from bert_tf.options import ConversionOptions
@@ -66,7 +65,7 @@ def transformers_results(tiny, models, tmp_path_factory):
             _export(
                 folder / f"{name}_{activation}_ours", folder / f"{name}_{activation}", head=name
             )
-            architecture = HEADS[name].architecture
+            architecture = heads.registered()[name].architecture
             jobs[f"{name}_{activation}"] = {
                 "action": "load",
                 "architecture": architecture,
@@ -85,7 +84,7 @@ def transformers_results(tiny, models, tmp_path_factory):
 
 def _compute_outputs(folder, name):
     config = BertConfig.from_json_file(str(folder / "bert_config.json"))
-    model = build(HEADS[name], config, 3)
+    model = build(heads.registered()[name], config, 3)
     assert checkpoint.restore(model, str(folder / "bert_model.ckpt")).new == ()
     inputs = {"input_ids": IDS, "input_mask": MASK, "segment_ids": SEGMENTS}
     outputs = model({**inputs, "masked_lm_positions": POSITIONS})
@@ -131,7 +130,7 @@ def test_models_saved_by_transformers_are_read(transformers_results, name, activ
     saved = folder / f"{name}_{activation}_saved"
     assert (saved / "model.safetensors.index.json").exists()
     convert(find_source(str(saved)), ConversionOptions(output=str(tmp_path / "x"), to="original"))
-    if HEADS[name].has_pooler:
+    if heads.registered()[name].has_pooler:
         expected = folder / f"{name}_{activation}_ours" / "bert_model.ckpt"
         assert_same(str(expected), str(tmp_path / "x" / "bert_model.ckpt"))
     theirs = np.load(folder / f"{name}_{activation}.npz")
