@@ -105,7 +105,7 @@ def main() -> None:
     predictions = task.decode(
         windows, {name: np.asarray(value) for name, value in top_spans.items()}
     )
-    task.write_predictions(windows, predictions, str(peer_dir))
+    task.write("eval", windows, predictions, str(peer_dir))
     results = {
         "flags": {k: v for k, v in flags.items() if not k.endswith(("file", "dir", "checkpoint"))},
         "bert_tf": {key: metrics[key] for key in ("exact_match", "f1")},

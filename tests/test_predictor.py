@@ -89,10 +89,6 @@ def test_question_answering_matches_the_script(trained, caplog):
     assert not caplog.text
     assert predictor(("what was it", "")).text == "empty"
     assert "Input 0: a text is empty" in caplog.text
-    predictor([(CONTEXT, "What was fast?"), ("What was fast?", CONTEXT)])
-    assert "1 of 2 inputs have a text that is a question: pass tuples (question, " in caplog.text
-    predictor(("Who was fast?", __file__))
-    assert "Input 0 is the name of a file: pass the texts in the file" in caplog.text
     assert predictor([]) == []
 
 

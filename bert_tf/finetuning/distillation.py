@@ -11,12 +11,12 @@ from keras import ops
 
 from bert_tf import checkpoints, files, registry, training
 from bert_tf.checkpoints.run_folder import RUN, VOCAB, RunFolder, fingerprint
-from bert_tf.data.feature_specs import Feature, sequence_features
+from bert_tf.data.feature_specs import Feature
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.engines import loaded, open_model
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
-from bert_tf.finetuning.run_checks import give_labels
+from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.finetuning.task import Task
 from bert_tf.progress import log
 
@@ -39,8 +39,10 @@ class Teacher:
         self._student, self._teacher, self._prefix = student, teacher, prefix
         self._devices = devices
         # Name of the feature -> (model output, kind of its logits).
-        self._soft_targets = {f"teacher_{target[0]}": target for target in student.soft_targets}
-        length, num_labels = student.options.max_seq_length, max(len(student.labels), 1)
+        self._soft_targets = {
+            f"teacher_{target[0]}": target for target in student.traits.soft_targets
+        }
+        length, num_labels = student.options.max_seq_length, max(len(student.schema.labels), 1)
         shapes = {"positions": length, "tokens": (num_labels, length)}
         self.features = tuple(
             Feature(name, shapes.get(kind, num_labels), "float32", per_token=kind in shapes)
@@ -57,7 +59,7 @@ class Teacher:
         """Yields the batches with the teacher's logits added; frees its model at the end."""
         log.info("Teacher: computing the logits of %s for the training set", self._prefix)
         options, folder = self._student.options, RunFolder(self._teacher.options.output_dir or "")
-        inputs = sequence_features(options.max_seq_length, self._student.texts_per_row)
+        inputs = [f for f in self._student.features("predict") if f.per_token]
         inference = open_model(
             folder,
             loaded(self._teacher.build_model, self._load_weights),
@@ -150,17 +152,16 @@ def open_teacher(
     folder = task.options.teacher
     if not folder:
         return None
-    if not task.soft_targets:
+    if not task.traits.soft_targets:
         raise UserError(f"--teacher: {type(task).__name__} does not support distillation")
     if devices.workers > 1:
         raise UserError("--teacher runs in one process: unset TF_CONFIG")
     _require_same_rows(folder, task)
     # With the options for a Predictor, the task reads no data.
     options = run_metadata.read_options(folder)
-    teacher = make_task(options, *load_config_and_tokenizer(options))
-    give_labels(teacher)
-    if teacher.soft_targets != task.soft_targets:
-        kinds = [dict(x.soft_targets) for x in (teacher, task)]
+    teacher = give_schema(make_task(options, *load_config_and_tokenizer(options)))
+    if teacher.traits.soft_targets != task.traits.soft_targets:
+        kinds = [dict(x.traits.soft_targets) for x in (teacher, task)]
         raise UserError(f"--teacher={folder} has the outputs {kinds[0]}, but this run {kinds[1]}")
     return Teacher(task, teacher, RunFolder(folder).checkpoint(), devices)
 
@@ -178,7 +179,7 @@ def _require_same_rows(folder: str, task: Task) -> None:
     # Name -> value for the teacher, value for this run.
     settings: dict[str, tuple[Any, Any]] = {
         "task": (run_metadata.other_task(run, task_name) or task_name, task_name),
-        "labels": (run.labels() or [], [*task.labels]),
+        "labels": (run.labels() or [], [*task.schema.labels]),
         "do_lower_case": (flags.get("do_lower_case"), options.do_lower_case),
         "max_seq_length": (flags.get("max_seq_length"), options.max_seq_length),
     }

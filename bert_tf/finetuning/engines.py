@@ -14,6 +14,7 @@ from bert_tf.data.feature_specs import Feature, texts_per_row
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.model_files import find_model_files
+from bert_tf.finetuning.task import NO_SCHEMA, Schema
 from bert_tf.inference.exported_model import MODEL_FILES, ExportedModel
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.progress import log
@@ -33,7 +34,7 @@ def open_model(
     devices: Any = None,
     num_rows: int = 0,
     lengths: Any = None,
-    labels: Sequence[str] = (),
+    schema: Schema = NO_SCHEMA,
     one_thread: bool = False,
     grow: bool = True,
     **export: Any,
@@ -52,13 +53,13 @@ def open_model(
         num_rows: number of rows to expect; 0 if unknown, as in a `Predictor`: XLA, if used, then
             compiles everything now.
         lengths: their `Lengths`, if known.
-        labels: names of the outputs, for an export.
+        schema: that of the task, for an export.
         one_thread: see `training.open_devices`.
         grow: see `RowBatches`.
         export: further arguments of `find_exported_model`.
     """
     if getattr(options, "engine", "tensorflow") != "tensorflow":
-        path = find_exported_model(folder, options, lambda: get_model(None), labels, **export)
+        path = find_exported_model(folder, options, lambda: get_model(None), schema, **export)
         return ExportedModel(path, fetch, features, batch_size)
     from bert_tf import training
 
@@ -126,7 +127,7 @@ def find_exported_model(
     folder: RunFolder,
     options: Any,
     load_model: Callable[[], Any],
-    labels: Sequence[str] = (),
+    schema: Schema = NO_SCHEMA,
     checkpoint: str | None = None,
     cache_suffix: str = "",
     **kwargs: Any,
@@ -139,7 +140,7 @@ def find_exported_model(
             the same.
         options: `engine`, `precision` and `bert_config_file` of the model.
         load_model: returns the model with the weights of the checkpoint.
-        labels: names of the model's labels, in the order of its outputs.
+        schema: that of the task.
         checkpoint: the checkpoint to export; by default, the one that `folder` stands for.
         cache_suffix: the subfolder is named `<engine><cache_suffix>`.
         kwargs: further arguments of `export_folder`.
@@ -169,9 +170,9 @@ def find_exported_model(
         from bert_tf.saved_models.exported_folder import export_folder  # imports TensorFlow
 
         log.info("Exporting the model to %s", model_file)
-        contents = run_metadata.model_files(options, labels, **entries)
+        contents = run_metadata.model_files(options, schema, **entries)
         kwargs |= {"format": engine, "precision": precision}
-        export_folder(load_model(), options, cache.path, contents, labels, **kwargs)
+        export_folder(load_model(), options, cache.path, contents, schema.labels, **kwargs)
     return model_file
 
 

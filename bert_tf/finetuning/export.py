@@ -1,6 +1,7 @@
 """Exports models as SavedModels, in versioned folders for TensorFlow Serving."""
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -39,14 +40,16 @@ def export_task(
         feature for feature in task.features("predict") if feature.name in model.input_names
     ]
     takes_texts = tuple(features) == sequence_features(options.max_seq_length)
-    text_inputs = make_text_inputs(options) if text_input and takes_texts else None
-    with new_version(export_dir, model_files(options, task.labels)) as (folder, assets, version):
+    has_texts = text_input and takes_texts and task.traits.exports_texts
+    text_inputs = make_text_inputs(options) if has_texts else None
+    with new_version(export_dir, model_files(options, task.schema)) as (folder, assets, version):
         variants = {folder: text_inputs}
         if text_inputs:
             variants[os.path.join(folder, "ids")] = None
-        settings = features, assets, bool(task.text_pairs), jit_compile
+        settings = features, assets, bool(task.schema.text_pairs), jit_compile
+        fetch = functools.partial(task.fetch, serving=True)
         for path, inputs in variants.items():
-            modules.save_task(path, model, task.serve, inputs, *settings)
+            modules.save_task(path, model, fetch, inputs, *settings)
     return version
 
 

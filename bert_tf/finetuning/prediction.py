@@ -1,6 +1,5 @@
 """Makes the predictions of a `Predictor` with a fine-tuned model, and checks its inputs."""
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.errors import UserError
 from bert_tf.finetuning.engines import loaded, open_model, with_model_files
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
-from bert_tf.finetuning.run_checks import give_labels
+from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.finetuning.task import MakeTask
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
@@ -24,8 +23,7 @@ class TaskPredictor:
 
     def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
         options = with_model_files(options, options.output_dir or "")
-        self._task = task = make_task(options, *load_config_and_tokenizer(options))
-        give_labels(task)
+        self._task = task = give_schema(make_task(options, *load_config_and_tokenizer(options)))
         features = task.features("predict")
         folder = RunFolder(options.output_dir or "")
 
@@ -39,10 +37,10 @@ class TaskPredictor:
             features,
             options,
             options.predict_batch_size,
-            labels=task.labels,
+            schema=task.schema,
         )
         self._warned_of_truncation = False
-        self.labels = task.labels
+        self.labels = task.schema.labels
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Returns a prediction for each input."""
@@ -73,8 +71,6 @@ def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -
         if any("[CLS]" in text or "[SEP]" in text for text in texts):
             message = "Input %d: remove [CLS] and [SEP] from the text; they are added automatically"
             log.warning(message, index)
-        if any("." in text and " " not in text and os.path.isfile(text) for text in texts):
-            log.warning("Input %d is the name of a file: pass the texts in the file", index)
 
 
 class PairCheck:
@@ -84,6 +80,7 @@ class PairCheck:
     """
 
     def __init__(self, trained_on_pairs: bool | None) -> None:
+        # In the input files of extract_features.py, it separates the texts of a pair.
         separator, advice = "which does not separate a pair here", "pass a tuple of two strings"
         self._warnings = {"has_separator": f"contain ' ||| ', {separator}: {advice}"}
         if trained_on_pairs:

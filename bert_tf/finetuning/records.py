@@ -13,7 +13,7 @@ import numpy as np
 from bert_tf import files
 from bert_tf.checkpoints.run_folder import RunFolder, fingerprint
 from bert_tf.data import records
-from bert_tf.data.feature_specs import Feature
+from bert_tf.data.feature_specs import Feature, texts_per_row
 from bert_tf.data.features import NUM_LOGGED, log_rows
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.data.parallel import chunks, map_in_order
@@ -49,7 +49,7 @@ class Splits:
         # (split) -> digest of its `Task.identity`, description of the data for `run.json`.
         self.digest = functools.cache(self._compute_digest)
         # (split) -> hash of the texts of each example.
-        self.hashes = functools.cache(lambda split: hash_texts(task.texts(self.examples(split))))
+        self.hashes = functools.cache(self._hash_texts)
         # (split) -> path, number and lengths of its records. The chief writes the file if needed.
         self.records = functools.cache(self._find_records)
 
@@ -61,9 +61,13 @@ class Splits:
         return examples
 
     def _compute_digest(self, split: str) -> tuple[str, str]:
-        identities = list(self._task.identity(self.examples(split)))
-        digest = fingerprint(examples=identities)
-        return digest, describe_data(identities, digest)
+        items = [item for item, _ in self._task.identity(self.examples(split))]
+        digest = fingerprint(examples=items)
+        return digest, describe_data(items, digest)
+
+    def _hash_texts(self, split: str) -> np.ndarray:
+        identities = self._task.identity(self.examples(split))
+        return hash_texts(texts for _, texts in identities if texts)
 
     def features(self, split: str) -> tuple[Feature, ...]:
         """Returns the features of the records of a split."""
@@ -89,7 +93,7 @@ class Splits:
         teacher = self.teacher if split == "train" else None
         vocabulary = files.read_text(options.vocab_file or "")
         # The digest of the examples stands for the flags that say how to read them.
-        settings = options.values(ROWS), list(task.labels), vocabulary, features
+        settings = options.values(ROWS), list(task.schema.labels), vocabulary, features
         teacher_identity = (teacher.identity,) if teacher else ()
         key = fingerprint(*settings, *teacher_identity, self.digest(split)[0])
         key, folder, name = (
@@ -108,7 +112,7 @@ class Splits:
             stats["records"] = records.write_records(path, features, rows)
             folder.write_records_stats(name, key, stats)
         _report(split, stats, options.max_seq_length)
-        mean_length = stats["tokens"] / max(1, stats["records"]) / (task.texts_per_row or 1)
+        mean_length = stats["tokens"] / max(1, stats["records"]) / texts_per_row(features)
         if self._devices.fixed_shapes and 0 < _MUCH_PADDING * mean_length < options.max_seq_length:
             message = "%s: inputs have %.0f word pieces on average, but are padded to %d"
             advice = "--fixed_shapes=false or a lower --max_seq_length is faster"

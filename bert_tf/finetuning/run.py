@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from bert_tf import registry, training
 from bert_tf.checkpoints.run_folder import RunFolder, labels_file
+from bert_tf.data.feature_specs import texts_per_row
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata, training_texts
 from bert_tf.finetuning.distillation import open_teacher
@@ -18,8 +19,8 @@ from bert_tf.finetuning.engines import open_model
 from bert_tf.finetuning.export import export_task, make_text_inputs
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.finetuning.records import Splits
-from bert_tf.finetuning.run_checks import check_resumed, give_labels, result_suffix
-from bert_tf.finetuning.task import MakeTask, Task
+from bert_tf.finetuning.run_checks import check_resumed, give_schema, result_suffix
+from bert_tf.finetuning.task import MakeTask, Task, Written
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
@@ -38,15 +39,16 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     # Errors in configuration, devices and teacher appear before the data are read.
     task = make_task(options, *load_config_and_tokenizer(options))
     devices = training.open_devices(options)
-    give_labels(task)
+    give_schema(task)
     teacher = open_teacher(make_task, task, devices)
-    if not task.rows_are_independent and options.gradient_accumulation_steps > 1:
+    if "batch" in task.traits.loss_depends_on and options.gradient_accumulation_steps > 1:
         raise UserError(
             "--gradient_accumulation_steps=1 is needed: the loss of a row depends on the whole "
             "batch, which micro-batches do not see"
         )
-    monitor = Monitor(options.best_metric, task.metric_names, task.lower_is_better)
-    if options.do_export and task.texts_per_row is None:
+    monitor = Monitor(options.best_metric, task.traits.monitors)
+    has_one_text = texts_per_row(task.features("predict")) == 1
+    if options.do_export and task.traits.exports_texts and has_one_text:
         make_text_inputs(options)  # fails now rather than after the training
     with training.explained_errors(devices.workers), output_dir.locked(options, devices.is_chief):
         splits = Splits(task, options.output_dir or "", devices, teacher)
@@ -94,17 +96,20 @@ class FineTuningRun(TrainingRun):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.texts_per_row = self.task.texts_per_row
-        self.loss_uses_padding = self.task.loss_uses_padding
+        self.texts_per_row = texts_per_row(self.task.features("predict"))
+        self.loss_uses_padding = "padding" in self.task.traits.loss_depends_on
         self._inference: dict[str, RowBatches] = {}
 
     def prepare(self) -> Plan:
         """Reads all splits and checks them against each other and against earlier runs."""
         task, options = self.task, self.options
         labeled_splits = ["train"] * options.do_train + ["eval"] * options.evaluates
-        for split in [*labeled_splits, *[task.predict_split] * options.do_predict]:
-            # Read every split first, so that invalid data raise errors before training.
-            self.splits.examples(split)
+        # Read every split first, so that invalid data raise errors before training.
+        read_splits = [*labeled_splits, *[options.predict_split] * options.do_predict]
+        examples = {split: self.splits.examples(split) for split in read_splits}
+        for split in examples:
+            for problem in task.check(split, examples[split], examples.get("train", ())):
+                log.warning("%s", problem)
         self._compare_splits()
         training_data = self.splits.digest("train")[1] if options.do_train else ""
         continues = check_resumed(options, training_data)
@@ -119,9 +124,7 @@ class FineTuningRun(TrainingRun):
             eval_interval=eval_interval,
             eval_examples=self.splits.digest("eval")[0] if eval_interval else "",
             continues=continues,
-            metadata=run_metadata.run_files(
-                options, training_data, task.labels, **task.run_entries
-            ),
+            metadata=run_metadata.run_files(options, training_data, task.schema),
         )
 
     def build_model(self, **kwargs: Any) -> keras.Model:
@@ -140,7 +143,8 @@ class FineTuningRun(TrainingRun):
                 "export. Pass the folder of a training run, or --init_checkpoint"
             )
         if restored:
-            self.folder.require_same(labels_file(self.task.labels), "the labels of the data")
+            data_labels = labels_file(self.task.schema.labels)
+            self.folder.require_same(data_labels, "the labels of the data")
         return model, restored
 
     def training_records(self) -> TrainingRecords:
@@ -196,10 +200,10 @@ class FineTuningRun(TrainingRun):
         return metrics, predictions
 
     def _predict(self, split: str) -> tuple[Sequence[Any], np.ndarray | None]:
-        """Returns predictions, and the loss of each row if the records contain the targets."""
+        """Returns predictions, and the loss of each row if the records have all it needs."""
         task = self.task
-        has_targets = bool(task.targets) and {*task.features(split)}.issuperset(task.targets)
-        has_loss = split != "predict" and task.rows_are_independent and has_targets
+        has_targets = {*task.features(split)}.issuperset(task.features("train"))
+        has_loss = has_targets and split != "predict" and "batch" not in task.traits.loss_depends_on
 
         def fetch(outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
             loss = {"loss": task.loss(outputs, batch, training=False)} if has_loss else {}
@@ -219,7 +223,7 @@ class FineTuningRun(TrainingRun):
                 devices=self.devices,
                 num_rows=count,
                 lengths=lengths,
-                labels=task.labels,
+                schema=task.schema,
                 checkpoint=self.restored or self.options.init_checkpoint,
             )
             self._inference[split] = inference
@@ -232,8 +236,7 @@ class FineTuningRun(TrainingRun):
         """Evaluates, predicts and exports, as the options say."""
         task, options, is_chief = self.task, self.options, self.devices.is_chief
         folder, results = self.folder.path, Results()
-        split = task.predict_split
-        predictions: Any = None
+        split, predictions = options.predict_split, None
         # If the model was trained on a different task, a suffix keeps that task's results.
         suffix = "" if options.do_train else result_suffix(options)
         if options.do_eval:
@@ -242,26 +245,25 @@ class FineTuningRun(TrainingRun):
             names = output_dir.EVAL_FILES
             results.files += [output_dir.result_path(folder, name, suffix) for name in names]
             if is_chief:
-                extra: dict[str, Any] = {}
-
-                def report(folder: str) -> Iterable[str]:
-                    entries, paths = task.report(self.splits.examples("eval"), predictions, folder)
-                    extra.update(entries)
-                    return paths
-
-                results.files += output_dir.write_results(folder, suffix, report)
-                count = len(predictions)
-                main = {*task.metric_names[:2], "loss"}
-                output_dir.write_metrics(folder, results.metrics, count, extra, suffix, main)
-        if options.do_predict or (options.do_eval and split == "eval"):
-            if predictions is None or split != "eval":
-                predictions, _ = self._predict(split)
+                written = self._write("eval", predictions, suffix)
+                results.files += written.paths
+                main = {*[metric.name for metric in task.traits.monitors[:2]], "loss"}
+                count, entries = len(predictions), written.entries
+                output_dir.write_metrics(folder, results.metrics, count, entries, suffix, main)
+        if options.do_predict and not (options.do_eval and split == "eval"):
+            predictions, _ = self._predict(split)
             if is_chief:
-                write = partial(task.write_predictions, self.splits.examples(split), predictions)
-                paths = output_dir.write_results(folder, suffix, write)
-                results.files += paths
-                log.info("Predictions for %d examples: %s", len(predictions), ", ".join(paths))
+                results.files += self._write(split, predictions, suffix).paths
         if options.do_export and is_chief:
             export_dir = os.path.join(folder, "export")
             results.files.append(export_task(task, self.model, options, export_dir))
         return results
+
+    def _write(self, split: str, predictions: Sequence[Any], suffix: str) -> Written:
+        examples = self.splits.examples(split)
+        write = partial(self.task.write, split, examples, predictions)
+        written = output_dir.write_results(self.folder.path, suffix, write)
+        if split == self.options.predict_split:
+            paths = ", ".join(written.paths)
+            log.info("Predictions for %d examples: %s", len(predictions), paths)
+        return written

@@ -3,12 +3,12 @@
 import dataclasses
 import logging
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from bert_tf import registry
 from bert_tf.checkpoints.run_folder import EVAL_RESULTS_JSON, LABELS, RunFolder, fingerprint
-from bert_tf.declare import DURATION, ROWS, WEIGHTS
+from bert_tf.declare import DURATION, MODEL, ROWS, WEIGHTS
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.progress import log
@@ -36,8 +36,8 @@ def check_resumed(options: Any, training_data: str) -> bool:
     current["script"], saved["script"] = registry.script_of(type(options)), script
     saved[_DATA] = folder.entry(_DATA) or training_data
     saved["task"] = (options.do_train and run_metadata.other_task(folder, task)) or task
-    for name in ("script", "task", "problem_type"):
-        if saved.get(name, "auto") not in ("auto", current.get(name)):
+    for name in ("script", "task"):
+        if saved[name] != current[name]:
             raise UserError(
                 f"--output_dir={folder} contains a run with {name}={saved[name]}, but this run "
                 f"has {name}={current[name]}. Choose another --output_dir; to start from the "
@@ -45,7 +45,9 @@ def check_resumed(options: Any, training_data: str) -> bool:
             )
     compared = [_DATA, *options.names(ROWS | WEIGHTS | DURATION)]
     names = [name for name in compared if options.do_train and name in saved]
-    changed = [name for name in names if saved[name] != current[name]]
+    # A task compares what it infers from the data.
+    inferred = [n for n in options.names(MODEL) if "auto" in (saved.get(n), current[n])]
+    changed = [name for name in names if saved[name] != current[name] and name not in inferred]
     for name in changed:
         is_longer = name in options.names(DURATION) and current[name] > saved[name]
         level = logging.INFO if is_longer else logging.WARNING
@@ -85,31 +87,26 @@ def require_labels(labels: Sequence[str], source: str, options: Any, advice: str
     folder.require_same_labels(labels, source, advice or default)
 
 
-def warn_about_similar(labels: Sequence[str], source: str) -> None:
-    """Warns if labels differ only in case or white space."""
+def check_similar_labels(labels: Sequence[str], source: str) -> Iterator[str]:
+    """Yields a sentence if labels differ only in case or white space."""
     folded = ["".join(label.split()).casefold() for label in labels]
     similar = [repr(x) for x, y in zip(labels, folded, strict=True) if folded.count(y) > 1]
     if similar:
-        log.warning(
-            "%s: labels that differ only in case or white space: %s", source, ", ".join(similar)
-        )
+        yield f"{source}: labels that differ only in case or white space: {', '.join(similar)}"
 
 
-def give_labels(task: Any) -> Any:
-    """Sets the labels of a task that does not declare them: from the data, or from the folder.
+def give_schema(task: Any) -> Any:
+    """Sets the schema of a new task, and returns the task.
 
-    A training run takes them from the training data. Otherwise, they are those of the model or, if
-    it has none, of the first split that is read. Returns the task.
+    A training run takes it from the training data. Otherwise, it is that of the model or, if the
+    model has none, that of the first split that is read.
     """
-    options = task.options
-    if task.labels is not None:
-        return task
+    options, folder = task.options, RunFolder.used_by(task.options)
     reads = {"train": options.do_train, "eval": options.evaluates, "predict": options.do_predict}
     splits = [split for split, is_read in reads.items() if is_read]
-    folder = RunFolder.used_by(options)
     if not options.do_train and (folder.find(LABELS) or not splits):
-        task.labels = folder.require_labels(task.is_label)
+        task.schema = task.infer_schema(folder)
         return task
-    task.labels, source = task.find_labels(splits[0])
-    require_labels(task.labels, source, options)
+    task.schema = task.infer_schema(splits[0])
+    require_labels(task.schema.labels, task.schema.source, options)
     return task

@@ -8,7 +8,6 @@ import dataclasses
 import json
 import os
 import typing
-from collections.abc import Sequence
 from typing import Any
 
 from bert_tf import declare, file_names, files, registry
@@ -23,6 +22,7 @@ from bert_tf.checkpoints.run_folder import (
 )
 from bert_tf.declare import DATA, DEVICES, MODEL, check_type
 from bert_tf.errors import UserError
+from bert_tf.finetuning.task import NO_SCHEMA, Schema
 from bert_tf.progress import log
 
 # The `vocab_digest` of pre-training records, in their descriptions and in `run.json`.
@@ -34,24 +34,24 @@ _MNLI_TASKS = ("mnli", "mnli-mm", "ax", "xnli")
 
 
 def run_files(
-    options: Any, data_description: str, labels: Sequence[str] = (), **extra: Any
+    options: Any, data_description: str, schema: Schema = NO_SCHEMA, **extra: Any
 ) -> dict[str, str]:
     """Returns file name -> text for a training run; raises a UserError if a saved copy differs."""
     folder = RunFolder(options.output_dir)
     resumes = folder.will_be_resumed_by(options)
     begun_from = folder.entry("begun_from") if resumes else options.init_checkpoint
     extra |= {"begun_from": begun_from, "training_data": data_description}
-    contents = model_files(options, labels, **extra)
+    contents = model_files(options, schema, **extra)
     for name, flag in _COPIES.items():
         if name in contents:
             folder.require_same({name: contents[name]}, f"--{flag}={getattr(options, flag)}")
     return contents
 
 
-def model_files(options: Any, labels: Sequence[str] = (), **extra: Any) -> dict[str, str]:
+def model_files(options: Any, schema: Schema = NO_SCHEMA, **extra: Any) -> dict[str, str]:
     """Returns file name -> text for configuration, vocabulary, `labels.txt` if any, and `run.json`.
 
-    `extra` has additional entries for `run.json`.
+    `extra` has entries for `run.json` in addition to those of the schema.
     """
     run = {"script": registry.script_of(type(options)), "flags": dataclasses.asdict(options)}
     copies = {
@@ -59,9 +59,9 @@ def model_files(options: Any, labels: Sequence[str] = (), **extra: Any) -> dict[
         for name, flag in _COPIES.items()
         if hasattr(options, flag)
     }
-    contents = {**labels_file(labels), **copies}
+    contents = {**labels_file(schema.labels), **copies}
     run["digests"] = {name: fingerprint(text.rstrip()) for name, text in contents.items()}
-    return {**contents, RUN: json.dumps({**run, **extra}, indent=1) + "\n"}
+    return {**contents, RUN: json.dumps({**run, **schema.entries, **extra}, indent=1) + "\n"}
 
 
 def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:

@@ -1,17 +1,19 @@
-"""The base class of fine-tuning tasks.
+"""The base class of fine-tuning tasks, and what the run knows about a task.
 
-In shapes, B is the batch size, C `texts_per_row`, and S `max_seq_length`.
+In shapes, B is the batch size, C the number of texts in a row, and S `max_seq_length`.
 """
 
 import abc
+import dataclasses
 import json
 import types
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bert_tf import files
+from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.errors import UserError
@@ -21,55 +23,96 @@ from bert_tf.tokenization import FullTokenizer
 PREDICTIONS = "predictions.jsonl"
 
 
+@dataclasses.dataclass(frozen=True)
+class Schema:
+    """What a model's outputs and inputs mean, as far as the options do not say it.
+
+    Training takes it from the training data, and saves it in `labels.txt` and `run.json`.
+
+    Attributes:
+        labels: names of the model's outputs, in order; empty if they have none.
+        text_pairs: whether examples are text pairs; if so, the default signature of an exported
+            model takes pairs, too. None if that is unknown, or differs between examples.
+        entries: the task's own entries of `run.json`.
+        source: where the labels come from, such as a path, for messages.
+    """
+
+    labels: tuple[str, ...] = ()
+    text_pairs: bool | None = False
+    entries: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    source: str = ""
+
+
+NO_SCHEMA = Schema()
+
+
+class Metric(NamedTuple):
+    """A metric by which `--best_metric` selects weights; its name has no `eval_`."""
+
+    name: str
+    lower_is_better: bool = False
+
+
+LOSS = Metric("loss", lower_is_better=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Traits:
+    """What the run must know about a task.
+
+    Attributes:
+        monitors: metrics for `--best_metric`; the first is the default.
+        soft_targets: (model output, kind) for the logits that a `--teacher` provides; for kinds
+            see `distillation.row_loss`. Empty if the task does not support distillation.
+        loss_depends_on: what the loss of a row depends on besides the outputs for its tokens:
+            "padding", the outputs at padding positions; "batch", other rows, as with in-batch
+            negatives.
+        inputs_are_independent: whether the prediction for an input of a `Predictor` depends only
+            on that input.
+        exports_texts: whether an exported model takes texts; False if the task inserts tokens
+            that a text cannot express.
+    """
+
+    monitors: tuple[Metric, ...] = (LOSS,)
+    soft_targets: tuple[tuple[str, str], ...] = ()
+    loss_depends_on: frozenset[str] = frozenset()
+    inputs_are_independent: bool = True
+    exports_texts: bool = True
+
+
+class Written(NamedTuple):
+    """Paths of the files that a task wrote, and additional entries for `eval_results.json`."""
+
+    paths: Sequence[str] = ()
+    entries: Mapping[str, Any] = types.MappingProxyType({})
+
+
 class Task(abc.ABC):
     """A fine-tuning task: data, model, loss and metrics. The run does everything else.
 
     Splits are "train", "eval" and "predict". Examples are the items that `read` returns. Rows are
     the model's inputs: records of a file, and rows of a batch. An example becomes one or more rows.
+    The constructor takes `(options, config, tokenizer)`, and reads no files.
 
     Attributes:
         options: the task's options, which the run saves in `run.json`.
-        labels: names of the model's outputs, in order, which the run saves in `labels.txt`. None if
-            they are in the data: the run then sets them, see `find_labels`.
-        is_label: checks a line of `labels.txt`.
-        targets: features that the loss needs in addition to the encoder's inputs.
-        texts_per_row: C, the number of choices in multiple choice, for inputs [B, C, S]; None for
-            inputs [B, S], where a row is a single text or text pair.
-        text_pairs: whether examples are text pairs; if so, the default signature of an exported
-            model takes pairs, too. None if that is unknown, or differs between examples.
-        run_entries: further entries for `run.json`, complete once the training set has been read.
-        metric_names: metrics for `--best_metric`, without `eval_`; the first is the default.
-        lower_is_better: the names of metrics to minimize.
-        predict_split: the split that `--do_predict` writes predictions for. With "eval", they are
-            also written if there is only `--do_eval`.
-        loss_uses_padding: whether the loss depends on outputs at padding positions.
-        rows_are_independent: whether the loss of a row depends only on that row; False with
-            in-batch negatives.
-        soft_targets: (model output, kind) for the logits that a `--teacher` provides; for kinds
-            see `distillation.row_loss`. Empty if the task does not support distillation.
+        schema: what `infer_schema` returned; `give_schema` sets it before it calls anything else.
+        traits: what the run must know; may depend on options and schema.
     """
 
     options: FineTuningOptions
-    labels: Any = ()
-    is_label: Callable[[str], object] = staticmethod(str.strip)
-    targets: Sequence[Feature] = (Feature("label_ids"),)
-    texts_per_row: int | None = None
-    text_pairs: bool | None = False
-    run_entries: Mapping[str, str] = types.MappingProxyType({})
-    metric_names: Sequence[str] = ("loss",)
-    lower_is_better: Collection[str] = ("loss",)
-    predict_split: str = "predict"
-    loss_uses_padding: bool = False
-    rows_are_independent: bool = True
-    soft_targets: Sequence[tuple[str, str]] = ()
+    schema: Schema = NO_SCHEMA
+    traits: Traits = Traits()
 
-    def find_labels(self, split: str) -> tuple[Sequence[str], str]:
-        """Returns the labels in the data of a split, in the order of the outputs, and their source.
+    def infer_schema(self, source: str | RunFolder) -> Schema:
+        """Infers the schema from the data of a split, or takes it from the folder of a model.
 
-        Called once before `read`, for the first split that a run reads, unless the labels are known
-        from the folder of the model. The source, such as a path, is for messages.
+        By default, the schema is constant.
+
+        Raises:
+            UserError: the data or the folder are invalid.
         """
-        return self.labels, split
+        return self.schema
 
     @abc.abstractmethod
     def read(self, split: str) -> Sequence[Any]:
@@ -78,6 +121,15 @@ class Task(abc.ABC):
         Raises:
             UserError: a file is missing, invalid or empty.
         """
+
+    def check(
+        self, split: str, examples: Sequence[Any], train_examples: Sequence[Any]
+    ) -> Iterable[str]:
+        """Yields a sentence for each thing that looks wrong in the examples, which the run logs.
+
+        `train_examples` are those of the training set; empty if this run does not train.
+        """
+        return ()
 
     @abc.abstractmethod
     def featurize(self, examples: Sequence[Any], split: str) -> Mapping[str, np.ndarray]:
@@ -107,7 +159,7 @@ class Task(abc.ABC):
         Args:
             examples: items from `read` or `from_inputs`.
             outputs: arrays that `fetch` selects, for all rows in order; also `loss` [rows] if the
-                split has targets and the rows are independent.
+                split has all features of training, and the loss does not depend on the batch.
         """
 
     @abc.abstractmethod
@@ -115,17 +167,23 @@ class Task(abc.ABC):
         """Computes metrics from predictions and the labels in the examples.
 
         Returns:
-            Numbers by name. They include those of `metric_names`, with or without `eval_` in front,
-            except `loss`: the run adds the mean loss over batches, as in the original BERT code.
+            Numbers by name. They include those of `traits.monitors`, with or without `eval_` in
+            front, except `loss`: the run adds the mean loss over batches, as in the original BERT
+            code.
         """
 
     def features(self, split: str) -> tuple[Feature, ...]:
-        """Returns the features of the records: encoder inputs, and `targets` unless predicting."""
-        inputs = sequence_features(self.options.max_seq_length, self.texts_per_row)
-        return inputs if split == "predict" else (*inputs, *self.targets)
+        """Returns the features of the records: encoder inputs and, unless predicting, label ids."""
+        inputs = sequence_features(self.options.max_seq_length)
+        return inputs if split == "predict" else (*inputs, Feature("label_ids"))
 
-    def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Selects the tensors [B, ...] that `decode` needs; by default, all outputs."""
+    def fetch(
+        self, outputs: Mapping[str, Any], batch: Mapping[str, Any], serving: bool = False
+    ) -> Mapping[str, Any]:
+        """Selects the tensors [B, ...] that `decode` needs; by default, all outputs.
+
+        If `serving`, selects the outputs of an exported SavedModel, possibly strings.
+        """
         return outputs
 
     def from_inputs(self, inputs: Sequence[Any]) -> Sequence[Any]:
@@ -136,49 +194,38 @@ class Task(abc.ABC):
         """
         raise UserError(f"{type(self).__name__} cannot be used as a Predictor")
 
-    def write_predictions(
-        self, examples: Sequence[Any], predictions: Sequence[Any], output_dir: str
-    ) -> Iterable[str]:
-        """Writes predictions, by default to `predictions.jsonl`; returns the files' paths."""
+    def write(
+        self, split: str, examples: Sequence[Any], predictions: Sequence[Any], folder: str
+    ) -> Written:
+        """Writes predictions for the test set, by default to `predictions.jsonl`.
+
+        Called for each split that is evaluated or predicted, to write more files about it.
+        """
+        if split != self.options.predict_split:
+            return Written()
         lines = (
             json.dumps(item._asdict() if hasattr(item, "_asdict") else item, ensure_ascii=False)
             for item in predictions
         )
-        return files.write_texts(output_dir, {PREDICTIONS: "".join(f"{line}\n" for line in lines)})
-
-    def report(
-        self, examples: Sequence[Any], predictions: Sequence[Any], output_dir: str
-    ) -> tuple[Mapping[str, Any], Iterable[str]]:
-        """Reports details of an evaluation, in addition to the metrics.
-
-        Returns:
-            Additional entries for `eval_results.json`, and the paths of the files written.
-        """
-        return {}, ()
-
-    def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Selects the outputs of an exported model, possibly strings; by default, like `fetch`."""
-        return self.fetch(outputs, batch)
+        content = "".join(f"{line}\n" for line in lines)
+        return Written(files.write_texts(folder, {PREDICTIONS: content}))
 
     def epoch_size(self, examples: Sequence[Any]) -> int:
         """Returns the number of rows per epoch; by default, the number of examples."""
         return len(examples)
 
-    def texts(self, examples: Sequence[Any]) -> Iterable[Iterable[str]]:
-        """Returns the texts of each example; by default, the `repr` of its `identity`.
+    def identity(self, examples: Sequence[Any]) -> Iterable[tuple[Any, Sequence[str]]]:
+        """Returns a pair for each example: an item whose `repr` identifies it, and its texts.
 
-        The run uses them to recognize training examples in an evaluation. A task should leave out
-        labels, so that an example with a different label is recognized, too.
+        The items do not depend on flags. By them, the run detects changed training data, and
+        reuses the records of an earlier run if flags, vocabulary and labels are also the same. By
+        the texts, which should not include labels, it recognizes training examples in an
+        evaluation.
+
+        A pair without texts identifies what several examples share, such as their documents. If
+        examples are windows of questions, as in SQuAD, the pairs are those of the questions.
         """
-        return ([repr(item)] for item in self.identity(examples))
-
-    def identity(self, examples: Sequence[Any]) -> Iterable[Any]:
-        """Returns items whose `repr` identifies the examples, independently of flags.
-
-        The run uses it to detect changed training data, and to reuse the records of an earlier run
-        if flags, vocabulary and labels are also the same.
-        """
-        return examples
+        return ((example, [repr(example)]) for example in examples)
 
 
 MakeTask = Callable[[Any, BertConfig, FullTokenizer], Task]

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 
 from bert_tf import files, tokenization
 from bert_tf.checkpoints.formats.source import Source
@@ -12,7 +12,6 @@ from bert_tf.progress import log
 
 # A model's vocab_size may be the number of entries rounded up to a multiple of 8, 16, 32 or 64.
 _MAX_PADDING, _PADDING_MULTIPLE = 64, 8
-_CONSECUTIVE_TOKENS = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 def check_vocabulary(
@@ -77,10 +76,7 @@ def _find_problems(entries: Sequence[str], vocab_size: int) -> Iterator[str]:
             yield f"has a blank line (line {line})"
         elif line_of_entry.setdefault(entry, line) != line:
             yield f"has {entry!r} on lines {line_of_entry[entry]} and {line}"
-    if entries[0] != "[PAD]":
+    if entries[0] != "[PAD]":  # as when a program has sorted the entries
         yield f"starts with {entries[0]!r} instead of '[PAD]'"
-    lines = {token: line_of_entry[token] for token in _CONSECUTIVE_TOKENS if token in line_of_entry}
-    if any(after - before != 1 for before, after in pairwise(lines.values())):
-        yield f"has {', '.join(lines)} on lines {[*lines.values()]}, not on consecutive lines"
     if vocab_size - len(entries) > (0 if vocab_size % _PADDING_MULTIPLE else _MAX_PADDING):
         yield f"has {len(entries)} entries, but the model's vocab_size is {vocab_size}"

@@ -105,6 +105,11 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
     )
 
     @property
+    def predict_split(self) -> str:
+        """The split for which predictions are written."""
+        return "predict"
+
+    @property
     def evaluates(self) -> bool:
         """Whether the dev set is evaluated."""
         return self.do_eval or bool(self.eval_every)

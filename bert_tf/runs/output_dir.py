@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,16 +51,17 @@ def result_path(output_dir: str, name: str, suffix: str) -> str:
     return os.path.join(output_dir, f"{stem}{suffix}{extension}")
 
 
-def write_results(output_dir: str, suffix: str, write: Callable[[str], Iterable[str]]) -> list[str]:
-    """Calls `write(folder)`, which returns paths, and adds the suffix to the files' names."""
+def write_results(output_dir: str, suffix: str, write: Callable[[str], Any]) -> Any:
+    """Calls `write(folder)`, which returns a `Written`, and adds the suffix to its files."""
     if not suffix:
-        return list(write(output_dir))
+        return write(output_dir)
     paths = []
     with files.temporary_folder_at(os.path.join(output_dir, f".results{suffix}")) as folder:
-        for path in write(folder):
+        written = write(folder)
+        for path in written.paths:
             paths.append(result_path(output_dir, os.path.basename(path), suffix))
             files.rename(path, paths[-1])
-    return paths
+    return written._replace(paths=paths)
 
 
 def write_metrics(

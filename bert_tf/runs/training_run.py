@@ -66,8 +66,8 @@ class TrainingRun(abc.ABC):
     devices: training.Devices
     monitor: Monitor
 
-    # C for rows of shape [C, S], as in multiple choice; None for rows of shape [S].
-    texts_per_row = None
+    # C for rows of shape [C, S], as in multiple choice; 1 for rows of shape [S].
+    texts_per_row = 1
     # See `training.make_train_step`.
     loss_uses_padding = False
 
@@ -172,7 +172,7 @@ class TrainingRun(abc.ABC):
             self.folder.write(plan.metadata)
         records = self.training_records()
         devices = training.for_training(
-            devices, options, num_steps, records.lengths, self.texts_per_row or 1
+            devices, options, num_steps, records.lengths, self.texts_per_row
         )
         batches = training.training_batches(
             records.paths,

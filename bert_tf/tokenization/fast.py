@@ -68,7 +68,7 @@ class BatchTokenizer:
         self.reference = tokenizer
         self.num_texts = self.num_reference_texts = 0
         # Sources with problems, which were logged.
-        self._warned_sources: set[str] = set()
+        self._checked_sources: set[str] = set()
         # Guards the counters, the compiled tokenizer and the character table.
         self._lock = threading.Lock()
         self._num_chars = 0
@@ -98,12 +98,12 @@ class BatchTokenizer:
             [self._encode_batch(batch, with_spans) for batch in _split_into_batches(strings)]
         )
 
-    def warn_about_texts(self, source: str, examples: Sequence[Sequence[str]]) -> None:
-        """Warns, once per source such as a file, about `text_problems`."""
-        if source not in self._warned_sources:
+    def check_texts(self, source: str, examples: Sequence[Sequence[str]]) -> Iterator[str]:
+        """Yields the `text_problems` of a source, such as a file, the first time it has any."""
+        if source not in self._checked_sources:
             for problem in text_problems(self.reference, examples):
-                self._warned_sources.add(source)
-                _logger.warning("%s: %s", source, problem)
+                self._checked_sources.add(source)
+                yield f"{source}: {problem}"
 
     @functools.cached_property
     def _compiled(self) -> Any:

@@ -62,12 +62,10 @@ def freeze_layers(model: Any, count: int) -> None:
         log.info("Froze the embeddings and the first %d of %d layers", count, len(layers))
 
 
-def check_training(
-    model: Any, options: Any, devices: Devices, texts_per_row: int | None = None
-) -> None:
+def check_training(model: Any, options: Any, devices: Devices, texts_per_row: int = 1) -> None:
     """Checks that batches can be split across devices, and logs the estimated training memory.
 
-    `texts_per_row` is C for multiple choice, whose rows have the shape [C, S]; None for rows of
+    `texts_per_row` is C for multiple choice, whose rows have the shape [C, S]; 1 for rows of
     shape [S]. Raises a UserError if the batch size is too small or does not divide evenly.
     """
     replicas, batch_size = devices.replicas, options.train_batch_size
@@ -89,7 +87,7 @@ def check_training(
     num_bytes = estimate_training_bytes(
         model.config,
         model.count_params(),
-        rows_per_device * (texts_per_row or 1),
+        rows_per_device * texts_per_row,
         options.max_seq_length,
         precision=compute_dtype(devices.precision),
         accumulation_steps=micro_batches,

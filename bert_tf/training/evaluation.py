@@ -6,7 +6,7 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -31,17 +31,21 @@ def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Monitor:
-    """The metric that selects the best weights; for "auto", the first of `metric_names`."""
+    """The metric that selects the best weights.
 
-    def __init__(
-        self, best_metric: str, metric_names: Sequence[str], lower_is_better: Collection[str]
-    ) -> None:
+    Args:
+        best_metric: its name; "auto" stands for the first of `monitors`.
+        monitors: (name, whether lower is better) of the metrics to choose from.
+    """
+
+    def __init__(self, best_metric: str, monitors: Sequence[tuple[str, bool]]) -> None:
+        lower_is_better = dict(monitors)
         name = best_metric.removeprefix("eval_")
-        self.name = metric_names[0] if name == "auto" else name
-        if self.name not in metric_names:
-            names = ", ".join(metric_names)
+        self.name = monitors[0][0] if name == "auto" else name
+        if self.name not in lower_is_better:
+            names = ", ".join(lower_is_better)
             raise UserError(f"--best_metric must be one of {names}. Received: {best_metric}")
-        self._sign = -1.0 if self.name in lower_is_better else 1.0
+        self._sign = -1.0 if lower_is_better[self.name] else 1.0
 
     def value(self, metrics: Mapping[str, Any]) -> float:
         """Returns the metric; prefers `eval_loss`, the mean over examples, to `loss`."""
@@ -49,7 +53,7 @@ class Monitor:
             if name in metrics:
                 return float(metrics[name])
         names = ", ".join(metrics)
-        raise UserError(f"metric_names has {self.name}, but metrics() returned only {names}")
+        raise UserError(f"The monitors have {self.name}, but metrics() returned only {names}")
 
     def score(self, metrics: Mapping[str, Any]) -> float:
         """Returns the metric, negated if lower is better, so that higher is better; NaN is -inf."""

@@ -7,10 +7,11 @@ import numpy as np
 from keras import ops
 
 from bert_tf import registry
+from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.data.packing import pack_batch
 from bert_tf.declare import DATA, option
-from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits
 from bert_tf.modeling import HeadFormat
 from bert_tf.modeling.heads import EncoderWithHead, LinearHead
 from bert_tf.modeling.losses import cross_entropy
@@ -57,15 +58,17 @@ class RelationClassifier(EncoderWithHead):
 
 
 class Relations(Task):
-    labels = None
-    metric_names = ("accuracy", "loss")
+    traits = Traits(monitors=(Metric("accuracy"), LOSS))
 
     def __init__(self, options, config, tokenizer):
         self.options, self.config = options, config
         self.tokenizer = BatchTokenizer(tokenizer)
 
-    def find_labels(self, split):
-        return sorted({row[-1] for row in self.read(split)}), getattr(self.options, f"{split}_file")
+    def infer_schema(self, source):
+        if isinstance(source, RunFolder):
+            return Schema(tuple(source.require_labels()))
+        labels = sorted({row[-1] for row in self.read(source)})
+        return Schema(tuple(labels), source=getattr(self.options, f"{source}_file"))
 
     def read(self, split):
         with open(getattr(self.options, f"{split}_file")) as file:
@@ -84,17 +87,19 @@ class Relations(Task):
         positions = [[int(row[1]) + 1, int(row[2]) + 1] for row in examples]  # after [CLS]
         rows["entity_positions"] = np.array(positions, np.int32)
         if split != "predict":
-            rows["label_ids"] = np.array([self.labels.index(row[3]) for row in examples], np.int32)
+            rows["label_ids"] = np.array(
+                [self.schema.labels.index(row[3]) for row in examples], np.int32
+            )
         return rows
 
     def build_model(self, **kwargs):
-        return RelationClassifier(self.config, len(self.labels), **kwargs)
+        return RelationClassifier(self.config, len(self.schema.labels), **kwargs)
 
     def loss(self, outputs, batch, training):
         return cross_entropy(outputs["logits"], batch["label_ids"])
 
     def decode(self, examples, outputs):
-        return [self.labels[index] for index in outputs["logits"].argmax(axis=1)]
+        return [self.schema.labels[index] for index in outputs["logits"].argmax(axis=1)]
 
     def metrics(self, examples, predictions):
         correct = [row[3] == label for row, label in zip(examples, predictions, strict=True)]

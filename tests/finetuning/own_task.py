@@ -15,7 +15,7 @@ from bert_tf import registry
 from bert_tf.data.feature_specs import sequence_features
 from bert_tf.data.packing import pack_batch
 from bert_tf.declare import DATA, ROWS, WEIGHTS, option
-from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.task import Metric, Task, Traits
 from bert_tf.modeling.heads import EncoderWithHead
 from bert_tf.options import FineTuningOptions
 from bert_tf.tokenization.fast import BatchTokenizer
@@ -58,9 +58,7 @@ class BiEncoder(EncoderWithHead):
 class Retrieval(Task):
     """In-batch negatives and hard negatives; evaluation ranks all passages for each query."""
 
-    targets = ()
-    metric_names = ("mrr",)
-    rows_are_independent = False
+    traits = Traits(monitors=(Metric("mrr"),), loss_depends_on=frozenset({"batch"}))
 
     def __init__(self, options, config, tokenizer):
         self.options, self.config = options, config

@@ -16,6 +16,8 @@ from bert_tf.data.records import Feature, count_records, read_chunks
 from bert_tf.errors import UserError
 from bert_tf.finetuning.distillation import open_teacher, row_loss
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
+from bert_tf.finetuning.run_checks import give_schema
+from bert_tf.finetuning.task import Traits
 from bert_tf.finetuning.training_texts import hash_texts
 from bert_tf.modeling import BertModel
 from bert_tf.options import ClassifierOptions, ConversionOptions
@@ -417,7 +419,7 @@ def test_teacher_with_other_inputs_warns(tiny, teacher, tmp_path, run_log):
     run["flags"]["long_text"] = "windows"
     (teacher_dir / "run.json").write_text(json.dumps(run))
     run_options = student_options(tiny, teacher_dir, tmp_path)
-    task = Classification(run_options, *load_config_and_tokenizer(run_options))
+    task = give_schema(Classification(run_options, *load_config_and_tokenizer(run_options)))
     open_teacher(Classification, task, ONE_DEVICE)
     assert "teacher was trained with --long_text='windows', not 'truncate'" in run_log.text
 
@@ -437,7 +439,7 @@ def test_teacher_trained_on_other_examples_is_reported(tiny, teacher, tmp_path, 
 
 
 def test_task_without_distillation_is_rejected(tiny, teacher, tmp_path, monkeypatch):
-    monkeypatch.setattr(Classification, "soft_targets", property(lambda task: (), lambda *_: None))
+    monkeypatch.setattr(Classification, "traits", Traits())
     _assert_rejected(
         student_options(tiny, teacher, tmp_path), "Classification does not support distillation"
     )

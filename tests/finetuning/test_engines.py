@@ -1,5 +1,6 @@
 """The engines onnx and litert: predictions equal TensorFlow's, from one export."""
 
+import dataclasses
 import itertools
 import json
 import os
@@ -20,6 +21,7 @@ from bert_tf.tasks import classification, extraction
 from bert_tf.tasks.classification.options import ClassifierOptions
 from bert_tf.tasks.export_model import export_model
 from tests.oracle import ROOT
+from tests.tasks.classification.test_custom_runs import custom_options, sentences
 from tests.test_predictor import CONTEXT, SMALL_BERT, trained  # noqa: F401
 
 ENGINES = ("onnx", "litert")
@@ -291,6 +293,37 @@ def test_read_only_folder_is_rejected(trained, tmp_path, monkeypatch):  # noqa: 
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(UserError, match=r"is read-only. Run export_model.py --format=onnx"):
         Predictor.from_output_dir(tmp_path, engine="onnx")
+
+
+@pytest.mark.parametrize("kind", ["multilabel", "regression"])
+def test_problem_type_of_an_export(tiny, tmp_path, run_log, kind):
+    labels = {"multilabel": [["a"], [], ["a", "b"]], "regression": [0.5, 1.0, 2.25]}[kind]
+    texts = sentences(12)
+    rows = [{"text": text, "label": labels[n % 3]} for n, text in enumerate(texts)]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    flags = {"do_train": True, "dev_fraction": 0.0, "num_train_epochs": 1.0}
+    run = custom_options(tiny, tmp_path, **flags)
+    classification.run(run)
+    out, exported = tmp_path / "out", tmp_path / "exported"
+    options = ExportOptions(model_dir=str(out), export_dir=str(exported), format="onnx")
+    export_model.run(options)
+    expected = [*map(rounded, Predictor.from_output_dir(out)(texts))]
+    predictor = Predictor.from_output_dir(exported, engine="onnx")
+    assert [*map(rounded, predictor(texts))] == expected
+    # Version 1.0 stored the problem type as the flag.
+    for folder in (out, exported):
+        saved = json.loads((folder / "run.json").read_text())
+        saved["flags"]["problem_type"] = saved.pop("problem_type")
+        assert saved["flags"]["problem_type"] == kind
+        (folder / "run.json").write_text(json.dumps(saved))
+    predictor = Predictor.from_output_dir(exported, engine="onnx")
+    assert [*map(rounded, predictor(texts))] == expected
+    run_log.clear()
+    classification.run(dataclasses.replace(run, num_train_epochs=2.0))
+    changes = [message for message in run_log.messages if " was " in message and "now" in message]
+    assert changes == [f"{out}: num_train_epochs was 1.0, now 2.0"]
+    assert json.loads((out / "run.json").read_text())["problem_type"] == kind
 
 
 def test_edited_labels_are_checked(trained, tmp_path):  # noqa: F811

@@ -268,14 +268,14 @@ def test_eval_every_in_steps_and_epochs(eval_every, steps):
 
 
 def test_monitor():
-    names, minimized = ("f1", "pearson", "loss"), ("loss",)
-    assert Monitor("auto", names, minimized).name == "f1"
-    loss, f1 = Monitor("eval_loss", names, minimized), Monitor("f1", names, minimized)
+    monitors = [("f1", False), ("pearson", False), ("loss", True)]
+    assert Monitor("auto", monitors).name == "f1"
+    loss, f1 = Monitor("eval_loss", monitors), Monitor("f1", monitors)
     assert loss.name == "loss"
     assert f1.score({"f1": 0.5}) > f1.score({"f1": 0.4})
     assert loss.score({"eval_loss": 0.5}) < loss.score({"eval_loss": 0.4})
-    assert Monitor("pearson", names, minimized).score({"eval_pearson": np.nan}) == -np.inf
-    expected = r"metric_names has f1, but metrics\(\) returned only eval_loss, loss"
+    assert Monitor("pearson", monitors).score({"eval_pearson": np.nan}) == -np.inf
+    expected = r"The monitors have f1, but metrics\(\) returned only eval_loss, loss"
     with pytest.raises(UserError, match=expected):
         f1.value({"eval_loss": 1.0, "loss": 1.0})
 

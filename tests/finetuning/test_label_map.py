@@ -58,7 +58,7 @@ def test_label_map_from_transformers_config(tmp_path):
             continue
         # transformers' default names do not count as labels.
         with pytest.raises(UserError, match="or --labels in the order of the model's outputs"):
-            make_dataset(options)
+            make_dataset(options, RunFolder.used_by(options))
 
 
 def test_label_order_must_match_the_published_task(tmp_path, run_log):

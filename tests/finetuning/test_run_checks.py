@@ -109,11 +109,19 @@ def test_checkpoint_of_a_different_task_is_rejected(tiny, out, tmp_path):
     assert read_files(out) == before
 
 
-@pytest.mark.parametrize(("name", "value"), [("script", "run_ner"), ("problem_type", "multilabel")])
-def test_different_output_type_is_rejected(tiny, out, tmp_path, name, value):
+@pytest.mark.parametrize(
+    ("name", "value", "is_old"),
+    [
+        ("script", "run_ner", False),
+        ("problem_type", "multilabel", False),
+        ("problem_type", "multilabel", True),
+    ],
+)
+def test_different_output_type_is_rejected(tiny, out, tmp_path, name, value, is_old):
     run = json.loads((out / "run.json").read_text())
-    settings = run if name == "script" else run["flags"]
-    settings[name] = value
+    run[name] = value
+    if is_old:  # version 1.0
+        run["flags"][name] = run.pop(name)
     if name == "script":
         run["flags"] = {"max_seq_length": 24}
     (out / "run.json").write_text(json.dumps(run))

@@ -68,10 +68,6 @@ def test_irregular_model_vocabulary_does_not_warn(vocabulary_warnings):
         ([*ENTRIES[:30], "", *ENTRIES[30:]], "has a blank line (line 31)"),
         ([*ENTRIES, "aa"], "has 'aa' on lines 15 and 115"),
         (ENTRIES[1:], "starts with '[UNK]' instead of '[PAD]'"),
-        (
-            ["[PAD]", "[UNK]", "[SEP]", "[CLS]", *ENTRIES[4:]],
-            "on lines [2, 4, 3, 5], not on consec",
-        ),
     ],
 )
 def test_malformed_vocabulary_warns(vocabulary_warnings, entries, message):

@@ -1,7 +1,9 @@
 """Selects the columns of a split of a user's table, and detects a header row."""
 
+import types
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from bert_tf.data.cell_values import COLUMN_NAME, counted, parse_number
 from bert_tf.data.columns import find_positions, is_name
@@ -14,6 +16,54 @@ from bert_tf.tasks.classification.options import ClassifierOptions
 UNLABELED = "unlabeled"
 _PURPOSES = ("text", "text_pair", "label", "id")
 _SHOWN_NAMES = 20
+
+
+class TrainingTable(NamedTuple):
+    """What is known about the training file, with which other files are compared.
+
+    Attributes:
+        header: column names; [] if there are none, None if the file has not been read.
+        num_columns: see `comparable_width`.
+        text_columns: folder of a model whose texts should be the same -> its text columns.
+    """
+
+    header: Sequence[str] | None = None
+    num_columns: int = 0
+    text_columns: Mapping[str, Sequence[str]] = types.MappingProxyType({})
+
+    def warn_about_columns(
+        self, path: str, first_row: Row, header: Sequence[str], options: ClassifierOptions
+    ) -> None:
+        """Warns if the columns given for the texts of a file probably have something else."""
+        text, pair = options.text_column or "", options.text_pair_column
+        names, requested = header or first_row.cells, [*filter(None, [text, pair])]
+        if not isinstance(first_row.cells, dict) and not is_name(text) and text not in header:
+            if len(first_row.cells) < self.num_columns:
+                counts = len(first_row.cells), self.num_columns
+                message = "%s has %d columns, but the training file has %d. Check --text_column"
+                log.warning(message, path, *counts)
+        elif is_name(text):
+            # A new file may name its columns differently, unless it also has the same names.
+            for folder, columns in self.text_columns.items():
+                if columns and columns != requested and {*columns} <= {*names}:
+                    warn_about_texts(options, folder, columns)
+
+
+def warn_about_texts(options: ClassifierOptions, folder: str, trained: Sequence[str]) -> None:
+    """Warns that the texts of a run have other columns than those of the model in a folder."""
+    requested = filter(None, [options.text_column, options.text_pair_column])
+    message = "%s: trained on column %s, not %s. Check --text_column, --text_pair_column"
+    log.warning(message, folder, " and ".join(trained), " and ".join(requested))
+
+
+def comparable_width(first_row: Row, positions: Mapping[str, Any]) -> int:
+    """Returns the number of columns in the training file if its label precedes the text, else 0.
+
+    In a file with fewer columns, such as one without labels, numbers then mean other columns.
+    """
+    if isinstance(first_row.cells, dict) or "label" not in positions:
+        return 0
+    return len(first_row.cells) if positions["label"] < positions["text"] else 0
 
 
 def columns_of_split(options: ClassifierOptions, split: str) -> dict[str, str]:
@@ -63,7 +113,10 @@ def find_header(
 
 
 def warn_about_headers(
-    rows: Sequence[Row], columns: Mapping[str, str], header: list[str], training_header: list[str]
+    rows: Sequence[Row],
+    columns: Mapping[str, str],
+    header: Sequence[str],
+    training_header: Sequence[str],
 ) -> None:
     """Warns about rows that repeat the header, and names that differ from the training file's."""
     repeated = [r.place for r in rows[1:] if header and [c.strip() for c in r.cells] == header]

@@ -20,9 +20,9 @@ from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, REGRESSIO
 
 # Entry of `run.json` with the column names in the training file, separated by tabs.
 HEADER = "header"
-# A cell in quotes with doubled quotes in it, and the tolerated fraction of such cells.
-_CSV_CELL = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')
-_MAX_CSV_CELLS = 0.01
+# Entry with `TrainingTable.num_columns`, if it is not 0.
+NUM_COLUMNS = "num_columns"
+_UNKNOWN = column_mapping.TrainingTable()
 # Purpose of a text column -> its name in messages.
 _TEXT_NAMES = {"text": "text", "text_pair": "second text"}
 
@@ -30,15 +30,16 @@ _TEXT_NAMES = {"text": "text", "text_pair": "second text"}
 class CustomDataset(TextDataset):
     """A dataset in a user's table files.
 
-    The training file is read on construction, because its labels determine the model's outputs.
-    With `--teacher_weight=1`, its labels are not read unless it also provides the dev set.
+    If there is a training file, its labels determine the model's outputs, so it is read first. With
+    `--teacher_weight=1`, its labels are not read unless it also provides the dev set.
 
     Args:
         paths: split -> file, for the splits that exist. See `split_files.find_files`.
-        options: options for tables. Without a training file, problem type "auto" means
-            "classification".
+        options: options for tables.
         labels: names of the labels in the order of their ids; empty to infer them, or for numbers.
-        training_header: column names in the training file of an earlier run; empty if unknown.
+        training: what is known about the training file of an earlier run.
+        problem_type: overrides that of the options. "auto" infers it from the training file;
+            without one, it is "classification".
 
     Raises:
         UserError: the training file is invalid, or the labels are unknown.
@@ -51,18 +52,17 @@ class CustomDataset(TextDataset):
         paths: Mapping[str, str],
         options: ClassifierOptions,
         labels: Sequence[str] = (),
-        training_header: Sequence[str] = (),
+        training: column_mapping.TrainingTable = _UNKNOWN,
+        problem_type: str | None = None,
     ) -> None:
         self._paths, self._options = paths, options
         self.has_pairs = options.text_pair_column is not None
         has_training_file_only = "eval" not in paths and "train" in paths
         self._holds_out_rows = has_training_file_only and bool(options.dev_fraction)
         self._examples: dict[str, list[InputExample]] = {}
-        # Column names in the training file, if it has been read or a training run saved them.
-        self._training_header = list(training_header) or None
+        self._training = training
         self.is_unlabeled = options.ignores_labels and not self._holds_out_rows
-        labels = tuple(labels)
-        problem_type = options.problem_type
+        labels, problem_type = tuple(labels), problem_type or options.problem_type
         _check_labels(problem_type, labels)
         unlabeled = {"predict", "train"} if self.is_unlabeled else {"predict"}
         if options.label_column is None and not paths.keys() <= unlabeled:
@@ -100,11 +100,12 @@ class CustomDataset(TextDataset):
         is_unlabeled = self.is_unlabeled and split == "train"
         columns_as = column_mapping.UNLABELED if is_unlabeled else split
         header = column_mapping.find_header(
-            path, rows, self._options, columns_as, self._parser, self._training_header
+            path, rows, self._options, columns_as, self._parser, self._training.header
         )
         columns = column_mapping.columns_of_split(self._options, columns_as)
         positions = find_positions(path, rows[0], columns, header)
-        column_mapping.warn_about_headers(rows, columns, header, self._training_header or [])
+        column_mapping.warn_about_headers(rows, columns, header, self._training.header or [])
+        self._training.warn_about_columns(path, rows[0], header, self._options)
         if header:
             del rows[0]
         if not rows:
@@ -117,8 +118,11 @@ class CustomDataset(TextDataset):
         if self._options.quoted == AUTO:
             _warn_about_quotes(path, values)
         if split == "train":
-            self._training_header = header
-            self.run_entries = {HEADER: "\t".join(header)}
+            width = column_mapping.comparable_width(rows[0], positions)
+            self._training = self._training._replace(header=header, num_columns=width)
+            self.entries = {HEADER: "\t".join(header)}
+            if width:
+                self.entries[NUM_COLUMNS] = str(width)
         if split == "train" and not is_unlabeled:
             self._parser = infer_labels(path, places, values["label"], self._parser)
         return self._to_examples(split, places, values)
@@ -180,11 +184,6 @@ def _warn_about_quotes(path: str, values: Mapping[str, Sequence[Any]]) -> None:
         if len(cells) > 1 and all(re.fullmatch(r'\s*".*"\s*', str(value)) for value in cells):
             message = "%s: each %s is in quotes, which are kept. Pass --quoted=yes to remove them"
             log.warning(message, path, purpose)
-            return
-        num_csv = sum(bool(_CSV_CELL.fullmatch(str(value).strip())) for value in cells)
-        if num_csv > _MAX_CSV_CELLS * len(cells):
-            message = "%s: %d of %d cells of the %s are quoted as in CSV files. Pass --quoted=yes"
-            log.warning(message, path, num_csv, len(cells), purpose)
             return
         unpaired = [str(value).strip() for value in cells if str(value).count('"') % 2]
         if any(a[0] == '"' and b[-1] == '"' for a, b in pairwise(unpaired)):

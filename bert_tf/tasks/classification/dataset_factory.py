@@ -1,53 +1,60 @@
 """Creates the dataset that the options of `run_classifier.py` describe."""
 
-import contextlib
-import dataclasses
 import os
-import re
 from collections.abc import Sequence
 
 from bert_tf import files
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.split_files import NAMES, find_files
-from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks
 from bert_tf.options import ClassifierOptions
 from bert_tf.progress import log
-from bert_tf.tasks.classification import glue
-from bert_tf.tasks.classification.custom_dataset import HEADER, CustomDataset
-from bert_tf.tasks.classification.datasets import TextDataset
+from bert_tf.tasks.classification import column_mapping, glue
+from bert_tf.tasks.classification.column_mapping import TrainingTable
+from bert_tf.tasks.classification.custom_dataset import HEADER, NUM_COLUMNS, CustomDataset
+from bert_tf.tasks.classification.datasets import PROBLEM_TYPE, TextDataset
 from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, REGRESSION
-from bert_tf.tasks.classification.task_module import INPUTS, load_task_module
+from bert_tf.tasks.classification.task_module import INPUTS, has_pairs, load_task_module
 
 
-def make_dataset(options: ClassifierOptions) -> TextDataset:
-    """Returns the dataset, after inferring labels and problem type from any custom training file.
+def make_dataset(options: ClassifierOptions, source: str | RunFolder) -> TextDataset:
+    """Returns the dataset that the options describe.
 
-    If `do_train`, `do_eval` and `do_predict` are all false, as for a `Predictor`, reads no data.
+    `source` is the folder of the model, or the split that is read first.
     """
-    reads_data = options.do_train or options.evaluates or options.do_predict
+    folder = source if isinstance(source, RunFolder) else None
+    if not folder and not options.do_train:  # a model without `labels.txt`
+        folder = RunFolder.used_by(options)
     data: TextDataset
     # A Predictor does not need the task module, which may no longer exist.
+    reads_data = options.do_train or options.evaluates or options.do_predict
     if options.uses_custom_tables or (options.task_module and not reads_data):
-        data = _make_custom_dataset(options, _find_paths(options) if reads_data else {})
+        data = _make_custom_dataset(options, folder)
     elif options.task_module:
         data = load_task_module(options.task_module, options.data_dir or "")
+        if not folder:
+            data.find_pairs()
     else:
         data = glue.GlueDataset(glue.task_named(options.task_name or ""), options.data_dir or "")
-    if options.task_module and not options.do_train:
-        # Only the training examples show whether texts are pairs.
-        saved = RunFolder.used_by(options).entry("inputs")
-        data.has_pairs = next((value for value, name in INPUTS.items() if name == saved), None)
-    if not data.is_published:
-        given_in = options.task_module or ("--labels" if options.labels else None)
-        label_source = given_in or (data.describe("train") if options.do_train else data.name)
-        require_labels(data.labels, label_source, options)
-    elif not options.do_train:
-        _require_order(data.labels, RunFolder.used_by(options))
+    if folder:
+        saved = {name: folder.entry(name) for name in (HEADER, NUM_COLUMNS, INPUTS)}
+        data.entries = {name: value for name, value in saved.items() if value is not None}
+        if options.task_module:
+            data.has_pairs = has_pairs(saved[INPUTS])
+    if folder and data.is_published:
+        _require_order(data.labels, folder)
+    elif not data.is_published:
+        require_labels(data.labels, label_source(data, options), options)
     if options.glue_submission and not data.submission:
         raise UserError(f"--glue_submission: {data.name} is not a GLUE task")
     return data
+
+
+def label_source(data: TextDataset, options: ClassifierOptions) -> str:
+    """Returns where the labels come from, for messages."""
+    given_in = options.task_module or ("--labels" if options.labels else None)
+    return given_in or (data.describe("train") if options.do_train else data.name)
 
 
 def _find_paths(options: ClassifierOptions) -> dict[str, str]:
@@ -56,7 +63,7 @@ def _find_paths(options: ClassifierOptions) -> dict[str, str]:
     needs_eval_rows = options.do_train or options.evaluates
     needed = {"train": options.do_train, "eval": needs_eval_rows, "predict": options.do_predict}
     splits = [split for split, is_needed in needed.items() if is_needed]
-    paths = find_files(options, splits)
+    paths = find_files(options, splits) if splits else {}  # none in a Predictor
     if needs_eval_rows and not options.do_train and "eval" not in paths:
         splits.append("train")
         paths |= find_files(options, ["train"])
@@ -73,84 +80,57 @@ def _find_paths(options: ClassifierOptions) -> dict[str, str]:
     return paths
 
 
-def _make_custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> CustomDataset:
+def _make_custom_dataset(options: ClassifierOptions, folder: RunFolder | None) -> CustomDataset:
+    paths = _find_paths(options)
     labels = list(map(str.strip, options.labels.split(","))) if options.labels else []
-    header = None
-    if not options.do_train:
-        folder = RunFolder.used_by(options)
-        header = folder.entry(HEADER)
-        options = dataclasses.replace(options, problem_type=_find_trained_problem_type(options))
-        _warn_about_columns(options, paths, folder)
-        if not labels and options.problem_type != REGRESSION:
+    problem_type, training = options.problem_type, TrainingTable()
+    if folder:
+        header, width = folder.entry(HEADER), folder.entry(NUM_COLUMNS) or ""
+        num_columns = int(width) if width.isdecimal() else 0
+        training = TrainingTable(header.split("\t") if header else None, num_columns)
+        problem_type = _find_trained_problem_type(options, folder)
+        if not labels and problem_type != REGRESSION:
             advice = ", or --labels in the order of the model's outputs"
             labels = folder.require_labels(advice=advice)
-    if options.teacher:
-        _warn_about_columns(options, {"train": paths["train"]}, RunFolder(options.teacher))
+    models = [folder] if folder else []
+    models += [RunFolder(options.teacher)] if options.teacher else []
+    text_columns = {str(model): _find_text_columns(options, model) for model in models if paths}
     if options.ignores_labels:
         teacher = RunFolder(options.teacher or "")
-        trained = teacher.entry("flags", "problem_type")
-        if options.problem_type == AUTO and trained:
-            options = dataclasses.replace(options, problem_type=trained)
+        if problem_type == AUTO:
+            problem_type = trained_problem_type(teacher) or AUTO
         labels = labels or teacher.labels() or []
-    return CustomDataset(paths, options, labels, header.split("\t") if header else ())
+    training = training._replace(text_columns=text_columns)
+    return CustomDataset(paths, options, labels, training, problem_type)
 
 
-def _find_trained_problem_type(options: ClassifierOptions) -> str:
-    folder, requested = RunFolder.used_by(options), options.problem_type
-    trained = folder.entry("flags", "problem_type")
-    if AUTO not in (requested, trained or AUTO) and requested != trained:
+def trained_problem_type(folder: RunFolder) -> str | None:
+    """Returns the problem type of the model in a folder; None if it is unknown."""
+    # Version 1.0 stored the inferred type as the flag.
+    found = folder.entry(PROBLEM_TYPE) or folder.entry("flags", "problem_type")
+    return None if found == AUTO else found
+
+
+def _find_trained_problem_type(options: ClassifierOptions, folder: RunFolder) -> str:
+    requested, trained = options.problem_type, trained_problem_type(folder)
+    if requested != AUTO and trained and requested != trained:
         reason = f"the model in {folder} was trained with {trained}"
         raise UserError(f"--problem_type={requested}, but {reason}: omit the flag")
     # Models trained by other tools have no run metadata: assume classification.
     return (trained or CLASSIFICATION) if requested == AUTO else requested
 
 
-def _warn_about_columns(
-    options: ClassifierOptions, paths: dict[str, str], folder: RunFolder
-) -> None:
-    """Warns if the texts come from different columns than those of the model in a folder."""
-    flags = ("text_column", "text_pair_column")
-    trained = [folder.entry("flags", flag) for flag in flags]
-    requested = [getattr(options, flag) for flag in flags]
-    differs = bool(trained[1]) != bool(requested[1])
-    # A new file may name its columns differently: warn only if it also has the training columns.
-    regular = [path for path in paths.values() if not files.is_stream(path)]
-    for path in regular if not (requested[0] or "").isdecimal() else ():
-        cells = re.split(r'[\t,;"]', next(iter(files.read_lines(path)), ""))
-        differs |= trained != requested and {*filter(None, trained)} <= {*map(str.strip, cells)}
-    if not options.do_train:
-        _warn_about_missing_label(options, folder, regular)
-    if paths and trained[0] and differs:
-        descriptions = [" and ".join(filter(None, columns)) for columns in (trained, requested)]
-        message = "%s: trained on column %s, not %s. Check --text_column, --text_pair_column"
-        log.warning(message, folder, *descriptions)
+def _find_text_columns(options: ClassifierOptions, folder: RunFolder) -> list[str]:
+    """Returns the text columns of the model in a folder; [] if they are unknown.
 
-
-def _warn_about_missing_label(
-    options: ClassifierOptions, folder: RunFolder, paths: list[str]
-) -> None:
-    """Warns if files lack the label column that precedes the text in the training file.
-
-    The number of the text column then stands for a different column.
+    Warns if their number is not that of this run.
     """
-    saved = folder.flags
-    text, label = options.text_column or "", saved.get("label_column") or ""
-    if not (text.isdecimal() and label.isdecimal() and int(label) < int(text)):
-        return
-    flags = {name: saved.get(name) for name in ("data_dir", "train_file")}
-    with contextlib.suppress(UserError):  # The training file may no longer exist.
-        for training_file in find_files(dataclasses.replace(options, **flags), ["train"]).values():
-            expected = _count_columns(training_file, options.quoted)
-            for path in paths:
-                num_columns = _count_columns(path, options.quoted)
-                if 0 < num_columns < expected:
-                    message = "%s has %d columns, but the training file has %d. Check --text_column"
-                    log.warning(message, path, num_columns, expected)
-
-
-def _count_columns(path: str, quoted: str) -> int:
-    """Returns the number of columns in the first row of a table; 0 if it is empty."""
-    return next((len(row.cells) for row in read_table(path, quoted)), 0)
+    trained = [folder.entry("flags", flag) for flag in ("text_column", "text_pair_column")]
+    columns = [column for column in trained if column] if trained[0] else []
+    if columns and bool(trained[1]) != bool(options.text_pair_column):
+        column_mapping.warn_about_texts(options, str(folder), columns)
+        return []
+    return columns
 
 
 def require_labels(labels: Sequence[str], source: str, options: ClassifierOptions) -> None:

@@ -3,7 +3,6 @@
 import dataclasses
 import difflib
 import itertools
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -89,7 +88,6 @@ def infer_labels(
     if problem_type == AUTO:
         problem_type = _infer_problem_type(places, values, given)
     parser = dataclasses.replace(given, problem_type=problem_type)
-    _warn_about_json_types(path, values)
     names = list(map(parser.label_names, values, places))
     counts = Counter(itertools.chain.from_iterable(names))
     if problem_type == MULTILABEL and max(map(len, names)) < 2:
@@ -148,15 +146,6 @@ def _sort_labels(labels: Counter[str]) -> tuple[str, ...]:
     if all(number is not None and number.is_integer() for number in numbers.values()):
         return tuple(sorted(labels, key=lambda label: (numbers[label], label)))
     return tuple(sorted(labels))
-
-
-def _warn_about_json_types(path: str, values: Sequence[Any]) -> None:
-    cells = [part for value in values for part in (value if isinstance(value, list) else [value])]
-    # A string that is a number counts as one: "1" and 1 are the same label.
-    example_of_type = {type(x) if parse_number(str(x)) is None else "number": x for x in cells}
-    if len(example_of_type) > 1 and not all(isinstance(cell, str) for cell in cells):
-        examples = " and ".join(json.dumps(value) for value in example_of_type.values())
-        log.warning("%s: labels of different types, such as %s. Check them", path, examples)
 
 
 def _check_labels(path: str, parser: LabelParser, counts: Counter[str], num_rows: int) -> None:

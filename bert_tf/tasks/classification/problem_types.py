@@ -54,8 +54,9 @@ class ProblemType(abc.ABC):
         labels: names of the labels in the order of their ids; empty for regression.
         num_outputs: number of outputs of the model's head.
         target: the feature with the labels of a row.
-        metric_names, lower_is_better: as in `Task`.
-        soft_target: kind of the logits, see `Task.soft_targets`.
+        metric_names: metrics for `--best_metric`; the first is the default.
+        lower_is_better: those of them to minimize.
+        soft_target: kind of the logits, see `Traits.soft_targets`.
         output: name under which `values` are fetched; predictions are made from them.
         answer_column: name of the column with the `answer`s in a table of predictions.
         metrics: (values, label_ids, losses [E]) -> metrics of an evaluation.

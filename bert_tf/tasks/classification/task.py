@@ -5,6 +5,7 @@ Shapes: B rows in a batch, E examples, L labels, S max_seq_length.
 
 import csv
 import dataclasses
+import functools
 import io
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,16 +14,22 @@ from typing import Any
 import numpy as np
 
 from bert_tf import files
+from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data.feature_specs import Feature
 from bert_tf.data.features import InputExample
 from bert_tf.data.packing import convert_examples, encode_texts, window_counts
 from bert_tf.errors import UserError
 from bert_tf.finetuning.prediction import PairCheck, require_texts
-from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
-from bert_tf.tasks.classification.dataset_factory import make_dataset
-from bert_tf.tasks.classification.datasets import check_split
+from bert_tf.tasks.classification import checks
+from bert_tf.tasks.classification.dataset_factory import (
+    label_source,
+    make_dataset,
+    trained_problem_type,
+)
+from bert_tf.tasks.classification.datasets import PROBLEM_TYPE, TextDataset
 from bert_tf.tasks.classification.glue import SUBMISSION_SIZES
 from bert_tf.tasks.classification.metrics import classification_report, describe_report
 from bert_tf.tasks.classification.options import ClassifierOptions
@@ -55,51 +62,95 @@ class Predictions(Sequence[Any]):
         return self._problem.prediction(self.values[index].tolist())
 
 
+@dataclasses.dataclass(frozen=True)
+class ClassificationSchema(Schema):
+    """The schema of a model, with the dataset and the problem type that it comes from."""
+
+    data: TextDataset = dataclasses.field(kw_only=True)
+    problem: ProblemType = dataclasses.field(kw_only=True)
+
+
 class Classification(Task):
-    """Text or text-pair classification; a custom training file is read on construction."""
+    """Text or text-pair classification."""
 
     options: ClassifierOptions
+    schema: ClassificationSchema
 
     def __init__(
         self, options: ClassifierOptions, config: BertConfig, tokenizer: FullTokenizer
     ) -> None:
-        self.data = data = make_dataset(options)
-        # `run.json` gets the problem type that was inferred from the data.
-        self.options = dataclasses.replace(options, problem_type=data.problem_type)
-        self.config = config
+        self.options, self.config = options, config
         self.tokenizer = BatchTokenizer(tokenizer)
-        self.problem = PROBLEM_TYPES[data.problem_type](data, options)
-        self.labels = data.labels
-        self.targets = (self.problem.target,)
-        self.soft_targets = (("logits", self.problem.soft_target),)
-        self.text_pairs = data.has_pairs
-        self.metric_names = self.problem.metric_names
-        self.lower_is_better = self.problem.lower_is_better
         self._uses_windows = options.long_text == "windows"
-        self._check_pairs = PairCheck(trained_on_pairs=data.has_pairs)
-        self._training_examples: Sequence[InputExample] = ()
+
+    def infer_schema(self, source: str | RunFolder) -> ClassificationSchema:
+        """Infers labels and problem type from a user's training file or task module.
+
+        For published datasets, they are constant.
+        """
+        data = make_dataset(self.options, source)
+        problem = PROBLEM_TYPES[data.problem_type](data, self.options)
+        _require_problem_type(self.options, data)
+        if source == "train" and self.options.class_weights:
+            problem.set_class_weights(data.read("train"))
+        return ClassificationSchema(
+            tuple(data.labels),
+            data.has_pairs,
+            {PROBLEM_TYPE: data.problem_type, **data.entries},
+            label_source(data, self.options),
+            data=data,
+            problem=problem,
+        )
+
+    @property
+    def data(self) -> TextDataset:
+        """The dataset."""
+        return self.schema.data
+
+    @property
+    def problem(self) -> ProblemType:
+        """The problem type."""
+        return self.schema.problem
+
+    @functools.cached_property
+    def _check_pairs(self) -> PairCheck:
+        return PairCheck(trained_on_pairs=self.data.has_pairs)
+
+    @property
+    def traits(self) -> Traits:
+        """Metrics and logits of the problem type."""
+        names, lower_is_better = self.problem.metric_names, self.problem.lower_is_better
+        return Traits(
+            monitors=tuple(Metric(name, name in lower_is_better) for name in names),
+            soft_targets=(("logits", self.problem.soft_target),),
+        )
 
     def read(self, split: str) -> list[InputExample]:
         """Reads the examples of a split; raises a UserError if there are none."""
-        examples, path = self.data.read(split), self.data.describe(split)
+        examples = self.data.read(split)
         if not examples:
-            raise UserError(f"{path} contains no examples")
-        if split == "train":
-            self._training_examples = examples
-            self.problem.set_class_weights(examples)
-            self.text_pairs, self.run_entries = self.data.has_pairs, self.data.run_entries
-        check_split(self.data, split, examples, self._training_examples)
-        self.tokenizer.warn_about_texts(path, self.texts(examples))
+            raise UserError(f"{self.data.describe(split)} contains no examples")
         return examples
 
-    def texts(self, examples: Sequence[InputExample]) -> list[tuple[str, str]]:
-        """Returns the two texts of each example; the second may be empty."""
-        return [(example.text_a, example.text_b or "") for example in examples]
+    def check(
+        self,
+        split: str,
+        examples: Sequence[InputExample],
+        train_examples: Sequence[InputExample],
+    ) -> Iterator[str]:
+        """Yields what looks wrong in labels and texts."""
+        yield from checks.check(self.data, split, examples, train_examples)
+        texts = [texts for _, texts in self.identity(examples)]
+        yield from self.tokenizer.check_texts(self.data.describe(split), texts)
+
+    def identity(self, examples: Sequence[InputExample]) -> Iterator[tuple[Any, Sequence[str]]]:
+        """Returns each example and its two texts; the second may be empty."""
+        return ((example, (example.text_a, example.text_b or "")) for example in examples)
 
     def features(self, split: str) -> tuple[Feature, ...]:
         """Declares the original's features, without labels for prediction on custom datasets."""
         inputs = super().features("predict")
-        labels = self.targets if self._has_labels(split) else ()
+        labels = (self.problem.target,) if self._has_labels(split) else ()
         return (*inputs, *labels, Feature("is_real_example"))
 
     def _has_labels(self, split: str) -> bool:
@@ -122,13 +173,15 @@ class Classification(Task):
         """Computes the loss of each row, [B]."""
         return self.problem.loss(outputs["logits"], batch["label_ids"], training)
 
-    def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Selects probabilities [B, L], or numbers [B]."""
-        return {self.problem.output: self.problem.values(outputs["logits"])}
+    def fetch(
+        self, outputs: Mapping[str, Any], batch: Mapping[str, Any], serving: bool = False
+    ) -> dict[str, Any]:
+        """Selects probabilities [B, L], or numbers [B].
 
-    def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Selects numbers, or probabilities and, if each text has one label, the most likely."""
-        return self.problem.serve(self.problem.values(outputs["logits"]))
+        An exported model also returns the most likely label, if each text has one label.
+        """
+        values = self.problem.values(outputs["logits"])
+        return self.problem.serve(values) if serving else {self.problem.output: values}
 
     def decode(
         self, examples: Sequence[InputExample], outputs: Mapping[str, np.ndarray]
@@ -146,29 +199,34 @@ class Classification(Task):
         label_ids = self.problem.label_ids(examples)
         return dict(self.problem.metrics(predictions.values, label_ids, predictions.losses))
 
-    def report(
-        self, examples: Sequence[InputExample], predictions: Predictions, output_dir: str
-    ) -> tuple[Mapping[str, Any], Iterable[str]]:
-        """Reports metrics by label, and plots the confusion matrix."""
-        if not self.labels:
-            return {}, ()
+    def write(
+        self, split: str, examples: Sequence[InputExample], predictions: Predictions, folder: str
+    ) -> Written:
+        """Reports metrics by label and plots the confusion matrix, or writes predictions.
+
+        The latter are `test_results.tsv`, `test_predictions.tsv`, and GLUE's submission file.
+        """
+        if split == "predict":
+            return Written(self._write_predictions(examples, predictions, folder))
+        labels = self.schema.labels
+        if not labels:
+            return Written()
         label_ids = self.problem.label_ids(examples)
-        report = classification_report(predictions.values, label_ids, self.labels)
+        report = classification_report(predictions.values, label_ids, labels)
         log.info("%s", describe_report(report))
         matrix = report.get("confusion_matrix")
-        if matrix and len(self.labels) == 2:
+        if matrix and len(labels) == 2:
             message = "eval_f1, eval_precision and eval_recall are those of label %s"
-            log.info(message, self.labels[1])
-        if not matrix or len(self.labels) > _MAX_PLOTTED_LABELS:
-            return report, ()
-        path = os.path.join(output_dir, CONFUSION_MATRIX)
-        files.write_bytes(path, plot_confusion_matrix(matrix, self.labels))
-        return report, [path]
+            log.info(message, labels[1])
+        if not matrix or len(labels) > _MAX_PLOTTED_LABELS:
+            return Written(entries=report)
+        path = os.path.join(folder, CONFUSION_MATRIX)
+        files.write_bytes(path, plot_confusion_matrix(matrix, labels))
+        return Written([path], report)
 
-    def write_predictions(
-        self, examples: Sequence[InputExample], predictions: Predictions, output_dir: str
-    ) -> list[str]:
-        """Writes `test_results.tsv`, `test_predictions.tsv`, and GLUE's submission file."""
+    def _write_predictions(
+        self, examples: Sequence[InputExample], predictions: Predictions, folder: str
+    ) -> Sequence[str]:
         values = predictions.values
         rows = values if values.ndim == 2 else values[:, None]
         contents = {
@@ -185,14 +243,14 @@ class Classification(Task):
                 sizes = len(examples), SUBMISSION_SIZES[name]
                 message = "%s has %d predictions, but gluebenchmark.com expects %d. Check %s"
                 log.warning(message, name, *sizes, self.data.describe("predict"))
-        return files.write_texts(output_dir, contents)
+        return files.write_texts(folder, contents)
 
     def from_inputs(self, inputs: Sequence[Any]) -> list[InputExample]:
         """Converts strings, and tuples of two strings."""
         require_texts(inputs, [1, 2], "a string, or a tuple of two strings")
         self._check_pairs(inputs)
         # A placeholder; see `_has_labels`.
-        label = next(iter(self.labels), "0") if self.data.is_published else None
+        label = next(iter(self.schema.labels), "0") if self.data.is_published else None
         tuples = [item if isinstance(item, tuple) else (item,) for item in inputs]
         return [InputExample("", *texts, label=label) for texts in tuples]
 
@@ -203,6 +261,18 @@ class Classification(Task):
     def _count_windows(self, examples: Sequence[InputExample]) -> np.ndarray:
         a, b = encode_texts(examples, self.tokenizer)
         return window_counts(a.lengths, b.lengths, self.options.max_seq_length)
+
+
+def _require_problem_type(options: ClassifierOptions, data: TextDataset) -> None:
+    """Raises a UserError if the model in `output_dir` has another kind of output."""
+    folder = RunFolder(options.output_dir or "")
+    trained = trained_problem_type(folder)
+    if folder.will_be_resumed_by(options) and trained not in (None, data.problem_type):
+        raise UserError(
+            f"--output_dir={folder} contains a run with problem_type={trained}, but this run has "
+            f"problem_type={data.problem_type}. Choose another --output_dir; to start from the "
+            f"weights of the earlier run, also pass --init_checkpoint={folder}"
+        )
 
 
 def _average_windows(values: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ examples it reads. `get_labels` returns strings, or None if labels are numbers. 
 """
 
 import contextlib
+import functools
 import os
 import sys
 import traceback
@@ -21,8 +22,9 @@ from bert_tf.progress import log
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset
 from bert_tf.tasks.classification.options import CLASSIFICATION, MULTILABEL, REGRESSION
 
-# `has_pairs` -> entry of `run.json`.
-INPUTS = {False: "single texts", True: "pairs", None: "single texts and pairs"}
+# Entry of `run.json` for `has_pairs`, and its values.
+INPUTS = "inputs"
+_KINDS = {False: "single texts", True: "pairs", None: "single texts and pairs"}
 _METHODS = {split: f"get_{name}_examples" for split, name in SPLIT_NAMES.items()}
 _SHOWN_CHARACTERS = 200
 
@@ -32,6 +34,7 @@ class ModuleDataset(TextDataset):
 
     def __init__(self, task: Any, path: str, data_dir: str) -> None:
         self._task, self._path, self._data_dir = task, path, data_dir
+        self.read = functools.cache(self.read)
         self.name = f"task {type(task).__name__}"
         with _user_code(path):
             labels = task.get_labels()
@@ -58,14 +61,17 @@ class ModuleDataset(TextDataset):
         log.info("%s: %s; %s%s", self.describe(split), count, self.problem_type, reason)
         examples = [self._convert(item, split, index) for index, item in enumerate(examples)]
         are_pairs = {bool(example.text_b) for example in examples}
-        if split == "train":
-            self.has_pairs = are_pairs.pop() if len(are_pairs) == 1 else None
-            self.run_entries = {"inputs": INPUTS[self.has_pairs]}
-        elif self.has_pairs is not None and are_pairs != {self.has_pairs}:
+        if split != "train" and self.has_pairs is not None and are_pairs != {self.has_pairs}:
             message = "%s: the model was trained on %s, but some examples are %s. Check text_b"
-            kinds = INPUTS[self.has_pairs], INPUTS[not self.has_pairs]
+            kinds = _KINDS[self.has_pairs], _KINDS[not self.has_pairs]
             log.warning(message, self.describe(split), *kinds)
         return examples
+
+    def find_pairs(self) -> None:
+        """Finds out whether the texts of the training examples are pairs."""
+        are_pairs = {bool(example.text_b) for example in self.read("train")}
+        self.has_pairs = are_pairs.pop() if len(are_pairs) == 1 else None
+        self.entries = {INPUTS: _KINDS[self.has_pairs]}
 
     def describe(self, split: str) -> str:
         """Returns the name of the method that returns the split, and the user's file."""
@@ -104,6 +110,11 @@ class ModuleDataset(TextDataset):
                 allowed = f"one of get_labels(): {shortened(self.labels)}"
                 raise UserError(f"{place}: its label {_show(name)} is not {allowed}")
         return tuple(name for name in self.labels if name in names) if is_multilabel else label
+
+
+def has_pairs(inputs: str | None) -> bool | None:
+    """Returns whether a model was trained on pairs, by its entry of `run.json`; None if unknown."""
+    return next((pairs for pairs, kind in _KINDS.items() if kind == inputs), None)
 
 
 def load_task_module(path: str, data_dir: str) -> ModuleDataset:

@@ -13,7 +13,7 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.export import export_task, new_version
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
-from bert_tf.finetuning.run_checks import give_labels
+from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.modeling import BertModel
 from bert_tf.progress import log
 from bert_tf.saved_models import modules
@@ -54,14 +54,15 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
         raise UserError("--pooling is for encoders: pass --form=encoder")
     task_options.check_model()
     export_dir = options.export_dir or ""
-    task = registry.load(make_task)(task_options, *load_config_and_tokenizer(task_options))
-    give_labels(task)
+    make_task = registry.load(make_task)
+    task = give_schema(make_task(task_options, *load_config_and_tokenizer(task_options)))
     model = task.build_model(zero_init_encoder=True)
     checkpoints.load_weights(model, RunFolder(folder).checkpoint()).require_exact()
     if options.format != "saved_model":
         settings: Any = {"format": options.format, "precision": options.precision}
-        contents = run_metadata.model_files(task.options, task.labels, precision=options.precision)
-        return export_folder(model, task.options, export_dir, contents, task.labels, **settings)
+        contents = run_metadata.model_files(task.options, task.schema, precision=options.precision)
+        labels = task.schema.labels
+        return export_folder(model, task.options, export_dir, contents, labels, **settings)
     flags = {"text_input": options.text_input, "jit_compile": options.jit_compile}
     return export_task(task, model, task.options, export_dir, **flags)
 

@@ -49,8 +49,6 @@ _MAX_TEXTS = 4096
 _MANY_BATCHES = 16
 # Extensions of output files that suggest a different format than JSON lines.
 _NON_JSON_EXTENSIONS = (".npy", ".npz", ".csv", ".tsv", ".pt", ".pkl", ".h5", ".parquet")
-# Length of a line above which a comma in each line does not suggest a CSV file.
-_MAX_CSV_LINE = 300
 
 
 def run(options: ExtractionOptions) -> None:
@@ -80,7 +78,8 @@ def run(options: ExtractionOptions) -> None:
             if not extractor.num_texts:
                 strings = [[*filter(None, text)] for _, text in chunk]
                 _warn_about_columns(options, [" ".join(text) for text in strings])
-                extractor.tokenizer.warn_about_texts(display_name(input_file), strings)
+                for problem in extractor.tokenizer.check_texts(display_name(input_file), strings):
+                    log.warning("%s", problem)
                 if count := sum("|||" in " ".join(text) for text in strings):
                     message = "%s: ||| is part of %d of the first %d texts. Write a pair as A ||| B"
                     log.warning(f"{message}, with spaces", input_file, count, len(strings))
@@ -107,16 +106,11 @@ def _warn_about_columns(options: ExtractionOptions, texts: Sequence[str]) -> Non
     """Warns if texts look like lines with several columns, or the first one like a header."""
     path, column = display_name(options.input_file or ""), options.text_column or ""
     extension = re.search(r"\.(tsv|csv|jsonl?|ndjson)(\.gz)?$", path)
-    is_csv = bool(extension and extension[1] == "csv")
     advice = "each line is read as one text. Select a column with --text_column"
-    if not column and extension and "json" in extension[1]:
+    if not column and extension and extension[1] != "tsv":
         log.warning("%s: %s", path, advice)
     elif not column:
         warn_about_columns(path, texts, advice)
-    has_commas = all(len(t) < _MAX_CSV_LINE and re.search("[,;]", t) for t in texts)
-    if has_commas and ((is_csv and not column) or (column and not extension)):
-        advice = "select a column with --text_column" if is_csv else "rename the file to .csv"
-        log.warning("%s: each text has commas. If they separate columns, %s", path, advice)
     guesses_no_header = column.isdecimal() and options.has_header == "auto"
     if guesses_no_header:
         level = logging.WARNING if COLUMN_NAME.fullmatch(texts[0]) else logging.INFO

@@ -1,6 +1,6 @@
 """Reads multiple-choice questions, such as SWAG's, from CSV, TSV or JSON lines."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from bert_tf.data.cell_values import counted, to_text
@@ -9,9 +9,6 @@ from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
 from bert_tf.progress import log
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
-
-# Tolerated fraction of questions with two equal endings.
-_MAX_EQUAL = 0.1
 
 
 class Question(NamedTuple):
@@ -36,7 +33,7 @@ def read_questions(
     if split not in paths:
         folder = f" in {options.data_dir}" if options.data_dir else ""
         raise UserError(f"There is no file for --do_{split}{folder}: pass --{split}_file")
-    questions, num_empty = [], 0
+    questions: list[Question] = []
     for place, row in _read_rows(paths[split], options):
         question = _parse_question(row, place, options, split)
         num_endings = num_endings or len(question.endings)
@@ -44,33 +41,10 @@ def read_questions(
             received = f"Received: {len(question.endings)}"
             raise UserError(f"{place}: expected {num_endings} endings. {received}")
         questions.append(question)
-        # An empty ending leaves only the cell of --question_column.
-        stem = row[options.question_column] if options.question_column else ""
-        num_empty += str(stem).strip() in question.endings
     if not questions:
         raise UserError(f"{paths[split]} contains no question")
     log.info("%s: %s", paths[split], counted(len(questions), "question"))
-    if num_empty:
-        message = "%s: %d of %d questions have an empty ending. Check --ending_columns"
-        log.warning(message, paths[split], num_empty, len(questions))
-    _check_questions(paths[split], split, questions)
     return questions
-
-
-def _check_questions(path: str, split: str, questions: Sequence[Question]) -> None:
-    num_equal = sum(len({*question.endings}) < len(question.endings) for question in questions)
-    if num_equal > _MAX_EQUAL * len(questions):
-        message = "%s: two endings are equal in %d of %d questions. Check --ending_columns"
-        log.warning(message, path, num_equal, len(questions))
-    num_endings, labels = len(questions[0].endings), {question.label for question in questions}
-    # With fewer questions, labels may be missing by chance.
-    is_large = split != "predict" and len(questions) >= 5 * num_endings
-    if is_large and len(labels) == 1:
-        message = "%s: all %d questions have the label %d. Check --label_column"
-        log.warning(message, path, len(questions), *labels)
-    elif is_large and 0 not in labels and num_endings - 1 in labels:
-        message = "%s: no label is 0, but some are %d, the highest valid label"
-        log.warning(f"{message}. Check that labels start at 0", path, num_endings - 1)
 
 
 def _read_rows(

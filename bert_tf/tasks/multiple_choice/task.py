@@ -3,20 +3,27 @@
 Shapes: B questions in a batch, C endings per question, S max_seq_length.
 """
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
+from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.data.packing import CUT_TOKENS, pack_batch
+from bert_tf.data.split_files import find_files
 from bert_tf.finetuning.prediction import require_texts
-from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 from bert_tf.tasks.multiple_choice.reader import Question, read_questions
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
+
+# Tolerated fraction of questions with two equal endings.
+_MAX_EQUAL = 0.1
 
 
 class ChoicePrediction(NamedTuple):
@@ -31,9 +38,7 @@ class MultipleChoice(Task):
     """Fine-tuning to choose the correct ending of a text."""
 
     options: MultipleChoiceOptions
-    labels = None
-    metric_names = ("accuracy", "loss")
-    soft_targets = (("logits", "classes"),)
+    traits = Traits(monitors=(Metric("accuracy"), LOSS), soft_targets=(("logits", "classes"),))
 
     def __init__(
         self, options: MultipleChoiceOptions, config: BertConfig, tokenizer: FullTokenizer
@@ -41,29 +46,58 @@ class MultipleChoice(Task):
         self.options, self.config = options, config
         self.tokenizer = BatchTokenizer(tokenizer)
 
-    @property
-    def texts_per_row(self) -> int:
-        """The number of endings of each question."""
-        return len(self.labels)
-
-    def find_labels(self, split: str) -> tuple[list[str], str]:
-        """Numbers the endings of the first question."""
-        first = read_questions(self.options, split, None)[0]
-        return [str(index) for index in range(len(first.endings))], f"The {split} split"
+    def infer_schema(self, source: str | RunFolder) -> Schema:
+        """Numbers the endings of the first question, or takes their numbers from a folder."""
+        if isinstance(source, RunFolder):
+            return Schema(tuple(source.require_labels()))
+        first = read_questions(self.options, source, None)[0]
+        labels = tuple(str(index) for index in range(len(first.endings)))
+        return Schema(labels, source=f"The {source} split")
 
     def read(self, split: str) -> Sequence[Question]:
         """Reads the questions of a split."""
-        questions = read_questions(self.options, split, self.texts_per_row)
-        self.tokenizer.warn_about_texts(f"Questions of the {split} split", self.texts(questions))
-        return questions
+        return read_questions(self.options, split, len(self.schema.labels))
 
-    def texts(self, examples: Sequence[Question]) -> list[tuple[str, ...]]:
-        """Returns the context and the endings, in alphabetical order, of each question."""
-        return [(question.context, *sorted(question.endings)) for question in examples]
+    def check(
+        self, split: str, examples: Sequence[Question], train_examples: Sequence[Question]
+    ) -> Iterator[str]:
+        """Yields what looks wrong in texts, endings and labels."""
+        source, count = find_files(self.options, [split])[split], len(examples)
+        yield from self.tokenizer.check_texts(
+            source, [texts for _, texts in self.identity(examples)]
+        )
+        # An empty ending leaves only the cell of --question_column, with which all begin.
+        has_stem = bool(self.options.question_column)
+        stems = [
+            os.path.commonprefix(q.endings).strip() if has_stem else ""  # noqa: RUF071
+            for q in examples
+        ]
+        num_empty = sum(s in q.endings for s, q in zip(stems, examples, strict=True))
+        if num_empty:
+            share = f"{num_empty} of {count} questions have an empty ending"
+            yield f"{source}: {share}. Check --ending_columns"
+        num_equal = sum(len({*question.endings}) < len(question.endings) for question in examples)
+        if num_equal > _MAX_EQUAL * count:
+            share = f"two endings are equal in {num_equal} of {count} questions"
+            yield f"{source}: {share}. Check --ending_columns"
+        labels = {question.label for question in examples}
+        # With fewer questions, a label may be missing by chance.
+        if split != "predict" and count >= 5 * len(self.schema.labels) and len(labels) == 1:
+            problem = f"all {count} questions have the label {labels.pop()}"
+            yield f"{source}: {problem}. Check --label_column"
+
+    def identity(self, examples: Sequence[Question]) -> Iterator[tuple[Question, Sequence[str]]]:
+        """Returns each question, and its context and endings in alphabetical order."""
+        return ((question, [question.context, *sorted(question.endings)]) for question in examples)
+
+    def features(self, split: str) -> tuple[Feature, ...]:
+        """Declares the encoder's inputs [C, S] and, unless predicting, the label."""
+        inputs = sequence_features(self.options.max_seq_length, len(self.schema.labels))
+        return inputs if split == "predict" else (*inputs, Feature("label_ids"))
 
     def featurize(self, examples: Sequence[Question], split: str) -> dict[str, np.ndarray]:
         """Returns a row [C, S] for each question: its context with each of its endings."""
-        num_endings, length = len(self.labels), self.options.max_seq_length
+        num_endings, length = len(self.schema.labels), self.options.max_seq_length
         contexts = self.tokenizer.encode([question.context for question in examples])
         endings = self.tokenizer.encode([text for q in examples for text in q.endings])
         contexts = contexts.take(np.repeat(np.arange(len(examples)), num_endings))
@@ -90,7 +124,9 @@ class MultipleChoice(Task):
 
         return cross_entropy(outputs["logits"], batch["label_ids"])
 
-    def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
+    def fetch(
+        self, outputs: Mapping[str, Any], batch: Mapping[str, Any], serving: bool = False
+    ) -> dict[str, Any]:
         """Selects `probabilities` [B, C]."""
         return {"probabilities": array_ops.softmax(outputs["logits"])}
 
@@ -110,7 +146,7 @@ class MultipleChoice(Task):
 
     def from_inputs(self, inputs: Sequence[Any]) -> list[Question]:
         """Converts tuples of strings: a context and its endings."""
-        num_endings = len(self.labels)
+        num_endings = len(self.schema.labels)
         expected = f"a tuple of a context and {num_endings} endings"
         require_texts(inputs, [1 + num_endings], expected)
         return [Question(context, tuple(endings)) for context, *endings in inputs]

@@ -45,7 +45,8 @@ def run(options: PretrainingDataOptions) -> list[str]:
     affected: dict[str, list[str]] = defaultdict(list)  # problem -> files
     for path in paths:
         lines = [*itertools.islice(files.read_lines(path), _NUM_CHECKED_LINES)]
-        encode.tokenizer.warn_about_texts(path, [[line] for line in lines])
+        for problem in encode.tokenizer.check_texts(path, [[line] for line in lines]):
+            log.warning("%s", problem)
         warn_about_columns(path, lines)
         for problem in _find_problems(lines, options):
             affected[problem].append(path)

@@ -91,6 +91,11 @@ class SquadOptions(FineTuningOptions, affects=RESULTS):
         affects=NOTHING,
     )
 
+    @property
+    def predict_split(self) -> str:
+        """Evaluation and prediction both answer the questions in `predict_file`."""
+        return "eval"
+
     def check(self) -> None:
         """Checks all options, in the original's order."""
         super().check()

@@ -1,7 +1,8 @@
 """Extractive question answering: SQuAD 1.1 and 2.0, and files in their format."""
 
+import itertools
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from bert_tf.data import array_ops
 from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.errors import UserError
 from bert_tf.finetuning.prediction import require_texts
-from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
 from bert_tf.tasks.question_answering import decoding, scoring, squad_reader
 from bert_tf.tasks.question_answering.decoding import Predictions
@@ -35,16 +36,11 @@ _MANY_WINDOWS = 1.5
 class QuestionAnswering(Task):
     """Answers questions about texts: a row per window of a text, and a prediction per question."""
 
-    targets = tuple(map(Feature, ("start_positions", "end_positions", "is_impossible")))
-    text_pairs = True
-    # Evaluation and prediction both answer the questions in --predict_file.
-    predict_split = "eval"
-    # As in the original, the softmax over positions includes padding.
-    loss_uses_padding = True
-    soft_targets = (("start_logits", "positions"), ("end_logits", "positions"))
+    options: SquadOptions
+    schema = Schema(text_pairs=True)
 
     def __init__(self, options: SquadOptions, config: BertConfig, tokenizer: FullTokenizer) -> None:
-        self.options: SquadOptions = options
+        self.options = options
         self.config = config
         self.tokenizer = BatchTokenizer(tokenizer)
         if options.null_score_diff_threshold and not options.version_2_with_negative:
@@ -53,7 +49,12 @@ class QuestionAnswering(Task):
         word_metrics = ("f1", "exact" if options.version_2_with_negative else "exact_match")
         by_characters = options.answer_scoring == "characters"
         character_metrics = ("f1_characters", "exact_characters") if by_characters else ()
-        self.metric_names = (*character_metrics, *word_metrics)
+        self.traits = Traits(
+            monitors=tuple(map(Metric, (*character_metrics, *word_metrics))),
+            soft_targets=(("start_logits", "positions"), ("end_logits", "positions")),
+            # As in the original, the softmax over positions includes padding.
+            loss_depends_on=frozenset({"padding"}),
+        )
 
     def read(self, split: str) -> Windows:
         """Reads `--train_file`, or `--predict_file` for all other splits."""
@@ -70,27 +71,34 @@ class QuestionAnswering(Task):
                     "%s: most answer characters are Han, kana or Thai: also scoring characters"
                 )
                 log.info(f"{message} (pass --answer_scoring=words for words only)", path)
-        texts = [(e.question_text, *e.doc_tokens) for e in examples[:_NUM_CHECKED]]
-        self.tokenizer.warn_about_texts(path, texts)
         windows = self._make_windows(examples)
         log.info("%s: %d questions, %d windows", path, len(examples), len(windows))
         if windows.num_cut_questions:
             message = "%s: %d questions are longer than --max_query_length=%d and were truncated"
             log.info(message, path, windows.num_cut_questions, options.max_query_length)
-        num_long = int(np.sum(windows.answer_lengths > options.max_answer_length))
-        if num_long > _MANY_LONG_ANSWERS * len(examples):
-            message = "%s: %d of %d answers are longer than --max_answer_length=%d (up to %d word "
-            message += "pieces), so they can never be predicted. Raise it"
-            values = options.max_answer_length, windows.answer_lengths.max()
-            log.warning(message, path, num_long, len(examples), *values)
         if is_training and not len(windows):
             raise UserError(f"{path}: all texts are empty; cannot train")
-        ratio = len(windows) / len(examples)
-        if is_training and ratio > max(_MANY_WINDOWS, options.num_train_epochs):
-            message = "There are %.1f windows per question, but an epoch has one row per question"
-            message += ". To train on every window, pass at least --num_train_epochs=%.1f"
-            log.warning(message, ratio, np.ceil(10 * ratio) / 10)
         return windows
+
+    def check(self, split: str, examples: Windows, train_examples: Sequence[Any]) -> Iterator[str]:
+        """Yields what looks wrong in texts, answers and the number of windows."""
+        options, questions, is_training = self.options, examples.questions, split == "train"
+        path = (options.train_file if is_training else options.predict_file) or ""
+        texts = [texts for _, texts in itertools.islice(self.identity(examples), _NUM_CHECKED)]
+        yield from self.tokenizer.check_texts(path, texts)
+        limit = options.max_answer_length
+        num_long = int(np.sum(examples.answer_lengths > limit))
+        if num_long > _MANY_LONG_ANSWERS * len(questions):
+            share = f"{num_long} of {len(questions)} answers are longer than --max_answer_length"
+            longest = f"{limit} (up to {examples.answer_lengths.max()} word pieces)"
+            yield f"{path}: {share}={longest}, so they can never be predicted. Raise it"
+        ratio = len(examples) / len(questions)
+        if is_training and ratio > max(_MANY_WINDOWS, options.num_train_epochs):
+            epochs = f"--num_train_epochs={np.ceil(10 * ratio) / 10:.1f}"
+            yield (
+                f"There are {ratio:.1f} windows per question, but an epoch has one row per "
+                f"question. To train on every window, pass at least {epochs}"
+            )
 
     def _make_windows(self, examples: Sequence[SquadExample]) -> Windows:
         options = self.options
@@ -102,7 +110,8 @@ class QuestionAnswering(Task):
         inputs = sequence_features(self.options.max_seq_length)
         if split == "predict":  # in a Predictor only
             return inputs
-        return (Feature("unique_ids"), *inputs, *(self.targets if split == "train" else ()))
+        targets = map(Feature, ("start_positions", "end_positions", "is_impossible"))
+        return (Feature("unique_ids"), *inputs, *(targets if split == "train" else ()))
 
     def featurize(self, examples: Windows, split: str) -> dict[str, np.ndarray]:
         """Converts each window of the questions to a row."""
@@ -121,8 +130,15 @@ class QuestionAnswering(Task):
         start, end = outputs["start_logits"], outputs["end_logits"]
         return span_loss(start, end, batch["start_positions"], batch["end_positions"])
 
-    def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Selects the `n_best_size` highest start logits and end logits of each row."""
+    def fetch(
+        self, outputs: Mapping[str, Any], batch: Mapping[str, Any], serving: bool = False
+    ) -> dict[str, Any]:
+        """Selects the `n_best_size` highest start logits and end logits of each row.
+
+        An exported model returns all logits [B, S], and `input_ids`, to find the answer's pieces.
+        """
+        if serving:
+            return {**outputs, "input_ids": batch["input_ids"]}
         limits = self.options.n_best_size, self.options.max_seq_length
         starts = top_positions(outputs["start_logits"], "start", *limits)
         return starts | top_positions(outputs["end_logits"], "end", *limits)
@@ -153,24 +169,15 @@ class QuestionAnswering(Task):
         threshold = {"null_score_diff_threshold": predictions.threshold}
         return {**character_scores, **word_scores, **threshold}
 
-    def write_predictions(
-        self, examples: Windows, predictions: Predictions, output_dir: str
-    ) -> list[str]:
+    def write(
+        self, split: str, examples: Windows, predictions: Predictions, folder: str
+    ) -> Written:
         """Writes answers, n-best lists and, with `version_2_with_negative`, null odds."""
-        return files.write_texts(output_dir, predictions.contents())
-
-    def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the start and end logits [B, S], and `input_ids`, to find the answer's pieces."""
-        return {**outputs, "input_ids": batch["input_ids"]}
+        return Written(files.write_texts(folder, predictions.contents()))
 
     def from_inputs(self, inputs: Sequence[Any]) -> Windows:
         """Converts tuples (question, text)."""
         require_texts(inputs, [2], "a tuple: question, text")
-        shorter = [text for question, text in inputs if len(text) < len(question)]
-        num_swapped = sum(text.rstrip().endswith(("?", "\uff1f")) for text in shorter)
-        if num_swapped:
-            message = "%d of %d inputs have a text that is a question: pass tuples (question, text)"
-            log.warning(message, num_swapped, len(inputs))
         # Questions about the same text share its words.
         words_of = {text: split_words(text).words for text in {text for _, text in inputs}}
         examples = [
@@ -188,13 +195,9 @@ class QuestionAnswering(Task):
         """Returns the number of questions, not windows, as in the original."""
         return len(examples.questions)
 
-    def texts(self, examples: Windows) -> list[tuple[str, ...]]:
-        """Returns the question and the words of the text, for each question."""
-        return [(question.question_text, *question.doc_tokens) for question in examples.questions]
-
-    def identity(self, examples: Windows) -> Sequence[SquadExample]:
-        """Returns what identifies the data: the questions with their texts and answers."""
-        return examples.questions
+    def identity(self, examples: Windows) -> Iterator[tuple[SquadExample, Sequence[str]]]:
+        """Returns each question with its text and answers, and its words and those of the text."""
+        return ((q, [q.question_text, *q.doc_tokens]) for q in examples.questions)
 
 
 def _require_answers(

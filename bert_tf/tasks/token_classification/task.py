@@ -7,9 +7,7 @@ max_seq_length, L labels, W words of a file.
 import functools
 import itertools
 import os
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,11 +21,12 @@ from bert_tf.data.feature_specs import Feature
 from bert_tf.errors import UserError
 from bert_tf.extras import import_extra
 from bert_tf.finetuning import run_checks
-from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
-from bert_tf.tasks.token_classification import conll
+from bert_tf.tasks.token_classification import checks, conll
 from bert_tf.tasks.token_classification.ner_metrics import entity_scores
 from bert_tf.tasks.token_classification.options import NerOptions
+from bert_tf.tasks.token_classification.sentences import NO_LABEL, Sentences
 from bert_tf.tasks.token_classification.windows import WordWindows, split_words
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
@@ -41,39 +40,7 @@ _FILE_NAMES = {
     "predict": ("test.txt", "eng.testb"),
 }
 
-# Label id of positions without a label, and of words whose label the model does not know.
-_NO_LABEL = -1
-
 Scores = Mapping[str, Mapping[str, float]]
-
-
-@dataclass(frozen=True, eq=False)
-class Sentences(Sequence[Any]):
-    """Sentences of a file, as pairs (words, labels or [] if there are none). Slices are views."""
-
-    file: conll.ConllFile
-    # Windows of all sentences of the file.
-    windows: WordWindows
-    # Label ids of all words of the file, int32 [W], some `_NO_LABEL`; [0] if it has no labels.
-    label_ids: np.ndarray
-    # Indices, among all sentences of the file, of the sentences in this object.
-    indices: range
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def __getitem__(self, index: Any) -> Any:
-        indices = self.indices[index]
-        if isinstance(indices, range):
-            return replace(self, indices=indices)
-        words = slice(*self.file.sentence_starts[indices : indices + 2])
-        return self.file.words[words], (self.file.labels or [])[words]
-
-    @property
-    def window_range(self) -> tuple[int, int]:
-        """Index of the first window of these sentences, and the index after their last window."""
-        first_window = self.windows.first_window
-        return int(first_window[self.indices.start]), int(first_window[self.indices.stop])
 
 
 class LabeledWords(NamedTuple):
@@ -104,33 +71,38 @@ class TokenClassification(Task):
     """
 
     options: NerOptions
-    labels = None
-    is_label = staticmethod(conll.is_label)
-    metric_names = ("f1", "precision", "recall", "loss")
-    soft_targets = (("logits", "tokens"),)
 
     def __init__(self, options: NerOptions, config: BertConfig, tokenizer: FullTokenizer) -> None:
         self.options = options
         self.config = config
         self.tokenizer = BatchTokenizer(tokenizer)
-        # `label_mask` selects the first pieces of words whose label the model knows.
-        self.targets = tuple(
-            Feature(name, options.max_seq_length, per_token=True)
-            for name in ("label_ids", "label_mask")
+        self.traits = Traits(
+            monitors=(Metric("f1"), Metric("precision"), Metric("recall"), LOSS),
+            soft_targets=(("logits", "tokens"),),
+            inputs_are_independent=not options.doc_context,
         )
         self._read_file = functools.cache(self._read_file)
 
-    def find_labels(self, split: str) -> tuple[list[str], str]:
-        """Lists the labels in the training file."""
-        if split != "train":
-            return RunFolder.used_by(self.options).require_labels(self.is_label), "the model"
+    def infer_schema(self, source: str | RunFolder) -> Schema:
+        """Lists the labels in the training file, or takes them from the folder of a model."""
+        if source != "train":
+            folder = source if isinstance(source, RunFolder) else RunFolder.used_by(self.options)
+            return Schema(tuple(folder.require_labels(conll.is_label)))
         file = self._read_file("train")
         labels = conll.label_list(conll.to_bio(file.labels or [], file.sentence_starts))
         if labels == [conll.OUTSIDE]:
             problem = f"{file.path}: all labels are O; nothing to learn"
             raise UserError(f"{problem}. Check --label_column")
-        run_checks.warn_about_similar(labels, file.path)
-        return labels, file.path
+        return Schema(tuple(labels), source=file.path)
+
+    def features(self, split: str) -> tuple[Feature, ...]:
+        """Declares the inputs and, unless predicting, the labels of the positions.
+
+        `label_mask` selects the first pieces of words whose label the model knows.
+        """
+        inputs, length = super().features("predict"), self.options.max_seq_length
+        names = () if split == "predict" else ("label_ids", "label_mask")
+        return (*inputs, *(Feature(name, length, per_token=True) for name in names))
 
     def read(self, split: str) -> Sentences:
         """Reads the sentences of a split; there is at least one."""
@@ -138,32 +110,19 @@ class TokenClassification(Task):
             import_extra("seqeval.metrics", "ner")  # Fails now instead of after training.
         file = self._read_file(split)
         examples = self._make_sentences(file)
-        self.tokenizer.warn_about_texts(file.path, self.texts(examples))
-        num_sentences, num_windows = len(examples), len(examples.windows)
-        sizes = counted(num_sentences, "sentence"), counted(len(file.words), "word")
-        log.info("%s: %s, %s, %s", file.path, *sizes, counted(num_windows, "window"))
-        numbers = [word for word in file.words if word.isdecimal()]
-        if len(numbers) > len(file.words) / 2:
-            message = "%s: %d of %d words are numbers, such as %s. Check --token_column"
-            log.warning(message, file.path, len(numbers), len(file.words), numbers[0])
-        separated = [word for word in file.words if len(word) > 1 and re.search("[,;]", word)]
-        if file.labels is None and len(separated) > len(file.words) / 2:
-            message = "%s: most lines have commas or semicolons, such as %s. Separate columns with "
-            log.warning(f"{message}spaces or tabs", file.path, separated[0])
-        quoted = [word for word in file.words if re.fullmatch('".*"".*"', word)]
-        if quoted:
-            message = "%s: %d words are in CSV quotes, such as %s. Write the file without quoting"
-            log.warning(message, file.path, len(quoted), quoted[0])
-        if num_sentences == 1 and num_windows > 1:
-            log.warning("%s: no blank lines; reading all words as one sentence", file.path)
-        if self.options.doc_context and not file.docstart_lines:
-            message = "--doc_context: %s has no %s line; reading it as one document"
-            log.warning(message, file.path, conll.DOCUMENT)
+        sizes = counted(len(examples), "sentence"), counted(len(file.words), "word")
+        log.info("%s: %s, %s, %s", file.path, *sizes, counted(len(examples.windows), "window"))
         return examples
 
-    def texts(self, examples: Sentences) -> list[list[str]]:
-        """Returns the words of each sentence."""
-        return [words for words, _ in examples]
+    def check(
+        self, split: str, examples: Sentences, train_examples: Sequence[Any]
+    ) -> Iterator[str]:
+        """Yields what looks wrong in words and labels."""
+        path = examples.file.path
+        if split == "train":
+            yield from run_checks.check_similar_labels(self.schema.labels, path)
+        yield from self.tokenizer.check_texts(path, [words for words, _ in examples])
+        yield from checks.check(examples, self.options.doc_context)
 
     def _read_file(self, split: str) -> conll.ConllFile:
         options = self.options
@@ -182,15 +141,8 @@ class TokenClassification(Task):
         length, starts = self.options.max_seq_length, file.sentence_starts
         windows = WordWindows(file.words, starts, self.tokenizer, length, documents)
         labels = conll.to_bio(file.labels or [], starts)
-        id_of_label = {label: label_id for label_id, label in enumerate(self.labels)}
-        label_ids = np.array([id_of_label.get(label, _NO_LABEL) for label in labels], np.int32)
-        unknown = np.flatnonzero(label_ids == _NO_LABEL)
-        if len(unknown):
-            place = f"{file.path}:{file.line_numbers[unknown[0]]}"
-            names = ", ".join(sorted({labels[index] for index in unknown}))
-            message = "%s: label %s is not in the training data, so it counts as wrong (%s: %s)"
-            words = counted(len(unknown), "such word")
-            log.warning(message, place, labels[unknown[0]], words, names)
+        id_of_label = {label: label_id for label_id, label in enumerate(self.schema.labels)}
+        label_ids = np.array([id_of_label.get(label, NO_LABEL) for label in labels], np.int32)
         return Sentences(file, windows, label_ids, range(len(starts) - 1))
 
     def featurize(self, examples: Sentences, split: str) -> Mapping[str, np.ndarray]:
@@ -199,15 +151,20 @@ class TokenClassification(Task):
         inputs = windows.inputs(first, stop)
         if split == "predict":
             return inputs
-        label_ids = np.full_like(inputs["input_ids"], _NO_LABEL)
+        label_ids = np.full_like(inputs["input_ids"], NO_LABEL)
         words = slice(windows.first_word[first], windows.first_word[stop])
         label_ids[windows.word_positions(first, stop)] = examples.label_ids[words]
-        mask = label_ids != _NO_LABEL
+        mask = label_ids != NO_LABEL
         return inputs | {"label_ids": np.where(mask, label_ids, 0), "label_mask": mask.astype(int)}
 
-    def identity(self, examples: Sentences) -> Sequence[Any]:
-        """Returns the sentences, and the starts of documents if these determine the context."""
-        return [*examples, examples.file.document_starts] if self.options.doc_context else examples
+    def identity(self, examples: Sentences) -> Iterator[tuple[Any, Sequence[str]]]:
+        """Returns the sentences with their words.
+
+        If documents determine the context, their starts follow, without words.
+        """
+        yield from (((words, labels), words) for words, labels in examples)
+        if self.options.doc_context:
+            yield examples.file.document_starts, ()
 
     def epoch_size(self, examples: Sentences) -> int:
         """Returns the number of windows."""
@@ -217,7 +174,7 @@ class TokenClassification(Task):
         """Builds an encoder with a classifier for each token."""
         from bert_tf.modeling import BertTokenClassifier
 
-        return BertTokenClassifier(self.config, len(self.labels), **kwargs)
+        return BertTokenClassifier(self.config, len(self.schema.labels), **kwargs)
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
         """Computes the mean cross entropy over the labels of each row; 0 if a row has no labels."""
@@ -228,18 +185,22 @@ class TokenClassification(Task):
         losses = cross_entropy(outputs["logits"], batch["label_ids"])  # [B, S]
         return ops.sum(mask * losses, axis=1) / ops.maximum(ops.sum(mask, axis=1), 1.0)
 
-    def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Selects the id of the most probable label of each word piece, int32 [B, S]."""
+    def fetch(
+        self, outputs: Mapping[str, Any], batch: Mapping[str, Any], serving: bool = False
+    ) -> Mapping[str, Any]:
+        """Selects the id of the most probable label of each word piece, int32 [B, S].
+
+        An exported model returns the labels, their probabilities, and `input_ids`; the outputs of
+        a word are at its first piece.
+        """
+        if serving:
+            tf, probabilities = backend.tf, outputs["probabilities"]  # [B, S, L]
+            labels = tf.gather(tf.constant(self.schema.labels), tf.argmax(probabilities, axis=-1))
+            input_ids = batch["input_ids"]
+            return {"probabilities": probabilities, "input_ids": input_ids, "labels": labels}
         label_ids = array_ops.argmax(outputs["logits"])
         # Batches may be trimmed to their longest row, but all results need the same shape.
         return {"label_ids": array_ops.pad_rows(label_ids, self.options.max_seq_length)}
-
-    def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Selects the outputs of each word piece; the outputs of a word are at its first piece."""
-        probabilities = outputs["probabilities"]  # [B, S, L]
-        tf = backend.tf
-        labels = tf.gather(tf.constant(self.labels), tf.argmax(probabilities, axis=-1))
-        return {"probabilities": probabilities, "input_ids": batch["input_ids"], "labels": labels}
 
     def decode(
         self, examples: Sentences, outputs: Mapping[str, np.ndarray]
@@ -247,7 +208,7 @@ class TokenClassification(Task):
         """Takes the label of each word from the window that gives the word the most context."""
         positions = examples.windows.word_positions(*examples.window_range)
         label_ids: list[int] = outputs["label_ids"][positions].tolist()
-        labels = (self.labels[label_id] for label_id in label_ids)
+        labels = (self.schema.labels[label_id] for label_id in label_ids)
         return [
             LabeledWords(words, list(itertools.islice(labels, len(words)))) for words, _ in examples
         ]
@@ -258,21 +219,22 @@ class TokenClassification(Task):
         _log_scores(scores, examples.file.path)
         return {name: scores[""][name] for name in ("precision", "recall", "f1")}
 
-    def report(
-        self, examples: Sentences, predictions: Sequence[LabeledWords], output_dir: str
-    ) -> tuple[Mapping[str, Any], Sequence[str]]:
-        """Returns the metrics of each entity type, under the key `entities`."""
-        scores = _score(examples, predictions)
-        return {"entities": {name: values for name, values in scores.items() if name}}, ()
+    def write(
+        self, split: str, examples: Sentences, predictions: Sequence[LabeledWords], folder: str
+    ) -> Written:
+        """Reports the metrics of each entity type, or writes the test file with predicted labels.
 
-    def write_predictions(
-        self, examples: Sentences, predictions: Sequence[LabeledWords], output_dir: str
-    ) -> Sequence[str]:
-        """Writes `label_test.txt`: the lines of the test file with the predicted labels."""
+        The metrics are under the key `entities`; the file is `label_test.txt`.
+        """
+        if split == "eval":
+            scores = _score(examples, predictions)
+            by_type = {name: values for name, values in scores.items() if name}
+            return Written(entries={"entities": by_type})
         if self.options.do_eval and examples.file.labels:
             _log_scores(_score(examples, predictions), examples.file.path)
         labels = [label for sentence in predictions for label in sentence.labels]
-        return files.write_texts(output_dir, {LABEL_TEST: examples.file.with_predictions(labels)})
+        content = examples.file.with_predictions(labels)
+        return Written(files.write_texts(folder, {LABEL_TEST: content}))
 
     def from_inputs(self, inputs: Sequence[Any]) -> Sentences:
         """Converts strings, which are split into words, or tuples of words.

@@ -217,15 +217,6 @@ def test_quoted_cells_warning(read_dataset, caplog, rows, flags, expected_warnin
     )
 
 
-@pytest.mark.parametrize(("share", "warns"), [(2, True), (200, False)])
-def test_cells_quoted_as_in_csv_warning(read_dataset, caplog, share, warns):
-    rows = ['ham\t"He said ""no"""', *['spam\the said "no"'] * share, 'ham\t"no" or "yes"']
-    read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS, train_tsv="\n".join(rows) + "\n")
-    message = "1 of 4 cells of the text are quoted as in CSV files. Pass --quoted=yes"
-    assert (message in caplog.text) == warns
-    assert ("quoted as in CSV" in caplog.text) == warns
-
-
 def test_declared_header_is_skipped(read_dataset, caplog):
     flags = BY_NUMBER | {"labels": "ham,spam", "has_header": "yes"}
     dataset = read_dataset(flags, test_tsv="?\ttext\n?\tc d\n?\te f\n")
@@ -587,34 +578,13 @@ def test_repeated_header_warning(read_dataset, caplog, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("labels", "mixed_values"),
-    [
-        ("true false 1 0", "false and 0"),
-        ('"yes" 1 0 1', '"yes" and 1'),
-        ('["a",1] ["a","b"]', '"b" and 1'),
-        ('"1" 1.0 0 "0"', None),
-        ("true false", None),
-        ('"a" "1"', None),
-    ],
-)
-def test_labels_of_different_types(read_dataset, caplog, tmp_path, labels, mixed_values):
-    rows = [f'{{"text": "a", "label": {label}}}' for label in labels.split()]
-    read_dataset(BY_NAME | NO_HELD_OUT_ROWS, train_jsonl="\n".join(rows))
-    warnings = [message for message in caplog.messages if "different types" in message]
-    message = (
-        f"{tmp_path}/train.jsonl: labels of different types, such as {mixed_values}. Check them"
-    )
-    assert warnings == [message] * bool(mixed_values)
-
-
-@pytest.mark.parametrize(
     ("fraction", "expected_warning"), [(0.5, True), (0.2, False), (0.0, False)]
 )
 def test_dev_fraction_with_a_dev_file(tmp_path, run_log, fraction, expected_warning):
     for name in ("train", "dev"):
         (tmp_path / f"{name}.tsv").write_text(HEADER)
     flags = {**BY_NAME, "task_name": "tsv", "data_dir": str(tmp_path), "dev_fraction": fraction}
-    make_dataset(ClassifierOptions(do_train=True, **flags))
+    make_dataset(ClassifierOptions(do_train=True, **flags), "train")
     assert (
         "--dev_fraction=0.5 has no effect, as there is a dev file" in run_log.text
     ) == expected_warning

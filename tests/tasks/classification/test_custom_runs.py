@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint
+from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data import packing, records
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
@@ -194,25 +195,15 @@ def test_missing_label_column_before_the_text_warns(tiny, tmp_path, run_log):
     assert "but the training file has" not in run_log.text
     narrow = "\n".join(line.partition("\t")[2] for line in lines)
     (tmp_path / "data" / "test.tsv").write_text(narrow + "\n")
+    (tmp_path / "data" / "train.tsv").unlink()  # run.json has its number of columns
     predict = custom_options(tiny, tmp_path, do_predict=True, **flags)
     classification.run(predict)
     assert "test.tsv has 2 columns, but the training file has 3" in run_log.text
     run_log.clear()
-    # Without the training file, nothing can be compared.
-    (tmp_path / "data" / "train.tsv").rename(tmp_path / "train.tsv")
-    classification.run(predict)
-    (tmp_path / "train.tsv").rename(tmp_path / "data" / "train.tsv")
     (tmp_path / "data" / "test.tsv").write_text("")
     with pytest.raises(UserError, match=r"test\.tsv is empty"):
         classification.run(predict)
     assert "but the training file has" not in run_log.text
-
-
-def test_joined_labels_warn(tiny, tmp_path, run_log):
-    rows = [("a", "good"), ("b", "bad"), ("a; b", "film")] * 6
-    write(tmp_path / "data", "train.tsv", rows)
-    classification.run(custom_options(tiny, tmp_path, do_train=True, num_train_epochs=1.0))
-    assert "train.tsv: the label 'a; b' consists of other labels" in run_log.text
 
 
 @pytest.mark.slow
@@ -270,7 +261,7 @@ def test_multi_label_classification(tiny, tmp_path):
     assert metrics["eval_f1_micro"] >= 0.7
     out = tmp_path / "out"
     assert (out / "labels.txt").read_text() == "bad\ngood\nslow\n"
-    assert json.loads((out / "run.json").read_text())["flags"]["problem_type"] == "multilabel"
+    assert json.loads((out / "run.json").read_text())["problem_type"] == "multilabel"
     rows = [line.split("\t") for line in (out / "test_predictions.tsv").read_text().splitlines()]
     assert rows[0][2:] == ["labels", "probability_bad", "probability_good", "probability_slow"]
     predictor = Predictor.from_output_dir(out)
@@ -619,21 +610,14 @@ def checkpoint_flags(folder):
 )
 def test_flags_must_match_the_model(tiny, trained_folder, flags, message):
     write(trained_folder / "data", "test.tsv", [["the film"]], header=["text"])
+    flags = {**TEXTS, **flags, **checkpoint_flags(trained_folder)}
     for steps in ({}, {"do_predict": True}):
+        run = custom_options(tiny, trained_folder, **flags, **steps)
         with pytest.raises(UserError, match=message):
-            make_dataset(
-                custom_options(
-                    tiny,
-                    trained_folder,
-                    **{**TEXTS, **flags, **steps, **checkpoint_flags(trained_folder)},
-                )
-            )
-    label_flags = {"labels": "no,yes", "problem_type": "classification"}
-    make_dataset(
-        custom_options(
-            tiny, trained_folder, **TEXTS, **label_flags, **checkpoint_flags(trained_folder)
-        )
-    )
+            make_dataset(run, RunFolder.used_by(run))
+    flags |= {"labels": "no,yes", "problem_type": "classification"}
+    run = custom_options(tiny, trained_folder, **flags)
+    make_dataset(run, RunFolder.used_by(run))
 
 
 @pytest.mark.parametrize(
@@ -656,15 +640,21 @@ def test_columns_that_differ_from_training(
         [["the film", "a1"], ["the story", "a2"]],
         header=header,
     )
-    make_dataset(
-        custom_options(
-            tiny,
-            trained_folder,
-            **{**TEXTS, **flags, **checkpoint_flags(trained_folder)},
-            do_predict=True,
-        )
-    )
+    flags = {**TEXTS, **flags, **checkpoint_flags(trained_folder)}
+    run = custom_options(tiny, trained_folder, **flags, do_predict=True)
+    make_dataset(run, RunFolder.used_by(run)).read("predict")
     assert ("trained on column text, not" in run_log.text) == expected_warning
+
+
+@pytest.mark.parametrize(("keys", "warns"), [(("text", "id"), True), (("review", "id"), False)])
+def test_json_keys_that_differ_from_training(tiny, trained_folder, keys, warns, run_log):
+    (trained_folder / "data").mkdir()
+    row = json.dumps(dict.fromkeys(keys, "the film"))
+    (trained_folder / "data" / "test.jsonl").write_text(f"{row}\n" * 2)
+    flags = {**TEXTS, "text_column": "id", **checkpoint_flags(trained_folder)}
+    run = custom_options(tiny, trained_folder, **flags, do_predict=True)
+    make_dataset(run, RunFolder.used_by(run)).read("predict")
+    assert ("trained on column text, not id. Check --text_column" in run_log.text) == warns
 
 
 def test_teacher_trained_on_another_column_warns(tiny, trained_folder, run_log):
@@ -673,7 +663,7 @@ def test_teacher_trained_on_another_column_warns(tiny, trained_folder, run_log):
     teacher = str(trained_folder / "out")
     for column, warns in (("text", False), ("title", True)):
         flags = {**TEXTS, "text_column": column, "teacher": teacher, "output_dir": f"{teacher}2"}
-        make_dataset(custom_options(tiny, trained_folder, **flags, do_train=True))
+        make_dataset(custom_options(tiny, trained_folder, **flags, do_train=True), "train")
         message = f"out: trained on column text, not {column}. Check --text_column"
         assert (message in run_log.text) == warns
 
@@ -683,7 +673,8 @@ def test_column_number_with_another_name_than_in_training(tiny, trained_folder, 
     (trained_folder / "out" / "run.json").write_text(json.dumps(metadata | {"header": "id\ttext"}))
     write(trained_folder / "data", "test.tsv", [["a", "good"]], header=["text", "note"])
     flags = {**TEXTS, "text_column": "2", "has_header": "yes", **checkpoint_flags(trained_folder)}
-    make_dataset(custom_options(tiny, trained_folder, **flags, do_predict=True)).read("predict")
+    run = custom_options(tiny, trained_folder, **flags, do_predict=True)
+    make_dataset(run, RunFolder.used_by(run)).read("predict")
     assert "test.tsv:1: column 2 is 'note', but 'text' in the training file" in run_log.text
 
 

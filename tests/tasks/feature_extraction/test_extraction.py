@@ -473,8 +473,7 @@ def test_column_and_header_warnings_are_logged_once(
     [
         ("SMS", "ham\ta b\nspam\tc\n", {}, "lines have tabs, JSON or HTML: each line is read as"),
         ("a.txt", "<p>a</p>\n<p>b</p>\n", {}, "2 of the first 2 lines have tabs, JSON or HTML"),
-        ("a.csv", "a,ham\nb c,spam\n", {}, "select a column with --text_column"),
-        ("a.txt", "a,ham\nb c,spam\n", {"text_column": "1"}, "rename the file to .csv"),
+        ("a.csv", "a,ham\nb c,spam\n", {}, "each line is read as one text. Select a column"),
         ("a.txt", "a, b\nc\n", {"text_column": "1"}, None),
         ("a.txt", "a, b\nc, d\n", {}, None),
         ("a.csv", '"a, b",1\n"c, d",2\n', {"text_column": "1"}, None),

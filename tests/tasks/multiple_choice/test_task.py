@@ -17,7 +17,7 @@ from bert_tf import checkpoint
 from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.errors import UserError
-from bert_tf.finetuning.run_checks import give_labels
+from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.options import ConversionOptions, MultipleChoiceOptions
 from bert_tf.predictor import Predictor
 from bert_tf.tasks import multiple_choice
@@ -26,7 +26,6 @@ from bert_tf.tasks.multiple_choice.reader import Question, read_questions
 from bert_tf.tasks.multiple_choice.task import MultipleChoice
 from bert_tf.tokenization import FullTokenizer
 from tests.conftest import WORDS
-from tests.finetuning.test_run_checks import warning_messages
 
 COLUMNS = ["sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label"]
 
@@ -162,7 +161,7 @@ def test_only_long_inputs_count_as_truncated(tiny, data, tmp_path):
     run_options = options(tiny, tmp_path, data, do_train=True, max_seq_length=8)
     questions = [Question("the film", ("", *["bad"] * 3), 0)]
     questions.append(Question("the film the film", ("bad bad", *["bad"] * 3), 0))
-    task = give_labels(MultipleChoice(run_options, tiny.config, tokenizer))
+    task = give_schema(MultipleChoice(run_options, tiny.config, tokenizer))
     rows = task.featurize(questions, "train")
     assert rows[CUT_TOKENS].tolist() == [0, 1]
 
@@ -172,7 +171,8 @@ def test_texts_do_not_depend_on_the_order_of_the_endings(tiny, data, tmp_path):
     task = MultipleChoice(options(tiny, tmp_path, data, do_train=True), tiny.config, tokenizer)
     first = Question("the film", ("was good", "was bad"), 0)
     second = Question("the film", ("was bad", "was good"), 1)
-    assert task.texts([first]) == task.texts([second])
+    ((_, texts), (_, same_texts)) = task.identity([first, second])
+    assert texts == same_texts
 
 
 def test_keras_file_round_trip(tiny, tmp_path):
@@ -243,8 +243,8 @@ def test_different_number_of_endings_is_rejected(trained_model, tiny, tmp_path):
 def test_unknown_words_warning(tiny, tmp_path, run_log):
     write_csv(tmp_path / "train.csv", [("xyz", "qqq", "zzz", "www", "vvv", "uuu", "ttt", 0)] * 9)
     multiple_choice.run(options(tiny, tmp_path, tmp_path, do_train=True, num_train_epochs=1.0))
-    assert "Questions of the train split: " in run_log.text
-    assert "[UNK]" in run_log.text
+    (problem,) = (text for text in run_log.messages if "[UNK]" in text)
+    assert problem.startswith(f"{tmp_path}/train.csv: ")
 
 
 TRANSFORMERS_CODE = """
@@ -284,29 +284,13 @@ def labeled_questions(label_of, count=20, endings=("a", "b", "c", "d")):
     return [["the film", "was", "it was", *endings, label_of(index)] for index in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("csv_rows", "expected_warning"),
-    [
-        (labeled_questions(lambda n: 1 + n % 3), True),
-        (labeled_questions(lambda n: n % 4), False),
-        # Label 3 is missing too, so the labels do not seem to be shifted by 1.
-        (labeled_questions(lambda n: 1 + n % 2), False),
-        # With fewer than 20 questions with four endings, a label may be missing by chance.
-        (labeled_questions(lambda n: 1 + n % 3, count=19), False),
-    ],
-)
-def test_labels_starting_at_1_warning(tmp_path, run_log, csv_rows, expected_warning):
-    write_csv(tmp_path / "train.csv", csv_rows)
-    write_csv(tmp_path / "val.csv", csv_rows)
-    reader_options = MultipleChoiceOptions(data_dir=str(tmp_path))
-    read_questions(reader_options, "train", None)
-    read_questions(reader_options, "eval", None)
-    messages = [
-        f"{tmp_path}/{name}.csv: no label is 0, but some are 3, the highest valid label. "
-        "Check that labels start at 0"
-        for name in ("train", "val")
-    ]
-    assert warning_messages(run_log) == messages * expected_warning
+def find_problems(tiny, tmp_path, split):
+    flags = {**tiny.flags, "data_dir": str(tmp_path), "output_dir": str(tmp_path / "out")}
+    run_options = MultipleChoiceOptions(**flags, **{f"do_{split}": True})
+    task = MultipleChoice(run_options, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+    task.schema = task.infer_schema(split)
+    problems = task.check(split, task.read(split), ())
+    return [problem for problem in problems if "[UNK]" not in problem and "distinct" not in problem]
 
 
 def test_labels_of_columns_with_numbers_as_names(tmp_path):
@@ -324,19 +308,17 @@ def test_labels_of_columns_with_numbers_as_names(tmp_path):
         read_questions(options, "train", None)
 
 
-def test_constant_labels_warn(tmp_path, run_log):
+def test_constant_labels_warn(tiny, tmp_path):
     write_csv(tmp_path / "val.csv", labeled_questions(lambda n: 2))
-    read_questions(MultipleChoiceOptions(data_dir=str(tmp_path)), "eval", None)
     message = f"{tmp_path}/val.csv: all 20 questions have the label 2. Check --label_column"
-    assert warning_messages(run_log) == [message]
+    assert find_problems(tiny, tmp_path, "eval") == [message]
 
 
-def test_empty_endings_warning(tmp_path, run_log):
+def test_empty_endings_warning(tiny, tmp_path):
     with_empty = labeled_questions(lambda n: 0, count=3, endings=("a", "b", "c", ""))
     write_csv(tmp_path / "train.csv", with_empty + labeled_questions(lambda n: 0, count=2))
-    read_questions(MultipleChoiceOptions(data_dir=str(tmp_path)), "train", None)
     message = "3 of 5 questions have an empty ending. Check --ending_columns"
-    assert warning_messages(run_log) == [f"{tmp_path}/train.csv: {message}"]
+    assert find_problems(tiny, tmp_path, "train") == [f"{tmp_path}/train.csv: {message}"]
 
 
 @pytest.mark.parametrize(
@@ -351,13 +333,11 @@ def test_invalid_endings_in_json(tmp_path, endings, message):
         read_questions(MultipleChoiceOptions(**flags), "train", None)
 
 
-def test_equal_endings_warning(tmp_path, run_log):
+def test_equal_endings_warning(tiny, tmp_path):
     equal = labeled_questions(lambda n: 0, count=2, endings=("a", "b", "c", "a"))
     different = labeled_questions(lambda n: n % 4, count=18, endings=("a", "b", "c", "d"))
     write_csv(tmp_path / "train.csv", equal + different)
     write_csv(tmp_path / "val.csv", equal * 2 + different)
-    run_options = MultipleChoiceOptions(data_dir=str(tmp_path))
-    for split in ("train", "eval"):
-        read_questions(run_options, split, None)
     message = "two endings are equal in 4 of 22 questions. Check --ending_columns"
-    assert warning_messages(run_log) == [f"{tmp_path}/val.csv: {message}"]
+    assert find_problems(tiny, tmp_path, "train") == []
+    assert find_problems(tiny, tmp_path, "eval") == [f"{tmp_path}/val.csv: {message}"]

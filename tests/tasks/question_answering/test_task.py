@@ -283,14 +283,15 @@ def test_metrics_need_answers(tiny, folder):
         squad.run(options(tiny, folder, **negative))
 
 
-def test_epochs_count_questions_warning(tiny, folder, caplog):
+def test_epochs_count_questions_warning(tiny, folder):
     path = folder / "train.json"
     path.write_text(path.read_text().replace(TEXT, f"{TEXT} " * 5))
     task = make_task(tiny, options(tiny, folder))
     windows = task.read("train")
     assert task.epoch_size(windows) == 12
     epochs = np.ceil(10 * len(windows) / 12) / 10
-    assert f"pass at least --num_train_epochs={epochs:.1f}" in caplog.text
+    problems = " ".join(task.check("train", windows, windows))
+    assert f"pass at least --num_train_epochs={epochs:.1f}" in problems
 
 
 @pytest.mark.parametrize(("limit", "count"), [(2, 3), (3, 0)])
@@ -375,14 +376,15 @@ def test_threshold_without_effect_warning(tiny, run_log, threshold, negative):
     assert run_log.messages == [message] * bool(threshold and not negative)
 
 
-def test_answers_that_cannot_be_predicted_warn(tiny, folder, run_log):
+def test_answers_that_cannot_be_predicted_warn(tiny, folder):
     config = BertConfig.from_json_file(tiny.flags["bert_config_file"])
     tokenizer = FullTokenizer(tiny.flags["vocab_file"])
     for max_length, warns in ((9, False), (1, True)):
         flags = {"do_train": True, "max_answer_length": max_length}
-        QuestionAnswering(options(tiny, folder, **flags), config, tokenizer).read("train")
+        task = QuestionAnswering(options(tiny, folder, **flags), config, tokenizer)
         message = "12 of 12 answers are longer than --max_answer_length=1 (up to 2 word pieces)"
-        assert (message in run_log.text) == warns
+        problems = " ".join(task.check("train", task.read("train"), ()))
+        assert (message in problems) == warns
 
 
 def test_truncated_questions_of_a_predictor_warn(tiny, folder, run_log):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bert_tf.data.parallel import chunks
 from bert_tf.errors import UserError
-from bert_tf.finetuning.run_checks import describe_data, give_labels
+from bert_tf.finetuning.run_checks import describe_data, give_schema
 from bert_tf.options import NerOptions
 from bert_tf.tasks import ner
 from bert_tf.tasks.token_classification import conll
@@ -169,9 +169,13 @@ def task(tiny, folder, **changes):
     (folder / "start" / "labels.txt").write_text("O\nB-A\nB-B\nI-A\n")
     start = str(folder / "start" / "model.ckpt-1")
     run = options(tiny, folder, init_checkpoint=start, do_predict=True, **changes)
-    return give_labels(
+    return give_schema(
         TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
     )
+
+
+def find_problems(ner_task, split="predict"):
+    return list(ner_task.check(split, ner_task.read(split), ()))
 
 
 def test_folder_without_conll_files(tiny, tmp_path):
@@ -206,9 +210,11 @@ def test_words_are_predicted_once_and_in_order(tiny, tmp_path, sentences, size, 
         len(ner_task.featurize(part, "predict")["input_ids"]) for part in chunks(examples, 1)
     )
     assert ner_task.epoch_size(examples) == len(ids)
-    predicted_sentences = ner_task.decode(examples, {"label_ids": ids % len(ner_task.labels)})
+    predicted_sentences = ner_task.decode(
+        examples, {"label_ids": ids % len(ner_task.schema.labels)}
+    )
     assert [sentence.words for sentence in predicted_sentences] == sentences
-    (path,) = ner_task.write_predictions(examples, predicted_sentences, str(tmp_path))
+    (path,) = ner_task.write("predict", examples, predicted_sentences, str(tmp_path)).paths
     with open(path, encoding="utf-8", newline="\n") as file:
         written = [block.split("\n") for block in file.read().strip("\n").split("\n\n")]
     assert [[row.split(" ")[0] for row in rows] for rows in written] == sentences
@@ -217,13 +223,13 @@ def test_words_are_predicted_once_and_in_order(tiny, tmp_path, sentences, size, 
     for word, label in rows:
         pieces = reference.tokenize(word) or ["[UNK]"]
         number = reference.convert_tokens_to_ids(pieces[:1])[0]
-        assert label == ner_task.labels[number % len(ner_task.labels)]
+        assert label == ner_task.schema.labels[number % len(ner_task.schema.labels)]
 
 
 def test_only_first_pieces_are_labeled(tiny, folder):
     (folder / "train.txt").write_text("-DOCSTART- O\n\ngood B-A\n\nfilm,x B-B\nslow O\n\na O\n")
     run = options(tiny, folder, do_train=True, max_seq_length=12, doc_context=True)
-    ner_task = give_labels(
+    ner_task = give_schema(
         TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
     )
     rows = ner_task.featurize(ner_task.read("train"), "train")
@@ -231,7 +237,7 @@ def test_only_first_pieces_are_labeled(tiny, folder):
     # [CLS] good [UNK] of film,x: `film`, `,` and `x` are three pieces; slow a [SEP]
     assert rows["input_mask"].sum(axis=1).tolist() == [8, 8, 8]
     assert [np.flatnonzero(mask).tolist() for mask in rows["label_mask"]] == [[1], [2, 5], [6]]
-    assert ner_task.labels == ["O", "B-A", "B-B"]
+    assert ner_task.schema.labels == ("O", "B-A", "B-B")
     assert rows["label_ids"][0, 1] == 1
     assert rows["label_ids"][1, [2, 5]].tolist() == [2, 0]
 
@@ -321,11 +327,12 @@ def test_document_context_changes_outputs(tiny, folder):
 def test_run_json_of_older_version(tiny, tmp_path):
     folder = golden("run_directories") / "data" / "ner"
     run = options(tiny, tmp_path, do_train=True, data_dir=str(folder))
-    ner_task = give_labels(
+    ner_task = give_schema(
         TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
     )
     # The digest that earlier versions wrote to run.json.
-    assert describe_data(ner_task.identity(ner_task.read("train"))) == "24 rows (eb79d1e4)"
+    items = [item for item, _ in ner_task.identity(ner_task.read("train"))]
+    assert describe_data(items) == "24 rows (eb79d1e4)"
 
 
 def test_predictor_inputs(tiny, tmp_path):
@@ -354,7 +361,7 @@ def test_warning_about_one_word_is_singular(tiny, tmp_path, run_log):
     (tmp_path / "train.txt").write_text("good B-A\n")
     (tmp_path / "dev.txt").write_text("good B-NEW\n")
     run = options(tiny, tmp_path, do_train=True)
-    ner_task = give_labels(
+    ner_task = give_schema(
         TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
     )
     examples = ner_task.read("eval")
@@ -362,15 +369,17 @@ def test_warning_about_one_word_is_singular(tiny, tmp_path, run_log):
         examples, ner_task.decode(examples, {"label_ids": np.zeros((1, 24), np.int32)})
     )
     assert "dev.txt: 1 sentence, 1 word, 1 window\n" in run_log.text
-    assert "counts as wrong (1 such word: B-NEW)" in run_log.text
+    assert "counts as wrong (1 such word: B-NEW)" in " ".join(find_problems(ner_task, "eval"))
     assert "NEW        0.0000  0.0000  0.0000        1\n" in run_log.text
 
 
-def test_file_without_docstart_is_one_document(tiny, folder, caplog):
+def test_file_without_docstart_is_one_document(tiny, folder):
     text = (folder / "test.txt").read_text()
     (folder / "test.txt").write_text(text.replace("-DOCSTART- -X- O\n", ""))
-    examples = task(tiny, folder, doc_context=True).read("predict")
-    assert "test.txt has no -DOCSTART- line; reading it as one document" in caplog.text
+    ner_task = task(tiny, folder, doc_context=True)
+    examples = ner_task.read("predict")
+    problem = f"{folder}/test.txt has no -DOCSTART- line; reading it as one document"
+    assert f"--doc_context: {problem}" in find_problems(ner_task)
     assert (examples.windows.length == 22).all()
 
 
@@ -487,7 +496,7 @@ def test_real_words_are_predicted_once_and_in_order(tiny, tmp_path, doc_context)
         tiny, tmp_path, data_dir=str(folder), do_train=True, max_seq_length=16,
         doc_context=doc_context,
     )  # fmt: skip
-    ner_task = give_labels(TokenClassification(run, tiny.config, vocab))
+    ner_task = give_schema(TokenClassification(run, tiny.config, vocab))
     for split, name in (("train", "train"), ("eval", "valid"), ("predict", "test")):
         examples = ner_task.read(split)
         rows = ner_task.featurize(examples, split)
@@ -498,7 +507,7 @@ def test_real_words_are_predicted_once_and_in_order(tiny, tmp_path, doc_context)
         predicted = ner_task.decode(examples, {"label_ids": label_ids})
         if split != "predict":
             assert [(sentence.words, sentence.labels) for sentence in predicted] == list(examples)
-        (path,) = ner_task.write_predictions(examples, predicted, str(tmp_path))
+        (path,) = ner_task.write("predict", examples, predicted, str(tmp_path)).paths
         with open(path) as written, open(folder / f"{name}.txt") as source:
             for output_line, source_line in zip(written, source, strict=True):
                 # Words and labels are equal in all lines except document marks.
@@ -506,13 +515,13 @@ def test_real_words_are_predicted_once_and_in_order(tiny, tmp_path, doc_context)
                     assert output_line.split()[:2] == source_line.split()[::3]
 
 
-def test_labels_that_differ_in_case_warn(tiny, folder, run_log):
+def test_labels_that_differ_in_case_warn(tiny, folder):
     text = (folder / "train.txt").read_text()
     labels = sorted({line.split()[-1] for line in text.splitlines() if len(line.split()) > 1})
     label = next(label for label in labels if label.startswith("B-"))
     (folder / "train.txt").write_text(f"word X B-{label[2:].lower()}\n\n{text}")
-    task(tiny, folder, do_train=True)
-    assert "train.txt: labels that differ only in case or white space: 'B-" in run_log.text
+    problems = " ".join(find_problems(task(tiny, folder, do_train=True), "train"))
+    assert "train.txt: labels that differ only in case or white space: 'B-" in problems
 
 
 @pytest.mark.parametrize(
@@ -541,19 +550,19 @@ def test_labels_that_differ_in_case_warn(tiny, folder, run_log):
 )
 def test_unusual_words_warn(tiny, folder, run_log, text, message):
     (folder / "test.txt").write_text(text)
-    task(tiny, folder).read("predict")
+    problems = find_problems(task(tiny, folder))
     # The vocabulary has few of the words.
-    warnings = [warning for warning in warning_messages(run_log) if "[UNK]" not in warning]
+    warnings = [w for w in warning_messages(run_log) + problems if "[UNK]" not in w]
     expected = [f"{folder}/test.txt: {message}"] if message else []
     assert warnings == expected
 
 
-def test_file_without_blank_lines_warning(tiny, folder, run_log):
+def test_file_without_blank_lines_warning(tiny, folder):
     lines = (folder / "test.txt").read_text().splitlines()
     words = "\n".join(line for line in lines if line and not line.startswith("-DOC"))
     (folder / "test.txt").write_text(words + "\n")
-    task(tiny, folder).read("predict")
-    assert "test.txt: no blank lines; reading all words as one sentence" in run_log.text
+    problems = find_problems(task(tiny, folder))
+    assert f"{folder}/test.txt: no blank lines; reading all words as one sentence" in problems
 
 
 def test_evaluation_on_training_data_warns(tiny, folder, caplog):

@@ -1,0 +1,100 @@
+"""What looks wrong in labels and texts, and makes training or evaluation useless."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from bert_tf.data.cell_values import excerpt
+from bert_tf.data.features import InputExample
+from bert_tf.errors import shortened
+from bert_tf.finetuning.run_checks import check_similar_labels
+from bert_tf.tasks.classification.datasets import TextDataset
+from bert_tf.tasks.classification.options import CLASSIFICATION, MULTILABEL, REGRESSION
+
+# Tolerated fraction of training rows whose text also occurs with a different label.
+_MAX_CONTRADICTORY = 0.1
+_NUMBER = r"[+-]?[\d.,]*\d"
+# Suspicious texts: (kind, pattern, tolerated fraction).
+_SUSPICIOUS_TEXTS = (
+    ("numbers or dates", r"(?s)(?=.*\d)[\W\d_]+", 0.5),
+    ("missing values", "nan|null|none", 0.05),
+)
+
+
+def check(
+    data: TextDataset,
+    split: str,
+    examples: Sequence[InputExample],
+    train_examples: Sequence[InputExample],
+) -> Iterator[str]:
+    """Yields a sentence for each problem in a split; see `Task.check`."""
+    path = data.describe(split)
+    if not data.is_published:
+        yield from _check_texts(path, data.labels, examples)
+    if split == "predict" or (split == "train" and data.is_unlabeled):
+        return
+    count, labels = len(examples), {str(example.label) for example in examples}
+    if count > 1 and len(labels) == 1:
+        label = repr(examples[0].label)
+        yield f"{path}: all {count} rows have the label {label}. Check the label column"
+    if split == "train":
+        yield from check_similar_labels(data.labels, path)
+        yield from _check_labels(path, data)
+        if not data.is_published and data.problem_type != REGRESSION:
+            yield from _check_contradictions(path, examples)
+    elif train_examples and data.labels and not data.is_unlabeled:
+        unseen = _collect_labels(examples) - _collect_labels(train_examples)
+        if unseen:
+            yield f"{path}: no row of the training set has the label {', '.join(sorted(unseen))}"
+
+
+def _check_texts(
+    path: str, labels: Sequence[str], examples: Sequence[InputExample]
+) -> Iterator[str]:
+    count = len(examples)
+    for kind, pattern, tolerated in _SUSPICIOUS_TEXTS:
+        found = [e.text_a for e in examples if re.fullmatch(pattern, e.text_a.strip().casefold())]
+        if len(found) > tolerated * count:
+            share = f"{len(found)} of {count} texts are {kind}, such as {found[0]!r}"
+            yield f"{path}: {share}. Check the text column"
+    names = {label.casefold() for label in labels if not re.fullmatch(_NUMBER, label)}
+    for texts in ([e.text_a for e in examples], [e.text_b or "" for e in examples]):
+        found = [text for text in texts if text.strip().casefold() in names]
+        if len(found) > count / 2:
+            share = f"{len(found)} of {count} texts are labels, such as {found[0]!r}"
+            yield f"{path}: {share}. Check the text column"
+
+
+def _check_contradictions(path: str, examples: Sequence[InputExample]) -> Iterator[str]:
+    texts = [(example.text_a.strip(), example.text_b) for example in examples]
+    labels_of_text: dict[Any, set[Any]] = {text: set() for text in texts}
+    for text, example in zip(texts, examples, strict=True):
+        labels_of_text[text].add(example.label)
+    found = [text for text in texts if len(labels_of_text[text]) > 1]
+    if len(found) > _MAX_CONTRADICTORY * len(texts):
+        labels = shortened(sorted(map(str, labels_of_text[found[0]])))
+        share = f"{len(found)} of {len(texts)} rows ({100 * len(found) / len(texts):.1f}%)"
+        problem = f"repeat a text with a different label, such as {excerpt(found[0][0])}: {labels}"
+        yield f"{path}: {share} {problem}. Check the labels"
+
+
+def _check_labels(path: str, data: TextDataset) -> Iterator[str]:
+    """Yields labels that were probably misread."""
+    with_comma = [label for label in data.labels if "," in label]
+    parts = {part.strip() for label in data.labels for part in label.split(",")}
+    if data.problem_type == CLASSIFICATION and 2 * len(with_comma) > len(data.labels) > len(parts):
+        advice = "If it is a list, pass --problem_type=multilabel"
+        yield f"{path}: {with_comma[0]!r} is read as one label. {advice}"
+    for label in data.labels:
+        if label.casefold() in ("nan", "null"):
+            advice = "If it means a missing label, remove its rows"
+            yield f"{path}: there is a label {label!r}. {advice}"
+        if data.problem_type == MULTILABEL and label[0] in "[]'\"":
+            advice = "Write lists as a,b"
+            yield f"{path}: there is a label {label!r}, part of a Python list. {advice}"
+            return
+
+
+def _collect_labels(examples: Sequence[InputExample]) -> set[str]:
+    labels = (example.label or () for example in examples)
+    return {name for label in labels for name in ((label,) if isinstance(label, str) else label)}
