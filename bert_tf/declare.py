@@ -5,7 +5,7 @@ import enum
 import os
 import types
 import typing
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from bert_tf.errors import UserError
@@ -70,6 +70,36 @@ class Options:
         for field in vars(cls).values():
             if isinstance(field, dataclasses.Field) and field.metadata["affects"] is None:
                 field.metadata = types.MappingProxyType({**field.metadata, "affects": affects})
+
+    @staticmethod
+    def task_of(flags: Mapping[str, Any]) -> str:
+        """Returns the task that flags name, such as MRPC; "" if the script has only one."""
+        return ""
+
+    @staticmethod
+    def is_same_task(one: str, other: str) -> bool:
+        """Returns whether a model for one task of the script may be used for another one."""
+        return os.path.basename(one).lower() == os.path.basename(other).lower()
+
+    @classmethod
+    def complete(
+        cls, flags: dict[str, Any], passed: Mapping[str, Any], folder: Any
+    ) -> dict[str, Any]:
+        """Returns the flags for using a model: those of its training run in `folder`, and `passed`.
+
+        Raises:
+            UserError: the folder lacks something that a flag refers to.
+        """
+        return {**flags, **passed}
+
+    def check_folder(self, folder: Any) -> Iterable[str]:
+        """Yields a sentence for each flag that does not fit the model in a `RunFolder`."""
+        return ()
+
+    @property
+    def task(self) -> str:
+        """The task that the options name; "" if the script has only one."""
+        return self.task_of(vars(self))
 
     @classmethod
     def names(cls, affects: Affects, without: Affects = NOTHING) -> list[str]:

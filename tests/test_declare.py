@@ -94,7 +94,7 @@ def test_flags_that_resuming_runs_compare():
     ]
     own = {
         "run_pretraining": """num_train_steps num_warmup_steps optimizer use_next_sentence
-            max_predictions_per_seq""",
+            max_predictions_per_seq eval_every""",
         "run_classifier": "class_weights long_text problem_type",
         "run_squad": "doc_stride max_query_length version_2_with_negative fixed_shapes",
         "run_ner": "doc_context",

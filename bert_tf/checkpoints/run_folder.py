@@ -157,7 +157,8 @@ class RunFolder:
     @property
     def task(self) -> str | None:
         """The task that the model was trained for, such as MRPC; None for scripts with only one."""
-        return self.entry("flags", "task_name") or self.entry("flags", "task_module")
+        script = registry.entries().get(self.entry("script") or "")
+        return (script and script.options_class.task_of(self.flags)) or None
 
     @property
     def do_lower_case(self) -> bool | None:

@@ -175,10 +175,9 @@ def _require_same_rows(folder: str, task: Task) -> None:
         absence = files.describe_absence(run.file(RUN))
         reason = f"{teacher_script}.py trained it" if teacher_script else f"no run.json: {absence}"
         raise UserError(f"--teacher={folder} is not an output_dir of {script}.py ({reason})")
-    task_name = run_metadata.requested_task(options)
     # Name -> value for the teacher, value for this run.
     settings: dict[str, tuple[Any, Any]] = {
-        "task": (run_metadata.other_task(run, task_name) or task_name, task_name),
+        "task": (run_metadata.other_task(run, options) or options.task, options.task),
         "labels": (run.labels() or [], [*task.schema.labels]),
         "do_lower_case": (flags.get("do_lower_case"), options.do_lower_case),
         "max_seq_length": (flags.get("max_seq_length"), options.max_seq_length),

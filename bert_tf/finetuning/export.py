@@ -34,8 +34,8 @@ def export_task(
     With `text_input`, the model takes raw text, except for multiple choice; the subfolder `ids`
     then has a second model, which takes token ids.
     """
-    if getattr(options, "long_text", "") == "windows":
-        log.warning("--long_text=windows does not apply to SavedModels, which truncate long texts")
+    if task.traits.export_note:
+        log.warning("%s", task.traits.export_note)
     features = [
         feature for feature in task.features("predict") if feature.name in model.input_names
     ]
@@ -92,14 +92,14 @@ def new_version(
 
 def _warn_if_different(previous: str, folder: str) -> None:
     """Warns if the model in `folder` is for another script or task than the previous version."""
-    for names in (("script",), ("flags", "task_name"), ("digests", LABELS)):
+    old_run, new_run = (RunFolder(os.path.join(path, _EXTRA_FOLDER)) for path in (previous, folder))
+    for name in ("script", "task", LABELS):
         old, new = (
-            RunFolder(os.path.join(version, _EXTRA_FOLDER)).entry(*names)
-            for version in (previous, folder)
+            run.entry("digests", LABELS) if name == LABELS else getattr(run, name)
+            for run in (old_run, new_run)
         )
         if old and new and old != new:
-            # Labels are compared by their digests.
-            name = names[-1] if LABELS in names else f"{names[-1]} ({old}, now {new})"
+            name = name if name == LABELS else f"{name} ({old}, now {new})"
             advice = "Servers load the newest version: to serve both, export to another folder"
             log.warning("The previous version, %s, has a different %s. %s", previous, name, advice)
             return

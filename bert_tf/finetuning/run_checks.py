@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from bert_tf import registry
-from bert_tf.checkpoints.run_folder import EVAL_RESULTS_JSON, LABELS, RunFolder, fingerprint
+from bert_tf.checkpoints.run_folder import LABELS, RunFolder, fingerprint
 from bert_tf.declare import DURATION, MODEL, ROWS, WEIGHTS
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
@@ -28,14 +28,14 @@ def check_resumed(options: Any, training_data: str) -> bool:
     Returns False if there is no such run, or if training continues with different data or flags
     that affect the weights. Raises a UserError if the two runs differ in task or kind of output.
     """
-    folder, task = RunFolder(options.output_dir or ""), run_metadata.requested_task(options)
+    folder, task = RunFolder(options.output_dir or ""), options.task
     script, saved = folder.script, dict(folder.flags)
     if not script or not folder.will_be_resumed_by(options):
         return False
     current = {**dataclasses.asdict(options), _DATA: training_data, "task": task}
     current["script"], saved["script"] = registry.script_of(type(options)), script
     saved[_DATA] = folder.entry(_DATA) or training_data
-    saved["task"] = (options.do_train and run_metadata.other_task(folder, task)) or task
+    saved["task"] = (options.do_train and run_metadata.other_task(folder, options)) or task
     for name in ("script", "task"):
         if saved[name] != current[name]:
             raise UserError(
@@ -61,15 +61,13 @@ def result_suffix(options: Any) -> str:
 
     Otherwise returns "". Warns if the evaluated model was trained for another task or other inputs.
     """
-    folder, task = RunFolder.used_by(options), run_metadata.requested_task(options)
+    folder = RunFolder.used_by(options)
     run_metadata.warn_of_other_inputs(folder, options)
-    found_threshold = folder.flags.get("null_score_diff_threshold") == "auto"
-    if found_threshold and getattr(options, "null_score_diff_threshold", None) == 0.0:
-        message = "%s was trained with --null_score_diff_threshold=auto: pass this flag with the "
-        message += "value in its %s"
-        log.warning(message, folder, EVAL_RESULTS_JSON)
-    name = os.path.splitext(os.path.basename(task))[0].lower()
-    return f"_{name}" if run_metadata.other_task(RunFolder(options.output_dir or ""), task) else ""
+    for problem in options.check_folder(folder):
+        log.warning("%s", problem)
+    name = os.path.splitext(os.path.basename(options.task))[0].lower()
+    is_other = run_metadata.other_task(RunFolder(options.output_dir or ""), options)
+    return f"_{name}" if is_other else ""
 
 
 def require_labels(labels: Sequence[str], source: str, options: Any, advice: str = "") -> None:

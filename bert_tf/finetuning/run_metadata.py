@@ -13,7 +13,6 @@ from typing import Any
 from bert_tf import declare, file_names, files, registry
 from bert_tf.checkpoints.run_folder import (
     CONFIG,
-    EVAL_RESULTS_JSON,
     RUN,
     VOCAB,
     RunFolder,
@@ -29,8 +28,6 @@ from bert_tf.progress import log
 VOCABULARY = "vocab_sha256"
 # Name of the copy -> flag with the path of the file.
 _COPIES = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
-# A model trained for one of these tasks may be evaluated on the others.
-_MNLI_TASKS = ("mnli", "mnli-mm", "ax", "xnli")
 
 
 def run_files(
@@ -110,12 +107,8 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
                 advice += ", or first convert the model: convert_checkpoint.py --to=original"
             raise UserError(f"No such file: {values[flag]} ({absence}). {advice}")
     types = typing.get_type_hints(options_class)
-    values |= {name: check_type(name, value, types[name]) for name, value in flags.items()}
-    for passed, other in (("task_name", "task_module"), ("task_module", "task_name")):
-        if flags.get(passed):
-            values.pop(other, None)
-    if values.get("null_score_diff_threshold") == "auto":
-        values["null_score_diff_threshold"] = _saved_threshold(run)
+    passed = {name: check_type(name, value, types[name]) for name, value in flags.items()}
+    values = options_class.complete(values, passed, run)
     # Fine-tuning scripts load the model from `output_dir`, other scripts from `init_checkpoint`.
     if entry.make_task:
         options = options_class(**values, init_checkpoint=None, output_dir=run.path)
@@ -124,16 +117,10 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     return options_class(**values, init_checkpoint=run.path)
 
 
-def requested_task(options: Any) -> str:
-    """Returns the task named by the options, or "" if the script has only one."""
-    return getattr(options, "task_name", None) or getattr(options, "task_module", None) or ""
-
-
 def warn_of_other_inputs(folder: RunFolder, options: Any) -> None:
     """Warns about options with another task, or other inputs, than those of the training run."""
-    task = requested_task(options)
-    if trained_task := other_task(folder, task):
-        log.warning("%s was trained for task %s, not %s", folder, trained_task, task)
+    if trained_task := other_task(folder, options):
+        log.warning("%s was trained for task %s, not %s", folder, trained_task, options.task)
     names_of_columns = {
         name for name, value in options.values(DATA).items() if isinstance(value, str)
     }
@@ -147,20 +134,7 @@ def warn_of_other_inputs(folder: RunFolder, options: Any) -> None:
             log.warning("%s was trained with --%s=%r, not %r", folder, name, trained, used)
 
 
-def other_task(folder: RunFolder, task: str) -> str | None:
-    """Returns the task that a folder's model was trained for; None if it is `task` or unknown."""
-    trained_task = folder.task or task
-    names = {os.path.basename(name).lower() for name in (trained_task, task)}
-    is_same = len(names) == 1 or names.issubset(_MNLI_TASKS)
-    return None if is_same else trained_task
-
-
-def _saved_threshold(folder: RunFolder) -> float:
-    path = folder.file(EVAL_RESULTS_JSON)
-    try:
-        return float(files.read_json(path)["null_score_diff_threshold"])
-    except (UserError, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            "The training run had null_score_diff_threshold=auto, but the threshold is not in "
-            f"{path}: pass a number as null_score_diff_threshold="
-        ) from error
+def other_task(folder: RunFolder, options: Any) -> str | None:
+    """Returns the task of the model in a folder; None if it is unknown, or that of the options."""
+    trained_task = folder.task or options.task
+    return None if options.is_same_task(trained_task, options.task) else trained_task

@@ -71,6 +71,7 @@ class Traits:
             on that input.
         exports_texts: whether an exported model takes texts; False if the task inserts tokens
             that a text cannot express.
+        export_note: how an exported SavedModel differs from the trained model, for the log.
     """
 
     monitors: tuple[Metric, ...] = (LOSS,)
@@ -78,6 +79,7 @@ class Traits:
     loss_depends_on: frozenset[str] = frozenset()
     inputs_are_independent: bool = True
     exports_texts: bool = True
+    export_note: str = ""
 
 
 class Written(NamedTuple):

@@ -83,6 +83,9 @@ class ModelOptions(EncoderOptions, affects=PATH):
 class TrainingOptions(Options, affects=WEIGHTS):
     """Training options."""
 
+    # Only pre-training has a choice.
+    optimizer = "adamw"
+
     output_dir: str | None = option(
         None, "Folder for checkpoints, records and results.", affects=RUN | PATH, required=True
     )

@@ -120,7 +120,7 @@ def create_train_state(
             num_train_steps,
             num_warmup_steps,
             options.adam_bias_correction,
-            getattr(options, "optimizer", "adamw"),  # a flag of pre-training only
+            options.optimizer,
         )
         optimizer.build(model.trainable_variables)
         loss_scale = LossScale() if devices.precision == "float16" else None

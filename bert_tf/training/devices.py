@@ -148,7 +148,7 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     for note in options.ignored_flag_warnings():
         log.warning("%s", note)
     if isinstance(options, TrainingOptions) and getattr(options, "do_train", False):
-        rate, optimizer = options.learning_rate, getattr(options, "optimizer", "adamw")
+        rate, optimizer = options.learning_rate, options.optimizer
         if rate > 0.01 and optimizer == "adamw":
             log.warning("--learning_rate=%g exceeds 0.01; check the exponent", rate)
     # Other engines compute in int8; TensorFlow then uses float32.

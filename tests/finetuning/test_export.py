@@ -141,7 +141,7 @@ def test_version_of_another_model_warns(tmp_path, run_log):
     assert export_version(task_name="cola") == [
         "3, has a different script (run_ner, now run_classifier)"
     ]
-    assert export_version() == ["4, has a different task_name (cola, now tsv)"]
+    assert export_version() == ["4, has a different task (cola, now tsv)"]
     assert export_version("ham\nspam\n") == ["5, has a different labels.txt"]
 
 

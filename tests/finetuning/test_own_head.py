@@ -12,6 +12,7 @@ from bert_tf.checkpoints.formats import convert, describe, find_source
 from bert_tf.errors import UserError
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.finetuning.run_metadata import model_files
+from bert_tf.finetuning.task import Schema
 from bert_tf.inference.exported_model import ExportedModel
 from bert_tf.modeling import BertClassifier
 from bert_tf.options import ConversionOptions, ExportOptions
@@ -32,7 +33,7 @@ def _write_run(folder, tiny, options, model, labels):
     for name, variable in variables.items():
         variable.assign(values[name])
     checkpoint.write(str(folder / "model.ckpt-1"), values)
-    for name, text in model_files(options, labels).items():
+    for name, text in model_files(options, Schema(tuple(labels))).items():
         (folder / name).write_text(text)
     return values
 

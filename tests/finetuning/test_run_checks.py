@@ -157,7 +157,8 @@ def test_results_of_another_task_are_not_overwritten(tiny, out, tmp_path, run_lo
     ],
 )
 def test_result_suffix(tmp_path, run_log, trained_task, task, suffix):
-    (tmp_path / "run.json").write_text(json.dumps({"flags": {"task_name": trained_task}}))
+    saved = {"script": "run_classifier", "flags": {"task_name": trained_task}}
+    (tmp_path / "run.json").write_text(json.dumps(saved))
     run = ClassifierOptions(task_name=task, do_eval=True, output_dir=str(tmp_path))
     assert run_checks.result_suffix(run) == suffix
     expected = [f"{tmp_path} was trained for task {trained_task}, not {task}"]

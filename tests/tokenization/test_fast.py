@@ -2,7 +2,6 @@
 
 import builtins
 import itertools
-import logging
 import random
 import subprocess
 import sys
@@ -305,35 +304,31 @@ def test_import_does_not_import_tensorflow():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_mostly_unknown_tokens_warn_once(caplog, monkeypatch, tmp_path):
-    monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
+def test_mostly_unknown_tokens_are_reported_once(tmp_path):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\nfilm\n")
     tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
     known = [("the film", "the film")] * 30
     # 5 unknown of 104 tokens, and a file of few tokens, all unknown.
-    tokenizer.warn_about_texts("a.txt", [*known[:-6], ("the plot",) * 4, ("plot",)])
-    tokenizer.warn_about_texts("b.txt", [("plot plot", "story")])
-    assert not caplog.records
+    texts = [*known[:-6], ("the plot",) * 4, ("plot",)]
+    assert list(tokenizer.check_texts("a.txt", texts)) == []
+    assert list(tokenizer.check_texts("b.txt", [("plot plot", "story")])) == []
     texts = [*known, ("plot " * 7,), ("story plot",)]
-    for _ in range(2):
-        tokenizer.warn_about_texts("c.txt", texts)
-    (record,) = caplog.records
-    assert record.getMessage() == (
+    assert list(tokenizer.check_texts("c.txt", texts)) == [
         "c.txt: 7.0% of the tokens (9 of 129) are [UNK]; most frequent words: plot, story. Check "
         "the vocabulary, --do_lower_case and the file's encoding"
-    )
+    ]
+    assert list(tokenizer.check_texts("c.txt", texts)) == []
     # With many texts, only a sample is tokenized.
-    tokenizer.warn_about_texts("d.txt", [*known * 100, *[("plot",)] * 3000])
-    assert "d.txt: 20.0% of the tokens (1000 of 5000) are [UNK]" in caplog.text
+    (*_, problem) = tokenizer.check_texts("d.txt", [*known * 100, *[("plot",)] * 3000])
+    assert "d.txt: 20.0% of the tokens (1000 of 5000) are [UNK]" in problem
 
 
 @pytest.mark.parametrize(("count", "warns"), [(99, False), (100, True)])
-def test_few_distinct_texts_warn(caplog, monkeypatch, tmp_path, count, warns):
-    monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
+def test_few_distinct_texts_are_reported(count, warns):
     tokenizer = BatchTokenizer(load_reference("uncased", True))
-    tokenizer.warn_about_texts("a.txt", [("good", "bad")[n % 2 :][:1] for n in range(count)])
+    texts = [("good", "bad")[n % 2 :][:1] for n in range(count)]
     message = "a.txt: only 2 of 100 texts are distinct, such as 'good'. Check that these are"
-    assert (message in caplog.text) == warns
+    assert (message in " ".join(tokenizer.check_texts("a.txt", texts))) == warns
 
 
 @pytest.mark.parametrize(
@@ -352,15 +347,14 @@ def test_few_distinct_texts_warn(caplog, monkeypatch, tmp_path, count, warns):
         (("itâ€™s the film",), "are garbled"),
     ],
 )
-def test_unusual_texts_warn_once(caplog, monkeypatch, tmp_path, example, message):
-    monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
+def test_unusual_texts_are_reported_once(tmp_path, example, message):
     (tmp_path / "vocab.txt").write_text("[UNK]\nthe\nfilm\nirma\n:\n«\n»\nsim\n")
     tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
-    tokenizer.warn_about_texts("a.txt", [("the film", ""), ("", " "), ("irmã", "IRMÃ: «sim»")] * 33)
-    assert not caplog.records
-    for _ in range(2):
-        tokenizer.warn_about_texts("b.txt", [("the", "film"), example])
-    assert caplog.text.count(f"b.txt: 1 of 2 texts {message}") == 1
+    texts = [("the film", ""), ("", " "), ("irmã", "IRMÃ: «sim»")] * 33
+    assert list(tokenizer.check_texts("a.txt", texts)) == []
+    texts = [("the", "film"), example]
+    found = [problem for _ in range(2) for problem in tokenizer.check_texts("b.txt", texts)]
+    assert " ".join(found).count(f"b.txt: 1 of 2 texts {message}") == 1
 
 
 def test_invalid_argument_types_are_rejected(tmp_path):

@@ -1,11 +1,15 @@
 """Options of `run_classifier.py` and `run_classifier_with_tfhub.py`."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 from bert_tf.declare import DATA, MODEL, PATH, RESULTS, ROWS, RUN, WEIGHTS, Options, option
 from bert_tf.errors import UserError
 from bert_tf.options.fine_tuning import FineTuningOptions
 
+# A model trained for one of these tasks may be evaluated on the others.
+_MNLI_TASKS = ("mnli", "mnli-mm", "ax", "xnli")
 # The task name for a user's own table files.
 CUSTOM_TABLES = "tsv"
 # Values of --problem_type.
@@ -133,6 +137,27 @@ class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
         affects=RESULTS,
         new=True,
     )
+
+    @staticmethod
+    def task_of(flags: Mapping[str, Any]) -> str:
+        """Returns `task_name` or `task_module`."""
+        return flags.get("task_name") or flags.get("task_module") or ""
+
+    @staticmethod
+    def is_same_task(one: str, other: str) -> bool:
+        """Returns whether the tasks are equal, or have the three labels of MNLI."""
+        is_nli = {one.lower(), other.lower()}.issubset(_MNLI_TASKS)
+        return is_nli or FineTuningOptions.is_same_task(one, other)
+
+    @classmethod
+    def complete(
+        cls, flags: dict[str, Any], passed: Mapping[str, Any], folder: Any
+    ) -> dict[str, Any]:
+        """Keeps only one of `task_name` and `task_module`."""
+        for name, other in (("task_name", "task_module"), ("task_module", "task_name")):
+            if passed.get(name):
+                flags.pop(other, None)
+        return super().complete(flags, passed, folder)
 
     @property
     def uses_custom_tables(self) -> bool:

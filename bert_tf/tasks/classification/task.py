@@ -46,6 +46,9 @@ CONFUSION_MATRIX = "confusion_matrix.png"
 _MAX_PLOTTED_LABELS = 40
 
 
+_WINDOWS_NOTE = "--long_text=windows does not apply to SavedModels, which truncate long texts"
+
+
 class Predictions(Sequence[Any]):
     """Predictions of E examples, converted to Python objects on access.
 
@@ -123,6 +126,7 @@ class Classification(Task):
         return Traits(
             monitors=tuple(Metric(name, name in lower_is_better) for name in names),
             soft_targets=(("logits", self.problem.soft_target),),
+            export_note=_WINDOWS_NOTE if self._uses_windows else "",
         )
 
     def read(self, split: str) -> list[InputExample]:

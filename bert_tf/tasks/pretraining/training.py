@@ -49,7 +49,7 @@ def run(options: PretrainingOptions) -> Results:
         known_vocabulary = _find_vocabulary(options.init_checkpoint)
         vocabulary = check_records(paths, options, config, known_vocabulary)
         try:
-            monitor = Monitor("loss", ["loss"], ["loss"])
+            monitor = Monitor("loss", [("loss", True)])
             return PretrainingRun(options, devices, monitor, config, paths, vocabulary).run()
         except (tf.errors.DataLossError, UserError) as error:
             if tf.errors.DataLossError in (type(error), type(error.__cause__)):

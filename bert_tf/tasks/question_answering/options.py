@@ -1,7 +1,11 @@
 """Options of `run_squad.py`."""
 
 import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from bert_tf import files
+from bert_tf.checkpoints.run_folder import EVAL_RESULTS_JSON, RunFolder
 from bert_tf.declare import DATA, MODEL, NOTHING, PATH, RESULTS, ROWS, RUN, WEIGHTS, option
 from bert_tf.errors import UserError
 from bert_tf.options.fine_tuning import FineTuningOptions
@@ -96,6 +100,23 @@ class SquadOptions(FineTuningOptions, affects=RESULTS):
         """Evaluation and prediction both answer the questions in `predict_file`."""
         return "eval"
 
+    @classmethod
+    def complete(
+        cls, flags: dict[str, Any], passed: Mapping[str, Any], folder: RunFolder
+    ) -> dict[str, Any]:
+        """Replaces the threshold "auto" by the one that the training run found."""
+        values = super().complete(flags, passed, folder)
+        if values.get("null_score_diff_threshold") == "auto":
+            values["null_score_diff_threshold"] = _find_threshold(folder)
+        return values
+
+    def check_folder(self, folder: RunFolder) -> Iterator[str]:
+        """Yields a sentence if the model was trained with another kind of threshold."""
+        found_threshold = folder.flags.get("null_score_diff_threshold") == "auto"
+        if found_threshold and self.null_score_diff_threshold == 0.0:
+            advice = f"pass this flag with the value in its {EVAL_RESULTS_JSON}"
+            yield f"{folder} was trained with --null_score_diff_threshold=auto: {advice}"
+
     def check(self) -> None:
         """Checks all options, in the original's order."""
         super().check()
@@ -121,3 +142,14 @@ class SquadOptions(FineTuningOptions, affects=RESULTS):
                 f"--max_seq_length={self.max_seq_length} must be greater than --max_query_length="
                 f"{self.max_query_length} plus {NUM_SPECIAL_TOKENS} special tokens"
             )
+
+
+def _find_threshold(folder: RunFolder) -> float:
+    path = folder.file(EVAL_RESULTS_JSON)
+    try:
+        return float(files.read_json(path)["null_score_diff_threshold"])
+    except (UserError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            "The training run had null_score_diff_threshold=auto, but the threshold is not in "
+            f"{path}: pass a number as null_score_diff_threshold="
+        ) from error
