@@ -56,7 +56,7 @@ setup(
     # Makes pip install -e add this folder to the path, so that bert_tf is also found by programs
     # next to it, which would otherwise import the folder itself as a namespace package.
     package_dir={"": "."},
-    package_data={"bert_tf": ["py.typed"]},
+    package_data={"bert_tf": ["py.typed", "*.pyi"]},
     python_requires=">=3.11,<3.14",
     install_requires=[
         "tensorflow>=2.21,<2.22",  # tf.data, tf.distribute, checkpoints and the training loop

@@ -99,7 +99,7 @@ def prepare_sentence(row: Row, contestant: str, folder: Path, seconds: float) ->
         write_model(row, folder)
         from bert_tf.predictor import Predictor
 
-        classify = Predictor.from_output_dir(
+        classify = Predictor(
             folder,
             "run_classifier",
             task_name="cola",

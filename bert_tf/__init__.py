@@ -10,12 +10,14 @@ from typing import Any
 
 __version__ = "1.0.0"
 
-# The module that defines each public name.
+# The module that defines each public name; `__init__.pyi` has the same names.
 _MODULES = {
     "BertConfig": "bert_tf.config",
     "BertModel": "bert_tf.modeling",
     "FullTokenizer": "bert_tf.tokenization",
     "Predictor": "bert_tf.predictor",
+    "register": "bert_tf.registry",
+    "run": "bert_tf.registry",
 }
 # Modules of the original BERT code, for programs that import them.
 _COMPAT_MODULES = ("extract_features", "run_classifier", "run_squad")

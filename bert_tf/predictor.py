@@ -1,8 +1,8 @@
 """The Python API for prediction: load a trained model once, then call it.
 
-from bert_tf.predictor import Predictor
+from bert_tf import Predictor
 
-predictor = Predictor.from_output_dir("output/reviews")
+predictor = Predictor("output/reviews")
 predictor("A film to remember.").label
 """
 
@@ -35,19 +35,34 @@ class Predictor:
     split into windows if the task does so.
 
     Args:
-        options: options of a script, such as `ClassifierOptions(...)`.
+        model: the output folder of a training run, whose best checkpoint (or else the newest) is
+            loaded, or the folder of a published model; or options of a script, such as
+            `ClassifierOptions(...)`. Training with this package writes all required files to its
+            folder. For any other folder, pass `script`, and if `bert_config.json` or `vocab.txt`
+            is missing, `bert_config_file` or `vocab_file`.
+        script: name of the script whose predictions to return; by default the script that trained
+            the model, or `predict_masked` for a model from `run_pretraining`.
+        flags: flags of the script that override those of the training run. Device flags are not
+            taken from the training run: they have the script's defaults.
 
     Raises:
-        UserError: files are missing or inconsistent, or TensorFlow cannot run here (in a forked
-            process, `strategy.scope()`, `tf.Graph` or `tf.function`).
+        UserError: files are missing or inconsistent; the script or a flag does not exist; or
+            TensorFlow cannot run here (in a forked process, `strategy.scope()`, `tf.Graph` or
+            `tf.function`).
     """
 
-    def __init__(self, options: Any) -> None:
+    def __init__(self, model: Any, script: str | None = None, **flags: Any) -> None:
+        options = model
+        if isinstance(model, str | os.PathLike):
+            options = run_metadata.read_options(os.fspath(model), script, **flags)
+        elif script or flags:
+            raise UserError("Pass flags either with a folder, or in the options")
         scripts = {s.options_class: s for s in registry.entries().values() if s.has_predictor}
         script = scripts.get(type(options))
         if script is None:
             names = ", ".join(options_class.__name__ for options_class in scripts)
-            raise UserError(f"A Predictor takes one of {names}. Received: {options!r:.100}")
+            received = f"Received: {model!r:.100}"
+            raise UserError(f"A Predictor takes a folder, or one of {names}. {received}")
         options.check_model()
         backend.require_runtime(loads_model=True)
         if getattr(options, "engine", "tensorflow") == "tensorflow":
@@ -61,21 +76,8 @@ class Predictor:
     def from_output_dir(
         cls, output_dir: str | os.PathLike, script: str | None = None, **flags: Any
     ) -> "Predictor":
-        """Loads the best checkpoint of a training run (or else the newest), or a published model.
-
-        Args:
-            output_dir: folder with checkpoints. Training with this package writes all required
-                files there. For any other folder, pass `script`, and if `bert_config.json` or
-                `vocab.txt` is missing, `bert_config_file` or `vocab_file`.
-            script: name of the script whose predictions to return; by default the script that
-                trained the model, or `predict_masked` for a model from `run_pretraining`.
-            flags: flags of the script that override those of the training run. Device flags are
-                not taken from the training run: they have the script's defaults.
-
-        Raises:
-            UserError: files are missing or inconsistent, or the script or a flag does not exist.
-        """
-        return cls(run_metadata.read_options(os.fspath(output_dir), script, **flags))
+        """Loads the model in a folder; the same as `Predictor(output_dir, script, **flags)`."""
+        return cls(output_dir, script, **flags)
 
     def __call__(self, inputs: Any) -> Any:
         """Returns predictions for an input or a list of inputs.

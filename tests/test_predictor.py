@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import bert_tf
 from bert_tf.errors import UserError
 from bert_tf.options import ClassifierOptions, ExtractionOptions, NerOptions, SquadOptions
 from bert_tf.predictor import Predictor
@@ -254,7 +256,7 @@ def test_saved_null_score_threshold_is_used(trained, tmp_path):
 
 
 def test_predictor_requires_options():
-    with pytest.raises(UserError, match="A Predictor takes one of ClassifierOptions, "):
+    with pytest.raises(UserError, match="takes a folder, or one of ClassifierOptions, "):
         Predictor(None)
 
 
@@ -367,3 +369,22 @@ def test_different_vocabulary_is_not_overwritten(tiny, trained, tmp_path):
         classification.run(ClassifierOptions(**flags, data_dir=str(tiny.folder / "mrpc")))
     assert (folder / "vocab.txt").read_text() == "other\n"
     assert sorted(os.listdir(folder)) == before
+
+
+def test_a_folder_and_options_give_the_same_predictor(tiny):
+    flags = {"bert_config_file": tiny.flags["bert_config_file"], "max_seq_length": 24}
+    flags |= {"vocab_file": tiny.flags["vocab_file"], "layers": "-1", "pooling": "mean"}
+    folder = os.path.dirname(tiny.checkpoint)
+    options = ExtractionOptions(init_checkpoint=folder, **flags)
+    predictors = Predictor(options), Predictor(folder, "extract_features", **flags)
+    vectors = [predictor("good film").values for predictor in predictors]
+    np.testing.assert_array_equal(*vectors)
+    with pytest.raises(UserError, match="Pass flags either with a folder, or in the options"):
+        Predictor(options, batch_size=2)
+
+
+def test_editors_see_the_names_of_the_package():
+    """`__init__.pyi` has the names that `__init__.py` imports on first use."""
+    stub = (ROOT / "bert_tf" / "__init__.pyi").read_text()
+    names = re.findall(r"^from (\S+) import (\w+) as \w+$", stub, re.MULTILINE)
+    assert {name: module for module, name in names} == bert_tf._MODULES
