@@ -13,6 +13,7 @@ from bert_tf import backend, registry
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.prediction import TaskPredictor
+from bert_tf.progress import log
 from bert_tf.quiet import import_tensorflow
 
 
@@ -51,7 +52,10 @@ class Predictor:
             `tf.function`).
     """
 
-    def __init__(self, model: Any, script: str | None = None, **flags: Any) -> None:
+    def __init__(self, model: Any = None, script: str | None = None, **flags: Any) -> None:
+        if "options" in flags:  # the name of the argument in version 1.0
+            log.warning("Predictor(options=...) is deprecated: pass the options as `model`")
+            model = flags.pop("options")
         options = model
         if isinstance(model, str | os.PathLike):
             options = run_metadata.read_options(os.fspath(model), script, **flags)

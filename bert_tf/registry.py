@@ -179,7 +179,7 @@ def script_of(options_class: type) -> str:
     names = {script.options: name for name, script in entries().items()}
     name = names.get(reference) or names.get(options_class)
     if name is None:
-        advice = "Call bert_tf.registry.register(name, options_class, task_class) in its module"
+        advice = "Call bert_tf.register(name, options, make_task) in its module"
         raise UserError(f"{options_class.__name__} belongs to no registered task. {advice}")
     return name
 

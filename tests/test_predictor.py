@@ -383,6 +383,17 @@ def test_a_folder_and_options_give_the_same_predictor(tiny):
         Predictor(options, batch_size=2)
 
 
+def test_options_may_be_passed_by_the_name_of_version_1_0(tiny, caplog):
+    flags = {"bert_config_file": tiny.flags["bert_config_file"], "max_seq_length": 24}
+    flags |= {"vocab_file": tiny.flags["vocab_file"], "layers": "-1", "pooling": "mean"}
+    options = ExtractionOptions(init_checkpoint=os.path.dirname(tiny.checkpoint), **flags)
+    predictor = Predictor(options=options)
+    assert "deprecated" in caplog.text
+    np.testing.assert_array_equal(
+        predictor("good film").values, Predictor(options)("good film").values
+    )
+
+
 def test_editors_see_the_names_of_the_package():
     """`__init__.pyi` has the names that `__init__.py` imports on first use."""
     stub = (ROOT / "bert_tf" / "__init__.pyi").read_text()

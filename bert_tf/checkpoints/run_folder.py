@@ -124,6 +124,12 @@ class RunFolder:
         path = self.file(RUN)
         if not files.exists(path):
             return {}
+        script = self.entry("script")
+        if script and script not in registry.entries():
+            raise UserError(
+                f"{path}: {script} is not a registered task: first import the module that calls "
+                f"bert_tf.register({script!r}, ...)"
+            )
         try:
             run = files.read_json(path)
             flags = dict(run["flags"])

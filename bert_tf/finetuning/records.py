@@ -46,6 +46,8 @@ class Splits:
         self.teacher = teacher
         # (split) -> its examples.
         self.examples = functools.cache(self._read_and_log)
+        # (splits) -> None: reads the splits, and logs what looks wrong in them, once.
+        self.check = functools.cache(self._check)
         # (split) -> digest of its `Task.identity`, description of the data for `run.json`.
         self.digest = functools.cache(self._compute_digest)
         # (split) -> hash of the texts of each example.
@@ -59,6 +61,12 @@ class Splits:
             tokenizer = FullTokenizer(self._task.options.vocab_file or "")
             log_rows(split, self._task.featurize(examples[:NUM_LOGGED], split), tokenizer)
         return examples
+
+    def _check(self, *splits: str) -> None:
+        examples = {split: self.examples(split) for split in splits}
+        for split in splits:
+            for problem in self._task.check(split, examples[split], examples.get("train", ())):
+                log.warning("%s", problem)
 
     def _compute_digest(self, split: str) -> tuple[str, str]:
         items = [item for item, _ in self._task.identity(self.examples(split))]

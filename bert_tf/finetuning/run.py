@@ -36,16 +36,13 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     options = find_model_files(options)
     if not options.do_train:
         RunFolder.used_by(options).require_script(registry.script_of(type(options)))
-    # Errors in configuration, devices and teacher appear before the data are read.
+    # Errors in configuration and devices appear before the data are read.
     task = make_task(options, *load_config_and_tokenizer(options))
     devices = training.open_devices(options)
     give_schema(task)
     teacher = open_teacher(make_task, task, devices)
-    if "batch" in task.traits.loss_depends_on and options.gradient_accumulation_steps > 1:
-        raise UserError(
-            "--gradient_accumulation_steps=1 is needed: the loss of a row depends on the whole "
-            "batch, which micro-batches do not see"
-        )
+    if "batch" in task.traits.loss_depends_on and options.do_train:
+        _check_whole_batches(options, devices.replicas)
     monitor = Monitor(options.best_metric, task.traits.monitors)
     has_one_text = texts_per_row(task.features("predict")) == 1
     if options.do_export and task.traits.exports_texts and has_one_text:
@@ -55,6 +52,17 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
         if options.num_runs > 1:
             return _run_with_several_seeds(task, devices, monitor, splits)
         return FineTuningRun(task.options, devices, monitor, task, splits).run()
+
+
+def _check_whole_batches(options: FineTuningOptions, replicas: int) -> None:
+    if options.gradient_accumulation_steps > 1:
+        raise UserError(
+            "--gradient_accumulation_steps=1 is needed: the loss of a row depends on the whole "
+            "batch, which micro-batches do not see"
+        )
+    if replicas > 1:
+        size = options.train_batch_size // replicas
+        log.warning("The loss of a row depends on its batch: each replica sees %s rows", size)
 
 
 def _run_with_several_seeds(
@@ -106,10 +114,7 @@ class FineTuningRun(TrainingRun):
         labeled_splits = ["train"] * options.do_train + ["eval"] * options.evaluates
         # Read every split first, so that invalid data raise errors before training.
         read_splits = [*labeled_splits, *[options.predict_split] * options.do_predict]
-        examples = {split: self.splits.examples(split) for split in read_splits}
-        for split in examples:
-            for problem in task.check(split, examples[split], examples.get("train", ())):
-                log.warning("%s", problem)
+        self.splits.check(*read_splits)
         self._compare_splits()
         training_data = self.splits.digest("train")[1] if options.do_train else ""
         continues = check_resumed(options, training_data)

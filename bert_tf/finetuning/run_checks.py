@@ -76,9 +76,9 @@ def require_labels(labels: Sequence[str], source: str, options: Any, advice: str
     `labels` are those of the data, and `source` says where they come from. A training run that
     starts from `init_checkpoint` may have different labels.
     """
-    folder = RunFolder.used_by(options)
-    if options.do_train and not folder.will_be_resumed_by(options):
+    if options.do_train and not RunFolder(options.output_dir or "").will_be_resumed_by(options):
         return
+    folder = RunFolder.used_by(options)
     if not advice and options.do_train:
         advice = "Choose a different --output_dir, or empty this one to start over"
     default = "Pass the labels in the model's order as --labels, or omit --labels"

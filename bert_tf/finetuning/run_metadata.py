@@ -124,8 +124,9 @@ def warn_of_other_inputs(folder: RunFolder, options: Any) -> None:
     names_of_columns = {
         name for name, value in options.values(DATA).items() if isinstance(value, str)
     }
+    flags = folder.flags
     for name, used in options.values(MODEL).items():
-        trained = folder.flags.get(name, used)
+        trained = flags.get(name, used)
         # A new file may name its columns differently, but must have as many.
         is_name = name in names_of_columns
         old, new = (file_names.split(n or "") if is_name else [] for n in (trained, used))

@@ -89,6 +89,26 @@ class Written(NamedTuple):
     entries: Mapping[str, Any] = types.MappingProxyType({})
 
 
+# Members of `Task` in version 1.0 -> what has replaced them.
+_REMOVED = {
+    "labels": "infer_schema",
+    "text_pairs": "infer_schema",
+    "run_entries": "infer_schema",
+    "targets": "features",
+    "texts_per_row": "features",
+    "metric_names": "traits",
+    "lower_is_better": "traits",
+    "soft_targets": "traits",
+    "loss_uses_padding": "traits",
+    "rows_are_independent": "traits",
+    "predict_split": "a class attribute of the options",
+    "serve": "fetch",
+    "write_predictions": "write",
+    "report": "write",
+    "texts": "identity",
+}
+
+
 class Task(abc.ABC):
     """A fine-tuning task: data, model, loss and metrics. The run does everything else.
 
@@ -105,6 +125,12 @@ class Task(abc.ABC):
     options: FineTuningOptions
     schema: Schema = NO_SCHEMA
     traits: Traits = Traits()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Raises a TypeError for members of version 1.0, which would have no effect."""
+        super().__init_subclass__(**kwargs)
+        for name in _REMOVED.keys() & vars(cls).keys():
+            raise TypeError(f"{cls.__name__}.{name} has no effect any more: use {_REMOVED[name]}")
 
     def infer_schema(self, source: str | RunFolder) -> Schema:
         """Infers the schema from the data of a split, or takes it from the folder of a model.

@@ -1,6 +1,7 @@
 """Validates model inputs."""
 
 import difflib
+import functools
 import logging
 import sys
 from collections.abc import Mapping
@@ -24,13 +25,18 @@ _KNOWN_NAMES = {
 _CUTOFF = 0.85
 
 
+@functools.cache  # AutoGraph, which cannot transform difflib, does not enter cached functions
+def _similar_names(name: str) -> list[str]:
+    return difflib.get_close_matches(name, _KNOWN_NAMES, 1, _CUTOFF)
+
+
 def check_inputs(inputs: Any, config: BertConfig, rank: int = 2) -> None:
     """Raises a ValueError for wrong names or shapes and, in eager tensors, out-of-range values."""
     if not isinstance(inputs, Mapping) or "input_ids" not in inputs:
         received = list(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
         raise ValueError(f'inputs must be a dict {{"input_ids": ids, ...}}. Received: {received}')
     for name in inputs.keys() - set(_INPUTS):
-        for similar in difflib.get_close_matches(str(name).lower(), _KNOWN_NAMES, 1, _CUTOFF):
+        for similar in _similar_names(str(name).lower()):
             raise ValueError(f"Unknown input {name!r}: use {_KNOWN_NAMES[similar]!r}")
     ids_shape = getattr(inputs["input_ids"], "shape", None)
     num_values = (config.vocab_size, 2, config.type_vocab_size)

@@ -110,7 +110,7 @@ class Inference(RowBatches):
         specs = {}
         for feature in self._features:
             shape: list[int | None] = [num_rows, *feature.shape]
-            if feature.per_token:
+            if feature.per_token and feature.mask == "input_mask":  # all others are not trimmed
                 shape[-1] = self._lengths[0] if len(self._lengths) == 1 else None
             specs[feature.name] = tf.TensorSpec(shape, _dtype(feature))
         return specs

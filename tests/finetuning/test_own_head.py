@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoint, checkpoints, registry
 from bert_tf.checkpoints.formats import convert, describe, find_source
+from bert_tf.data.feature_specs import sequence_features
 from bert_tf.errors import UserError
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.finetuning.run_metadata import model_files
@@ -20,7 +21,7 @@ from bert_tf.predictor import Predictor
 from bert_tf.saved_models.litert_model import build_litert_model
 from bert_tf.saved_models.onnx_graph import build_onnx_model
 from tests.finetuning.own_relations import RelationClassifier, RelationOptions, Relations
-from tests.finetuning.own_task import BiEncoder, RetrievalOptions
+from tests.finetuning.own_task import BiEncoder, Retrieval, RetrievalOptions
 
 INPUTS = [("the good film was not slow", 1, 2), ("a plot was good", 0, 3), ("slow film", 0, 1)]
 
@@ -169,6 +170,19 @@ def test_head_without_onnx_outputs(bi_encoder, tmp_path):
     np.testing.assert_allclose(actual, expected, atol=1e-4)
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert "architectures" not in config
+
+
+def test_inputs_of_different_ranks_need_a_saved_model(bi_encoder, tmp_path, monkeypatch):
+    folder, _ = bi_encoder
+    features = (*sequence_features(8), *sequence_features(8, 2, prefix="passages/"))
+    names = (*BiEncoder.input_names, *(feature.name for feature in features[3:]))
+    monkeypatch.setattr(Retrieval, "features", lambda self, split: features)
+    monkeypatch.setattr(BiEncoder, "input_names", names)
+    flags = {"model_dir": str(folder), "export_dir": str(tmp_path / "out")}
+    for name in ("onnx", "litert"):
+        with pytest.raises(UserError, match="passages/input_ids of BiEncoder has 3 dimensions"):
+            registry.run(ExportOptions(format=name, **flags))
+    assert not (tmp_path / "out").exists()
 
 
 def test_inherited_onnx_outputs_do_not_apply_to_another_call(tiny):

@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from bert_tf import registry
 from bert_tf.errors import UserError
+from bert_tf.finetuning.run import _check_whole_batches
+from bert_tf.finetuning.task import Task
 from bert_tf.options import FineTuningOptions
 from bert_tf.predictor import Predictor
 from tests.conftest import WORDS
@@ -54,9 +56,27 @@ def test_micro_batches_are_rejected(retrieval):
         registry.run(options)
 
 
+def test_replicas_that_see_parts_of_the_batch_warn(retrieval, run_log):
+    for replicas in (1, 4):
+        assert not run_log.text
+        _check_whole_batches(retrieval, replicas)
+    assert "The loss of a row depends on its batch: each replica sees 2 rows" in run_log.text
+
+
 def test_unregistered_options():
     with pytest.raises(UserError, match="belongs to no registered task"):
         registry.run(FineTuningOptions())
+
+
+def test_folder_of_an_unregistered_task(tmp_path):
+    (tmp_path / "run.json").write_text('{"script": "not_imported", "flags": {}}')
+    with pytest.raises(UserError, match="not_imported is not a registered task: first import"):
+        Predictor(tmp_path)
+
+
+def test_members_of_version_1_0_are_rejected():
+    with pytest.raises(TypeError, match=r"Old\.labels has no effect any more: use infer_schema"):
+        type("Old", (Task,), {"labels": ("a", "b")})
 
 
 def test_relations_use_more_inputs(tiny, tmp_path):

@@ -155,3 +155,19 @@ def test_multiple_choice_rows_are_trimmed(model):
     assert actual.shape == (2, 3, SIZES["hidden_size"])
     single_text = {name: flat[name][4:5, :4] for name in ("input_ids", "input_mask", "segment_ids")}
     np.testing.assert_allclose(actual[1, 1], model(single_text)["pooled_output"][0], atol=1e-6)
+
+
+def test_texts_of_different_kinds_keep_their_lengths():
+    """Each kind of text has its own `max_seq_length` under fixed shapes."""
+
+    class Sums(keras.Model):
+        def call(self, inputs, training=None):
+            return keras.ops.sum(inputs["input_ids"], -1) + keras.ops.sum(
+                inputs["passages/input_ids"], (-1, -2)
+            )
+
+    features = (*sequence_features(4), *sequence_features(6, 2, prefix="passages/"))
+    rows = {feature.name: np.ones((3, *feature.shape), np.int32) for feature in features}
+    devices = Devices(STRATEGY, "one_device", "", fixed_shapes=True)
+    inference = Inference(Sums(), lambda x, _: {"sum": x}, features, devices, 2)
+    assert inference.predict(rows)["sum"].tolist() == [4 + 2 * 6] * 3

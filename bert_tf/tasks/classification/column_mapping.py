@@ -56,12 +56,15 @@ def warn_about_texts(options: ClassifierOptions, folder: str, trained: Sequence[
     log.warning(message, folder, " and ".join(trained), " and ".join(requested))
 
 
-def comparable_width(first_row: Row, positions: Mapping[str, Any]) -> int:
+def comparable_width(
+    first_row: Row, columns: Mapping[str, str], positions: Mapping[str, Any]
+) -> int:
     """Returns the number of columns in the training file if its label precedes the text, else 0.
 
-    In a file with fewer columns, such as one without labels, numbers then mean other columns.
+    In a file with fewer columns, such as one without labels, numbers then mean other columns. If
+    columns are given by name, returns 0.
     """
-    if isinstance(first_row.cells, dict) or "label" not in positions:
+    if isinstance(first_row.cells, dict) or "label" not in positions or is_name(columns["text"]):
         return 0
     return len(first_row.cells) if positions["label"] < positions["text"] else 0
 

@@ -77,6 +77,8 @@ class CustomDataset(TextDataset):
         elif problem_type == AUTO:
             self._parser = dataclasses.replace(self._parser, problem_type=CLASSIFICATION)
         self.problem_type, self.labels = self._parser.problem_type, self._parser.labels
+        if "train" in paths and self.is_unlabeled:
+            self._examples["train"] = self._load("train")
 
     def read(self, split: str) -> list[InputExample]:
         """Reads the examples of a split, at least one; examples for prediction have no labels."""
@@ -118,7 +120,7 @@ class CustomDataset(TextDataset):
         if self._options.quoted == AUTO:
             _warn_about_quotes(path, values)
         if split == "train":
-            width = column_mapping.comparable_width(rows[0], positions)
+            width = column_mapping.comparable_width(rows[0], columns, positions)
             self._training = self._training._replace(header=header, num_columns=width)
             self.entries = {HEADER: "\t".join(header)}
             if width:

@@ -1,11 +1,14 @@
 """Creates the dataset that the options of `run_classifier.py` describe."""
 
+import contextlib
+import dataclasses
 import os
 from collections.abc import Sequence
 
 from bert_tf import files
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.split_files import NAMES, find_files
+from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks
 from bert_tf.options import ClassifierOptions
@@ -85,9 +88,9 @@ def _make_custom_dataset(options: ClassifierOptions, folder: RunFolder | None) -
     labels = list(map(str.strip, options.labels.split(","))) if options.labels else []
     problem_type, training = options.problem_type, TrainingTable()
     if folder:
-        header, width = folder.entry(HEADER), folder.entry(NUM_COLUMNS) or ""
-        num_columns = int(width) if width.isdecimal() else 0
-        training = TrainingTable(header.split("\t") if header else None, num_columns)
+        header = (folder.entry(HEADER) or "").split("\t")
+        has_header, width = header != [""], _trained_width(folder, header, options)
+        training = TrainingTable(header if has_header else None, width)
         problem_type = _find_trained_problem_type(options, folder)
         if not labels and problem_type != REGRESSION:
             advice = ", or --labels in the order of the model's outputs"
@@ -102,6 +105,24 @@ def _make_custom_dataset(options: ClassifierOptions, folder: RunFolder | None) -
         labels = labels or teacher.labels() or []
     training = training._replace(text_columns=text_columns)
     return CustomDataset(paths, options, labels, training, problem_type)
+
+
+def _trained_width(folder: RunFolder, header: Sequence[str], options: ClassifierOptions) -> int:
+    """Returns `column_mapping.comparable_width` of the model's training file; 0 if unknown."""
+    if width := folder.entry(NUM_COLUMNS):
+        return int(width) if width.isdecimal() else 0
+    # Version 1.0 did not store it.
+    flags = folder.flags
+    label, text = flags.get("label_column") or "", flags.get("text_column") or ""
+    if not (label.isdecimal() and text.isdecimal() and int(label) < int(text)):
+        return 0
+    if len(header) > 1:
+        return len(header)
+    places = {name: flags.get(name) for name in ("data_dir", "train_file")}
+    with contextlib.suppress(UserError, StopIteration):  # the file may no longer exist
+        paths = find_files(dataclasses.replace(options, **places), ["train"])
+        return len(next(iter(read_table(paths["train"], options.quoted))).cells) if paths else 0
+    return 0
 
 
 def trained_problem_type(folder: RunFolder) -> str | None:

@@ -268,15 +268,16 @@ class Classification(Task):
 
 
 def _require_problem_type(options: ClassifierOptions, data: TextDataset) -> None:
-    """Raises a UserError if the model in `output_dir` has another kind of output."""
-    folder = RunFolder(options.output_dir or "")
-    trained = trained_problem_type(folder)
-    if folder.will_be_resumed_by(options) and trained not in (None, data.problem_type):
-        raise UserError(
-            f"--output_dir={folder} contains a run with problem_type={trained}, but this run has "
-            f"problem_type={data.problem_type}. Choose another --output_dir; to start from the "
-            f"weights of the earlier run, also pass --init_checkpoint={folder}"
-        )
+    """Raises a UserError if a model in `output_dir` has another kind of output."""
+    output = RunFolder(options.output_dir or "")
+    for folder in output.subfolders(options.num_runs) if options.num_runs > 1 else [output]:
+        trained = trained_problem_type(folder)
+        if folder.will_be_resumed_by(options) and trained not in (None, data.problem_type):
+            raise UserError(
+                f"--output_dir={folder} contains a run with problem_type={trained}, but this run "
+                f"has problem_type={data.problem_type}. Choose another --output_dir; to start from "
+                f"the weights of the earlier run, also pass --init_checkpoint={folder}"
+            )
 
 
 def _average_windows(values: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Implements the script `export_model.py`: exports to a SavedModel, to ONNX or to LiteRT."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -9,6 +10,7 @@ from bert_tf import checkpoints, files, registry
 from bert_tf.checkpoints.formats import find_source, guess_lower_case
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.config import BertConfig
+from bert_tf.data.feature_specs import Feature
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.export import export_task, new_version
@@ -59,12 +61,24 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     model = task.build_model(zero_init_encoder=True)
     checkpoints.load_weights(model, RunFolder(folder).checkpoint()).require_exact()
     if options.format != "saved_model":
+        _check_ranks(model, task.features("predict"))
         settings: Any = {"format": options.format, "precision": options.precision}
         contents = run_metadata.model_files(task.options, task.schema, precision=options.precision)
         labels = task.schema.labels
         return export_folder(model, task.options, export_dir, contents, labels, **settings)
     flags = {"text_input": options.text_input, "jit_compile": options.jit_compile}
     return export_task(task, model, task.options, export_dir, **flags)
+
+
+def _check_ranks(model: Any, features: Sequence[Feature]) -> None:
+    """Raises a UserError if inputs differ in rank, which only a SavedModel supports."""
+    ranks = {f.name: len(f.shape) + 1 for f in features if f.name in model.input_names}
+    for name, rank in ranks.items():
+        if rank != model.input_rank:
+            raise UserError(
+                f"--format=saved_model is needed: the input {name} of {type(model).__name__} has "
+                f"{rank} dimensions, but its input_rank is {model.input_rank}"
+            )
 
 
 def _export_encoder(options: ExportOptions, folder: str) -> str:

@@ -3,6 +3,7 @@
 Shapes: B questions in a batch, C endings per question, S max_seq_length.
 """
 
+import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -45,18 +46,29 @@ class MultipleChoice(Task):
     ) -> None:
         self.options, self.config = options, config
         self.tokenizer = BatchTokenizer(tokenizer)
+        # A file is read only once: it may be a pipe.
+        self._read = functools.cache(self._read_questions)
 
     def infer_schema(self, source: str | RunFolder) -> Schema:
-        """Numbers the endings of the first question, or takes their numbers from a folder."""
+        """Numbers the endings of the first question, or takes their numbers from a folder.
+
+        The model scores one ending at a time, so a run with an `output_dir` of its own may have
+        another number of them.
+        """
+        reads = {"eval": self.options.evaluates, "predict": self.options.do_predict}
+        if isinstance(source, RunFolder) and source.path != (self.options.output_dir or ""):
+            source = next((split for split in reads if reads[split]), source)
         if isinstance(source, RunFolder):
             return Schema(tuple(source.require_labels()))
-        first = read_questions(self.options, source, None)[0]
-        labels = tuple(str(index) for index in range(len(first.endings)))
+        labels = tuple(str(index) for index in range(len(self._read(source)[0].endings)))
         return Schema(labels, source=f"The {source} split")
 
     def read(self, split: str) -> Sequence[Question]:
         """Reads the questions of a split."""
-        return read_questions(self.options, split, len(self.schema.labels))
+        return self._read(split)
+
+    def _read_questions(self, split: str) -> Sequence[Question]:
+        return read_questions(self.options, split, len(self.schema.labels) or None)
 
     def check(
         self, split: str, examples: Sequence[Question], train_examples: Sequence[Question]

@@ -93,9 +93,10 @@ class PretrainingRun(TrainingRun):
         sizes = [(os.path.basename(path), files.size(path)) for path in self.paths]
         training_data = describe_data(sizes, unit="files")
         continues = check_resumed(options, training_data)
+        shared = {"number of files (--input_file)": len(self.paths)}
         if not options.do_train:
             _check_evaluation(options, self.paths)
-            return Plan()
+            return Plan(shared=shared)
         trained_on = "\n".join(map(files.resolve, self.paths))
         entries: Any = {run_metadata.VOCABULARY: self.vocabulary, _TRAINED_ON: trained_on}
         return Plan(
@@ -105,7 +106,7 @@ class PretrainingRun(TrainingRun):
             eval_examples=fingerprint(options.max_eval_steps, options.eval_batch_size, sizes),
             continues=continues,
             metadata=run_metadata.run_files(options, training_data, **entries),
-            shared={"number of files (--input_file)": len(self.paths)},
+            shared=shared,
         )
 
     def build_model(self, **kwargs: Any) -> BertPretrainer:

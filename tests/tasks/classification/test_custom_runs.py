@@ -20,6 +20,7 @@ from bert_tf.modeling import BertClassifier
 from bert_tf.predictor import Predictor
 from bert_tf.tasks import classification
 from bert_tf.tasks.classification import task
+from bert_tf.tasks.classification.custom_dataset import HEADER
 from bert_tf.tasks.classification.dataset_factory import make_dataset
 from bert_tf.tasks.classification.problem_types import label_weights
 from tests.conftest import WORDS
@@ -150,6 +151,23 @@ def test_resuming_with_different_labels_is_rejected(trained_classifier, tiny, tm
     other = custom_options(tiny, tmp_path, do_train=True, output_dir=str(out))
     with pytest.raises(UserError, match=r"has the labels a, b, but the model in .* none of that"):
         classification.run(other)
+
+
+def test_training_from_a_model_with_other_labels(trained_classifier, tiny, tmp_path):
+    _, _, out = trained_classifier
+    write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 9)
+    flags = {"init_checkpoint": str(out), "num_train_epochs": 1.0}
+    classification.run(custom_options(tiny, tmp_path, do_train=True, **flags))
+    assert (tmp_path / "out" / "labels.txt").read_text() == "a\nb\n"
+
+
+def test_student_of_unlabeled_texts_stores_its_columns(trained_classifier, tiny, tmp_path):
+    _, _, out = trained_classifier
+    write(tmp_path / "data", "train.tsv", [[text] for text in sentences(20)], header=["text"])
+    flags = {"teacher": str(out), "teacher_weight": 1.0, "label_column": None, "dev_fraction": 0.0}
+    flags |= {"num_train_epochs": 1.0, "max_seq_length": 16}
+    classification.run(custom_options(tiny, tmp_path, do_train=True, **flags))
+    assert RunFolder(str(tmp_path / "out")).entry(HEADER) == "text"
 
 
 def test_prediction_with_reordered_labels_is_rejected(trained_classifier, tiny, tmp_path):
@@ -322,7 +340,7 @@ def test_custom_task_module(tiny, tmp_path, run_log):
     rows = [f"{label_of(text).replace('praise', ' praise')}|{text}" for text in sentences(30)]
     (tmp_path / "data" / "films").write_text("\n".join(rows) + "\n")
     (tmp_path / "films.py").write_text(TASK)
-    changes = {"task_name": None, "text_column": None, "label_column": None}
+    changes = {"task_name": None, "text_column": None, "label_column": None, "dev_fraction": 0.0}
     run = custom_options(tiny, tmp_path, **STEPS, **changes, task_module=str(tmp_path / "films.py"))
     classification.run(run)
     out = tmp_path / "out"
@@ -516,7 +534,12 @@ def test_invalid_files(tiny, tmp_path, case):
     flags = dict(case.flags)
     if "dev_fraction" in flags:
         flags["dev_fraction"] = float(flags["dev_fraction"])
-    flag_values = {"task_name": "tsv", "text_column": "text", "label_column": None}
+    flag_values = {
+        "task_name": "tsv",
+        "text_column": "text",
+        "label_column": None,
+        "dev_fraction": 0.0,
+    }
     step = {"train": "do_train", "eval": "do_eval", "predict": "do_predict"}[case.split]
     run = custom_options(tiny, tmp_path, **{**flag_values, **flags, "do_train": True, step: True})
     with pytest.raises(UserError, match=case.message) as caught:

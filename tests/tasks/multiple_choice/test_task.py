@@ -240,6 +240,15 @@ def test_different_number_of_endings_is_rejected(trained_model, tiny, tmp_path):
         multiple_choice.run(options(tiny, tmp_path, tmp_path, do_eval=True, **flags))
 
 
+def test_another_folder_may_have_another_number_of_endings(trained_model, tiny, tmp_path):
+    _, out = trained_model
+    lines = ['{"sent1": "a", "sent2": "", "e": ["good", "slow"], "label": 0}\n'] * 3
+    (tmp_path / "val.jsonl").write_text("".join(lines))
+    flags = {"ending_columns": "e", "init_checkpoint": str(out), "do_eval": True}
+    results = multiple_choice.run(options(tiny, tmp_path, tmp_path, **flags))
+    assert results.metrics["eval_accuracy"] in (0, 1)
+
+
 def test_unknown_words_warning(tiny, tmp_path, run_log):
     write_csv(tmp_path / "train.csv", [("xyz", "qqq", "zzz", "www", "vvv", "uuu", "ttt", 0)] * 9)
     multiple_choice.run(options(tiny, tmp_path, tmp_path, do_train=True, num_train_epochs=1.0))
