@@ -37,9 +37,17 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     if not options.do_train:
         RunFolder.used_by(options).require_script(registry.script_of(type(options)))
     # Errors in configuration and devices appear before the data are read.
-    task = make_task(options, *load_config_and_tokenizer(options))
+    config, tokenizer = load_config_and_tokenizer(options)
+    task = make_task(options, config, tokenizer)
     devices = training.open_devices(options)
     give_schema(task)
+    for feature in task.features("train" if options.do_train else "predict"):
+        # load_config_and_tokenizer checks --max_seq_length, but texts may have other lengths.
+        if feature.per_token and feature.shape[-1] > config.max_position_embeddings:
+            raise UserError(
+                f"{feature.name} has {feature.shape[-1]} tokens, but the model only "
+                f"{config.max_position_embeddings} positions: pass a smaller maximum length"
+            )
     teacher = open_teacher(make_task, task, devices)
     if "batch" in task.traits.loss_depends_on and options.do_train:
         _check_whole_batches(options, devices.replicas)

@@ -56,6 +56,11 @@ def test_micro_batches_are_rejected(retrieval):
         registry.run(options)
 
 
+def test_texts_of_a_kind_longer_than_the_model(retrieval):
+    with pytest.raises(UserError, match="input_ids has 25 tokens, but the model only 24 positions"):
+        registry.run(dataclasses.replace(retrieval, max_query_length=25))
+
+
 def test_replicas_that_see_parts_of_the_batch_warn(retrieval, run_log):
     for replicas in (1, 4):
         assert not run_log.text

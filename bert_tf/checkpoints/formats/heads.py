@@ -33,9 +33,11 @@ def find(source: Source, stored: Set[str], requested: str = "auto") -> HeadForma
     """Returns the head to convert: `requested`, or if that is "auto", the head in `stored`.
 
     `stored` are the names of the model's variables. Some heads have the same names: the head that
-    the model's metadata declare tells them apart.
+    the model's metadata declare tells them apart. Raises a UserError for an unknown `requested`.
     """
     heads, declared = registered(), source.head
+    if requested not in ("auto", *heads):
+        raise UserError(f"--head must be one of auto, {', '.join(heads)}. Received: {requested}")
     if requested != "auto":
         head = heads[requested]
         has_same_names = declared and declared.variables.keys() == head.variables.keys()

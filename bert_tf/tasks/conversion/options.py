@@ -6,7 +6,7 @@ from bert_tf import registry
 from bert_tf.declare import Options, check_required, check_values, option
 from bert_tf.errors import UserError
 
-_HEADS = ("auto", *(script.head for script in registry.SCRIPTS.values() if script.head))
+_HEADS = [script.head for script in registry.SCRIPTS.values() if script.head]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,8 +39,8 @@ class ConversionOptions(Options):
         "auto",
         "Head to convert with the encoder. auto: the model's head. In original checkpoints, "
         "classification, token and multiple_choice look the same: auto assumes classification, "
-        "except for output folders of run_ner.py and run_multiple_choice.py.",
-        choices=_HEADS,
+        "except for output folders of run_ner.py and run_multiple_choice.py. Values: auto, "
+        f"{', '.join(_HEADS)}, or the name of a registered model's head.",
     )
     labels: str | None = option(
         None,

@@ -23,10 +23,10 @@ from bert_tf.extras import import_extra
 from bert_tf.finetuning import run_checks
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
-from bert_tf.tasks.token_classification import checks, conll
+from bert_tf.tasks.token_classification import conll
 from bert_tf.tasks.token_classification.ner_metrics import entity_scores
 from bert_tf.tasks.token_classification.options import NerOptions
-from bert_tf.tasks.token_classification.sentences import NO_LABEL, Sentences
+from bert_tf.tasks.token_classification.sentences import NO_LABEL, Sentences, check_sentences
 from bert_tf.tasks.token_classification.windows import WordWindows, split_words
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
@@ -122,7 +122,7 @@ class TokenClassification(Task):
         if split == "train":
             yield from run_checks.check_similar_labels(self.schema.labels, path)
         yield from self.tokenizer.check_texts(path, [words for words, _ in examples])
-        yield from checks.check(examples, self.options.doc_context)
+        yield from check_sentences(examples, self.options.doc_context)
 
     def _read_file(self, split: str) -> conll.ConllFile:
         options = self.options
