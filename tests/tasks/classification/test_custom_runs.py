@@ -340,7 +340,7 @@ def test_custom_task_module(tiny, tmp_path, run_log):
     rows = [f"{label_of(text).replace('praise', ' praise')}|{text}" for text in sentences(30)]
     (tmp_path / "data" / "films").write_text("\n".join(rows) + "\n")
     (tmp_path / "films.py").write_text(TASK)
-    changes = {"task_name": None, "text_column": None, "label_column": None, "dev_fraction": 0.0}
+    changes = {"task_name": None, "text_column": None, "label_column": None}
     run = custom_options(tiny, tmp_path, **STEPS, **changes, task_module=str(tmp_path / "films.py"))
     classification.run(run)
     out = tmp_path / "out"
@@ -534,12 +534,7 @@ def test_invalid_files(tiny, tmp_path, case):
     flags = dict(case.flags)
     if "dev_fraction" in flags:
         flags["dev_fraction"] = float(flags["dev_fraction"])
-    flag_values = {
-        "task_name": "tsv",
-        "text_column": "text",
-        "label_column": None,
-        "dev_fraction": 0.0,
-    }
+    flag_values = {"task_name": "tsv", "text_column": "text", "label_column": None}
     step = {"train": "do_train", "eval": "do_eval", "predict": "do_predict"}[case.split]
     run = custom_options(tiny, tmp_path, **{**flag_values, **flags, "do_train": True, step: True})
     with pytest.raises(UserError, match=case.message) as caught:
