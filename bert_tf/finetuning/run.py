@@ -45,8 +45,8 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
         # load_config_and_tokenizer checks --max_seq_length, but texts may have other lengths.
         if feature.per_token and feature.shape[-1] > config.max_position_embeddings:
             raise UserError(
-                f"{feature.name} has {feature.shape[-1]} tokens, but the model only "
-                f"{config.max_position_embeddings} positions: pass a smaller maximum length"
+                f"{feature.name} has {feature.shape[-1]} tokens, but the model has "
+                f"{config.max_position_embeddings} positions: choose a smaller maximum length"
             )
     teacher = open_teacher(make_task, task, devices)
     if "batch" in task.traits.loss_depends_on and options.do_train:
@@ -69,8 +69,13 @@ def _check_whole_batches(options: FineTuningOptions, replicas: int) -> None:
             "batch, which micro-batches do not see"
         )
     if replicas > 1:
-        size = options.train_batch_size // replicas
-        log.warning("The loss of a row depends on its batch: each replica sees %s rows", size)
+        log.warning(
+            "The loss of a row depends on the rest of its batch, but each of %d devices sees only "
+            "%d of %d rows: results differ from those on one device",
+            replicas,
+            options.train_batch_size // replicas,
+            options.train_batch_size,
+        )
 
 
 def _run_with_several_seeds(

@@ -57,7 +57,7 @@ def test_micro_batches_are_rejected(retrieval):
 
 
 def test_texts_of_a_kind_longer_than_the_model(retrieval):
-    with pytest.raises(UserError, match="input_ids has 25 tokens, but the model only 24 positions"):
+    with pytest.raises(UserError, match="input_ids has 25 tokens, but the model has 24 positions"):
         registry.run(dataclasses.replace(retrieval, max_query_length=25))
 
 
@@ -65,7 +65,7 @@ def test_replicas_that_see_parts_of_the_batch_warn(retrieval, run_log):
     for replicas in (1, 4):
         assert not run_log.text
         _check_whole_batches(retrieval, replicas)
-    assert "The loss of a row depends on its batch: each replica sees 2 rows" in run_log.text
+    assert "each of 4 devices sees only 2 of 8 rows" in run_log.text
 
 
 def test_unregistered_options():
