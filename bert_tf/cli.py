@@ -19,7 +19,7 @@ from absl import flags
 
 from bert_tf import registry
 from bert_tf.declare import DEVICES
-from bert_tf.errors import Terminated, UserError, reason
+from bert_tf.errors import Terminated, UserError, WorkerLost, reason
 from bert_tf.progress import LogHandler, log
 from bert_tf.quiet import import_tensorflow
 
@@ -45,7 +45,11 @@ def exit_with_message() -> Iterator[None]:
         yield
     except UserError as error:
         # A file name in the message may contain a line break.
-        print(f"ERROR: {error}".replace("\n", " "), file=sys.stderr)
+        print(f"ERROR: {error}".replace("\n", " "), file=sys.stderr, flush=True)
+        if isinstance(error, WorkerLost):
+            # At a regular exit, TensorFlow's pool of threads may print a traceback.
+            sys.stdout.flush()
+            os._exit(error.exit_code)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, Terminated) as error:
         kind = "Terminated" if isinstance(error, Terminated) else "Interrupted"
