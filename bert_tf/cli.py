@@ -18,18 +18,32 @@ from typing import Any
 from absl import flags
 
 from bert_tf import registry
-from bert_tf.declare import DEVICES
+from bert_tf.declare import (
+    DATA,
+    DEVICES,
+    DURATION,
+    MODEL,
+    NOTHING,
+    PATH,
+    RESULTS,
+    ROWS,
+    RUN,
+    WEIGHTS,
+)
 from bert_tf.errors import Terminated, UserError, WorkerLost, reason
 from bert_tf.progress import LogHandler, log
 from bert_tf.quiet import import_tensorflow
 
-# The flags that `--help` lists first, as far as a script has them.
-_MAIN_FLAGS = (
-    *("task_name", "data_dir", "train_file", "input_file", "text_column", "label_column"),
-    *("model_dir", "init_checkpoint", "output_dir", "output_file", "export_dir", "format"),
-    *("do_train", "do_eval", "do_predict", "predict_file", "pooling", "max_seq_length"),
-    *("num_train_epochs", "num_train_steps", "train_batch_size", "learning_rate"),
-)
+# Headings of `--help` -> (what their options affect, what they do not). An option stands under the
+# first heading that fits.
+_HEADINGS = {
+    "Run": (RUN, WEIGHTS),
+    "Data": (DATA, NOTHING),
+    "Model and inputs": (ROWS | MODEL | PATH, WEIGHTS),
+    "Training": (WEIGHTS | DURATION, DEVICES),
+    "Results": (RESULTS, NOTHING),
+    "Devices": (DEVICES, NOTHING),
+}
 _HELP_FLAGS = ("--help", "-help", "--helpfull", "-helpfull", "--helpshort", "-helpshort", "-h")
 
 
@@ -128,36 +142,56 @@ def _reword(message: str) -> str:
 
 def help_text(options_class: type, script: str, description: str) -> str:
     """Returns the text of `--help`; marks flags that the original version of a script lacks."""
-    lines = [description, "", f"usage: {script} --flag=value ...", ""]
-    for field in ordered_options(options_class):
-        if field.metadata["required"]:
-            detected = "by default" in field.metadata["help"]
-            default = "required, or detected" if detected else "required"
-        else:
-            default = f"default {field.default!r}" + (", new" if field.metadata["new"] else "")
-        choices = field.metadata["choices"]
-        value = f"={'|'.join(choices)}" if choices else ""
-        lines += [f"  --{field.name}{value} ({default})", f"      {field.metadata['help']}"]
-    lines += ["", "  --flagfile=FILE", "      Read flags from a file, one per line."]
     width = shutil.get_terminal_size((100, 24)).columns
     wrap = textwrap.TextWrapper(
         width, subsequent_indent="      ", break_on_hyphens=False, break_long_words=False
     )
+    lines = [description, "", f"usage: {script} --flag=value ..."]
+    for heading, options in option_groups(options_class).items():
+        lines += ["", f"{heading}:"]
+        for field in options:
+            choices = field.metadata["choices"]
+            value = f"={'|'.join(choices)}" if choices else ""
+            new = ", new" * (field.metadata["new"] and not field.metadata["required"])
+            lines.append(f"  --{field.name}{value} ({_describe_default(field)}{new})")
+            lines.append(f"      {field.metadata['help']}{describe_range(field)}")
+    lines += ["", "  --flagfile=FILE", "      Read flags from a file, one per line."]
     return "\n".join(map(wrap.fill, lines))
 
 
-def ordered_options(options_class: type) -> list[dataclasses.Field]:
-    """Returns the options of a script in the order of `--help`: main first, devices last."""
-    main = {name: position for position, name in enumerate(_MAIN_FLAGS)}
-    devices = options_class.names(DEVICES)
-    return sorted(
-        dataclasses.fields(options_class),
-        key=lambda field: (
-            main.get(field.name, len(main)),
-            not field.metadata["required"],
-            field.name in devices,
-        ),
+def option_groups(options_class: type) -> dict[str, list[dataclasses.Field]]:
+    """Returns heading -> options, in the order of `--help`; required options are first."""
+    fields = sorted(
+        dataclasses.fields(options_class), key=lambda field: not field.metadata["required"]
     )
+    groups: dict[str, list[dataclasses.Field]] = {heading: [] for heading in (*_HEADINGS, "Other")}
+    for field in fields:
+        affected = field.metadata["affects"]
+        fits = (
+            name for name, (yes, no) in _HEADINGS.items() if affected & yes and not affected & no
+        )
+        groups[next(fits, "Other")].append(field)
+    groups = {heading: options for heading, options in groups.items() if options}
+    return groups if len(groups) > 1 else {"Flags": fields}
+
+
+def _describe_default(field: dataclasses.Field) -> str:
+    """Describes an option's default, as a value on the command line; says if it is required."""
+    if field.metadata["required"]:
+        detected = "by default" in field.metadata["help"]
+        return "required, or detected" if detected else "required"
+    if field.default in (None, ""):
+        return "optional"
+    is_bool = isinstance(field.default, bool)
+    return f"default {str(field.default).lower() if is_bool else field.default}"
+
+
+def describe_range(field: dataclasses.Field) -> str:
+    """Returns a sentence about the limits of a number, after a space; "" if it has none."""
+    if not field.metadata["limits"]:
+        return ""
+    lower, upper = field.metadata["limits"]
+    return f" Range: {lower} or more." if upper >= 2**31 - 1 else f" Range: {lower} to {upper}."
 
 
 def _check_value(name: str, value: Any) -> Any:

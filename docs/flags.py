@@ -13,7 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bert_tf.cli import ordered_options
+from bert_tf.cli import describe_range, option_groups
 from bert_tf.registry import SCRIPTS
 
 PAGES = Path(__file__).parent / "scripts"
@@ -36,7 +36,9 @@ def table(script: str) -> str:
     """Returns a Markdown table of all flags of a script."""
     rows = ["| flag | default | since | description |", "|---|---|---|---|"]
     is_new = script in NEW_SCRIPTS
-    rows += [_row(field, is_new) for field in ordered_options(SCRIPTS[script].options_class)]
+    for heading, options in option_groups(SCRIPTS[script].options_class).items():
+        rows.append(f"| **{heading}** | | | |")
+        rows += [_row(field, is_new) for field in options]
     since = "new" if is_new else "2018"
     rows += [f"| `--flagfile` | | {since} | Reads flags from a file, one per line. |"]
     return "\n".join(["<!-- flags -->", *rows, "<!-- end of flags -->"])
@@ -44,17 +46,13 @@ def table(script: str) -> str:
 
 def _row(field: dataclasses.Field, is_new: bool) -> str:
     metadata = field.metadata
-    values = [f"`{choice}`" for choice in metadata["choices"] or ()]
-    if metadata["limits"]:
-        lower, upper = metadata["limits"]
-        values.append(f"from {lower} to {upper}" if upper < 2**31 - 1 else f"{lower} or more")
     default = "required" if metadata["required"] else _format_default(field.default)
     if metadata["required"] and "by default" in metadata["help"]:
         default = "required, or detected"
-    description = metadata["help"]
-    if values:
-        label = "Values:" if metadata["choices"] else "Range:"
-        description += f" {label} {', '.join(values)}."
+    description = metadata["help"] + describe_range(field)
+    if metadata["choices"]:
+        values = ", ".join(f"`{choice}`" for choice in metadata["choices"])
+        description += f" Values: {values}."
     since = "new" if is_new or metadata["new"] else "2018"
     cells = (f"`--{field.name}`", default, since, description)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

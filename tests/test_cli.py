@@ -163,7 +163,9 @@ def test_help_lists_every_flag():
         assert f"--{name}{value} (" in result.stdout
         assert field.metadata["help"] in text
     assert "--random_seed (default 12345, new)" in result.stdout
-    assert "--resume=auto|never|must (default 'auto', new)" in result.stdout
+    assert "--resume=auto|never|must (default auto, new)" in result.stdout
+    headings = ["Run:", "Data:", "Model and inputs:", "Training:", "Results:", "Devices:", "Other:"]
+    assert [line for line in result.stdout.splitlines() if line in headings] == headings
 
 
 def test_user_error_prints_one_line_and_exits_1():
