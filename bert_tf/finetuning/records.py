@@ -1,11 +1,16 @@
-"""Reads a task's examples, and writes their records or reuses those of an earlier run."""
+"""Reads a task's examples, and writes their records or reuses those of an earlier run.
+
+Also finds evaluation examples that the model was trained on, by hashes of their texts.
+"""
 
 import contextlib
 import functools
+import hashlib
 import logging
 import os
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +27,6 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.distillation import Teacher
 from bert_tf.finetuning.run_checks import describe_data
 from bert_tf.finetuning.task import Task
-from bert_tf.finetuning.training_texts import hash_texts
 from bert_tf.inference.row_batches import unpadded_lengths
 from bert_tf.progress import bar, log
 from bert_tf.tokenization import FullTokenizer
@@ -33,6 +37,10 @@ _CHUNK_EXAMPLES = 1024
 _MUCH_PADDING = 3
 # Increment this when a code change gives different records for the same examples.
 _FORMAT_VERSION = 2
+_WORD = re.compile(r"\w+")
+# Shares of the examples above which a message, or a warning, is logged. In CoNLL-2003, a well-known
+# dataset with many short sentences, the share is 12%.
+_NOTABLE, _HIGH = 0.01, 0.15
 
 
 class Splits:
@@ -103,12 +111,9 @@ class Splits:
         # The digest of the examples stands for the flags that say how to read them.
         settings = options.values(ROWS), list(task.schema.labels), vocabulary, features
         teacher_identity = (teacher.identity,) if teacher else ()
-        key = fingerprint(*settings, *teacher_identity, self.digest(split)[0])
-        key, folder, name = (
-            f"{_FORMAT_VERSION} {key}",
-            RunFolder(self._folder),
-            f"{split}.tf_record",
-        )
+        digest = fingerprint(*settings, *teacher_identity, self.digest(split)[0])
+        key, name = f"{_FORMAT_VERSION} {digest}", f"{split}.tf_record"
+        folder = RunFolder(self._folder)
         stats: Counter[str] = Counter(folder.records_stats(name, key))
         if stats:
             log.info("Reusing %s, which was written from the same data and flags", path)
@@ -172,3 +177,27 @@ def _report(split: str, stats: Counter[str], max_seq_length: int) -> None:
             stats["cut_tokens"] / num_truncated,
             stats["most_cut"],
         )
+
+
+def hash_texts(texts: Iterable[Iterable[str]]) -> np.ndarray:
+    """Returns a hash of the texts of each example, uint64 [examples].
+
+    It does not depend on case, white space and punctuation.
+    """
+    words = (((_WORD.findall(text.casefold()) or [text]) for text in item) for item in texts)
+    normalized = ("\0".join(map(" ".join, item)) for item in words)
+    encoded = (text.encode("utf-8", "surrogatepass") for text in normalized)
+    digests = (hashlib.blake2b(item, digest_size=8).digest() for item in encoded)
+    return np.frombuffer(b"".join(digests), "<u8")
+
+
+def report_shared_examples(
+    eval_hashes: np.ndarray, train_hashes: np.ndarray, trained: str = "the model"
+) -> None:
+    """Logs how many evaluation examples are training examples; warns if these are many."""
+    count, num_shared = len(eval_hashes), int(np.isin(eval_hashes, train_hashes).sum())
+    if num_shared > _NOTABLE * count:
+        message = f"%d of %d evaluation examples (%.1f%%) were also used to train {trained}"
+        log_message = log.warning if num_shared > _HIGH * count else log.info
+        share = 100 * num_shared / count
+        log_message(f"{message}: the metrics are too high", num_shared, count, share)

@@ -13,12 +13,12 @@ from bert_tf import registry, training
 from bert_tf.checkpoints.run_folder import RunFolder, labels_file
 from bert_tf.data.feature_specs import texts_per_row
 from bert_tf.errors import UserError
-from bert_tf.finetuning import run_metadata, training_texts
+from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.distillation import open_teacher
 from bert_tf.finetuning.engines import open_model
 from bert_tf.finetuning.export import export_task, make_text_inputs
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
-from bert_tf.finetuning.records import Splits
+from bert_tf.finetuning.records import Splits, report_shared_examples
 from bert_tf.finetuning.run_checks import check_resumed, give_schema, result_suffix
 from bert_tf.finetuning.task import MakeTask, Task, Written
 from bert_tf.inference.row_batches import RowBatches
@@ -52,8 +52,7 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     if "batch" in task.traits.loss_depends_on and options.do_train:
         _check_whole_batches(options, devices.replicas)
     monitor = Monitor(options.best_metric, task.traits.monitors)
-    has_one_text = texts_per_row(task.features("predict")) == 1
-    if options.do_export and task.traits.exports_texts and has_one_text:
+    if options.do_export and task.traits.exports_texts:
         make_text_inputs(options)  # fails now rather than after the training
     with training.explained_errors(devices.workers), output_dir.locked(options, devices.is_chief):
         splits = Splits(task, options.output_dir or "", devices, teacher)
@@ -199,7 +198,7 @@ class FineTuningRun(TrainingRun):
                 hashes = np.union1d(hashes, teacher_hashes)
         if self.options.evaluates:
             trained = "the model or its teacher" if self.options.teacher else "the model"
-            training_texts.report_shared_examples(self.splits.hashes("eval"), hashes, trained)
+            report_shared_examples(self.splits.hashes("eval"), hashes, trained)
         self.train_hashes = hashes
 
     def compute_metrics(self) -> Mapping[str, Any]:

@@ -70,7 +70,7 @@ class Traits:
         inputs_are_independent: whether the prediction for an input of a `Predictor` depends only
             on that input.
         exports_texts: whether an exported model takes texts; False if the task inserts tokens
-            that a text cannot express.
+            that a text cannot express, or if a row has several texts.
         export_note: how an exported SavedModel differs from the trained model, for the log.
     """
 
@@ -89,23 +89,11 @@ class Written(NamedTuple):
     entries: Mapping[str, Any] = types.MappingProxyType({})
 
 
-# Members of `Task` in version 1.0 -> what has replaced them.
+# Members of `Task` in version 1.0 that have no effect any more.
 _REMOVED = {
-    "labels": "infer_schema",
-    "text_pairs": "infer_schema",
-    "run_entries": "infer_schema",
-    "targets": "features",
-    "texts_per_row": "features",
-    "metric_names": "traits",
-    "lower_is_better": "traits",
-    "soft_targets": "traits",
-    "loss_uses_padding": "traits",
-    "rows_are_independent": "traits",
-    "predict_split": "a class attribute of the options",
-    "serve": "fetch",
-    "write_predictions": "write",
-    "report": "write",
-    "texts": "identity",
+    *("labels", "text_pairs", "run_entries", "targets", "texts_per_row", "metric_names"),
+    *("lower_is_better", "soft_targets", "loss_uses_padding", "rows_are_independent"),
+    *("predict_split", "serve", "write_predictions", "report", "texts"),
 }
 
 
@@ -129,8 +117,8 @@ class Task(abc.ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Raises a TypeError for members of version 1.0, which would have no effect."""
         super().__init_subclass__(**kwargs)
-        for name in _REMOVED.keys() & vars(cls).keys():
-            raise TypeError(f"{cls.__name__}.{name} has no effect any more: use {_REMOVED[name]}")
+        for name in _REMOVED & vars(cls).keys():
+            raise TypeError(f"{cls.__name__}.{name} has no effect any more, see CHANGELOG.md")
 
     def infer_schema(self, source: str | RunFolder) -> Schema:
         """Infers the schema from the data of a split, or takes it from the folder of a model.

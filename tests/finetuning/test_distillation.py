@@ -16,9 +16,9 @@ from bert_tf.data.records import Feature, count_records, read_chunks
 from bert_tf.errors import UserError
 from bert_tf.finetuning.distillation import open_teacher, row_loss
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
+from bert_tf.finetuning.records import hash_texts
 from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.finetuning.task import Traits
-from bert_tf.finetuning.training_texts import hash_texts
 from bert_tf.modeling import BertModel
 from bert_tf.options import ClassifierOptions, ConversionOptions
 from bert_tf.predictor import Predictor

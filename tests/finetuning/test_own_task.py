@@ -80,7 +80,7 @@ def test_folder_of_an_unregistered_task(tmp_path):
 
 
 def test_members_of_version_1_0_are_rejected():
-    with pytest.raises(TypeError, match=r"Old\.labels has no effect any more: use infer_schema"):
+    with pytest.raises(TypeError, match=r"Old\.labels has no effect any more, see CHANGELOG"):
         type("Old", (Task,), {"labels": ("a", "b")})
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_tf.checkpoints.run_folder import RunFolder
-from bert_tf.finetuning.training_texts import (
+from bert_tf.finetuning.records import (
     hash_texts,
     report_shared_examples,
 )

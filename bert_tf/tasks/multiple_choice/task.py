@@ -39,7 +39,11 @@ class MultipleChoice(Task):
     """Fine-tuning to choose the correct ending of a text."""
 
     options: MultipleChoiceOptions
-    traits = Traits(monitors=(Metric("accuracy"), LOSS), soft_targets=(("logits", "classes"),))
+    traits = Traits(
+        monitors=(Metric("accuracy"), LOSS),
+        soft_targets=(("logits", "classes"),),
+        exports_texts=False,  # the exported model would need several texts for each input
+    )
 
     def __init__(
         self, options: MultipleChoiceOptions, config: BertConfig, tokenizer: FullTokenizer
