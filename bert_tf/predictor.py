@@ -69,7 +69,7 @@ class Predictor:
             raise UserError(f"A Predictor takes a folder, or one of {names}. {received}")
         options.check_model()
         backend.require_runtime(loads_model=True)
-        if getattr(options, "engine", "tensorflow") == "tensorflow":
+        if options.engine == "tensorflow":
             import_tensorflow(for_script=False)  # before other modules import it with its log
         if script.make_predict_fn:
             self._predict = registry.load(script.make_predict_fn)(options)

@@ -297,7 +297,7 @@ class RunFolder:
 
     def will_be_resumed_by(self, options: Any) -> bool:
         """Returns whether a run with this `output_dir` loads a checkpoint from it."""
-        return getattr(options, "resume", "never") != "never" and bool(self.newest)
+        return options.resume != "never" and bool(self.newest)
 
     def checkpoint(self, *, check: bool = True) -> str:
         """Returns the prefix of the checkpoint to use: the best, the newest or the only one.

@@ -58,7 +58,7 @@ def open_model(
         grow: see `RowBatches`.
         export: further arguments of `find_exported_model`.
     """
-    if getattr(options, "engine", "tensorflow") != "tensorflow":
+    if options.engine != "tensorflow":
         path = find_exported_model(folder, options, lambda: get_model(None), schema, **export)
         return ExportedModel(path, fetch, features, batch_size)
     from bert_tf import training

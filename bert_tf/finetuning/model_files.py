@@ -44,7 +44,7 @@ def find_model_files(options: Any) -> Any:
         _require_same_casing(source, flag, options)
     if not unset_flags:
         return options
-    num_layers = len(getattr(options, "init_layer_numbers", []))
+    num_layers = len(options.init_layer_numbers)
     available = {"bert_config_file": _config_file(source, num_layers)}
     available["vocab_file"] = source.vocab_file
     for name in unset_flags:
@@ -57,9 +57,9 @@ def find_model_files(options: Any) -> Any:
 
 def _resumed_runs(options: Any) -> tuple[list[formats.Source], bool]:
     """Returns the newest checkpoint of each run in `output_dir`, and whether all runs have one."""
-    if getattr(options, "resume", "never") == "never":
+    if options.resume == "never":
         return [], False
-    folder, count = RunFolder(options.output_dir or ""), getattr(options, "num_runs", 1)
+    folder, count = RunFolder(options.output_dir or ""), options.num_runs
     newest = [run.newest for run in (folder.subfolders(count) if count > 1 else [folder])]
     return [OriginalSource(prefix) for prefix in newest if prefix], all(newest)
 
@@ -100,7 +100,7 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
     """Loads the configuration and tokenizer, and checks that they match each other."""
     config = BertConfig.from_json_file(options.bert_config_file or "")
     check_length(options, config)
-    layers = getattr(options, "init_layer_numbers", [])
+    layers = options.init_layer_numbers
     if layers and len(layers) != config.num_hidden_layers:
         raise UserError(
             f"--init_layers={','.join(map(str, layers))} selects {len(layers)} layers, but "

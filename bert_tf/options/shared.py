@@ -27,6 +27,13 @@ _TPU_FLAGS = ("tpu_name", "tpu_zone", "gcp_project")
 class EncoderOptions(Options, affects=PATH):
     """Encoder options."""
 
+    # The values for scripts that lack these flags.
+    engine = "tensorflow"
+    resume = "never"
+    num_runs = 1
+    early_stopping_patience = 0
+    init_layer_numbers = ()
+
     bert_config_file: str | None = option(
         None,
         "Model configuration (bert_config.json); by default the one next to --init_checkpoint.",

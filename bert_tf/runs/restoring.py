@@ -63,7 +63,7 @@ def _load_own_checkpoint(model: keras.Model, checkpoint: str, options: Any) -> N
 
 
 def _load_init_checkpoint(model: keras.Model, options: Any) -> None:
-    layers = getattr(options, "init_layer_numbers", [])  # not in pre-training
+    layers = options.init_layer_numbers
     loaded = checkpoints.load_weights(model, find_source(options.init_checkpoint), layers)
     if layers:
         listed, count = ", ".join(map(str, layers)), counted(len(layers), "layer")

@@ -142,7 +142,7 @@ class TrainingRun(abc.ABC):
             output_dir=self.folder.path,
             every=plan.eval_interval or 0,
             monitor=self.monitor,
-            patience=getattr(self.options, "early_stopping_patience", 0),  # not in pre-training
+            patience=self.options.early_stopping_patience,
             initial_step=self.step,
             examples_key=plan.eval_examples,
             extra_files=plan.metadata,

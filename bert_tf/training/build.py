@@ -63,11 +63,15 @@ def freeze_layers(model: Any, count: int) -> None:
 
 
 def check_training(model: Any, options: Any, devices: Devices, texts_per_row: int = 1) -> None:
-    """Checks that batches can be split across devices, and logs the estimated training memory.
+    """Checks batch size and learning rate, and logs the estimated training memory.
 
     `texts_per_row` is C for multiple choice, whose rows have the shape [C, S]; 1 for rows of
-    shape [S]. Raises a UserError if the batch size is too small or does not divide evenly.
+    shape [S]. Raises a UserError if the batch size is too small, or not a multiple of the number
+    of devices where this is needed.
     """
+    if options.learning_rate > 0.01 and options.optimizer == "adamw":
+        message = "--learning_rate=%g exceeds 0.01; check the exponent"
+        log.warning(message, options.learning_rate)
     replicas, batch_size = devices.replicas, options.train_batch_size
     micro_batches = options.gradient_accumulation_steps
     if batch_size < replicas:

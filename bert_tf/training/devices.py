@@ -14,7 +14,7 @@ from bert_tf.data.cell_values import counted
 from bert_tf.data.input_pipeline import LENGTH_MULTIPLE
 from bert_tf.data.parallel import num_cores
 from bert_tf.errors import UserError, reason
-from bert_tf.options import DeviceOptions, TrainingOptions
+from bert_tf.options import DeviceOptions
 from bert_tf.progress import log
 from bert_tf.signals import preserve_signal_handlers
 from bert_tf.training.cluster import read_cluster, wait_for_workers
@@ -147,10 +147,6 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     backend.require_runtime(loads_model=True)
     for note in options.ignored_flag_warnings():
         log.warning("%s", note)
-    if isinstance(options, TrainingOptions) and getattr(options, "do_train", False):
-        rate, optimizer = options.learning_rate, options.optimizer
-        if rate > 0.01 and optimizer == "adamw":
-            log.warning("--learning_rate=%g exceeds 0.01; check the exponent", rate)
     # Other engines compute in int8; TensorFlow then uses float32.
     precision = "float32" if options.precision == "int8" else options.precision
     set_precision(precision)

@@ -13,6 +13,7 @@ from bert_tf.declare import check_values
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks, run_metadata
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
+from bert_tf.modeling import BertModel
 from bert_tf.options import (
     ClassifierOptions,
     ExportOptions,
@@ -25,6 +26,7 @@ from bert_tf.runs.output_dir import Results, result_path, write_summary
 from bert_tf.tasks import classification
 from bert_tf.tasks.export_model import export_model
 from tests.tasks.classification.test_task import options
+from tests.training.helpers import ONE_DEVICE
 
 TRAINING = {"do_train": True, "num_train_epochs": 1.0, "warmup_proportion": 0.5}
 
@@ -212,8 +214,9 @@ def test_training_data_with_a_single_label_warns(tiny, tmp_path, run_log):
         (PretrainingOptions(learning_rate=0.02), ["--learning_rate=0.02 exceeds"]),
     ],
 )
-def test_unusual_hyperparameters_warn(run_log, run, expected):
-    training.open_devices(dataclasses.replace(run, do_train=True))
+def test_unusual_hyperparameters_warn(run_log, run, expected, tiny):
+    model = BertModel(tiny.config)
+    training.check_training(model, dataclasses.replace(run, do_train=True), ONE_DEVICE)
     notes = warning_messages(run_log)
     assert len(notes) == len(expected)
     for note, prefix in zip(notes, expected, strict=True):
