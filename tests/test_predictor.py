@@ -116,8 +116,9 @@ def test_ner_matches_the_script(trained, caplog):
     assert predictor([]) == []
     assert not caplog.text
     predictor([("a film", "it was good"), ("a", "film")])
-    assert "1 of 2 inputs have a word with a space. A tuple has the words" in caplog.text
-    message = "Most inputs are single words: pass the words of a text as a tuple"
+    advice = "pass a text as a string, or as a tuple of its words; several texts as a list"
+    assert f"A word has spaces: {advice}" in caplog.text
+    message = f"Most inputs are single words: {advice}"
     predictor([("film",), ("good",)])
     predictor(["film"])
     assert message not in caplog.text

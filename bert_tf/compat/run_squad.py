@@ -11,7 +11,7 @@ import numpy as np
 from bert_tf import files, tokenization
 from bert_tf.removed_api import error_stubs
 from bert_tf.tasks.question_answering import decoding, squad_reader
-from bert_tf.tasks.question_answering.answer_text import get_final_text, join_pieces
+from bert_tf.tasks.question_answering.decoding import get_final_text, join_pieces
 from bert_tf.tasks.question_answering.squad_reader import SquadExample
 from bert_tf.tasks.question_answering.windows import Windows
 from bert_tf.tokenization.fast import BatchTokenizer

@@ -76,13 +76,7 @@ def run(options: ExtractionOptions) -> None:
     ):
         while chunk := list(itertools.islice(indexed_texts, _chunk_size(options, extractor))):
             if not extractor.num_texts:
-                strings = [[*filter(None, text)] for _, text in chunk]
-                _warn_about_columns(options, [" ".join(text) for text in strings])
-                for problem in extractor.tokenizer.check_texts(display_name(input_file), strings):
-                    log.warning("%s", problem)
-                if count := sum("|||" in " ".join(text) for text in strings):
-                    message = "%s: ||| is part of %d of the first %d texts. Write a pair as A ||| B"
-                    log.warning(f"{message}, with spaces", input_file, count, len(strings))
+                _warn_about_texts(options, extractor.tokenizer, [text for _, text in chunk])
             features = extractor.features([text for _, text in chunk])
             for (index, _), text_features in zip(chunk, features, strict=True):
                 write(index, *text_features)
@@ -102,20 +96,27 @@ def _read(options: ExtractionOptions) -> Iterator[Text]:
     return read_columns(path, column, pair, has_header)
 
 
-def _warn_about_columns(options: ExtractionOptions, texts: Sequence[str]) -> None:
-    """Warns if texts look like lines with several columns, or the first one like a header."""
-    path, column = display_name(options.input_file or ""), options.text_column or ""
-    extension = re.search(r"\.(tsv|csv|jsonl?|ndjson)(\.gz)?$", path)
+def _warn_about_texts(
+    options: ExtractionOptions, tokenizer: BatchTokenizer, texts: Sequence[Text]
+) -> None:
+    """Warns about the first texts of the input, and about how it was read."""
+    path, column = display_name(options.input_file or ""), options.text_column
+    strings = [[*filter(None, text)] for text in texts]
+    lines = [" ".join(text) for text in strings]
+    for problem in tokenizer.check_texts(path, strings):
+        log.warning("%s", problem)
+    if count := sum("|||" in line for line in lines):
+        message = "%s: ||| is part of %d of the first %d texts. Write a pair as A ||| B"
+        log.warning(f"{message}, with spaces", path, count, len(lines))
     advice = "each line is read as one text. Select a column with --text_column"
-    if not column and extension and extension[1] != "tsv":
+    if not column and re.search(r"\.(csv|jsonl?|ndjson)(\.gz)?$", path):
         log.warning("%s: %s", path, advice)
     elif not column:
-        warn_about_columns(path, texts, advice)
-    guesses_no_header = column.isdecimal() and options.has_header == "auto"
-    if guesses_no_header:
-        level = logging.WARNING if COLUMN_NAME.fullmatch(texts[0]) else logging.INFO
+        warn_about_columns(path, lines, advice)
+    elif column.isdecimal() and options.has_header == "auto":
+        level = logging.WARNING if COLUMN_NAME.fullmatch(lines[0]) else logging.INFO
         message = "%s: the first text is %s. If it is a column name, pass --has_header=yes"
-        log.log(level, message, path, excerpt(texts[0]))
+        log.log(level, message, path, excerpt(lines[0]))
 
 
 class TextFeatures(NamedTuple):

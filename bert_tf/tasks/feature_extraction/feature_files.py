@@ -62,19 +62,18 @@ def arrays(path: str, layers: Sequence[int]) -> Iterator[Write]:
         raise UserError(f"{problem}: pass a file, or --output_format=jsonl or tfrecord")
     all_tokens: list[str] = []
     row_splits, shape = [0], (len(layers), 0)
-    is_pooled = True
     with tempfile.TemporaryFile() as features:
 
         def write(index: int, tokens: Sequence[str] | None, values: np.ndarray) -> None:
-            nonlocal shape, is_pooled
-            shape, is_pooled = values.shape[-2:], tokens is None
+            nonlocal shape
+            shape = values.shape[-2:]
             features.write(np.ascontiguousarray(values, "<f4").tobytes())
             all_tokens.extend(tokens or [])
             row_splits.append(row_splits[-1] + (1 if tokens is None else len(tokens)))
 
         yield write
         contents: dict[str, Any] = {"layers": np.array(layers, np.int64)}
-        if not is_pooled:
+        if all_tokens:
             contents["row_splits"] = np.array(row_splits, np.int64)
             contents["tokens"] = np.array(all_tokens)
         features.flush()

@@ -115,10 +115,6 @@ class ExtractionOptions(ModelOptions, EngineOptions, affects=RESULTS):
         """Checks the options without reading any files."""
         check_required(self, self._not_needed())
         self.check_model()
-        for name in ("text_column", "text_pair_column"):
-            value = getattr(self, name) or "1"
-            if value.isdecimal() and int(value) < 1:
-                raise UserError(f"--{name}: columns count from 1. Received: {value}")
         if not self.text_column:
             for name in ("text_pair_column", "has_header"):
                 if getattr(self, name) not in (None, "auto"):

@@ -74,7 +74,6 @@ def run(options: MaskedWordsOptions) -> None:
                 warn_about_columns(display_name(input_file), lines, "each line is one text")
             predicted = model.fill([text for _, text in chunk])
             for (line_number, text), masks in zip(chunk, predicted, strict=True):
-                warn_of_other_masks(text, f"Line {line_number}")
                 formatted = format_text(line_number, text, masks)
                 # Text from the command line may contain bytes that are not UTF-8; keep them.
                 file.write(formatted.encode("utf-8", "surrogateescape"))
@@ -135,7 +134,6 @@ class FillMask:
         require_texts(inputs, [1], "a string with [MASK]")
         for index, text in enumerate(inputs):
             require_mask(text, f"Input {index}")
-            warn_of_other_masks(text, f"Input {index}")
         return self.fill(inputs)
 
     def fill(self, texts: Sequence[str]) -> list[list[list[Candidate]]]:
@@ -144,6 +142,7 @@ class FillMask:
         Candidates are word pieces with their softmax probability over the whole vocabulary or, with
         `whole_word`, words (see `WordSearch`).
         """
+        warn_of_other_masks(texts)
         masked = MaskedTexts(texts, self._tokenizer, self._max_seq_length)
         with self._lock:
             self.num_texts += len(texts)

@@ -42,12 +42,12 @@ def require_mask(text: str, where: str) -> None:
         raise UserError(f"{where}: there is no {MASK}. {advice}. Received: {text[:100]!r}")
 
 
-def warn_of_other_masks(text: str, where: str) -> None:
-    """Warns about masks of other models in a text."""
-    if other := _OTHER_MASK.search(text.replace(MASK, "")):
-        log.warning(
-            "%s: %s is read as text. Write %s for each word to predict", where, other[0], MASK
-        )
+def warn_of_other_masks(texts: Sequence[str]) -> None:
+    """Warns about masks of other models in texts."""
+    found = [_OTHER_MASK.search(text.replace(MASK, "")) for text in texts]
+    if others := [match[0] for match in found if match]:
+        message = "%d of %d texts have %s, which is read as text: write %s for each word to predict"
+        log.warning(message, len(others), len(texts), others[0], MASK)
 
 
 def allowed_pieces(tokens: Mapping[int, str], vocab_size: int) -> np.ndarray:

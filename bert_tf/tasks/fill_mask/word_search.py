@@ -3,6 +3,7 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ class _Word(NamedTuple):
     probability: float
 
 
+@dataclass(frozen=True)
 class WordSearch:
     """Finds the most probable words of up to `max_pieces` word pieces.
 
@@ -39,18 +41,15 @@ class WordSearch:
     are compared directly, so the probabilities of all words may add up to more than 1.
     """
 
-    def __init__(
-        self, top_pieces: TopPieces, tokenizer: FullTokenizer, top_k: int, max_pieces: int
-    ) -> None:
-        self._top_pieces = top_pieces
-        self._tokenizer = tokenizer
-        self._top_k = top_k
-        self._max_pieces = max_pieces
+    top_pieces: TopPieces
+    tokenizer: FullTokenizer
+    top_k: int
+    max_pieces: int
 
     def __call__(self, texts: MaskedTexts, masks: np.ndarray) -> list[list[Candidate]]:
         """Returns the `top_k` words for each mask."""
         best: dict[int, list[_Word]] = {mask: [] for mask in masks.tolist()}
-        for num_pieces in range(1, self._max_pieces + 1):
+        for num_pieces in range(1, self.max_pieces + 1):
             words = [_Word(mask, (), 1.0) for mask in best]
             for _ in range(num_pieces):
                 words = self._extend(texts, words, num_pieces)
@@ -58,7 +57,7 @@ class WordSearch:
                 words = [
                     word
                     for word in words
-                    if len(complete := best[word.mask]) < self._top_k
+                    if len(complete := best[word.mask]) < self.top_k
                     or word.probability > complete[-1].probability
                 ]
             for word in words:
@@ -71,10 +70,10 @@ class WordSearch:
         if not words:
             return []
         num_found = len(words[0].pieces)
-        fills = np.full((len(words), num_pieces), self._tokenizer.vocab[MASK], np.int32)
+        fills = np.full((len(words), num_pieces), self.tokenizer.vocab[MASK], np.int32)
         fills[:, :num_found] = [word.pieces for word in words]
         rows = texts.rows(np.array([word.mask for word in words]), fills, num_found)
-        ids, probabilities = self._top_pieces(rows, CONTINUATION if num_found else BEGIN)
+        ids, probabilities = self.top_pieces(rows, CONTINUATION if num_found else BEGIN)
         extended_words = defaultdict(list)
         for word, *top in zip(words, ids.tolist(), probabilities.tolist(), strict=True):
             extended_words[word.mask] += [
@@ -86,14 +85,14 @@ class WordSearch:
     def _prune(self, words: list[_Word]) -> list[_Word]:
         """Returns the `top_k` most probable words that the tokenizer splits into these pieces."""
         ordered = sorted(words, key=lambda word: -word.probability)
-        return list(itertools.islice(filter(self._matches_tokenizer, ordered), self._top_k))
+        return list(itertools.islice(filter(self._matches_tokenizer, ordered), self.top_k))
 
     def _matches_tokenizer(self, word: _Word) -> bool:
         # Incomplete words can be checked too: a tokenizer that splits a word into given pieces also
         # splits its first pieces, joined, into these pieces.
-        tokens = self._tokenizer.convert_ids_to_tokens(word.pieces)
-        return len(tokens) == 1 or self._tokenizer.tokenize(self._join(word)) == tokens
+        tokens = self.tokenizer.convert_ids_to_tokens(word.pieces)
+        return len(tokens) == 1 or self.tokenizer.tokenize(self._join(word)) == tokens
 
     def _join(self, word: _Word) -> str:
-        tokens = self._tokenizer.convert_ids_to_tokens(word.pieces)
+        tokens = self.tokenizer.convert_ids_to_tokens(word.pieces)
         return "".join(token.removeprefix("##") for token in tokens)

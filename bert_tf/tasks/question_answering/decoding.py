@@ -1,5 +1,7 @@
 """Decodes start and end logits into n-best lists of answers, as the original BERT code does.
 
+The texts of answers are those of the document, although the model reads normalized word pieces.
+
 Shapes: n windows of a question, K start candidates and K end candidates per window.
 """
 
@@ -13,11 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf.tasks.question_answering.answer_text import align, join_pieces
 from bert_tf.tasks.question_answering.options import SquadOptions
 from bert_tf.tasks.question_answering.squad_reader import SquadExample
 from bert_tf.tasks.question_answering.windows import Windows
-from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization import BasicTokenizer, FullTokenizer
 
 PREDICTIONS = "predictions.json"
 NBEST_PREDICTIONS = "nbest_predictions.json"
@@ -50,10 +51,8 @@ class NBest(NamedTuple):
         """Returns the best answer, or "" if the null odds exceed the threshold."""
         if self.null_odds is None:
             return self.answers[0].text
-        return "" if self.null_odds > null_score_diff_threshold else self.best_text()
-
-    def best_text(self) -> str:
-        """Returns the best answer other than "no answer", or "" if there is none."""
+        if self.null_odds > null_score_diff_threshold:
+            return ""
         return next((answer.text for answer in self.answers if answer.text), "")
 
 
@@ -152,6 +151,37 @@ def _make_get_text(windows: Windows, tokenizer: FullTokenizer) -> Callable[[int,
         return align(join_pieces(pieces), text, " ".join(filter(None, map(normalize, words))))
 
     return get_text
+
+
+def join_pieces(pieces: Iterable[str]) -> str:
+    """Joins word pieces into words, separated by spaces."""
+    text = " ".join(pieces).replace(" ##", "").replace("##", "")
+    return " ".join(text.split())
+
+
+def get_final_text(pred_text: str, orig_text: str, do_lower_case: bool) -> str:
+    """Returns the part of `orig_text`, a sequence of whole words, that matches `pred_text`."""
+    tokens = BasicTokenizer(do_lower_case=do_lower_case).tokenize(orig_text)
+    return align(pred_text, orig_text, " ".join(tokens))
+
+
+def align(part: str, text: str, normalized: str) -> str:
+    """Finds `part` in the normalized text; returns the corresponding characters of `text`.
+
+    Returns all of `text` if `part` is not found, or if normalization changed the number of
+    non-space characters, for instance by removing combining accents.
+    """
+    start = normalized.find(part)
+    if start < 0 or part != part.strip(" ") or not part:
+        return text
+    # Positions of the non-space characters, which correspond one to one.
+    text_positions, normalized_positions = (
+        [index for index, char in enumerate(chars) if char != " "] for chars in (text, normalized)
+    )
+    if len(text_positions) != len(normalized_positions):
+        return text
+    first, last = map(normalized_positions.index, (start, start + len(part) - 1))
+    return text[text_positions[first] : text_positions[last] + 1]
 
 
 def probabilities(answers: Sequence[Answer]) -> list[float]:

@@ -117,6 +117,14 @@ class SquadOptions(FineTuningOptions, affects=RESULTS):
             advice = f"pass this flag with the value in its {EVAL_RESULTS_JSON}"
             yield f"{folder} was trained with --null_score_diff_threshold=auto: {advice}"
 
+    def ignored_flag_warnings(self) -> list[str]:
+        """Returns a warning for each flag that was set but has no effect."""
+        warnings = super().ignored_flag_warnings()
+        if self.null_score_diff_threshold and not self.version_2_with_negative:
+            needed = "--version_2_with_negative=true"
+            warnings.append(f"--null_score_diff_threshold is ignored without {needed}")
+        return warnings
+
     def check(self) -> None:
         """Checks all options, in the original's order."""
         super().check()

@@ -19,18 +19,22 @@ from bert_tf.progress import log
 
 # The original splits texts only at these characters, not at U+00A0, U+3000 or U+2028.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
-# Problems of questions, as worded in warnings, and the tolerated fraction of such questions.
+# Problems of questions, as worded in warnings.
 _EMPTY = 'are empty (check "question")'
 _CONTRADICTORY = 'are impossible, but have answers (check "is_impossible")'
+_MISALIGNED = "are skipped, because their answer is not at answer_start"
 _ABSENT = "have none of their answers in the text"
-_TOLERATED = {_EMPTY: 0.0, _CONTRADICTORY: 0.0, _ABSENT: 0.1}
+_REPEATED = "have the id of an earlier question, which then does not count"
+# Fraction of questions that may have a problem without a warning.
+_TOLERATED = {_ABSENT: 0.1}
 # Number of question ids listed in a warning.
 _MAX_LISTED = 5
 # The default limit of `files.read_text` is for small files; data sets may be larger.
 _MAX_BYTES = 1 << 36
 _FORMAT = (
     '{"data": [{"paragraphs": [{"context": TEXT, "qas": [{"id": TEXT, "question": TEXT, '
-    '"answers": [{"text": TEXT, "answer_start": NUMBER}]}]}]}]}'
+    '"answers": [{"text": TEXT, "answer_start": NUMBER}]}]}]}]}; with '
+    '--version_2_with_negative=true, questions also have "is_impossible": true or false'
 )
 
 
@@ -84,47 +88,39 @@ def read_squad_examples(
     warning. Raises a UserError that names the location of the first invalid entry.
     """
     examples: list[SquadExample] = []
-    skipped_ids: list[str] = []
-    doubtful_ids: dict[str, list[str]] = {problem: [] for problem in _TOLERATED}
+    ids_by_problem: dict[str, list[str]] = collections.defaultdict(list)
+    seen_ids: set[str] = set()
     for location, paragraph, entry in _read_questions(path):
         qas_id = str(_get(entry, "id", (str, int, float), location))
         question = _get(entry, "question", str, location)
-        doubtful_ids[_EMPTY] += [qas_id] * (not question.strip())
+        if not question.strip():
+            ids_by_problem[_EMPTY].append(qas_id)
         if version_2_with_negative and entry.get("is_impossible") is True and entry.get("answers"):
-            doubtful_ids[_CONTRADICTORY].append(qas_id)
+            ids_by_problem[_CONTRADICTORY].append(qas_id)
         target: tuple = ()
         if is_training:
             target = _training_answer(paragraph, entry, version_2_with_negative, location)
             if not target:
-                skipped_ids.append(qas_id)
+                ids_by_problem[_MISALIGNED].append(qas_id)
                 continue
+        if qas_id in seen_ids:
+            ids_by_problem[_REPEATED].append(qas_id)
+        seen_ids.add(qas_id)
         example = SquadExample(qas_id, question, paragraph.words, *target)
         example.answers = _answer_texts(entry)
         if not is_training and example.answers:
             text = " ".join(paragraph.words)
-            is_absent = not any(" ".join(x.split()) in text for x in example.answers)
-            doubtful_ids[_ABSENT] += [qas_id] * is_absent
+            if not any(" ".join(answer.split()) in text for answer in example.answers):
+                ids_by_problem[_ABSENT].append(qas_id)
         examples.append(example)
+    total = len(examples) + len(ids_by_problem[_MISALIGNED])
+    for problem, ids in ids_by_problem.items():
+        if len(ids) > _TOLERATED.get(problem, 0) * total:
+            listed = shortened(ids, _MAX_LISTED)
+            log.warning("%s: %d of %d questions %s: %s", path, len(ids), total, problem, listed)
+            log.debug("All of them: %s", ", ".join(ids))
     if not examples:
-        problem = f": skipped {len(skipped_ids)} whose answer is not at answer_start"
-        raise UserError(f"{path} has no usable questions{problem if skipped_ids else ''}")
-    total = len(examples) + len(skipped_ids)
-    if skipped_ids:
-        message = "%s: skipped %d of %d questions, because their answer is not at answer_start: %s"
-        listed_ids = shortened(skipped_ids, _MAX_LISTED)
-        log.warning(message, path, len(skipped_ids), total, listed_ids)
-        log.debug("Skipped: %s", ", ".join(skipped_ids))
-    if len(doubtful_ids[_EMPTY]) == total:
-        raise UserError(f'{path}: all questions are empty. Check "question"')
-    for problem, ids in doubtful_ids.items():
-        if len(ids) > _TOLERATED[problem] * total:
-            message = "%s: %d of %d questions %s, the first is %s"
-            log.warning(message, path, len(ids), total, problem, ids[0])
-    counts = collections.Counter(example.qas_id for example in examples)
-    repeated_ids = sorted(qas_id for qas_id, count in counts.items() if count > 1)
-    if repeated_ids:
-        message = "%s: %d ids belong to several questions, of which only the last counts: %s"
-        log.warning(message, path, len(repeated_ids), shortened(repeated_ids, _MAX_LISTED))
+        raise UserError(f"{path} has no usable questions")
     return examples
 
 
@@ -165,19 +161,13 @@ def _training_answer(
     paragraph: Paragraph, entry: dict[str, Any], version_2_with_negative: bool, location: str
 ) -> tuple:
     """Returns (text, first word, last word, is_impossible); () if the answer is not in the text."""
-    if version_2_with_negative:
-        if "is_impossible" not in entry:
-            advice = "omit --version_2_with_negative for SQuAD 1.1 files"
-            raise UserError(f'{location} has no "is_impossible": {advice}')
-        if _get(entry, "is_impossible", bool, location):
-            return "", -1, -1, True
+    if version_2_with_negative and _get(entry, "is_impossible", bool, location):
+        return "", -1, -1, True
     answers = _get(entry, "answers", list, location)
     if len(answers) != 1:
-        advice = ". Only evaluation questions may have several" if answers else ""
-        if not answers and not version_2_with_negative:
-            advice = ". For questions without an answer, pass --version_2_with_negative=true"
         needed = "training questions need exactly one"
-        raise UserError(f"{location} has {len(answers)} answers: {needed}{advice}")
+        other = "none if they are impossible (--version_2_with_negative=true)"
+        raise UserError(f"{location} has {len(answers)} answers: {needed}, or {other}")
     answer_location = f"{location}.answers[0]"
     text = _get(answers[0], "text", str, answer_location)
     first = _get(answers[0], "answer_start", int, answer_location)

@@ -1,6 +1,7 @@
 """Extractive question answering: SQuAD 1.1 and 2.0, and files in their format."""
 
 import itertools
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -43,9 +44,6 @@ class QuestionAnswering(Task):
         self.options = options
         self.config = config
         self.tokenizer = BatchTokenizer(tokenizer)
-        if options.null_score_diff_threshold and not options.version_2_with_negative:
-            needed = "--version_2_with_negative=true"
-            log.warning("--null_score_diff_threshold is ignored without %s", needed)
         word_metrics = ("f1", "exact" if options.version_2_with_negative else "exact_match")
         by_characters = options.answer_scoring == "characters"
         character_metrics = ("f1_characters", "exact_characters") if by_characters else ()
@@ -67,10 +65,8 @@ class QuestionAnswering(Task):
         elif options.evaluates:
             _require_answers(examples, path, with_negative)
             if options.answer_scoring == "auto" and scoring.should_score_characters(examples):
-                message = (
-                    "%s: most answer characters are Han, kana or Thai: also scoring characters"
-                )
-                log.info(f"{message} (pass --answer_scoring=words for words only)", path)
+                reason = "most answer characters are Han, kana or Thai"
+                log.info("%s: --answer_scoring=characters, because %s", path, reason)
         windows = self._make_windows(examples)
         log.info("%s: %d questions, %d windows", path, len(examples), len(windows))
         if windows.num_cut_questions:
@@ -139,9 +135,7 @@ class QuestionAnswering(Task):
         """
         if serving:
             return {**outputs, "input_ids": batch["input_ids"]}
-        limits = self.options.n_best_size, self.options.max_seq_length
-        starts = top_positions(outputs["start_logits"], "start", *limits)
-        return starts | top_positions(outputs["end_logits"], "end", *limits)
+        return top_positions(outputs, self.options.n_best_size, self.options.max_seq_length)
 
     def decode(self, examples: Windows, outputs: Mapping[str, np.ndarray]) -> Predictions:
         """Answers each question; with `null_score_diff_threshold=auto`, chooses the threshold."""
@@ -149,19 +143,17 @@ class QuestionAnswering(Task):
         n_best_lists = decoding.decode(examples, outputs, tokenizer, self.options)
         threshold = self.options.null_score_diff_threshold
         if isinstance(threshold, str):
-            candidates = Predictions(questions, n_best_lists, 0.0)
-            texts = {qas_id: n_best.best_text() for qas_id, n_best in candidates.n_best.items()}
-            threshold = scoring.best_f1_threshold(questions, texts, candidates.null_odds)
+            answered = Predictions(questions, n_best_lists, math.inf)
+            threshold = scoring.best_f1_threshold(questions, answered.texts, answered.null_odds)
             log.info("--null_score_diff_threshold=auto: the best F1 is at %s", threshold)
         return Predictions(questions, n_best_lists, threshold)
 
     def metrics(self, examples: Windows, predictions: Predictions) -> dict[str, Any]:
         """Scores answers as the official SQuAD script does, or also by characters."""
         questions, texts = examples.questions, predictions.texts
-        scoring_mode, character_scores = self.options.answer_scoring, {}
-        if scoring_mode == "characters" or (
-            scoring_mode == "auto" and scoring.should_score_characters(questions)
-        ):
+        mode, character_scores = self.options.answer_scoring, {}
+        is_auto = mode == "auto"
+        if mode == "characters" or (is_auto and scoring.should_score_characters(questions)):
             character_scores = scoring.score(questions, texts, scoring.BY_CHARACTERS)
         if not self.options.version_2_with_negative:
             return {**scoring.score(questions, texts), **character_scores}
@@ -200,31 +192,33 @@ class QuestionAnswering(Task):
         return ((q, [q.question_text, *q.doc_tokens]) for q in examples.questions)
 
 
-def _require_answers(
-    examples: Sequence[SquadExample], path: str, version_2_with_negative: bool
-) -> None:
-    unlabeled = [example.qas_id for example in examples if example.answers is None]
-    if unlabeled:
-        problem = f"has no answers for {len(unlabeled)} questions, for example {unlabeled[0]}"
-        needed = '"answers": [{"text": TEXT}, ...]'
-        raise UserError(f"{path} {problem}. --do_eval needs {needed}")
-    impossible = [example.qas_id for example in examples if not example.answers]
-    if impossible and not version_2_with_negative:
-        problem = f"has {len(impossible)} questions without an answer, for example {impossible[0]}"
-        raise UserError(f"{path} {problem}: pass --version_2_with_negative=true")
+def _require_answers(examples: Sequence[SquadExample], path: str, negative: bool) -> None:
+    missing = [e.qas_id for e in examples if not e.answers and (e.answers is None or not negative)]
+    if missing:
+        problem = f"{len(missing)} questions have no answer, for example {missing[0]}"
+        needed = '"answers": [{"text": TEXT}, ...], or [] with --version_2_with_negative=true'
+        raise UserError(f"{path}: {problem}. --do_eval needs {needed}")
 
 
-def top_positions(logits: Any, name: str, count: int, max_seq_length: int) -> dict[str, Any]:
-    """Selects the K = min(`count`, `max_seq_length`) highest of the logits [B, S] in each row.
+def top_positions(outputs: Mapping[str, Any], count: int, max_seq_length: int) -> dict[str, Any]:
+    """Selects the K = min(`count`, `max_seq_length`) best starts and ends of answers in each row.
 
-    Returns `NAME_indexes` int32 and `NAME_logits` float32 [B, K] in descending order, ties in order
-    of position; and `null_NAME_logits` [B], the logits of `[CLS]`, which stand for "no answer".
+    Args:
+        outputs: `start_logits` and `end_logits` [B, S].
+        count: number of starts and of ends.
+        max_seq_length: S of rows that are not trimmed.
+
+    Returns:
+        For starts, `start_indexes` int32 and `start_logits` float32 [B, K], in descending order,
+        ties in order of position; and `null_start_logits` [B], the logits of `[CLS]`, which stand
+        for "no answer". The same for ends.
     """
-    # Batches may be trimmed to their longest row, but K must be the same for all batches.
-    padded = array_ops.pad_rows(logits, max_seq_length, float("-inf"))
-    values, indexes = array_ops.top_k(padded, min(count, max_seq_length))
-    return {
-        f"{name}_indexes": indexes,
-        f"{name}_logits": values,
-        f"null_{name}_logits": logits[:, 0],
-    }
+    top = {}
+    for name in ("start", "end"):
+        logits = outputs[f"{name}_logits"]
+        # Batches may be trimmed to their longest row, but K must be the same for all batches.
+        padded = array_ops.pad_rows(logits, max_seq_length, float("-inf"))
+        values, indexes = array_ops.top_k(padded, min(count, max_seq_length))
+        top[f"{name}_indexes"], top[f"{name}_logits"] = indexes, values
+        top[f"null_{name}_logits"] = logits[:, 0]
+    return top

@@ -1,4 +1,4 @@
-"""Reads labeled words from files with columns, as in the CoNLL shared tasks.
+"""Reads labeled words from files with columns, and scores entities, as in the CoNLL shared tasks.
 
 Tjong Kim Sang and De Meulder 2003, "Introduction to the CoNLL-2003 Shared Task:
 Language-Independent Named Entity Recognition": one word per line, its label in the last column; a
@@ -11,16 +11,16 @@ The MSRA corpus of Chinese entities (SIGHAN 2006) has one sentence per line, spl
 as `TEXT/nr` (person), `/ns` (place), `/nt` (organization) or `/o`; each character becomes a word.
 """
 
-import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from bert_tf import files
 from bert_tf.data.cell_values import counted, excerpt
 from bert_tf.data.tables import LAST
 from bert_tf.errors import UserError
-from bert_tf.progress import log
+from bert_tf.extras import import_extra
 
 OUTSIDE = "O"
 DOCUMENT = "-DOCSTART-"
@@ -32,9 +32,13 @@ _COLUMN = re.compile("[^ \t]+")
 is_label = re.compile("O|[BIES](-.+)?").fullmatch
 _SPAN = re.compile("(.+)/(o|nr|ns|nt)")
 _SPAN_TYPES = {"nr": "PER", "ns": "LOC", "nt": "ORG"}
-_MAX_SENTENCE_WORDS = 500
-_MIN_SENTENCE_WORDS = 1.5  # on average
-_MAX_LABELS = 1000
+_FORMAT = "Write one word per line and no comments, in columns separated by spaces or tabs"
+_LABEL_FORMAT = (
+    "Labels are in BIO, IOB1 or BIOES: B-LOC and I-LOC, not just LOC (in BILOU, replace L- with E- "
+    "and U- with S-). Check --label_column; a file to predict may have only words"
+)
+# Metric name -> its name in seqeval's report.
+_SCORES = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
 
 
 @dataclass(slots=True)
@@ -81,7 +85,7 @@ def read_conll(
     """
     file = ConllFile(path)
     labels: list[str] = []
-    token_index, label_index, num_columns, first_row = 0, None, 0, []
+    token_index, label_index, num_columns = 0, None, 0
     for number, line in enumerate(files.read_lines(path), start=1):
         file.num_lines = number
         columns = _COLUMN.findall(line.removeprefix("\ufeff") if number == 1 else line)
@@ -97,23 +101,22 @@ def read_conll(
             # single column such as "w/o" is a word, not a span.
             are_spans = all(map(_SPAN.fullmatch, columns))
             file.has_spans = are_spans and (need_labels or len(columns) > 1)
-            token_index, label_index, num_columns, first_row = 0, 1, 2, columns
+            token_index, label_index, num_columns = 0, 1, 2
             if not file.has_spans:
                 num_columns, numbers = len(columns), (token_column, label_column)
                 token_index, label_index = _find_columns(columns, *numbers, need_labels, where)
         for row in _split_spans(columns, where) if file.has_spans else [columns]:
             if len(row) != num_columns:
-                has_no_label = label_index is not None and len(row) <= label_index
-                raise UserError(
-                    f"{where}: {counted(len(row), 'column')}{' and no label' * has_no_label} "
-                    f"({excerpt(' '.join(row))}), but {counted(num_columns, 'column')} in "
-                    f"{path}:{file.line_numbers[0]}. Write one word per line"
-                    f"{_advice(row, first_row)}"
-                )
+                problem = f"{counted(len(row), 'column')} ({excerpt(' '.join(row))})"
+                first = f"{counted(num_columns, 'column')} in {path}:{file.line_numbers[0]}"
+                raise UserError(f"{where}: {problem}, but {first}. {_FORMAT}")
             file.words.append(row[token_index])
             file.line_numbers.append(number)
             if label_index is not None:
                 labels.append(row[label_index])
+                if not is_label(labels[-1]):
+                    problem = f"{excerpt(labels[-1])} in column {label_index + 1} is not a label"
+                    raise UserError(f"{where}: {problem}. {_FORMAT}. {_LABEL_FORMAT}")
         if file.has_spans:
             _end_unit(file.sentence_starts, file.words)
     if not file.words:
@@ -121,7 +124,6 @@ def read_conll(
     _end_unit(file.sentence_starts, file.words)
     _end_unit(file.document_starts, file.words)
     file.labels = labels or None
-    _check_labels(file, 1 if label_index is None else label_index + 1)
     return file
 
 
@@ -146,55 +148,15 @@ def _find_columns(
     columns: list[str], token_column: int, label_column: int, need_labels: bool, where: str
 ) -> tuple[int, int | None]:
     """Returns the 0-based indices of the word column and of the label column, if any."""
-    row = f"the row has {counted(len(columns), 'column')}"
     label_number = len(columns) if label_column == LAST else label_column
-    has_label = label_number <= len(columns) and label_number != token_column
-    problem = ""
-    if token_column > len(columns):
-        problem = f"--token_column={token_column}, but {row}"
-    elif need_labels and not has_label:
-        problem = f"{row} and no label (--label_column={label_column})"
-    if problem:
-        raise UserError(f"{where}: {problem}: {excerpt(' '.join(columns))}{_advice(columns)}")
+    has_word = token_column <= len(columns)
+    has_label = 1 <= label_number <= len(columns) and label_number != token_column
+    if not has_word or (need_labels and not has_label):
+        problem = f"{counted(len(columns), 'column')} and no {'label' if has_word else 'word'}"
+        flags = f"--token_column={token_column}, --label_column={label_column}"
+        row = excerpt(" ".join(columns))
+        raise UserError(f"{where}: {problem} ({flags}): {row}. {_FORMAT}")
     return token_column - 1, label_number - 1 if has_label else None
-
-
-def _check_labels(file: ConllFile, column: int) -> None:
-    sentences = itertools.pairwise(file.sentence_starts)
-    start, end = max(sentences, key=lambda pair: pair[1] - pair[0])
-    if end - start > _MAX_SENTENCE_WORDS and not file.has_spans:
-        message = "%s: one sentence of %d words, from line %d on. Are blank lines missing?"
-        log.warning(message, file.path, end - start, file.line_numbers[start])
-    num_sentences = len(file.sentence_starts) - 1
-    if len(file.words) < _MIN_SENTENCE_WORDS * num_sentences and num_sentences > 1:
-        message = "%s: %d sentences have only %d words. Are there blank lines between the words?"
-        log.warning(message, file.path, num_sentences, len(file.words))
-    labels = file.labels or []
-    distinct = set(labels)
-    if len(distinct) > _MAX_LABELS:
-        problem = f"column {column} has {len(distinct):,} different values: too many for labels"
-        raise UserError(f"{file.path}: {problem}. Check --label_column")
-    invalid = {label for label in distinct if not is_label(label)}
-    if invalid:
-        index = next(index for index, label in enumerate(labels) if label in invalid)
-        advice = (
-            "Check --label_column, and that the scheme is BIO, IOB1 or BIOES: B-LOC and I-LOC, not "
-        )
-        advice += "just LOC (if it is BILOU, replace L- with E- and U- with S-)"
-        if invalid == distinct:
-            advice = "Write one word per line, with its label in the last column, or pass "
-            advice += "--label_column. A file to predict may have just one column, the words"
-        raise UserError(
-            f"{file.path}:{file.line_numbers[index]}: {excerpt(labels[index])} in column "
-            f"{column} is not a label such as O or B-PER. {advice}"
-        )
-
-
-def _advice(columns: list[str], first_row: Sequence[str] = ()) -> str:
-    """Returns the end of a message about a row that looks like a comment, or like CSV."""
-    if "#" in (columns[0], *first_row[:1]):
-        return ". Comments (#) are not supported: remove the lines that start with #"
-    return ". Separate columns with spaces or tabs" * bool(re.search(r",\w", columns[0]))
 
 
 def to_bio(labels: Sequence[str], sentence_starts: Sequence[int]) -> list[str]:
@@ -210,6 +172,26 @@ def to_bio(labels: Sequence[str], sentence_starts: Sequence[int]) -> list[str]:
     return converted
 
 
-def label_list(labels: Sequence[str]) -> list[str]:
-    """Returns the distinct labels: `O`, then all others in alphabetical order."""
-    return sorted(set(labels), key=lambda label: (label != OUTSIDE, label))
+def entity_scores(
+    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> dict[str, dict[str, float]]:
+    """Scores entities as conlleval does, the script of the shared tasks; seqeval computes them.
+
+    `gold` and `predicted` are the labels of each sentence in BIO, IOB1 or BIOES. Returns scores of
+    all entities under the key "", then scores of each entity type, in alphabetical order:
+    `precision`, `recall` and `f1`, each in [0, 1] and 0 if it is 0/0, and `support`, the number of
+    entities in `gold`.
+    """
+    seqeval = import_extra("seqeval.metrics", "ner")
+    labels = [[list(sentence) for sentence in sentences] for sentences in (gold, predicted)]
+    report: dict[str, Any] = {"micro avg": dict.fromkeys([*_SCORES.values(), "support"], 0)}
+    # Without entities, seqeval would divide by zero.
+    if any(label != OUTSIDE for sentences in labels for row in sentences for label in row):
+        report = seqeval.classification_report(*labels, output_dict=True, zero_division=0)
+    types = sorted(report.keys() - {"micro avg", "macro avg", "weighted avg"})
+    by_name = {"": report["micro avg"], **{name: report[name] for name in types}}
+    return {
+        name: {score: float(values[key]) for score, key in _SCORES.items()}
+        | {"support": int(values["support"])}
+        for name, values in by_name.items()
+    }

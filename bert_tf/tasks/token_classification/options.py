@@ -3,7 +3,6 @@
 import dataclasses
 
 from bert_tf.declare import DATA, MODEL, PATH, RESULTS, ROWS, option
-from bert_tf.errors import UserError
 from bert_tf.options.fine_tuning import FineTuningOptions
 
 
@@ -47,12 +46,3 @@ class NerOptions(FineTuningOptions, affects=DATA):
     def _not_needed(self) -> set[str]:
         only_predicts = self.predict_file and not (self.do_train or self.do_eval)
         return super()._not_needed() | ({"data_dir"} if only_predicts else set())
-
-    def check(self) -> None:
-        """Checks all options."""
-        super().check()
-        if self.label_column < 1 and self.label_column != -1:
-            expected = "--label_column counts from 1, or is -1 for the last"
-            raise UserError(f"{expected}. Received: {self.label_column}")
-        if self.label_column == self.token_column:
-            raise UserError(f"--token_column and --label_column are both {self.token_column}")

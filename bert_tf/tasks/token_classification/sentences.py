@@ -14,6 +14,14 @@ from bert_tf.tasks.token_classification.windows import WordWindows
 
 # Label id of positions without a label, and of words whose label the model does not know.
 NO_LABEL = -1
+_MAX_SENTENCE_WORDS = 500
+_MIN_SENTENCE_WORDS = 1.5  # on average
+# Patterns of words that show a wrong format, the tolerated fraction of such words, and a message.
+_ODD_WORDS = (
+    (r"\d+", 0.5, "are numbers, such as {}. Check --token_column"),
+    (r"(?=..).*[,;].*", 0.5, "have , or ;, such as {}. Separate columns with spaces or tabs"),
+    (r'".*"".*"', 0.0, "are in CSV quotes, such as {}. Write the file without quoting"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,35 +56,28 @@ class Sentences(Sequence[Any]):
 def check_sentences(examples: Sentences, doc_context: bool) -> Iterator[str]:
     """Yields a sentence for each problem of a file that has been read."""
     file = examples.file
-    words, path = file.words, file.path
-    numbers = [word for word in words if word.isdecimal()]
-    if len(numbers) > len(words) / 2:
-        share = f"{len(numbers)} of {len(words)} words are numbers, such as {numbers[0]}"
-        yield f"{path}: {share}. Check --token_column"
-    # With labels, there is an error, because the label column is missing.
-    separated = [word for word in words if len(word) > 1 and re.search("[,;]", word)]
-    if file.labels is None and len(separated) > len(words) / 2:
-        problem = f"most lines have commas or semicolons, such as {separated[0]}"
-        yield f"{path}: {problem}. Separate columns with spaces or tabs"
-    quoted = [word for word in words if re.fullmatch('".*"".*"', word)]
-    if quoted:
-        share = f"{len(quoted)} words are in CSV quotes, such as {quoted[0]}"
-        yield f"{path}: {share}. Write the file without quoting"
-    if len(examples) == 1 and len(examples.windows) > 1:
-        yield f"{path}: no blank lines; reading all words as one sentence"
+    words, starts, path = file.words, file.sentence_starts, file.path
+    for pattern, share, problem in _ODD_WORDS:
+        odd = list(filter(re.compile(pattern).fullmatch, words))
+        if len(odd) > share * len(words):
+            yield f"{path}: {len(odd)} of {len(words)} words {problem.format(odd[0])}"
+    lengths = np.diff(starts)
+    longest = int(np.argmax(lengths))
+    is_unsplit = len(examples) == 1 and len(examples.windows) > 1
+    if not file.has_spans and (is_unsplit or lengths[longest] > _MAX_SENTENCE_WORDS):
+        line = file.line_numbers[starts[longest]]
+        sentence = f"one sentence of {lengths[longest]} words, from line {line} on"
+        yield f"{path}: {sentence}. Are blank lines missing?"
+    if len(examples) > 1 and len(words) < _MIN_SENTENCE_WORDS * len(examples):
+        problem = f"{len(examples)} sentences have only {len(words)} words"
+        yield f"{path}: {problem}. Are there blank lines between the words?"
     if doc_context and not file.docstart_lines:
         line = conll.DOCUMENT
         yield f"--doc_context: {path} has no {line} line; reading it as one document"
-    yield from _check_labels(examples)
-
-
-def _check_labels(examples: Sentences) -> Iterator[str]:
     unknown = np.flatnonzero(examples.label_ids == NO_LABEL)
-    if not len(unknown):
-        return
-    file = examples.file
-    labels = conll.to_bio(file.labels or [], file.sentence_starts)
-    names = ", ".join(sorted({labels[index] for index in unknown}))
-    problem = f"label {labels[unknown[0]]} is not in the training data, so it counts as wrong"
-    words = counted(len(unknown), "such word")
-    yield f"{file.path}:{file.line_numbers[unknown[0]]}: {problem} ({words}: {names})"
+    if len(unknown):
+        labels = conll.to_bio(file.labels or [], starts)
+        names = ", ".join(sorted({labels[index] for index in unknown}))
+        problem = f"label {labels[unknown[0]]} is not in the training data, so it counts as wrong"
+        number = counted(len(unknown), "such word")
+        yield f"{path}:{file.line_numbers[unknown[0]]}: {problem} ({number}: {names})"

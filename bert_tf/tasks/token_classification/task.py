@@ -24,7 +24,6 @@ from bert_tf.finetuning import run_checks
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
 from bert_tf.tasks.token_classification import conll
-from bert_tf.tasks.token_classification.ner_metrics import entity_scores
 from bert_tf.tasks.token_classification.options import NerOptions
 from bert_tf.tasks.token_classification.sentences import NO_LABEL, Sentences, check_sentences
 from bert_tf.tasks.token_classification.windows import WordWindows, split_words
@@ -89,11 +88,11 @@ class TokenClassification(Task):
             folder = source if isinstance(source, RunFolder) else RunFolder.used_by(self.options)
             return Schema(tuple(folder.require_labels(conll.is_label)))
         file = self._read_file("train")
-        labels = conll.label_list(conll.to_bio(file.labels or [], file.sentence_starts))
-        if labels == [conll.OUTSIDE]:
+        names = set(conll.to_bio(file.labels or [], file.sentence_starts)) - {conll.OUTSIDE}
+        if not names:
             problem = f"{file.path}: all labels are O; nothing to learn"
             raise UserError(f"{problem}. Check --label_column")
-        return Schema(tuple(labels), source=file.path)
+        return Schema((conll.OUTSIDE, *sorted(names)), source=file.path)
 
     def features(self, split: str) -> tuple[Feature, ...]:
         """Declares the inputs and, unless predicting, the labels of the positions.
@@ -127,12 +126,9 @@ class TokenClassification(Task):
     def _read_file(self, split: str) -> conll.ConllFile:
         options = self.options
         paths = [os.path.join(options.data_dir or "", name) for name in _FILE_NAMES[split]]
-        path = next(filter(files.exists, paths), None)
+        path = next(filter(files.exists, paths), paths[0])
         if split == "predict" and options.predict_file:
             path = options.predict_file
-        if path is None:
-            reason = files.describe_absence(paths[0])
-            raise UserError(f"No such file: {paths[0]} or {_FILE_NAMES[split][-1]} ({reason})")
         columns = options.token_column, options.label_column
         return conll.read_conll(path, *columns, need_labels=split != "predict")
 
@@ -241,30 +237,28 @@ class TokenClassification(Task):
 
         With `doc_context`, the inputs are the sentences of one document, in order.
         """
-        file, num_spaced = conll.ConllFile(""), 0
+        file, has_spaces = conll.ConllFile(""), False
         for index, item in enumerate(inputs):
             words = split_words(item) if isinstance(item, str) else item
             if not isinstance(words, list | tuple) or not all(isinstance(x, str) for x in words):
                 expected = f"Input {index}: expected a string, or a tuple of words"
                 raise UserError(f"{expected}. Received: {repr(item)[:100]}")
             file.words += words
-            num_spaced += any(" " in word.strip() for word in words)
+            has_spaces |= any(" " in word.strip() for word in words)
             # An input without words is an empty sentence.
             file.sentence_starts.append(len(file.words))
         file.document_starts.append(len(file.words))
         is_short = 1 < len(inputs) <= len(file.words) < 1.5 * len(inputs)
-        if is_short and all(isinstance(item, str) for item in inputs):
-            log.warning("Most inputs are single words: pass the words of a text as a tuple")
-        if num_spaced:
-            message = "%d of %d inputs have a word with a space. A tuple has the words of one text"
-            message += ": to pass several texts, use a list"
-            log.warning(message, num_spaced, len(inputs))
+        if has_spaces or (is_short and all(isinstance(item, str) for item in inputs)):
+            advice = "pass a text as a string, or as a tuple of its words; several texts as a list"
+            problem = "A word has spaces" if has_spaces else "Most inputs are single words"
+            log.warning("%s: %s", problem, advice)
         return self._make_sentences(file)
 
 
 def _score(examples: Sentences, predictions: Sequence[LabeledWords]) -> Scores:
     gold = [labels for _, labels in examples]
-    return entity_scores(gold, [sentence.labels for sentence in predictions])
+    return conll.entity_scores(gold, [sentence.labels for sentence in predictions])
 
 
 def _log_scores(scores: Scores, path: str) -> None:

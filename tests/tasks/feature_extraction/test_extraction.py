@@ -238,7 +238,7 @@ INVALID_OPTIONS = {
     "missing input file": ({"input_file": "nowhere.txt"}, "No such file: nowhere.txt"),
     "no checkpoint": ({"init_checkpoint": None}, "--init_checkpoint"),
     "unknown column": ({"text_column": "text"}, "in.txt:1: there is no column 'text'"),
-    "column 0": ({"text_column": "0"}, "columns count from 1"),
+    "column 0": ({"text_column": "0"}, "in.txt:1: --text_column=0, but the row has"),
     "too few columns": ({"text_column": "3"}, "in.txt:1: --text_column=3, but the row has"),
     "pair column without text column": (
         {"text_pair_column": "2"},

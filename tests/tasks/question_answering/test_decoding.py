@@ -3,6 +3,7 @@
 import functools
 import gzip
 import json
+import math
 
 import keras
 import numpy as np
@@ -13,8 +14,14 @@ from hypothesis import strategies as st
 from benchmarks import baseline_squad
 from bert_tf.options import SquadOptions
 from bert_tf.tasks.question_answering import decoding
-from bert_tf.tasks.question_answering.answer_text import get_final_text, join_pieces
-from bert_tf.tasks.question_answering.decoding import Answer, Predictions, decode, n_best_json
+from bert_tf.tasks.question_answering.decoding import (
+    Answer,
+    Predictions,
+    decode,
+    get_final_text,
+    join_pieces,
+    n_best_json,
+)
 from bert_tf.tasks.question_answering.squad_reader import SquadExample, split_words
 from bert_tf.tasks.question_answering.task import top_positions
 from bert_tf.tasks.question_answering.windows import Windows
@@ -33,11 +40,10 @@ def read_runs():
 
 
 def find_top_spans(start_logits, end_logits, count):
-    spans = {}
-    for name, logits in (("start", start_logits), ("end", end_logits)):
-        tensors = top_positions(keras.ops.convert_to_tensor(logits), name, count, logits.shape[1])
-        spans |= {key: np.array(value) for key, value in tensors.items()}
-    return spans
+    outputs = {"start_logits": start_logits, "end_logits": end_logits}
+    tensors = {name: keras.ops.convert_to_tensor(logits) for name, logits in outputs.items()}
+    top = top_positions(tensors, count, start_logits.shape[1])
+    return {name: np.array(values) for name, values in top.items()}
 
 
 def make_options(n_best_size, max_answer_length, version_2_with_negative=False):
@@ -69,7 +75,7 @@ def test_files_match_the_original(name):
     outputs = decode_run(run)
     if run["error"]:
         # The original has no answer if no span is valid.
-        unanswered = [name for name, texts in outputs.n_best.items() if not texts.best_text()]
+        unanswered = [name for name, texts in outputs.n_best.items() if not texts.text(math.inf)]
         assert unanswered
         assert {outputs.texts[name] for name in unanswered} == {""}
         return

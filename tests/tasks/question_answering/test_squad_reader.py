@@ -75,7 +75,7 @@ def test_files_rejected_by_the_original_are_rejected(tmp_path):
             with pytest.raises(UserError, match=rf"case\.json.* ({reason})"):
                 read_squad_examples(*arguments)
         elif case.get("num_examples") == 0:
-            with pytest.raises(UserError, match=r"has no usable questions: skipped 1 whose answer"):
+            with pytest.raises(UserError, match=r"has no usable questions$"):
                 read_squad_examples(*arguments)
         else:
             assert len(read_squad_examples(*arguments)) == case.get("num_examples", 1)
@@ -133,7 +133,9 @@ def test_answer_errors_name_their_location(tmp_path):
     bad = {**question(), "id": None}
     with pytest.raises(UserError, match=r'invalid "id": null is not of type str or number'):
         read_squad_examples(write_squad(tmp_path, bad), False, False)
-    with pytest.raises(UserError, match=r"omit --version_2_with_negative for SQuAD 1.1 files"):
+    with pytest.raises(
+        UserError, match=r'"is_impossible"\. .* --version_2_with_negative=true, questions'
+    ):
         read_squad_examples(write_squad(tmp_path, question()), True, True)
     misaligned = question(answers=[{"text": "cat", "answer_start": 12}])
     with pytest.raises(
@@ -141,12 +143,12 @@ def test_answer_errors_name_their_location(tmp_path):
     ):
         read_squad_examples(write_squad(tmp_path, misaligned), True, False)
     repeated_answers = question(answers=[{"text": "cat", "answer_start": 4}] * 2)
-    with pytest.raises(
-        UserError, match=r"has 2 answers: .* Only evaluation questions may have sev"
-    ):
+    with pytest.raises(UserError, match=r"has 2 answers: training questions need exactly one, or"):
         read_squad_examples(write_squad(tmp_path, repeated_answers), True, False)
     unanswered = question(answers=[])
-    with pytest.raises(UserError, match=r"has 0 answers: .* pass --version_2_with_negative=true"):
+    with pytest.raises(
+        UserError, match=r"has 0 answers: .* none if they are impossible \(--version_2_"
+    ):
         read_squad_examples(write_squad(tmp_path, unanswered), True, False)
 
 
@@ -157,13 +159,13 @@ def test_misaligned_answers_are_skipped_and_counted(tmp_path, caplog):
     path = write_squad(tmp_path, question(), *misaligned_questions)
     with caplog.at_level("DEBUG"):
         assert [e.qas_id for e in read_squad_examples(path, True, False)] == ["1"]
-    assert "skipped 8 of 9 questions" in caplog.text
+    assert "8 of 9 questions are skipped, because their answer is not at answer_" in caplog.text
     assert "2, 3, 4, 5, 6 and 3 more" in caplog.text
-    assert "Skipped: 2, 3, 4, 5, 6, 7, 8, 9" in caplog.text
+    assert "All of them: 2, 3, 4, 5, 6, 7, 8, 9" in caplog.text
     # For prediction, misaligned answers do not matter: no question is skipped.
     caplog.clear()
     assert len(read_squad_examples(path, False, False)) == 9
-    message = "8 of 9 questions have none of their answers in the text, the first is 2"
+    message = "8 of 9 questions have none of their answers in the text: 2, 3, 4, 5, 6 and 3 more"
     assert message in caplog.text
     path = write_squad(
         tmp_path, *[question(id=str(n)) for n in range(9)], *misaligned_questions[:1]
@@ -186,7 +188,7 @@ def test_prediction_ignores_malformed_answers(tmp_path, answers):
 def test_repeated_ids_warning(tmp_path, caplog):
     path = write_squad(tmp_path, question(), question(), question(id="2"))
     assert len(read_squad_examples(path, False, False)) == 3
-    assert "1 ids belong to several questions" in caplog.text
+    assert "1 of 3 questions have the id of an earlier question, which then do" in caplog.text
 
 
 def test_whitespace_in_other_scripts():
@@ -206,10 +208,8 @@ def test_empty_questions(tmp_path, caplog, is_training):
     questions = question(id="a"), question(id="b", question=" "), question(id="c", question="")
     path = write_squad(tmp_path, *questions)
     assert len(read_squad_examples(path, is_training, False)) == 3
-    expected = f'{path}: 2 of 3 questions are empty (check "question"), the first is b'
+    expected = f'{path}: 2 of 3 questions are empty (check "question"): b, c'
     assert caplog.messages == [expected]
-    with pytest.raises(UserError, match=r'all questions are empty\. Check "question"'):
-        read_squad_examples(write_squad(tmp_path, question(question="")), is_training, False)
 
 
 def test_impossible_questions_with_answers(tmp_path, caplog):
@@ -222,7 +222,7 @@ def test_impossible_questions_with_answers(tmp_path, caplog):
     examples = read_squad_examples(path, True, True)
     assert [example.is_impossible for example in examples] == [False, True, True]
     problem = '1 of 3 questions are impossible, but have answers (check "is_impossible")'
-    assert caplog.messages == [f"{path}: {problem}, the first is c"]
+    assert caplog.messages == [f"{path}: {problem}: c"]
     caplog.clear()
     read_squad_examples(write_squad(tmp_path, answerable, impossible), True, True)
     assert not caplog.messages

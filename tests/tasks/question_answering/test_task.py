@@ -276,10 +276,10 @@ def test_metrics_need_answers(tiny, folder):
     del content["data"][0]["paragraphs"][0]["qas"][1]["answers"]
     (folder / "dev.json").write_text(json.dumps(content))
     squad.run(options(tiny, folder, do_predict=True))
-    with pytest.raises(UserError, match="has no answers for 1 questions, for example fast"):
+    with pytest.raises(UserError, match="1 questions have no answer, for example fast"):
         squad.run(options(tiny, folder, do_eval=True))
     negative = {"predict_file": str(folder / "negative.json"), "do_eval": True}
-    with pytest.raises(UserError, match="2 questions without an answer, for example c: pass --"):
+    with pytest.raises(UserError, match=r"2 questions have no answer, .* c\. .* or \[\] with"):
         squad.run(options(tiny, folder, **negative))
 
 
@@ -370,8 +370,7 @@ def test_two_devices_give_the_same_answers_as_one(tiny, folder):
 @pytest.mark.parametrize(("threshold", "negative"), [(-3.0, False), (-3.0, True), (0.0, False)])
 def test_threshold_without_effect_warning(tiny, run_log, threshold, negative):
     flags = {"null_score_diff_threshold": threshold, "version_2_with_negative": negative}
-    tokenizer = FullTokenizer(tiny.flags["vocab_file"])
-    QuestionAnswering(SquadOptions(**flags), tiny.config, tokenizer)
+    training.open_devices(SquadOptions(**flags))
     message = "--null_score_diff_threshold is ignored without --version_2_with_negative=true"
     assert run_log.messages == [message] * bool(threshold and not negative)
 

@@ -97,7 +97,7 @@ def test_test_file_without_label_column(path):
         (b"-DOCSTART- -X- -X- O\n\n", r"train\.txt contains no words"),
         (
             b"EU B-ORG\nrejects\n",
-            r"train\.txt:2: 1 column and no label \('rejects'\), but 2 columns in .*:1\.",
+            r"train\.txt:2: 1 column \('rejects'\), but 2 columns in .*:1\.",
         ),
         (
             b"EU B-ORG\n\nthe red O\n",
@@ -105,24 +105,21 @@ def test_test_file_without_label_column(path):
         ),
         (
             b"EU,B-ORG\n",
-            r"\(--label_column=-1\): 'EU,B-ORG'\. Separate columns with spaces or tabs",
+            r"--label_column=-1\): 'EU,B-ORG'\. .*, in columns separated by spaces or tabs",
         ),
         (
             b"Sentence #,Tag\n,EU,B-ORG\n",
-            r"\(',EU,B-ORG'\), but .* line\. Separate columns with spaces",
+            r"train\.txt:1: '#,Tag' in column 2 is not a label\. .* separated by spaces or tabs",
         ),
-        (b"\nEU\n", r"train\.txt:2: the row has 1 column and no label \(--label_column=-1\)"),
-        (b"Peter is here .\n", r"'\.' in column 4 is not .* B-PER. Write one word per line, with"),
-        (b"EU NNP\n", r"train\.txt:1: 'NNP' in column 2 is not a label such as O or B-PER"),
+        (b"\nEU\n", r"train\.txt:2: 1 column and no label \(--token_column=1, --label_column=-1"),
+        (b"Peter is here .\n", r"'\.' in column 4 is not a label\. Write one word per line and"),
+        (b"EU NNP\n", r"train\.txt:1: 'NNP' in column 2 is not a label.* Check --label_column"),
         (
             b"EU O\nrejects U-ORG\n",
-            r"BIO, IOB1 or BIOES: .* \(if it is BILOU, replace L- with E- and U- with S-\)$",
+            r"BIO, IOB1 or BIOES: .* \(in BILOU, replace L- with E- and U- with S-\)",
         ),
-        (
-            b"# sent_id = 1\n1\tEU\t_\t_\tB-ORG\n",
-            r"train\.txt:2: 5 columns .*, but 4 columns .*Comments \(#\) are not supported",
-        ),
-        (b"EU O\n# text = EU\n", r"train\.txt:2: 4 columns.*'# text = EU'.*Comments \(#\) are"),
+        (b"# sent_id = 1\n1\tEU\tB-ORG\n", r"train\.txt:1: '1' in .* per line and no comments"),
+        (b"EU O\n# text = EU\n", r"train\.txt:2: 4 columns \('# text = EU'\).* and no comments"),
         (b"EU O\n\na B-\n", r"train\.txt:3: 'B-' in column 2 is not a label"),
         (b"EU O\ncaf\xe9 O\n", r"train\.txt:2: the file is not UTF-8"),
     ],
@@ -135,9 +132,9 @@ def test_invalid_files(path, content, message):
 
 
 def test_missing_columns(path):
-    with pytest.raises(UserError, match=r"train\.txt:3: --token_column=5, but the row has 4 col"):
+    with pytest.raises(UserError, match=r"txt:3: 4 columns and no word \(--token_column=5, --l"):
         conll.read_conll(str(path), token_column=5)
-    with pytest.raises(UserError, match=r"train\.txt:3: .* no label \(--label_column=7\)"):
+    with pytest.raises(UserError, match=r"txt:3: 4 columns and no label \(.*, --label_column=7\)"):
         conll.read_conll(str(path), label_column=7)
 
 
@@ -177,28 +174,6 @@ def test_conlleval_tabs(path):
     assert (file.sentence_starts, file.docstart_lines) == ([0, 2, 3], [1])
 
 
-def test_file_without_blank_lines_is_one_sentence(path, caplog):
-    path.write_text("a O\n\n" + "b B-X\n" * 501)
-    conll.read_conll(str(path))
-    message = f"{path}: one sentence of 501 words, from line 3 on. Are blank lines missing?"
-    assert [record.getMessage() for record in caplog.records] == [message]
-    caplog.clear()
-    path.write_text("b B-X\n" * 500 + "\na O\n")
-    conll.read_conll(str(path))
-    path.write_text("长" * 600 + "/o\n", "utf-8")
-    conll.read_conll(str(path))
-    assert not caplog.records
-
-
-@pytest.mark.parametrize("prefix", ["B-", "word"])
-def test_label_column_that_contains_words(path, prefix):
-    path.write_text("".join(f"O {prefix}{number} O\n" for number in range(1001)))
-    expected = r"train\.txt: column 2 has 1,001 different values: .* Check --label_column"
-    with pytest.raises(UserError, match=expected):
-        conll.read_conll(str(path), label_column=2)
-    assert conll.read_conll(str(path), token_column=2).labels == ["O"] * 1001
-
-
 def test_iob1_becomes_bio():
     #          sentence 1                          2        3
     iob1 = ["I-A", "I-A", "B-A", "I-B", "O", "I-A", "I-A", "B-A", "I-A"]
@@ -209,11 +184,6 @@ def test_iob1_becomes_bio():
     assert conll.to_bio(["I", "O", "I", "I"], [0, 4]) == ["B", "O", "B", "I"]
     bioes = ["B-A", "I-A", "E-A", "S-A", "O", "I-A"]
     assert conll.to_bio(bioes, [0, 6]) == bioes
-
-
-def test_label_list():
-    labels = ["I-B", "O", "B-A", "O", "B-B"]
-    assert conll.label_list(labels) == ["O", "B-A", "B-B", "I-B"]
 
 
 WORD = st.text(st.characters(exclude_characters=" \t\r\n", codec="utf-8"), min_size=1).filter(
@@ -249,4 +219,4 @@ def test_real_files():
     assert len(file.document_starts) == 947
     assert conll.to_bio(file.labels, file.sentence_starts) == file.labels
     types = ("LOC", "MISC", "ORG", "PER")
-    assert conll.label_list(file.labels) == ["O", *(f"{p}-{name}" for p in "BI" for name in types)]
+    assert {*file.labels} == {"O", *(f"{p}-{name}" for p in "BI" for name in types)}

@@ -22,7 +22,7 @@ from bert_tf.tokenization import FullTokenizer
 from tests.conftest import WORDS
 from tests.finetuning.test_run_checks import warning_messages
 from tests.oracle import ROOT, data, golden
-from tests.tasks.token_classification.test_ner_metrics import f1
+from tests.tasks.token_classification.test_entity_scores import f1
 
 # Label of each word; `I-` is used only inside an entity.
 LABELS = {"good": "B-A", "film": "I-A", "plot": "B-B", "slow": "B-A"}
@@ -179,7 +179,7 @@ def find_problems(ner_task, split="predict"):
 
 
 def test_folder_without_conll_files(tiny, tmp_path):
-    with pytest.raises(UserError, match=r"No such file: .*test\.txt or eng\.testb \(the folder"):
+    with pytest.raises(UserError, match=r"No such file: .*test\.txt \(the folder"):
         task(tiny, tmp_path).read("predict")
 
 
@@ -398,9 +398,13 @@ def assert_user_error(run, message):
         ({"do_train": True, "data_dir": None}, "Missing required flags: --data_dir"),
         ({"do_train": True, "data_dir": "no"}, r"No such file: no/train\.txt"),
         ({"do_train": True, "token_column": 0}, "--token_column must be between 1 and"),
-        ({"do_train": True, "label_column": 0}, "--label_column counts from 1,"),
-        ({"do_train": True, "label_column": 1}, "--token_column and --label_column are both 1"),
-        ({"do_train": True, "label_column": 9}, r"train\.txt:3: .* no label \(--label_column=9\)"),
+        ({"do_train": True, "label_column": 0}, r"no label \(.*, --label_column=0\)"),
+        ({"do_train": True, "label_column": -2}, r"no label \(.*, --label_column=-2\)"),
+        ({"do_train": True, "label_column": 1}, r"no label \(--token_column=1, --label_column=1\)"),
+        (
+            {"do_train": True, "label_column": 9},
+            r"train\.txt:3: .* no label .* --label_column=9\)",
+        ),
         ({"do_train": True, "label_column": 2}, r"train\.txt:3: 'X' in column 2 is not a label"),
         ({"do_train": True, "max_seq_length": 25}, "exceeds the model's 24 positions"),
         ({"do_eval": True}, r"No such file: .*labels\.txt.*pass --do_train=true, the folder"),
@@ -417,9 +421,7 @@ def test_invalid_files(tiny, folder):
     dev = (folder / "dev.txt").read_text()
     (folder / "dev.txt").write_text(dev.replace(" B-A", "", 1))
     line = next(n for n, row in enumerate(dev.splitlines(), 1) if row.endswith(" B-A"))
-    assert_user_error(
-        train, rf"dev\.txt:{line}: 2 columns and no label \(.*\), but 3 columns in .*dev\.txt:3"
-    )
+    assert_user_error(train, rf"dev\.txt:{line}: 2 columns \(.*\), but 3 columns in .*dev\.txt:3")
     (folder / "dev.txt").write_text("")
     assert_user_error(train, r"dev\.txt contains no words")
     (folder / "train.txt").write_text("a O\n\nb O\n")
@@ -478,11 +480,11 @@ def test_script(tiny, folder):
     assert column(rows_of(folder / "out" / "label_test.txt"), 0) == column(
         rows_of(folder / "test.txt"), 0
     )
-    command.append("--label_column=0")
+    command.append("--token_column=0")
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert process.returncode == 1
     assert process.stderr == (
-        "ERROR: --label_column counts from 1, or is -1 for the last. Received: 0\n"
+        "ERROR: --token_column must be between 1 and 2147483647. Received: 0\n"
     )
 
 
@@ -537,12 +539,11 @@ def test_labels_that_differ_in_case_warn(tiny, folder):
         ),
         (
             "the\n-,:\nEU,NNP\nrejects;VBZ\n",
-            "most lines have commas or semicolons, such as -,:. "
-            "Separate columns with spaces or tabs",
+            "3 of 4 words have , or ;, such as -,:. Separate columns with spaces or tabs",
         ),
         (
             '"\n""""\n""\n"the""film"\n',
-            '2 words are in CSV quotes, such as """". Write the file without quoting',
+            '2 of 4 words are in CSV quotes, such as """". Write the file without quoting',
         ),
         ("the\n,\n;\nfilm\n", None),
     ],
@@ -557,12 +558,21 @@ def test_unusual_words_warn(tiny, folder, run_log, text, message):
     assert warnings == expected
 
 
-def test_file_without_blank_lines_warning(tiny, folder):
-    lines = (folder / "test.txt").read_text().splitlines()
-    words = "\n".join(line for line in lines if line and not line.startswith("-DOC"))
-    (folder / "test.txt").write_text(words + "\n")
-    problems = find_problems(task(tiny, folder))
-    assert f"{folder}/test.txt: no blank lines; reading all words as one sentence" in problems
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("film\n" * 30, "one sentence of 30 words, from line 1 on. Are blank lines missing?"),
+        ("a\n\n" + "b\n" * 501, "one sentence of 501 words, from line 3 on. Are blank lines"),
+        ("film\n" * 20, None),
+        ("b\n" * 500 + "\na\n", None),
+        ("长" * 600 + "/o w/o\n", None),
+    ],
+)
+def test_missing_blank_lines_warn(tiny, folder, text, message):
+    (folder / "test.txt").write_text(text, "utf-8")
+    problems = [p for p in find_problems(task(tiny, folder)) if "[UNK]" not in p]
+    assert len(problems) == bool(message)
+    assert not message or problems[0].startswith(f"{folder}/test.txt: {message}")
 
 
 def test_evaluation_on_training_data_warns(tiny, folder, caplog):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
-from bert_tf.tasks.token_classification import conll, ner_metrics
+from bert_tf.tasks.token_classification import conll
 
 LABELS = st.lists(st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B"]), min_size=1, max_size=8)
 
@@ -39,7 +39,7 @@ def test_metrics_equal_a_plain_count(rows):
     predicted = [
         [rng.choice([label, label, "O", "I-A", "B-B"]) for label in labels] for labels, rng in rows
     ]
-    scores = ner_metrics.entity_scores(gold, predicted)
+    scores = conll.entity_scores(gold, predicted)
     correct, all_gold, all_predicted = (
         entity_spans(gold) & entity_spans(predicted),
         entity_spans(gold),
@@ -61,7 +61,7 @@ def test_label_schemes_give_the_same_metrics():
     iob1 = [["I-A", "I-A", "B-A", "O", "I-B"]]
     for gold in (bio, bioes, iob1):
         for predicted in (bio, bioes, iob1):
-            assert ner_metrics.entity_scores(gold, predicted)[""]["f1"] == 1.0
+            assert conll.entity_scores(gold, predicted)[""]["f1"] == 1.0
 
 
 IOB1 = st.lists(
@@ -77,16 +77,16 @@ def test_converted_labels_score_as_in_the_file(gold, rng):
     bio = conll.to_bio([label for row in gold for label in row], starts)
     converted = [bio[start:end] for start, end in itertools.pairwise(starts)]
     predicted = [[rng.choice([label, "O", "B-A", "I-B"]) for label in row] for row in converted]
-    scores = ner_metrics.entity_scores(gold, predicted)
-    assert scores == ner_metrics.entity_scores(converted, predicted)
+    scores = conll.entity_scores(gold, predicted)
+    assert scores == conll.entity_scores(converted, predicted)
 
 
 def test_single_type_without_a_name():
-    scores = ner_metrics.entity_scores([["B", "I", "O", "B"]], [["B", "O", "O", "B"]])
+    scores = conll.entity_scores([["B", "I", "O", "B"]], [["B", "O", "O", "B"]])
     assert scores[""]["f1"] == 0.5
 
 
 def test_missing_seqeval(monkeypatch):
     monkeypatch.setitem(sys.modules, "seqeval.metrics", None)
     with pytest.raises(UserError, match=r'package seqeval .*pip install "bert_tf\[ner\]"'):
-        ner_metrics.entity_scores([], [])
+        conll.entity_scores([], [])
