@@ -77,8 +77,7 @@ ALLOWED_IMPORTS = {
     "tasks/classification": {"numpy"},
     # Inside functions only.
     "tasks/classification/custom_dataset": {"sklearn"},
-    "tasks/classification/metrics": {"numpy", "scipy", "sklearn"},
-    "tasks/classification/plots": {"matplotlib", "numpy", "sklearn"},
+    "tasks/classification/metrics": {"matplotlib", "numpy", "scipy", "sklearn"},
     "tasks/pretraining/create_vocab": {"tensorflow_text"},
     "text_lines": set(),
     "tokenization": set(),

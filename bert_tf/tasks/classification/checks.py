@@ -1,6 +1,7 @@
 """What looks wrong in labels and texts, and makes training or evaluation useless."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,11 +15,6 @@ from bert_tf.tasks.classification.options import CLASSIFICATION, MULTILABEL, REG
 # Tolerated fraction of training rows whose text also occurs with a different label.
 _MAX_CONTRADICTORY = 0.1
 _NUMBER = r"[+-]?[\d.,]*\d"
-# Suspicious texts: (kind, pattern, tolerated fraction).
-_SUSPICIOUS_TEXTS = (
-    ("numbers or dates", r"(?s)(?=.*\d)[\W\d_]+", 0.5),
-    ("missing values", "nan|null|none", 0.05),
-)
 
 
 def check(
@@ -51,35 +47,34 @@ def check(
 def _check_texts(
     path: str, labels: Sequence[str], examples: Sequence[InputExample]
 ) -> Iterator[str]:
-    count = len(examples)
-    for kind, pattern, tolerated in _SUSPICIOUS_TEXTS:
-        found = [e.text_a for e in examples if re.fullmatch(pattern, e.text_a.strip().casefold())]
-        if len(found) > tolerated * count:
-            share = f"{len(found)} of {count} texts are {kind}, such as {found[0]!r}"
-            yield f"{path}: {share}. Check the text column"
     names = {label.casefold() for label in labels if not re.fullmatch(_NUMBER, label)}
-    for texts in ([e.text_a for e in examples], [e.text_b or "" for e in examples]):
-        found = [text for text in texts if text.strip().casefold() in names]
-        if len(found) > count / 2:
-            share = f"{len(found)} of {count} texts are labels, such as {found[0]!r}"
+    texts, second_texts = zip(*((e.text_a, e.text_b or "") for e in examples), strict=True)
+    for kind, column, is_suspicious, tolerated in (
+        ("numbers or dates", texts, re.compile(r"(?s)(?=.*\d)[\W\d_]+").fullmatch, 0.5),
+        ("missing values", texts, re.compile("nan|null|none").fullmatch, 0.05),
+        ("labels", texts, names.__contains__, 0.5),
+        ("labels", second_texts, names.__contains__, 0.5),
+    ):
+        found = [text for text in column if is_suspicious(text.strip().casefold())]
+        if len(found) > tolerated * len(examples):
+            share = f"{len(found)} of {len(examples)} texts are {kind}, such as {found[0]!r}"
             yield f"{path}: {share}. Check the text column"
 
 
 def _check_contradictions(path: str, examples: Sequence[InputExample]) -> Iterator[str]:
     texts = [(example.text_a.strip(), example.text_b) for example in examples]
-    labels_of_text: dict[Any, set[Any]] = {text: set() for text in texts}
+    labels_of_text: dict[Any, set[Any]] = defaultdict(set)
     for text, example in zip(texts, examples, strict=True):
         labels_of_text[text].add(example.label)
     found = [text for text in texts if len(labels_of_text[text]) > 1]
     if len(found) > _MAX_CONTRADICTORY * len(texts):
         labels = shortened(sorted(map(str, labels_of_text[found[0]])))
-        share = f"{len(found)} of {len(texts)} rows ({100 * len(found) / len(texts):.1f}%)"
+        share = f"{len(found)} of {len(texts)} rows ({len(found) / len(texts):.1%})"
         problem = f"repeat a text with a different label, such as {excerpt(found[0][0])}: {labels}"
         yield f"{path}: {share} {problem}. Check the labels"
 
 
 def _check_labels(path: str, data: TextDataset) -> Iterator[str]:
-    """Yields labels that were probably misread."""
     with_comma = [label for label in data.labels if "," in label]
     parts = {part.strip() for label in data.labels for part in label.split(",")}
     if data.problem_type == CLASSIFICATION and 2 * len(with_comma) > len(data.labels) > len(parts):
@@ -87,14 +82,12 @@ def _check_labels(path: str, data: TextDataset) -> Iterator[str]:
         yield f"{path}: {with_comma[0]!r} is read as one label. {advice}"
     for label in data.labels:
         if label.casefold() in ("nan", "null"):
-            advice = "If it means a missing label, remove its rows"
-            yield f"{path}: there is a label {label!r}. {advice}"
+            yield f"{path}: there is a label {label!r}. Remove its rows if it means a missing label"
         if data.problem_type == MULTILABEL and label[0] in "[]'\"":
-            advice = "Write lists as a,b"
-            yield f"{path}: there is a label {label!r}, part of a Python list. {advice}"
+            yield f"{path}: the label {label!r} is part of a Python list. Write lists as a,b"
             return
 
 
 def _collect_labels(examples: Sequence[InputExample]) -> set[str]:
-    labels = (example.label or () for example in examples)
-    return {name for label in labels for name in ((label,) if isinstance(label, str) else label)}
+    labels = (e.label if isinstance(e.label, tuple) else (e.label,) for e in examples)
+    return set().union(*labels)

@@ -1,19 +1,16 @@
 """Creates the dataset that the options of `run_classifier.py` describe."""
 
-import contextlib
-import dataclasses
 import os
 from collections.abc import Sequence
 
 from bert_tf import files
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.split_files import NAMES, find_files
-from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks
 from bert_tf.options import ClassifierOptions
 from bert_tf.progress import log
-from bert_tf.tasks.classification import column_mapping, glue
+from bert_tf.tasks.classification import glue
 from bert_tf.tasks.classification.column_mapping import TrainingTable
 from bert_tf.tasks.classification.custom_dataset import HEADER, NUM_COLUMNS, CustomDataset
 from bert_tf.tasks.classification.datasets import PROBLEM_TYPE, TextDataset
@@ -37,7 +34,7 @@ def make_dataset(options: ClassifierOptions, source: str | RunFolder) -> TextDat
     elif options.task_module:
         data = load_task_module(options.task_module, options.data_dir or "")
         if not folder:
-            data.find_pairs()
+            data.read("train")  # tells whether texts are pairs
     else:
         data = glue.GlueDataset(glue.task_named(options.task_name or ""), options.data_dir or "")
     if folder:
@@ -70,16 +67,16 @@ def _find_paths(options: ClassifierOptions) -> dict[str, str]:
     if needs_eval_rows and not options.do_train and "eval" not in paths:
         splits.append("train")
         paths |= find_files(options, ["train"])
-    if options.evaluates and "eval" not in paths and not options.dev_fraction:
-        raise UserError("There is no file to evaluate on: pass --eval_file, or --dev_fraction=0.2")
     if "eval" in paths and options.dev_fraction not in (0, ClassifierOptions().dev_fraction):
         message = "--dev_fraction=%g has no effect, as there is a dev file: %s. Check --eval_file"
         log.warning(message, options.dev_fraction, paths["eval"])
     for split in splits:
-        if split not in paths and split != "eval":
+        can_be_held_out = options.dev_fraction or not options.evaluates
+        if split not in paths and not (split == "eval" and can_be_held_out):
             reason = files.describe_absence(os.path.join(options.data_dir or ".", "*"))
             advice = f"pass --{split}_file, or put {NAMES[split][0]}.tsv into --data_dir"
-            raise UserError(f"There is no file to {split} on: {advice} ({reason})")
+            advice += ", or pass --dev_fraction=0.2" * (split == "eval")
+            raise UserError(f"There is no {split} file: {advice} ({reason})")
     return paths
 
 
@@ -87,42 +84,30 @@ def _make_custom_dataset(options: ClassifierOptions, folder: RunFolder | None) -
     paths = _find_paths(options)
     labels = list(map(str.strip, options.labels.split(","))) if options.labels else []
     problem_type, training = options.problem_type, TrainingTable()
+    models = [folder] if folder else []
     if folder:
-        header = (folder.entry(HEADER) or "").split("\t")
-        has_header, width = header != [""], _trained_width(folder, header, options)
-        training = TrainingTable(header if has_header else None, width)
-        problem_type = _find_trained_problem_type(options, folder)
+        header, width = folder.entry(HEADER), int(folder.entry(NUM_COLUMNS) or 0)
+        training = TrainingTable(header.split("\t") if header else None, width)
+        trained = trained_problem_type(folder)
+        if problem_type == AUTO:
+            # Models trained by other tools have no run metadata: assume classification.
+            problem_type = trained or CLASSIFICATION
+        elif trained not in (None, problem_type):
+            reason = f"the model in {folder} was trained with {trained}"
+            raise UserError(f"--problem_type={problem_type}, but {reason}: omit the flag")
         if not labels and problem_type != REGRESSION:
             advice = ", or --labels in the order of the model's outputs"
             labels = folder.require_labels(advice=advice)
-    models = [folder] if folder else []
-    models += [RunFolder(options.teacher)] if options.teacher else []
-    text_columns = {str(model): _find_text_columns(options, model) for model in models if paths}
-    if options.ignores_labels:
-        teacher = RunFolder(options.teacher or "")
-        if problem_type == AUTO:
-            problem_type = trained_problem_type(teacher) or AUTO
-        labels = labels or teacher.labels() or []
-    training = training._replace(text_columns=text_columns)
+    if options.teacher:
+        models.append(teacher := RunFolder(options.teacher))
+        if options.ignores_labels:
+            if problem_type == AUTO:
+                problem_type = trained_problem_type(teacher) or AUTO
+            labels = labels or teacher.labels() or []
+    flags = ("text_column", "text_pair_column")
+    columns = {str(model): [model.entry("flags", flag) or "" for flag in flags] for model in models}
+    training = training._replace(text_columns=columns)
     return CustomDataset(paths, options, labels, training, problem_type)
-
-
-def _trained_width(folder: RunFolder, header: Sequence[str], options: ClassifierOptions) -> int:
-    """Returns `column_mapping.comparable_width` of the model's training file; 0 if unknown."""
-    if width := folder.entry(NUM_COLUMNS):
-        return int(width) if width.isdecimal() else 0
-    # Version 1.0 did not store it.
-    flags = folder.flags
-    label, text = flags.get("label_column") or "", flags.get("text_column") or ""
-    if not (label.isdecimal() and text.isdecimal() and int(label) < int(text)):
-        return 0
-    if len(header) > 1:
-        return len(header)
-    places = {name: flags.get(name) for name in ("data_dir", "train_file")}
-    with contextlib.suppress(UserError, StopIteration):  # the file may no longer exist
-        paths = find_files(dataclasses.replace(options, **places), ["train"])
-        return len(next(iter(read_table(paths["train"], options.quoted))).cells) if paths else 0
-    return 0
 
 
 def trained_problem_type(folder: RunFolder) -> str | None:
@@ -130,28 +115,6 @@ def trained_problem_type(folder: RunFolder) -> str | None:
     # Version 1.0 stored the inferred type as the flag.
     found = folder.entry(PROBLEM_TYPE) or folder.entry("flags", "problem_type")
     return None if found == AUTO else found
-
-
-def _find_trained_problem_type(options: ClassifierOptions, folder: RunFolder) -> str:
-    requested, trained = options.problem_type, trained_problem_type(folder)
-    if requested != AUTO and trained and requested != trained:
-        reason = f"the model in {folder} was trained with {trained}"
-        raise UserError(f"--problem_type={requested}, but {reason}: omit the flag")
-    # Models trained by other tools have no run metadata: assume classification.
-    return (trained or CLASSIFICATION) if requested == AUTO else requested
-
-
-def _find_text_columns(options: ClassifierOptions, folder: RunFolder) -> list[str]:
-    """Returns the text columns of the model in a folder; [] if they are unknown.
-
-    Warns if their number is not that of this run.
-    """
-    trained = [folder.entry("flags", flag) for flag in ("text_column", "text_pair_column")]
-    columns = [column for column in trained if column] if trained[0] else []
-    if columns and bool(trained[1]) != bool(options.text_pair_column):
-        column_mapping.warn_about_texts(options, str(folder), columns)
-        return []
-    return columns
 
 
 def require_labels(labels: Sequence[str], source: str, options: ClassifierOptions) -> None:

@@ -2,9 +2,13 @@
 
 import abc
 import types
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from bert_tf.data.cell_values import excerpt
 from bert_tf.data.features import InputExample
+from bert_tf.errors import UserError
 from bert_tf.tasks.classification.options import CLASSIFICATION
 
 # Entry of `run.json` with the problem type, which may have been inferred.
@@ -46,3 +50,17 @@ class TextDataset(abc.ABC):
     @abc.abstractmethod
     def describe(self, split: str) -> str:
         """Returns the origin of a split, such as the path of its file, for messages."""
+
+
+def require_valid_labels(labels: Sequence[Any], source: str) -> None:
+    """Raises a UserError unless labels are distinct lines of text, as in `labels.txt`.
+
+    `source` says where they come from, for the message.
+    """
+    for number, label in enumerate(labels, start=1):
+        if not isinstance(label, str) or not label.strip() or len(label.splitlines()) != 1:
+            shown = repr(label)[:100]
+            raise UserError(f"{source}: label {number} is not one line of text: {shown}")
+    duplicates = [label for label, count in Counter(labels).items() if count > 1]
+    if duplicates:
+        raise UserError(f"{source}: duplicate label {excerpt(duplicates[0])}. Remove one")

@@ -5,7 +5,6 @@ import difflib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from bert_tf import files
 from bert_tf.data.cell_values import excerpt, parse_number
 from bert_tf.data.features import InputExample
 from bert_tf.data.tables import LAST, Row, read_tsv, require_columns
@@ -30,7 +29,7 @@ class Split:
         guid_column: column with the number; None to use the 0-based line number instead.
         where: (column, value): rows with a different value are skipped.
         spellings: pairs (label in the file, label of the task), for labels that differ.
-        text_names: column names of the texts, to check the header; empty if unknown.
+        text_names: column names of the texts, to check the header.
     """
 
     file: str
@@ -42,7 +41,7 @@ class Split:
     guid_column: int | None = None
     where: tuple[int, str] | None = None
     spellings: tuple[tuple[str, str], ...] = ()
-    text_names: tuple[str, ...] = ()
+    text_names: tuple[str, ...] = ("sentence1", "sentence2")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,8 +106,9 @@ def _make_mnli_splits(kind: str) -> dict[str, Split]:
     return {**splits, "dev": dev, "test": test}
 
 
+_PAIRS = _make_splits((1, 2), id_splits=_SPLITS)
 # The diagnostic set, for models trained on MNLI.
-_AX = {"test": Split(file="diagnostic.tsv", text_a=1, text_b=2, guid_prefix="test", guid_column=0)}
+_AX = {"test": dataclasses.replace(_PAIRS["test"], file="diagnostic.tsv")}
 _XNLI = {
     "train": Split(
         file="multinli/multinli.train.zh.tsv",
@@ -117,13 +117,13 @@ _XNLI = {
         label=2,
         guid_prefix="train",
         spellings=(("contradictory", "contradiction"),),
+        text_names=("premise", "hypo"),
     ),
     "dev": Split(
         file="xnli.dev.tsv", text_a=6, text_b=7, label=1, guid_prefix="dev", where=(0, "zh")
     ),
 }
 _COLA = _make_splits((3,), (1,), label=1, header_splits=["test"], text_names=("sentence",))
-_PAIRS = _make_splits((1, 2), id_splits=_SPLITS)
 _QNLI = _make_splits((1, 2), id_splits=_SPLITS, text_names=("question", "sentence"))
 _QQP = _make_splits((3, 4), (1, 2), id_splits=_SPLITS, text_names=("question1", "question2"))
 _MRPC = _make_splits((3, 4), label=0, text_names=("#1 String", "#2 String"))
@@ -183,17 +183,11 @@ class GlueDataset(TextDataset):
 
     def read(self, split: str) -> list[InputExample]:
         """Reads the examples of a split; none if the file has no rows, as in the original."""
-        name, folder = SPLIT_NAMES[split], self.data_dir
+        name = SPLIT_NAMES[split]
         if name not in self.task.splits:
             existing = ", ".join(self.task.splits)
             raise UserError(f"Task {self.task.name} has no {name} set, only {existing}")
-        if files.exists(folder) and not files.is_dir(folder):
-            raise UserError(f"{folder} is a file; pass the folder with the files of {self.name}")
-        path = self.describe(split)
-        if not files.exists(path):
-            reason = files.describe_absence(path)
-            raise UserError(f"No such file: {path}, the {name} set of {self.name} ({reason})")
-        return list(examples(self.task, self.task.splits[name], read_tsv(path)))
+        return list(examples(self.task, self.task.splits[name], read_tsv(self.describe(split))))
 
     def describe(self, split: str) -> str:
         """Returns the path of the split's file."""
@@ -229,24 +223,14 @@ def examples(task: TsvTask, split: Split, rows: Iterable[Row]) -> Iterator[Input
 
 
 def _check_header(task: TsvTask, split: Split, row: Row) -> None:
-    labels = {*task.labels, *dict(split.spellings)}
-    data_cells = [cell for cell in row.cells if cell in labels or parse_number(cell) is not None]
     header = [cell.strip().casefold() for cell in row.cells]
-    columns = (split.text_a, split.text_b)
-    missing = [
-        (name, column)
-        for name, column in zip(split.text_names, columns, strict=False)
-        if column is not None and header[column : column + 1] != [name.casefold()]
-    ]
-    if data_cells:
-        problem = f"{data_cells[0]!r} is not a column name. Is the header missing?"
-        message = "%s was skipped as the header of task %s, but %s"
-        log.warning(message, row.place, task.name, problem)
-    elif missing and header:
-        name, column = missing[0]
-        message = "%s: task %s expects %r as column %d, but the header is %s. Check --data_dir"
-        cells = excerpt(", ".join(row.cells))
-        log.warning(message, row.place, task.name, name, column + 1, cells)
+    for name, column in zip(split.text_names, (split.text_a, split.text_b), strict=False):
+        if column is not None and header and header[column : column + 1] != [name.casefold()]:
+            message = "%s: task %s expects %r as column %d, but the header is %s. "
+            message += "Check --data_dir, and whether the header is missing"
+            cells = excerpt(", ".join(row.cells))
+            log.warning(message, row.place, task.name, name, column + 1, cells)
+            return
 
 
 def _parse_label(task: TsvTask, split: Split, row: Row, is_first: bool) -> str:

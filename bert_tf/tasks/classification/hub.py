@@ -21,11 +21,12 @@ def with_module(options: HubClassifierOptions) -> ClassifierOptions:
     folder = options.bert_hub_module_handle or ""
     if not files.is_dir(folder):
         reason = files.describe_absence(folder)
-        raise UserError(f"--bert_hub_module_handle={folder} is not a folder ({reason})")
+        advice = "download the model for TensorFlow 2, unpack it, and pass its folder"
+        problem = f"--bert_hub_module_handle={folder} is not a folder ({reason})"
+        raise UserError(f"{problem}. bert_tf downloads nothing: {advice}")
     module = SavedModelSource(folder)
     if not module.is_encoder:
-        advice = "export one with export_model.py --form=encoder"
-        raise UserError(f"{folder} contains no encoder: {advice}")
+        raise UserError(f"{folder} has no encoder: export one with export_model.py --form=encoder")
     vocab_file = module.vocab_file or options.vocab_file
     if vocab_file is None:
         raise UserError(f"{folder} has no vocabulary: pass the model's vocabulary as --vocab_file")

@@ -11,13 +11,12 @@ from typing import Any
 from bert_tf.data.cell_values import counted, excerpt, parse_number, to_text
 from bert_tf.errors import UserError, shortened
 from bert_tf.progress import log
+from bert_tf.tasks.classification.datasets import require_valid_labels
 from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, MULTILABEL, REGRESSION
 
 # Labels that mostly occur once are probably not classes if there are more than half as many labels
 # as rows. This limit is at least `_FEW_LABELS` and at most `_MANY_LABELS`.
 _FEW_LABELS, _MANY_LABELS = 8, 50
-# Placeholders for a missing number, including an empty cell.
-MISSING_NUMBER = re.compile(r"(-?inf|infinity|nan|n/?a|null|none|[?-])?", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,31 +48,36 @@ class LabelParser:
         if not isinstance(value, list):
             names = self.split(to_text(value, "label", place))
         elif self.problem_type == MULTILABEL:
-            names = [to_text(part, "label", place).strip() for part in value]
+            names = [self._strip(to_text(part, "label", place)) for part in value]
         else:
-            raise UserError(f"{place}: a list of labels needs --problem_type=multilabel")
+            raise UserError(f"{place}: a list of labels needs problem_type=multilabel")
         if "" in names or not (names or self.problem_type == MULTILABEL):
-            raise UserError(f"{place}: the label is empty. Correct or remove the line")
+            raise UserError(f"{place}: the label is empty. Correct or remove the row")
         for name in names:
-            self._check(name, place)
+            if self.problem_type == REGRESSION and parse_number(name) is None:
+                raise _not_a_number(name, place)
+            if self.labels and name not in self.labels:
+                close = difflib.get_close_matches(name, self.labels, n=1)
+                advice = f"Did you mean {close[0]}?" if close else _advice(place)
+                allowed = shortened(self.labels)
+                raise UserError(f"{place}: label {excerpt(name)} is not one of {allowed}. {advice}")
         return list(dict.fromkeys(names))
 
     def split(self, text: str) -> list[str]:
         """Splits the text of a cell into labels; returns [] if it is blank."""
-        parts = text.split(self.separator) if self.problem_type == MULTILABEL else [text]
-        return [part.strip() for part in parts if part.strip()]
+        is_list = self.problem_type == MULTILABEL and text not in self.labels
+        parts = text.split(self.separator) if is_list else [text]
+        return [self._strip(part) for part in parts if part.strip()]
 
-    def _check(self, name: str, place: str) -> None:
-        if self.problem_type == REGRESSION and parse_number(name) is None:
-            raise _not_a_number(name, place)
-        # labels.txt has one label per line.
-        if len(name.splitlines()) != 1:
-            raise UserError(f"{place}: label {excerpt(name)} contains a line break. Remove it")
-        if self.labels and name not in self.labels:
-            close = difflib.get_close_matches(name, self.labels, n=1)
-            advice = f"Did you mean {close[0]}?" if close else _advice(place)
-            subject = f"{place}: label {excerpt(name)}"
-            raise UserError(f"{subject} is not one of {shortened(self.labels)}. {advice}")
+    def _strip(self, text: str) -> str:
+        # A task module may have labels with spaces around them.
+        return text if text in self.labels else text.strip()
+
+
+def is_number_like(text: str) -> bool:
+    """Returns whether a cell is a number, or a placeholder for a missing one, such as ""."""
+    missing = re.fullmatch("(-?inf|infinity|nan|n/?a|null|none|[?-])?", text, re.IGNORECASE)
+    return bool(missing) or parse_number(text) is not None
 
 
 def infer_labels(
@@ -98,7 +102,8 @@ def infer_labels(
         summary = f"numbers from {min(numbers):g} to {max(numbers):g}"
     else:
         parser = dataclasses.replace(parser, labels=parser.labels or _sort_labels(counts))
-        _check_labels(path, parser, counts, len(values))
+        require_valid_labels(parser.labels, path)
+        _check_counts(path, parser, counts, len(values))
         label_counts = [f"{label} ({counts[label]:,})" for label in parser.labels]
         summary = f"{counted(len(label_counts), 'label')}: {shortened(label_counts)}"
     log.info("%s: %s; %s with %s", path, counted(len(values), "row"), problem_type, summary)
@@ -118,27 +123,26 @@ def _infer_problem_type(places: Sequence[str], values: Sequence[Any], given: Lab
         return CLASSIFICATION
     cells = zip(values, places, strict=True)
     texts = [to_text(value, "label", place).strip() for value, place in cells]
-    # Accept decimal commas at first, so that numbers with them count as numbers.
-    numbers = [parse_number(text.replace(",", ".")) for text in texts]
-    parsed = [number for number in numbers if number is not None]
+    # Decimal commas count as numbers here.
+    with_points = [text.replace(",", ".") for text in texts]
+    parsed = [number for text in with_points if (number := parse_number(text)) is not None]
     if len(parsed) <= len(texts) / 2:
         return CLASSIFICATION
     all_integers = all(number.is_integer() for number in parsed)
-    for place, text, number in zip(places, texts, numbers, strict=True):
-        must_be_number = number is not None or MISSING_NUMBER.fullmatch(text) or not all_integers
+    for place, text, with_point in zip(places, texts, with_points, strict=True):
+        must_be_number = is_number_like(with_point) or not all_integers
         if must_be_number and parse_number(text) is None:
             raise _not_a_number(text, place, ", but most labels are")
     return CLASSIFICATION if all_integers else REGRESSION
 
 
 def _not_a_number(text: str, place: str, context: str = "") -> UserError:
-    comma_hint = " Write a decimal point, not a comma." if "," in text else ""
     advice = _advice(place)
     if context and text:
         advice += "; if labels are classes, pass --problem_type=classification"
-    return UserError(
-        f"{place}: label {excerpt(text)} is not a number{context}.{comma_hint} {advice}"
-    )
+    if "," in text:
+        advice += ". Write a decimal point, not a comma"
+    return UserError(f"{place}: label {excerpt(text)} is not a number{context}. {advice}")
 
 
 def _sort_labels(labels: Counter[str]) -> tuple[str, ...]:
@@ -148,7 +152,7 @@ def _sort_labels(labels: Counter[str]) -> tuple[str, ...]:
     return tuple(sorted(labels))
 
 
-def _check_labels(path: str, parser: LabelParser, counts: Counter[str], num_rows: int) -> None:
+def _check_counts(path: str, parser: LabelParser, counts: Counter[str], num_rows: int) -> None:
     labels = parser.labels
     # Only multi-label data can be learned with a single label, since rows may lack it.
     if all(counts[label] == num_rows for label in labels) or (
@@ -166,4 +170,4 @@ def _check_labels(path: str, parser: LabelParser, counts: Counter[str], num_rows
 
 def _advice(place: str) -> str:
     header_advice = "If line 1 is a header, pass --has_header=yes"
-    return header_advice if place.endswith(":1") else "Correct or remove the line"
+    return header_advice if place.endswith(":1") else "Correct or remove the row"

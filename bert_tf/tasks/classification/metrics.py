@@ -1,13 +1,14 @@
-"""Metrics of classification, multi-label classification and regression.
+"""Metrics of classification, multi-label classification and regression; the confusion matrix.
 
-Accuracy and loss are the original BERT code's, computed with NumPy. The other metrics need
-scikit-learn and SciPy, which are imported lazily because importing them takes a second.
+Accuracy and loss are the original BERT code's, computed with NumPy. scikit-learn, SciPy and
+matplotlib are imported lazily, because importing them takes a second.
 
 N rows, L labels: `probabilities` [N, L]; `label_ids` [N], or [N, L] of 0 and 1 if multi-label;
 `per_example_loss` [N]; N is at least 1. Ratios with a zero denominator are 0.
 """
 
 import contextlib
+import io
 import unicodedata
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,13 @@ _MAX_LABELS_IN_TABLE = 20
 _MAX_LABEL_WIDTH = 40
 # Our name of a metric -> its name in scikit-learn's report.
 _REPORT_NAMES = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
+
+# The plot. With more labels, cells are too small to contain numbers.
+_MAX_LABELS_WITH_NUMBERS = 20
+_MAX_PLOTTED_WIDTH = 20
+_MAX_INCHES = 14.0
+# Fallbacks for characters that matplotlib's own font lacks.
+_CJK_FONTS = ("Noto Sans CJK SC", "WenQuanYi Zen Hei", "Microsoft YaHei", "PingFang SC")
 
 
 def classification_metrics(
@@ -140,6 +148,47 @@ def describe_report(report: Mapping[str, Any]) -> str:
     if num_omitted > 0:
         lines.append(f"and {num_omitted} more label{'s' * (num_omitted > 1)}")
     return "\n".join(lines)
+
+
+def plot_confusion_matrix(matrix: list[list[int]], labels: Sequence[str]) -> bytes:
+    """Plots a confusion matrix [L, L], with a row for each true label, and returns a PNG.
+
+    Colors show each cell's share of its row. With up to 20 labels, cells contain counts and shares.
+    """
+    # Not pyplot, which may open windows and whose state is shared by all threads.
+    from matplotlib import font_manager
+    from matplotlib.colors import PowerNorm
+    from matplotlib.figure import Figure
+    from sklearn.metrics import ConfusionMatrixDisplay
+
+    counts = np.array(matrix, np.int64)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    with_numbers = len(labels) <= _MAX_LABELS_WITH_NUMBERS
+    inches = min(_MAX_INCHES, 1 + len(labels) * (0.7 if with_numbers else 0.25))
+    figure = Figure(figsize=(inches, inches), dpi=120)
+    axes = figure.add_subplot()
+    display = ConfusionMatrixDisplay(shares)
+    # Most errors are a few percent of a row: the power scale makes them visible.
+    heatmap_style = {"cmap": "Blues", "im_kw": {"norm": PowerNorm(0.5, 0, 1)}}
+    display.plot(ax=axes, include_values=with_numbers, colorbar=not with_numbers, **heatmap_style)
+    for index, text in np.ndenumerate(display.text_ if with_numbers else ()):
+        count = f"{counts[index]:,}"
+        text.set(text=f"{count}\n{shares[index]:.1%}", size=min(10, 60 / len(count)))
+    installed = set(font_manager.get_font_names())
+    fonts = ["DejaVu Sans", *(font for font in _CJK_FONTS if font in installed)]
+    tick_style = {"parse_math": False, "family": fonts, "fontsize": 9}
+    ticks, names = range(len(labels)), [one_line(label, _MAX_PLOTTED_WIDTH) for label in labels]
+    axes.set_yticks(ticks, names, **tick_style)
+    axes.set_xticks(ticks, names, rotation=45, ha="right", rotation_mode="anchor", **tick_style)
+    total, correct = counts.sum(), np.trace(counts)
+    accuracy = f" ({correct / total:.1%})" if total else ""
+    axes.set_title(f"Confusion matrix\n{correct:,} of {total:,} correct{accuracy}", fontsize=11)
+    png = io.BytesIO()
+    with warnings.catch_warnings():
+        # matplotlib warns about characters that no font has.
+        warnings.simplefilter("ignore")
+        figure.savefig(png, bbox_inches="tight", pad_inches=0.2, metadata={"Software": None})
+    return png.getvalue()
 
 
 def one_line(text: str, max_length: int) -> str:

@@ -168,22 +168,15 @@ class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
         """Checks the options in the original's order, without reading any data files."""
         super().check()
         if self.task_module and self.task_name:
-            raise UserError(
-                "--task_module and --task_name are mutually exclusive: pass one of them"
-            )
+            raise UserError("--task_module and --task_name are mutually exclusive: pass one")
         if self.uses_custom_tables and not self.text_column:
-            raise UserError(
-                "--task_name=tsv needs --text_column, the name or the number of a column"
-            )
-        for field in () if self.uses_custom_tables else dataclasses.fields(TableOptions):
-            if getattr(self, field.name) != field.default:
-                name = field.name
-                raise UserError(f"--{name} can only be used with --task_name=tsv (your own files)")
+            raise UserError("--task_name=tsv needs --text_column, a column's name or number")
+        for field in dataclasses.fields(TableOptions):
+            if getattr(self, field.name) != field.default and not self.uses_custom_tables:
+                raise UserError(f"--{field.name} only applies to --task_name=tsv (your own files)")
         if self.long_text == "windows" and self.max_seq_length < _MIN_WINDOW_LENGTH:
-            raise UserError(
-                f"--long_text=windows needs --max_seq_length={_MIN_WINDOW_LENGTH} or more. "
-                f"Received: {self.max_seq_length}"
-            )
+            needed = f"--max_seq_length={_MIN_WINDOW_LENGTH} or more"
+            raise UserError(f"--long_text=windows needs {needed}. Received: {self.max_seq_length}")
         for flag, needed in (("class_weights", "do_train"), ("glue_submission", "do_predict")):
             if getattr(self, flag) and not getattr(self, needed):
                 raise UserError(f"--{flag} needs --{needed}=true")
@@ -226,11 +219,3 @@ class HubClassifierOptions(ClassifierOptions, affects=PATH):
         if self.init_layers:
             raise UserError("--init_layers is not supported: this script uses the whole encoder")
         super().check()
-        handle = self.bert_hub_module_handle or ""
-        if "://" in handle and not handle.startswith("gs://"):
-            raise UserError(
-                f"--bert_hub_module_handle={handle} is a URL, but bert_tf downloads nothing: "
-                "download the model for TensorFlow 2, unpack it, and pass its folder"
-            )
-        if handle.endswith((".tar.gz", ".tgz", ".tar")):
-            raise UserError(f"--bert_hub_module_handle={handle} is an archive: unpack it")

@@ -4,7 +4,7 @@ Shapes: B rows in a batch, E examples, L labels.
 """
 
 import abc
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,8 @@ from bert_tf.tasks.classification.options import (
     ClassifierOptions,
 )
 
-_BALANCED = "balanced"
+# Metrics to minimize.
+LOWER_IS_BETTER = ("loss", "mean_absolute_error")
 
 
 class ClassPrediction(NamedTuple):
@@ -55,7 +56,6 @@ class ProblemType(abc.ABC):
         num_outputs: number of outputs of the model's head.
         target: the feature with the labels of a row.
         metric_names: metrics for `--best_metric`; the first is the default.
-        lower_is_better: those of them to minimize.
         soft_target: kind of the logits, see `Traits.soft_targets`.
         output: name under which `values` are fetched; predictions are made from them.
         answer_column: name of the column with the `answer`s in a table of predictions.
@@ -63,7 +63,6 @@ class ProblemType(abc.ABC):
     """
 
     metric_names: Sequence[str]
-    lower_is_better: Collection[str] = ("loss",)
     soft_target: str = "classes"
     output: str = "probabilities"
     answer_column: str = "label"
@@ -74,22 +73,20 @@ class ProblemType(abc.ABC):
         self.num_outputs = len(data.labels)
         self.target = Feature("label_ids")
         self._weights: np.ndarray | None = None
-        names, primary = self.metric_names, data.primary_metric or self.metric_names[0]
-        self.metric_names = (primary, *(name for name in names if name != primary))
+        if primary := data.primary_metric:
+            self.metric_names = sorted(self.metric_names, key=lambda name: name != primary)
 
     def set_class_weights(self, examples: Sequence[InputExample]) -> None:
         """Sets the weights of labels in the training loss according to `--class_weights`."""
-        if not self.options.class_weights:
-            return
         if not self.labels:
             raise UserError("--class_weights: the labels are numbers, not classes. Omit the flag")
         ids, num_labels = self.label_ids(examples), len(self.labels)
         counts = np.bincount(ids, minlength=num_labels) if ids.ndim == 1 else ids.sum(axis=0)
-        self._weights = label_weights(self.options.class_weights, self.labels, counts)
+        self._weights = label_weights(self.options.class_weights or "", self.labels, counts)
 
-    @abc.abstractmethod
     def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
         """Converts the labels of examples to ids [E], 0/1 indicators [E, L] or numbers [E]."""
+        return label_ids_of(examples, self.labels)
 
     @abc.abstractmethod
     def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
@@ -122,9 +119,6 @@ class _SingleLabel(ProblemType):
         overall = ("f1_macro", "f1_micro", "precision_macro", "recall_macro", "matthews", "loss")
         self.metric_names = ("accuracy", *binary, *overall)
         super().__init__(data, options)
-
-    def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
-        return label_ids_of(examples, self.labels)
 
     def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
         from bert_tf.modeling.losses import cross_entropy
@@ -195,7 +189,6 @@ class _Regression(ProblemType):
     """Each text has a number; the loss is the squared error of the model's only output."""
 
     metric_names = ("pearson", "spearman", "loss", "mean_absolute_error")
-    lower_is_better = ("loss", "mean_absolute_error")
     output = "values"
     answer_column = "prediction"
     soft_target = "number"
@@ -205,9 +198,6 @@ class _Regression(ProblemType):
         super().__init__(data, options)
         self.num_outputs = 1
         self.target = Feature("label_ids", dtype="float32")
-
-    def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
-        return label_ids_of(examples, ())
 
     def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
         return array_ops.namespace(logits).square(logits[:, 0] - label_ids)
@@ -236,27 +226,19 @@ def label_weights(spec: str, labels: Sequence[str], counts: np.ndarray) -> np.nd
     With `balanced`, all labels contribute equally to the loss: given the `counts` [L] of labels in
     the training set, a label's weight is the mean count divided by its count, or 1 if that is 0.
     """
-    if spec == _BALANCED:
+    if spec == "balanced":
         weights = np.where(counts > 0, counts.sum() / len(labels) / np.maximum(counts, 1), 1.0)
     else:
-        pairs = [_parse_weight(part, labels) for part in spec.split(",")]
-        weight_of_label = dict(pairs)
-        if len(weight_of_label) < len(pairs):
-            raise UserError(f"--class_weights has a duplicate label. Received: {spec}")
+        weight_of_label: dict[str, float] = {}
+        for part in map(str.strip, spec.split(",")):
+            label, _, number = part.rpartition(":")  # a label may contain a colon
+            weight = parse_number(number.strip()) or 0.0
+            if label not in labels or label in weight_of_label or weight <= 0:
+                form = "balanced, or label:weight,label:weight with weights above 0 for some of"
+                allowed = ", ".join(labels)
+                raise UserError(f"--class_weights must be {form} {allowed}. Received: {part}")
+            weight_of_label[label] = weight
         weights = np.array([weight_of_label.get(label, 1.0) for label in labels])
     formatted = (f"{label} {weight:.3g}" for label, weight in zip(labels, weights, strict=True))
     log.info("Weights of the labels: %.500s", ", ".join(formatted))
     return weights.astype(np.float32)
-
-
-def _parse_weight(part: str, labels: Sequence[str]) -> tuple[str, float]:
-    # A label may contain a colon.
-    label, _, number = part.strip().rpartition(":")
-    if label not in labels:
-        form = f"{_BALANCED}, or label:weight,label:weight with labels from {', '.join(labels)}"
-        raise UserError(f"--class_weights must be {form}. Received: {part.strip()}")
-    weight = parse_number(number.strip()) or 0.0
-    if weight <= 0:
-        problem = f"the weight of {label} must be a number above 0"
-        raise UserError(f"--class_weights: {problem}. Received: {part.strip()}")
-    return label, weight

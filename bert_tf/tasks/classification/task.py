@@ -31,10 +31,13 @@ from bert_tf.tasks.classification.dataset_factory import (
 )
 from bert_tf.tasks.classification.datasets import PROBLEM_TYPE, TextDataset
 from bert_tf.tasks.classification.glue import SUBMISSION_SIZES
-from bert_tf.tasks.classification.metrics import classification_report, describe_report
+from bert_tf.tasks.classification.metrics import (
+    classification_report,
+    describe_report,
+    plot_confusion_matrix,
+)
 from bert_tf.tasks.classification.options import ClassifierOptions
-from bert_tf.tasks.classification.plots import plot_confusion_matrix
-from bert_tf.tasks.classification.problem_types import PROBLEM_TYPES, ProblemType
+from bert_tf.tasks.classification.problem_types import LOWER_IS_BETTER, PROBLEM_TYPES, ProblemType
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 
@@ -44,8 +47,6 @@ TEST_PREDICTIONS = "test_predictions.tsv"
 CONFUSION_MATRIX = "confusion_matrix.png"
 # With more labels, the plot is unreadable.
 _MAX_PLOTTED_LABELS = 40
-
-
 _WINDOWS_NOTE = "--long_text=windows does not apply to SavedModels, which truncate long texts"
 
 
@@ -106,34 +107,29 @@ class Classification(Task):
         )
 
     @property
-    def data(self) -> TextDataset:
-        """The dataset."""
-        return self.schema.data
-
-    @property
     def problem(self) -> ProblemType:
         """The problem type."""
         return self.schema.problem
 
     @functools.cached_property
     def _check_pairs(self) -> PairCheck:
-        return PairCheck(trained_on_pairs=self.data.has_pairs)
+        return PairCheck(trained_on_pairs=self.schema.data.has_pairs)
 
     @property
     def traits(self) -> Traits:
         """Metrics and logits of the problem type."""
-        names, lower_is_better = self.problem.metric_names, self.problem.lower_is_better
+        names = self.problem.metric_names
         return Traits(
-            monitors=tuple(Metric(name, name in lower_is_better) for name in names),
+            monitors=tuple(Metric(name, name in LOWER_IS_BETTER) for name in names),
             soft_targets=(("logits", self.problem.soft_target),),
             export_note=_WINDOWS_NOTE if self._uses_windows else "",
         )
 
     def read(self, split: str) -> list[InputExample]:
         """Reads the examples of a split; raises a UserError if there are none."""
-        examples = self.data.read(split)
+        examples = self.schema.data.read(split)
         if not examples:
-            raise UserError(f"{self.data.describe(split)} contains no examples")
+            raise UserError(f"{self.schema.data.describe(split)} contains no examples")
         return examples
 
     def check(
@@ -143,9 +139,9 @@ class Classification(Task):
         train_examples: Sequence[InputExample],
     ) -> Iterator[str]:
         """Yields what looks wrong in labels and texts."""
-        yield from checks.check(self.data, split, examples, train_examples)
+        yield from checks.check(self.schema.data, split, examples, train_examples)
         texts = [texts for _, texts in self.identity(examples)]
-        yield from self.tokenizer.check_texts(self.data.describe(split), texts)
+        yield from self.tokenizer.check_texts(self.schema.data.describe(split), texts)
 
     def identity(self, examples: Sequence[InputExample]) -> Iterator[tuple[Any, Sequence[str]]]:
         """Returns each example and its two texts; the second may be empty."""
@@ -159,7 +155,7 @@ class Classification(Task):
 
     def _has_labels(self, split: str) -> bool:
         # As in the original, examples of published test sets have a placeholder as their label.
-        return split != "predict" or self.data.is_published
+        return split != "predict" or self.schema.data.is_published
 
     def featurize(self, examples: Sequence[InputExample], split: str) -> dict[str, np.ndarray]:
         """Returns a row for each example, or for each of its windows."""
@@ -211,7 +207,7 @@ class Classification(Task):
         The latter are `test_results.tsv`, `test_predictions.tsv`, and GLUE's submission file.
         """
         if split == "predict":
-            return Written(self._write_predictions(examples, predictions, folder))
+            return Written(self._write_predictions(examples, predictions.values, folder))
         labels = self.schema.labels
         if not labels:
             return Written()
@@ -229,9 +225,8 @@ class Classification(Task):
         return Written([path], report)
 
     def _write_predictions(
-        self, examples: Sequence[InputExample], predictions: Predictions, folder: str
+        self, examples: Sequence[InputExample], values: np.ndarray, folder: str
     ) -> Sequence[str]:
-        values = predictions.values
         rows = values if values.ndim == 2 else values[:, None]
         contents = {
             # As in the original: a line for each example, its values in the order of the labels.
@@ -240,13 +235,12 @@ class Classification(Task):
         }
         if self.options.glue_submission:
             answers = enumerate(map(self.problem.answer, values))
-            table = _format_table([("index", "prediction"), *answers])
-            name = self.data.submission or ""
-            contents[name] = table
+            name = self.schema.data.submission or ""
+            contents[name] = _format_table([("index", "prediction"), *answers])
             if len(examples) != SUBMISSION_SIZES[name]:
-                sizes = len(examples), SUBMISSION_SIZES[name]
                 message = "%s has %d predictions, but gluebenchmark.com expects %d. Check %s"
-                log.warning(message, name, *sizes, self.data.describe("predict"))
+                sizes = len(examples), SUBMISSION_SIZES[name]
+                log.warning(message, name, *sizes, self.schema.data.describe("predict"))
         return files.write_texts(folder, contents)
 
     def from_inputs(self, inputs: Sequence[Any]) -> list[InputExample]:
@@ -254,7 +248,7 @@ class Classification(Task):
         require_texts(inputs, [1, 2], "a string, or a tuple of two strings")
         self._check_pairs(inputs)
         # A placeholder; see `_has_labels`.
-        label = next(iter(self.schema.labels), "0") if self.data.is_published else None
+        label = next(iter(self.schema.labels), "0") if self.schema.data.is_published else None
         tuples = [item if isinstance(item, tuple) else (item,) for item in inputs]
         return [InputExample("", *texts, label=label) for texts in tuples]
 

@@ -15,11 +15,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf import files
-from bert_tf.data.cell_values import counted, parse_number
+from bert_tf.data.cell_values import counted
 from bert_tf.data.features import InputExample
-from bert_tf.errors import UserError, shortened
+from bert_tf.errors import UserError
 from bert_tf.progress import log
-from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset
+from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset, require_valid_labels
+from bert_tf.tasks.classification.label_inference import LabelParser
 from bert_tf.tasks.classification.options import CLASSIFICATION, MULTILABEL, REGRESSION
 
 # Entry of `run.json` for `has_pairs`, and its values.
@@ -36,42 +37,43 @@ class ModuleDataset(TextDataset):
         self._task, self._path, self._data_dir = task, path, data_dir
         self.read = functools.cache(self.read)
         self.name = f"task {type(task).__name__}"
-        with _user_code(path):
-            labels = task.get_labels()
-        self.labels = _check_labels(labels, path)
+        labels = task.get_labels()
+        if not isinstance(labels, list | tuple | None):
+            raise UserError(f"{path}: get_labels() must return a list, not {_short(labels)}")
+        self.labels = tuple(labels or ())
+        require_valid_labels(self.labels, f"{path}: get_labels()")
         allowed = (CLASSIFICATION, MULTILABEL) if self.labels else (REGRESSION,)
         self.problem_type = getattr(task, "problem_type", None) or allowed[0]
+        self._parser = LabelParser(self.problem_type, self.labels)
         if self.problem_type not in allowed:
             problem = f"problem_type is {self.problem_type!r}, but get_labels() returns"
             count = f"{len(self.labels)} labels" if self.labels else "no labels"
             raise UserError(f"{path}: {problem} {count}. Use {' or '.join(allowed)}")
 
     def read(self, split: str) -> list[InputExample]:
-        """Calls the method for a split and checks its examples; for prediction, drops labels."""
+        """Calls the method for a split and checks its examples; for prediction, drops labels.
+
+        From those for training, infers whether texts are pairs.
+        """
         method = _METHODS[split]
-        if not hasattr(self._task, method):
-            raise UserError(f"{self._path}: {self.name} has no {method}(data_dir). Write it")
         with _user_code(self._path):
-            examples = getattr(self._task, method)(self._data_dir)
-            examples = None if examples is None else list(examples)
-        if examples is None:
-            raise UserError(f"{self._path}: {method}(data_dir) returns None, not examples")
+            returned = getattr(self._task, method)(self._data_dir)
+            if returned is None:
+                raise UserError(f"{self._path}: {method}(data_dir) returns None, not examples")
+            examples = list(returned)
         count = counted(len(examples), "example")
         reason = "" if self.labels else ", because get_labels() returns no labels"
         log.info("%s: %s; %s%s", self.describe(split), count, self.problem_type, reason)
         examples = [self._convert(item, split, index) for index, item in enumerate(examples)]
         are_pairs = {bool(example.text_b) for example in examples}
-        if split != "train" and self.has_pairs is not None and are_pairs != {self.has_pairs}:
+        if split == "train":
+            self.has_pairs = are_pairs.pop() if len(are_pairs) == 1 else None
+            self.entries = {INPUTS: _KINDS[self.has_pairs]}
+        elif self.has_pairs is not None and are_pairs != {self.has_pairs}:
             message = "%s: the model was trained on %s, but some examples are %s. Check text_b"
             kinds = _KINDS[self.has_pairs], _KINDS[not self.has_pairs]
             log.warning(message, self.describe(split), *kinds)
         return examples
-
-    def find_pairs(self) -> None:
-        """Finds out whether the texts of the training examples are pairs."""
-        are_pairs = {bool(example.text_b) for example in self.read("train")}
-        self.has_pairs = are_pairs.pop() if len(are_pairs) == 1 else None
-        self.entries = {INPUTS: _KINDS[self.has_pairs]}
 
     def describe(self, split: str) -> str:
         """Returns the name of the method that returns the split, and the user's file."""
@@ -82,34 +84,15 @@ class ModuleDataset(TextDataset):
         guid = f"{SPLIT_NAMES[split]}-{index}" if guid is None else str(guid)
         place = f"{self._path}: example {' '.join(guid.split())} of {_METHODS[split]}()"
         text_a, text_b = getattr(item, "text_a", None), getattr(item, "text_b", None)
-        if not isinstance(text_a, str):
-            value = f"its text_a is {_short(text_a)}" if hasattr(item, "text_a") else _short(item)
-            raise UserError(f"{place} has no text: {value}. Return InputExample objects")
-        if not isinstance(text_b, str | None):
-            raise UserError(f"{place}: its text_b is {_short(text_b)}, not a string or None")
+        if not isinstance(text_a, str) or not isinstance(text_b, str | None):
+            texts = f"text_a is {_short(text_a)}, text_b is {_short(text_b)}"
+            raise UserError(f"{place}: {texts}. Return InputExample objects with strings")
         label = getattr(item, "label", None)
-        label = None if split == "predict" else self._convert_label(label, place)
+        if split == "predict":
+            return InputExample(guid, text_a, text_b)
+        is_list = isinstance(label, list | tuple | set | frozenset)
+        label = self._parser.parse([*map(str, label)] if is_list else str(label), place)
         return InputExample(guid, text_a, text_b, label)
-
-    def _convert_label(self, label: Any, place: str) -> Any:
-        if label is None:
-            raise UserError(f"{place} has no label")
-        if self.problem_type == REGRESSION:
-            text = str(label).strip()
-            if parse_number(text) is None:
-                raise UserError(f"{place}: its label {_short(label)} is not a finite number")
-            return text
-        is_multilabel = self.problem_type == MULTILABEL
-        if is_multilabel and not isinstance(label, list | tuple | set | frozenset):
-            raise UserError(f"{place}: its label {_short(label)} is not a list of labels")
-        names = list(label) if is_multilabel else [label]
-        for name in names:
-            if not isinstance(name, str) and str(name) in self.labels:
-                raise UserError(f"{place}: its label {_show(name)} is not a string: use str(label)")
-            if not isinstance(name, str) or name not in self.labels:
-                allowed = f"one of get_labels(): {shortened(self.labels)}"
-                raise UserError(f"{place}: its label {_show(name)} is not {allowed}")
-        return tuple(name for name in self.labels if name in names) if is_multilabel else label
 
 
 def has_pairs(inputs: str | None) -> bool | None:
@@ -134,32 +117,23 @@ def load_task_module(path: str, data_dir: str) -> ModuleDataset:
     sys.modules[module.__name__] = module
     with _user_code(path):
         exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
-    cls = _find_task_class(module, path)
-    with _user_code(path):
-        task = cls()
-    return ModuleDataset(task, path, data_dir)
+        return ModuleDataset(_find_task_class(module, path)(), path, data_dir)
 
 
 def _find_task_class(module: types.ModuleType, path: str) -> type:
     """Returns the only class with task methods in a module; its base classes do not count."""
     methods = _METHODS.values()
-    # A dict removes duplicates: a class may be bound to two names.
     classes = {
-        value: None
+        value
         for value in vars(module).values()
         if isinstance(value, type) and value.__module__ == module.__name__
         if any(hasattr(value, method) for method in methods)
     }
-    leaf_classes = [
-        cls for cls in classes if not any(cls in other.__mro__[1:] for other in classes)
-    ]
+    leaf_classes = [c for c in classes if not any(c in other.__mro__[1:] for other in classes)]
     if len(leaf_classes) != 1:
-        names = ", ".join(cls.__name__ for cls in leaf_classes)
-        found = f"{len(leaf_classes)} classes ({names}) define" if names else "no class defines"
-        problem = f"{path}: {found} at least one of {', '.join(methods)}"
-        raise UserError(f"{problem}. Exactly one class must do so")
-    if not hasattr(leaf_classes[0], "get_labels"):
-        raise UserError(f"{path}: class {leaf_classes[0].__name__} has no get_labels(). Define it")
+        found = ", ".join(sorted(cls.__name__ for cls in leaf_classes)) or "none"
+        problem = f"exactly one class must define at least one of {', '.join(methods)}"
+        raise UserError(f"{path}: {problem}. Found: {found}")
     return leaf_classes[0]
 
 
@@ -188,24 +162,3 @@ def _short(value: Any) -> str:
     """Shows a value, or the message of an error, on one line."""
     text = str(value) if isinstance(value, BaseException) else repr(value)
     return " ".join(text.split())[:_SHOWN_CHARACTERS]
-
-
-def _show(value: Any) -> str:
-    """Shows a value, with its type unless it is a string: 0 and "0" look alike in a message."""
-    return _short(value) if isinstance(value, str) else f"{_short(value)} ({type(value).__name__})"
-
-
-def _check_labels(labels: Any, path: str) -> tuple[str, ...]:
-    if labels is None:
-        return ()
-    if not isinstance(labels, list | tuple):
-        raise UserError(f"{path}: get_labels() returns {_short(labels)}. Return a list of strings")
-    for index, label in enumerate(labels):
-        # labels.txt has one label per line.
-        if not isinstance(label, str) or not label.strip() or len(label.splitlines()) != 1:
-            raise UserError(
-                f"{path}: get_labels() returns the label {_show(label)}, not one line of text"
-            )
-        if label in labels[:index]:
-            raise UserError(f"{path}: get_labels() returns the duplicate label {label!r}")
-    return tuple(labels)

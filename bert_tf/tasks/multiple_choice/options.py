@@ -51,8 +51,6 @@ class MultipleChoiceOptions(FineTuningOptions, affects=DATA):
         for name in filter(None, columns):
             if columns.count(name) > 1:
                 raise UserError(f"Column {name} is given twice. All columns must be different")
-        if not (self.context_column and self.ending_column_names and self.label_column):
-            raise UserError("--context_column, --ending_columns, --label_column must not be empty")
 
     @property
     def ending_column_names(self) -> list[str]:

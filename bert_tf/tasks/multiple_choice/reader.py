@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from bert_tf.data.cell_values import counted, to_text
+from bert_tf.data.cell_values import counted, excerpt, to_text
 from bert_tf.data.split_files import find_files
 from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
@@ -31,15 +31,14 @@ def read_questions(
     """
     paths = find_files(options, [split])
     if split not in paths:
-        folder = f" in {options.data_dir}" if options.data_dir else ""
-        raise UserError(f"There is no file for --do_{split}{folder}: pass --{split}_file")
+        raise UserError(f"There is no {split} file: pass --{split}_file, or add it to --data_dir")
     questions: list[Question] = []
     for place, row in _read_rows(paths[split], options):
         question = _parse_question(row, place, options, split)
-        num_endings = num_endings or len(question.endings)
-        if len(question.endings) != num_endings:
-            received = f"Received: {len(question.endings)}"
-            raise UserError(f"{place}: expected {num_endings} endings. {received}")
+        count = len(question.endings)
+        num_endings = num_endings or count
+        if count != num_endings:
+            raise UserError(f"{place}: expected {num_endings} endings. Received: {count}")
         questions.append(question)
     if not questions:
         raise UserError(f"{paths[split]} contains no question")
@@ -82,8 +81,15 @@ def _parse_question(
         raise UserError(f"{place}: {needed} (--ending_columns)")
     label = None
     if split != "predict":
+        # If columns are called 1, 2 and so on, a label must be such a name.
+        has_numbered_columns = bool(names) and all(map(str.isdecimal, names))
+        indices = {} if has_numbered_columns else {str(i): i for i in range(len(endings))}
+        indices |= {name: index for index, name in enumerate(names)}
         cell = _cell(row, "label_column", options.label_column, place)
-        label = _parse_label(cell, names, len(endings), place)
+        if cell not in indices:
+            expected = f"one of {', '.join(indices)}"
+            raise UserError(f"{place}: the label must be {expected}. Received: {excerpt(cell)}")
+        label = indices[cell]
     full_endings = tuple(f"{question} {ending}".strip() for ending in endings)
     context = _cell(row, "context_column", options.context_column, place)
     return Question(context, full_endings, label)
@@ -97,16 +103,3 @@ def _cell(row: Mapping[str, Any], flag: str, name: str, place: str) -> str:
             f"{', '.join(map(str, row))[:200]}{advice * (flag == 'question_column')}"
         )
     return to_text(row[name], f"value of {name!r}", place)
-
-
-def _parse_label(cell: str, ending_columns: list[str], num_endings: int, place: str) -> int:
-    if cell in ending_columns:
-        return ending_columns.index(cell)
-    # If columns are called 1, 2 and so on, a label must be such a name.
-    names_are_numbers = bool(ending_columns) and all(map(str.isdecimal, ending_columns))
-    if cell.isascii() and cell.isdecimal() and int(cell) < num_endings and not names_are_numbers:
-        return int(cell)
-    expected = f"a number from 0 to {num_endings - 1}, or the column of the correct ending"
-    if names_are_numbers:
-        expected = f"one of the columns {', '.join(ending_columns)}"
-    raise UserError(f"{place}: the label must be {expected}. Received: {cell[:60]!r}")

@@ -51,7 +51,7 @@ class MultipleChoice(Task):
         self.options, self.config = options, config
         self.tokenizer = BatchTokenizer(tokenizer)
         # A file is read only once: it may be a pipe.
-        self._read = functools.cache(self._read_questions)
+        self.read = functools.cache(self.read)
 
     def infer_schema(self, source: str | RunFolder) -> Schema:
         """Numbers the endings of the first question, or takes their numbers from a folder.
@@ -64,14 +64,11 @@ class MultipleChoice(Task):
             source = next((split for split in reads if reads[split]), source)
         if isinstance(source, RunFolder):
             return Schema(tuple(source.require_labels()))
-        labels = tuple(str(index) for index in range(len(self._read(source)[0].endings)))
+        labels = tuple(str(index) for index in range(len(self.read(source)[0].endings)))
         return Schema(labels, source=f"The {source} split")
 
     def read(self, split: str) -> Sequence[Question]:
         """Reads the questions of a split."""
-        return self._read(split)
-
-    def _read_questions(self, split: str) -> Sequence[Question]:
         return read_questions(self.options, split, len(self.schema.labels) or None)
 
     def check(

@@ -216,7 +216,7 @@ def test_missing_label_column_before_the_text_warns(tiny, tmp_path, run_log):
     (tmp_path / "data" / "train.tsv").unlink()  # run.json has its number of columns
     predict = custom_options(tiny, tmp_path, do_predict=True, **flags)
     classification.run(predict)
-    assert "test.tsv has 2 columns, but the training file has 3" in run_log.text
+    assert "test.tsv:1 has 2 columns, but the training file has 3" in run_log.text
     run_log.clear()
     (tmp_path / "data" / "test.tsv").write_text("")
     with pytest.raises(UserError, match=r"test\.tsv is empty"):
@@ -493,7 +493,7 @@ def test_class_weights():
     counts = np.array([6, 3, 0])
     assert label_weights("balanced", labels, counts).tolist() == [0.5, 1, 1]
     assert label_weights("b:c:2.5, d:3", labels, counts).tolist() == [1, 2.5, 3]
-    for weights in ("a", "a:", "e:1", "a:0", "a:nan", "a:1,,"):
+    for weights in ("a", "a:", "e:1", "a:0", "a:nan", "a:1,,", "a:1,a:2"):
         with pytest.raises(UserError, match="--class_weights"):
             label_weights(weights, labels, counts)
 
@@ -564,7 +564,7 @@ def test_invalid_file_exits_with_a_one_line_error(tiny, tmp_path):
     [
         ({"text_column": None}, "--task_name=tsv needs --text_column"),
         ({"label_column": None}, "--do_train and --do_eval need --label_column"),
-        ({"task_name": "cola"}, "--text_column can only be used with --task_name=tsv"),
+        ({"task_name": "cola"}, "--text_column only applies to --task_name=tsv"),
         ({"task_module": "x.py"}, "--task_module and --task_name are mutually exclusive"),
         ({"task_name": None, "text_column": None, "label_column": None}, "required.*--task_name"),
         ({"data_dir": None}, r"Missing required flags: --data_dir"),
@@ -577,10 +577,10 @@ def test_invalid_file_exits_with_a_one_line_error(tiny, tmp_path):
         ({"problem_type": "guess"}, "--problem_type must be one of auto, classification"),
         ({"has_header": "maybe"}, "--has_header must be one of auto, yes, no"),
         ({"quoted": "maybe"}, "--quoted must be one of auto, yes, no"),
-        ({"labels": "a,,b"}, "--labels: label 2 is empty"),
+        ({"labels": "a,,b"}, "--labels: label 2 is not one line of text: ''"),
         ({"labels": "a,b,a"}, "--labels: duplicate label 'a'"),
         ({"predict_file": "absent.tsv", "do_predict": True}, "--predict_file=absent.tsv: no such"),
-        ({"do_predict": True}, "There is no file to predict on: pass --predict_file"),
+        ({"do_predict": True}, "There is no predict file: pass --predict_file"),
     ],
 )
 def test_invalid_flags(tiny, tmp_path, changes, message):

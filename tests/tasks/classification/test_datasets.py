@@ -177,4 +177,4 @@ def test_primary_metric(labels, problem_type, metric):
     metric_names = kind(
         FakeDataset(labels, problem_type, primary_metric=metric), ClassifierOptions()
     ).metric_names
-    assert metric_names == (metric, *(name for name in names if name != metric))
+    assert metric_names == [metric, *(name for name in names if name != metric)]

@@ -1,4 +1,4 @@
-"""Plots are valid, non-empty PNGs for any input."""
+"""The plot of a confusion matrix is a valid, non-empty PNG for any input."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.tasks.classification import plots
+from bert_tf.tasks.classification import metrics
 from tests.oracle import ROOT
 
 ODD_LABELS = [
@@ -58,7 +58,7 @@ def matrix(labels):
 @pytest.mark.parametrize("labels", [1, 2, 3, 12, 20, 21, 40, 130])
 def test_confusion_matrices_of_any_size(labels):
     image = pixels(
-        plots.plot_confusion_matrix(matrix(labels), [f"label {n}" for n in range(labels)])
+        metrics.plot_confusion_matrix(matrix(labels), [f"label {n}" for n in range(labels)])
     )
     assert image.shape[0] < 2200
     assert image.shape[1] < 2200
@@ -66,7 +66,7 @@ def test_confusion_matrices_of_any_size(labels):
 
 def test_plot_size_grows_with_the_matrix():
     sizes = [
-        pixels(plots.plot_confusion_matrix(matrix(labels), ["x"] * labels)).shape[0]
+        pixels(metrics.plot_confusion_matrix(matrix(labels), ["x"] * labels)).shape[0]
         for labels in (1, 2, 8, 16)
     ]
     assert sizes == sorted(set(sizes))
@@ -74,19 +74,19 @@ def test_plot_size_grows_with_the_matrix():
 
 @pytest.mark.parametrize("counts", [[[0, 0], [0, 0]], [[0, 0], [3, 0]], [[10**9, 1], [0, 10**9]]])
 def test_unusual_counts(counts):
-    pixels(plots.plot_confusion_matrix(counts, ["no", "yes"]))
+    pixels(metrics.plot_confusion_matrix(counts, ["no", "yes"]))
 
 
 def test_labels_are_drawn_verbatim():
-    pixels(plots.plot_confusion_matrix(matrix(len(ODD_LABELS)), ODD_LABELS))
+    pixels(metrics.plot_confusion_matrix(matrix(len(ODD_LABELS)), ODD_LABELS))
     # Different labels give different plots, even if no font has their characters.
     names = [["$a$", "b"], ["a", "b"], ["好", "b"], ["b", "好"]]
-    images = [plots.plot_confusion_matrix(matrix(2), labels) for labels in names]
+    images = [metrics.plot_confusion_matrix(matrix(2), labels) for labels in names]
     assert len(set(images)) == len(images)
 
 
 def test_higher_cells_are_darker():
-    image = pixels(plots.plot_confusion_matrix([[99, 0], [5, 95]], ["", ""]))
+    image = pixels(metrics.plot_confusion_matrix([[99, 0], [5, 95]], ["", ""]))
     colors, counts = np.unique(image.reshape(-1, 3), axis=0, return_counts=True)
     # White and four cells with distinct shares, from pale to dark blue.
     common = colors[np.argsort(counts)[-5:]].astype(int)
@@ -98,7 +98,7 @@ def test_higher_cells_are_darker():
 
 def test_plots_are_thread_safe():
     def draw(_):
-        return plots.plot_confusion_matrix(matrix(3), ["a", "b", "c"])
+        return metrics.plot_confusion_matrix(matrix(3), ["a", "b", "c"])
 
     with ThreadPoolExecutor(4) as pool:
         assert len(set(pool.map(draw, range(8)))) == 1
@@ -106,10 +106,10 @@ def test_plots_are_thread_safe():
 
 def test_matplotlib_state_is_unchanged():
     code = (
-        "from bert_tf.tasks.classification import plots; import matplotlib;"
+        "from bert_tf.tasks.classification import metrics; import matplotlib;"
         # rcParams.items() would look for a display.
         "before = list(dict.items(matplotlib.rcParams));"
-        "plots.plot_confusion_matrix([[1]], ['a']);"
+        "metrics.plot_confusion_matrix([[1]], ['a']);"
         "assert list(dict.items(matplotlib.rcParams)) == before;"
         "from matplotlib import pyplot; print(pyplot.get_fignums())"
     )
@@ -120,8 +120,8 @@ def test_matplotlib_state_is_unchanged():
 def test_missing_glyphs_do_not_warn():
     code = (
         "import logging; logging.basicConfig(level=logging.WARNING);"
-        "from bert_tf.tasks.classification import plots;"
-        "plots.plot_confusion_matrix([[1, 0], [0, 1]], ['电影', 'ไทย'])"
+        "from bert_tf.tasks.classification import metrics;"
+        "metrics.plot_confusion_matrix([[1, 0], [0, 1]], ['电影', 'ไทย'])"
     )
     process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (process.returncode, process.stdout, process.stderr) == (0, "", "")

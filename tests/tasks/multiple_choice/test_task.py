@@ -204,7 +204,7 @@ def test_column_mapping(tmp_path):
     ("csv_text", "message"),
     [
         ("sent1,sent2\na,b\n", "there is no column 'ending0' .--ending_columns., only sent1"),
-        (",".join(COLUMNS) + "\na,b,c,d,e,f,4\n", "train.csv:2: the label must be a number from 0"),
+        (",".join(COLUMNS) + "\na,b,c,d,e,f,4\n", "train.csv:2: the label must be one of 0, 1, 2"),
         (",".join(COLUMNS) + ",ending1\n", "train.csv:1: two columns are called 'ending1'"),
         (",".join(COLUMNS) + "\n", "contains no question"),
         ("", "contains no question"),
@@ -220,7 +220,8 @@ def test_invalid_files(tiny, tmp_path, csv_text, message):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"ending_columns": ""}, "must not be empty"),
+        ({"ending_columns": ""}, "train.csv:2: a question needs at least two endings"),
+        ({"context_column": ""}, "train.csv:2: there is no column ''"),
         ({"label_column": "sent1"}, "Column sent1 is given twice"),
     ],
 )
@@ -311,9 +312,7 @@ def test_labels_of_columns_with_numbers_as_names(tmp_path):
     assert question.label == 2
     rows[1][-1] = "0"
     (tmp_path / "train.csv").write_text("\n".join(map(",".join, rows)))
-    with pytest.raises(
-        UserError, match=r"the label must be one of the columns 1, 2, 3\. Received: '0'"
-    ):
+    with pytest.raises(UserError, match=r"the label must be one of 1, 2, 3\. Received: '0'"):
         read_questions(options, "train", None)
 
 
