@@ -19,8 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import baseline, timing
-from bert_tf.data.feature_specs import Feature, sequence_features
-from bert_tf.data.features import InputExample, label_ids_of
+from bert_tf.data.features import Feature, InputExample, label_ids_of, sequence_features
 from bert_tf.data.packing import convert_examples
 from bert_tf.data.parallel import chunks, map_in_order
 from bert_tf.data.records import write_records

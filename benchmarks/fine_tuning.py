@@ -53,7 +53,7 @@ def make_bert_tf_trainer(folder: Path, precision: str, name: str) -> Callable[[]
 
     from bert_tf import checkpoints, training
     from bert_tf.config import BertConfig
-    from bert_tf.data.feature_specs import Feature, sequence_features
+    from bert_tf.data.features import Feature, sequence_features
     from bert_tf.data.input_pipeline import read_dataset
     from bert_tf.modeling import BertClassifier
     from bert_tf.modeling.losses import cross_entropy
@@ -124,8 +124,7 @@ def write_inputs(folder: Path, args: argparse.Namespace) -> None:
     import keras
 
     from bert_tf import checkpoints, releases
-    from bert_tf.data.feature_specs import Feature, sequence_features
-    from bert_tf.data.features import label_ids_of
+    from bert_tf.data.features import Feature, label_ids_of, sequence_features
     from bert_tf.data.packing import convert_examples
     from bert_tf.data.records import write_records
     from bert_tf.modeling import BertClassifier

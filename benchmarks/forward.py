@@ -39,7 +39,7 @@ def make_bert_tf_timer(folder: Path, precision: str, name: str) -> Callable[[], 
 
     from bert_tf import checkpoints, training
     from bert_tf.config import BertConfig
-    from bert_tf.data.feature_specs import sequence_features
+    from bert_tf.data.features import sequence_features
     from bert_tf.modeling import BertModel
     from bert_tf.options import DeviceOptions
 

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import timing
-from bert_tf.data.feature_specs import Feature, sequence_features
+from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.input_pipeline import read_dataset
 from bert_tf.data.records import write_records
 

@@ -24,7 +24,7 @@ import tensorflow as tf
 from benchmarks import timing
 from bert_tf import training
 from bert_tf.config import BertConfig
-from bert_tf.data.feature_specs import sequence_features
+from bert_tf.data.features import sequence_features
 from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.optimization import create_optimizer

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks import timing
-from bert_tf.data.tables import read_tsv
+from bert_tf.tables.read import read_tsv
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -66,13 +66,12 @@ class BertConfig:
                 "hidden_size must be a multiple of num_attention_heads. Received: "
                 f"hidden_size={self.hidden_size}, num_attention_heads={self.num_attention_heads}"
             )
-        for key in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            value = getattr(self, key)
-            if value is not None and not (_is_finite_non_negative(value) and value < 1):
-                raise UserError(f"{key} must be a number in [0, 1). Received: {value!r}")
-        value = self.initializer_range
-        if not _is_finite_non_negative(value):
-            raise UserError(f"initializer_range must be a finite number >= 0. Received: {value!r}")
+        for key in ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range"):
+            value, limit = getattr(self, key), math.inf if key == "initializer_range" else 1
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            is_in_range = is_number and 0 <= value < limit
+            if not (is_in_range or (value is None and limit == 1)):
+                raise UserError(f"{key} must be a number in [0, {limit}). Received: {value!r}")
         act = self.hidden_act
         is_known = act is None or (isinstance(act, str) and act.lower() in ("", *ACTIVATIONS))
         if not (is_known or callable(act)):
@@ -92,8 +91,6 @@ class BertConfig:
         known = {field.name for field in dataclasses.fields(cls)}
         values = copy.deepcopy(json_object)
         for key in [key for key in values if key not in known]:
-            if hasattr(cls, key):  # The attribute would hide a method.
-                raise UserError(f"The model configuration must not contain the key {key!r}")
             similar = difflib.get_close_matches(key, known, 1, _MIN_TYPO_SIMILARITY)
             if similar and similar[0] not in values and key[:1] == similar[0][:1]:
                 raise UserError(f"Unknown key {key!r}; did you mean {similar[0]!r}?")
@@ -138,8 +135,3 @@ class BertConfig:
 
 # Keys with positive integers, which determine the names and shapes of the variables.
 SIZES = tuple(field.name for field in dataclasses.fields(BertConfig) if field.type is int)
-
-
-def _is_finite_non_negative(value: Any) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and 0 <= value < math.inf

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 
+_EXCERPT_LENGTH = 60
+
 
 class UserError(ValueError):
     """A mistake that the user can correct, such as a wrong flag, file or checkpoint.
@@ -26,6 +28,16 @@ def shortened(items: Sequence[str], limit: int = 10) -> str:
     """Joins at most `limit` items with commas, and appends "and N more" if others are left."""
     suffix = f" and {len(items) - limit:,} more" if len(items) > limit else ""
     return ", ".join(items[:limit]) + suffix
+
+
+def excerpt(text: str) -> str:
+    """Quotes a text on one line, and shortens it if it is long."""
+    return repr(text if len(text) <= _EXCERPT_LENGTH else f"{text[:_EXCERPT_LENGTH]}...")
+
+
+def counted(count: int, noun: str) -> str:
+    """Formats a count with its noun: `1 row`, `5,574 rows`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 class WorkerLost(UserError):

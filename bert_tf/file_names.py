@@ -32,13 +32,11 @@ def expand(patterns: str) -> list[str]:
         # An existing file is not a pattern: its name may contain brackets.
         matches = [pattern] if files.exists(pattern) else files.glob(pattern)
         matches = [path for path in matches if not _is_skipped(os.path.basename(path))] or matches
-        if not matches:
-            raise UserError(f"No file matches {pattern} ({files.describe_absence(pattern)})")
-        for path in matches:
-            expanded = _list_files(path)
-            if not expanded:
-                raise UserError(f"There is no file in the folder {path} or below it")
-            paths += expanded
+        found = [file for path in matches for file in _list_files(path)]
+        if not found:
+            wanted = os.path.join(pattern, "*") if files.is_dir(pattern) else pattern
+            raise UserError(f"No file matches {wanted} ({files.describe_absence(wanted)})")
+        paths += found
     repeated = [path for path, count in Counter(paths).items() if count > 1]
     if repeated:
         _logger.warning("--input_file lists %s more than once", repeated[0])

@@ -66,8 +66,6 @@ def test_round_trip(extra):
         ("initializer_range", -0.02),
         ("initializer_range", float("inf")),
         ("vocab_size", 10**30),
-        ("to_dict", 5),
-        ("to_dict", 3),
         ("hidden_act", "swish"),
         ("hidden_act", 3),
     ],

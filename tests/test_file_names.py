@@ -46,7 +46,7 @@ def test_no_matching_file_is_rejected(tmp_path):
     with pytest.raises(UserError, match=r"No file matches .*\*\.csv .* has: a\.txt"):
         file_names.expand(f"{tmp_path}/*.csv")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=r"There is no file in the folder .*empty"):
+    with pytest.raises(UserError, match=r"No file matches .*empty/\* \(.*empty has: nothing\)"):
         file_names.expand(f"{tmp_path}/empty")
 
 

@@ -13,9 +13,8 @@ import numpy as np
 
 from bert_tf import file_names, files, locks, registry
 from bert_tf.checkpoints.folder import latest, newest_readable, resolve, warn_if_untrained
-from bert_tf.data.cell_values import excerpt
 from bert_tf.declare import check_type
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt
 from bert_tf.progress import log
 
 CONFIG = "bert_config.json"

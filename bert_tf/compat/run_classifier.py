@@ -11,8 +11,8 @@ import numpy as np
 
 from bert_tf import files, tokenization
 from bert_tf.data.features import NUM_LOGGED, InputExample, find_label_id, log_rows, pack_example
-from bert_tf.data.tables import Row
 from bert_tf.removed_api import error_stubs
+from bert_tf.tables.read import Row
 from bert_tf.tasks.classification import glue
 
 globals().update(error_stubs("run_classifier"))
@@ -159,7 +159,7 @@ def file_based_convert_examples_to_features(
     output_file: str,
 ) -> None:
     """Writes the features of examples to a TFRecord file."""
-    from bert_tf.data.feature_specs import Feature, sequence_features
+    from bert_tf.data.features import Feature, sequence_features
     from bert_tf.data.records import write_records
 
     def rows() -> Iterable[dict[str, np.ndarray]]:

@@ -8,10 +8,11 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from bert_tf import files
 from bert_tf.backend import tf
-from bert_tf.data.feature_specs import Feature
+from bert_tf.data.features import Feature
 from bert_tf.data.parallel import num_cores
-from bert_tf.data.records import count_records, make_parse_fn, require_files
+from bert_tf.data.records import count_records, make_parse_fn
 from bert_tf.errors import UserError
 
 # Batches are trimmed to a multiple of this length: faster on GPUs, and fewer distinct shapes.
@@ -75,7 +76,8 @@ def read_dataset(
             subset of the files and `batch_size` is not a multiple of the number of processes.
     """
     paths = [path_or_paths] if isinstance(path_or_paths, str) else list(path_or_paths)
-    require_files(paths)
+    for path in paths:
+        files.open_binary(path).close()  # Raises a clearer error for a missing file.
     num_processes = context.num_input_pipelines if context else 1
     if repeat and context and len(paths) >= num_processes > 1:
         if batch_size % num_processes:

@@ -30,18 +30,16 @@ def map_in_order(
     """
     num_threads = num_threads or num_cores()
     pending: collections.deque[Future] = collections.deque()
-    with ThreadPoolExecutor(num_threads) as pool:
-        try:
-            for item in items:
-                pending.append(pool.submit(function, item))
-                if len(pending) > 2 * num_threads:
-                    yield pending.popleft().result()
-            while pending:
+    pool = ThreadPoolExecutor(num_threads)
+    try:
+        for item in items:
+            pending.append(pool.submit(function, item))
+            if len(pending) > 2 * num_threads:
                 yield pending.popleft().result()
-        finally:
-            # Futures are left only if there was an error or the caller stopped early.
-            for future in pending:
-                future.cancel()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def num_cores() -> int:

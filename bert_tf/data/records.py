@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.backend import tf
-from bert_tf.data.feature_specs import Feature
+from bert_tf.data.features import Feature
 from bert_tf.errors import UserError
 
 _COUNT_BATCH_SIZE = 4096
@@ -137,14 +137,13 @@ def read_chunks(
     paths: str | Sequence[str], features: Sequence[Feature], size: int, num_records: int
 ) -> Iterator[dict[str, np.ndarray]]:
     """Yields `num_records` records of files, repeated if needed, in batches of `size`."""
-    require_files([paths] if isinstance(paths, str) else paths)
     records = tf.data.TFRecordDataset(paths).repeat().take(num_records)
     yield from records.batch(size).map(make_parse_fn(features)).as_numpy_iterator()
 
 
 def count_records(path: str) -> int:
     """Counts the records of a file by reading it; raises a UserError if it is truncated."""
-    require_files([path])
+    files.open_binary(path).close()  # Raises a clearer error for a missing file.
     batches = tf.data.TFRecordDataset(path).batch(_COUNT_BATCH_SIZE)
     try:
         count = batches.reduce(np.int64(0), lambda total, x: total + tf.size(x, out_type=tf.int64))
@@ -153,12 +152,3 @@ def count_records(path: str) -> int:
             f"{path} is not a complete TFRecord file; create it again ({error.message})"
         ) from error
     return int(count)
-
-
-def require_files(paths: Sequence[str]) -> None:
-    """Raises a UserError if a file is missing."""
-    if not paths:
-        raise ValueError("At least one path is required. Received: none")
-    for path in paths:
-        if not files.exists(path):
-            raise UserError(f"No such file: {path} ({files.describe_absence(path)})")

@@ -16,7 +16,6 @@ NAMES = {
     "eval": ("dev", "val", "valid", "validation", "eval"),
     "predict": ("test",),
 }
-FLAGS = {"train": "--train_file", "eval": "--eval_file", "predict": "--predict_file"}
 _EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
 # Prefixes of files that hold no data.
 _IGNORED_PREFIXES = (".", "readme", "license", "licence")
@@ -41,22 +40,18 @@ def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
         UserError: the folder or a file is missing, or a split has several files.
     """
     data_dir = options.data_dir or ""
-    named = {split: getattr(options, f"{split}_file") for split in NAMES}
-    specified = {split: name for split, name in named.items() if name}
+    specified = {split: name for split in NAMES if (name := getattr(options, f"{split}_file"))}
     paths = {
-        split: _find_specified(name, data_dir, FLAGS[split])
+        split: _find_specified(name, data_dir, f"--{split}_file")
         for split, name in specified.items()
         if split in splits
     }
     missing = [split for split in NAMES if split in splits and split not in paths]
     if not data_dir:
         if missing and not specified:
-            raise UserError(f"Pass --data_dir (the folder with the data) or {FLAGS[missing[0]]}")
+            raise UserError(f"Pass --data_dir (the folder with the data) or --{missing[0]}_file")
         return paths
     if not files.is_dir(data_dir):
-        if files.exists(data_dir):
-            flags = ", ".join(FLAGS.values())
-            raise UserError(f"--data_dir={data_dir} is a file. Pass it as one of {flags}")
         raise UserError(
             f"--data_dir={data_dir}: no such folder ({files.describe_absence(data_dir)})"
         )
@@ -65,7 +60,7 @@ def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
         names = [name for name in existing if _find_split(name) == split]
         if len(names) > 1:
             candidates = " and ".join(names[:3])
-            raise UserError(f"{data_dir} contains {candidates}. Pass one of them as {FLAGS[split]}")
+            raise UserError(f"{data_dir} contains {candidates}. Pass one of them as --{split}_file")
         if names:
             paths[split] = os.path.join(data_dir, names[0])
     if "train" in missing and paths.keys() <= specified.keys():

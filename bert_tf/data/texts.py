@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import IO, NamedTuple
 
 from bert_tf import files, text_lines
-from bert_tf.data.cell_values import to_text
-from bert_tf.data.columns import cell, find_positions
-from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
+from bert_tf.tables.columns import cell, find_positions, to_text
+from bert_tf.tables.read import read_table
 
 _logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from keras import ops
 
 from bert_tf import checkpoints, files, registry, training
 from bert_tf.checkpoints.run_folder import RUN, VOCAB, RunFolder, fingerprint
-from bert_tf.data.feature_specs import Feature
+from bert_tf.data.features import Feature
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.engines import loaded, open_model

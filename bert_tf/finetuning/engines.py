@@ -10,7 +10,7 @@ from typing import Any
 
 from bert_tf import files
 from bert_tf.checkpoints.run_folder import CONFIG, LABELS, VOCAB, RunFolder, fingerprint
-from bert_tf.data.feature_specs import Feature, texts_per_row
+from bert_tf.data.features import Feature, texts_per_row
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.model_files import find_model_files

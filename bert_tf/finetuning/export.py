@@ -8,7 +8,7 @@ from typing import Any
 
 from bert_tf import files, locks
 from bert_tf.checkpoints.run_folder import LABELS, RunFolder
-from bert_tf.data.feature_specs import sequence_features
+from bert_tf.data.features import sequence_features
 from bert_tf.finetuning.run_metadata import model_files
 from bert_tf.finetuning.task import Task
 from bert_tf.options import FineTuningOptions

@@ -18,8 +18,7 @@ import numpy as np
 from bert_tf import files
 from bert_tf.checkpoints.run_folder import RunFolder, fingerprint
 from bert_tf.data import records
-from bert_tf.data.feature_specs import Feature, texts_per_row
-from bert_tf.data.features import NUM_LOGGED, log_rows
+from bert_tf.data.features import NUM_LOGGED, Feature, log_rows, texts_per_row
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.data.parallel import chunks, map_in_order
 from bert_tf.declare import ROWS

@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_tf import registry, training
 from bert_tf.checkpoints.run_folder import RunFolder, labels_file
-from bert_tf.data.feature_specs import texts_per_row
+from bert_tf.data.features import texts_per_row
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.distillation import open_teacher

@@ -15,7 +15,7 @@ import numpy as np
 from bert_tf import files
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
-from bert_tf.data.feature_specs import Feature, sequence_features
+from bert_tf.data.features import Feature, sequence_features
 from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
 from bert_tf.tokenization import FullTokenizer

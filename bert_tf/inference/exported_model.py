@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.data.feature_specs import Feature
+from bert_tf.data.features import Feature
 from bert_tf.data.parallel import num_cores
 from bert_tf.errors import UserError
 from bert_tf.extras import RUNTIMES, import_extra

@@ -58,37 +58,37 @@ def check_inputs(inputs: Any, config: BertConfig, rank: int = 2) -> None:
                 if name != "input_ids":
                     expected = f"of input_ids, {tuple(ids_shape or ())}"
                 raise ValueError(f"{name} must have the shape {expected}. Received: {tuple(shape)}")
-        values = _to_numpy(value)
-        if values is None or not values.size:
-            continue
-        for extreme in (values.min(), values.max()):
-            if not 0 <= extreme < size:
-                raise ValueError(f"{name} must be between 0 and {size - 1}. Received: {extreme}")
-        if name == "input_mask" and not values[..., 0].any():
+        values = _check_range(name, value, size)
+        if name == "input_mask" and values is not None and not values[..., 0].any():
             message = "input_mask is 0 at the first token of all rows"
             _logger.warning("%s. Pass 1 for tokens and 0 for padding", message)
 
 
 def check_positions(positions: Any, ids_shape: Any) -> None:
     """Raises a ValueError if positions [B, P] are out of range, or are a mask [B, S] instead."""
-    values = _to_numpy(positions)
-    if values is None or not values.size:
+    values = _check_range("masked_lm_positions", positions, ids_shape[-1])
+    if values is None:
         return
     is_mask = values.shape == tuple(ids_shape) and values.max() < 2 < values.shape[-1]
     if is_mask or values.dtype == bool:
         raise ValueError("masked_lm_positions must be the indexes of tokens, [B, P], not a mask")
-    for extreme in (values.min(), values.max()):
-        if not 0 <= extreme < ids_shape[-1]:
-            message = f"masked_lm_positions must be between 0 and {ids_shape[-1] - 1}"
-            raise ValueError(f"{message}. Received: {extreme}")
 
 
-def _to_numpy(ids: Any) -> Any:
-    """Returns the values of an eager tensor; None for a symbolic tensor."""
+def _check_range(name: str, ids: Any, size: int) -> Any:
+    """Returns the values of an eager tensor, from 0 to `size` - 1; None if it is symbolic or empty.
+
+    Raises a ValueError if a value is out of range.
+    """
     torch = sys.modules.get("torch")
     if torch and torch.compiler.is_compiling():
         return None
     try:
-        return ops.convert_to_numpy(ids)
+        values = ops.convert_to_numpy(ids)
     except (AttributeError, NotImplementedError, TypeError, ValueError):
         return None
+    if not values.size:
+        return None
+    for extreme in (values.min(), values.max()):
+        if not 0 <= extreme < size:
+            raise ValueError(f"{name} must be between 0 and {size - 1}. Received: {extreme}")
+    return values

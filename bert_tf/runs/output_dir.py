@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.checkpoints.run_folder import EVAL_RESULTS_JSON, RUNS, RunFolder
-from bert_tf.data.cell_values import counted
+from bert_tf.errors import counted
 from bert_tf.progress import log
 from bert_tf.training.curve import Scalars
 from bert_tf.training.evaluation import EVAL_FOLDER, plain_metrics

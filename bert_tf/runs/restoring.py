@@ -11,8 +11,7 @@ from bert_tf import checkpoints
 from bert_tf.checkpoints.folder import warn_if_untrained
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
-from bert_tf.data.cell_values import counted
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.progress import log
 
 

@@ -9,7 +9,7 @@ import keras
 
 from bert_tf import checkpoints, training
 from bert_tf.checkpoints.run_folder import RunFolder
-from bert_tf.data.feature_specs import Feature
+from bert_tf.data.features import Feature
 from bert_tf.declare import DURATION, NOTHING, PATH
 from bert_tf.progress import log
 from bert_tf.runs.output_dir import EVAL_RESULTS, Results

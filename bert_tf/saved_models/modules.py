@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.checkpoints.formats.saved_model import ENCODER_INPUTS
-from bert_tf.data.feature_specs import Feature
+from bert_tf.data.features import Feature
 from bert_tf.saved_models.packing import Inputs, pack
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.graph import GraphTokenizer

@@ -1,10 +1,10 @@
 """WordPiece tokenization, with exactly the tokens of the original BERT release of 2018.
 
 This module has the names of the original's module `tokenization`, and needs no TensorFlow. The
-other modules of the package return the same tokens: `fast` tokenizes many texts at once, `graph`
-is for TensorFlow graphs, and `offsets` maps tokens to the characters they come from. As in the
-original, character categories and lower case come from Python's Unicode database, so the tokens of
-recently added characters may depend on its version (`unicodedata.unidata_version`).
+other modules of the package return the same tokens: `fast` tokenizes many texts at once, and maps
+tokens to the characters they come from; `graph` is for TensorFlow graphs. As in the original,
+character categories and lower case come from Python's Unicode database, so the tokens of recently
+added characters may depend on its version (`unicodedata.unidata_version`).
 """
 
 import hashlib

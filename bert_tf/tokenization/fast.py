@@ -7,23 +7,21 @@ are tokenized by the reference; without TensorFlow Text, all texts are.
 
 import functools
 import itertools
-import logging
 import operator
+import re
 import threading
+import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bert_tf.tokenization import FullTokenizer, convert_to_unicode
+from bert_tf.tokenization import BasicTokenizer, FullTokenizer, convert_to_unicode
 from bert_tf.tokenization.character_table import NEEDS_REFERENCE, SEPARATES, CharacterTable
 from bert_tf.tokenization.fast_wordpiece import MAX_WORD_CHARS, UNKNOWN, try_build, vocab_lines
-from bert_tf.tokenization.offsets import tokenize_with_offsets
 from bert_tf.tokenization.ragged_ids import RaggedIds
-from bert_tf.tokenization.text_checks import text_problems
-
-_logger = logging.getLogger(__name__)
 
 # A batch has about this many characters, so that its arrays fit into the CPU's caches.
 _BATCH_CHARS = 1 << 19
@@ -34,6 +32,19 @@ _CHARS_PER_TEXT = 100
 _COMPILE_CHARS = 1_500_000
 # The reference is slower by this factor when it also returns spans.
 _SPANS_SLOWDOWN = 10
+
+# Fraction of distinct texts below which a column is probably not the text, if there are many texts.
+_MIN_TEXTS, _MIN_DISTINCT_SHARE = 100, 0.05
+# Examples to check, thresholds of unknown tokens, and unknown words to list.
+_SAMPLE_SIZE, _MIN_UNKNOWN, _MIN_UNKNOWN_SHARE, _MAX_LISTED_WORDS = 2000, 5, 0.05, 5
+# Signs of texts that were changed before they were read, and the tolerated fraction of such texts.
+_CHANGED = {
+    r"\[(CLS|SEP)\]": "contain [CLS] or [SEP]: remove them, as they are added automatically",
+    r"(?<!\S)##\w": "contain word pieces (##): pass the texts before tokenization",
+    # UTF-8 that was decoded as Latin-1 or Windows-1252, such as "cafÃ©".
+    "Ã[©¨¤¶¼§±¡³º]|â€": "are garbled: check the encoding, which must be UTF-8",
+}
+_MAX_CHANGED = 0.01
 
 
 @dataclass(frozen=True)
@@ -67,8 +78,6 @@ class BatchTokenizer:
             raise TypeError(f"tokenizer must be a FullTokenizer. Received: {tokenizer!r:.100}")
         self.reference = tokenizer
         self.num_texts = self.num_reference_texts = 0
-        # Sources with problems, which were logged.
-        self._checked_sources: set[str] = set()
         # Guards the counters, the compiled tokenizer and the character table.
         self._lock = threading.Lock()
         self._num_chars = 0
@@ -99,11 +108,8 @@ class BatchTokenizer:
         )
 
     def check_texts(self, source: str, examples: Sequence[Sequence[str]]) -> Iterator[str]:
-        """Yields the `text_problems` of a source, such as a file, the first time it has any."""
-        if source not in self._checked_sources:
-            for problem in text_problems(self.reference, examples):
-                self._checked_sources.add(source)
-                yield f"{source}: {problem}"
+        """Yields signs that the texts of a file are garbled or do not fit the vocabulary."""
+        return (f"{source}: {problem}" for problem in _text_problems(self.reference, examples))
 
     @functools.cached_property
     def _compiled(self) -> Any:
@@ -216,3 +222,84 @@ def _split_into_batches(texts: Sequence[str]) -> Iterator[list[str]]:
     pairs = zip(numbers, texts, strict=True)
     for _, batch in itertools.groupby(pairs, key=operator.itemgetter(0)):
         yield [text for _, text in batch]
+
+
+def tokenize_with_offsets(
+    tokenizer: FullTokenizer, text: str | bytes
+) -> tuple[list[str], list[tuple[int, int]]]:
+    """Returns the tokens of `tokenizer.tokenize(text)` and their (start, end) spans in `text`.
+
+    Characters that tokenization drops (control characters; accents if it lower-cases) are included
+    inside a span, but not at its edges. The span of `[UNK]` is the whole word.
+    """
+    text = convert_to_unicode(text)
+    source_spans = _find_source_spans(tokenizer.basic_tokenizer, text)  # of normalized characters
+    tokens: list[str] = []
+    spans: list[tuple[int, int]] = []
+    for word in re.finditer(r"\S+", tokenizer.basic_tokenizer.normalize(text)):
+        pieces = tokenizer.wordpiece_tokenizer.tokenize(word.group())
+        start = word.start()
+        for index, piece in enumerate(pieces):
+            if piece == tokenizer.wordpiece_tokenizer.unk_token and len(pieces) == 1:
+                end = word.end()
+            else:
+                end = start + len(piece) - (2 if index else 0)
+            spans.append((source_spans[start][0], source_spans[end - 1][1]))
+            start = end
+        tokens += pieces
+    return tokens, spans
+
+
+def _find_source_spans(basic: BasicTokenizer, text: str) -> list[tuple[int, int]]:
+    """Returns the span in `text` that each character of the normalized text comes from.
+
+    If normalization reorders combining marks, they share a span with the character before them.
+    """
+    spans: list[tuple[int, int]] = []
+    start = 0
+    for end in range(1, len(text) + 1):
+        if end < len(text) and _joins_previous(basic, text[end]):
+            continue
+        run = text[start:end]  # a character and its combining marks
+        normalized_chars = [basic.normalize(char) for char in run]
+        normalized_run = basic.normalize(run)
+        if "".join(normalized_chars) == normalized_run:
+            for index, normalized in enumerate(normalized_chars, start):
+                spans += [(index, index + 1)] * len(normalized)
+        else:
+            spans += [(start, end)] * len(normalized_run)
+        start = end
+    return spans
+
+
+def _joins_previous(basic: BasicTokenizer, char: str) -> bool:
+    # Combining marks join, and so do dropped characters, as marks on both sides may be reordered.
+    decomposed = unicodedata.normalize("NFD", char.lower()) if basic.do_lower_case else char
+    return not basic.normalize(char) or unicodedata.combining(decomposed[0]) > 0
+
+
+def _text_problems(tokenizer: FullTokenizer, examples: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yields a description of each problem in a sample of the examples, lists of texts."""
+    texts = [" ".join(example) for example in examples[:: max(len(examples) // _SAMPLE_SIZE, 1)]]
+    words_of = {text: tokenizer.basic_tokenizer.tokenize(text) for text in texts}
+    if len(texts) >= _MIN_TEXTS and len(words_of) < _MIN_DISTINCT_SHARE * len(texts):
+        ((example, _),) = Counter(texts).most_common(1)
+        share = f"only {len(words_of)} of {len(texts)} texts are distinct, such as {example[:50]!r}"
+        yield f"{share}. Check that these are the texts"
+    found = [text for text in texts if text.strip() and not words_of[text]]
+    if found:
+        share = f"{len(found)} of {len(texts)} texts have no word pieces, such as {found[0][:50]!r}"
+        yield f"{share}. Check the file's encoding"
+    for pattern, problem in _CHANGED.items():
+        found = [text for text in texts if re.search(pattern, text)]
+        if len(found) > _MAX_CHANGED * len(texts):
+            yield f"{len(found)} of {len(texts)} texts {problem}. Example: {found[0][:50]!r}"
+    words = Counter(word for text in texts for word in words_of[text])
+    pieces = {word: tokenizer.wordpiece_tokenizer.split_word(word) for word in words}
+    unknown = Counter({word: words[word] for word in words if pieces[word] == [UNKNOWN]})
+    count, total = unknown.total(), sum(len(pieces[word]) * words[word] for word in words)
+    if count >= max(_MIN_UNKNOWN, _MIN_UNKNOWN_SHARE * total):
+        listed = ", ".join(f"{word:.30}" for word, _ in unknown.most_common(_MAX_LISTED_WORDS))
+        share = f"{100 * count / total:.1f}% of the tokens ({count} of {total})"
+        advice = "Check the vocabulary, --do_lower_case and the file's encoding"
+        yield f"{share} are [UNK]; most frequent words: {listed}. {advice}"

@@ -16,7 +16,7 @@ class RaggedIds:
         ids: token ids, int32 [N].
         row_splits: int64 [B + 1]; text i has the ids `ids[row_splits[i] : row_splits[i + 1]]`.
         spans: int32 [N, 2] or None; token n comes from `text[spans[n, 0] : spans[n, 1]]`, see
-            `offsets.tokenize_with_offsets`.
+            `fast.tokenize_with_offsets`.
     """
 
     ids: np.ndarray

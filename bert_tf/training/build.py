@@ -6,10 +6,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from bert_tf.data.cell_values import counted
-from bert_tf.data.feature_specs import Feature
+from bert_tf.data.features import Feature
 from bert_tf.data.input_pipeline import read_dataset
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.optimization import create_optimizer
 from bert_tf.options import TrainingOptions
 from bert_tf.progress import log

@@ -10,10 +10,9 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf import backend
-from bert_tf.data.cell_values import counted
 from bert_tf.data.input_pipeline import LENGTH_MULTIPLE
 from bert_tf.data.parallel import num_cores
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import UserError, counted, reason
 from bert_tf.options import DeviceOptions
 from bert_tf.progress import log
 from bert_tf.signals import preserve_signal_handlers

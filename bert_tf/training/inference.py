@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.data.feature_specs import Feature
+from bert_tf.data.features import Feature
 from bert_tf.inference.row_batches import RowBatches, Rows
 from bert_tf.training.devices import Devices
 from bert_tf.training.explained_errors import explained_errors

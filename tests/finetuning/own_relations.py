@@ -8,7 +8,7 @@ from keras import ops
 
 from bert_tf import registry
 from bert_tf.checkpoints.run_folder import RunFolder
-from bert_tf.data.feature_specs import Feature, sequence_features
+from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.packing import pack_batch
 from bert_tf.declare import DATA, option
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits

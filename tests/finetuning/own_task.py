@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import registry
-from bert_tf.data.feature_specs import sequence_features
+from bert_tf.data.features import sequence_features
 from bert_tf.data.packing import pack_batch
 from bert_tf.declare import DATA, ROWS, WEIGHTS, option
 from bert_tf.finetuning.task import Metric, Task, Traits

@@ -97,7 +97,7 @@ def test_invalid_flags(tiny, tmp_path, changes, message):
     ("content", "message"),
     [
         (b"1\t0\ta\tfine\n2\tonly\n", r"dev\.tsv:2: .*at least 4 columns.*found 2"),
-        (b"id,label,a,text\n", r"dev\.tsv:1: .*Is this a CSV file\?"),
+        (b"id,label,a,text\n", r"dev\.tsv:1: .*separated by tabs, not commas"),
         (b"1\t0\ta\tx\n\n2\t1\ta\tx\n", r"dev\.tsv:2: .*empty"),
         (b"1\t0\ta\tx\n2\t2\ta\tx\n", r"dev\.tsv:2: label '2' of task cola is not one of 0, 1"),
         (b"1\t0 \ta\tx\n", "spaces"),

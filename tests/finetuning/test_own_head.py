@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoint, checkpoints, registry
 from bert_tf.checkpoints.formats import convert, describe, find_source
-from bert_tf.data.feature_specs import sequence_features
+from bert_tf.data.features import sequence_features
 from bert_tf.errors import UserError
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.finetuning.run_metadata import model_files

@@ -14,8 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bert_tf.tokenization import BasicTokenizer, FullTokenizer, fast, fast_wordpiece
-from bert_tf.tokenization.fast import BatchTokenizer
-from bert_tf.tokenization.offsets import tokenize_with_offsets
+from bert_tf.tokenization.fast import BatchTokenizer, tokenize_with_offsets
 from bert_tf.tokenization.ragged_ids import RaggedIds
 from tests.oracle import golden
 from tests.tokenization.test_tokenization import BOTH_CASINGS, golden_texts
@@ -304,7 +303,7 @@ def test_import_does_not_import_tensorflow():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_mostly_unknown_tokens_are_reported_once(tmp_path):
+def test_mostly_unknown_tokens_are_reported(tmp_path):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\nfilm\n")
     tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
     known = [("the film", "the film")] * 30
@@ -317,7 +316,6 @@ def test_mostly_unknown_tokens_are_reported_once(tmp_path):
         "c.txt: 7.0% of the tokens (9 of 129) are [UNK]; most frequent words: plot, story. Check "
         "the vocabulary, --do_lower_case and the file's encoding"
     ]
-    assert list(tokenizer.check_texts("c.txt", texts)) == []
     # With many texts, only a sample is tokenized.
     (*_, problem) = tokenizer.check_texts("d.txt", [*known * 100, *[("plot",)] * 3000])
     assert "d.txt: 20.0% of the tokens (1000 of 5000) are [UNK]" in problem
@@ -347,14 +345,13 @@ def test_few_distinct_texts_are_reported(count, warns):
         (("itâ€™s the film",), "are garbled"),
     ],
 )
-def test_unusual_texts_are_reported_once(tmp_path, example, message):
+def test_unusual_texts_are_reported(tmp_path, example, message):
     (tmp_path / "vocab.txt").write_text("[UNK]\nthe\nfilm\nirma\n:\n«\n»\nsim\n")
     tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
     texts = [("the film", ""), ("", " "), ("irmã", "IRMÃ: «sim»")] * 33
     assert list(tokenizer.check_texts("a.txt", texts)) == []
-    texts = [("the", "film"), example]
-    found = [problem for _ in range(2) for problem in tokenizer.check_texts("b.txt", texts)]
-    assert " ".join(found).count(f"b.txt: 1 of 2 texts {message}") == 1
+    found = " ".join(tokenizer.check_texts("b.txt", [("the", "film"), example]))
+    assert f"b.txt: 1 of 2 texts {message}" in found
 
 
 def test_invalid_argument_types_are_rejected(tmp_path):

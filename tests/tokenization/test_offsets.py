@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bert_tf.tokenization import FullTokenizer
-from bert_tf.tokenization.offsets import tokenize_with_offsets
+from bert_tf.tokenization.fast import tokenize_with_offsets
 from tests.oracle import golden
 from tests.tokenization.test_tokenization import BOTH_CASINGS
 

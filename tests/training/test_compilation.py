@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf import training
 from bert_tf.data import records
-from bert_tf.data.feature_specs import sequence_features
+from bert_tf.data.features import sequence_features
 from bert_tf.modeling import BertClassifier, BertConfig
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.options import ClassifierOptions, DeviceOptions, TrainingOptions

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.data.feature_specs import Feature, sequence_features
+from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.records import write_records
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel

@@ -10,7 +10,7 @@ import pytest
 
 from bert_tf import training
 from bert_tf.data import records
-from bert_tf.data.feature_specs import Feature, sequence_features
+from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.input_pipeline import read_dataset
 from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.losses import cross_entropy

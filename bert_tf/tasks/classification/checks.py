@@ -5,9 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bert_tf.data.cell_values import excerpt
 from bert_tf.data.features import InputExample
-from bert_tf.errors import shortened
+from bert_tf.errors import excerpt, shortened
 from bert_tf.finetuning.run_checks import check_similar_labels
 from bert_tf.tasks.classification.datasets import TextDataset
 from bert_tf.tasks.classification.options import CLASSIFICATION, MULTILABEL, REGRESSION

@@ -5,11 +5,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from bert_tf.data.cell_values import COLUMN_NAME, counted, parse_number
-from bert_tf.data.columns import find_positions, is_name
-from bert_tf.data.tables import Row
-from bert_tf.errors import UserError, shortened
+from bert_tf.errors import UserError, counted, shortened
 from bert_tf.progress import log
+from bert_tf.tables.columns import COLUMN_NAME, find_positions, is_name, parse_number
+from bert_tf.tables.read import Row
 from bert_tf.tasks.classification.label_inference import LabelParser, is_number_like
 from bert_tf.tasks.classification.options import ClassifierOptions
 

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from bert_tf.data.cell_values import counted, excerpt, to_text
-from bert_tf.data.columns import cell, find_positions, is_name
 from bert_tf.data.features import InputExample
-from bert_tf.data.tables import read_table
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
+from bert_tf.tables.columns import cell, find_positions, is_name, to_text
+from bert_tf.tables.read import read_table
 from bert_tf.tasks.classification import column_mapping
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset, require_valid_labels
 from bert_tf.tasks.classification.label_inference import LabelParser, infer_labels

@@ -5,11 +5,11 @@ import difflib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from bert_tf.data.cell_values import excerpt, parse_number
 from bert_tf.data.features import InputExample
-from bert_tf.data.tables import LAST, Row, read_tsv, require_columns
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt
 from bert_tf.progress import log
+from bert_tf.tables.columns import parse_number
+from bert_tf.tables.read import LAST, Row, read_tsv, require_columns
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset
 from bert_tf.tasks.classification.options import CLASSIFICATION, REGRESSION
 

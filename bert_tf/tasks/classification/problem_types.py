@@ -11,11 +11,10 @@ import numpy as np
 
 from bert_tf import backend
 from bert_tf.data import array_ops
-from bert_tf.data.cell_values import parse_number
-from bert_tf.data.feature_specs import Feature
-from bert_tf.data.features import InputExample, label_ids_of
+from bert_tf.data.features import Feature, InputExample, label_ids_of
 from bert_tf.errors import UserError
 from bert_tf.progress import log
+from bert_tf.tables.columns import parse_number
 from bert_tf.tasks.classification.datasets import TextDataset
 from bert_tf.tasks.classification.metrics import (
     THRESHOLD,

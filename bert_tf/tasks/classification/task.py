@@ -16,8 +16,7 @@ import numpy as np
 from bert_tf import files
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
-from bert_tf.data.feature_specs import Feature
-from bert_tf.data.features import InputExample
+from bert_tf.data.features import Feature, InputExample
 from bert_tf.data.packing import convert_examples, encode_texts, window_counts
 from bert_tf.errors import UserError
 from bert_tf.finetuning.prediction import PairCheck, require_texts

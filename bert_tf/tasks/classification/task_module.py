@@ -15,9 +15,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf import files
-from bert_tf.data.cell_values import counted
 from bert_tf.data.features import InputExample
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.progress import log
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset, require_valid_labels
 from bert_tf.tasks.classification.label_inference import LabelParser
@@ -90,6 +89,8 @@ class ModuleDataset(TextDataset):
         label = getattr(item, "label", None)
         if split == "predict":
             return InputExample(guid, text_a, text_b)
+        if label is None:
+            raise UserError(f"{place} has no label")
         is_list = isinstance(label, list | tuple | set | frozenset)
         label = self._parser.parse([*map(str, label)] if is_list else str(label), place)
         return InputExample(guid, text_a, text_b, label)

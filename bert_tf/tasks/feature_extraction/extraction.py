@@ -17,8 +17,7 @@ from bert_tf import backend, checkpoints, file_names, files
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data import array_ops
-from bert_tf.data.cell_values import COLUMN_NAME, counted, excerpt
-from bert_tf.data.feature_specs import sequence_features
+from bert_tf.data.features import sequence_features
 from bert_tf.data.packing import CUT_TOKENS, convert_examples
 from bert_tf.data.parallel import num_cores
 from bert_tf.data.texts import (
@@ -29,13 +28,14 @@ from bert_tf.data.texts import (
     read_lines,
     warn_about_columns,
 )
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.finetuning.engines import loaded, open_model, with_model_files
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.finetuning.prediction import PairCheck, require_texts
 from bert_tf.inference.exported_model import HIDDEN_STATES, ExportedModel
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.progress import bar, log
+from bert_tf.tables.columns import COLUMN_NAME
 from bert_tf.tasks.feature_extraction.feature_files import FORMATS
 from bert_tf.tasks.feature_extraction.options import ExtractionOptions
 from bert_tf.tokenization import BasicTokenizer

@@ -17,7 +17,7 @@ import tensorflow as tf
 from bert_tf import checkpoints, file_names, files, training
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
-from bert_tf.data.feature_specs import Feature, sequence_features
+from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.texts import STDIN, display_name, warn_about_columns
 from bert_tf.errors import UserError
 from bert_tf.finetuning.engines import loaded, open_model

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from bert_tf.data.cell_values import counted, excerpt, to_text
 from bert_tf.data.split_files import find_files
-from bert_tf.data.tables import read_table
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
+from bert_tf.tables.columns import to_text
+from bert_tf.tables.read import read_table
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 
 

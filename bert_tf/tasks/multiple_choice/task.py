@@ -13,7 +13,7 @@ import numpy as np
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
-from bert_tf.data.feature_specs import Feature, sequence_features
+from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.packing import CUT_TOKENS, pack_batch
 from bert_tf.data.split_files import find_files
 from bert_tf.finetuning.prediction import require_texts

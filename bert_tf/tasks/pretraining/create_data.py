@@ -8,22 +8,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_tf import file_names, files, locks
-from bert_tf.data.cell_values import counted
 from bert_tf.data.features import NUM_LOGGED, log_rows
 from bert_tf.data.parallel import parallel_for
 from bert_tf.data.records import write_records
 from bert_tf.data.texts import warn_about_columns
-from bert_tf.errors import Terminated, UserError, shortened
+from bert_tf.errors import Terminated, UserError, counted, shortened
 from bert_tf.extras import import_extra
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 from bert_tf.progress import bar, log
 from bert_tf.quiet import import_tensorflow, pause_gc
 from bert_tf.tasks.pretraining import sharded_data
 from bert_tf.tasks.pretraining.corpus import LineEncoder, load_encoder, read_documents
-from bert_tf.tasks.pretraining.instance_records import record_batches, record_features
 from bert_tf.tasks.pretraining.instances import create_training_instances, warn_about_single_lines
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
-from bert_tf.tasks.pretraining.record_description import describe_outputs
+from bert_tf.tasks.pretraining.records import describe_outputs, record_batches, record_features
 from bert_tf.tokenization import is_cjk
 
 _MAX_PATHS = 5  # in a message

@@ -22,8 +22,6 @@ from bert_tf.declare import (
 from bert_tf.errors import UserError
 from bert_tf.options.shared import DeviceOptions, EncoderOptions, TrainingOptions
 
-# Three special tokens, and one token for each of the two segments.
-_MIN_SEQ_LENGTH = 5
 # [PAD], [UNK], [CLS], [SEP], [MASK].
 _NUM_SPECIAL_TOKENS = 5
 
@@ -122,6 +120,8 @@ class PretrainingDataOptions(Options):
         128,
         "Maximum length of an example in word pieces, including special tokens.",
         affects=ROWS | MODEL,
+        # Three special tokens, and one token for each of the two segments.
+        limits=(5, 2**31 - 1),
     )
     max_predictions_per_seq: int = option(
         20,
@@ -194,8 +194,6 @@ class PretrainingDataOptions(Options):
         """Checks the options without reading any files."""
         check_required(self)
         check_values(self)
-        if self.max_seq_length < _MIN_SEQ_LENGTH:
-            raise UserError(f"--max_seq_length must be at least {_MIN_SEQ_LENGTH}")
         if self.whole_word_segments and not self.do_whole_word_mask:
             raise UserError("--whole_word_segments needs --do_whole_word_mask=true")
         if self.beam_runner and self.num_workers:

@@ -27,7 +27,6 @@ from bert_tf.errors import UserError
 from bert_tf.progress import bar, log
 from bert_tf.quiet import pause_gc
 from bert_tf.tasks.pretraining.corpus import LineEncoder, load_encoder
-from bert_tf.tasks.pretraining.instance_records import record_batches
 from bert_tf.tasks.pretraining.instances import (
     Document,
     Instance,
@@ -36,6 +35,7 @@ from bert_tf.tasks.pretraining.instances import (
     warn_about_single_lines,
 )
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
+from bert_tf.tasks.pretraining.records import record_batches
 from bert_tf.tasks.pretraining.shards import Unit, plan, read_shards
 
 # Name of the file that describes the parts in a folder. If it would differ, they are rebuilt.

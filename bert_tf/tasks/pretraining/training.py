@@ -22,9 +22,8 @@ from bert_tf.progress import log
 from bert_tf.runs import output_dir
 from bert_tf.runs.output_dir import Results
 from bert_tf.runs.training_run import Plan, TrainingRecords, TrainingRun
-from bert_tf.tasks.pretraining.instance_records import record_features
 from bert_tf.tasks.pretraining.options import PretrainingOptions
-from bert_tf.tasks.pretraining.record_description import check_records
+from bert_tf.tasks.pretraining.records import check_records, record_features
 from bert_tf.tokenization import load_vocab, vocab_digest
 from bert_tf.training.evaluation import Monitor
 
@@ -32,8 +31,6 @@ from bert_tf.training.evaluation import Monitor
 _SHUFFLE_BUFFER = 20_000
 # Entry of `run.json`: the paths of the training records, one per line.
 _TRAINED_ON = "trained_on"
-# Number of batches whose next sentence labels are unlikely to be the same by chance.
-_MANY_BATCHES = 4
 
 
 def run(options: PretrainingOptions) -> Results:
@@ -146,7 +143,6 @@ class PretrainingRun(TrainingRun):
         """Evaluates `max_eval_steps` batches; repeats records as needed, like the original."""
         batch_size = self.options.eval_batch_size
         num_rows = self.options.max_eval_steps * batch_size
-        is_first = self._inference is None
         if self._inference is None:
             devices = training.for_inference(self.devices, num_rows, self._lengths)
             self._inference = training.Inference(
@@ -165,10 +161,6 @@ class PretrainingRun(TrainingRun):
             "masked_lm_loss": rows["masked_lm_loss"].sum() / num_tokens,
         }
         if self.options.use_next_sentence:
-            has_one_label = np.ptp(rows["next_sentence_labels"]) == 0
-            if is_first and has_one_label and len(loss) >= _MANY_BATCHES:
-                problem = "All records have the same next sentence label"
-                log.warning("%s: the model cannot learn to predict it", problem)
             loss = loss + batches["next_sentence_loss"].mean(1)
             metrics["next_sentence_accuracy"] = rows["next_sentence_correct"].mean()
             metrics["next_sentence_loss"] = rows["next_sentence_loss"].mean()
@@ -202,7 +194,6 @@ def _compute_row_metrics(outputs: Mapping[str, Any], batch: Mapping[str, Any]) -
         "masked_lm_loss": tf.reduce_sum(weights * cross_entropy(token_logits, labels), axis=1),
         "masked_lm_correct": tf.reduce_sum(weights * tf.cast(correct, tf.float32), axis=1),
         "masked_lm_weights": tf.reduce_sum(weights, axis=1),
-        "next_sentence_labels": next_labels,
         "next_sentence_loss": cross_entropy(sentence_logits, next_labels),
         "next_sentence_correct": tf.cast(next_correct, tf.float32),
     }

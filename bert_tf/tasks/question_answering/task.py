@@ -11,7 +11,7 @@ import numpy as np
 from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
-from bert_tf.data.feature_specs import Feature, sequence_features
+from bert_tf.data.features import Feature, sequence_features
 from bert_tf.errors import UserError
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written

@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bert_tf import files
-from bert_tf.data.cell_values import counted, excerpt
-from bert_tf.data.tables import LAST
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.extras import import_extra
+from bert_tf.tables.read import LAST
 
 OUTSIDE = "O"
 DOCUMENT = "-DOCSTART-"

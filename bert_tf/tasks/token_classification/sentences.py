@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.data.cell_values import counted
+from bert_tf.errors import counted
 from bert_tf.tasks.token_classification import conll
 from bert_tf.tasks.token_classification.conll import ConllFile
 from bert_tf.tasks.token_classification.windows import WordWindows

@@ -16,9 +16,8 @@ from bert_tf import backend, files
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
-from bert_tf.data.cell_values import counted
-from bert_tf.data.feature_specs import Feature
-from bert_tf.errors import UserError
+from bert_tf.data.features import Feature
+from bert_tf.errors import UserError, counted
 from bert_tf.extras import import_extra
 from bert_tf.finetuning import run_checks
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits, Written

@@ -372,12 +372,12 @@ _JSON = [
     _bad_jsonl(
         "null text",
         JSON + b'{"label": "ham", "text": null}\n',
-        r"train\.jsonl:3: the text is missing",
+        r"train\.jsonl:3: the text must be .* Received: 'null'\. Correct or remove",
     ),
     _bad_jsonl(
         "null label",
         JSON + b'{"label": null, "text": "a"}\n',
-        r"train\.jsonl:3: the label is missing",
+        r"train\.jsonl:3: the label must be .* Received: 'null'",
     ),
     _bad_jsonl(
         "object as text",

@@ -287,8 +287,8 @@ def test_json_mixes_numbers_and_other_values(read_dataset):
         '{{"text": "a", "label": 1}}\n{{"text": "b", "label": 0}}\n{{"text": "c", "label": {}}}\n'
     )
     assert read_dataset(BY_NAME, train_jsonl=rows.format("true")).labels == ("0", "1", "true")
-    for value, problem in (("null", "is missing"), ("NaN", "must be .* Received: 'NaN'")):
-        with pytest.raises(UserError, match=rf"train\.jsonl:3: the label {problem}"):
+    for value in ("null", "NaN"):
+        with pytest.raises(UserError, match=rf"train\.jsonl:3: the label .* Received: '{value}'"):
             read_dataset(BY_NAME, train_jsonl=rows.format(value))
 
 
@@ -511,7 +511,7 @@ def test_file_of_different_split_is_not_used_for_training(tmp_path):
     [
         ("", "Pass --data_dir"),
         ("missing", r"--data_dir=missing: no such folder \(.* has: a.tsv\)"),
-        ("a.tsv", "--data_dir=a.tsv is a file. Pass it as one of --train_file"),
+        ("a.tsv", r"--data_dir=a.tsv: no such folder \(.* has: a.tsv\)"),
     ],
 )
 def test_invalid_data_dir(tmp_path, monkeypatch, data_dir, message):

@@ -331,7 +331,10 @@ def test_empty_endings_warning(tiny, tmp_path):
 
 @pytest.mark.parametrize(
     ("endings", "message"),
-    [(["a", None], "the ending is missing"), ("a|b", "at least two endings: .* a list in JSON")],
+    [
+        (["a", None], "the ending must be .* Received: 'null'"),
+        ("a|b", "at least two endings: .* a list in JSON"),
+    ],
 )
 def test_invalid_endings_in_json(tmp_path, endings, message):
     row = {"sent1": "a film", "sent2": "it was", "e": endings, "label": 0}

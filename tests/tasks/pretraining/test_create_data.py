@@ -334,7 +334,7 @@ def test_invalid_files_and_vocabularies(tiny, corpus):
     assert_rejected("is a folder", output_file=str(corpus))
     vocab = _write(corpus / "vocab", b"[PAD]\n[CLS]\n[SEP]\na\n")
     assert_rejected(r"lacks \[UNK\], \[MASK\]", vocab_file=vocab)
-    assert_rejected("--max_seq_length must be at least 5", max_seq_length=4)
+    assert_rejected("--max_seq_length must be between 5 and", max_seq_length=4)
     assert_rejected("--masked_lm_prob must be between 0 and 1", masked_lm_prob=1.5)
     assert_rejected("--dupe_factor must be between 1", dupe_factor=0)
     assert_rejected("--output_file", output_file=None)
@@ -347,7 +347,7 @@ def test_invalid_files_and_vocabularies(tiny, corpus):
     assert_rejected("listed twice", output_file=f"{corpus}/x.tfr,{corpus}/./x.tfr")
     assert_rejected("also an input", output_file=f"{corpus}/one.txt")
     assert_rejected("also an input", output_file=tiny.flags["vocab_file"])
-    assert_rejected("no file in the folder", input_file=_folder(corpus / "empty"))
+    assert_rejected(r"No file matches .*empty/\*", input_file=_folder(corpus / "empty"))
 
 
 def _folder(path) -> str:

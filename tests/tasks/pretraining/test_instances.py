@@ -10,8 +10,8 @@ import tensorflow as tf
 from bert_tf.data.records import encode_examples
 from bert_tf.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.corpus import LineEncoder, read_documents
-from bert_tf.tasks.pretraining.instance_records import record_batches
 from bert_tf.tasks.pretraining.instances import create_training_instances
+from bert_tf.tasks.pretraining.records import record_batches
 from bert_tf.tokenization import FullTokenizer
 from tests.oracle import golden
 

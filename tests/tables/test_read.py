@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.data.cell_values import to_text
-from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
+from bert_tf.tables.columns import to_text
+from bert_tf.tables.read import read_table
 
 ROWS = [["label", "text"], ["ham", "One, two; three"], ["spam", "Four"]]
 TSV = "label\ttext\nham\tOne, two; three\nspam\tFour\n"
@@ -206,7 +206,7 @@ def test_json_cells_are_converted_to_text(value, text):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (None, "a:1: the text is missing"),
+        (None, "a:1: the text must be a string or a number. Received: 'null'. Correct or"),
         (float("nan"), "a:1: the text must be a string or a number. Received: 'NaN'"),
         (["x"], r"""a:1: the text must be a string or a number. Received: '\["x"\]'"""),
         ("\ud800", "a:1: the text contains half a character"),

@@ -1,15 +1,24 @@
-"""Finds the columns of a user's table by name or number."""
+"""Finds the columns of a user's table by name or number, and converts the values of cells."""
 
 import difflib
+import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf.data.cell_values import counted, excerpt
-from bert_tf.data.tables import Row
-from bert_tf.errors import UserError, shortened
+from bert_tf.errors import UserError, counted, excerpt, shortened
+from bert_tf.tables.read import Row
 
-_SHOWN_NAMES = 20
+_SHOWN_NAMES = 20  # in a message
+_COMMON_WORD = (
+    "(text|sentence|question)(_?[12ab])?|body|category|class|comment|content|description|document|"
+    "hypothesis|id|index|labels?|message|premise|review|score|sentiment|sms|target|title|tweet"
+)
+# Common column names: one or two of these words, such as "text_a" or "Review Title".
+COLUMN_NAME = re.compile(rf"\s*({_COMMON_WORD})([ _]({_COMMON_WORD}))?\s*", re.IGNORECASE)
+# Stricter than float(), which also accepts "1_0" and non-ASCII digits.
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 def find_positions(
@@ -80,3 +89,31 @@ def _no_such_column(
 def _csv_hint(cells: Sequence[str]) -> str:
     looks_like_csv = len(cells) == 1 and ("," in cells[0] or ";" in cells[0])
     return " Is this a CSV file? Then rename it to .csv" if looks_like_csv else ""
+
+
+def to_text(value: Any, name: str, place: str) -> str:
+    """Converts a cell, which in JSON may be a number or boolean, to text; 1.0 becomes "1".
+
+    Error messages contain `name` (what the cell holds, such as "text") and `place` (file, line).
+    """
+    if isinstance(value, str):
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            problem = "contains half a character (a lone surrogate)"
+            raise UserError(f"{place}: the {name} {problem}. Correct or remove the line") from None
+        return value
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        value = int(value)
+    if isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return str(value)
+    received = f"Received: {excerpt(json.dumps(value))}. Correct or remove the line"
+    raise UserError(f"{place}: the {name} must be a string or a number. {received}")
+
+
+def parse_number(text: str) -> float | None:
+    """Parses a finite decimal number; returns None for any other text."""
+    number = float(text) if _NUMBER.fullmatch(text) else float("inf")
+    return number if abs(number) < float("inf") else None

@@ -1,25 +1,87 @@
-"""Metadata of pre-training records, stored next to them and checked before training."""
+"""Pre-training records: their features, and the metadata stored next to them.
+
+Shapes: n instances, S max_seq_length, P max_predictions_per_seq.
+"""
 
 import contextlib
+import functools
+import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf import files, locks
 from bert_tf.config import BertConfig
+from bert_tf.data.features import Feature, sequence_features
+from bert_tf.data.parallel import map_in_order
 from bert_tf.declare import MODEL
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, reason
 from bert_tf.finetuning.run_metadata import VOCABULARY
 from bert_tf.progress import log
+from bert_tf.tasks.pretraining.instances import Instance
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions, PretrainingOptions
 from bert_tf.tokenization import vocab_digest
 
-_MISMATCH = "does not match the records: rebuild them, or delete this file"
+_BATCH_SIZE = 1024
 _ADVICE = "pass records from create_pretraining_data.py"
 # Feature -> the flag that determines its length.
 _LENGTH_FLAGS = {"input_ids": "max_seq_length", "masked_lm_positions": "max_predictions_per_seq"}
+
+
+def record_features(options: PretrainingDataOptions | PretrainingOptions) -> tuple[Feature, ...]:
+    """Returns the names, lengths and types of the features of a record."""
+    max_predictions = options.max_predictions_per_seq
+    return (
+        *sequence_features(options.max_seq_length),
+        Feature("masked_lm_positions", max_predictions),
+        Feature("masked_lm_ids", max_predictions),
+        Feature("masked_lm_weights", max_predictions, "float32"),
+        Feature("next_sentence_labels", 1),
+    )
+
+
+def record_batches(
+    instances: Iterable[Instance], options: PretrainingDataOptions, use_threads: bool = False
+) -> Iterator[dict[str, np.ndarray]]:
+    """Yields the features of the instances in batches of at most `_BATCH_SIZE`."""
+    iterator = iter(instances)
+    batches = iter(lambda: list(itertools.islice(iterator, _BATCH_SIZE)), [])
+    convert = functools.partial(_to_arrays, options=options)
+    return map_in_order(convert, batches) if use_threads else map(convert, batches)
+
+
+def _to_arrays(
+    instances: Sequence[Instance], options: PretrainingDataOptions
+) -> dict[str, np.ndarray]:
+    """Returns token features [n, S], masked-LM features [n, P], and next sentence labels [n, 1]."""
+    max_length, max_predictions = options.max_seq_length, options.max_predictions_per_seq
+    input_ids, input_mask = _pad([instance.input_ids for instance in instances], max_length)
+    positions, weights = _pad([instance.positions for instance in instances], max_predictions)
+    labels, _ = _pad([instance.labels for instance in instances], max_predictions)
+    first_lengths = np.array([instance.first_length for instance in instances], np.int32)
+    is_second = np.arange(max_length) >= first_lengths[:, None]  # [n, S]
+    is_random_next = np.array([instance.is_random_next for instance in instances], np.int32)
+    return {
+        "input_ids": input_ids,
+        "input_mask": input_mask.astype(np.int32),
+        "segment_ids": (input_mask & is_second).astype(np.int32),
+        "masked_lm_positions": positions,
+        "masked_lm_ids": labels,
+        "masked_lm_weights": weights.astype(np.float32),
+        "next_sentence_labels": is_random_next[:, None],
+    }
+
+
+def _pad(rows: list[list[int]], length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pads rows with zeros to int32 [n, length]; also returns a mask, which is False at padding."""
+    lengths = np.array([len(row) for row in rows], np.int64)
+    mask = np.arange(length) < lengths[:, None]
+    padded = np.zeros(mask.shape, np.int32)
+    values = itertools.chain.from_iterable(rows)
+    padded[mask] = np.fromiter(values, np.int32, int(lengths.sum()))
+    return padded, mask
 
 
 @contextlib.contextmanager
@@ -64,13 +126,12 @@ def check_records(
     sources: dict[str | None, str] = {vocabulary: start} if vocabulary else {}
     for path in paths:
         first = _read_first_record(path)
-        description = _read_description(path)
+        # The original BERT code writes no description.
+        description = files.read_json(f"{path}.json") if files.exists(f"{path}.json") else {}
         lengths = {flag: len(first[feature]) for feature, flag in _LENGTH_FLAGS.items()}
         if description.get("bytes", files.size(path)) != files.size(path):
             sizes = f"{files.size(path)} bytes instead of {description['bytes']}"
             raise UserError(f"{path} has {sizes}: it is incomplete. Copy it again, or rebuild it")
-        if description and lengths != {flag: description[flag] for flag in lengths}:
-            raise UserError(f"{path}.json {_MISMATCH}")
         for flag, length in lengths.items():
             if length != getattr(options, flag):
                 mismatch = f"--{flag}={length}, not --{flag}={getattr(options, flag)}"
@@ -93,35 +154,16 @@ def check_records(
     return None if unknown else next(iter(sources), None)
 
 
-def _read_description(path: str) -> dict[str, Any]:
-    """Returns the description of a record file; {} for files by the original BERT code."""
-    json_path = f"{path}.json"
-    if not files.exists(json_path):
-        return {}
-    try:
-        description = files.read_json(json_path)
-        return {**description, **{flag: int(description[flag]) for flag in _LENGTH_FLAGS.values()}}
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{json_path} is invalid ({error!r}): rebuild the records, or delete it"
-        ) from error
-
-
 def _read_first_record(path: str) -> dict[str, Sequence[int]]:
     """Returns the features in `_LENGTH_FLAGS` of a file's first record."""
     files.open_binary(path).close()  # Refuses pipes, on which TensorFlow would block.
     try:
-        first = next(iter(tf.data.TFRecordDataset(path).take(1)), None)
-    except tf.errors.OpError as error:
-        problem = f"{path} is not a TFRecord file, or is damaged ({error.message})"
+        first = next(tf.data.TFRecordDataset(path).take(1).as_numpy_iterator(), b"")
+        features = tf.train.Example.FromString(first).features.feature
+    except Exception as error:  # of TensorFlow or of protobuf
+        problem = f"{path} is not a TFRecord file of examples, or is damaged ({reason(error)})"
         raise UserError(f"{problem}: {_ADVICE}") from error
-    if first is None:
-        raise UserError(f"{path} is empty: {_ADVICE}")
-    try:
-        features = tf.train.Example.FromString(first.numpy()).features.feature
-    except Exception as error:
-        raise UserError(f"The first record of {path} is not a tf.train.Example: {error}") from error
     missing = [name for name in _LENGTH_FLAGS if name not in features]
     if missing:
-        raise UserError(f"The records in {path} lack {', '.join(missing)}: {_ADVICE}")
+        raise UserError(f"{path} has no records with {', '.join(missing)}: {_ADVICE}")
     return {name: features[name].int64_list.value for name in _LENGTH_FLAGS}

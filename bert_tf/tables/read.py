@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from bert_tf import files, text_lines
-from bert_tf.data.cell_values import counted, excerpt
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted, excerpt
 
 _logger = logging.getLogger(__name__)
 
@@ -213,11 +212,9 @@ def require_columns(row: Row, columns: Mapping[str, int], task: str) -> None:
     if not row.cells:
         raise UserError(f"{row.place}: the line is empty, but {expected}. Remove the line")
     text = "\t".join(row.cells)
-    hint = "Columns must be separated by tabs. For your own files, use --task_name=tsv"
-    if len(row.cells) == 1 and ("," in text or ";" in text):
-        hint = f"Is this a CSV file? {hint}"
     actual = f"found {len(row.cells)}: {excerpt(text)}"
-    raise UserError(f"{row.place}: {expected}, {actual}. {hint}")
+    advice = "Columns must be separated by tabs, not commas. For your own files, such as CSV files"
+    raise UserError(f"{row.place}: {expected}, {actual}. {advice}, use --task_name=tsv")
 
 
 def _describe(columns: Mapping[str, int]) -> str:

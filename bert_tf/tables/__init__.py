@@ -1,0 +1,1 @@
+"""Files of rows and columns: TSV, CSV and JSON lines."""
