@@ -48,7 +48,6 @@ ALLOWED_IMPORTS = {
     "backend": set(),
     "checkpoints": {"keras", "numpy", "tensorflow"},
     "checkpoints/formats/keras_files": {"h5py", "keras", "numpy"},
-    "checkpoints/formats/names": set(),
     # Inside functions only.
     "checkpoints/formats/safetensors_files": {"numpy", "safetensors"},
     # absl flags are only used here.

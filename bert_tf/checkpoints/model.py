@@ -1,24 +1,21 @@
 """Restores models and optimizers from checkpoints, and saves them."""
 
 import dataclasses
-import functools
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
 
 from bert_tf import backend
 from bert_tf.checkpoints.folder import add_newest, latest, remove, resolve
+from bert_tf.checkpoints.formats.source import OriginalSource, Source
 from bert_tf.checkpoints.tensors import GLOBAL_STEP, read, shapes, step_of, write
 from bert_tf.errors import UserError, shortened
 from bert_tf.modeling import checkpoint_name
 from bert_tf.progress import log
-
-if TYPE_CHECKING:
-    from bert_tf.checkpoints.formats import Source
 
 SLOT_NAMES = ("adam_m", "adam_v")
 # Training state besides slots and step, stored under names that no model variable has.
@@ -70,7 +67,7 @@ class Restored:
 
 def load_weights(
     model: keras.Model,
-    source: "str | os.PathLike | Source",
+    source: str | os.PathLike | Source,
     layers: Sequence[int] = (),
     verify: bool = True,
 ) -> Restored:
@@ -82,16 +79,17 @@ def load_weights(
     UserError if the source can be run and its outputs differ from those of a BERT model.
     """
     if isinstance(source, str | os.PathLike):
-        prefix = resolve(os.fspath(source))
-        stored, read_values = shapes(prefix), functools.partial(read, prefix)
-    else:
-        prefix, stored, read_values = source.path, source.shapes(), source.read
-        for note in source.notes:
-            log.warning("%s", note)
+        source = OriginalSource(resolve(os.fspath(source)))
+    for note in source.notes:
+        log.warning("%s", note)
+    prefix, stored = source.path, source.shapes()
     stored = {name: shape for name, shape in stored.items() if not is_training_state(name)}
     variables = named_variables(model)
     if layers:
-        variables = {_layer_in_source(name, layers): v for name, v in variables.items()}
+        variables = {
+            _LAYER_NUMBER.sub(lambda number: str(layers[int(number[0])]), name): variable
+            for name, variable in variables.items()
+        }
         # The other layers of the source are left out on purpose: do not report them as unused.
         stored = {
             name: shape
@@ -100,15 +98,13 @@ def load_weights(
         }
     _check_fit(prefix, _shapes(variables), stored)
     restored = sorted(variables.keys() & stored.keys())
-    _assign(variables, prefix, read_values(restored))
+    _assign(variables, prefix, source.read(restored))
     unused = sorted(stored.keys() - variables.keys())
     if unused_layers := [name for name in unused if name.startswith("bert/encoder/")]:
         message = "The checkpoint has more layers than the configuration; unused: %s"
         log.warning(message, summarize(unused_layers))
-    if verify and not layers and not isinstance(source, str | os.PathLike) and source.is_encoder:
-        from bert_tf.checkpoints.hub_parity import require_same_outputs  # imports this module
-
-        require_same_outputs(source, model.config)
+    if verify and not layers:
+        source.require_same_outputs(model.config)
     new = sorted(variables.keys() - stored.keys())
     return Restored(prefix, restored=tuple(restored), new=tuple(new), unused=tuple(unused))
 
@@ -170,10 +166,6 @@ def named_variables(model: keras.Model) -> dict[str, keras.Variable]:
     """Returns a model's weights by checkpoint name, without the states of random generators."""
     variables = [variable for variable in model.variables if "float" in variable.dtype]
     return {checkpoint_name(variable): variable for variable in variables}
-
-
-def _layer_in_source(name: str, layers: Sequence[int]) -> str:
-    return _LAYER_NUMBER.sub(lambda number: str(layers[int(number[0])]), name)
 
 
 def _shapes(variables: Mapping[str, keras.Variable]) -> dict[str, list[int]]:

@@ -1,17 +1,16 @@
 """The folder of a model: its files, `run.json`, labels, checkpoints, and what runs left in it."""
 
-import contextlib
 import hashlib
 import io
 import json
 import os
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from bert_tf import file_names, files, locks, registry
+from bert_tf import files, registry
 from bert_tf.checkpoints.folder import latest, newest_readable, resolve, warn_if_untrained
 from bert_tf.declare import check_type
 from bert_tf.errors import UserError, excerpt
@@ -26,18 +25,15 @@ BEST_FOLDER, BEST_NAME = "best", "model.ckpt"
 EVALUATIONS = "evaluations.json"
 # The summary of a run with several seeds, and the metrics of an evaluation.
 RUNS, EVAL_RESULTS_JSON = "runs.json", "eval_results.json"
-_TEXT_HASHES = "train_texts.npy"
-_MANIFEST = "records.json"
-# Files that a user may edit after training.
-_WATCHED = (VOCAB, LABELS)
+_TEXT_HASHES, _MANIFEST = "train_texts.npy", "records.json"
+_ADVICE = "Use the file that the training run wrote"  # about labels.txt
 
 
 class RunFolder:
     """The folder of a model. It may be that of a training run, an export or a download, or missing.
 
     Nothing is cached, because a run may change the files. A missing file is no error, except for
-    methods that begin with `require`. Only methods that begin with `write` or `create` change the
-    folder.
+    methods that begin with `require`. Only methods that begin with `write` change the folder.
 
     Attributes:
         path: path of the folder; "" is the current one.
@@ -57,8 +53,7 @@ class RunFolder:
     def used_by(cls, options: Any) -> "RunFolder":
         """Returns the folder of the model that a fine-tuning or pre-training run starts from.
 
-        This is `output_dir` if it has a checkpoint that may be used, or if there is no
-        `init_checkpoint`.
+        This is `output_dir` if its checkpoint may be used, or if there is no `init_checkpoint`.
         """
         output = cls(options.output_dir or "")
         if not options.init_checkpoint or output.will_be_resumed_by(options):
@@ -78,111 +73,64 @@ class RunFolder:
         """Returns the path of a file in the folder; None if it does not exist."""
         return self.file(name) if files.exists(self.file(name)) else None
 
-    def write(self, contents: Mapping[str, str]) -> None:
-        """Writes files: name -> text."""
-        files.write_texts(self.path, contents)
-
-    def require_writable(self) -> None:
-        """Raises a UserError if the folder cannot be created, or files in it cannot be written."""
-        existing = os.path.abspath(self.path)
-        while not os.path.exists(existing) and not files.is_remote(self.path):
-            existing = os.path.dirname(existing)
-        flag = f"--output_dir={self.path}"
-        if os.path.isdir(existing) and not os.access(existing, os.W_OK | os.X_OK):
-            raise UserError(f"{flag} cannot be written to: {existing} is read-only")
-        if os.path.isfile(existing):
-            raise UserError(f"{flag} cannot be a folder: {existing} is a file")
-
-    def create(self, result_file: str) -> None:
-        """Creates the folder, and checks early that a result file can be written to it."""
-        files.make_dirs(self.path)
-        file_names.require_writable(self.file(result_file))
-
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keeps other runs from training in the folder; UserError if one does already."""
-        with locks.exclusive(self.file(".lock"), f"--output_dir={self.path}"):
-            yield
-
-    # run.json: `script`, `flags`, `digests`, and entries of scripts and tasks.
-
-    @property
-    def run(self) -> dict[str, Any]:
-        """The content of `run.json`; {} if it is missing or damaged."""
+    def _read_json(self, name: str) -> dict[str, Any]:
+        """Returns the content of a JSON file; {} if it is missing or damaged."""
         try:
-            return self.require_run()
+            return files.read_json(self.file(name))
         except UserError:
             return {}
 
-    def require_run(self) -> dict[str, Any]:
-        """Returns `run.json` with the flags that its script still has; {} if it is missing.
+    # run.json: `script`, `flags`, `digests`, and entries of scripts and tasks.
 
-        Raises:
-            UserError: the file is damaged.
-        """
-        path = self.file(RUN)
+    def entry(self, *keys: str, kind: type = str) -> Any:
+        """Returns the value of type `kind` at nested keys of `run.json`; None if there is none."""
+        value: Any = self._read_json(RUN)
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value if isinstance(value, kind) else None
+
+    def require_flags(self) -> dict[str, Any]:
+        """Like `flags`; UserError if `run.json` is damaged, or its script is not registered."""
+        path, script = self.file(RUN), self.script
         if not files.exists(path):
             return {}
-        script = self.entry("script")
         if script and script not in registry.entries():
             raise UserError(
                 f"{path}: {script} is not a registered task: first import the module that calls "
                 f"bert_tf.register({script!r}, ...)"
             )
         try:
-            run = files.read_json(path)
-            flags = dict(run["flags"])
-            types = typing.get_type_hints(registry.entries()[str(run["script"])].options_class)
-            known = flags.keys() & types
-            return {**run, "flags": {n: check_type(n, flags[n], types[n]) for n in known}}
-        except (UserError, ValueError, KeyError, TypeError, AttributeError) as error:
+            flags = dict(files.read_json(path)["flags"])
+            types = typing.get_type_hints(registry.entries()[script or ""].options_class)
+            return {n: check_type(n, flags[n], types[n]) for n in flags.keys() & types}
+        except (ValueError, KeyError, TypeError) as error:
             advice = "Restore it from a copy, or remove it and pass the script"
             raise UserError(f"{path} is damaged ({error}). {advice}") from error
 
     @property
     def script(self) -> str | None:
         """The script that trained or exported the model; None if unknown."""
-        return self.run.get("script")
+        return self.entry("script")
 
     @property
     def flags(self) -> dict[str, Any]:
-        """The flags of that script; {} if unknown."""
-        return self.run.get("flags", {})
-
-    def entry(self, *keys: str) -> str | None:
-        """Returns the string at nested keys of `run.json`, whatever else is in it; None if none."""
+        """The flags of that script in `run.json`, if it still has them; {} if unknown."""
         try:
-            value: Any = files.read_json(self.file(RUN))
-            for key in keys:
-                value = value[key]
-        except (UserError, KeyError, TypeError):
-            return None
-        return value if isinstance(value, str) else None
+            return self.require_flags()
+        except UserError:
+            return {}
 
     @property
     def task(self) -> str | None:
         """The task that the model was trained for, such as MRPC; None for scripts with only one."""
-        script = registry.entries().get(self.entry("script") or "")
+        script = registry.entries().get(self.script or "")
         return (script and script.options_class.task_of(self.flags)) or None
-
-    @property
-    def do_lower_case(self) -> bool | None:
-        """Whether texts must be lower-cased; None if unknown."""
-        value = self._flag("do_lower_case")
-        return value if isinstance(value, bool) else None
-
-    def _flag(self, name: str) -> Any:
-        """Returns a flag in `run.json`, whatever else is in it; None if there is none."""
-        try:
-            return files.read_json(self.file(RUN))["flags"][name]
-        except (UserError, ValueError, KeyError, TypeError):
-            return None
 
     def require_script(self, script: str) -> None:
         """Raises a UserError if another script fine-tuned the model: it then has another head."""
         tasks = [name for name, entry in registry.entries().items() if entry.make_task]
-        trained_by = self.entry("script")
-        if trained_by != script and trained_by in tasks and script in tasks:
+        trained_by = self.script
+        if trained_by != script and {trained_by, script}.issubset(tasks):
             raise UserError(f"{self} was trained by {trained_by}.py: use that script, not {script}")
 
     def require_one_run(self) -> None:
@@ -209,7 +157,7 @@ class RunFolder:
 
     def warn_of_edits(self) -> None:
         """Warns about files of a training run that were changed afterwards."""
-        for name in _WATCHED:
+        for name in (VOCAB, LABELS):
             path, before = self.find(name), self.entry("digests", name)
             if before and path and fingerprint(files.read_text(path).rstrip()) != before:
                 message = "%s was changed after training. Make sure that this was intentional"
@@ -217,41 +165,33 @@ class RunFolder:
 
     # Labels.
 
-    def labels(self, is_label: Callable[[str], object] = str.strip) -> list[str] | None:
-        """Returns the labels in `labels.txt`, in the order of the outputs; None without the file.
-
-        `is_label` checks a line.
-
-        Raises:
-            UserError: the file is empty, or contains a duplicate or invalid label.
-        """
+    def labels(self) -> list[str] | None:
+        """Returns the labels in `labels.txt`, see `read_labels`; None without the file."""
         path = self.find(LABELS)
-        return read_labels(path, is_label) if path else None
+        return read_labels(path) if path else None
 
     def require_labels(
         self, is_label: Callable[[str], object] = str.strip, advice: str = ""
     ) -> list[str]:
         """Returns the labels of the model, from `labels.txt` or from its configuration.
 
-        `advice` says what else a user can do.
+        `is_label` checks a label; `advice` says what else a user can do.
 
         Raises:
             UserError: they are unknown or invalid, or their number is not that of the outputs.
         """
-        labels = self.labels(is_label)
-        if labels:
-            # In an exported model. Multiple choice has one output, and its labels are the endings.
-            config = self.find("config.json")
-            outputs = files.read_json(config).get("id2label", {}) if config else {}
-            if 1 < len(outputs) != len(labels):
-                counts = f"{len(labels)} labels, but the model has {len(outputs)} outputs"
-                path = self.file(LABELS)
-                raise UserError(f"{path} has {counts}. Use the file that the training run wrote")
-            return labels
-        labels = self.declared_labels()
-        if labels and all(map(is_label, labels)):
-            return labels
         path = self.file(LABELS)
+        if self.find(LABELS):
+            labels = read_labels(path, is_label)
+            # In an exported model. Multiple choice has one output, and its labels are the endings.
+            num_outputs = len(self._read_json("config.json").get("id2label", ()))
+            if 1 < num_outputs != len(labels):
+                counts = f"{len(labels)} labels, but the model has {num_outputs} outputs"
+                raise UserError(f"{path} has {counts}. {_ADVICE}")
+            return labels
+        declared = self.declared_labels()
+        if declared and all(map(is_label, declared)):
+            return declared
         raise UserError(
             f"No such file: {path} ({files.describe_absence(path)}). Training writes it next to "
             "its checkpoints: pass --do_train=true, the folder of a training run as --output_dir, "
@@ -269,18 +209,6 @@ class RunFolder:
         labels = formats.find_source(self.model).labels
         return labels and [label.strip() for label in labels]
 
-    def require_same_labels(self, labels: Iterable[str], source: str, advice: str) -> None:
-        """Raises a UserError if the model was trained with other labels, or in another order.
-
-        `source` says where `labels` come from, and `advice` what to do.
-        """
-        trained, labels = self.labels(), list(labels)
-        if trained and trained != labels:
-            raise UserError(
-                f"{source} has the labels {', '.join(labels)}, but the model in {self} was trained "
-                f"with {', '.join(trained)} ({self.file(LABELS)}). {advice}"
-            )
-
     # Checkpoints.
 
     @property
@@ -291,8 +219,10 @@ class RunFolder:
     @property
     def best(self) -> str | None:
         """Prefix of the best weights; None if the last run had no `--eval_every`."""
-        prefix = os.path.join(self.path, BEST_FOLDER, BEST_NAME)
-        return prefix if self._flag("eval_every") and files.exists(f"{prefix}.index") else None
+        prefix = self.file(os.path.join(BEST_FOLDER, BEST_NAME))
+        # A text in fine-tuning, a number in pre-training.
+        was_set = self.entry("flags", "eval_every", kind=object)
+        return prefix if was_set and files.exists(f"{prefix}.index") else None
 
     def will_be_resumed_by(self, options: Any) -> bool:
         """Returns whether a run with this `output_dir` loads a checkpoint from it."""
@@ -329,8 +259,7 @@ class RunFolder:
             raise UserError(f"{problem}. Choose another --output_dir, or empty this one")
         if not found and options.resume == "must":
             absence = files.describe_absence(self.file("*"))
-            problem = f"--resume=must, but --output_dir={self} has no checkpoint ({absence})"
-            raise UserError(problem)
+            raise UserError(f"--resume=must, but --output_dir={self} has no checkpoint ({absence})")
         if found and not options.do_train:
             warn_if_untrained(found)
         return found
@@ -354,28 +283,18 @@ class RunFolder:
         files.write_bytes(self.file(_TEXT_HASHES), content.getvalue())
 
     def records_stats(self, name: str, key: str) -> dict[str, Any] | None:
-        """Returns the statistics of a record file; None if it must be written again.
-
-        It can be reused if it was written with the same `key`, and not modified since then.
-        """
-        entry, path = self._manifest().get(name), self.find(name)
-        if not isinstance(entry, dict) or entry.get("key") != key:
+        """Returns statistics of a record file; None if its key is another, or it was modified."""
+        entry, path = self._read_json(_MANIFEST).get(name), self.find(name)
+        if not path or not isinstance(entry, dict):
             return None
-        if not path or entry.get("stamp") != list(files.size_and_mtime(path)):
-            return None
-        return entry.get("about")
+        expected = (key, [*files.size_and_mtime(path)])
+        return entry.get("about") if (entry.get("key"), entry.get("stamp")) == expected else None
 
     def write_records_stats(self, name: str, key: str, stats: Mapping[str, Any]) -> None:
         """Stores the statistics and the key of a record file that was just written."""
         entry = {"key": key, "stamp": files.size_and_mtime(self.file(name)), "about": stats}
-        text = json.dumps({**self._manifest(), name: entry}, indent=1) + "\n"
+        text = json.dumps({**self._read_json(_MANIFEST), name: entry}, indent=1) + "\n"
         files.write_text(self.file(_MANIFEST), text)
-
-    def _manifest(self) -> dict[str, Any]:
-        try:
-            return files.read_json(self.file(_MANIFEST))
-        except UserError:
-            return {}
 
 
 def fingerprint(*settings: Any, examples: Iterable[Any] = ()) -> str:
@@ -396,14 +315,11 @@ def read_labels(path: str, is_label: Callable[[str], object] = str.strip) -> lis
     labels = files.read_small_file_lines(path)
     for index, line in enumerate(labels):
         if not is_label(line):
-            problem = f"invalid label {excerpt(line)}"
-        elif line in labels[:index]:
-            problem = f"duplicate label {line}"
-        else:
-            continue
-        raise UserError(f"{path}:{index + 1}: {problem}. Use the file that the training run wrote")
+            raise UserError(f"{path}:{index + 1}: invalid label {excerpt(line)}. {_ADVICE}")
+        if line in labels[:index]:
+            raise UserError(f"{path}:{index + 1}: duplicate label {line}. {_ADVICE}")
     if not labels:
-        raise UserError(f"{path} contains no labels. Use the file that the training run wrote")
+        raise UserError(f"{path} contains no labels. {_ADVICE}")
     return labels
 
 

@@ -170,7 +170,7 @@ def _require_same_rows(folder: str, task: Task) -> None:
     """Raises a UserError unless task, labels, inputs and vocabulary are the teacher's."""
     options, script = task.options, registry.script_of(type(task.options))
     run = RunFolder(folder)
-    teacher_script, flags = run.require_run().get("script"), run.flags
+    teacher_script, flags = run.script, run.require_flags()
     if teacher_script != script:
         absence = files.describe_absence(run.file(RUN))
         reason = f"{teacher_script}.py trained it" if teacher_script else f"no run.json: {absence}"

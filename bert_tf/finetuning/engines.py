@@ -108,9 +108,7 @@ def with_model_files(options: Any, folder: str) -> Any:
     """
     if options.engine == "tensorflow" or not is_exported(folder, options.engine):
         return find_model_files(options)
-    exported = (
-        RunFolder(folder).require_run().get("flags", {}).get("do_lower_case", options.do_lower_case)
-    )
+    exported = RunFolder(folder).require_flags().get("do_lower_case", options.do_lower_case)
     if exported != options.do_lower_case:
         setting = f"do_lower_case={str(exported).lower()}"
         raise UserError(f"{folder} was exported with {setting}: pass {setting}")

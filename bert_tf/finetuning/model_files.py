@@ -6,9 +6,7 @@ from typing import Any
 
 from bert_tf import files
 from bert_tf.checkpoints import formats
-from bert_tf.checkpoints.formats.configs import warn_of_other_config
-from bert_tf.checkpoints.formats.names import count_layers
-from bert_tf.checkpoints.formats.original import OriginalSource
+from bert_tf.checkpoints.formats.configs import count_layers, warn_of_other_config
 from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
@@ -61,7 +59,7 @@ def _resumed_runs(options: Any) -> tuple[list[formats.Source], bool]:
         return [], False
     folder, count = RunFolder(options.output_dir or ""), options.num_runs
     newest = [run.newest for run in (folder.subfolders(count) if count > 1 else [folder])]
-    return [OriginalSource(prefix) for prefix in newest if prefix], all(newest)
+    return [formats.OriginalSource(prefix) for prefix in newest if prefix], all(newest)
 
 
 def _require_same_casing(source: formats.Source, flag: str, options: Any) -> None:

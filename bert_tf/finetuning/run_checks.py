@@ -81,8 +81,13 @@ def require_labels(labels: Sequence[str], source: str, options: Any, advice: str
     folder = RunFolder.used_by(options)
     if not advice and options.do_train:
         advice = "Choose a different --output_dir, or empty this one to start over"
-    default = "Pass the labels in the model's order as --labels, or omit --labels"
-    folder.require_same_labels(labels, source, advice or default)
+    advice = advice or "Pass the labels in the model's order as --labels, or omit --labels"
+    trained = folder.labels()
+    if trained and trained != [*labels]:
+        raise UserError(
+            f"{source} has the labels {', '.join(labels)}, but the model in {folder} was trained "
+            f"with {', '.join(trained)} ({folder.file(LABELS)}). {advice}"
+        )
 
 
 def check_similar_labels(labels: Sequence[str], source: str) -> Iterator[str]:

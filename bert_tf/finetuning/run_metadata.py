@@ -68,9 +68,8 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     to the script that trained the model, or to `predict_masked` after pre-training.
     """
     run = RunFolder(os.path.expanduser(folder))
-    saved = run.require_run()
+    saved_flags, saved_script = run.require_flags(), run.script
     scripts = [name for name, entry in registry.entries().items() if entry.has_predictor]
-    saved_script = saved.get("script")
     script = script or ("predict_masked" if saved_script == "run_pretraining" else saved_script)
     run.require_one_run()
     parent = RunFolder(os.path.dirname(run.path))
@@ -95,9 +94,8 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
         valid = ", ".join(sorted(names))
         raise UserError(f"{unknown[0]} is not a flag for a trained {script} model. Valid: {valid}")
     device_flags = options_class.names(DEVICES)
-    flags_of_run = saved.get("flags", {})
-    kept = (flags_of_run.keys() & names).difference(device_flags)
-    values = {name: flags_of_run[name] for name in kept}
+    kept = (saved_flags.keys() & names).difference(device_flags)
+    values = {name: saved_flags[name] for name in kept}
     for name, flag in _COPIES.items():
         values[flag] = run.file(name)
         if flag not in flags and not files.exists(values[flag]):

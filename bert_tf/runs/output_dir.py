@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import files
+from bert_tf import files, locks
 from bert_tf.checkpoints.run_folder import EVAL_RESULTS_JSON, RUNS, RunFolder
-from bert_tf.errors import counted
+from bert_tf.errors import UserError, counted
 from bert_tf.progress import log
 from bert_tf.training.curve import Scalars
 from bert_tf.training.evaluation import EVAL_FOLDER, plain_metrics
@@ -33,10 +33,16 @@ class Results:
 @contextlib.contextmanager
 def locked(options: Any, is_chief: bool) -> Iterator[None]:
     """Locks `output_dir` while training, after checking that it can be created and written to."""
-    folder = RunFolder(options.output_dir or "")
-    if is_chief:
-        folder.require_writable()
-    with folder.locked() if is_chief and options.do_train else contextlib.nullcontext():
+    folder = options.output_dir or ""
+    flag, existing = f"--output_dir={folder}", os.path.abspath(folder)
+    while not os.path.exists(existing) and not files.is_remote(folder):
+        existing = os.path.dirname(existing)
+    if is_chief and os.path.isfile(existing):
+        raise UserError(f"{flag} cannot be a folder: {existing} is a file")
+    if is_chief and os.path.isdir(existing) and not os.access(existing, os.W_OK | os.X_OK):
+        raise UserError(f"{flag} cannot be written to: {existing} is read-only")
+    is_locked, lock = is_chief and options.do_train, os.path.join(folder, ".lock")
+    with locks.exclusive(lock, flag) if is_locked else contextlib.nullcontext():
         yield
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from bert_tf import checkpoints, training
+from bert_tf import checkpoints, file_names, files, training
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.features import Feature
 from bert_tf.declare import DURATION, NOTHING, PATH
@@ -106,7 +106,8 @@ class TrainingRun(abc.ABC):
         self.step = checkpoints.step_of(self.restored) if self.restored else 0
         evaluation = self._make_evaluation(plan) if plan.eval_interval else None
         if devices.is_chief:
-            self.folder.create(EVAL_RESULTS)
+            files.make_dirs(self.folder.path)
+            file_names.require_writable(self.folder.file(EVAL_RESULTS))
         shared = {
             "flags": repr(options.values(~NOTHING, without=PATH)),
             "step to resume from (--output_dir)": self.step,
@@ -169,7 +170,7 @@ class TrainingRun(abc.ABC):
         if self.restored:
             checkpoints.restore_training_state(state, self.restored)
         if devices.is_chief:
-            self.folder.write(plan.metadata)
+            files.write_texts(self.folder.path, plan.metadata)
         records = self.training_records()
         devices = training.for_training(
             devices, options, num_steps, records.lengths, self.texts_per_row

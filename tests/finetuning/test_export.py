@@ -311,9 +311,9 @@ def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
         ({}, "Missing required flags: --model_dir"),
         (
             {"model_dir": "{tmp}/absent", "export_dir": "x"},
-            "absent is not a folder.*--model_dir must",
+            "there is no folder .*absent.*--model_dir must",
         ),
-        ({"model_dir": "{tiny}/bert_model.ckpt", "export_dir": "x"}, "is not a folder"),
+        ({"model_dir": "{tiny}/bert_model.ckpt", "export_dir": "x"}, "there is no folder .*ckpt;"),
         (
             {"model_dir": "{tmp}", "export_dir": "x"},
             "No such file: .*bert_config.json .*convert_che",

@@ -218,7 +218,7 @@ def test_schema_of_the_folder_of_the_run(case):
     """A `Predictor`, an export and a teacher take it from there."""
     folder = RunFolder(case.options.output_dir)
     files.make_dirs(folder.path)
-    folder.write(run_metadata.model_files(case.options, case.task.schema))
+    files.write_texts(folder.path, run_metadata.model_files(case.options, case.task.schema))
     options = run_metadata.read_options(folder.path)
     schema, expected = give_schema(make_task(options)).schema, case.task.schema
     assert (schema.labels, schema.text_pairs) == (expected.labels, expected.text_pairs)
@@ -226,7 +226,7 @@ def test_schema_of_the_folder_of_the_run(case):
     # An export of the export has the same.
     exported = RunFolder(f"{folder.path}/exported")
     files.make_dirs(exported.path)
-    exported.write(run_metadata.model_files(options, schema))
+    files.write_texts(exported.path, run_metadata.model_files(options, schema))
     again = give_schema(make_task(run_metadata.read_options(exported.path))).schema
     assert (again.labels, dict(again.entries)) == (expected.labels, dict(expected.entries))
 

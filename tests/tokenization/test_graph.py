@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_tf.data.packing import pack_batch
-from bert_tf.saved_models.packing import pack
+from bert_tf.saved_models.modules import pack
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.graph import GraphTokenizer

@@ -4,10 +4,10 @@ import functools
 import os
 import re
 import shutil
-import stat
 import zipfile
 import zlib
 
+from bert_tf import files
 from bert_tf.checkpoints.formats.source import temporary_folder
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB
 from bert_tf.errors import UserError, shortened
@@ -26,11 +26,11 @@ _ALWAYS_ALLOWED_BYTES = 1 << 28
 def unpack(path: str) -> str:
     """Unpacks checkpoint, configuration and vocabulary into a new folder, and returns its path.
 
-    The folder is removed at exit. Members are written under their base names, so none can end up
-    outside the folder; still, archives with links or with paths that leave the folder are rejected.
+    The folder is removed at exit. Members are written as regular files under their base names, so
+    neither links nor paths such as `../vocab.txt` lead outside the folder.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with files.wrap_errors("unpack", path), zipfile.ZipFile(path) as archive:
             members = _select_members(path, archive)
             # Keep the name of the folder in the zip file, by which `releases` knows the model.
             folder_name = os.path.basename(os.path.dirname(next(iter(members.values())).filename))
@@ -45,19 +45,11 @@ def unpack(path: str) -> str:
     except RuntimeError as error:  # encrypted, or an unknown compression
         problem = f"Cannot unpack {path} ({error})"
         raise UserError(f"{problem}: unpack it yourself and pass the folder") from error
-    except OSError as error:
-        raise UserError(f"Cannot unpack {path}: {error.strerror or error}") from error
     return folder
 
 
 def _select_members(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     """Returns the archive members to unpack, by base name; raises a UserError for bad archives."""
-    for member in archive.infolist():
-        parts = re.split(r"[/\\]", member.filename)
-        is_outside = ".." in parts or not parts[0] or ":" in parts[0]
-        if is_outside or stat.S_ISLNK(member.external_attr >> 16):
-            kind = "path outside the folder" if is_outside else "link"
-            raise UserError(f"Refusing to unpack {path}: it contains a {kind} ({member.filename})")
     expected = [member for member in archive.infolist() if _MEMBER_NAME.fullmatch(member.filename)]
     paths = [os.path.split(member.filename) for member in expected]
     folders = {folder for folder, name in paths if ".ckpt" in name}

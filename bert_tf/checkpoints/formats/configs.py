@@ -1,11 +1,11 @@
-"""Derives model sizes from weight shapes, and checks configurations against them."""
+"""Names and shapes of the encoder's weights, and the configurations that fit them."""
 
 import contextlib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from bert_tf import checkpoints
-from bert_tf.checkpoints.formats import names
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, shortened
@@ -14,6 +14,20 @@ from bert_tf.progress import log
 if TYPE_CHECKING:  # imports Keras
     from bert_tf.modeling import HeadFormat
 
+WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
+POOLER = ("bert/pooler/dense/bias", "bert/pooler/dense/kernel")
+
+# Parts of names in the original.
+_NORM = ("LayerNorm/beta", "LayerNorm/gamma")
+_DENSE = ("dense/kernel", "dense/bias")
+_EMBEDDINGS = ("word_embeddings", "token_type_embeddings", "position_embeddings", *_NORM)
+_PROJECTIONS = ("query", "key", "value")
+_LAYER = (
+    *(f"attention/self/{part}/{kind}" for part in _PROJECTIONS for kind in ("kernel", "bias")),
+    *(f"attention/output/{kind}" for kind in (*_DENSE, *_NORM)),
+    *(f"intermediate/{kind}" for kind in _DENSE),
+    *(f"output/{kind}" for kind in (*_DENSE, *_NORM)),
+)
 # Attention head size of all published models. Weight shapes do not determine it.
 USUAL_HEAD_SIZE = 64
 
@@ -24,12 +38,28 @@ Shapes = Mapping[str, list[int]]
 
 # Configuration key -> the variable and axis that have this size.
 _AXES = {
-    "vocab_size": (names.WORD_EMBEDDINGS, 0),
-    "hidden_size": (names.WORD_EMBEDDINGS, 1),
+    "vocab_size": (WORD_EMBEDDINGS, 0),
+    "hidden_size": (WORD_EMBEDDINGS, 1),
     "intermediate_size": ("bert/encoder/layer_0/intermediate/dense/bias", 0),
     "max_position_embeddings": ("bert/embeddings/position_embeddings", 0),
     "type_vocab_size": ("bert/embeddings/token_type_embeddings", 0),
 }
+
+
+def encoder_names(num_layers: int) -> list[str]:
+    """Returns the names of all encoder weights in the original: embeddings, layers and pooler."""
+    names = [f"bert/embeddings/{name}" for name in _EMBEDDINGS]
+    for index in range(num_layers):
+        names += [f"bert/encoder/layer_{index}/{name}" for name in _LAYER]
+    return [*names, *POOLER]
+
+
+def count_layers(names: Iterable[str]) -> int:
+    """Counts encoder layers by the largest index in names from the original or transformers."""
+    names = list(names)
+    layers = (re.match(r"bert[/.]encoder[/.]layer[_.](\d+)[/.]", name) for name in names)
+    # Never count more layers than names: the index in a damaged file may be huge.
+    return min(max((int(layer[1]) + 1 for layer in layers if layer), default=0), len(names))
 
 
 def infer_sizes(shapes: Shapes) -> dict[str, int]:
@@ -39,7 +69,7 @@ def infer_sizes(shapes: Shapes) -> dict[str, int]:
         for key, (name, axis) in _AXES.items()
         if name in shapes and len(shapes[name]) > axis
     }
-    num_layers = names.count_layers(shapes)
+    num_layers = count_layers(shapes)
     return {**sizes, "num_hidden_layers": num_layers} if num_layers else sizes
 
 
@@ -86,16 +116,13 @@ def warn_of_other_config(config: BertConfig, file: str, source: Source) -> None:
 def check_weights(head: "HeadFormat", shapes: Shapes, path: str) -> None:
     """Raises a UserError if the model at `path` lacks weights, or their shapes are inconsistent."""
     sizes = infer_sizes(shapes)
-    expected = [*names.encoder_names(names.count_layers(shapes) or 1), *head.variables]
+    expected = [*encoder_names(count_layers(shapes) or 1), *head.variables]
     missing = [name for name in expected if name not in shapes]
     if missing:
         model = "BERT" if head.name == "encoder" else f"BERT with a {head.name} head"
         lists = (checkpoints.summarize(group)[:_MAX_LIST_CHARS] for group in (missing, shapes))
         problem = "Missing: {}; found: {}".format(*lists)
         raise UserError(f"{path} does not contain all weights of {model}. {problem}")
-    if len(sizes) <= len(_AXES):
-        actual = ", ".join(f"{name} {shapes[name]}" for name, _ in _AXES.values())
-        raise UserError(f"The weights of {path} do not have BERT's shapes: {actual}")
     # Heads without labels have two outputs: start and end, or the two classes of next sentence.
     expected_shapes = _expected_shapes(head, sizes, head.count_outputs(shapes) or 2)
     mismatches = [
@@ -107,14 +134,17 @@ def check_weights(head: "HeadFormat", shapes: Shapes, path: str) -> None:
         raise UserError(f"Inconsistent shapes in {path}: {shortened(mismatches, 4)}")
 
 
-def _expected_shapes(head: "HeadFormat", sizes: Mapping[str, int], num_outputs: int) -> Shapes:
-    hidden, inner = sizes["hidden_size"], sizes["intermediate_size"]
+def _expected_shapes(
+    head: "HeadFormat", sizes: Mapping[str, int], num_outputs: int
+) -> dict[str, list[int | None]]:
+    # A size is None if the weight that it is read from lacks an axis.
+    hidden, inner = sizes.get("hidden_size"), sizes.get("intermediate_size")
     # Suffix of a variable name -> shape; the first matching suffix applies.
     by_suffix = {
-        "word_embeddings": [sizes["vocab_size"], hidden],
-        "position_embeddings": [sizes["max_position_embeddings"], hidden],
-        "token_type_embeddings": [sizes["type_vocab_size"], hidden],
-        "cls/predictions/output_bias": [sizes["vocab_size"]],
+        "word_embeddings": [sizes.get("vocab_size"), hidden],
+        "position_embeddings": [sizes.get("max_position_embeddings"), hidden],
+        "token_type_embeddings": [sizes.get("type_vocab_size"), hidden],
+        "cls/predictions/output_bias": [sizes.get("vocab_size")],
         "output_weights": [num_outputs, hidden],
         "output_bias": [num_outputs],
         "intermediate/dense/kernel": [hidden, inner],
@@ -128,5 +158,5 @@ def _expected_shapes(head: "HeadFormat", sizes: Mapping[str, int], num_outputs: 
     original = [name for name in head.variables if name.startswith(("cls/", "output_"))]
     return {
         name: next(shape for suffix, shape in by_suffix.items() if name.endswith(suffix))
-        for name in [*names.encoder_names(sizes["num_hidden_layers"]), *original]
+        for name in [*encoder_names(sizes["num_hidden_layers"]), *original]
     }

@@ -1,34 +1,41 @@
 """Converts models between formats: checks, writes to a temporary folder, moves into place."""
 
+import contextlib
 import dataclasses
 import logging
 import os
-from collections.abc import Sequence
+import pathlib
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from bert_tf import checkpoints, file_names, files
-from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_files, names
-from bert_tf.checkpoints.formats.output_target import OutputTarget
-from bert_tf.checkpoints.formats.source import Source, find_file
+from bert_tf import checkpoints, file_names, files, locks
+from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_files
+from bert_tf.checkpoints.formats.keras_files import MODEL_EXTENSION, WEIGHTS_EXTENSION
+from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.model import is_training_state
-from bert_tf.checkpoints.run_folder import CONFIG, RUN, VOCAB, labels_file, read_labels
-from bert_tf.config import BertConfig
+from bert_tf.checkpoints.run_folder import CONFIG, RUN, VOCAB, RunFolder, labels_file, read_labels
 from bert_tf.errors import UserError, shortened
 from bert_tf.modeling import BertClassifier, HeadFormat
 from bert_tf.progress import log
 from bert_tf.tokenization import count_capitals, is_cased, load_vocab
 
+# Checkpoint prefix in an output folder.
+_PREFIX = "bert_model.ckpt"
+_PREFIX_PATTERN = re.compile(r"\.ckpt(-\d+)?$")
+_EXTENSIONS = {"keras": MODEL_EXTENSION, "weights_h5": WEIGHTS_EXTENSION}
+
 
 @dataclasses.dataclass(frozen=True)
 class _Model:
-    """A model that is ready to be written; configuration, vocabulary and labels may be unknown."""
+    """A model that is ready to be written; only for the original's format may parts be unknown."""
 
-    head: HeadFormat | None  # None if all variables are copied, whatever they are
+    head: Any  # None if all variables are copied, whatever they are
     names: list[str]  # variables to write
-    config: BertConfig | None
-    vocab_file: str | None
+    config: Any
+    vocab_file: Any
     do_lower_case: bool
     labels: Sequence[str] | None
 
@@ -40,7 +47,7 @@ def convert(source: Source, options: Any) -> None:
         UserError: the source is not a complete BERT, its files are missing or do not match, or
             the output cannot be written. In these cases, nothing is written.
     """
-    target = OutputTarget(options.output or "", options.to)
+    target = _Output(options.output or "", options.to)
     target.require_free()
     for note in source.notes:
         log.warning("%s", note)
@@ -67,17 +74,14 @@ def _write_original(source: Source, model: _Model, prefix: str) -> None:
         files.write_text(os.path.join(folder, CONFIG), model.config.to_json_string())
     if model.vocab_file:
         files.concatenate([model.vocab_file], os.path.join(folder, VOCAB))
-    if model.head is None and (run_file := find_file(os.path.dirname(source.path), RUN)):
+    if model.head is None and (run_file := RunFolder(os.path.dirname(source.path)).find(RUN)):
         # With this file, a full copy can replace the output folder of a training run.
         files.concatenate([run_file], os.path.join(folder, RUN))
     files.write_texts(folder, labels_file(model.labels))
 
 
 def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:
-    # `_prepare` made sure that these are not None, as only original checkpoints can lack them.
-    head: Any = model.head
-    config: Any = model.config
-    vocab_file = model.vocab_file or ""
+    head, config, vocab_file = model.head, model.config, model.vocab_file
     weights = {name: np.asarray(value, np.float32) for name, value in source.read(model.names)}
     if to != "hugging_face":
         keras_files.write(path, head, config, weights)
@@ -115,7 +119,7 @@ def _prepare(source: Source, options: Any, to: str) -> _Model:
 def _select_variables(
     source: Source, options: Any, head: HeadFormat, shapes: configs.Shapes, to: str
 ) -> list[str]:
-    expected = [*names.encoder_names(names.count_layers(shapes)), *head.variables]
+    expected = [*configs.encoder_names(configs.count_layers(shapes)), *head.variables]
     state = [name for name in shapes if is_training_state(name)]
     unexpected = sorted(shapes.keys() - set(expected) - set(state)) + source.unknown
     if unexpected:
@@ -141,7 +145,8 @@ def _find_vocab(source: Source, options: Any, shapes: configs.Shapes, to: str) -
         raise UserError(f"No {VOCAB} next to {source.path}: pass --vocab_file")
     if path is None:
         return None
-    size, shape = max(load_vocab(path).values(), default=-1) + 1, shapes.get(names.WORD_EMBEDDINGS)
+    size = max(load_vocab(path).values(), default=-1) + 1
+    shape = shapes.get(configs.WORD_EMBEDDINGS)
     if shape and size > shape[0]:
         problem = f"The vocabulary {path} has {size} entries, but {source.path} has {shape[0]}"
         raise UserError(f"{problem}: pass the vocabulary of this model (--vocab_file)")
@@ -199,3 +204,77 @@ def guess_lower_case(vocab_file: str | None) -> bool:
     text = "Assuming --do_lower_case=%s: the vocabulary has %s capitals. Pass the flag to override"
     log.info(text, str(lower).lower(), capitals)
     return lower
+
+
+class _Output:
+    """Output of a conversion: a prefix `*.ckpt` or `*.ckpt-N`, a Keras file, or a folder.
+
+    `format` is that of `to`, or if that is "auto", inferred from the path; `name` is the name of
+    the file or checkpoint within its folder.
+    """
+
+    def __init__(self, output: str, to: str) -> None:
+        self.output = output.rstrip("/") or output
+        if os.path.islink(self.output):
+            self.output = files.resolve(self.output)
+        by_extension = (to for to, end in _EXTENSIONS.items() if self.output.endswith(end))
+        is_prefix = _PREFIX_PATTERN.search(self.output)
+        implied = "original" if is_prefix else next(by_extension, None)
+        if implied is None and to == "auto":
+            problem = f"--output={output} does not determine the format"
+            raise UserError(f"{problem}: pass --to, or a path ending in .ckpt, .keras, .weights.h5")
+        if to not in (implied, "auto") and (implied or to in _EXTENSIONS):
+            extension = _EXTENSIONS.get(to)
+            kind = f"a name ending in {extension}" if extension else "a folder or x.ckpt"
+            raise UserError(f"--to={to} requires {kind}; got --output={output}")
+        self.format: str = (implied or "") if to == "auto" else to
+        self.is_folder = implied is None
+        self.name = _PREFIX if self.is_folder else os.path.basename(self.output)
+
+    def require_free(self) -> None:
+        """Raises a UserError if the output exists or cannot be written."""
+        if files.is_remote(self.output):
+            raise UserError(f"--output={self.output}: only local files can be written")
+        existing = files.list_dir(self.output) if self.is_folder else []
+        if existing:
+            problem = f"already contains files ({', '.join(existing[:8])})"
+            raise UserError(f"--output={self.output} {problem}: pass the name of a new folder")
+        for path in (self.output, f"{self.output}.index"):
+            if files.exists(path) and not (self.is_folder and files.is_dir(path)):
+                raise UserError(f"{path} already exists: pass a different --output")
+
+    @contextlib.contextmanager
+    def stage(self) -> Iterator[str]:
+        """Yields a temporary folder, and moves its content to the output on success."""
+        parent, base = os.path.split(self.output)
+        with (
+            locks.exclusive(locks.lock_path(self.output), f"--output={self.output}"),
+            # The name is fixed, so that the next conversion deletes what a killed one left behind.
+            files.temporary_folder_at(os.path.join(parent, f".{base}.tmp")) as folder,
+        ):
+            yield folder
+            self._move(folder, parent)
+
+    def _move(self, folder: str, parent: str) -> None:
+        names = files.list_dir(folder)
+        destination = self.output if self.is_folder else parent
+        with files.wrap_errors("write", self.output):
+            if not self.is_folder:
+                names = [name for name in names if not _is_same(folder, parent, name)]
+            elif not files.exists(destination):
+                os.rename(folder, destination)
+                names = []
+            # Move the index last: without an index, the moved files do not count as a checkpoint.
+            for name in sorted(names, key=lambda name: name.endswith(".index")):
+                os.replace(os.path.join(folder, name), os.path.join(destination, name))
+            files.sync(destination or ".")
+
+
+def _is_same(folder: str, parent: str, name: str) -> bool:
+    """Returns whether `parent` already has this file; raises a UserError if its content differs."""
+    old, new = pathlib.Path(parent, name), pathlib.Path(folder, name)
+    if not old.exists():
+        return False
+    if old.read_bytes().rstrip() != new.read_bytes().rstrip():
+        raise UserError(f"{old} already exists, with different content: pass a different --output")
+    return True

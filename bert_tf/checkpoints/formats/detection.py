@@ -11,9 +11,8 @@ from bert_tf.checkpoints.formats import archives, configs, keras_files, safetens
 from bert_tf.checkpoints.formats.hugging_face import HuggingFaceSource
 from bert_tf.checkpoints.formats.keras_files import KerasSource
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
-from bert_tf.checkpoints.formats.original import OriginalSource
 from bert_tf.checkpoints.formats.saved_model import GRAPH_FILE, SavedModelSource
-from bert_tf.checkpoints.formats.source import Source, find_file
+from bert_tf.checkpoints.formats.source import OriginalSource, Source
 from bert_tf.checkpoints.model import Restored, load_weights
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.checkpoints.tensors import OBJECT_GRAPH, open_reader
@@ -44,7 +43,9 @@ def find_source(path: str) -> Source:
     }
     for extension, opener in openers.items():
         if path.endswith(extension):
-            _require_local(path)
+            if files.is_remote(path):
+                advice = "copy it to a local disk; only TensorFlow checkpoints can be read remotely"
+                raise UserError(f"{path}: {advice}")
             # Raises a clearer error for a missing file than the libraries do.
             files.open_binary(path).close()
             return opener(path)
@@ -104,26 +105,22 @@ def restore(model: keras.Model, source: str | os.PathLike | Source) -> Restored:
 
 
 def _open_folder(folder: str) -> Source:
-    if find_file(folder, GRAPH_FILE):
+    find = RunFolder(folder).find
+    if find(GRAPH_FILE):
         return SavedModelSource(folder)
-    names = (safetensors_files.WEIGHTS_FILE, safetensors_files.INDEX_FILE)
-    weights_file = find_file(folder, names[0]) or find_file(folder, names[1])
+    weights_file = find(safetensors_files.WEIGHTS_FILE) or find(safetensors_files.INDEX_FILE)
     prefix = None
     try:
-        prefix = checkpoints.resolve(folder)
+        prefix = RunFolder(folder).checkpoint(check=False)
     except UserError:
         if not weights_file:
-            if any(find_file(folder, name) for name in _PICKLES):
+            if any(map(find, _PICKLES)):
                 _reject_pickle(os.path.join(folder, _PICKLES[0]))
             raise
     if weights_file and prefix:
         models = " and ".join(map(os.path.basename, (weights_file, prefix)))
         raise UserError(f"{folder} contains two models, {models}: pass the path of one of them")
-    if weights_file:
-        _require_local(folder)
-        return HuggingFaceSource(weights_file)
-    best = RunFolder(folder).best
-    return OriginalSource(best) if best else _open_checkpoint(prefix or folder)
+    return find_source(weights_file) if weights_file else _open_checkpoint(prefix or folder)
 
 
 def _open_checkpoint(prefix: str) -> Source:
@@ -142,13 +139,6 @@ def _open_zip(path: str) -> Source:
     except UserError as error:
         # Show the folder's name in the archive, not its temporary path, which is deleted at exit.
         raise UserError(f"{path}: {error}".replace(folder, os.path.basename(folder))) from error
-
-
-def _require_local(path: str) -> None:
-    """Rejects remote paths, for formats whose libraries only read local files."""
-    if files.is_remote(path):
-        advice = "copy it to a local disk; only TensorFlow checkpoints can be read remotely"
-        raise UserError(f"{path}: {advice}")
 
 
 def _reject_pickle(path: str) -> None:

@@ -1,16 +1,22 @@
-"""Hugging Face transformers model folders: model.safetensors, config.json, vocab.txt."""
+"""Hugging Face transformers model folders: model.safetensors, config.json, vocab.txt.
 
+Kernels are [input, output] in the original BERT and [output, input] in transformers, which uses
+PyTorch; weights of heads are [labels, H] in both.
+"""
+
+import functools
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bert_tf import files
-from bert_tf.checkpoints.formats import heads, hugging_face_config, names, safetensors_files
-from bert_tf.checkpoints.formats.source import Source, find_file, temporary_folder
-from bert_tf.checkpoints.run_folder import VOCAB
+from bert_tf.checkpoints.formats import configs, heads, hugging_face_config, safetensors_files
+from bert_tf.checkpoints.formats.source import Source, temporary_folder
+from bert_tf.checkpoints.run_folder import VOCAB, RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling import HeadFormat
@@ -22,6 +28,13 @@ _TOKENIZER = "tokenizer.json"
 # In transformers, models with a span, token or masked-LM head have no pooler, and loading warns if
 # the weights include one. For converting back, it is kept in a file that transformers ignores.
 POOLER_FILE = "pooler.safetensors"
+# Last part of a name in the original -> last part in transformers, if they differ.
+_LEAVES = {"kernel": "weight", "gamma": "weight", "beta": "bias"}
+
+# Redundant tensors in some files: copies of tied weights, and buffers that can be recomputed.
+_TIED_WEIGHT = "cls.predictions.decoder.weight"
+_TIED_BIAS, _BIAS = "cls.predictions.decoder.bias", "cls.predictions.bias"
+_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
 class HuggingFaceSource(Source):
@@ -39,9 +52,10 @@ class HuggingFaceSource(Source):
         self._read_head(settings)
         self._tensors = safetensors_files.SafetensorsReader(path)
         head_names = heads.hugging_face_names(self.head)
-        self._names = names.HuggingFaceNames(self._tensors.shapes, head_names)
-        self.unknown = self._names.unknown
-        if names.WORD_EMBEDDINGS not in self._names.stored:
+        self._names, self.unknown, self._tied_decoder = match_names(
+            self._tensors.shapes, head_names
+        )
+        if configs.WORD_EMBEDDINGS not in self._names:
             content = ", ".join(sorted(self._tensors.shapes)[:4])
             raise UserError(f"{path} has no BERT word embeddings. It contains: {content} ...")
         self._pooler = self._find_pooler(folder)
@@ -67,17 +81,17 @@ class HuggingFaceSource(Source):
 
     def _find_pooler(self, folder: str) -> dict[str, np.ndarray]:
         """Returns a pooler, read from `POOLER_FILE` or zeros; {} if the weights include one."""
-        if any(name in self._names.stored for name in names.POOLER):
+        if any(name in self._names for name in configs.POOLER):
             return {}
         hidden = self._config.hidden_size
-        path = find_file(folder, POOLER_FILE)
+        path = RunFolder(folder).find(POOLER_FILE)
         if path:
             pooler = safetensors_files.SafetensorsReader(path)
-            stored = names.HuggingFaceNames(pooler.shapes, {}).stored
-            if sorted(stored) == sorted(names.POOLER):
+            stored, *_ = match_names(pooler.shapes, {})
+            if sorted(stored) == sorted(configs.POOLER):
                 return {name: _transpose_kernel(name, pooler.read(stored[name])) for name in stored}
         self.notes.append(f"{self.path} has no pooler: its weights will be zeros")
-        bias, kernel = names.POOLER
+        bias, kernel = configs.POOLER
         return {bias: np.zeros([hidden], np.float32), kernel: np.zeros([hidden] * 2, np.float32)}
 
     def _read_tokenizer(self, folder: str) -> None:
@@ -106,24 +120,24 @@ class HuggingFaceSource(Source):
     def variables(self) -> dict[str, tuple[list[int], str]]:
         """Returns the shapes, with kernels [input, output], and stored dtypes of all variables."""
         variables = {name: (list(value.shape), "float32") for name, value in self._pooler.items()}
-        for name, stored in self._names.stored.items():
+        for name, stored in self._names.items():
             shape, kind = self._tensors.shapes[stored], self._tensors.types[stored]
             shape = shape[::-1] if name.endswith("/kernel") else shape
             variables[name] = shape, safetensors_files.TYPE_NAMES.get(kind, kind)
         return variables
 
-    def read(self, names_to_read: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
+    def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         """Yields the names and float32 values of variables, one at a time."""
-        for name in names_to_read:
-            if name == "cls/predictions/output_bias" and self._names.tied_decoder:
-                self._check_tied(self._names.tied_decoder)
+        for name in names:
+            if name == "cls/predictions/output_bias" and self._tied_decoder:
+                self._check_tied(self._tied_decoder)
             if name in self._pooler:
                 yield name, self._pooler[name]
             else:
-                yield name, _transpose_kernel(name, self._tensors.read(self._names.stored[name]))
+                yield name, _transpose_kernel(name, self._tensors.read(self._names[name]))
 
     def _check_tied(self, decoder: str) -> None:
-        embeddings = self._tensors.read(self._names.stored[names.WORD_EMBEDDINGS])
+        embeddings = self._tensors.read(self._names[configs.WORD_EMBEDDINGS])
         if not np.array_equal(self._tensors.read(decoder), embeddings):
             problem = f"{decoder} in {self.path} differs from the word embeddings"
             raise UserError(f"{problem}; BERT ties the two. Pass --head=encoder to drop the head")
@@ -142,8 +156,8 @@ def write(
     tensors, pooler = {}, {}
     prefix = "bert." if head.name == "encoder" else ""
     for name, value in weights.items():
-        target = pooler if name in names.POOLER and not head.has_pooler else tensors
-        tensor = head.variables.get(name) or names.to_hugging_face(name).removeprefix(prefix)
+        target = pooler if name in configs.POOLER and not head.has_pooler else tensors
+        tensor = head.variables.get(name) or to_hugging_face(name).removeprefix(prefix)
         target[tensor] = _transpose_kernel(name, value)
     safetensors_files.write(os.path.join(folder, safetensors_files.WEIGHTS_FILE), tensors)
     # Zeros need not be stored, as a missing pooler is read as zeros.
@@ -151,15 +165,60 @@ def write(
         safetensors_files.write(os.path.join(folder, POOLER_FILE), pooler)
     num_outputs = head.count_outputs({name: value.shape for name, value in weights.items()})
     pad_id = load_vocab(vocab_file).get("[PAD]")
-    contents = {
+    max_length = config.max_position_embeddings
+    settings = {
         CONFIG: hugging_face_config.make_config(config, head, num_outputs, labels, pad_id),
-        _TOKENIZER_CONFIG: hugging_face_config.make_tokenizer_config(
-            do_lower_case, config.max_position_embeddings
-        ),
+        _TOKENIZER_CONFIG: hugging_face_config.make_tokenizer_config(do_lower_case, max_length),
     }
-    for name, content in contents.items():
-        text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False)
-        files.write_text(os.path.join(folder, name), text + "\n")
+    to_json = functools.partial(json.dumps, indent=2, sort_keys=True, ensure_ascii=False)
+    files.write_texts(folder, {name: to_json(value) + "\n" for name, value in settings.items()})
+
+
+def to_hugging_face(name: str) -> str:
+    """Converts the original's name of an encoder weight to its name in transformers.
+
+    Example: `bert/encoder/layer_3/output/LayerNorm/gamma` becomes
+    `bert.encoder.layer.3.output.LayerNorm.weight`.
+    """
+    *scopes, last = name.split("/")
+    if last.endswith("_embeddings"):
+        return ".".join([*scopes, last, "weight"])
+    scopes = [re.sub(r"^layer_(\d+)$", r"layer.\1", scope) for scope in scopes]
+    return ".".join([*scopes, _LEAVES.get(last, last)])
+
+
+def match_names(
+    file_names: Iterable[str], heads: Mapping[str, str]
+) -> tuple[dict[str, str], list[str], str | None]:
+    """Maps the original's names to names in a safetensors file; for heads, as `heads` says.
+
+    Supports names from early versions of transformers (`LayerNorm.gamma`), and from bare encoders,
+    which lack the prefix `bert.`.
+
+    Returns:
+        The mapping; the names in the file that are not part of BERT; and the name of the masked-LM
+        head's copy of the word embeddings, if there is one.
+    """
+    modern = {_modernize(name): name for name in sorted(file_names)}  # name now -> in the file
+    if not any(name.startswith("bert.") for name in modern):
+        scopes = ("embeddings.", "encoder.", "pooler.")
+        modern = {
+            f"bert.{name}" if name.startswith(scopes) else name: stored
+            for name, stored in modern.items()
+        }
+    tied_decoder, tied_bias = modern.pop(_TIED_WEIGHT, None), modern.pop(_TIED_BIAS, None)
+    if tied_bias:
+        modern.setdefault(_BIAS, tied_bias)
+    encoder = configs.encoder_names(configs.count_layers(modern))
+    known = {**heads, **{to_hugging_face(name): name for name in encoder}}
+    names = {known[name]: modern[name] for name in modern if name in known}
+    unknown = [name for name in modern if name not in known and not name.endswith(_BUFFERS)]
+    return names, sorted(modern[name] for name in unknown), tied_decoder
+
+
+def _modernize(name: str) -> str:
+    # Early versions of transformers kept TensorFlow's names.
+    return re.sub(r"LayerNorm\.(gamma|beta)$", lambda match: f"LayerNorm.{_LEAVES[match[1]]}", name)
 
 
 def _transpose_kernel(name: str, value: np.ndarray) -> np.ndarray:
@@ -167,7 +226,7 @@ def _transpose_kernel(name: str, value: np.ndarray) -> np.ndarray:
 
 
 def _read_optional(folder: str, name: str) -> dict[str, Any]:
-    path = find_file(folder, name)
+    path = RunFolder(folder).find(name)
     return files.read_json(path) if path else {}
 
 

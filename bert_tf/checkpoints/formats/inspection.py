@@ -4,7 +4,7 @@ import math
 import re
 
 from bert_tf import releases
-from bert_tf.checkpoints.formats import configs, heads, names
+from bert_tf.checkpoints.formats import configs, heads
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.model import is_training_state
 from bert_tf.errors import UserError
@@ -58,21 +58,21 @@ def _describe_head(source: Source, shapes: configs.Shapes) -> str:
         return str(error)
     if head.name == "encoder":
         return "Head: none"
-    num_outputs = head.count_outputs(shapes)
-    outputs = f", {num_outputs} outputs" if num_outputs else ""
-    note = ""
+    text, num_outputs = f"Head: {head.name}", head.count_outputs(shapes)
+    if num_outputs:
+        text += f", {num_outputs} outputs"
+    if head.has_labels and source.labels:
+        text += f": {', '.join(source.labels[:8])}"
     if head.has_labels and source.head is None:
-        note = " (or token: both have the same variables)"
-    labels = f": {', '.join(source.labels[:8])}" if source.labels and head.has_labels else ""
-    return f"Head: {head.name}{outputs}{labels}{note}"
+        text += " (or token: both have the same variables)"
+    return text
 
 
 def _describe_config(source: Source, shapes: configs.Shapes, path: str | None) -> list[str]:
-    if names.WORD_EMBEDDINGS not in shapes:
+    if configs.WORD_EMBEDDINGS not in shapes:
         return ["Configuration: none, this is not a BERT model"]
     sizes = ", ".join(f"{key} {value}" for key, value in configs.infer_sizes(shapes).items())
-    config = configs.find_config(source, path, shapes)
-    if config:
+    if config := configs.find_config(source, path, shapes):
         file = path or source.config_file or source.path
         origin = f", hidden_act {config.hidden_act} (from {file})"
     else:

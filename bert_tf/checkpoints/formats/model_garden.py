@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.checkpoints.formats import configs, names
+from bert_tf.checkpoints.formats import configs
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.tensors import OBJECT_GRAPH, explained_read_errors, open_reader
 from bert_tf.config import BertConfig
@@ -37,7 +37,7 @@ _LAYER_SCOPES = {
 }
 # End of the name of a variable outside the encoder layers -> name in the original.
 _OUTSIDE_LAYERS = {
-    "word_embeddings/embeddings": names.WORD_EMBEDDINGS,
+    "word_embeddings/embeddings": configs.WORD_EMBEDDINGS,
     "type_embeddings/embeddings": "bert/embeddings/token_type_embeddings",
     "position_embedding/embeddings": "bert/embeddings/position_embeddings",
     "embedding_postprocessor/type_embeddings": "bert/embeddings/token_type_embeddings",
@@ -84,7 +84,7 @@ class ModelGardenSource(Source):
             else:
                 self._keys[name] = key
         listed = shortened(sorted(ignored), 4)
-        if names.WORD_EMBEDDINGS not in self._keys:
+        if configs.WORD_EMBEDDINGS not in self._keys:
             problem = f"{path} does not contain a BERT encoder of the Model Garden"
             if not ignored:
                 raise UserError(f"{problem}, or any weights. Is it a preprocessor?")
@@ -140,11 +140,9 @@ def _list_variables(reader: Any, prefix: str) -> Iterator[tuple[str, str]]:
     """Yields the name and key of each weight, but not of optimizer variables and counters."""
     from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-    graph = trackable_object_graph_pb2.TrackableObjectGraph()
-    try:
-        graph.ParseFromString(reader.get_tensor(OBJECT_GRAPH))
-    except Exception as error:
-        raise UserError(f"{prefix}: its object graph is damaged ({error})") from error
+    with explained_read_errors(prefix):
+        content = reader.get_tensor(OBJECT_GRAPH)
+    graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(content)
     # Skip integer variables, which are flags and the states of random generators.
     kinds = reader.get_variable_to_dtype_map()
     stored = {key for key, kind in kinds.items() if kind.is_floating}

@@ -1,18 +1,25 @@
-"""Reads BERT encoders from SavedModels, such as those of TensorFlow Hub, without running them.
+"""Reads BERT encoders from SavedModels, such as those of TensorFlow Hub.
+
+Only `require_same_outputs` runs their graphs, which may contain any code.
 
 The folder `variables/` contains an object-based checkpoint. TensorFlow Hub's encoders for
 TensorFlow 2 also store the vocabulary, as the asset `vocab_file`, and `do_lower_case`.
 """
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
-from bert_tf import files
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import checkpoints, files
 from bert_tf.checkpoints.formats import heads
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
-from bert_tf.checkpoints.formats.source import find_file
-from bert_tf.checkpoints.run_folder import CONFIG
-from bert_tf.errors import UserError
+from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError, reason
+from bert_tf.modeling import BertModel
 from bert_tf.modeling.heads import ROOT_HEAD
 
 GRAPH_FILE = "saved_model.pb"
@@ -24,6 +31,8 @@ _VOCABULARY_ATTRIBUTES = ("vocab_file", "vocab")
 _LOWER_CASE = "do_lower_case/.ATTRIBUTES/VARIABLE_VALUE"
 # Variables of models that `export_model.py` wrote: they already have the original BERT's names.
 _EXPORT_SCOPES = ("bert/embeddings/", "bert/encoder/layer_", "bert/pooler/")
+# Outputs are of order 1. Rounding changes them by 1e-5, the wrong form of gelu (tanh, erf) by 2e-3.
+_TOLERANCE = 1e-3
 
 
 class SavedModelSource(ModelGardenSource):
@@ -46,7 +55,7 @@ class SavedModelSource(ModelGardenSource):
             raise UserError(f"{folder} is {kind}. {advice} (docs/checkpoints.md)")
         super().__init__(prefix, folder)
         extra_assets = os.path.join(folder, "assets.extra")
-        self.config_file = find_file(extra_assets, CONFIG)
+        self.config_file = RunFolder(extra_assets).find(CONFIG)
         assets = os.path.join(folder, "assets")
         self._labels_folder = assets
         children = {child.local_name: nodes[child.node_id] for child in nodes[0].children}
@@ -54,7 +63,7 @@ class SavedModelSource(ModelGardenSource):
         for name in _VOCABULARY_ATTRIBUTES:
             if name in children and children[name].HasField("asset"):
                 asset = meta_graph.asset_file_def[children[name].asset.asset_file_def_index]
-                self.vocab_file = find_file(assets, os.path.basename(asset.filename))
+                self.vocab_file = RunFolder(assets).find(os.path.basename(asset.filename))
         if self._reader.has_tensor(_LOWER_CASE):
             self.do_lower_case = bool(self._reader.get_tensor(_LOWER_CASE))
         self.read_run(extra_assets)
@@ -68,17 +77,64 @@ class SavedModelSource(ModelGardenSource):
             return name
         return super().original_name(variable)
 
+    def require_same_outputs(self, config: BertConfig) -> None:
+        """Raises a UserError if an encoder gives other outputs than a `BertModel` of its weights.
+
+        A model with a different activation or layer order can have weights of the same names and
+        shapes. Fine-tuning it as BERT would silently give worse results.
+        """
+        if not self.is_encoder:
+            return
+        row, position = np.mgrid[:2, : min(12, config.max_position_embeddings)]
+        # The second row has two segments, and padding at its end.
+        input_mask = (row == 0) | (position < 8)
+        features = {
+            "input_ids": (row * row.shape[1] + position) % config.vocab_size,
+            "input_mask": input_mask,
+            "segment_ids": ((row == 1) & (position >= 4)) % config.type_vocab_size,
+        }
+        with tf.device("/CPU:0"):
+            inputs = {name: tf.constant(value.astype(np.int32)) for name, value in features.items()}
+            sequence_output, pooled_output = _run_module(self.path, [*inputs.values()])
+            model = BertModel(config, zero_init_encoder=True, dtype="float32")
+            variables = checkpoints.named_variables(model)
+            for name, value in self.read(variables.keys() & self.shapes().keys()):
+                variables[name].assign(value)
+            outputs = model(inputs, training=False)
+        errors = np.abs(outputs["sequence_output"].numpy() - sequence_output)[input_mask]
+        pooled_errors = np.abs(outputs["pooled_output"].numpy() - pooled_output)
+        difference = max(np.max(errors), np.max(pooled_errors))
+        # `difference > _TOLERANCE` would be false for NaN, which must also be rejected.
+        if not difference <= _TOLERANCE:
+            problem = f"its outputs differ from BERT's by up to {difference:.2g}"
+            advice = "It has a different architecture and cannot be fine-tuned as BERT"
+            raise UserError(f"{self.path} has the weights of a BERT model, but {problem}. {advice}")
+
+
+def _run_module(path: str, values: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns `sequence_output` [2, S, H] and `pooled_output` [2, H] of a module."""
+    try:
+        module: Any = tf.saved_model.load(path)
+        try:
+            outputs = module(dict(zip(ENCODER_INPUTS, values, strict=True)), training=False)
+        except (ValueError, TypeError):
+            # Encoders on TensorFlow Hub up to version 2 took and returned lists.
+            outputs = module(values, training=False)
+        if not isinstance(outputs, dict):
+            outputs = dict(zip(("pooled_output", "sequence_output"), outputs, strict=True))
+        return outputs["sequence_output"].numpy(), outputs["pooled_output"].numpy()
+    except (AttributeError, KeyError, OSError, TypeError, ValueError, tf.errors.OpError) as error:
+        kind = f"a TensorFlow Hub encoder with inputs {', '.join(ENCODER_INPUTS)}"
+        raise UserError(f"{path} cannot be run as {kind}: {reason(error)}") from error
+
 
 def _read_meta_graph(folder: str) -> Any:
     from tensorflow.core.protobuf import saved_model_pb2
 
     path = os.path.join(folder, GRAPH_FILE)
-    model = saved_model_pb2.SavedModel()
+    with files.open_binary(path) as file:
+        content = file.read()
     try:
-        with files.open_binary(path) as file:
-            model.ParseFromString(file.read())
-        return model.meta_graphs[0]
-    except UserError:
-        raise
+        return saved_model_pb2.SavedModel.FromString(content).meta_graphs[0]
     except Exception as error:
         raise UserError(f"{path} is damaged: copy or download it again") from error

@@ -1,4 +1,4 @@
-"""The interface for reading models of any file format."""
+"""The interface for reading models of any file format, and the original BERT's format."""
 
 import abc
 import atexit
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_tf import files, registry
+from bert_tf import backend, checkpoints, registry, releases
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
@@ -36,16 +36,14 @@ class Source(abc.ABC):
         has_run: whether `do_lower_case` is from the `run.json` of a bert_tf training run.
         unknown: names of tensors in the file that are not part of BERT.
         notes: messages to show to the user.
-        is_encoder: whether it is an encoder that can be run, as those of TensorFlow Hub can.
     """
 
     kind = ""
-    is_encoder = False
 
     def __init__(self, path: str, folder: str) -> None:
         self.path = path
-        self.config_file = find_file(folder, CONFIG)
-        self.vocab_file = find_file(folder, VOCAB)
+        self.config_file = RunFolder(folder).find(CONFIG)
+        self.vocab_file = RunFolder(folder).find(VOCAB)
         self._model_class: Any = None  # class of the model, or `module:name`
         self._labels_folder = folder
         self.do_lower_case: bool | None = None
@@ -58,8 +56,9 @@ class Source(abc.ABC):
         run = RunFolder(folder)
         script = registry.entries().get(run.entry("script") or "")
         self._model_class = script and script.model
-        if self.do_lower_case is None and run.do_lower_case is not None:
-            self.do_lower_case, self.has_run = run.do_lower_case, True
+        lower_case = run.entry("flags", "do_lower_case", kind=bool)
+        if self.do_lower_case is None and lower_case is not None:
+            self.do_lower_case, self.has_run = lower_case, True
 
     # Do not import the model's class, and thus Keras, until it is needed.
     @property
@@ -98,11 +97,33 @@ class Source(abc.ABC):
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         """Yields the names and values of variables, one at a time."""
 
+    def require_same_outputs(self, config: BertConfig) -> None:
+        """Raises a UserError if the model can be run and its outputs differ from a BertModel's."""
+        return
 
-def find_file(folder: str, name: str) -> str | None:
-    """Returns the path of a file in a folder; None if there is no such file."""
-    path = os.path.join(folder, name)
-    return path if files.exists(path) else None
+
+class OriginalSource(Source):
+    """A name-based checkpoint; its Adam slots and training step, if any, count as variables."""
+
+    kind = "original"
+
+    def __init__(self, prefix: str) -> None:
+        folder = os.path.dirname(prefix) or "."
+        super().__init__(prefix, folder)
+        self.read_run(folder)
+        release = releases.named(os.path.dirname(os.path.abspath(prefix)))
+        if self.do_lower_case is None and release:
+            self.do_lower_case = not release.cased
+
+    def variables(self) -> dict[str, tuple[list[int], str]]:
+        """Returns the shapes and stored dtypes of all variables, including Adam slots and step."""
+        shapes = checkpoints.shapes(self.path)
+        dtypes = backend.tf.train.load_checkpoint(self.path).get_variable_to_dtype_map()
+        return {name: (shape, dtypes[name].name) for name, shape in shapes.items()}
+
+    def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
+        """Yields the names and values of variables, one at a time, in their stored dtypes."""
+        return checkpoints.read(self.path, names)
 
 
 def temporary_folder() -> str:

@@ -33,7 +33,7 @@ def run(options: ExportOptions) -> str:
     folder = options.model_dir or ""
     _require_model_folder(folder)
     keras.config.set_dtype_policy("float32")
-    script = options.script or RunFolder(folder).require_run().get("script")
+    script = options.script or RunFolder(folder).script
     entry = registry.entries().get(script or "")
     is_task = bool(entry and entry.make_task)
     if options.form == "task" or (options.form == "auto" and is_task):
@@ -43,11 +43,8 @@ def run(options: ExportOptions) -> str:
 
 def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) -> str:
     task_flag = {"task_name": options.task_name} if options.task_name else {}
-    if task_flag and script not in (None, "run_classifier"):
-        raise UserError(f"Omit --task_name: {folder} was trained by {script}, not run_classifier")
-    entry = registry.entries().get(script or "")
-    make_task = (entry and entry.make_task) or ""
-    if entry and not make_task:
+    entry: Any = registry.entries().get(script or "")
+    if entry and not entry.make_task:
         problem = f"{folder} was trained by {script}"
         raise UserError(f"--form=task needs a fine-tuned model, but {problem}")
     # Raises a UserError if the script is unknown.
@@ -55,8 +52,7 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     if options.pooling != "none":
         raise UserError("--pooling is for encoders: pass --form=encoder")
     task_options.check_model()
-    export_dir = options.export_dir or ""
-    make_task = registry.load(make_task)
+    export_dir, make_task = options.export_dir or "", registry.load(entry.make_task)
     task = give_schema(make_task(task_options, *load_config_and_tokenizer(task_options)))
     model = task.build_model(zero_init_encoder=True)
     checkpoints.load_weights(model, RunFolder(folder).checkpoint()).require_exact()
@@ -135,10 +131,10 @@ def _overrides(options: ExportOptions) -> dict[str, Any]:
 
 
 def _require_model_folder(folder: str) -> None:
-    names = (CONFIG, VOCAB)
-    for path in (folder, *(os.path.join(folder, name) for name in names)):
-        if not (files.is_dir if path == folder else files.exists)(path):
-            problem = f"{path} is not a folder" if path == folder else f"No such file: {path}"
-            advice = "--model_dir must be the folder of a training run or of a published model"
-            advice += "; convert_checkpoint.py converts other formats"
-            raise UserError(f"{problem} ({files.describe_absence(path)}): {advice}")
+    for path in (RunFolder(folder).file(name) for name in (CONFIG, VOCAB)):
+        if not files.exists(path):
+            raise UserError(
+                f"No such file: {path} ({files.describe_absence(path)}): --model_dir must be the "
+                "folder of a training run or of a published model; convert_checkpoint.py converts "
+                "other formats"
+            )

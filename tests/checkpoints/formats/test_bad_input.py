@@ -199,7 +199,10 @@ def test_ambiguous_head_is_rejected(tiny, tmp_path):
         ({"output": "x", "to": "auto"}, "does not determine the format"),
         ({"output": "x", "to": "keras"}, r"requires a name ending in \.keras"),
         ({"output": "x.keras", "to": "original"}, "requires a folder"),
-        ({"output": "hugging_face/config.json/x", "to": "original"}, "is a file, not a folder"),
+        (
+            {"output": "hugging_face/config.json/x", "to": "original"},
+            "must be a folder, but is a file",
+        ),
     ],
 )
 def test_invalid_outputs_are_rejected(hf_folder, tmp_path, options, message):

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from bert_tf.checkpoints.formats import convert, find_source, heads, hugging_face_config, names
+from bert_tf.checkpoints.formats import (
+    configs,
+    convert,
+    find_source,
+    heads,
+    hugging_face,
+    hugging_face_config,
+)
 from bert_tf.errors import UserError
 from bert_tf.modeling import get_activation
 from bert_tf.options import ConversionOptions
@@ -66,13 +73,13 @@ def test_exported_files_and_tensor_names(folders, name):
 
 
 def test_name_mapping_is_bijective():
-    encoder = {name: names.to_hugging_face(name) for name in names.encoder_names(12)}
+    encoder = {name: hugging_face.to_hugging_face(name) for name in configs.encoder_names(12)}
     for head in heads.registered().values():
         theirs = {**encoder, **head.variables}
         assert set(Counter(theirs.values()).values()) == {1}
-        stored = names.HuggingFaceNames(theirs.values(), heads.hugging_face_names(head)).stored
+        stored, *_ = hugging_face.match_names(theirs.values(), heads.hugging_face_names(head))
         assert stored == theirs
-    assert names.to_hugging_face("bert/encoder/layer_11/attention/self/key/kernel") == (
+    assert hugging_face.to_hugging_face("bert/encoder/layer_11/attention/self/key/kernel") == (
         "bert.encoder.layer.11.attention.self.key.weight"
     )
 
@@ -131,7 +138,7 @@ def test_half_precision_weights_are_read_exactly(folders, modified, dtype_name):
     assert {stored for _, stored in source.variables().values()} == {dtype_name}
     expected = load_file(folders / "encoder" / "model.safetensors")
     for name, value in source.read(source.shapes()):
-        key = names.to_hugging_face(name).removeprefix("bert.")
+        key = hugging_face.to_hugging_face(name).removeprefix("bert.")
         expected_value = expected[key].astype(dtype).astype(np.float32)
         expected_value = expected_value.T if name.endswith("kernel") else expected_value
         assert value.tobytes() == np.ascontiguousarray(expected_value).tobytes()
@@ -143,7 +150,7 @@ def test_missing_pooler_is_filled_with_zeros(folders, tmp_path, modified):
     source = find_source(str(folder))
     assert "has no pooler" in source.notes[0]
     convert(source, ConversionOptions(output=str(tmp_path / "x"), to="original"))
-    values = dict(source.read(names.POOLER))
+    values = dict(source.read(configs.POOLER))
     assert [value.shape for value in values.values()] == [(16,), (16, 16)]
     assert not any(value.any() for value in values.values())
     # Exporting it again omits the zero pooler.

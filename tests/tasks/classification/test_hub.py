@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from bert_tf import checkpoint
 from bert_tf.checkpoints.formats import find_source
-from bert_tf.checkpoints.hub_parity import require_same_outputs
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel
 from bert_tf.options import ExportOptions, HubClassifierOptions
@@ -106,10 +105,10 @@ def test_module_with_different_outputs_is_rejected(tiny, tmp_path, modules):
     """A different activation changes no variable name or shape, only outputs."""
     source = find_source(str(modules["v4"]))
     config = source.config()
-    require_same_outputs(source, config)
+    source.require_same_outputs(config)
     config.hidden_act = "relu"
     with pytest.raises(UserError, match=r"the weights of a BERT model, but its outputs differ"):
-        require_same_outputs(source, config)
+        source.require_same_outputs(config)
 
 
 def test_tensorflow_1_module(tiny, tmp_path):
