@@ -62,8 +62,8 @@ def write_models(model_dir: Path, folder: Path) -> None:
     from onnxruntime.quantization import quantize_dynamic
 
     from bert_tf import checkpoints
+    from bert_tf.commands import export_model
     from bert_tf.options import ExportOptions
-    from bert_tf.tasks.export_model import export_model
 
     prefix = str(model_dir / "bert_model.ckpt")
     np.savez(folder / "weights.npz", **dict(checkpoints.read(prefix, checkpoints.shapes(prefix))))

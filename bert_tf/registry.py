@@ -49,7 +49,7 @@ class Script:
         return bool(self.make_task or self.make_predict_fn)
 
 
-_TASKS = "bert_tf.tasks"
+_TASKS, _COMMANDS = "bert_tf.tasks", "bert_tf.commands"
 # For scripts that need no GPU: each worker of create_pretraining_data would reserve a GPU's memory.
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 
@@ -112,8 +112,8 @@ SCRIPTS: Mapping[str, Script] = {
     ),
     "create_vocab": Script(
         "Learns a WordPiece vocabulary from texts.",
-        options=f"{_TASKS}.pretraining.options:VocabularyOptions",
-        run=f"{_TASKS}.pretraining.create_vocab:run",
+        options=f"{_COMMANDS}.options:VocabularyOptions",
+        run=f"{_COMMANDS}.create_vocab:run",
     ),
     "create_pretraining_data": Script(
         "Creates pre-training records from texts.",
@@ -124,14 +124,14 @@ SCRIPTS: Mapping[str, Script] = {
     ),
     "convert_checkpoint": Script(
         "Converts models between the original's format, Hugging Face's and Keras'.",
-        options=f"{_TASKS}.conversion.options:ConversionOptions",
-        run=f"{_TASKS}.conversion.conversion:run",
+        options=f"{_COMMANDS}.options:ConversionOptions",
+        run=f"{_COMMANDS}.convert_checkpoint:run",
         environment=_NO_GPU,
     ),
     "export_model": Script(
         "Exports a trained model as a SavedModel for serving, or as ONNX or LiteRT.",
-        options=f"{_TASKS}.export_model.options:ExportOptions",
-        run=f"{_TASKS}.export_model.export_model:run",
+        options=f"{_COMMANDS}.options:ExportOptions",
+        run=f"{_COMMANDS}.export_model:run",
     ),
 }
 

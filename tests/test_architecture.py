@@ -16,7 +16,7 @@ ROWS = [
     ["batch_tokenization", "checkpoint", "conversion"],
     ["scripts"],
     ["cli", "compat", "predictor"],
-    ["tasks"],
+    ["commands", "tasks"],
     ["finetuning"],
     ["runs"],
     ["saved_models"],
@@ -77,7 +77,7 @@ ALLOWED_IMPORTS = {
     # Inside functions only.
     "tasks/classification/custom_dataset": {"sklearn"},
     "tasks/classification/metrics": {"matplotlib", "numpy", "scipy", "sklearn"},
-    "tasks/pretraining/create_vocab": {"tensorflow_text"},
+    "commands/create_vocab": {"tensorflow_text"},
     "tables": set(),
     "text_lines": set(),
     "tokenization": set(),
@@ -91,7 +91,7 @@ ALLOWED_IMPORTS = {
     "training/curve": {"matplotlib", "numpy", "tensorflow"},
 }
 # Modules of options, which load without third-party packages.
-OPTION_MODULES = re.compile(r"tasks/\w+/(\w*options|__init__)")
+OPTION_MODULES = re.compile(r"(commands|tasks/\w+)/(\w*options|__init__)")
 DEFAULT_IMPORTS = {"keras", "numpy", "tensorflow", "tqdm"}
 
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))

@@ -11,12 +11,12 @@ import tensorflow as tf
 
 from bert_tf import checkpoint, cli
 from bert_tf.checkpoints.formats import convert, find_source
+from bert_tf.commands import export_model
 from bert_tf.errors import UserError
 from bert_tf.finetuning import export
 from bert_tf.modeling import BertModel
 from bert_tf.options import ConversionOptions, ExportOptions
 from bert_tf.tasks import classification, ner, squad
-from bert_tf.tasks.export_model import export_model
 from tests.tasks.classification.test_custom_runs import custom_options, sentences, write
 from tests.tasks.classification.test_task import options
 from tests.tasks.question_answering import test_task as test_squad

@@ -9,6 +9,7 @@ import pytest
 from bert_tf import registry, training
 from bert_tf.checkpoints.folder import warn_if_untrained
 from bert_tf.checkpoints.run_folder import RunFolder
+from bert_tf.commands import export_model
 from bert_tf.declare import check_values
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks, run_metadata
@@ -24,7 +25,6 @@ from bert_tf.options import (
 from bert_tf.predictor import Predictor
 from bert_tf.runs.output_dir import Results, result_path, write_summary
 from bert_tf.tasks import classification
-from bert_tf.tasks.export_model import export_model
 from tests.tasks.classification.test_task import options
 from tests.training.helpers import ONE_DEVICE
 

@@ -11,6 +11,7 @@ import tokenizers
 from scipy.special import softmax
 
 from bert_tf import Predictor
+from bert_tf.commands import export_model
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.inference.exported_model import INPUTS
@@ -18,7 +19,6 @@ from bert_tf.modeling import BertClassifier, BertModel
 from bert_tf.options import ExportOptions
 from bert_tf.saved_models.litert_model import build_litert_model
 from bert_tf.saved_models.onnx_graph import build_onnx_model
-from bert_tf.tasks.export_model import export_model
 from tests.saved_models.models import (
     MODELS,
     SIZES,

@@ -11,6 +11,7 @@ import pytest
 import tokenizers
 
 from bert_tf import checkpoint, checkpoints
+from bert_tf.commands import export_model
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.inference.exported_model import INPUTS
@@ -18,7 +19,6 @@ from bert_tf.modeling import BertModel
 from bert_tf.options import ExportOptions
 from bert_tf.saved_models.exported_folder import tokenizer_json
 from bert_tf.saved_models.onnx_graph import build_onnx_model
-from bert_tf.tasks.export_model import export_model
 from bert_tf.tokenization import FullTokenizer, convert_to_unicode
 from tests import oracle
 from tests.saved_models.models import (

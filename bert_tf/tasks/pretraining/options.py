@@ -1,4 +1,4 @@
-"""Options of `run_pretraining.py`, `create_pretraining_data.py` and `create_vocab.py`."""
+"""Options of `run_pretraining.py` and `create_pretraining_data.py`."""
 
 import dataclasses
 
@@ -21,9 +21,6 @@ from bert_tf.declare import (
 )
 from bert_tf.errors import UserError
 from bert_tf.options.shared import DeviceOptions, EncoderOptions, TrainingOptions
-
-# [PAD], [UNK], [CLS], [SEP], [MASK].
-_NUM_SPECIAL_TOKENS = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -200,34 +197,3 @@ class PretrainingDataOptions(Options):
             raise UserError("Pass --num_workers or --beam_runner, not both")
         if self.beam_options and not self.beam_runner:
             raise UserError("--beam_options needs --beam_runner, such as DirectRunner")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class VocabularyOptions(Options):
-    """Options of `create_vocab.py`, which the original does not have."""
-
-    input_file: str | None = option(
-        None, "Comma-separated text files, patterns (books/*.txt) or folders.", required=True
-    )
-    output_file: str | None = option(
-        None, "Vocabulary to write, one piece per line.", required=True
-    )
-    vocab_size: int = option(30522, "Total number of tokens.", limits=(10, 2**24))
-    do_lower_case: bool = option(
-        True,
-        "Lower-case the text and strip accents; pass the same value when using the vocabulary.",
-    )
-    num_unused_tokens: int = option(
-        99,
-        "Number of unused tokens [unused0], [unused1], ... With 99 or more, [UNK], [CLS], [SEP] "
-        "and [MASK] have their usual ids, 100 to 103.",
-        limits=(0, 100_000),
-    )
-
-    def check(self) -> None:
-        """Checks the options without reading any files."""
-        check_required(self)
-        check_values(self)
-        if self.vocab_size <= self.num_unused_tokens + _NUM_SPECIAL_TOKENS:
-            reserved = f"--num_unused_tokens={self.num_unused_tokens} and the special tokens"
-            raise UserError(f"--vocab_size={self.vocab_size} leaves no room after {reserved}")

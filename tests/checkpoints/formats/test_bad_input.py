@@ -13,10 +13,10 @@ from safetensors.numpy import load_file, save_file
 
 from bert_tf import checkpoint
 from bert_tf.checkpoints.formats import convert, find_source, heads
+from bert_tf.commands import convert_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.options import ConversionOptions
-from bert_tf.tasks.conversion import conversion
 from tests.checkpoints.formats.conftest import LABELS, values_of, write_model
 from tests.oracle import ROOT
 from tests.test_locks import hold
@@ -291,7 +291,7 @@ def test_invalid_options_are_rejected(tmp_path):
         ({"input": "x", "output": "y", "to": "onnx"}, "--to must be one of"),
     ):
         with pytest.raises(UserError, match=message):
-            conversion.run(ConversionOptions(**flags))
+            convert_checkpoint.run(ConversionOptions(**flags))
 
 
 def test_label_and_head_mismatches_are_rejected(models, tmp_path):
@@ -314,7 +314,7 @@ def _declaring(models, head):
 def test_casing_mismatch_with_vocabulary_warns(tmp_path, run_log):
     small = str(ROOT / "examples" / "small_bert")
     flags = {"input": small, "output": str(tmp_path / "out"), "to": "hugging_face"}
-    conversion.run(ConversionOptions(**flags, do_lower_case=False))
+    convert_checkpoint.run(ConversionOptions(**flags, do_lower_case=False))
     (warning,) = [r.getMessage() for r in run_log.records if r.levelname == "WARNING"]
     assert "become [UNK]. For an uncased model, pass --do_lower_case=true" in warning
 
@@ -324,7 +324,7 @@ def test_vocabulary_of_another_model_warns(tmp_path, run_log):
     tokens = (small / "vocab.txt").read_text(encoding="utf-8").splitlines()
     (tmp_path / "other.txt").write_text("\n".join([*tokens[:200], *tokens[:199:-1]]), "utf-8")
     flags = {"input": str(small), "output": str(tmp_path / "out"), "to": "hugging_face"}
-    conversion.run(ConversionOptions(**flags, vocab_file=str(tmp_path / "other.txt")))
+    convert_checkpoint.run(ConversionOptions(**flags, vocab_file=str(tmp_path / "other.txt")))
     (warning,) = [r.getMessage() for r in run_log.records if r.levelname == "WARNING"]
     assert "other.txt differs from" in warning
     assert "Check that --vocab_file belongs to the model" in warning

@@ -4,9 +4,9 @@ import pytest
 
 from bert_tf import checkpoint
 from bert_tf.checkpoints.formats import convert, describe, find_source
+from bert_tf.commands import convert_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.options import ConversionOptions
-from bert_tf.tasks.conversion import conversion
 from tests.checkpoints.formats.conftest import NAMES, write_model
 from tests.checkpoints.formats.test_model_garden import FOLDER
 
@@ -55,7 +55,7 @@ def test_inspect_other_formats(models, tmp_path, capsysbinary):
         find_source(str(models["span"])),
         ConversionOptions(output=str(tmp_path / "x"), to="hugging_face"),
     )
-    conversion.run(ConversionOptions(input=str(tmp_path / "x"), inspect=True))
+    convert_checkpoint.run(ConversionOptions(input=str(tmp_path / "x"), inspect=True))
     text = capsysbinary.readouterr().out.decode()
     assert "Hugging Face safetensors" in text
     assert "Head: span" in text

@@ -11,11 +11,11 @@ import pytest
 
 from bert_tf import checkpoint, checkpoints
 from bert_tf.checkpoints.formats import convert, find_source, heads
+from bert_tf.commands import convert_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.optimization import create_optimizer
 from bert_tf.options import ConversionOptions
-from bert_tf.tasks.conversion import conversion
 from tests.checkpoints.formats.conftest import LABELS, NAMES, assert_same, values_of, write_model
 from tests.oracle import ROOT
 
@@ -135,7 +135,7 @@ def test_labels_and_casing_options(models, tmp_path):
             labels=labels,
             do_lower_case=bool(number),
         )
-        conversion.run(options)
+        convert_checkpoint.run(options)
     first, second = (json.loads((tmp_path / n / "config.json").read_text()) for n in "01")
     assert first["id2label"] == {"0": "x", "1": "y", "2": "z"}
     assert first["label2id"] == {"x": 0, "y": 1, "z": 2}

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint, training
+from bert_tf.commands import convert_checkpoint
 from bert_tf.errors import UserError
 from bert_tf.options import ConversionOptions, PretrainingOptions
 from bert_tf.predictor import Predictor
 from bert_tf.tasks import pretraining
-from bert_tf.tasks.conversion import conversion
 from bert_tf.tasks.pretraining import create_data
 from tests.tasks.pretraining.test_create_data import corpus  # noqa: F401
 from tests.tasks.pretraining.test_create_data import options as data_options
@@ -290,7 +290,7 @@ def test_other_vocabulary_than_in_pretraining_warns(tiny, records, tmp_path, run
     message = f"{out} was pre-trained with a different vocabulary than {tmp_path}"
     assert run_log.text.count(message) == 1
     flags = {"input": out, "output": f"{tmp_path}/hf", "to": "hugging_face"}
-    conversion.run(ConversionOptions(**flags, vocab_file=str(tmp_path / "vocab.txt")))
+    convert_checkpoint.run(ConversionOptions(**flags, vocab_file=str(tmp_path / "vocab.txt")))
     assert run_log.text.count(message) == 2
 
 

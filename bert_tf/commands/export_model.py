@@ -9,6 +9,7 @@ import keras
 from bert_tf import checkpoints, files, registry
 from bert_tf.checkpoints.formats import find_source, guess_lower_case
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
+from bert_tf.commands.options import ExportOptions
 from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature
 from bert_tf.errors import UserError
@@ -20,7 +21,6 @@ from bert_tf.modeling import BertModel
 from bert_tf.progress import log
 from bert_tf.saved_models import modules
 from bert_tf.saved_models.exported_folder import export_folder
-from bert_tf.tasks.export_model.options import ExportOptions
 
 _DEFAULT_LENGTH = 128
 # Flags that only apply to --form=task.

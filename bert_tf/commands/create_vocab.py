@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_tf import file_names, files
+from bert_tf.commands.options import VocabularyOptions
 from bert_tf.data.texts import warn_about_columns
 from bert_tf.errors import UserError
 from bert_tf.progress import bar, log
-from bert_tf.tasks.pretraining.options import VocabularyOptions
 from bert_tf.tokenization import BasicTokenizer
 
 # In the published vocabularies, [PAD] has id 0, and 99 unused tokens precede the special tokens.

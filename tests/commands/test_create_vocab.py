@@ -4,9 +4,9 @@ import random
 
 import pytest
 
+from bert_tf.commands import create_vocab
 from bert_tf.errors import UserError
 from bert_tf.options import VocabularyOptions
-from bert_tf.tasks.pretraining import create_vocab
 from bert_tf.tokenization import BasicTokenizer, FullTokenizer
 
 WORDS = ["walking", "walked", "walker", "talking", "talked", "Été", "été", "sing", "singing"]

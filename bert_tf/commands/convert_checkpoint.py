@@ -2,8 +2,8 @@
 
 from bert_tf import files
 from bert_tf.checkpoints.formats import convert, describe, find_source
+from bert_tf.commands.options import ConversionOptions
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
-from bert_tf.tasks.conversion.options import ConversionOptions
 
 
 def run(options: ConversionOptions) -> None:

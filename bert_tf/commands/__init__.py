@@ -1,0 +1,1 @@
+"""Scripts that neither train nor predict: conversion, export, vocabularies."""

@@ -1,1 +1,0 @@
-"""Conversion between checkpoint formats."""
