@@ -16,6 +16,7 @@ _MODULES = {
     "BertModel": "bert_tf.modeling",
     "FullTokenizer": "bert_tf.tokenization",
     "Predictor": "bert_tf.predictor",
+    "UserError": "bert_tf.errors",
     "register": "bert_tf.registry",
     "run": "bert_tf.registry",
 }

@@ -54,6 +54,7 @@ def pool(x: Any, mask: Any, pooling: str) -> Any:
 
     `pooling` is "cls" (the first token), "mean", "max" or "mean_max" ([B, .., 2H]).
     """
+    x = cast(x, "float32")
     if pooling == "cls":
         return x[:, 0]
     ops, pooled = namespace(x), []

@@ -59,7 +59,7 @@ class Teacher:
         """Yields the batches with the teacher's logits added; frees its model at the end."""
         log.info("Teacher: computing the logits of %s for the training set", self._prefix)
         options, folder = self._student.options, RunFolder(self._teacher.options.output_dir or "")
-        inputs = [f for f in self._student.features("predict") if f.per_token]
+        inputs = self._student.features("predict")
         inference = open_model(
             folder,
             loaded(self._teacher.build_model, self._load_weights),

@@ -49,9 +49,11 @@ class TaskPredictor:
         num_cut = np.count_nonzero(rows.get(CUT_TOKENS, ()))
         if num_cut and not self._warned_of_truncation:
             self._warned_of_truncation = True
-            message = "%d of %d inputs are longer than max_seq_length=%d and were truncated"
-            length = self._task.options.max_seq_length
-            log.warning(f"{message} (logged once)", num_cut, len(inputs), length)
+            lengths = {f.shape[-1] for f in self._task.features("predict") if f.per_token}
+            is_only_one = len(lengths) == 1
+            limit = f"max_seq_length={max(lengths)}" if is_only_one else "their maximum lengths"
+            message = "%d of %d inputs are longer than %s and were truncated"
+            log.warning(f"{message} (logged once)", num_cut, len(inputs), limit)
         outputs = self._inference.predict(rows)
         return list(self._task.decode(examples, outputs))
 

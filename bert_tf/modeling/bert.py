@@ -80,7 +80,7 @@ class ConfiguredModel(keras.Model):
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls the model, after checking the inputs with clearer error messages than Keras'."""
-        check_inputs(inputs, self.config, self.input_rank)
+        check_inputs(inputs, self.config, self.input_rank, self.input_names)
         return super().__call__(inputs, *args, **kwargs)
 
     def fit(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:

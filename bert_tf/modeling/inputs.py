@@ -4,7 +4,7 @@ import difflib
 import functools
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from keras import ops
@@ -30,14 +30,21 @@ def _similar_names(name: str) -> list[str]:
     return difflib.get_close_matches(name, _KNOWN_NAMES, 1, _CUTOFF)
 
 
-def check_inputs(inputs: Any, config: BertConfig, rank: int = 2) -> None:
-    """Raises a ValueError for wrong names or shapes and, in eager tensors, out-of-range values."""
+def check_inputs(
+    inputs: Any, config: BertConfig, rank: int = 2, names: Sequence[str] = _INPUTS
+) -> None:
+    """Raises a ValueError for wrong names or shapes and, in eager tensors, out-of-range values.
+
+    `names` are those of the model's inputs; all are required, except for mask and segment ids.
+    """
     if not isinstance(inputs, Mapping) or "input_ids" not in inputs:
         received = list(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
         raise ValueError(f'inputs must be a dict {{"input_ids": ids, ...}}. Received: {received}')
     for name in inputs.keys() - set(_INPUTS):
         for similar in _similar_names(str(name).lower()):
             raise ValueError(f"Unknown input {name!r}: use {_KNOWN_NAMES[similar]!r}")
+    for name in {*names} - {*_INPUTS} - inputs.keys():
+        raise ValueError(f"The input {name!r} is missing. Received: {', '.join(inputs)}")
     ids_shape = getattr(inputs["input_ids"], "shape", None)
     num_values = (config.vocab_size, 2, config.type_vocab_size)
     for name, size in zip(_INPUTS, num_values, strict=True):

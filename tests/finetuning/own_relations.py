@@ -58,7 +58,11 @@ class RelationClassifier(EncoderWithHead):
 
 
 class Relations(Task):
-    traits = Traits(monitors=(Metric("accuracy"), LOSS))
+    traits = Traits(
+        monitors=(Metric("accuracy"), LOSS),
+        soft_targets=(("logits", "classes"),),
+        exports_texts=False,
+    )
 
     def __init__(self, options, config, tokenizer):
         self.options, self.config = options, config

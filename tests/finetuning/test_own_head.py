@@ -193,6 +193,11 @@ def test_inputs_of_different_ranks_need_a_saved_model(bi_encoder, tmp_path, monk
     assert not (tmp_path / "out").exists()
 
 
+def test_missing_input_is_named(tiny):
+    with pytest.raises(ValueError, match="The input 'entity_positions' is missing"):
+        RelationClassifier(tiny.config, 2)({"input_ids": np.ones((2, 8), "int32")})
+
+
 def test_inherited_onnx_outputs_do_not_apply_to_another_call(tiny):
     class Scaled(BertClassifier):
         def call(self, inputs, training=None, dropout_seed=None):

@@ -3,16 +3,18 @@
 import dataclasses
 import json
 import random
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import registry
+from bert_tf import checkpoint, registry
+from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.errors import UserError
 from bert_tf.finetuning.run import _check_whole_batches
 from bert_tf.finetuning.task import Task
-from bert_tf.options import FineTuningOptions
+from bert_tf.options import ConversionOptions, FineTuningOptions
 from bert_tf.predictor import Predictor
 from tests.conftest import WORDS
 from tests.finetuning.own_relations import RelationOptions
@@ -79,6 +81,16 @@ def test_folder_of_an_unregistered_task(tmp_path):
         Predictor(tmp_path)
 
 
+def test_model_of_an_unregistered_task_is_not_converted(tiny, tmp_path):
+    values = {"bert/embeddings/word_embeddings": np.zeros((14, 8), "f4"), "relation/bias": [0.0]}
+    checkpoint.write(str(tmp_path / "model.ckpt-1"), {n: np.float32(v) for n, v in values.items()})
+    (tmp_path / "run.json").write_text('{"script": "not_imported", "flags": {}}')
+    (tmp_path / "bert_config.json").write_text(tiny.config.to_json_string())
+    shutil.copy(tiny.flags["vocab_file"], tmp_path / "vocab.txt")
+    with pytest.raises(UserError, match="not_imported is not a registered task: first import"):
+        convert(find_source(str(tmp_path)), ConversionOptions(output=str(tmp_path / "x.ckpt")))
+
+
 def test_members_of_version_1_0_are_rejected():
     with pytest.raises(TypeError, match=r"Old\.labels has no effect any more, see CHANGELOG"):
         type("Old", (Task,), {"labels": ("a", "b")})
@@ -107,3 +119,8 @@ def test_relations_use_more_inputs(tiny, tmp_path):
     model = tf.saved_model.load(str(tmp_path / "out" / "export" / "1"))
     signature = model.signatures["serving_default"]
     assert "entity_positions" in signature.structured_input_signature[1]
+    # A teacher reads the same inputs.
+    student = dataclasses.replace(
+        run, teacher=run.output_dir, output_dir=str(tmp_path / "student"), do_export=False
+    )
+    assert registry.run(student).metrics["eval_accuracy"] > 0.85

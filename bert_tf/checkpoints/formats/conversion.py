@@ -125,6 +125,7 @@ def _select_variables(
     if unexpected:
         listed = shortened(unexpected, 8)
         if options.head == "auto":
+            RunFolder.of(source.path).require_flags()  # the head may be that of an unknown task
             problem = f"{source.path} has tensors that are not part of BERT or the {head.name} head"
             raise UserError(f"{problem}: {listed}. Drop them with --head, such as --head=encoder")
         level = logging.INFO if options.head == "encoder" else logging.WARNING
