@@ -408,7 +408,7 @@ def test_incompatible_teacher_is_rejected(tiny, teacher, tmp_path):
     )
     run = json.loads((teacher_dir / "run.json").read_text())
     (teacher_dir / "run.json").write_text(json.dumps({**run, "script": "run_squad"}))
-    message = r"is not an output_dir of run_classifier.py \(run_squad.py trained it\)"
+    message = r"is not an output_dir of run_classifier \(trained by run_squad\)"
     _assert_rejected(student_options(tiny, teacher_dir, tmp_path), message)
 
 
