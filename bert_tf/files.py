@@ -14,7 +14,6 @@ import sys
 import uuid
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import IO, Any
 
 from bert_tf import text_lines
@@ -119,10 +118,11 @@ def write_texts(folder: str, contents: Mapping[str, str]) -> list[str]:
 def rename(path: str, new_path: str) -> None:
     """Renames a file or folder; a file replaces any file at `new_path`."""
     with wrap_errors("rename", path):
-        if is_remote(path):
-            _gfile().rename(path, new_path, overwrite=True)
-        else:
-            os.replace(path, new_path)
+        _replace(path, new_path)
+
+
+def _replace(path: str, new: str) -> None:
+    _gfile().rename(path, new, overwrite=True) if is_remote(path) else os.replace(path, new)
 
 
 def size(path: str) -> int:
@@ -275,8 +275,7 @@ def atomic_write(path: str) -> Iterator[str]:
     try:
         with wrap_errors("write", path):
             yield temporary
-            replace = partial(_gfile().rename, overwrite=True) if is_remote(path) else os.replace
-            replace(temporary, resolve(path))
+            _replace(temporary, resolve(path))
     finally:
         # A failure here must not hide the error that ended the block.
         with contextlib.suppress(UserError):
