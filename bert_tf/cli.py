@@ -1,6 +1,6 @@
 """Command-line interface: defines flags from options, prints errors on one line, sets up logging.
 
-This is the only module that imports `absl.flags`. `bert_tf.scripts` calls it for every script.
+This is the only module that imports `absl.flags`. `bert_tf.scripts` uses it for every script.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from typing import Any
 
 from absl import flags
 
-from bert_tf import registry
+from bert_tf import files, registry
 from bert_tf.declare import (
     DATA,
     DEVICES,
@@ -34,8 +34,7 @@ from bert_tf.errors import Terminated, UserError, WorkerLost, reason
 from bert_tf.progress import LogHandler, log
 from bert_tf.quiet import import_tensorflow
 
-# Headings of `--help` -> (what their options affect, what they do not). An option stands under the
-# first heading that fits.
+# Heading of `--help` -> (affects any of, affects none of). The first match applies, else "Other".
 _HEADINGS = {
     "Run": (RUN, WEIGHTS),
     "Data": (DATA, NOTHING),
@@ -45,6 +44,20 @@ _HEADINGS = {
     "Devices": (DEVICES, NOTHING),
 }
 _HELP_FLAGS = ("--help", "-help", "--helpfull", "-helpfull", "--helpshort", "-helpshort", "-h")
+# Messages of the dynamic linker, the operating system and Python when memory runs out.
+_OUT_OF_MEMORY = re.compile("failed to map segment|(?i:cannot allocate memory)|can't start new thr")
+# Patterns of absl's messages, and what to print instead.
+_ABSL_MESSAGES = (
+    (r"flag --(\w+)=(.*): \('Non-boolean.*", r"--\1 must be true or false. Received: \2"),
+    (r"flag --(\w+)=(.*): invalid literal for int.*", r"--\1 must be a whole number. Received: \2"),
+    (r"flag --(\w+)=(.*): could not convert string.*", r"--\1 must be a number. Received: \2"),
+    (
+        r"Unknown command line flag '(.+?)'\. Did you mean: (.+) \?",
+        r"There is no flag --\1. Did you mean --\2? --help lists all flags",
+    ),
+    (r"Missing value for flag (--\w+)", r"\1 has no value. Write \1=value"),
+    (r"Unknown command line flag '(.+?)'", r"There is no flag --\1. --help lists all flags"),
+)
 
 
 @contextlib.contextmanager
@@ -82,25 +95,18 @@ def read_options(script: str, argv: Sequence[str]) -> Any:
     entry = registry.SCRIPTS[script]
     if any(argument in _HELP_FLAGS for argument in argv[1:]):
         program = os.path.basename(argv[0])
-        try:
+        with files.standard_output():
             print(help_text(entry.options_class, program, entry.description), flush=True)
-        except BrokenPipeError:
-            # The pipe's reader, such as `head`, has exited. Discard what Python writes at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(0)
     options = parse(entry.options_class, argv)
     _set_up_logging(getattr(options, "verbose_logging", False))
     for field in dataclasses.fields(options):
         if field.metadata["new"] and field.default is None and getattr(options, field.name) == "":
-            message = "--%s is empty. Is a shell variable not set?"
+            message = "--%s is empty. Is a shell variable unset?"
             log.warning(message, field.name)
     options.check()
     import_tensorflow()
     return options
-
-
-# Messages of the dynamic linker, the operating system and Python when memory runs out.
-_OUT_OF_MEMORY = re.compile("failed to map segment|(?i:cannot allocate memory)|can't start new thr")
 
 
 def parse(options_class: type, argv: Sequence[str]) -> Any:
@@ -116,20 +122,6 @@ def parse(options_class: type, argv: Sequence[str]) -> Any:
         raise UserError(f"Unexpected argument {positional[0]!r}: write flags as --name=value")
     names = [field.name for field in dataclasses.fields(options_class)]
     return options_class(**{name: _check_value(name, values[name].value) for name in names})
-
-
-# Patterns of absl's messages, and what to print instead.
-_ABSL_MESSAGES = (
-    (r"flag --(\w+)=(.*): \('Non-boolean.*", r"--\1 must be true or false. Received: \2"),
-    (r"flag --(\w+)=(.*): invalid literal for int.*", r"--\1 must be a whole number. Received: \2"),
-    (r"flag --(\w+)=(.*): could not convert string.*", r"--\1 must be a number. Received: \2"),
-    (
-        r"Unknown command line flag '(.+?)'\. Did you mean: (.+) \?",
-        r"There is no flag --\1. Did you mean --\2? --help lists all flags",
-    ),
-    (r"Missing value for flag (--\w+)", r"\1 has no value. Write \1=value"),
-    (r"Unknown command line flag '(.+?)'", r"There is no flag --\1. --help lists all flags"),
-)
 
 
 def _reword(message: str) -> str:
@@ -187,7 +179,7 @@ def _describe_default(field: dataclasses.Field) -> str:
 
 
 def describe_range(field: dataclasses.Field) -> str:
-    """Returns a sentence about the limits of a number, after a space; "" if it has none."""
+    """Returns " Range: ..." for an option with limits; otherwise ""."""
     if not field.metadata["limits"]:
         return ""
     lower, upper = field.metadata["limits"]

@@ -12,10 +12,10 @@ from typing import Any
 from bert_tf import files
 from bert_tf.errors import UserError
 
-# The original's activations (None and "" mean `linear`), and `gelu_erf`, other libraries' GELU.
+# The original's activations (None and "" mean `linear`), and `gelu_erf`, the exact GELU.
 ACTIVATIONS = ("linear", "relu", "gelu", "tanh", "gelu_erf")
 
-# Unknown keys at least this similar to a missing key, with its first letter, are reported as typos.
+# Minimum similarity of an unknown key to a missing key for a "did you mean".
 _MIN_TYPO_SIMILARITY = 0.9
 
 
@@ -32,12 +32,12 @@ class BertConfig:
         num_hidden_layers: number of encoder layers.
         num_attention_heads: N, a divisor of `hidden_size`.
         intermediate_size: I, width of the feed-forward layer.
-        hidden_act: a callable, or one of these names in upper or lower case: `linear` (also None
-            or ""), `relu`, `gelu`, `tanh`, or `gelu_erf`, which the original lacks.
+        hidden_act: a callable, or `linear`, `relu`, `gelu`, `tanh` or `gelu_erf` (not in the
+            original), in any case; None and "" mean `linear`.
         hidden_dropout_prob: dropout rate after embeddings and dense layers, in [0, 1); None is 0.
         attention_probs_dropout_prob: dropout rate of attention probabilities; None is 0.
         max_position_embeddings: rows of the position table; the maximum sequence length.
-        type_vocab_size: number of segments.
+        type_vocab_size: number of segment ids.
         initializer_range: standard deviation of the truncated normal initializer.
 
     Raises:
@@ -133,5 +133,5 @@ class BertConfig:
         return f"BertConfig({self.__dict__})"
 
 
-# Keys with positive integers, which determine the names and shapes of the variables.
+# Keys that must be positive integers.
 SIZES = tuple(field.name for field in dataclasses.fields(BertConfig) if field.type is int)

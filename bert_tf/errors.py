@@ -17,15 +17,15 @@ class UserError(ValueError):
 
 
 def reason(error: BaseException) -> str:
-    """Returns an error's message, shortened and on one line, or its type if there is none."""
+    """Returns an error's message on one line, shortened; its type if there is no message."""
     message = " ".join(str(error).split())
-    # Remove the names of operations that TensorFlow adds.
+    # Remove operation names, which TensorFlow appends.
     message = re.sub(r"\{\{.*?\}\}|\[Op:.*?\]( name:.*)?", "", message).strip()
     return message[:200] or type(error).__name__
 
 
 def shortened(items: Sequence[str], limit: int = 10) -> str:
-    """Joins at most `limit` items with commas, and appends "and N more" if others are left."""
+    """Joins at most `limit` items with commas, and appends "and N more" if there are more."""
     suffix = f" and {len(items) - limit:,} more" if len(items) > limit else ""
     return ", ".join(items[:limit]) + suffix
 
@@ -48,7 +48,7 @@ class WorkerLost(UserError):
 
 
 class Terminated(BaseException):
-    """Raised to end a script after SIGTERM; a training run has already saved a checkpoint.
+    """Raised to end a script after SIGTERM; the training loop first saves a checkpoint.
 
     Like `KeyboardInterrupt`, it is not caught by `except Exception`.
     """

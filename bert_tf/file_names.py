@@ -35,7 +35,7 @@ def expand(patterns: str) -> list[str]:
         found = [file for path in matches for file in _list_files(path)]
         if not found:
             wanted = os.path.join(pattern, "*") if files.is_dir(pattern) else pattern
-            raise UserError(f"No file matches {wanted} ({files.describe_absence(wanted)})")
+            raise UserError(f"No file matches {wanted} ({files.describe_parent(wanted)})")
         paths += found
     repeated = [path for path, count in Counter(paths).items() if count > 1]
     if repeated:

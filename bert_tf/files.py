@@ -14,7 +14,6 @@ import sys
 import uuid
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import IO, Any
 
 from bert_tf import text_lines
@@ -119,10 +118,11 @@ def write_texts(folder: str, contents: Mapping[str, str]) -> list[str]:
 def rename(path: str, new_path: str) -> None:
     """Renames a file or folder; a file replaces any file at `new_path`."""
     with wrap_errors("rename", path):
-        if is_remote(path):
-            _gfile().rename(path, new_path, overwrite=True)
-        else:
-            os.replace(path, new_path)
+        _replace(path, new_path)
+
+
+def _replace(path: str, new: str) -> None:
+    _gfile().rename(path, new, overwrite=True) if is_remote(path) else os.replace(path, new)
 
 
 def size(path: str) -> int:
@@ -141,7 +141,7 @@ def size_and_mtime(path: str) -> tuple[int, int]:
 
 
 def concatenate(paths: Sequence[str], path: str) -> None:
-    """Concatenates files into a new file `path`, which `atomic_write` creates."""
+    """Concatenates files into `path`, with `atomic_write`."""
     with open_atomically(path) as target:
         for source in paths:
             with open_binary(source) as part:
@@ -158,22 +158,27 @@ def sync(path: str) -> None:
         os.close(descriptor)
 
 
-def describe_absence(path: str) -> str:
-    """Explains why `path` was not found: lists the nearest parent folder that exists."""
-    parent = folder = os.path.dirname(path) or "."
+def describe_parent(path: str) -> str:
+    """Describes the folder in which `path` was not found, see `describe_folder`."""
+    return describe_folder(os.path.dirname(path))
+
+
+def describe_folder(path: str) -> str:
+    """Lists a folder; if it does not exist, says so, and lists its nearest parent that does."""
+    folder = path = path or "."
     while not is_dir(folder) and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder) or "."
     names = [name for name in list_dir(folder) if not name.startswith(".")]
-    prefix = "" if folder == parent else f"there is no folder {parent}; "
+    prefix = "" if folder == path else f"there is no folder {path}; "
     return f"{prefix}the folder {folder} has: {shortened(names, 12) or 'nothing'}"
 
 
 def open_binary(path: str, regular_only: bool = True) -> IO[bytes]:
     """Opens a file to read bytes; `regular_only` rejects pipes and devices, which may not end."""
     if not exists(path):
-        raise UserError(f"No such file: {path} ({describe_absence(path)})")
+        raise UserError(f"No such file: {path} ({describe_parent(path)})")
     if is_dir(path):
-        content = describe_absence(os.path.join(path, "*"))
+        content = describe_folder(path)
         raise UserError(f"{path} must be a file, but is a folder ({content})")
     if regular_only and not is_remote(path) and not os.path.isfile(path):
         raise UserError(f"{path} is a pipe or a device: write its content to a file and pass that")
@@ -194,7 +199,7 @@ def open_decompressed(path: str, regular_only: bool = False) -> Iterator[Any]:
 
 
 def read_text(path: str, max_bytes: int = text_lines.MAX_BYTES) -> str:
-    """Reads a small UTF-8 file, without CRs and the last line break."""
+    """Returns the text of a small UTF-8 file (or `.gz`), without CRs and the final line break."""
     return "\n".join(read_small_file_lines(path, max_bytes))
 
 
@@ -208,7 +213,7 @@ def read_json(path: str) -> dict[str, Any]:
 
 
 def parse_json(text: str, path: str, line: int = 1, advice: str = "") -> Any:
-    """Parses JSON text from line `line` of a file; a UserError names the line and adds `advice`."""
+    """Parses JSON that begins at `line` of a file; `advice` ends the message of a UserError."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -270,8 +275,7 @@ def atomic_write(path: str) -> Iterator[str]:
     try:
         with wrap_errors("write", path):
             yield temporary
-            replace = partial(_gfile().rename, overwrite=True) if is_remote(path) else os.replace
-            replace(temporary, resolve(path))
+            _replace(temporary, resolve(path))
     finally:
         # A failure here must not hide the error that ended the block.
         with contextlib.suppress(UserError):
@@ -288,7 +292,7 @@ def open_atomically(path: str) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def standard_output() -> Iterator[IO[bytes]]:
-    """Yields stdout as a binary file. If the reader of its pipe exits, the block ends silently."""
+    """Yields stdout as a binary file. If it is a closed pipe (`| head`), the block just ends."""
     try:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()

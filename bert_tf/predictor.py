@@ -58,7 +58,7 @@ class Predictor:
             model = flags.pop("options")
         options = model
         if isinstance(model, str | os.PathLike):
-            options = run_metadata.read_options(os.fspath(model), script, **flags)
+            options = run_metadata.options_for_model(os.fspath(model), script, **flags)
         elif script or flags:
             raise UserError("Pass flags either with a folder, or in the options")
         scripts = {s.options_class: s for s in registry.entries().values() if s.has_predictor}

@@ -207,6 +207,6 @@ def run(options: Any) -> Any:
 
     Raises:
         UserError: options, configuration, vocabulary, checkpoint or data are invalid, in which
-            case `output_dir` is unchanged; or a file cannot be written.
+            case `output_dir` (with `num_runs`, that run's) is unchanged; or writing fails.
     """
     return get_runner(script_of(type(options)))(options)

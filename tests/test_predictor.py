@@ -153,7 +153,7 @@ def test_run_directory_with_a_different_script(trained):
     assert features("the film").values.shape == (4, 1, 16)
     with pytest.raises(UserError, match="no masked-LM head"):
         Predictor.from_output_dir(folder, script="predict_masked")
-    with pytest.raises(UserError, match=r"mrpc was trained by run_classifier\.py: use that script"):
+    with pytest.raises(UserError, match=r"mrpc was fine-tuned with run_classifier, not"):
         Predictor.from_output_dir(folder, script="run_squad", max_query_length=8)
 
 
@@ -299,7 +299,7 @@ def test_invalid_input_types_are_rejected(trained, script, inputs, message):
         ),
         ({"script": "predict_masked", "top_k": 0}, "--top_k must be between 1 and 1000"),
         ({"script": "run_ner"}, "No such file: .*labels.txt"),
-        ({"script": "run_squad"}, r"not match this model\. Missing .*train it first"),
+        ({"script": "run_squad"}, r"not match this model\. Missing .*pass --do_train=true"),
         ({"script": "run_squad", "max_seq_length": 32}, "must be greater than --max_query_length"),
         (
             {"script": "run_squad", "do_eval": True},

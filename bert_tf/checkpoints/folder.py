@@ -39,7 +39,7 @@ def resolve(path: str) -> str:
         newest, prefixes = latest(path), _list_prefixes(path)
         if newest or len(prefixes) == 1:
             return newest or os.path.join(path, prefixes[0])
-        existing = files.describe_absence(os.path.join(path, "*"))
+        existing = files.describe_folder(path)
         problem = f"contains no checkpoint ({existing})"
         if {"model.onnx", "model.tflite"}.intersection(files.list_dir(path)):
             problem += ": an exported model needs the engine onnx or litert"
@@ -50,7 +50,7 @@ def resolve(path: str) -> str:
     prefixes = _list_prefixes(folder)
     hint = f"(checkpoints in {folder}: {', '.join(prefixes)})"
     if not prefixes:
-        hint = f"({files.describe_absence(path)})"
+        hint = f"({files.describe_parent(path)})"
         if not files.exists(path) and _MODEL_ID.fullmatch(path):
             hint += ". Models are not downloaded: pass the folder of an unpacked model"
     name = os.path.basename(path)

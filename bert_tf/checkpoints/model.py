@@ -11,6 +11,7 @@ import numpy as np
 
 from bert_tf import backend
 from bert_tf.checkpoints.folder import add_newest, latest, remove, resolve
+from bert_tf.checkpoints.formats.configs import WORD_EMBEDDINGS
 from bert_tf.checkpoints.formats.source import OriginalSource, Source
 from bert_tf.checkpoints.tensors import GLOBAL_STEP, read, shapes, step_of, write
 from bert_tf.errors import UserError, shortened
@@ -22,7 +23,6 @@ SLOT_NAMES = ("adam_m", "adam_v")
 EXTRA_NAMES = ("loss_scale",)
 
 _ENCODER_SCOPE = "bert/"
-_WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
 _LAYER_NUMBER = re.compile(r"(?<=bert/encoder/layer_)\d+(?=/)")
 
 
@@ -51,11 +51,11 @@ class Restored:
 
     def require_exact(
         self,
-        advice: str = ". If it was not fine-tuned for this task, train it first (--do_train=true)",
+        advice: str = ". If the model has not been fine-tuned for this task, pass --do_train=true",
     ) -> None:
         """Raises a UserError unless model and checkpoint have the same variables.
 
-        `advice` ends the message about variables that the checkpoint lacks.
+        `advice` is appended if the checkpoint lacks variables.
         """
         if self.new or self.unused:
             missing, unexpected = map(summarize, (self.new, self.unused))
@@ -74,9 +74,9 @@ def load_weights(
     """Loads a model's weights; logs the source's notes and unused layers as warnings.
 
     `source` is the prefix, file or folder of an original checkpoint, or a `Source` of any format.
-    With `layers`, layer n of the model gets the weights of layer `layers[n]` of the source, whose
-    variable names are then used in messages and in the result. Without `layers`, `verify` raises a
-    UserError if the source can be run and its outputs differ from those of a BERT model.
+    With `layers`, layer n of the model gets the weights of layer `layers[n]` of the source.
+    Messages and the result use the source's names. Without `layers`, `verify` calls
+    `require_same_outputs`.
     """
     if isinstance(source, str | os.PathLike):
         source = OriginalSource(resolve(os.fspath(source)))
@@ -112,7 +112,8 @@ def load_weights(
 def restore_training_state(state: Any, prefix: str) -> None:
     """Restores a `TrainState`: Adam slots and step of its optimizer, and its extra variables.
 
-    What the checkpoint lacks keeps its value. Warns if it lacks slots, as published checkpoints do.
+    Variables that the checkpoint lacks keep their values. Warns if it lacks slots, as published
+    checkpoints do.
     """
     stored, extra = shapes(prefix), state.extra_variables
     slots = _named_slots(state.optimizer)
@@ -126,9 +127,11 @@ def restore_training_state(state: Any, prefix: str) -> None:
         extra[name].assign(value)
     if len(present) < len(slots):
         log.warning(
-            "%s has no Adam slots; the moments start from zero. To start a new training run from "
+            "%s lacks %d of %d Adam slots, which start from zero. To start a new training run from "
             "it, pass it as --init_checkpoint with an empty --output_dir",
             prefix,
+            len(slots) - len(present),
+            len(slots),
         )
 
 
@@ -186,9 +189,9 @@ def summarize(names: Iterable[str]) -> str:
     groups: dict[str, list[str]] = {}
     layers: list[int] = []
     for name in sorted(names):
-        match = re.match(r"(bert/encoder/layer_)(\d+)/", name)
-        layers += [int(match[2])] if match else []
-        key = match[1] if match else "/".join(name.split("/")[:2])
+        match = _LAYER_NUMBER.search(name)
+        layers += [int(match[0])] if match else []
+        key = name[: match.start()] if match else "/".join(name.split("/")[:2])
         groups.setdefault(key, []).append(name)
     summaries = []
     for key, members in groups.items():
@@ -198,26 +201,26 @@ def summarize(names: Iterable[str]) -> str:
     return ", ".join(summaries) or "none"
 
 
-def _check_fit(prefix: str, model: dict[str, list[int]], stored: dict[str, list[int]]) -> None:
-    """Raises a UserError if variables have different shapes, or if too many are not stored."""
-    reshaped = [name for name in model if stored.get(name, model[name]) != model[name]]
-    absent = [name for name in model if name not in stored]
-    is_unrelated = len(absent) == len(model)
+def _check_fit(prefix: str, expected: dict[str, list[int]], stored: dict[str, list[int]]) -> None:
+    """Raises a UserError if shapes differ, or `stored` lacks encoder variables or all variables."""
+    reshaped = [name for name in expected if stored.get(name, expected[name]) != expected[name]]
+    absent = [name for name in expected if name not in stored]
+    is_unrelated = len(absent) == len(expected)
     missing = [name for name in absent if is_unrelated or name.startswith(_ENCODER_SCOPE)]
     if not reshaped and not missing:
         return
-    listed = [f"{name} (checkpoint {stored[name]}, model {model[name]})" for name in reshaped]
+    listed = [f"{name} (checkpoint {stored[name]}, model {expected[name]})" for name in reshaped]
     parts = [f"different shapes: {shortened(listed, 4)}"] if listed else []
     sides = {"only in the model": missing}
-    sides["only in the checkpoint"] = [name for name in stored if name not in model]
+    sides["only in the checkpoint"] = [name for name in stored if name not in expected]
     parts += [f"{side}: {summarize(names)}" for side, names in sides.items() if names]
     if is_unrelated:
         advice = "It belongs to a different model, or its variables have different names"
     elif missing or any(name.startswith(_ENCODER_SCOPE) for name in reshaped):
         advice = "Pass the --bert_config_file that it was trained with"
-        width, expected = (sizes.get(_WORD_EMBEDDINGS, [0])[-1] for sizes in (stored, model))
-        if width and expected and width != expected:
-            advice = f"Its hidden_size is {width}, and the model's is {expected}. {advice}"
+        theirs, ours = (sizes.get(WORD_EMBEDDINGS, [0])[-1] for sizes in (stored, expected))
+        if theirs and ours and theirs != ours:
+            advice = f"Its hidden_size is {theirs}, and the model's is {ours}. {advice}"
     else:
         advice = "Its head differs. convert_checkpoint.py --head=encoder extracts the encoder"
     raise UserError(f"Checkpoint {prefix} does not fit the model ({'; '.join(parts)}). {advice}")
@@ -227,10 +230,12 @@ def _assign(
     variables: Mapping[str, keras.Variable], prefix: str, values: Iterable[tuple[str, np.ndarray]]
 ) -> None:
     for name, value in values:
-        # NumPy's kind of bfloat16 is "V".
-        is_float = value.dtype.kind in "fV"
-        if not is_float or not np.isfinite(value.astype(np.float32, copy=False)).all():
-            problem = f"has values that are not finite numbers ({value.dtype})"
+        problem = ""
+        if value.dtype.kind not in "fV":  # NumPy's kind of bfloat16 is "V".
+            problem = f"has type {value.dtype}; expected a float type"
+        elif not np.isfinite(value.astype(np.float32, copy=False)).all():
+            problem = "contains NaN or infinity"
+        if problem:
             raise UserError(f"{name} in the checkpoint {prefix} {problem}")
         variables[name].assign(value)
 

@@ -1,4 +1,4 @@
-"""The folder of a model: its files, `run.json`, labels, checkpoints, and what runs left in it."""
+"""The folder of a model: its files, `run.json`, labels, checkpoints, and data of earlier runs."""
 
 import hashlib
 import io
@@ -20,6 +20,8 @@ CONFIG = "bert_config.json"
 VOCAB = "vocab.txt"
 LABELS = "labels.txt"
 RUN = "run.json"
+# Subfolder of a SavedModel for extra files, which TensorFlow ignores.
+EXTRA_FOLDER = "assets.extra"
 # The subfolder with the best weights of a training run with --eval_every, and their name.
 BEST_FOLDER, BEST_NAME = "best", "model.ckpt"
 EVALUATIONS = "evaluations.json"
@@ -32,13 +34,13 @@ _ADVICE = "Use the file that the training run wrote"  # about labels.txt
 class RunFolder:
     """The folder of a model. It may be that of a training run, an export or a download, or missing.
 
-    Nothing is cached, because a run may change the files. A missing file is no error, except for
-    methods that begin with `require`. Only methods that begin with `write` change the folder.
+    Nothing is cached, because a run may change the files. A missing file is an error only where a
+    docstring says so. Only methods that begin with `write` change the folder.
 
     Attributes:
         path: path of the folder; "" is the current one.
-        model: what the user named as the model: the folder, or a prefix or file in it; None for an
-            `output_dir`.
+        model: the path that the user passed as the model: the folder, or a prefix or file in it;
+            None for other folders, such as an `output_dir`.
     """
 
     def __init__(self, path: str, model: str | None = None) -> None:
@@ -114,7 +116,7 @@ class RunFolder:
 
     @property
     def flags(self) -> dict[str, Any]:
-        """The flags of that script in `run.json`, if it still has them; {} if unknown."""
+        """The script's flags in `run.json`, without flags that no longer exist; {} if unknown."""
         try:
             return self.require_flags()
         except UserError:
@@ -127,11 +129,11 @@ class RunFolder:
         return (script and script.options_class.task_of(self.flags)) or None
 
     def require_script(self, script: str) -> None:
-        """Raises a UserError if another script fine-tuned the model: it then has another head."""
+        """Raises a UserError if a different script, with a different head, fine-tuned the model."""
         tasks = [name for name, entry in registry.entries().items() if entry.make_task]
         trained_by = self.script
         if trained_by != script and {trained_by, script}.issubset(tasks):
-            raise UserError(f"{self} was trained by {trained_by}.py: use that script, not {script}")
+            raise UserError(f"{self} was fine-tuned with {trained_by}, not {script}")
 
     def require_one_run(self) -> None:
         """Raises a UserError if the folder contains several runs with different seeds."""
@@ -183,7 +185,7 @@ class RunFolder:
         path = self.file(LABELS)
         if self.find(LABELS):
             labels = read_labels(path, is_label)
-            # In an exported model. Multiple choice has one output, and its labels are the endings.
+            # Exports have a config.json. For multiple choice, labels name endings, not outputs.
             num_outputs = len(self._read_json("config.json").get("id2label", ()))
             if 1 < num_outputs != len(labels):
                 counts = f"{len(labels)} labels, but the model has {num_outputs} outputs"
@@ -193,7 +195,7 @@ class RunFolder:
         if declared and all(map(is_label, declared)):
             return declared
         raise UserError(
-            f"No such file: {path} ({files.describe_absence(path)}). Training writes it next to "
+            f"No such file: {path} ({files.describe_parent(path)}). Training writes it next to "
             "its checkpoints: pass --do_train=true, the folder of a training run as --output_dir, "
             f"or one of its checkpoints as --init_checkpoint{advice}"
         )
@@ -220,7 +222,7 @@ class RunFolder:
     def best(self) -> str | None:
         """Prefix of the best weights; None if the last run had no `--eval_every`."""
         prefix = self.file(os.path.join(BEST_FOLDER, BEST_NAME))
-        # A text in fine-tuning, a number in pre-training.
+        # A string in fine-tuning, an integer in pre-training.
         was_set = self.entry("flags", "eval_every", kind=object)
         return prefix if was_set and files.exists(f"{prefix}.index") else None
 
@@ -229,27 +231,27 @@ class RunFolder:
         return options.resume != "never" and bool(self.newest)
 
     def checkpoint(self, *, check: bool = True) -> str:
-        """Returns the prefix of the checkpoint to use: the best, the newest or the only one.
+        """Returns the prefix of the checkpoint to use: the best, or else the newest or only one.
 
-        With `check`, reads checkpoints, warns about damaged ones, which it skips, and warns if the
-        checkpoint was written before the first step.
+        `check` skips damaged checkpoints with a warning, and warns about a checkpoint of step 0.
 
         Raises:
             UserError: there is no checkpoint, or there are several, or all are damaged.
         """
-        # The folder's list lacks checkpoints that were copied here or stripped of their optimizer.
+        # The file `checkpoint` does not list checkpoints that were copied or converted to here.
         prefix = self.best or (check and newest_readable(self.path)) or resolve(self.path)
         if check:
             warn_if_untrained(prefix)
         return prefix
 
     def checkpoint_to_resume(self, options: Any) -> str | None:
-        """Returns the checkpoint with which a run starts in its `output_dir`; None if none.
+        """Returns the checkpoint in `output_dir` from which a run starts, or None.
 
-        Training continues from the newest checkpoint. Otherwise this is the best one, if any.
+        Training continues from the newest checkpoint. Otherwise, it is the best one or, without
+        one, the newest.
 
         Raises:
-            UserError: `resume` forbids or requires it.
+            UserError: `resume` is "never" and training finds one, or "must" and there is none.
         """
         found = None
         if options.do_train or options.resume != "never":
@@ -258,7 +260,7 @@ class RunFolder:
             problem = f"--resume=never, but --output_dir={self} has checkpoints: {found}"
             raise UserError(f"{problem}. Choose another --output_dir, or empty this one")
         if not found and options.resume == "must":
-            absence = files.describe_absence(self.file("*"))
+            absence = files.describe_folder(self.path)
             raise UserError(f"--resume=must, but --output_dir={self} has no checkpoint ({absence})")
         if found and not options.do_train:
             warn_if_untrained(found)
@@ -283,7 +285,7 @@ class RunFolder:
         files.write_bytes(self.file(_TEXT_HASHES), content.getvalue())
 
     def records_stats(self, name: str, key: str) -> dict[str, Any] | None:
-        """Returns statistics of a record file; None if its key is another, or it was modified."""
+        """Returns statistics of a record file; None if it has a different key, or was modified."""
         entry, path = self._read_json(_MANIFEST).get(name), self.find(name)
         if not path or not isinstance(entry, dict):
             return None
@@ -299,7 +301,7 @@ class RunFolder:
 
 def fingerprint(*settings: Any, examples: Iterable[Any] = ()) -> str:
     """Returns a digest of the `repr` of the settings and the examples."""
-    # Digests in existing run.json files depend on the 1.
+    # Keep the 1: without it, the digests in existing run.json files would not match.
     digest = hashlib.blake2b(repr((1, *settings)).encode(errors="surrogatepass"))
     for example in examples:
         digest.update(repr(example).encode(errors="surrogatepass"))

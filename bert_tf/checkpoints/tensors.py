@@ -21,7 +21,7 @@ class UnreadableCheckpoint(UserError):
 
 
 def step_of(prefix: str) -> int:
-    """Returns the training step stored in a checkpoint; 0 if there is none, as in releases."""
+    """Returns a checkpoint's training step; 0 if there is none, as in published checkpoints."""
     if GLOBAL_STEP not in shapes(prefix):
         return 0
     (_, step), *_ = read(prefix, [GLOBAL_STEP])
@@ -92,7 +92,7 @@ def explained_read_errors(prefix: str) -> Iterator[None]:
     try:
         yield
     except (backend.tf.errors.OpError, LookupError, RuntimeError, ValueError) as error:
-        problem = "its files are truncated or damaged; copy or download it again"
+        problem = "its files are missing, damaged or not a checkpoint; copy or download it again"
         details = f"{problem} (TensorFlow says: {reason(error)})"
         raise UnreadableCheckpoint(f"Cannot read the checkpoint {prefix}: {details}") from error
 

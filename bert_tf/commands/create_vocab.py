@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_tf import file_names, files
+from bert_tf.checkpoints.run_folder import CONFIG, RUN
 from bert_tf.commands.options import VocabularyOptions
 from bert_tf.data.texts import warn_about_columns
 from bert_tf.errors import UserError
@@ -37,7 +38,7 @@ def run(options: VocabularyOptions) -> list[str]:
     output = options.output_file or ""
     file_names.require_writable(output)
     folder_names = set(files.list_dir(os.path.dirname(output) or "."))
-    if os.path.basename(output) in folder_names and folder_names & {"run.json", "bert_config.json"}:
+    if os.path.basename(output) in folder_names and folder_names & {RUN, CONFIG}:
         raise UserError(f"--output_file={output} belongs to a model: choose a different name")
     paths = file_names.expand(options.input_file or "")
     file_names.require_distinct([output], paths)

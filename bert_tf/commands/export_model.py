@@ -22,13 +22,12 @@ from bert_tf.progress import log
 from bert_tf.saved_models import modules
 from bert_tf.saved_models.exported_folder import export_folder
 
-_DEFAULT_LENGTH = 128
 # Flags that only apply to --form=task.
-_TASK_FLAGS = ("task_name", "text_input", "jit_compile")
+_TASK_FLAGS = ("script", "task_name", "text_input", "jit_compile")
 
 
 def run(options: ExportOptions) -> str:
-    """Exports a model; returns the folder with it: `export_dir`, or a new version inside it."""
+    """Exports a model; returns `export_dir` or, for a SavedModel, the numbered subfolder."""
     options.check()
     folder = options.model_dir or ""
     _require_model_folder(folder)
@@ -37,18 +36,18 @@ def run(options: ExportOptions) -> str:
     entry = registry.entries().get(script or "")
     is_task = bool(entry and entry.make_task)
     if options.form == "task" or (options.form == "auto" and is_task):
-        return _export_fine_tuned(options, folder, script)
+        return _export_fine_tuned(options, folder, script, entry)
     return _export_encoder(options, folder)
 
 
-def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) -> str:
+def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None, entry: Any) -> str:
     task_flag = {"task_name": options.task_name} if options.task_name else {}
-    entry: Any = registry.entries().get(script or "")
     if entry and not entry.make_task:
         problem = f"{folder} was trained by {script}"
         raise UserError(f"--form=task needs a fine-tuned model, but {problem}")
     # Raises a UserError if the script is unknown.
-    task_options = run_metadata.read_options(folder, script, **task_flag, **_overrides(options))
+    flags = {**task_flag, **_overrides(options)}
+    task_options = run_metadata.options_for_model(folder, script, **flags)
     if options.pooling != "none":
         raise UserError("--pooling is for encoders: pass --form=encoder")
     task_options.check_model()
@@ -62,8 +61,8 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
         contents = run_metadata.model_files(task.options, task.schema, precision=options.precision)
         labels = task.schema.labels
         return export_folder(model, task.options, export_dir, contents, labels, **settings)
-    flags = {"text_input": options.text_input, "jit_compile": options.jit_compile}
-    return export_task(task, model, task.options, export_dir, **flags)
+    settings = {"text_input": options.text_input, "jit_compile": options.jit_compile}
+    return export_task(task, model, task.options, export_dir, **settings)
 
 
 def _check_ranks(model: Any, features: Sequence[Feature]) -> None:
@@ -72,14 +71,14 @@ def _check_ranks(model: Any, features: Sequence[Feature]) -> None:
     for name, rank in ranks.items():
         if rank != model.input_rank:
             raise UserError(
-                f"--format=saved_model is needed: the input {name} of {type(model).__name__} has "
-                f"{rank} dimensions, but its input_rank is {model.input_rank}"
+                f"--format=saved_model is needed: the input {name} has {rank} dimensions, but "
+                f"{type(model).__name__}.input_rank is {model.input_rank}"
             )
 
 
 def _export_encoder(options: ExportOptions, folder: str) -> str:
-    flags = {"max_seq_length": _DEFAULT_LENGTH, **_overrides(options)}
-    encoder_options = run_metadata.read_options(folder, "extract_features", **flags)
+    overrides = _overrides(options)
+    encoder_options = run_metadata.options_for_model(folder, "extract_features", **overrides)
     encoder_options.check_model()
     for name in _TASK_FLAGS:
         if getattr(options, name) != getattr(ExportOptions(), name):
@@ -103,9 +102,7 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
 
 
 def _restore_encoder(options: ExportOptions, folder: str, config: BertConfig) -> BertModel:
-    """Restores the encoder; with `--form=auto`, a checkpoint with a fine-tuned head is an error."""
-    if options.form == "auto":
-        log.info("%s is not a fine-tuned model: exporting its encoder", folder)
+    """Restores the encoder. With `--form=auto`, raises a UserError for a fine-tuned head."""
     model = BertModel(config, zero_init_encoder=True)
     prefix = RunFolder(folder).checkpoint()
     restored = checkpoints.load_weights(model, prefix)
@@ -116,6 +113,8 @@ def _restore_encoder(options: ExportOptions, folder: str, config: BertConfig) ->
         problem = f"a fine-tuned model ({heads[0]}), but {folder} does not record its task"
         advice = "pass --form=task with --script and --task_name, or --form=encoder"
         raise UserError(f"{prefix} is {problem}: {advice}")
+    if options.form == "auto":
+        log.info("%s records no fine-tuning task: exporting the encoder", folder)
     return model
 
 
@@ -134,7 +133,7 @@ def _require_model_folder(folder: str) -> None:
     for path in (RunFolder(folder).file(name) for name in (CONFIG, VOCAB)):
         if not files.exists(path):
             raise UserError(
-                f"No such file: {path} ({files.describe_absence(path)}): --model_dir must be the "
-                "folder of a training run or of a published model; convert_checkpoint.py converts "
-                "other formats"
+                f"No such file: {path} ({files.describe_parent(path)}). --model_dir must be the "
+                "folder of a training run or a published model. To convert other formats, use "
+                "convert_checkpoint.py"
             )

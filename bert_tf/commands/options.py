@@ -89,8 +89,8 @@ class ExportOptions(Options):
     format: str = option(
         "saved_model",
         "saved_model: for TensorFlow Serving, with the tokenizer; onnx: model.onnx, config.json "
-        "and tokenizer.json, as Optimum and ONNX Runtime use them; litert: model.tflite, for "
-        "LiteRT (TensorFlow Lite) on phones and small boards.",
+        "and tokenizer.json, in the layout that Optimum and transformers.js read; litert: "
+        "model.tflite, for LiteRT (TensorFlow Lite) on phones and small boards.",
         choices=("saved_model", "onnx", "litert"),
     )
     precision: str = option(
@@ -101,8 +101,8 @@ class ExportOptions(Options):
     )
     pooling: str = option(
         "none",
-        "For an encoder in ONNX or LiteRT: add the output sentence_embedding, the mean or "
-        "maximum over all tokens, or the vector of [CLS].",
+        "Add the output sentence_embedding to an encoder in ONNX or LiteRT. mean, max: over all "
+        "tokens; cls: the vector of [CLS].",
         choices=("none", "mean", "max", "cls"),
     )
     form: str = option(
@@ -117,7 +117,10 @@ class ExportOptions(Options):
     )
     task_name: str | None = option(None, "Task name, if the folder does not record it, e.g. MRPC.")
     max_seq_length: int = option(
-        0, "Maximum input length in word pieces. 0: as in training, or 128.", limits=(0, 2**31)
+        0,
+        "Maximum input length in word pieces. 0: as in training, or else the script's default "
+        "(encoders: 128).",
+        limits=(0, 2**31 - 1),
     )
     do_lower_case: str = option(
         "auto",
@@ -155,7 +158,7 @@ class ExportOptions(Options):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyOptions(Options):
-    """Options of `create_vocab.py`, which the original does not have."""
+    """Options of `create_vocab.py`."""
 
     input_file: str | None = option(
         None, "Comma-separated text files, patterns (books/*.txt) or folders.", required=True

@@ -30,7 +30,7 @@ InputFeatures = collections.namedtuple(
 
 
 def read_squad_examples(input_file: str, is_training: bool) -> list[SquadExample]:
-    """Reads a SQuAD 1.1 file, or a SQuAD 2.0 file with `FLAGS.version_2_with_negative`."""
+    """Reads a SQuAD file: version 2.0 with `FLAGS.version_2_with_negative`, otherwise 1.1."""
     return squad_reader.read_squad_examples(input_file, is_training, FLAGS.version_2_with_negative)
 
 

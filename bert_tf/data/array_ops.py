@@ -1,6 +1,6 @@
-"""Operations on model outputs, which are Keras tensors or, from ONNX Runtime, NumPy arrays.
+"""Operations on arrays that are Keras tensors or, with the engines onnx and litert, NumPy arrays.
 
-`Task.fetch` uses these functions to support both, and to work without importing Keras.
+They do not import Keras.
 """
 
 import sys
@@ -11,7 +11,7 @@ import numpy as np
 
 def namespace(x: Any) -> Any:
     """Returns the module to compute with: `numpy` if `x` is a NumPy array, else `keras.ops`."""
-    # AutoGraph would warn about an import. If x is a tensor, Keras has been imported already.
+    # No import statement: AutoGraph would warn. If x is a tensor, Keras is loaded.
     return np if isinstance(x, np.ndarray) else sys.modules["keras"].ops
 
 
@@ -50,7 +50,7 @@ def pad_rows(x: Any, length: int, value: float = 0) -> Any:
 
 
 def pool(x: Any, mask: Any, pooling: str) -> Any:
-    """Summarizes the tokens of texts: [B, S, .., H] and their mask [B, S] -> [B, .., H].
+    """Pools the tokens of each text: [B, S, .., H] and their mask [B, S] -> [B, .., H].
 
     `pooling` is "cls" (the first token), "mean", "max" or "mean_max" ([B, .., 2H]).
     """
@@ -71,7 +71,7 @@ def pool(x: Any, mask: Any, pooling: str) -> Any:
 def top_k(x: Any, k: int) -> tuple[Any, Any]:
     """Returns the k highest values of each row, descending, and their indexes, int32.
 
-    Equal values are in the order of their indexes.
+    Ties are in index order.
     """
     if not isinstance(x, np.ndarray):
         return namespace(x).top_k(x, k)

@@ -3,8 +3,8 @@
 Windows overlap by half. In a pair, the window slides over the longer text. The shorter text is
 repeated in every window, truncated to half of the available tokens if necessary.
 
-Shapes: B is the number of rows. S is max_seq_length: at least 2, or 3 for pairs, or 5 for windows
-of pairs. Splitting turns B texts or pairs into N windows. `length_a` and `length_b` [B] count
+Shapes: B is the number of rows. S is max_seq_length, at least 2 (pairs: 3; windows of pairs: 5).
+Splitting turns B texts or pairs into N windows. `length_a` and `length_b` [B] count
 tokens without special tokens; `length_b` is 0 for single texts.
 """
 
@@ -17,12 +17,9 @@ from bert_tf.errors import UserError
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds, enumerate_groups
 
+# Key of the number of tokens that truncation removed from each row, int64 [B]. For an example split
+# into windows, the first row has the number of tokens in no window; the others have 0.
 CUT_TOKENS = "cut_tokens"
-"""Key of the number of tokens that truncation removed from each row, int64 [B].
-
-If an example is split into windows, its first row counts the tokens that no window contains, and
-its other rows have 0.
-"""
 
 
 def convert_examples(
@@ -67,7 +64,7 @@ def convert_examples(
 
 
 def encode_texts(examples: Sequence[Any], tokenizer: BatchTokenizer) -> tuple[RaggedIds, RaggedIds]:
-    """Returns the token ids of the first and the second texts; a missing second text has none."""
+    """Returns the token ids of first and second texts; no ids for a missing second text."""
     a = tokenizer.encode([example.text_a for example in examples])
     return a, tokenizer.encode([example.text_b or "" for example in examples])
 
@@ -166,7 +163,7 @@ def split_into_windows(
 def _layout(
     length_a: np.ndarray, length_b: np.ndarray, max_seq_length: int
 ) -> tuple[np.ndarray, ...]:
-    """Returns the lengths of the longer text, the truncated shorter one, window and stride."""
+    """Returns [B] each: longer length, shorter length after truncation, window length, stride."""
     room = max_seq_length - np.where(length_b > 0, 3, 2)
     long = np.maximum(length_a, length_b)
     _, short = truncated_lengths(long, np.minimum(length_a, length_b), room)

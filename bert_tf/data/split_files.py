@@ -53,7 +53,7 @@ def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
         return paths
     if not files.is_dir(data_dir):
         raise UserError(
-            f"--data_dir={data_dir}: no such folder ({files.describe_absence(data_dir)})"
+            f"--data_dir={data_dir}: no such folder ({files.describe_parent(data_dir)})"
         )
     existing = files.list_dir(data_dir)
     for split in missing:
@@ -82,7 +82,7 @@ def _find_specified(name: str, data_dir: str, flag: str) -> str:
     if matches:
         return matches[0]
     elsewhere = f", and none in {data_dir}" if data_dir and not os.path.isabs(name) else ""
-    reason = files.describe_absence(os.path.join(data_dir, name))
+    reason = files.describe_parent(os.path.join(data_dir, name))
     raise UserError(f"{flag}={name}: no such file{elsewhere} ({reason})")
 
 

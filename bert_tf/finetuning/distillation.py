@@ -158,7 +158,7 @@ def open_teacher(
         raise UserError("--teacher runs in one process: unset TF_CONFIG")
     _require_same_rows(folder, task)
     # With the options for a Predictor, the task reads no data.
-    options = run_metadata.read_options(folder)
+    options = run_metadata.options_for_model(folder)
     teacher = give_schema(make_task(options, *load_config_and_tokenizer(options)))
     if teacher.traits.soft_targets != task.traits.soft_targets:
         kinds = [dict(x.traits.soft_targets) for x in (teacher, task)]
@@ -172,9 +172,9 @@ def _require_same_rows(folder: str, task: Task) -> None:
     run = RunFolder(folder)
     teacher_script, flags = run.script, run.require_flags()
     if teacher_script != script:
-        absence = files.describe_absence(run.file(RUN))
-        reason = f"{teacher_script}.py trained it" if teacher_script else f"no run.json: {absence}"
-        raise UserError(f"--teacher={folder} is not an output_dir of {script}.py ({reason})")
+        absence = files.describe_parent(run.file(RUN))
+        reason = f"trained by {teacher_script}" if teacher_script else f"no run.json: {absence}"
+        raise UserError(f"--teacher={folder} is not an output_dir of {script} ({reason})")
     # Name -> value for the teacher, value for this run.
     settings: dict[str, tuple[Any, Any]] = {
         "task": (run_metadata.other_task(run, options) or options.task, options.task),

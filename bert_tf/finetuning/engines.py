@@ -19,7 +19,7 @@ from bert_tf.inference.exported_model import MODEL_FILES, ExportedModel
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.progress import log
 
-# How the names of the files end that an export depends on: labels and weights.
+# Suffixes of the files that an export depends on: labels and weights.
 _SOURCES = (LABELS, ".index", ".safetensors", ".keras", ".h5")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bert_tf import files, locks
-from bert_tf.checkpoints.run_folder import LABELS, RunFolder
+from bert_tf.checkpoints.run_folder import EXTRA_FOLDER, LABELS, RunFolder
 from bert_tf.data.features import sequence_features
 from bert_tf.finetuning.run_metadata import model_files
 from bert_tf.finetuning.task import Task
@@ -15,9 +15,6 @@ from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
 from bert_tf.saved_models import modules
 from bert_tf.tokenization import FullTokenizer
-
-# Subfolder of a version for extra files, which TensorFlow ignores.
-_EXTRA_FOLDER = "assets.extra"
 
 
 def export_task(
@@ -31,8 +28,8 @@ def export_task(
 ) -> str:
     """Exports a fine-tuned model and returns the folder of the new version.
 
-    With `text_input`, the model takes raw text, except for multiple choice; the subfolder `ids`
-    then has a second model, which takes token ids.
+    With `text_input`, the model takes text if the task can (`traits.exports_texts`). The subfolder
+    `ids` then contains the same model with token ids as input.
     """
     if task.traits.export_note:
         log.warning("%s", task.traits.export_note)
@@ -63,10 +60,10 @@ def make_text_inputs(options: FineTuningOptions) -> modules.TextInputs:
 def new_version(
     export_dir: str, contents: Mapping[str, str]
 ) -> Iterator[tuple[str, dict[str, str], str]]:
-    """Creates the next version; yields a temporary folder, its assets, and the final folder.
+    """Yields (temporary folder, assets, final folder); renames the temporary folder at the end.
 
-    The SavedModel must be saved to the temporary folder. `contents` maps file names to text: `.txt`
-    files become assets (name -> path), the others go to `assets.extra`.
+    Save the SavedModel to the temporary folder. In `contents`, `.txt` files become assets (name ->
+    path); other files go to `assets.extra`.
     """
     # A concurrent export waits, and then writes the version after this one.
     with locks.exclusive(os.path.join(export_dir, ".lock")):
@@ -74,7 +71,7 @@ def new_version(
         newest = max(versions, default=0)
         version = os.path.join(export_dir, str(newest + 1))
         with files.temporary_folder_at(f"{version}.tmp") as folder:
-            extra_folder = os.path.join(folder, _EXTRA_FOLDER)
+            extra_folder = os.path.join(folder, EXTRA_FOLDER)
             files.make_dirs(extra_folder)
             files.write_texts(extra_folder, contents)
             _warn_if_different(os.path.join(export_dir, str(newest)), folder)
@@ -91,15 +88,16 @@ def new_version(
 
 
 def _warn_if_different(previous: str, folder: str) -> None:
-    """Warns if the model in `folder` is for another script or task than the previous version."""
-    old_run, new_run = (RunFolder(os.path.join(path, _EXTRA_FOLDER)) for path in (previous, folder))
-    for name in ("script", "task", LABELS):
-        old, new = (
-            run.entry("digests", LABELS) if name == LABELS else getattr(run, name)
-            for run in (old_run, new_run)
-        )
+    """Warns if the previous version has a different script, task or labels."""
+    runs = [RunFolder(os.path.join(path, EXTRA_FOLDER)) for path in (previous, folder)]
+    compared = {
+        "script": [run.script for run in runs],
+        "task": [run.task for run in runs],
+        LABELS: [run.entry("digests", LABELS) for run in runs],
+    }
+    for name, (old, new) in compared.items():
         if old and new and old != new:
-            name = name if name == LABELS else f"{name} ({old}, now {new})"
+            name += f" ({old}, now {new})" if name != LABELS else ""
             advice = "Servers load the newest version: to serve both, export to another folder"
             log.warning("The previous version, %s, has a different %s. %s", previous, name, advice)
             return

@@ -49,7 +49,8 @@ def find_model_files(options: Any) -> Any:
         if available[name] is None:
             raise UserError(f"Pass --{name}: none was found with --{flag}={path}")
     log_paths = {**available, "bert_config_file": source.config_file or source.path}
-    log.info("Found with --%s: %s", flag, ", ".join(str(log_paths[name]) for name in unset_flags))
+    listed = ", ".join(str(log_paths[name]) for name in unset_flags)
+    log.info("Using the model files of --%s: %s", flag, listed)
     return dataclasses.replace(options, **{name: available[name] for name in unset_flags})
 
 
@@ -68,7 +69,7 @@ def _require_same_casing(source: formats.Source, flag: str, options: Any) -> Non
     if lower_case in (None, getattr(options, "do_lower_case", lower_case)):
         return
     # `options.check` already checks the casing of Google's released models by their folder names.
-    if source.kind == "original" and not source.has_run:
+    if source.kind == "original" and not source.casing_is_recorded:
         return
     raise UserError(
         f"--do_lower_case={str(options.do_lower_case).lower()}, but --{flag}="

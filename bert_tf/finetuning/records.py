@@ -32,7 +32,7 @@ from bert_tf.tokenization import FullTokenizer
 from bert_tf.training import Devices, Lengths
 
 _CHUNK_EXAMPLES = 1024
-# Ratio of --max_seq_length to the mean length of inputs above which less padding is suggested.
+# Suggest less padding if --max_seq_length exceeds the mean length by this factor.
 _MUCH_PADDING = 3
 # Increment this when a code change gives different records for the same examples.
 _FORMAT_VERSION = 2
@@ -43,7 +43,7 @@ _NOTABLE, _HIGH = 0.01, 0.15
 
 
 class Splits:
-    """A task's examples by split, and their record files in a folder.
+    """Reads each split once; caches examples, digests, hashes and records.
 
     With a `teacher`, the training records include its logits.
     """

@@ -31,7 +31,7 @@ from bert_tf.training.evaluation import Monitor
 
 
 def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
-    """Implements `registry.run` for fine-tuning; checks everything before writing anything."""
+    """Implements `registry.run` for fine-tuning; each run first checks its own folder."""
     options.check()
     options = find_model_files(options)
     if not options.do_train:
@@ -180,9 +180,10 @@ class FineTuningRun(TrainingRun):
         options = self.options
         steps = int(num_rows / options.train_batch_size * options.num_train_epochs)
         if steps < 1:
-            batches = f"{num_rows} training examples in batches of {options.train_batch_size}"
-            advice = "lower --train_batch_size or raise --num_train_epochs"
-            raise UserError(f"{batches} do not make one training step: {advice}")
+            raise UserError(
+                f"{num_rows} examples, --train_batch_size={options.train_batch_size} and "
+                f"--num_train_epochs={options.num_train_epochs} give less than one step"
+            )
         return steps
 
     def _compare_splits(self) -> None:

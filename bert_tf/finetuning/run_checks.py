@@ -1,6 +1,5 @@
-"""Compares a run with the training run that its output directory already contains."""
+"""Compares a run with an earlier one in its folder; describes data; sets a task's schema."""
 
-import dataclasses
 import logging
 import os
 from collections.abc import Collection, Iterator, Sequence
@@ -23,36 +22,39 @@ def describe_data(rows: Collection[Any], digest: str | None = None, unit: str = 
 
 
 def check_resumed(options: Any, training_data: str) -> bool:
-    """Logs how a run differs from the training run in `output_dir` that it resumes or evaluates.
+    """Compares a run with the training run in `output_dir` that it resumes or evaluates.
 
-    Returns False if there is no such run, or if training continues with different data or flags
-    that affect the weights. Raises a UserError if the two runs differ in task or kind of output.
+    Raises a UserError if the script differs or, when training, the task. When training, logs
+    changed data and flags. Returns whether there is such a run, and nothing changed.
     """
-    folder, task = RunFolder(options.output_dir or ""), options.task
-    script, saved = folder.script, dict(folder.flags)
-    if not script or not folder.will_be_resumed_by(options):
+    folder, script = RunFolder(options.output_dir or ""), registry.script_of(type(options))
+    trained_by, flags = folder.script, folder.flags
+    if not trained_by or not folder.will_be_resumed_by(options):
         return False
-    current = {**dataclasses.asdict(options), _DATA: training_data, "task": task}
-    current["script"], saved["script"] = registry.script_of(type(options)), script
-    saved[_DATA] = folder.entry(_DATA) or training_data
-    saved["task"] = (options.do_train and run_metadata.other_task(folder, options)) or task
-    for name in ("script", "task"):
-        if saved[name] != current[name]:
+    other_task = options.do_train and run_metadata.other_task(folder, options)
+    required = {"script": (trained_by, script)}
+    required["task"] = (other_task or options.task, options.task)
+    for name, (before, now) in required.items():
+        if before != now:
             raise UserError(
-                f"--output_dir={folder} contains a run with {name}={saved[name]}, but this run "
-                f"has {name}={current[name]}. Choose another --output_dir; to start from the "
+                f"--output_dir={folder} contains a run with {name}={before}, but this run "
+                f"has {name}={now}. Choose another --output_dir; to start from the "
                 f"weights of the earlier run, also pass --init_checkpoint={folder}"
             )
-    compared = [_DATA, *options.names(ROWS | WEIGHTS | DURATION)]
-    names = [name for name in compared if options.do_train and name in saved]
-    # A task compares what it infers from the data.
-    inferred = [n for n in options.names(MODEL) if "auto" in (saved.get(n), current[n])]
-    changed = [name for name in names if saved[name] != current[name] and name not in inferred]
-    for name in changed:
-        is_longer = name in options.names(DURATION) and current[name] > saved[name]
+    if not options.do_train:
+        return True
+    compared = {"the training data": (folder.entry(_DATA) or training_data, training_data)}
+    for name in options.names(ROWS | WEIGHTS | DURATION):
+        values = flags.get(name), getattr(options, name)
+        # For "auto", the task compares the inferred values.
+        is_inferred = name in options.names(MODEL) and "auto" in values
+        if name in flags and not is_inferred:
+            compared[name] = values
+    changed = {name: values for name, values in compared.items() if values[0] != values[1]}
+    for name, (before, now) in changed.items():
+        is_longer = name in options.names(DURATION) and now > before
         level = logging.INFO if is_longer else logging.WARNING
-        subject = "training data changed:" if name == _DATA else name
-        log.log(level, "%s: %s was %s, now %s", folder, subject, saved[name], current[name])
+        log.log(level, "%s: %s was %s, now %s", folder, name, before, now)
     return not changed
 
 
@@ -70,8 +72,8 @@ def result_suffix(options: Any) -> str:
     return f"_{name}" if is_other else ""
 
 
-def require_labels(labels: Sequence[str], source: str, options: Any, advice: str = "") -> None:
-    """Raises a UserError if the model to resume or to evaluate has other labels, or another order.
+def require_same_labels(labels: Sequence[str], source: str, options: Any, advice: str = "") -> None:
+    """Raises a UserError if the model to resume or to evaluate differs in labels or their order.
 
     `labels` are those of the data, and `source` says where they come from. A training run that
     starts from `init_checkpoint` may have different labels.
@@ -101,8 +103,8 @@ def check_similar_labels(labels: Sequence[str], source: str) -> Iterator[str]:
 def give_schema(task: Any) -> Any:
     """Sets the schema of a new task, and returns the task.
 
-    A training run takes it from the training data. Otherwise, it is that of the model or, if the
-    model has none, that of the first split that is read.
+    A training run takes it from the training data. Otherwise, it is that of the model, if it has a
+    `labels.txt` or no split is read; otherwise, that of the first split.
     """
     options, folder = task.options, RunFolder.used_by(task.options)
     reads = {"train": options.do_train, "eval": options.evaluates, "predict": options.do_predict}
@@ -111,5 +113,5 @@ def give_schema(task: Any) -> Any:
         task.schema = task.infer_schema(folder)
         return task
     task.schema = task.infer_schema(splits[0])
-    require_labels(task.schema.labels, task.schema.source, options)
+    require_same_labels(task.schema.labels, task.schema.source, options)
     return task

@@ -61,7 +61,7 @@ def model_files(options: Any, schema: Schema = NO_SCHEMA, **extra: Any) -> dict[
     return {**contents, RUN: json.dumps({**run, **schema.entries, **extra}, indent=1) + "\n"}
 
 
-def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
+def options_for_model(folder: str, script: str | None = None, **flags: Any) -> Any:
     """Returns the options for using a model from a run's output folder or a downloaded checkpoint.
 
     Flags of the training run apply, except device flags; `flags` override them. `script` defaults
@@ -78,7 +78,7 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     if not script:
         path = run.file(RUN)
         raise UserError(
-            f"No such file: {path} ({files.describe_absence(path)}). Without it, pass the script: "
+            f"No such file: {path} ({files.describe_parent(path)}). Without it, pass the script: "
             f"one of {', '.join(scripts)}"
         )
     if script not in scripts:
@@ -99,7 +99,7 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     for name, flag in _COPIES.items():
         values[flag] = run.file(name)
         if flag not in flags and not files.exists(values[flag]):
-            absence = files.describe_absence(values[flag])
+            absence = files.describe_parent(values[flag])
             advice = f"Pass {flag}="
             if run.find("config.json"):
                 advice += ", or first convert the model: convert_checkpoint.py --to=original"
@@ -134,6 +134,6 @@ def warn_of_other_inputs(folder: RunFolder, options: Any) -> None:
 
 
 def other_task(folder: RunFolder, options: Any) -> str | None:
-    """Returns the task of the model in a folder; None if it is unknown, or that of the options."""
+    """Returns the model's task, if it is known and differs from the options'; otherwise None."""
     trained_task = folder.task or options.task
     return None if options.is_same_task(trained_task, options.task) else trained_task

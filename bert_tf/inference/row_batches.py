@@ -33,8 +33,8 @@ class RowBatches(abc.ABC):
     Args:
         features: the features of a row that the computation needs, including `input_mask`.
         batch_size: number of rows in a batch.
-        grow: whether batches of short rows may have more rows, but never more tokens than
-            `batch_size` rows of S tokens.
+        grow: whether batches of short rows may exceed `batch_size` rows, up to the tokens of
+            `batch_size` longest rows.
         full_batches: whether to fill the last batch up to `batch_size` rows with copies of a row.
         lengths: allowed lengths of batches, in ascending order; the last is that of the longest
             row. Each batch has the shortest one that fits. By default, all lengths are allowed.

@@ -148,7 +148,11 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
 
     @property
     def init_layer_numbers(self) -> list[int]:
-        """Layer numbers in `init_layers`, from 0; empty if unset. UserError if they are invalid."""
+        """Layer numbers in `init_layers`, counting from 0; empty if it is unset.
+
+        Raises:
+            UserError: they are invalid.
+        """
         if self.init_layers is None:
             return []
         parts = [part.strip() for part in self.init_layers.split(",")]
@@ -182,7 +186,11 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
             raise UserError("--teacher and --output_dir must be different folders")
 
     def steps_between_evaluations(self, steps_per_epoch: float) -> int | None:
-        """Returns `eval_every` in steps, at least 1; None if unset. UserError if it is invalid."""
+        """Returns `eval_every` in steps, at least 1; None if it is unset.
+
+        Raises:
+            UserError: it is invalid.
+        """
         if not self.eval_every:
             return None
         match = re.fullmatch(r"(\d+(?:\.\d+)?) *(steps?|epochs?)?", self.eval_every.strip())

@@ -54,7 +54,7 @@ class EncoderOptions(Options, affects=PATH):
     )
 
     def _not_needed(self) -> set[str]:
-        """Returns the required options whose files are found next to a checkpoint."""
+        """Returns the required options that may be unset: their files are next to a checkpoint."""
         folder = getattr(self, "output_dir", None)
         trained = folder and files.exists(os.path.join(folder, "checkpoint"))
         return {"bert_config_file", "vocab_file"} if self.init_checkpoint or trained else set()

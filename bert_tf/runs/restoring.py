@@ -70,8 +70,8 @@ def _load_init_checkpoint(model: keras.Model, options: Any) -> None:
     folder, output_dir = os.path.dirname(loaded.prefix), options.output_dir or ""
     if options.do_train and os.path.normpath(folder) == os.path.normpath(output_dir):
         log.warning(
-            "--output_dir=%s contains the --init_checkpoint: later runs with this folder as "
-            "--init_checkpoint would load this run's checkpoints. Choose a different --output_dir",
+            "--init_checkpoint is in --output_dir=%s: a later run with this folder as "
+            "--init_checkpoint would start from this run's weights. Choose another --output_dir",
             output_dir,
         )
     log.info("%s", loaded.describe())

@@ -20,8 +20,8 @@ from bert_tf.errors import UserError, counted, excerpt
 
 _logger = logging.getLogger(__name__)
 
+# Stands for the index of a row's last column, however many columns the row has.
 LAST = -1
-"""Stands for the index of a row's last column, however many columns the row has."""
 # A row with more lines may be several rows between two stray quotes.
 _MANY_LINES = 20
 _JSON_EXTENSIONS = (".json", ".jsonl", ".ndjson")

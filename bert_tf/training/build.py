@@ -26,7 +26,7 @@ def build_model(
 ) -> keras.Model:
     """Builds a model on the devices and logs its size.
 
-    `build` must accept the keyword arguments passed here and give them to the `ConfiguredModel`.
+    `build` receives keyword arguments of `ConfiguredModel`, and must pass them on.
     `zero_init_encoder` skips random initialization; set it if weights are loaded next.
     """
     with devices.strategy.scope():

@@ -1,4 +1,4 @@
-"""Curves of a training: scalars for TensorBoard, and a table and a plot of the losses."""
+"""Curves of a training run: scalars for TensorBoard, and a table and a plot of the losses."""
 
 import dataclasses
 import io

@@ -19,7 +19,7 @@ from bert_tf.signals import preserve_signal_handlers
 from bert_tf.training.cluster import read_cluster, wait_for_workers
 from bert_tf.training.precision import set_precision
 
-# Inference computes two batches at once: while one waits for Python or a thread, the other runs.
+# Run two batches concurrently: one computes while the other waits.
 _BATCHES_AT_ONCE = 2
 
 

@@ -37,7 +37,7 @@ class Loss:
 
 
 def mean_loss(row_loss: Callable[[Any, Batch], Any]) -> Loss:
-    """Returns the mean over rows of `row_loss`: (outputs, batch) -> [B].
+    """Returns a `Loss`: the mean over rows of `row_loss`, (outputs, batch) -> [B].
 
     If `row_loss` returns a different shape, tracing the loss raises a ValueError.
     """
@@ -82,19 +82,21 @@ def make_train_step(
 ) -> Callable[[Any, Any], dict[str, tf.Tensor]]:
     """Compiles a function that updates the model from one batch.
 
-    `gradient_accumulation_steps` must divide a replica's number of rows. `state` must be created in
-    the scope of the devices' strategy. With `element_spec`, the type
-    specification of the batches, the function is traced once; without it, for each new shape. If
-    repeated runs are to be bit-identical without XLA, the number of rows must not be static: with
-    static shapes, TensorFlow's memory optimizer (Grappler) rewrites sums of three or more gradients
-    to add them in the order in which they become ready, and this cannot be disabled.
+    If repeated runs are to be bit-identical without XLA, the number of rows must not be static:
+    with static shapes, TensorFlow's memory optimizer (Grappler) rewrites sums of three or more
+    gradients to add them in the order in which they become ready, and this cannot be disabled.
+
+    Args:
+        state: created in the strategy's scope.
+        options: `gradient_accumulation_steps` must divide the rows per replica.
+        element_spec: type of the batches; the function is traced once, not for each new shape.
 
     Returns:
         (batch, stop) -> dict of scalars that are equal in all replicas: `loss` before the update;
-        `learning_rate` of the update; `gradient_norm` before clipping (after it if each replica
-        clips its own); `loss_scale` (1 if there is none); `sequences` and `tokens`, the number of
-        rows and of tokens without padding; `stop`, the sum of all replicas' arguments `stop`.
-        The argument `batch` is an element of a distributed dataset, `stop` an int32 0 or 1.
+        `learning_rate` of the update; `gradient_norm` before clipping (after, with
+        `gradient_clip_scope=replica`); `loss_scale` (1 if there is none); `sequences` and `tokens`,
+        the number of rows and of tokens without padding; `stop`, the sum of all replicas' arguments
+        `stop`. The argument `batch` is an element of a distributed dataset, `stop` an int32 0 or 1.
     """
     # TPUs and XLA need fixed shapes; on GPUs, skipping padding has not been benchmarked.
     skip_padding = not (devices.fixed_shapes or devices.has_gpus or loss_uses_padding)
@@ -116,8 +118,8 @@ def compile_for_replicas(
 ) -> Any:
     """Compiles a function that runs on each replica and returns equal results on all of them.
 
-    With several replicas, `jit_compile` has no effect, because XLA cannot compile communication. To
-    use XLA there, `function` must compile its own computations.
+    With several replicas, `jit_compile` has no effect, because XLA cannot compile communication:
+    pass a function that compiles its computations itself.
     """
     jit_compile = jit_compile and strategy.num_replicas_in_sync == 1
 
@@ -232,7 +234,7 @@ class _Replica:
     def _make_seed(self, replica_id: Any) -> Any:
         seed = self.options.random_seed
         if self.devices.jit_compile:
-            # Masks are others than without XLA anyway, and a third of the compile time is saved.
+            # This key saves a third of XLA's compile time; XLA's masks differ anyway.
             key = tf.constant([seed, 0], tf.uint32)
         else:
             key = tf.constant([seed - 2**32 if seed >= 2**31 else seed, 0], tf.int32)
@@ -260,7 +262,7 @@ class _Replica:
         for variable, gradient, has_no_gradient in zip(
             self.variables, gradients, self.has_no_gradient, strict=True
         ):
-            # As in the original BERT code, variables without a gradient have no weight decay.
+            # As in the original, variables without a gradient are not decayed.
             if not has_no_gradient:
                 strategy.extended.update(variable, update, args=(gradient, rate, norm), group=False)
 

@@ -78,7 +78,7 @@ def _assert_user_error(run_options, message):
         ),
         (
             {"do_train": True, "train_batch_size": 100, "num_train_epochs": 1.0},
-            "18 training examples in batches of 100 do not make one training step",
+            "18 examples, --train_batch_size=100 and --num_train_epochs=.* give less than one step",
         ),
         ({"task_name": "xnli", "data_dir": "x", "do_predict": True, "do_eval": False}, "no test"),
     ],
@@ -181,7 +181,7 @@ def test_invalid_init_checkpoint(tiny, tmp_path):
         shutil.copyfile(f"{tiny.checkpoint}.{suffix}", f"{truncated}.{suffix}")
     with open(f"{truncated}.data-00000-of-00001", "r+b") as file:
         file.truncate(100)
-    _assert_user_error(run(truncated), "truncated or damaged")
+    _assert_user_error(run(truncated), "missing, damaged or not a checkpoint")
     assert not (tmp_path / "out").exists()
 
 
@@ -265,7 +265,7 @@ def test_only_damaged_checkpoints_are_rejected(tiny, tmp_path):
     mtime = (out / "train.tf_record").stat().st_mtime_ns
     for data in out.glob("*.data-*"):
         data.write_bytes(data.read_bytes()[:-100])
-    with pytest.raises(UserError, match="truncated or damaged"):
+    with pytest.raises(UserError, match="missing, damaged or not a checkpoint"):
         classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=2))
     assert (out / "train.tf_record").stat().st_mtime_ns == mtime
 

@@ -369,7 +369,7 @@ def test_token_classification_student(tiny, tiny_of_two_layers, tmp_path):
         ({"teacher_weight": 1.5}, "--teacher_weight must be between 0 and 1"),
         ({"teacher": None, "teacher_weight": 1.0}, "--teacher_weight need --teacher"),
         ({"teacher": "{out}"}, "--teacher and --output_dir must be different folders"),
-        ({"teacher": "{tmp}/absent"}, r"is not an output_dir of run_classifier.py \(no run.json"),
+        ({"teacher": "{tmp}/absent"}, r"is not an output_dir of run_classifier \(no run.json"),
         ({"task_name": "CoLA"}, "was trained with task=MRPC, but this run has task=CoLA"),
         ({"max_seq_length": 20}, "was trained with max_seq_length=24, .* has max_seq_length=20"),
         ({"do_lower_case": False}, "trained with do_lower_case=True, .* has do_lower_case=False"),
@@ -408,7 +408,7 @@ def test_incompatible_teacher_is_rejected(tiny, teacher, tmp_path):
     )
     run = json.loads((teacher_dir / "run.json").read_text())
     (teacher_dir / "run.json").write_text(json.dumps({**run, "script": "run_squad"}))
-    message = r"is not an output_dir of run_classifier.py \(run_squad.py trained it\)"
+    message = r"is not an output_dir of run_classifier \(trained by run_squad\)"
     _assert_rejected(student_options(tiny, teacher_dir, tmp_path), message)
 
 

@@ -171,7 +171,7 @@ def test_text_pairs(tiny, tmp_path):
     )
 
 
-def test_export_uses_the_training_run(tiny, tmp_path):
+def test_export_uses_the_training_run(tiny, tmp_path, run_log):
     """Casing, best weights and head, despite a misleading folder name or stripped weights."""
     flags = {"do_train": True, "do_eval": True, "eval_every": "2", "best_metric": "loss"}
     classification.run(options(tiny, tmp_path, **flags, num_train_epochs=2.0, learning_rate=1e-2))
@@ -189,7 +189,7 @@ def test_export_uses_the_training_run(tiny, tmp_path):
     assert task.do_lower_case is True
     assert task.labels == ["0", "1"]
     assert task.vocab_file.endswith("assets/vocab.txt")
-    encoder = export(folder, "encoder", form="encoder", max_seq_length=24)
+    encoder = export(folder, "encoder", form="encoder")
     ((_, best),) = checkpoint.read(str(folder / "best" / "model.ckpt"), ["bert/pooler/dense/bias"])
     ((_, bias),) = encoder.read(["bert/pooler/dense/bias"])
     np.testing.assert_array_equal(bias, best)
@@ -205,6 +205,7 @@ def test_export_uses_the_training_run(tiny, tmp_path):
         UserError, match=r"is a fine-tuned model \(output_weights\), but .* does not"
     ):
         export(tmp_path / "stripped", "reexported", max_seq_length=24)
+    assert "records no fine-tuning task" not in run_log.text
     task_flags = {
         "form": "task",
         "script": "run_classifier",
@@ -321,6 +322,10 @@ def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
         (
             {"model_dir": "{tiny}", "export_dir": "x", "text_input": False, "max_seq_length": 9},
             "--text_input applies only to fine-tuned",
+        ),
+        (
+            {"model_dir": "{tmp}/run", "export_dir": "x", "form": "encoder", "script": "run_squad"},
+            "--script applies only to fine-tuned",
         ),
         ({"model_dir": "{tiny}", "export_dir": "x", "form": "task"}, "run.json"),
         ({"model_dir": "{tiny}", "export_dir": "x", "form": "hub"}, "--form must be one of"),

@@ -82,9 +82,7 @@ def test_skipped_training_warns_about_changes(tiny, out, tmp_path, run_log):
     assert f"{out}: learning_rate was 5e-05, now 0.001" in messages
     assert f"{out}: random_seed was 12345, now 5" in messages
     assert f"{out}: warmup_proportion was 0.5, now 0.1" in messages
-    (changed,) = [
-        message for message in messages if "training data changed: was 18 rows" in message
-    ]
+    (changed,) = [message for message in messages if "the training data was 18 rows" in message]
     assert "now 18 rows" in changed
     assert read_files(out) == before
     # Evaluation writes only its results.
@@ -128,7 +126,7 @@ def test_different_output_type_is_rejected(tiny, out, tmp_path, name, value, is_
         run["flags"] = {"max_seq_length": 24}
     (out / "run.json").write_text(json.dumps(run))
     for steps in (TRAINING, {"do_eval": True}):
-        message = f"contains a run with {name}={value}|was trained by {value}.py: use that script"
+        message = f"contains a run with {name}={value}|was fine-tuned with {value}, not"
         with pytest.raises(UserError, match=message):
             classification.run(options(tiny, tmp_path, **steps))
 
@@ -249,7 +247,7 @@ def test_output_dir_with_the_init_checkpoint_warns(tiny, tmp_path, run_log):
         shutil.copy(path, tmp_path / "out")
     init_flags = {"init_checkpoint": str(tmp_path / "out" / "bert_model.ckpt")}
     classification.run(options(tiny, tmp_path, **TRAINING, **init_flags))
-    assert "out contains the --init_checkpoint" in run_log.text
+    assert "--init_checkpoint is in --output_dir=" in run_log.text
 
 
 def write_run_dir(folder, script, **flags):
@@ -262,10 +260,10 @@ def write_run_dir(folder, script, **flags):
 def test_model_of_a_different_script_is_rejected(tmp_path):
     folder = write_run_dir(tmp_path, "run_ner", label_column=4)
     for script in (None, "run_ner", "extract_features"):
-        run_metadata.read_options(folder, script)
+        run_metadata.options_for_model(folder, script)
     for script in ("run_classifier", "run_squad"):
-        with pytest.raises(UserError, match=r"was trained by run_ner.py: use that script"):
-            run_metadata.read_options(folder, script)
+        with pytest.raises(UserError, match="was fine-tuned with run_ner, not"):
+            run_metadata.options_for_model(folder, script)
     write_run_dir(tmp_path, "run_pretraining")
     RunFolder(folder).require_script("run_classifier")
 
@@ -279,13 +277,13 @@ def test_folder_of_several_runs_is_explained(tmp_path):
     (tmp_path / "runs.json").write_text('{"best": {"folder": "run_2"}}')
     message = f"contains several runs: pass one of them; the best is {tmp_path / 'run_2'}"
     with pytest.raises(UserError, match=message):
-        run_metadata.read_options(str(tmp_path))
+        run_metadata.options_for_model(str(tmp_path))
     with pytest.raises(UserError, match=message):
         ClassifierOptions(output_dir=str(tmp_path), task_name="tsv", do_predict=True).check()
     # Also if the folder contains an older single run, whose checkpoint would be loaded.
     write_run_dir(tmp_path, "run_classifier", task_name="tsv")
     with pytest.raises(UserError, match=message):
-        run_metadata.read_options(str(tmp_path))
+        run_metadata.options_for_model(str(tmp_path))
     with pytest.raises(UserError, match=message):
         find_model_files(ClassifierOptions(init_checkpoint=str(tmp_path), output_dir="x"))
     # A training run may still start there.
@@ -295,12 +293,12 @@ def test_folder_of_several_runs_is_explained(tmp_path):
 
 def test_predictor_with_a_different_task_warns(tmp_path, run_log):
     folder = write_run_dir(tmp_path, "run_classifier", task_name="tsv")
-    run_metadata.read_options(folder, task_name="tsv")
+    run_metadata.options_for_model(folder, task_name="tsv")
     assert warning_messages(run_log) == []
-    run_metadata.read_options(folder, task_name="MRPC")
+    run_metadata.options_for_model(folder, task_name="MRPC")
     assert warning_messages(run_log) == [f"{tmp_path} was trained for task tsv, not MRPC"]
     run_log.clear()
-    assert run_metadata.read_options(folder, task_module="own.py").task_name is None
+    assert run_metadata.options_for_model(folder, task_module="own.py").task_name is None
     assert warning_messages(run_log) == [f"{tmp_path} was trained for task tsv, not own.py"]
 
 
@@ -320,7 +318,7 @@ def test_other_inputs_than_in_training_warn(tmp_path, run_log, script, flag, tra
     folder = write_run_dir(tmp_path, script, **{flag: trained})
     options_class = registry.SCRIPTS[script].options_class
     run_checks.result_suffix(options_class(output_dir=folder, **{flag: used}))
-    run_metadata.read_options(folder, **{flag: used})  # as for a Predictor
+    run_metadata.options_for_model(folder, **{flag: used})  # as for a Predictor
     warning = f"was trained with --{flag}={trained!r}, not {used!r}"
     assert run_log.text.count(warning) == 2 * (trained != used)
 

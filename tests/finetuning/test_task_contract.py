@@ -219,7 +219,7 @@ def test_schema_of_the_folder_of_the_run(case):
     folder = RunFolder(case.options.output_dir)
     files.make_dirs(folder.path)
     files.write_texts(folder.path, run_metadata.model_files(case.options, case.task.schema))
-    options = run_metadata.read_options(folder.path)
+    options = run_metadata.options_for_model(folder.path)
     schema, expected = give_schema(make_task(options)).schema, case.task.schema
     assert (schema.labels, schema.text_pairs) == (expected.labels, expected.text_pairs)
     assert dict(schema.entries) == dict(expected.entries)
@@ -227,7 +227,7 @@ def test_schema_of_the_folder_of_the_run(case):
     exported = RunFolder(f"{folder.path}/exported")
     files.make_dirs(exported.path)
     files.write_texts(exported.path, run_metadata.model_files(options, schema))
-    again = give_schema(make_task(run_metadata.read_options(exported.path))).schema
+    again = give_schema(make_task(run_metadata.options_for_model(exported.path))).schema
     assert (again.labels, dict(again.entries)) == (expected.labels, dict(expected.entries))
 
 

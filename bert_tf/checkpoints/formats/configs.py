@@ -55,7 +55,7 @@ def encoder_names(num_layers: int) -> list[str]:
 
 
 def count_layers(names: Iterable[str]) -> int:
-    """Counts encoder layers by the largest index in names from the original or transformers."""
+    """Returns the largest layer index plus 1, from names as in the original or transformers."""
     names = list(names)
     layers = (re.match(r"bert[/.]encoder[/.]layer[_.](\d+)[/.]", name) for name in names)
     # Never count more layers than names: the index in a damaged file may be huge.
@@ -74,7 +74,7 @@ def infer_sizes(shapes: Shapes) -> dict[str, int]:
 
 
 def guess_config(shapes: Shapes) -> BertConfig | None:
-    """Returns a configuration that assumes the usual head size; None if the shapes rule it out."""
+    """Assumes the usual head size; None if `hidden_size` does not fit it, or sizes are missing."""
     sizes = infer_sizes(shapes)
     num_heads, remainder = divmod(sizes.get("hidden_size", 1), USUAL_HEAD_SIZE)
     if len(sizes) <= len(_AXES) or remainder:
@@ -83,13 +83,15 @@ def guess_config(shapes: Shapes) -> BertConfig | None:
 
 
 def find_config(source: Source, path: str | None, shapes: Shapes) -> BertConfig | None:
-    """Returns the configuration in the file `path`, by default the one of the source.
+    """Returns the configuration in `path`, or else the source's; None if there is none.
 
     Raises a UserError if it does not match the weights.
     """
     config = BertConfig.from_json_file(path) if path else source.config()
+    if config is None:
+        return None
     mismatches = []
-    for key, size in infer_sizes(shapes).items() if config else ():
+    for key, size in infer_sizes(shapes).items():
         configured = getattr(config, key)
         if configured != size:
             variable = f" ({_AXES[key][0]} {shapes[_AXES[key][0]]})" if key in _AXES else ""
@@ -102,11 +104,13 @@ def find_config(source: Source, path: str | None, shapes: Shapes) -> BertConfig 
 
 
 def warn_of_other_config(config: BertConfig, file: str, source: Source) -> None:
-    """Warns if `config` differs from the source's in settings that shapes do not determine."""
+    """Warns if `config` and the source's differ in settings that the shapes do not show."""
     model_config = None
     with contextlib.suppress(UserError):
         model_config = source.config() if file != source.config_file else None
-    for name in ("num_attention_heads", "hidden_act") if model_config else ():
+    if model_config is None:
+        return
+    for name in ("num_attention_heads", "hidden_act"):
         value, expected = getattr(config, name), getattr(model_config, name)
         if str(value).lower() != str(expected).lower():
             message = "%s: %s is %s, but the configuration of %s has %s. Check --bert_config_file"
@@ -137,7 +141,7 @@ def check_weights(head: "HeadFormat", shapes: Shapes, path: str) -> None:
 def _expected_shapes(
     head: "HeadFormat", sizes: Mapping[str, int], num_outputs: int
 ) -> dict[str, list[int | None]]:
-    # A size is None if the weight that it is read from lacks an axis.
+    # None if the variable lacks this axis.
     hidden, inner = sizes.get("hidden_size"), sizes.get("intermediate_size")
     # Suffix of a variable name -> shape; the first matching suffix applies.
     by_suffix = {
@@ -154,7 +158,7 @@ def _expected_shapes(
         "kernel": [hidden, hidden],
         "": [hidden],
     }
-    # The shapes of other heads are only known to their classes.
+    # Shapes of other heads are not checked: only their classes know them.
     original = [name for name in head.variables if name.startswith(("cls/", "output_"))]
     return {
         name: next(shape for suffix, shape in by_suffix.items() if name.endswith(suffix))

@@ -61,7 +61,7 @@ class HuggingFaceSource(Source):
         self._pooler = self._find_pooler(folder)
         self._read_tokenizer(folder)
         if self._config.hidden_act == "gelu_erf":
-            note = "gelu is read as the erf form, gelu_erf"
+            note = "hidden_act gelu is read as gelu_erf, the exact GELU"
             advice = "If the model was trained with the tanh form, pass --bert_config_file"
             self.notes.append(f"{self.config_file}: {note}. {advice}")
 
@@ -80,7 +80,7 @@ class HuggingFaceSource(Source):
             self.notes.append(f"{self.config_file}: problem_type is {problem_type}. {advice}")
 
     def _find_pooler(self, folder: str) -> dict[str, np.ndarray]:
-        """Returns a pooler, read from `POOLER_FILE` or zeros; {} if the weights include one."""
+        """Returns the pooler's weights, read or zeros; {} if the model file contains them."""
         if any(name in self._names for name in configs.POOLER):
             return {}
         hidden = self._config.hidden_size
@@ -152,7 +152,7 @@ def write(
     vocab_file: str,
     do_lower_case: bool,
 ) -> None:
-    """Writes weights, config.json and tokenizer_config.json to an existing folder."""
+    """Writes weights, config.json and tokenizer_config.json; see `POOLER_FILE` for the pooler."""
     tensors, pooler = {}, {}
     prefix = "bert." if head.name == "encoder" else ""
     for name, value in weights.items():
@@ -188,9 +188,9 @@ def to_hugging_face(name: str) -> str:
 
 
 def match_names(
-    file_names: Iterable[str], heads: Mapping[str, str]
+    file_names: Iterable[str], head_names: Mapping[str, str]
 ) -> tuple[dict[str, str], list[str], str | None]:
-    """Maps the original's names to names in a safetensors file; for heads, as `heads` says.
+    """Maps the original's names to tensor names; `head_names` maps heads the other way round.
 
     Supports names from early versions of transformers (`LayerNorm.gamma`), and from bare encoders,
     which lack the prefix `bert.`.
@@ -199,7 +199,7 @@ def match_names(
         The mapping; the names in the file that are not part of BERT; and the name of the masked-LM
         head's copy of the word embeddings, if there is one.
     """
-    modern = {_modernize(name): name for name in sorted(file_names)}  # name now -> in the file
+    modern = {_modernize(name): name for name in sorted(file_names)}  # current -> in the file
     if not any(name.startswith("bert.") for name in modern):
         scopes = ("embeddings.", "encoder.", "pooler.")
         modern = {
@@ -210,7 +210,7 @@ def match_names(
     if tied_bias:
         modern.setdefault(_BIAS, tied_bias)
     encoder = configs.encoder_names(configs.count_layers(modern))
-    known = {**heads, **{to_hugging_face(name): name for name in encoder}}
+    known = {**head_names, **{to_hugging_face(name): name for name in encoder}}
     names = {known[name]: modern[name] for name in modern if name in known}
     unknown = [name for name in modern if name not in known and not name.endswith(_BUFFERS)]
     return names, sorted(modern[name] for name in unknown), tied_decoder

@@ -55,7 +55,7 @@ class KerasSource(Source):
         self._variables = checkpoints.named_variables(self._model)
 
     def config(self) -> BertConfig | None:
-        """Returns the configuration, stored in a `.keras` file, or next to a `.weights.h5` file."""
+        """Returns the configuration: inside a `.keras` file, or beside a `.weights.h5` file."""
         return self._model.config if self.path.endswith(MODEL_EXTENSION) else super().config()
 
     def variables(self) -> dict[str, tuple[list[int], str]]:
@@ -73,7 +73,7 @@ def build(head: HeadFormat, config: BertConfig, num_outputs: int) -> Any:
     if head.model is None:
         problem = "Keras pre-training models need a next-sentence head, which this model lacks"
         raise UserError(f"{problem}. Pass --head=encoder to write only the encoder")
-    # Files have models of rows [B, S]: for multiple choice, [B, C, S], the base class.
+    # A multiple-choice model, for rows [B, C, S], is stored as its base class, for rows [B, S].
     bases = (base for base in head.model.__mro__ if "head_format" in vars(base))
     model_class = next((base for base in bases if base.input_rank == 2), head.model)
     has_labels = model_class.head_format.outputs == "labels"
@@ -145,7 +145,7 @@ def _build_model(path: str) -> tuple[HeadFormat, Any]:
     except (OSError, LookupError, RuntimeError, ValueError, AttributeError, TypeError) as error:
         expected = "a complete weights file of a bert_tf.modeling model"
         raise UserError(f"{path} is not {expected} ({error})") from error
-    # Any number of attention heads will do: it does not affect the shapes of the weights.
+    # Unknown, but irrelevant: shapes do not depend on the number of attention heads.
     config = BertConfig.from_dict({**sizes, "num_attention_heads": 1})
     return head, build(head, config, num_outputs)
 
@@ -162,9 +162,9 @@ def _inspect(file: Any) -> tuple[HeadFormat, dict[str, int], int]:
         is_token = str(file["vars"].attrs["name"]).startswith("bert_token_classifier")
         name = "token" if is_token else "classification"
     else:
-        # The head's layer is the last scope of its variables.
+        # A head's variables have its layer as a scope.
         found = [n for n, h in known.items() if any(f"/{layer}/" in f"/{v}" for v in h.variables)]
-        name = found.pop(0)
+        name = found[0]
     head = known[name]
     encoder = file if name == "encoder" else file["bert"]
     words, types, positions = (encoder[f"embeddings/vars/{index}"].shape for index in range(3))

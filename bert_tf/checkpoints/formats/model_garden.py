@@ -1,10 +1,9 @@
 """Reads BERT encoders from object-based checkpoints of the TensorFlow Model Garden.
 
-In these checkpoints, the key of a variable is its path through the graph of Python objects. The
-paths differ between versions. But the checkpoints also store names, such as
-`transformer/layer_0/self_attention/query/kernel`, which have not changed since 2020 (up to
-tf-models-official 2.20). Models from 2019 have different names, such as
-`bert_model/encoder/layer_0/...`; both are supported.
+In these checkpoints, the key of a variable is its path through the graph of Python objects. Paths
+differ between versions, so variables are matched by the names that are also stored, such as
+`transformer/layer_0/self_attention/query/kernel`, unchanged since 2020 (up to tf-models-official
+2.20). Names from 2019, such as `bert_model/encoder/layer_0/...`, also match.
 """
 
 import math
@@ -53,7 +52,7 @@ _LAYER_NAME = re.compile(
     r"(?:transformer|bert_model/encoder)/layer_(\d+)/(.+)/(kernel|bias|beta|gamma)$"
 )
 _OPTIMIZER = re.compile(r"(^|/)(optimizer|_?optimizer_[^/]*)/|\.OPTIMIZER_SLOT")
-# Keys of counters of saved checkpoints and training steps.
+# Keys of the save counter and the step counter.
 _COUNTERS = re.compile(r"^(save_counter|global_step|step)/")
 
 
@@ -79,7 +78,7 @@ class ModelGardenSource(Source):
                 # Keras' export stores each variable of a functional model under two keys.
                 if np.array_equal(*map(self._reader.get_tensor, (self._keys[name], key))):
                     continue
-                duplicates = f"{self._keys[name]} and {key} are both {variable}"
+                duplicates = f"{variable} is stored twice, as {self._keys[name]} and {key}"
                 raise UserError(f"{path} has several encoders: {duplicates}")
             else:
                 self._keys[name] = key
@@ -88,8 +87,8 @@ class ModelGardenSource(Source):
             problem = f"{path} does not contain a BERT encoder of the Model Garden"
             if not ignored:
                 raise UserError(f"{problem}, or any weights. Is it a preprocessor?")
-            advice = "If you saved it with tf.train.Checkpoint, restore your model with it, too, "
-            advice += 'and then save the model with model.save("x.keras")'
+            advice = "If tf.train.Checkpoint wrote it, restore it with tf.train.Checkpoint, then "
+            advice += 'call model.save("x.keras")'
             raise UserError(f"{problem}. It contains the variables {listed}. {advice}")
         if ignored:
             self.notes.append(f"Ignoring variables of {path} that are not part of BERT: {listed}")
@@ -104,7 +103,7 @@ class ModelGardenSource(Source):
         return _OUTSIDE_LAYERS.get(next(endings, ""))
 
     def config(self) -> BertConfig | None:
-        """Returns the configuration, from a file or else inferred from the variables' shapes."""
+        """Returns the configuration; infers it from the shapes if there is no file."""
         config = super().config()
         query = "bert/encoder/layer_0/attention/self/query/kernel"
         sizes = configs.infer_sizes(self.shapes())
@@ -136,11 +135,11 @@ class ModelGardenSource(Source):
         return list(self._reader.get_variable_to_shape_map()[self._keys[name]])
 
 
-def _list_variables(reader: Any, prefix: str) -> Iterator[tuple[str, str]]:
+def _list_variables(reader: Any, path: str) -> Iterator[tuple[str, str]]:
     """Yields the name and key of each weight, but not of optimizer variables and counters."""
     from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-    with explained_read_errors(prefix):
+    with explained_read_errors(path):
         content = reader.get_tensor(OBJECT_GRAPH)
     graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(content)
     # Skip integer variables, which are flags and the states of random generators.

@@ -16,7 +16,7 @@ import tensorflow as tf
 from bert_tf import checkpoints, files
 from bert_tf.checkpoints.formats import heads
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
-from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
+from bert_tf.checkpoints.run_folder import CONFIG, EXTRA_FOLDER, RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, reason
 from bert_tf.modeling import BertModel
@@ -44,7 +44,7 @@ class SavedModelSource(ModelGardenSource):
         prefix = os.path.join(folder, "variables", "variables")
         for path in (os.path.join(folder, GRAPH_FILE), f"{prefix}.index"):
             if not files.exists(path):
-                problem = f"No such file: {path} ({files.describe_absence(path)})"
+                problem = f"No such file: {path} ({files.describe_parent(path)})"
                 advice = f"Pass the folder with {GRAPH_FILE} and variables/, such as my_model/1"
                 raise UserError(f"{problem}. {advice}")
         meta_graph = _read_meta_graph(folder)
@@ -54,7 +54,7 @@ class SavedModelSource(ModelGardenSource):
             kind = "a TensorFlow Hub module for TensorFlow 1"
             raise UserError(f"{folder} is {kind}. {advice} (docs/checkpoints.md)")
         super().__init__(prefix, folder)
-        extra_assets = os.path.join(folder, "assets.extra")
+        extra_assets = os.path.join(folder, EXTRA_FOLDER)
         self.config_file = RunFolder(extra_assets).find(CONFIG)
         assets = os.path.join(folder, "assets")
         self._labels_folder = assets

@@ -33,7 +33,7 @@ class Source(abc.ABC):
         config_file: path of the configuration, in the source's format; None if missing.
         vocab_file: path of the vocabulary; None if missing.
         do_lower_case: whether texts must be lower-cased; None if unknown.
-        has_run: whether `do_lower_case` is from the `run.json` of a bert_tf training run.
+        casing_is_recorded: whether `do_lower_case` is from the `run.json` of a training run.
         unknown: names of tensors in the file that are not part of BERT.
         notes: messages to show to the user.
     """
@@ -47,7 +47,7 @@ class Source(abc.ABC):
         self._model_class: Any = None  # class of the model, or `module:name`
         self._labels_folder = folder
         self.do_lower_case: bool | None = None
-        self.has_run = False
+        self.casing_is_recorded = False
         self.unknown: list[str] = []
         self.notes: list[str] = []
 
@@ -58,12 +58,12 @@ class Source(abc.ABC):
         self._model_class = script and script.model
         lower_case = run.entry("flags", "do_lower_case", kind=bool)
         if self.do_lower_case is None and lower_case is not None:
-            self.do_lower_case, self.has_run = lower_case, True
+            self.do_lower_case, self.casing_is_recorded = lower_case, True
 
-    # Do not import the model's class, and thus Keras, until it is needed.
     @property
     def model(self) -> Any:
         """Class of the model, if metadata declare it; otherwise None."""
+        # Imported on first use, because it imports Keras.
         return registry.load(self._model_class)
 
     @functools.cached_property
@@ -75,7 +75,7 @@ class Source(abc.ABC):
     def labels(self) -> list[str] | None:
         """Labels of the head's outputs; None if unknown."""
         if self.head and self.head.outputs == "one":
-            return None  # They number the texts of a row, not the outputs.
+            return None  # Labels of a single output name the texts of a row.
         # Ignore errors: an unrelated labels.txt must not make the model unreadable.
         with contextlib.suppress(UserError):
             return RunFolder(self._labels_folder).labels()
@@ -98,8 +98,8 @@ class Source(abc.ABC):
         """Yields the names and values of variables, one at a time."""
 
     def require_same_outputs(self, config: BertConfig) -> None:
-        """Raises a UserError if the model can be run and its outputs differ from a BertModel's."""
-        return
+        """Raises a UserError if a SavedModel's outputs differ from a `BertModel`'s."""
+        return  # Other sources cannot be run.
 
 
 class OriginalSource(Source):

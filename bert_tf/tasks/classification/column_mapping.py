@@ -19,7 +19,7 @@ class TrainingTable(NamedTuple):
     """The columns of training files, with which other files are compared.
 
     Attributes:
-        header: column names; [] if there are none, None if the file has not been read.
+        header: column names. None: not read. []: no header.
         num_columns: number of columns; 0 if unknown, or if a file without labels would have its
             text, given by number, in the same column.
         text_columns: folder of a model whose texts should be the same -> its text column and text
@@ -56,7 +56,7 @@ def find_header(
 
     `columns` are those of the split. If `has_header` is "auto" and all columns are given by number,
     guesses: the first row is a header if its label does not look like the labels below, or if it
-    equals `training_header` ([] if the training file has no header, None if it has not been read).
+    equals `training_header` (None: not read; []: no header).
     """
     if isinstance(rows[0].cells, dict):
         return []

@@ -1,6 +1,5 @@
 """Creates the dataset that the options of `run_classifier.py` describe."""
 
-import os
 from collections.abc import Sequence
 
 from bert_tf import files
@@ -45,7 +44,7 @@ def make_dataset(options: ClassifierOptions, source: str | RunFolder) -> TextDat
     if folder and data.is_published:
         _require_order(data.labels, folder)
     elif not data.is_published:
-        require_labels(data.labels, label_source(data, options), options)
+        require_same_labels(data.labels, label_source(data, options), options)
     if options.glue_submission and not data.submission:
         raise UserError(f"--glue_submission: {data.name} is not a GLUE task")
     return data
@@ -73,7 +72,7 @@ def _find_paths(options: ClassifierOptions) -> dict[str, str]:
     for split in splits:
         can_be_held_out = options.dev_fraction or not options.evaluates
         if split not in paths and not (split == "eval" and can_be_held_out):
-            reason = files.describe_absence(os.path.join(options.data_dir or ".", "*"))
+            reason = files.describe_folder(options.data_dir or ".")
             advice = f"pass --{split}_file, or put {NAMES[split][0]}.tsv into --data_dir"
             advice += ", or pass --dev_fraction=0.2" * (split == "eval")
             raise UserError(f"There is no {split} file: {advice} ({reason})")
@@ -117,12 +116,12 @@ def trained_problem_type(folder: RunFolder) -> str | None:
     return None if found == AUTO else found
 
 
-def require_labels(labels: Sequence[str], source: str, options: ClassifierOptions) -> None:
-    """Raises a UserError if the model to resume or to evaluate has other labels."""
+def require_same_labels(labels: Sequence[str], source: str, options: ClassifierOptions) -> None:
+    """Like `run_checks.require_same_labels`, with advice for data from a `task_module`."""
     trained, advice = RunFolder.used_by(options).labels() or [], ""
     if options.task_module and (not options.do_train or sorted(labels) == sorted(trained)):
         advice = "get_labels() must return the same list in every run; a set has no fixed order"
-    run_checks.require_labels(labels, source, options, advice)
+    run_checks.require_same_labels(labels, source, options, advice)
 
 
 def _require_order(labels: Sequence[str], folder: RunFolder) -> None:

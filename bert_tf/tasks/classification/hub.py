@@ -20,7 +20,7 @@ def with_module(options: HubClassifierOptions) -> ClassifierOptions:
     """Returns the options of `run_classifier.py`, with the module's weights, vocabulary, casing."""
     folder = options.bert_hub_module_handle or ""
     if not files.is_dir(folder):
-        reason = files.describe_absence(folder)
+        reason = files.describe_parent(folder)
         advice = "download the model for TensorFlow 2, unpack it, and pass its folder"
         problem = f"--bert_hub_module_handle={folder} is not a folder ({reason})"
         raise UserError(f"{problem}. bert_tf downloads nothing: {advice}")

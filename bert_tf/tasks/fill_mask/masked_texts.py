@@ -90,7 +90,7 @@ class MaskedTexts:
         self.num_masks = len(insert_at)
         self.positions = insert_at + np.arange(len(insert_at))
         self.text_indices = np.repeat(np.arange(len(texts)), num_parts - 1)
-        # The split before a text moves by the number of masks in earlier texts: parts minus texts.
+        # Each split shifts by the masks before it: per text, one less than its parts.
         splits = parts.row_splits[first_parts] + first_parts - np.arange(len(texts) + 1)
         self.pieces = RaggedIds(np.insert(parts.ids, insert_at, vocab[MASK]), splits)
         self.num_truncated = int((self.pieces.lengths > max_seq_length - 2).sum())

@@ -88,8 +88,8 @@ class WordSearch:
         return list(itertools.islice(filter(self._matches_tokenizer, ordered), self.top_k))
 
     def _matches_tokenizer(self, word: _Word) -> bool:
-        # Incomplete words can be checked too: a tokenizer that splits a word into given pieces also
-        # splits its first pieces, joined, into these pieces.
+        # Also prunes incomplete words: if the tokenizer splits a word into these pieces, it splits
+        # their first n, joined, into the same n.
         tokens = self.tokenizer.convert_ids_to_tokens(word.pieces)
         return len(tokens) == 1 or self.tokenizer.tokenize(self._join(word)) == tokens
 

@@ -9,7 +9,7 @@ import pytest
 from bert_tf.data.features import InputExample
 from bert_tf.errors import UserError
 from bert_tf.options import ClassifierOptions
-from bert_tf.tasks.classification.dataset_factory import require_labels
+from bert_tf.tasks.classification.dataset_factory import require_same_labels
 from bert_tf.tasks.classification.task_module import load_task_module
 
 TASK = """
@@ -236,8 +236,8 @@ def test_missing_modules(tmp_path):
 def test_labels_in_another_order_than_in_training_name_the_cause(tmp_path):
     (tmp_path / "labels.txt").write_text("ham\nspam\n")
     options = ClassifierOptions(task_module="mine.py", init_checkpoint=str(tmp_path))
-    require_labels(["ham", "spam"], "mine.py", options)
+    require_same_labels(["ham", "spam"], "mine.py", options)
     with pytest.raises(UserError, match=r"get_labels\(\) must return the same list in every run"):
-        require_labels(["spam", "ham"], "mine.py", options)
+        require_same_labels(["spam", "ham"], "mine.py", options)
     with pytest.raises(UserError, match=r"trained with ham, spam .*get_labels\(\) must return the"):
-        require_labels(["eggs", "spam"], "mine.py", options)
+        require_same_labels(["eggs", "spam"], "mine.py", options)
