@@ -193,6 +193,13 @@ def test_inputs_of_different_ranks_need_a_saved_model(bi_encoder, tmp_path, monk
     assert not (tmp_path / "out").exists()
 
 
+def test_model_of_an_unregistered_task_is_not_converted(relations, tmp_path):
+    run_file = relations[0] / "run.json"
+    run_file.write_text(run_file.read_text().replace("own_relations", "not_imported"))
+    with pytest.raises(UserError, match="not_imported is not a registered task: first import"):
+        _convert(relations[0], tmp_path / "converted.ckpt")
+
+
 def test_missing_input_is_named(tiny):
     with pytest.raises(ValueError, match="The input 'entity_positions' is missing"):
         RelationClassifier(tiny.config, 2)({"input_ids": np.ones((2, 8), "int32")})

@@ -3,18 +3,16 @@
 import dataclasses
 import json
 import random
-import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint, registry
-from bert_tf.checkpoints.formats import convert, find_source
+from bert_tf import registry
 from bert_tf.errors import UserError
 from bert_tf.finetuning.run import _check_whole_batches
 from bert_tf.finetuning.task import Task
-from bert_tf.options import ConversionOptions, FineTuningOptions
+from bert_tf.options import FineTuningOptions
 from bert_tf.predictor import Predictor
 from tests.conftest import WORDS
 from tests.finetuning.own_relations import RelationOptions
@@ -79,16 +77,6 @@ def test_folder_of_an_unregistered_task(tmp_path):
     (tmp_path / "run.json").write_text('{"script": "not_imported", "flags": {}}')
     with pytest.raises(UserError, match="not_imported is not a registered task: first import"):
         Predictor(tmp_path)
-
-
-def test_model_of_an_unregistered_task_is_not_converted(tiny, tmp_path):
-    values = {"bert/embeddings/word_embeddings": np.zeros((14, 8), "f4"), "relation/bias": [0.0]}
-    checkpoint.write(str(tmp_path / "model.ckpt-1"), {n: np.float32(v) for n, v in values.items()})
-    (tmp_path / "run.json").write_text('{"script": "not_imported", "flags": {}}')
-    (tmp_path / "bert_config.json").write_text(tiny.config.to_json_string())
-    shutil.copy(tiny.flags["vocab_file"], tmp_path / "vocab.txt")
-    with pytest.raises(UserError, match="not_imported is not a registered task: first import"):
-        convert(find_source(str(tmp_path)), ConversionOptions(output=str(tmp_path / "x.ckpt")))
 
 
 def test_members_of_version_1_0_are_rejected():
