@@ -188,7 +188,8 @@ def test_inputs_of_different_ranks_need_a_saved_model(bi_encoder, tmp_path, monk
     monkeypatch.setattr(BiEncoder, "input_names", names)
     flags = {"model_dir": str(folder), "export_dir": str(tmp_path / "out")}
     for name in ("onnx", "litert"):
-        with pytest.raises(UserError, match="passages/input_ids has 3 dimensions, but BiEncoder.input_rank is 2"):
+        message = r"passages/input_ids has 3 dimensions, but BiEncoder\.input_rank is 2"
+        with pytest.raises(UserError, match=message):
             registry.run(ExportOptions(format=name, **flags))
     assert not (tmp_path / "out").exists()
 
