@@ -52,8 +52,8 @@ def exit_with_message() -> Iterator[None]:
     """Exits when the block ends; reports a user's mistake on one line, without a traceback.
 
     Exit codes: 0 for success, 1 for a user's mistake, 75 if a worker of a distributed run was
-    lost, 130 after Ctrl-C, 143 after SIGTERM. After a run that ended with 75, 130 or 143, the same
-    command resumes training from the last checkpoint.
+    lost, 129 after SIGHUP (a closed terminal), 130 after Ctrl-C, 143 after SIGTERM. After a run that
+    ended with one of the last four, the same command resumes training from the last checkpoint.
     """
     try:
         yield

@@ -128,7 +128,11 @@ def test_per_replica_clipping_changes_training(runs):
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
+    [
+        (signal.SIGTERM, 143),
+        (signal.SIGHUP, 129),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+    ],
 )
 def test_signal_saves_and_sets_the_exit_code(runs, number, code):
     name = f"signaled{number}"
