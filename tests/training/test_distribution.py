@@ -265,6 +265,13 @@ def test_one_device_rejects_multi_worker_tf_config(monkeypatch):
     assert read_cluster()[1] == 2
 
 
+def test_script_in_one_process_does_not_wait_for_workers(monkeypatch):
+    config = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    with pytest.raises(UserError, match="TF_CONFIG names 2 workers, but this runs in one process"):
+        open_devices(DeviceOptions(), one_process=True)
+
+
 def test_single_worker_cluster_uses_one_device(monkeypatch):
     config = {"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
