@@ -65,8 +65,8 @@ def exit_with_message() -> Iterator[None]:
     """Exits when the block ends; reports a user's mistake on one line, without a traceback.
 
     Exit codes: 0 for success, 1 for a user's mistake, 75 if a worker of a distributed run was
-    lost, 130 after Ctrl-C, 143 after SIGTERM. After a run that ended with 75, 130 or 143, the same
-    command resumes training from the last checkpoint.
+    lost, 129 after SIGHUP (a closed terminal), 130 after Ctrl-C, 143 after SIGTERM. After a run
+    with one of the last four, the same command resumes training from the last checkpoint.
     """
     try:
         yield
@@ -98,6 +98,10 @@ def read_options(script: str, argv: Sequence[str]) -> Any:
         with files.standard_output():
             print(help_text(entry.options_class, program, entry.description), flush=True)
         sys.exit(0)
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise UserError("The working directory was deleted: change to another one") from None
     options = parse(entry.options_class, argv)
     _set_up_logging(getattr(options, "verbose_logging", False))
     for field in dataclasses.fields(options):

@@ -71,6 +71,11 @@ class Options:
             if isinstance(field, dataclasses.Field) and field.metadata["affects"] is None:
                 field.metadata = types.MappingProxyType({**field.metadata, "affects": affects})
 
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, os.PathLike):
+                object.__setattr__(self, name, os.fspath(value))
+
     @staticmethod
     def task_of(flags: Mapping[str, Any]) -> str:
         """Returns the task that flags name, such as MRPC; "" if the script has only one."""

@@ -1,6 +1,7 @@
 """Exceptions that end a script without a traceback, and helpers for error messages."""
 
 import re
+import signal
 from collections.abc import Sequence
 
 _EXCERPT_LENGTH = 60
@@ -48,10 +49,12 @@ class WorkerLost(UserError):
 
 
 class Terminated(BaseException):
-    """Raised to end a script after SIGTERM; the training loop first saves a checkpoint.
+    """Raised to end a script after SIGTERM or SIGHUP; the training loop first saves a checkpoint.
 
     Like `KeyboardInterrupt`, it is not caught by `except Exception`.
     """
 
-    # The exit code that a shell reports for a program that was ended by SIGTERM.
-    exit_code = 143
+    def __init__(self, signal_number: int = signal.SIGTERM) -> None:
+        super().__init__()
+        # As a shell reports it for a program that a signal has ended.
+        self.exit_code = 128 + signal_number

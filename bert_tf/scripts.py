@@ -1,7 +1,7 @@
 """Main functions of the scripts, by name: `from bert_tf.scripts import run_classifier`.
 
-This module imports next to nothing, so that Ctrl-C and SIGTERM end a script with one line even
-while it is importing TensorFlow.
+This module imports next to nothing, so that Ctrl-C and other signals end a script with one line
+even while it is importing TensorFlow.
 """
 
 import os
@@ -44,4 +44,4 @@ def _main(name: str) -> None:
 
 
 def _raise(signal_number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt if signal_number == signal.SIGINT else Terminated
+    raise KeyboardInterrupt if signal_number == signal.SIGINT else Terminated(signal_number)

@@ -1,4 +1,4 @@
-"""Handles SIGINT and SIGTERM in scripts, their worker processes and training."""
+"""Handles SIGINT, SIGTERM and SIGHUP in scripts, their worker processes and training."""
 
 import contextlib
 import logging
@@ -13,15 +13,16 @@ from bert_tf.errors import Terminated
 # The same logger as `progress.log`. Importing `progress` would also import tqdm.
 log = logging.getLogger("bert_tf")
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Ctrl-C; a scheduler or `kill`; a closed terminal, which Windows does not report.
+SIGNALS = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
 
 
 def handle_signals(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -> None:
-    """Sets the handler of SIGTERM, and that of SIGINT unless this process ignores it."""
-    signal.signal(signal.SIGTERM, handler)
-    # Shell scripts start background programs (`&`) with SIGINT ignored; keep that.
-    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-        signal.signal(signal.SIGINT, handler)
+    """Sets the handler of `SIGNALS`, except for SIGINT and SIGHUP if this process ignores them."""
+    for number in SIGNALS:
+        # Shell scripts start background programs (`&`) with SIGINT ignored, and nohup SIGHUP.
+        if number == signal.SIGTERM or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
@@ -52,12 +53,13 @@ class StopRequest:
 
     def error(self) -> BaseException:
         """Returns the exception to raise once the checkpoint is saved."""
-        return KeyboardInterrupt() if self.signal_number == signal.SIGINT else Terminated()
+        number = self.signal_number or signal.SIGTERM
+        return KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
 
 
 @contextlib.contextmanager
 def stop_request() -> Iterator[StopRequest]:
-    """Catches SIGINT (Ctrl-C) and SIGTERM, which schedulers send before preemption.
+    """Catches `SIGNALS`, so that training can save a checkpoint.
 
     Does nothing outside the main thread, where Python cannot handle signals.
     """

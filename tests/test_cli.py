@@ -270,3 +270,14 @@ def test_console_scripts_are_in_the_package():
     assert "bert-run-classifier = bert_tf.scripts:run_classifier" in setup
     assert callable(scripts.run_classifier)
     assert "py_modules" not in setup
+
+
+def test_deleted_working_directory_is_one_line(tmp_path):
+    command = f"mkdir gone && cd gone && rmdir ../gone && {sys.executable} {ROOT}/run_classifier.py"
+    process = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    error = "ERROR: The working directory was deleted: change to another one\n"
+    assert (process.returncode, process.stderr) == (1, error)
+
+
+def test_paths_in_options_become_strings(tmp_path):
+    assert ClassifierOptions(output_dir=tmp_path).output_dir == str(tmp_path)

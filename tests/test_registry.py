@@ -36,5 +36,8 @@ def test_names_of_heads_are_those_of_the_models():
 
 
 def test_unregistered_class_has_no_script():
-    with pytest.raises(UserError, match="int belongs to no registered task"):
-        registry.script_of(int)
+    with pytest.raises(UserError, match="Script belongs to no registered task"):
+        registry.script_of(registry.Script)
+    for value in ("tsv", {"task_name": "tsv"}):
+        with pytest.raises(UserError, match=f"Pass options.* Received: {type(value).__name__}"):
+            registry.run(value)

@@ -57,7 +57,11 @@ def _run(*arguments):
 @posix_only
 @pytest.mark.parametrize(
     ("signum", "stderr", "code"),
-    [(signal.SIGINT, "Interrupted.\n", 130), (signal.SIGTERM, "Terminated.\n", 143)],
+    [
+        (signal.SIGINT, "Interrupted.\n", 130),
+        (signal.SIGTERM, "Terminated.\n", 143),
+        (signal.SIGHUP, "Terminated.\n", 129),
+    ],
 )
 @pytest.mark.parametrize("module", ["absl", "tensorflow"])
 def test_signals_during_import(tmp_path, module, signum, stderr, code):

@@ -154,8 +154,6 @@ def open_teacher(
         return None
     if not task.traits.soft_targets:
         raise UserError(f"--teacher: {type(task).__name__} does not support distillation")
-    if devices.workers > 1:
-        raise UserError("--teacher runs in one process: unset TF_CONFIG")
     _require_same_rows(folder, task)
     # With the options for a Predictor, the task reads no data.
     options = run_metadata.options_for_model(folder)

@@ -65,8 +65,7 @@ def open_model(
 
     with training.explained_errors():
         if devices is None:
-            devices = training.open_devices(options, one_thread=one_thread)
-            devices.require_one_process()
+            devices = training.open_devices(options, one_thread, one_process=True)
         lengths = lengths or training.Lengths(options.max_seq_length)
         num_texts = num_rows * texts_per_row(features)
         devices, model = training.for_inference(devices, num_texts, lengths), get_model(devices)

@@ -39,7 +39,7 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     # Errors in configuration and devices appear before the data are read.
     config, tokenizer = load_config_and_tokenizer(options)
     task = make_task(options, config, tokenizer)
-    devices = training.open_devices(options)
+    devices = training.open_devices(options, one_process=bool(options.teacher))
     give_schema(task)
     for feature in task.features("train" if options.do_train else "predict"):
         # load_config_and_tokenizer checks --max_seq_length, but texts may have other lengths.

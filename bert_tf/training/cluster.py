@@ -88,7 +88,8 @@ def wait_for_workers(addresses: Sequence[str], worker: int) -> None:
             if time.monotonic() - last_logged > _LOG_SECONDS:
                 last_logged = time.monotonic()
                 # A warning, because workers other than the chief do not log below that level.
-                log.warning("Waiting for the workers at %s", ", ".join(missing))
+                message = "Waiting for the workers at %s, which TF_CONFIG lists"
+                log.warning(message, ", ".join(missing))
             time.sleep(_POLL_SECONDS)
 
 

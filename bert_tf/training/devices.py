@@ -127,19 +127,14 @@ class Devices:
                 "workers must read the same files"
             )
 
-    def require_one_process(self) -> None:
-        """Raises a UserError if there are several workers."""
-        if self.workers > 1:
-            advice = (
-                "unset TF_CONFIG. To use several machines, run it on each with a part of the input"
-            )
-            raise UserError(f"This script runs in one process: {advice}")
 
-
-def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
+def open_devices(
+    options: DeviceOptions, one_thread: bool = False, one_process: bool = False
+) -> Devices:
     """Chooses and sets up the devices of a run; call it before TensorFlow computes anything.
 
-    Waits for all processes of a distributed run. On a CPU, `one_thread` runs each operation on one
+    Waits for all processes of a distributed run; with `one_process`, raises a UserError if there
+    are several. On a CPU, `one_thread` runs each operation on one
     thread. This is faster if many batches are computed in parallel, because threads that share an
     operation wait for the slowest of them.
     """
@@ -149,7 +144,7 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     # Other engines compute in int8; TensorFlow then uses float32.
     precision = "float32" if options.precision == "int8" else options.precision
     set_precision(precision)
-    chosen = _choose_devices(options, one_thread)
+    chosen = _choose_devices(options, one_thread, one_process)
     fixed_shapes = chosen.kind == "tpu" or options.fixed_shapes
     jit_compile: bool | None = options.jit_compile == "true"
     if options.jit_compile == "auto" and chosen.has_gpus:
@@ -165,11 +160,16 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     return devices
 
 
-def _choose_devices(options: DeviceOptions, one_thread: bool) -> Devices:
+def _choose_devices(options: DeviceOptions, one_thread: bool, one_process: bool) -> Devices:
     kind, use_tpu = options.distribution_strategy, options.use_tpu
     if use_tpu and kind not in ("auto", "tpu"):
         raise UserError(f"--use_tpu=true conflicts with --distribution_strategy={kind}: omit one")
     addresses, worker = read_cluster()
+    if one_process and len(addresses) > 1:
+        raise UserError(
+            f"TF_CONFIG names {len(addresses)} workers, but this runs in one process: unset "
+            "TF_CONFIG. To use several machines, run it on each with a part of the input"
+        )
     gpus = _list_gpus()
     if kind == "auto":
         kind = "one_device" if len(gpus) < 2 else "mirrored"

@@ -44,14 +44,14 @@ def train(
     `num_train_steps` includes the steps of earlier runs. Only the chief worker writes files.
     Continues after step `state.step`; `batches` must be endless and begin with the next step's
     batch. As in the original BERT code, `model.ckpt-<step>` is saved before the first step, every
-    `save_checkpoints_steps` steps, and after the last. On SIGTERM or Ctrl-C, training saves a
-    checkpoint after the current step and stops.
+    `save_checkpoints_steps` steps, and after the last. On Ctrl-C, SIGTERM or SIGHUP, training
+    saves a checkpoint after the current step and stops.
 
     Raises:
         UserError: a checkpoint cannot be written, memory is exhausted, another worker was lost, or
             the loss is not finite.
         KeyboardInterrupt: after Ctrl-C.
-        Terminated: after SIGTERM.
+        Terminated: after SIGTERM or SIGHUP.
     """
     step = first_step = state.step
     output_dir = options.output_dir or ""

@@ -128,7 +128,11 @@ def test_per_replica_clipping_changes_training(runs):
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
+    [
+        (signal.SIGTERM, 143),
+        (signal.SIGHUP, 129),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+    ],
 )
 def test_signal_saves_and_sets_the_exit_code(runs, number, code):
     name = f"signaled{number}"
@@ -259,6 +263,13 @@ def test_one_device_rejects_multi_worker_tf_config(monkeypatch):
     with pytest.raises(UserError, match="names 3 workers, but --distribution_strategy=one_device"):
         open_devices(DeviceOptions(distribution_strategy="one_device"))
     assert read_cluster()[1] == 2
+
+
+def test_script_in_one_process_does_not_wait_for_workers(monkeypatch):
+    config = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    with pytest.raises(UserError, match="TF_CONFIG names 2 workers, but this runs in one process"):
+        open_devices(DeviceOptions(), one_process=True)
 
 
 def test_single_worker_cluster_uses_one_device(monkeypatch):

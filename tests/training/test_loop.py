@@ -88,7 +88,12 @@ def test_resumed_run_matches_the_original(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("number", "error"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)]
+    ("number", "error"),
+    [
+        (signal.SIGTERM, Terminated),
+        (signal.SIGINT, KeyboardInterrupt),
+        (signal.SIGHUP, Terminated),
+    ],
 )
 def test_signal_stops_with_a_checkpoint(tmp_path, number, error):
     handler = signal.getsignal(number)
@@ -101,14 +106,15 @@ def test_signal_stops_with_a_checkpoint(tmp_path, number, error):
     assert_matches_dense_golden(_values(tmp_path), dense)
 
 
-def test_ignored_ctrl_c_does_not_stop_training(tmp_path):
-    # As in the background (`&`) of a shell script.
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+# As in the background (`&`) of a shell script, and with nohup.
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_ignored_signal_does_not_stop_training(tmp_path, number):
+    handler = signal.signal(number, signal.SIG_IGN)
     try:
-        _train(tmp_path, _batches_with_action(lambda: os.kill(os.getpid(), signal.SIGINT), 3))
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        _train(tmp_path, _batches_with_action(lambda: os.kill(os.getpid(), number), 3))
+        assert signal.getsignal(number) is signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGINT, handler)
+        signal.signal(number, handler)
     assert checkpoint.names_in(str(tmp_path))[-1] == "model.ckpt-10"
 
 

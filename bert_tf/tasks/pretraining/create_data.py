@@ -107,7 +107,8 @@ def _write_in_shards(
             with describe_outputs(options, vocab):
                 num_examples = sharded_data.join_parts(units, folder, outputs, workers)
         except (KeyboardInterrupt, Terminated) as stop:
-            raise type(stop)(f"The same command resumes from {folder}.") from None
+            stop.args = (f"The same command resumes from {folder}.",)
+            raise
     log.info("%s: %d examples", ", ".join(outputs), num_examples)
 
 

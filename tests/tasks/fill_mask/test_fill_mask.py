@@ -14,18 +14,16 @@ import keras
 import numpy as np
 import pytest
 
-from bert_tf import checkpoint, checkpoints, training
+from bert_tf import checkpoint, checkpoints
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertPretrainer
 from bert_tf.options import MaskedWordsOptions
 from bert_tf.tasks.fill_mask import fill_mask
 from bert_tf.tokenization import FullTokenizer
-from bert_tf.training import Devices
 from tests.conftest import SIZES
 from tests.oracle import ROOT
 from tests.tasks.two_devices import run_on_two_devices
-from tests.training.helpers import STRATEGY
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]"]
 WORD_STARTS = ["a", "b", "good", "bad", "film", "the", ".", "goods", "über"]
@@ -440,7 +438,7 @@ def test_next_sentence_head_may_be_missing(model, folder):
 
 
 def test_multi_process_runs_are_rejected(model, folder, monkeypatch):
-    two_workers = Devices(STRATEGY, "multi_worker", "", workers=2)
-    monkeypatch.setattr(training, "open_devices", lambda *args, **kwargs: two_workers)
-    with pytest.raises(UserError, match="runs in one process"):
+    config = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    with pytest.raises(UserError, match="runs in one process: unset TF_CONFIG"):
         run(model, folder)
