@@ -135,10 +135,13 @@ class RunFolder:
 
     def require_one_run(self) -> None:
         """Raises a UserError if the folder contains several runs with different seeds."""
-        if path := self.find(RUNS):
-            best = files.read_json(path).get("best", {}).get("folder", "run_1")
-            advice = f"pass one of them; the best is {self.file(best)}"
-            raise UserError(f"{self} contains several runs: {advice}")
+        # An interrupted command has not written the summary yet.
+        if self.find(RUNS) or (self.find("run_1") and not self.find(RUN)):
+            best = self._read_json(RUNS).get("best", {}).get("folder")
+            known = (
+                f"; the best is {self.file(best)}" if best else f", such as {self.file('run_1')}"
+            )
+            raise UserError(f"{self} contains several runs: pass one of them{known}")
 
     def subfolders(self, count: int) -> "list[RunFolder]":
         """Returns the folders of `count` runs with different seeds."""
@@ -235,8 +238,9 @@ class RunFolder:
         checkpoint was written before the first step.
 
         Raises:
-            UserError: there is no checkpoint, or there are several, or all are damaged.
+            UserError: there is no checkpoint, or several, or several runs, or all are damaged.
         """
+        self.require_one_run()
         # The folder's list lacks checkpoints that were copied here or stripped of their optimizer.
         prefix = self.best or (check and newest_readable(self.path)) or resolve(self.path)
         if check:
