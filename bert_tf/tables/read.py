@@ -24,6 +24,8 @@ LAST = -1
 """Stands for the index of a row's last column, however many columns the row has."""
 # A row with more lines may be several rows between two stray quotes.
 _MANY_LINES = 20
+# What is read of a CSV file to see how it is written.
+_LINES_AHEAD, _CHARACTERS_AHEAD = 100, 1 << 16
 _JSON_EXTENSIONS = (".json", ".jsonl", ".ndjson")
 _OBJECT_ADVICE = (
     '. Each line must be an object, such as {"text": "...", "label": "..."}; a .json file may also '
@@ -43,7 +45,7 @@ def read_table(path: str, quoted: str = "auto", stream: IO[bytes] | None = None)
     """Yields the rows of a UTF-8 table, including any header; the extension determines the format.
 
     `.csv`: columns separated by `,`, `;` or tab, whichever is the most frequent in the first line,
-    and spaces after it, unless `quoted` is "no";
+    and by spaces after it if opening quotes follow spaces;
     `.jsonl`, `.ndjson` and `.json`: one object per line or, in `.json`, a list of objects; others:
     tab-separated columns. All may be gzipped (`.gz`). Lines end with LF or CRLF. A byte order mark
     and blank lines at the end are ignored. Any other blank line is ignored in JSON, is an empty
@@ -71,8 +73,10 @@ def read_table(path: str, quoted: str = "auto", stream: IO[bytes] | None = None)
             line = excerpt(first.rstrip("\r\n"))
             raise UserError(f"{path}:1: {line} is Excel's delimiter declaration. Remove the line")
         delimiter = _guess_delimiter(first, is_quoted) if is_csv else "\t"
-        lines = itertools.chain([first], lines)
-        rows = _read_rows(path, lines, delimiter, is_quoted, skip_spaces=is_csv and is_quoted)
+        lines_ahead = [first, *itertools.islice(lines, _LINES_AHEAD if is_csv and is_quoted else 0)]
+        has_spaces = _has_spaces_before_quotes("".join(lines_ahead)[:_CHARACTERS_AHEAD], delimiter)
+        lines = itertools.chain(lines_ahead, lines)
+        rows = _read_rows(path, lines, delimiter, is_quoted, is_csv and is_quoted and has_spaces)
         yield from _check_rows(rows, delimiter, is_quoted)
 
 
@@ -102,6 +106,12 @@ def _guess_delimiter(line: str, quoted: bool) -> str:
     """Returns the most frequent of comma, semicolon and tab in a line, ignoring quoted text."""
     unquoted = re.sub(r'"[^"]*("|$)', "", line) if quoted else line
     return max(",;\t", key=unquoted.count)
+
+
+def _has_spaces_before_quotes(text: str, delimiter: str) -> bool:
+    """Returns whether a CSV text has quoted cells that follow spaces, as in `1, "one, two"`."""
+    others = re.sub(rf'(?<![^{delimiter}\n])"(?:[^"]|"")*"', "", text)
+    return bool(re.search(rf'{delimiter} +"(?:[^"]|"")*" *(?=[{delimiter}\r\n]|$)', others))
 
 
 def _check_rows(rows: Iterator[Row], delimiter: str, quoted: bool) -> Iterator[Row]:

@@ -120,12 +120,13 @@ def _find_class(path: str) -> Any:
     # Keras finds a model by its registered name, so the module in the file may be an outdated path.
     if not is_model or [found for _, found in classes] != [model.__name__]:
         listed = ", ".join(dict.fromkeys(f"{module}.{name}" for module, name in classes[:8]))
+        layers = [x for x in objects if str(x.get("registered_name")).startswith("bert_tf>")]
+        if layers and not is_model and ">" not in str(name):
+            call = f"model.get_layer({layers[0].get('name')!r}).save('encoder.keras')"
+            problem = f"{path} is not a bert_tf.modeling model, but contains one"
+            raise UserError(f"{problem}. Load it with Keras, and save that one: {call}")
         problem = f"{path} must contain a bert_tf.modeling model and no other classes"
         advice = ". Import the module of your class first" if ">" in str(name) and not model else ""
-        layers = [x for x in objects if str(x.get("registered_name")).startswith("bert_tf>")]
-        if layers and not is_model and not advice:
-            call = f"model.get_layer({layers[0].get('name')!r}).save('encoder.keras')"
-            advice = f". Load it with Keras, and save the model in it, as in {call}"
         raise UserError(f"{problem}. It contains: {listed or 'no classes'}{advice}")
     return model
 
