@@ -138,10 +138,9 @@ class RunFolder:
         # An interrupted command has not written the summary yet.
         if self.find(RUNS) or (self.find("run_1") and not self.find(RUN)):
             best = self._read_json(RUNS).get("best", {}).get("folder")
-            known = (
-                f"; the best is {self.file(best)}" if best else f", such as {self.file('run_1')}"
-            )
-            raise UserError(f"{self} contains several runs: pass one of them{known}")
+            which = "the best is" if best else "the first is"
+            advice = f"pass one of them; {which} {self.file(best or 'run_1')}"
+            raise UserError(f"{self} contains several runs: {advice}")
 
     def subfolders(self, count: int) -> "list[RunFolder]":
         """Returns the folders of `count` runs with different seeds."""

@@ -73,10 +73,10 @@ def read_table(path: str, quoted: str = "auto", stream: IO[bytes] | None = None)
             line = excerpt(first.rstrip("\r\n"))
             raise UserError(f"{path}:1: {line} is Excel's delimiter declaration. Remove the line")
         delimiter = _guess_delimiter(first, is_quoted) if is_csv else "\t"
-        lines_ahead = [first, *itertools.islice(lines, _LINES_AHEAD if is_csv and is_quoted else 0)]
-        has_spaces = _has_spaces_before_quotes("".join(lines_ahead)[:_CHARACTERS_AHEAD], delimiter)
-        lines = itertools.chain(lines_ahead, lines)
-        rows = _read_rows(path, lines, delimiter, is_quoted, is_csv and is_quoted and has_spaces)
+        ahead = [first, *itertools.islice(lines, _LINES_AHEAD if is_csv and is_quoted else 0)]
+        spaced = is_csv and is_quoted and _has_spaces_before_quotes("".join(ahead), delimiter)
+        lines = itertools.chain(ahead, lines)
+        rows = _read_rows(path, lines, delimiter, is_quoted, skipinitialspace=spaced)
         yield from _check_rows(rows, delimiter, is_quoted)
 
 
@@ -110,7 +110,7 @@ def _guess_delimiter(line: str, quoted: bool) -> str:
 
 def _has_spaces_before_quotes(text: str, delimiter: str) -> bool:
     """Returns whether a CSV text has quoted cells that follow spaces, as in `1, "one, two"`."""
-    others = re.sub(rf'(?<![^{delimiter}\n])"(?:[^"]|"")*"', "", text)
+    others = re.sub(rf'(?<![^{delimiter}\n])"(?:[^"]|"")*"', "", text[:_CHARACTERS_AHEAD])
     return bool(re.search(rf'{delimiter} +"(?:[^"]|"")*" *(?=[{delimiter}\r\n]|$)', others))
 
 
@@ -182,16 +182,11 @@ def read_tsv(path: str) -> Iterator[Row]:
 
 
 def _read_rows(
-    path: str,
-    lines: Iterable[str],
-    delimiter: str = "\t",
-    quoted: bool = False,
-    skip_spaces: bool = False,
+    path: str, lines: Iterable[str], delimiter: str = "\t", quoted: bool = False, **style: Any
 ) -> Iterator[Row]:
     """Yields the rows of a table from its lines; treats blank lines like `read_tsv`."""
     quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-    settings: Any = {"quoting": quoting, "strict": True, "skipinitialspace": skip_spaces}
-    reader = csv.reader(lines, delimiter=delimiter, **settings)
+    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True, **style)
     pending: list[Row] = []  # blank lines, which are yielded only if a row follows
     most_lines = (0, "")
     while True:

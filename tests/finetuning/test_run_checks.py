@@ -300,7 +300,7 @@ def test_folder_of_several_runs_is_explained(tmp_path):
 
 def test_folder_of_interrupted_runs_is_explained(tmp_path):
     (tmp_path / "run_1").mkdir()
-    message = f"contains several runs: pass one of them, such as {tmp_path / 'run_1'}"
+    message = f"contains several runs: pass one of them; the first is {tmp_path / 'run_1'}"
     with pytest.raises(UserError, match=message):
         find_source(str(tmp_path))
 

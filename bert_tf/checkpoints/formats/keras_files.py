@@ -116,7 +116,7 @@ def _find_class(path: str) -> Any:
     is_model = isinstance(model, type) and issubclass(model, ConfiguredModel)
     objects = list(_find_objects(description))
     found = [(entry.get("module"), entry["class_name"]) for entry in objects]
-    classes = [entry for entry in found if entry != _DTYPE_POLICY]
+    classes = [pair for pair in found if pair != _DTYPE_POLICY]
     # Keras finds a model by its registered name, so the module in the file may be an outdated path.
     if not is_model or [found for _, found in classes] != [model.__name__]:
         listed = ", ".join(dict.fromkeys(f"{module}.{name}" for module, name in classes[:8]))

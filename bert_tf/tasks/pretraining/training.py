@@ -58,10 +58,8 @@ def _find_vocabularies(options: PretrainingOptions) -> dict[str, str]:
     """Returns digest -> flag for the vocabulary of the model to start from, if it is known."""
     folder = RunFolder.used_by(options)
     vocab_file = folder.find(VOCAB)
-    if vocab_file:
-        digest = vocab_digest(load_vocab(vocab_file))
-    else:
-        digest = folder.entry(run_metadata.VOCABULARY)
+    saved = folder.entry(run_metadata.VOCABULARY)
+    digest = vocab_digest(load_vocab(vocab_file)) if vocab_file else saved
     flag = "init_checkpoint" if folder.model else "output_dir"
     return {digest: f"--{flag}={getattr(options, flag)}"} if digest else {}
 
