@@ -5,6 +5,7 @@ It is a Keras optimizer for any backend: use it with this package's training loo
 """
 
 import logging
+import numbers
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,13 @@ from bert_tf.removed_api import error_stubs
 _logger = logging.getLogger(__name__)
 
 globals().update(error_stubs("optimization"))
+
+
+def _require_rate(name: str, rate: Any) -> None:
+    is_number = isinstance(rate, numbers.Real)
+    if isinstance(rate, str) or (is_number and not 0 < float(rate) < float("inf")):
+        raise ValueError(f"{name} must be a finite number above 0. Received: {rate!r}")
+
 
 # Constants of the original code.
 WEIGHT_DECAY_RATE = 0.01
@@ -39,12 +47,13 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         num_warmup_steps: W; 0 or None for no warm-up.
 
     Raises:
-        ValueError: `num_train_steps` is below 1.
+        ValueError: `num_train_steps` is below 1, or `init_lr` is not a finite number above 0.
     """
 
     def __init__(
         self, init_lr: float, num_train_steps: int, num_warmup_steps: int | None = 0
     ) -> None:
+        _require_rate("init_lr", init_lr)
         if num_train_steps < 1:
             raise ValueError(f"num_train_steps must be at least 1. Received: {num_train_steps}")
         self.init_lr = init_lr
@@ -103,6 +112,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         name: str = "adam_weight_decay",
         **kwargs: Any,
     ) -> None:
+        _require_rate("learning_rate", learning_rate)
         super().__init__(learning_rate, global_clipnorm=global_clipnorm, name=name, **kwargs)
         self.weight_decay_rate = weight_decay_rate
         self.beta_1 = beta_1
@@ -245,7 +255,7 @@ def create_optimizer(
     # The original's order of arguments, (loss, init_lr, ...), makes `num_train_steps` a fraction.
     if original or 0 < num_train_steps < 1:
         error_stubs("optimization")["create_optimizer(loss, ...)"]()
-    if 0 < (num_warmup_steps or 0) < 1:
+    if num_warmup_steps and num_warmup_steps < 1:
         received = f"Received: {num_warmup_steps}"
         raise ValueError(f"num_warmup_steps is a number of steps, not a proportion. {received}")
     if num_warmup_steps and num_warmup_steps >= num_train_steps:

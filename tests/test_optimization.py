@@ -157,6 +157,16 @@ def test_lamb_trust_ratio_includes_weight_decay():
 def test_warmup_as_a_proportion_is_rejected():
     with pytest.raises(ValueError, match=r"not a proportion\. Received: 0\.1"):
         create_optimizer(0.1, 30, 0.1)
+    with pytest.raises(ValueError, match=r"is a number of steps.* Received: -3"):
+        create_optimizer(0.1, 30, -3)
+
+
+@pytest.mark.parametrize("rate", [-1.0, 0, "2e-5", float("nan"), float("inf"), np.float32(-1)])
+def test_invalid_learning_rates_are_rejected(rate):
+    with pytest.raises(ValueError, match=r"init_lr must be a finite number above 0\. Received: "):
+        create_optimizer(rate, 30, 0)
+    with pytest.raises(ValueError, match="learning_rate must be a finite number above 0"):
+        AdamWeightDecay(rate)
 
 
 def test_warmup_as_long_as_training_warns(caplog, monkeypatch):

@@ -229,6 +229,9 @@ def test_predictions_are_thread_safe(classifier):
 def test_empty_text_and_empty_input(classifier, run_log):
     assert sum(classifier("").probabilities.values()) == pytest.approx(1, abs=1e-6)
     assert "Input 0: a text is empty" in run_log.text
+    classifier(["a film", " \n", "\u200b\ufeff", "\U0001f600"])
+    for index, is_empty in enumerate([False, True, True, False]):
+        assert (f"Input {index}: a text is empty" in run_log.text) == (is_empty or index == 0)
     assert classifier([]) == []
 
 
@@ -295,7 +298,7 @@ def test_invalid_input_types_are_rejected(trained, script, inputs, message):
         ({"script": "classify"}, "script must be one of run_classifier, .*Received: 'classify'"),
         (
             {"script": "predict_masked", "top": 3},
-            "top is not a flag for a trained predict_masked model. Valid: ",
+            "top is not a flag for a trained predict_masked model. Did you mean top_k?",
         ),
         ({"script": "predict_masked", "top_k": 0}, "--top_k must be between 1 and 1000"),
         ({"script": "run_ner"}, "No such file: .*labels.txt"),
@@ -303,7 +306,7 @@ def test_invalid_input_types_are_rejected(trained, script, inputs, message):
         ({"script": "run_squad", "max_seq_length": 32}, "must be greater than --max_query_length"),
         (
             {"script": "run_squad", "do_eval": True},
-            "do_eval is not a flag for a trained run_squad model",
+            "do_eval is not a flag for a trained run_squad model. Valid: ",
         ),
         ({"script": "predict_masked", "top_k": "3"}, "top_k must be of type int. Received: '3'"),
         ({"script": "predict_masked", "top_k": True}, "top_k must be of type int. Received: True"),

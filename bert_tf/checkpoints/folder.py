@@ -42,7 +42,10 @@ def resolve(path: str) -> str:
         existing = files.describe_folder(path)
         problem = f"contains no checkpoint ({existing})"
         if {"model.onnx", "model.tflite"}.intersection(files.list_dir(path)):
-            problem += ": an exported model needs the engine onnx or litert"
+            problem += (
+                ": it is an exported model, for Predictor and extract_features.py with the engine "
+                "onnx or litert. Other scripts take the folder that it was exported from"
+            )
         if prefixes:
             problem = f"has {len(prefixes)} checkpoints. Pass one of them: {', '.join(prefixes)}"
         raise UserError(f"{path} {problem}")

@@ -15,7 +15,7 @@ from bert_tf.checkpoints.formats.configs import WORD_EMBEDDINGS
 from bert_tf.checkpoints.formats.source import OriginalSource, Source
 from bert_tf.checkpoints.tensors import GLOBAL_STEP, read, shapes, step_of, write
 from bert_tf.errors import UserError, shortened
-from bert_tf.modeling import checkpoint_name
+from bert_tf.modeling import BertModel, checkpoint_name
 from bert_tf.progress import log
 
 SLOT_NAMES = ("adam_m", "adam_v")
@@ -167,8 +167,13 @@ def save_snapshot(folder: str, tensors: Mapping[str, Any]) -> str:
 
 def named_variables(model: keras.Model) -> dict[str, keras.Variable]:
     """Returns a model's weights by checkpoint name, without the states of random generators."""
-    variables = [variable for variable in model.variables if "float" in variable.dtype]
-    return {checkpoint_name(variable): variable for variable in variables}
+    names = {checkpoint_name(v): v for v in model.variables if "float" in v.dtype}
+    if not isinstance(model, BertModel):
+        return names
+    # An encoder beside another one has a name of its own.
+    return {
+        re.sub(f"^{re.escape(model.name)}/", _ENCODER_SCOPE, name): v for name, v in names.items()
+    }
 
 
 def _shapes(variables: Mapping[str, keras.Variable]) -> dict[str, list[int]]:

@@ -137,9 +137,11 @@ class RunFolder:
 
     def require_one_run(self) -> None:
         """Raises a UserError if the folder contains several runs with different seeds."""
-        if path := self.find(RUNS):
-            best = files.read_json(path).get("best", {}).get("folder", "run_1")
-            advice = f"pass one of them; the best is {self.file(best)}"
+        # An interrupted command has not written the summary yet.
+        if self.find(RUNS) or (self.find("run_1") and not self.find(RUN)):
+            best = self._read_json(RUNS).get("best", {}).get("folder")
+            which = "the best is" if best else "the first is"
+            advice = f"pass one of them; {which} {self.file(best or 'run_1')}"
             raise UserError(f"{self} contains several runs: {advice}")
 
     def subfolders(self, count: int) -> "list[RunFolder]":
@@ -236,8 +238,9 @@ class RunFolder:
         `check` skips damaged checkpoints with a warning, and warns about a checkpoint of step 0.
 
         Raises:
-            UserError: there is no checkpoint, or there are several, or all are damaged.
+            UserError: there is no checkpoint, or several, or several runs, or all are damaged.
         """
+        self.require_one_run()
         # The file `checkpoint` does not list checkpoints that were copied or converted to here.
         prefix = self.best or (check and newest_readable(self.path)) or resolve(self.path)
         if check:

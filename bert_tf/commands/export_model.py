@@ -130,6 +130,7 @@ def _overrides(options: ExportOptions) -> dict[str, Any]:
 
 
 def _require_model_folder(folder: str) -> None:
+    RunFolder(folder).require_one_run()
     for path in (RunFolder(folder).file(name) for name in (CONFIG, VOCAB)):
         if not files.exists(path):
             raise UserError(

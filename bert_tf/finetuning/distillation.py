@@ -168,6 +168,7 @@ def _require_same_rows(folder: str, task: Task) -> None:
     """Raises a UserError unless task, labels, inputs and vocabulary are the teacher's."""
     options, script = task.options, registry.script_of(type(task.options))
     run = RunFolder(folder)
+    run.require_one_run()
     teacher_script, flags = run.script, run.require_flags()
     if teacher_script != script:
         absence = files.describe_parent(run.file(RUN))

@@ -161,8 +161,9 @@ def find_exported_model(
     model_file = cache.file(MODEL_FILES[engine])
     if {n: cache.entry(n) for n in entries} != entries or not files.exists(model_file):
         if not files.is_remote(path) and not os.access(path, os.W_OK):
-            advice = f"Run export_model.py --format={engine}, and load its --export_dir"
             problem = f"Cannot export the model to {model_file}: {path} is read-only"
+            advice = "Copy it to where you can write, or, for Predictor and extract_features.py, "
+            advice += f"run export_model.py --format={engine} and load its --export_dir"
             raise UserError(f"{problem}. {advice}")
         from bert_tf.saved_models.exported_folder import export_folder  # imports TensorFlow
 

@@ -35,8 +35,6 @@ def find_model_files(options: Any) -> Any:
     # When resuming, `init_checkpoint` is not read and may have been deleted.
     if not path or (all_resume and not unset_flags):
         return options
-    if flag == "init_checkpoint":
-        RunFolder(path).require_one_run()
     source = formats.find_source(path)
     if not all_resume:
         _require_same_casing(source, flag, options)

@@ -68,7 +68,8 @@ def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -
         texts = item if isinstance(item, tuple) else (item,)
         if not all(isinstance(text, str) for text in texts) or len(texts) not in counts:
             raise UserError(f"Input {index}: expected {expected}. Received: {repr(item)[:100]}")
-        if not all(text.strip() for text in texts):
+        # Not `strip`, which keeps characters of no width.
+        if not all(any(c.isprintable() and not c.isspace() for c in text) for text in texts):
             log.warning("Input %d: a text is empty", index)
         if any("[CLS]" in text or "[SEP]" in text for text in texts):
             message = "Input %d: remove [CLS] and [SEP] from the text; they are added automatically"

@@ -5,6 +5,7 @@ and `labels.txt` with the names of the outputs.
 """
 
 import dataclasses
+import difflib
 import json
 import os
 import typing
@@ -91,8 +92,9 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
     }
     unknown = sorted(flags.keys() - names)
     if unknown:
-        valid = ", ".join(sorted(names))
-        raise UserError(f"{unknown[0]} is not a flag for a trained {script} model. Valid: {valid}")
+        close = difflib.get_close_matches(unknown[0], names, n=1)
+        advice = f"Did you mean {close[0]}?" if close else f"Valid: {', '.join(sorted(names))}"
+        raise UserError(f"{unknown[0]} is not a flag for a trained {script} model. {advice}")
     device_flags = options_class.names(DEVICES)
     kept = (saved_flags.keys() & names).difference(device_flags)
     values = {name: saved_flags[name] for name in kept}

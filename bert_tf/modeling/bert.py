@@ -112,8 +112,12 @@ class ConfiguredModel(keras.Model):
             raise ValueError(
                 f"Cannot save a model whose hidden_act is a function: {self.config.hidden_act!r}"
             )
+        frozen = [x.path for x in self._flatten_layers() if x.path and not x.trainable]
         return {
             "name": self.name,
+            "trainable": self.trainable,
+            # Read by `from_config`, as this package's layers are not saved as objects of their own.
+            **({"frozen_layers": frozen} if frozen else {}),
             "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
             "config": self.config.to_dict(),
             "use_one_hot_embeddings": self.use_one_hot_embeddings,
@@ -122,9 +126,15 @@ class ConfiguredModel(keras.Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "ConfiguredModel":
-        """Creates a model from the result of `get_config`."""
+        """Creates a model from the result of `get_config`, with the same layers frozen."""
         dtype = keras.saving.deserialize_keras_object(config["dtype"])
-        return cls(**{**config, "config": BertConfig.from_dict(config["config"]), "dtype": dtype})
+        arguments = {**config, "config": BertConfig.from_dict(config["config"]), "dtype": dtype}
+        frozen = arguments.pop("frozen_layers", ())
+        model = cls(**arguments)
+        # Layers follow their parents, whose setting they would take otherwise.
+        for layer in model._flatten_layers(include_self=False) if frozen else ():
+            layer.trainable = layer.path not in frozen
+        return model
 
     def export(self, filepath: str, *args: Any, **kwargs: Any) -> None:
         """Exports as Keras does; `input_signature` defaults to the inputs `input_names`.
@@ -221,7 +231,8 @@ class BertModel(ConfiguredModel):
             the backward pass (gradient checkpointing); training takes about a third longer.
         zero_init_encoder: initialize the encoder with zeros, which is faster than random values, if
             weights will be loaded anyway.
-        name: scope of the variables, the first part of their names in a checkpoint.
+        name: scope of the variables in this model; in a checkpoint, it is always `bert`. Two
+            encoders in one functional model need different names.
     """
 
     head_format = HeadFormat("encoder", {}, "BertModel", outputs="fixed")

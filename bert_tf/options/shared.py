@@ -56,8 +56,10 @@ class EncoderOptions(Options, affects=PATH):
     def _not_needed(self) -> set[str]:
         """Returns the required options that may be unset: their files are next to a checkpoint."""
         folder = getattr(self, "output_dir", None)
-        trained = folder and files.exists(os.path.join(folder, "checkpoint"))
-        return {"bert_config_file", "vocab_file"} if self.init_checkpoint or trained else set()
+        # An exported folder is refused with a reason, when it is opened.
+        marks = ("checkpoint", "model.onnx", "model.tflite") if folder else ()
+        found = any(files.exists(os.path.join(str(folder), name)) for name in marks)
+        return {"bert_config_file", "vocab_file"} if self.init_checkpoint or found else set()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from bert_tf import checkpoints
+from bert_tf import checkpoints, registry
 from bert_tf.checkpoints.folder import warn_if_untrained
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
@@ -81,9 +81,10 @@ def _load_init_checkpoint(model: keras.Model, options: Any) -> None:
     if loaded.new:
         log.warning(
             "Not in %s, so initialized randomly: %s. Without --do_train=true the results are "
-            "meaningless: pass a fine-tuned model.ckpt-N as --init_checkpoint",
+            "meaningless: pass a checkpoint that %s.py trained as --init_checkpoint",
             loaded.prefix,
             checkpoints.summarize(loaded.new),
+            registry.script_of(type(options)),
         )
 
 

@@ -59,10 +59,9 @@ def _find_position(first_row: Row, purpose: str, column: str, header: Sequence[s
     if is_name(column):
         raise _no_such_column(first_row.place, purpose, column, header, "column")
     if not 1 <= int(column) <= len(first_row.cells):
-        raise UserError(
-            f"{first_row.place}: --{purpose}_column={column}, but the row has "
-            f"{counted(len(first_row.cells), 'column')}.{_csv_hint(first_row.cells)}"
-        )
+        place, cells = first_row.place, first_row.cells
+        problem = f"but the row has {counted(len(cells), 'column')}.{_csv_hint(place, cells)}"
+        raise UserError(f"{place}: --{purpose}_column={column}, {problem}")
     return int(column) - 1
 
 
@@ -74,7 +73,7 @@ def _no_such_column(
     close = difflib.get_close_matches(column.casefold(), by_folded_name, n=1)
     if kind == "column" and any(re.fullmatch('".+"', name) for name in names):
         advice = " The column names are in quotes: pass --quoted=yes (run_classifier.py)"
-    elif hint := _csv_hint(names):
+    elif hint := _csv_hint(place, names):
         advice = hint
     elif close:
         advice = f" Did you mean --{purpose}_column={by_folded_name[close[0]]}?"
@@ -86,8 +85,9 @@ def _no_such_column(
     return UserError(f"{place}: there is no {kind} {column!r} (--{purpose}_column){rest}.{advice}")
 
 
-def _csv_hint(cells: Sequence[str]) -> str:
-    looks_like_csv = len(cells) == 1 and ("," in cells[0] or ";" in cells[0])
+def _csv_hint(place: str, cells: Sequence[str]) -> str:
+    has_delimiter = len(cells) == 1 and ("," in cells[0] or ";" in cells[0])
+    looks_like_csv = has_delimiter and ".csv" not in place
     return " Is this a CSV file? Then rename it to .csv" if looks_like_csv else ""
 
 

@@ -24,6 +24,8 @@ _logger = logging.getLogger(__name__)
 LAST = -1
 # A row with more lines may be several rows between two stray quotes.
 _MANY_LINES = 20
+# What is read of a CSV file to see how it is written.
+_LINES_AHEAD, _CHARACTERS_AHEAD = 100, 1 << 16
 _JSON_EXTENSIONS = (".json", ".jsonl", ".ndjson")
 _OBJECT_ADVICE = (
     '. Each line must be an object, such as {"text": "...", "label": "..."}; a .json file may also '
@@ -42,7 +44,8 @@ class Row:
 def read_table(path: str, quoted: str = "auto", stream: IO[bytes] | None = None) -> Iterator[Row]:
     """Yields the rows of a UTF-8 table, including any header; the extension determines the format.
 
-    `.csv`: columns separated by `,`, `;` or tab, whichever is the most frequent in the first line;
+    `.csv`: columns separated by `,`, `;` or tab, whichever is the most frequent in the first line,
+    and by spaces after it if opening quotes follow spaces;
     `.jsonl`, `.ndjson` and `.json`: one object per line or, in `.json`, a list of objects; others:
     tab-separated columns. All may be gzipped (`.gz`). Lines end with LF or CRLF. A byte order mark
     and blank lines at the end are ignored. Any other blank line is ignored in JSON, is an empty
@@ -57,29 +60,42 @@ def read_table(path: str, quoted: str = "auto", stream: IO[bytes] | None = None)
     Raises:
         UserError: the file cannot be read, or a row is invalid; the message names the line.
     """
-    extension = os.path.splitext(path.lower().removesuffix(".gz"))[1]
+    extension = _extension(path)
     opened = contextlib.nullcontext(stream) if stream else files.open_decompressed(path)
     with opened as file:
         lines = _decode(path, text_lines.split(path, file))
         if extension in _JSON_EXTENSIONS:
             yield from _read_json(path, lines, may_be_list=extension == ".json")
             return
-        is_csv = extension == ".csv"
-        is_quoted = is_csv if quoted == "auto" else quoted == "yes"
+        is_csv, is_quoted = extension == ".csv", has_quotes(path, quoted)
         first = next(lines, "")
         if is_csv and re.fullmatch('"?sep=.?"?', first.rstrip("\r\n"), re.IGNORECASE):
             line = excerpt(first.rstrip("\r\n"))
             raise UserError(f"{path}:1: {line} is Excel's delimiter declaration. Remove the line")
         delimiter = _guess_delimiter(first, is_quoted) if is_csv else "\t"
-        rows = _read_rows(path, itertools.chain([first], lines), delimiter, is_quoted)
-        yield from _check_rows(rows, delimiter)
+        ahead = [first, *itertools.islice(lines, _LINES_AHEAD if is_csv and is_quoted else 0)]
+        spaced = is_csv and is_quoted and _has_spaces_before_quotes("".join(ahead), delimiter)
+        lines = itertools.chain(ahead, lines)
+        rows = _read_rows(path, lines, delimiter, is_quoted, skipinitialspace=spaced)
+        yield from _check_rows(rows, delimiter, is_quoted)
+
+
+def has_quotes(path: str, quoted: str) -> bool:
+    """Returns whether quotes enclose cells, see `read_table`; in JSON, they always do."""
+    extension = _extension(path)
+    return quoted == "yes" or (quoted == "auto" and extension in (".csv", *_JSON_EXTENSIONS))
+
+
+def _extension(path: str) -> str:
+    return os.path.splitext(path.lower().removesuffix(".gz"))[1]
 
 
 def _decode(path: str, lines: Iterable[bytes]) -> Iterator[str]:
     for line_number, line in enumerate(text_lines.decode(path, lines), start=1):
         if "\0" in line:
             problem = f"NUL byte at position {line.index(chr(0)) + 1}. Is it a text file?"
-            command = f"iconv -f utf-16le -t utf-8 {os.path.basename(path)}"
+            endian = "be" if line_number == 1 and line[0] == "\0" else "le"
+            command = f"iconv -f utf-16{endian} -t utf-8 {os.path.basename(path)}"
             raise UserError(
                 f"{path}:{line_number}: {problem} If it is UTF-16, convert it with: {command}"
             )
@@ -92,7 +108,13 @@ def _guess_delimiter(line: str, quoted: bool) -> str:
     return max(",;\t", key=unquoted.count)
 
 
-def _check_rows(rows: Iterator[Row], delimiter: str) -> Iterator[Row]:
+def _has_spaces_before_quotes(text: str, delimiter: str) -> bool:
+    """Returns whether a CSV text has quoted cells that follow spaces, as in `1, "one, two"`."""
+    others = re.sub(rf'(?<![^{delimiter}\n])"(?:[^"]|"")*"', "", text[:_CHARACTERS_AHEAD])
+    return bool(re.search(rf'{delimiter} +"(?:[^"]|"")*" *(?=[{delimiter}\r\n]|$)', others))
+
+
+def _check_rows(rows: Iterator[Row], delimiter: str, quoted: bool) -> Iterator[Row]:
     """Yields rows; raises a UserError if one has more or fewer columns than the first."""
     rows, rows_ahead = itertools.tee(rows)
     width = next((len(row.cells) for row in rows_ahead if row.cells), 1)
@@ -103,7 +125,7 @@ def _check_rows(rows: Iterator[Row], delimiter: str) -> Iterator[Row]:
         if not row.cells and width > 1:
             raise UserError(f"{row.place}: the line is empty. Remove the line")
         if len(cells) != width:
-            raise _width_error(row.place, cells, width, delimiter)
+            raise _width_error(row.place, cells, width, delimiter, quoted)
         yield Row(row.place, cells)
 
 
@@ -111,14 +133,17 @@ def _check_rows(rows: Iterator[Row], delimiter: str) -> Iterator[Row]:
 _UNQUOTED = "pass --quoted=no (run_classifier.py), or convert the file to JSON lines"
 
 
-def _width_error(place: str, cells: list[str], width: int, delimiter: str) -> UserError:
+def _width_error(
+    place: str, cells: list[str], width: int, delimiter: str, quoted: bool
+) -> UserError:
     columns, row = counted(len(cells), "column"), excerpt(delimiter.join(cells))
     advice = "remove it from the text, or enclose the text in quotes"
     if len(cells) < width:
         advice = "add the missing cells, or enclose a text with line breaks in quotes"
+    if not quoted:
+        advice += " and pass --quoted=yes (run_classifier.py)"
     if delimiter == "\t" and ".csv" not in place:
-        advice += " and pass --quoted=yes (run_classifier.py). If commas separate columns, "
-        advice += "name the file .csv"
+        advice += ". If commas separate columns, name the file .csv"
     problem = f"{columns}, but {width} in the first row. This row: {row}"
     return UserError(f"{place}: {problem}. The column separator is {delimiter!r}: {advice}")
 
@@ -157,11 +182,11 @@ def read_tsv(path: str) -> Iterator[Row]:
 
 
 def _read_rows(
-    path: str, lines: Iterable[str], delimiter: str = "\t", quoted: bool = False
+    path: str, lines: Iterable[str], delimiter: str = "\t", quoted: bool = False, **style: Any
 ) -> Iterator[Row]:
     """Yields the rows of a table from its lines; treats blank lines like `read_tsv`."""
     quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
+    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True, **style)
     pending: list[Row] = []  # blank lines, which are yielded only if a row follows
     most_lines = (0, "")
     while True:

@@ -408,6 +408,11 @@ def test_incompatible_teacher_is_rejected(tiny, teacher, tmp_path):
     )
     run = json.loads((teacher_dir / "run.json").read_text())
     (teacher_dir / "run.json").write_text(json.dumps({**run, "script": "run_squad"}))
+    several = tmp_path / "several"
+    several.mkdir()
+    (several / "runs.json").write_text('{"best": {"folder": "run_2"}}')
+    message = f"contains several runs: pass one of them; the best is {several}/run_2"
+    _assert_rejected(student_options(tiny, several, tmp_path), message)
     message = r"is not an output_dir of run_classifier \(trained by run_squad\)"
     _assert_rejected(student_options(tiny, teacher_dir, tmp_path), message)
 

@@ -183,7 +183,9 @@ def test_predictor_from_an_export(trained, tmp_path, engine):  # noqa: F811
     (other,) = {*ENGINES} - {engine}
     with pytest.raises(UserError, match=f"was exported for the engine {engine}: pass engine="):
         Predictor.from_output_dir(out, engine=other)
-    with pytest.raises(UserError, match="exported model needs the engine onnx or litert"):
+    with pytest.raises(
+        UserError, match=r"an exported model, for Predictor and .* engine onnx or l"
+    ):
         Predictor.from_output_dir(out)
     with pytest.raises(UserError, match=r"is not the folder of .*: pass .*exported$"):
         Predictor.from_output_dir(out / MODEL_FILES[engine], engine=engine)
@@ -276,6 +278,19 @@ def test_incompatible_flags_are_rejected(tiny, tmp_path, flags, message):
         ClassifierOptions(**{**options, **flags}).check()
 
 
+def test_scripts_say_what_to_pass_instead_of_an_export(trained, tiny, tmp_path):  # noqa: F811
+    export = {"export_dir": str(tmp_path / "onnx"), "format": "onnx"}
+    export_model.run(ExportOptions(model_dir=str(trained.folder / "mrpc"), **export))
+    flags = {"task_name": "MRPC", "data_dir": str(tiny.folder / "mrpc"), "do_eval": True}
+    message = r"for Predictor and extract_features.py with .* take the folder that it was exported"
+    for folders in (
+        {"init_checkpoint": export["export_dir"], "output_dir": str(tmp_path / "out")},
+        {"output_dir": export["export_dir"]},
+    ):
+        with pytest.raises(UserError, match=message):
+            classification.run(ClassifierOptions(**flags, **folders, engine="onnx"))
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_damaged_model_is_rejected(trained, tmp_path, engine):  # noqa: F811
     out = tmp_path / "exported"
@@ -291,7 +306,9 @@ def test_read_only_folder_is_rejected(trained, tmp_path, monkeypatch):  # noqa: 
     shutil.rmtree(tmp_path / "onnx", ignore_errors=True)
     # The superuser, who runs tests in containers, may write to all folders.
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(UserError, match=r"is read-only. Run export_model.py --format=onnx"):
+    with pytest.raises(
+        UserError, match=r"is read-only. Copy .* run export_model.py --format=onnx and"
+    ):
         Predictor.from_output_dir(tmp_path, engine="onnx")
 
 

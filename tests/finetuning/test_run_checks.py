@@ -8,6 +8,7 @@ import pytest
 
 from bert_tf import registry, training
 from bert_tf.checkpoints.folder import warn_if_untrained
+from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.commands import export_model
 from bert_tf.declare import check_values
@@ -286,9 +287,20 @@ def test_folder_of_several_runs_is_explained(tmp_path):
         run_metadata.options_for_model(str(tmp_path))
     with pytest.raises(UserError, match=message):
         find_model_files(ClassifierOptions(init_checkpoint=str(tmp_path), output_dir="x"))
+    with pytest.raises(UserError, match=message):
+        find_source(str(tmp_path))
+    with pytest.raises(UserError, match=message):
+        export_model.run(ExportOptions(model_dir=str(tmp_path), export_dir="x"))
     # A training run may still start there.
     with pytest.raises(UserError, match="Missing required flags"):
         ClassifierOptions(output_dir=str(tmp_path), task_name="tsv", do_train=True).check()
+
+
+def test_folder_of_interrupted_runs_is_explained(tmp_path):
+    (tmp_path / "run_1").mkdir()
+    message = f"contains several runs: pass one of them; the first is {tmp_path / 'run_1'}"
+    with pytest.raises(UserError, match=message):
+        find_source(str(tmp_path))
 
 
 def test_predictor_with_a_different_task_warns(tmp_path, run_log):

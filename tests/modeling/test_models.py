@@ -192,6 +192,10 @@ def test_unrelated_inputs_are_ignored():
             r"input_ids must have the shape \[B, S\]. Received: \(3,\)",
         ),
         (
+            {"input_ids": np.zeros((2, 0), int)},
+            r"input_ids must have at least one token\. Received: \(2, 0\)",
+        ),
+        (
             {"input_mask": np.ones((1, 2))},
             r"input_mask must have the shape of input_ids, \(1, 3\). Received: \(1, 2\)",
         ),

@@ -161,3 +161,61 @@ def test_initializers_match_the_original():
             np.testing.assert_array_equal(values, stats["mean"])
         compared += 1
     assert compared == len(model)
+
+
+def functional(*encoders):
+    """Returns a functional model of encoders, each with an input of its own."""
+    inputs = [keras.Input((8,), dtype="int32", name=f"ids_{i}") for i in range(len(encoders))]
+    outputs = [e({"input_ids": x})["pooled_output"] for e, x in zip(encoders, inputs, strict=True)]
+    merged = keras.layers.Concatenate()(outputs) if len(outputs) > 1 else outputs[0]
+    return keras.Model(inputs, keras.layers.Dense(1)(merged))
+
+
+def test_frozen_encoder_stays_frozen_in_a_functional_file(tmp_path):
+    encoder = BertModel(config())
+    encoder.trainable = False
+    model = functional(encoder)
+    assert len(model.trainable_variables) == 2
+    model.save(tmp_path / "x.keras")
+    loaded = keras.saving.load_model(tmp_path / "x.keras")
+    assert not loaded.get_layer("bert").trainable
+    assert len(loaded.trainable_variables) == 2
+    loaded.get_layer("bert").trainable = True
+    assert len(loaded.trainable_variables) == 2 + len(BertModel(config()).trainable_variables)
+
+
+def test_frozen_layers_stay_frozen(tmp_path):
+    model = BertClassifier(config(), 3)
+    model.bert.embeddings.trainable = False
+    model.bert.encoder.transformer_layers[0].trainable = False
+    model.save(tmp_path / "x.keras")
+    loaded = keras.saving.load_model(tmp_path / "x.keras")
+    names = [v.path for v in loaded.trainable_variables]
+    assert names == [v.path for v in model.trainable_variables]
+    assert not any(name.startswith(("bert/embeddings/", "bert/encoder/layer_0/")) for name in names)
+    assert loaded.bert.trainable
+
+
+def test_two_encoders_in_one_model(tiny, tmp_path):
+    first = BertModel.from_checkpoint(tiny.folder)
+    second = BertModel.from_checkpoint(tiny.folder, name="second")
+    model = functional(first, second)
+    model.compile(optimizer=create_optimizer(1e-2, 10, 0), loss="mse")
+    ids = np.arange(16).reshape(2, 8) % 14
+    np.testing.assert_array_equal(
+        first({"input_ids": ids})["pooled_output"], second({"input_ids": ids})["pooled_output"]
+    )
+    paths = [variable.path for variable in model.trainable_variables]
+    assert len({*paths}) == len(paths)
+    model.fit([ids, ids[::-1]], np.ones((2, 1)), verbose=0)
+    expected = model.predict([ids, ids[::-1]], verbose=0)
+    model.save(tmp_path / "two.keras")
+    model.save_weights(tmp_path / "two.weights.h5")
+    loaded = keras.saving.load_model(tmp_path / "two.keras")
+    np.testing.assert_array_equal(loaded.predict([ids, ids[::-1]], verbose=0), expected)
+    loaded.load_weights(tmp_path / "two.weights.h5")
+    np.testing.assert_array_equal(loaded.predict([ids, ids[::-1]], verbose=0), expected)
+    # Each of them can be restored from a checkpoint, and converted.
+    checkpoints.load_weights(loaded.get_layer("second"), str(tiny.folder))
+    second.save(tmp_path / "second.keras")
+    assert "bert/pooler/dense/kernel" in find_source(str(tmp_path / "second.keras")).shapes()

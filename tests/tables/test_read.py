@@ -50,6 +50,7 @@ def line_numbers(path, quoted="auto"):
         ("a.csv", TSV),
         ("a.csv", 'label,text\nham,"One, two; three"\nspam,Four\n'),
         ("A.CSV", '\ufeff"label";"text"\r\n"ham";"One, two; three"\n"spam";"Four"\n\n'),
+        ("a.csv", 'label, text\nham, "One, two; three"\nspam, Four\n'),
         ("a.tsv.gz", gzip.compress(TSV.encode(), mtime=0)),
         ("a.csv.gz", gzip.compress(TSV.encode(), mtime=0)),
     ],
@@ -76,6 +77,8 @@ def test_tsv_quotes_are_literal_unless_enabled(write):
 def test_quote_inside_a_cell_is_literal(write):
     path = write("a.csv", 'a,b\n"c\n",  "d\n')
     assert read_cells(path) == [["a", "b"], ["c\n", '  "d']]
+    path = write("b.csv", 'a,b\nc, "d" e\n"x, ""y"" ",z\n')
+    assert read_cells(path) == [["a", "b"], ["c", ' "d" e'], ['x, "y" ', "z"]]
 
 
 def test_multiline_rows_report_their_first_line(write):

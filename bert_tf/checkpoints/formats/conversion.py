@@ -61,10 +61,12 @@ def convert(source: Source, options: Any) -> None:
     head = model.head.name if model.head else "all"
     message = "Converted %d variables (%s) from %s to %s"
     log.info(message, len(model.names), head, source.path, target.output)
-    if target.format in ("keras", "weights_h5") and model.vocab_file:
-        log.info("The output does not include the vocabulary: put %s next to it", model.vocab_file)
-    if target.format == "weights_h5":
-        log.info("The output does not include the configuration: put %s next to it", CONFIG)
+    present = {"keras": [CONFIG], "hugging_face": [CONFIG, VOCAB]}.get(target.format, [])
+    for name, file in ((CONFIG, model.config and CONFIG), (VOCAB, model.vocab_file)):
+        if name not in present and not RunFolder(target.folder).find(name):
+            level = logging.INFO if file else logging.WARNING
+            advice = f"put {file} next to it" if file else "put the model's next to it to use it"
+            log.log(level, "The output does not include %s: %s", name, advice)
 
 
 def _write_original(source: Source, model: _Model, prefix: str) -> None:
@@ -211,7 +213,7 @@ class _Output:
     """Output of a conversion: a prefix `*.ckpt` or `*.ckpt-N`, a Keras file, or a folder.
 
     `format` is that of `to`, or if that is "auto", inferred from the path; `name` is the name of
-    the file or checkpoint within its folder.
+    the file or checkpoint within its `folder`.
     """
 
     def __init__(self, output: str, to: str) -> None:
@@ -231,6 +233,7 @@ class _Output:
         self.format: str = (implied or "") if to == "auto" else to
         self.is_folder = implied is None
         self.name = _PREFIX if self.is_folder else os.path.basename(self.output)
+        self.folder = self.output if self.is_folder else os.path.dirname(self.output)
 
     def require_free(self) -> None:
         """Raises a UserError if the output exists or cannot be written."""
@@ -258,7 +261,7 @@ class _Output:
 
     def _move(self, folder: str, parent: str) -> None:
         names = files.list_dir(folder)
-        destination = self.output if self.is_folder else parent
+        destination = self.folder
         with files.wrap_errors("write", self.output):
             if not self.is_folder:
                 names = [name for name in names if not _is_same(folder, parent, name)]

@@ -114,26 +114,33 @@ def _find_class(path: str) -> Any:
     name = description.get("registered_name") if isinstance(description, dict) else None
     model = keras.saving.get_registered_object(str(name))
     is_model = isinstance(model, type) and issubclass(model, ConfiguredModel)
-    classes = [found for found in _find_classes(description) if found != _DTYPE_POLICY]
+    objects = list(_find_objects(description))
+    found = [(entry.get("module"), entry["class_name"]) for entry in objects]
+    classes = [pair for pair in found if pair != _DTYPE_POLICY]
     # Keras finds a model by its registered name, so the module in the file may be an outdated path.
     if not is_model or [found for _, found in classes] != [model.__name__]:
         listed = ", ".join(dict.fromkeys(f"{module}.{name}" for module, name in classes[:8]))
+        layers = [x for x in objects if str(x.get("registered_name")).startswith("bert_tf>")]
+        if layers and not is_model and ">" not in str(name):
+            call = f"model.get_layer({layers[0].get('name')!r}).save('encoder.keras')"
+            problem = f"{path} is not a bert_tf.modeling model, but contains one"
+            raise UserError(f"{problem}. Load it with Keras, and save that one: {call}")
         problem = f"{path} must contain a bert_tf.modeling model and no other classes"
         advice = ". Import the module of your class first" if ">" in str(name) and not model else ""
         raise UserError(f"{problem}. It contains: {listed or 'no classes'}{advice}")
     return model
 
 
-def _find_classes(description: Any) -> Iterator[tuple[Any, Any]]:
-    """Yields the module and name of each class that Keras would import."""
+def _find_objects(description: Any) -> Iterator[dict[str, Any]]:
+    """Yields the description of each object whose class Keras would import."""
     children = description
     if isinstance(description, dict):
         if "class_name" in description:
-            yield description.get("module"), description["class_name"]
+            yield description
         # Loading with compile=False ignores `compile_config`.
         children = [value for key, value in description.items() if key != "compile_config"]
     for child in children if isinstance(children, list) else ():
-        yield from _find_classes(child)
+        yield from _find_objects(child)
 
 
 def _build_model(path: str) -> tuple[HeadFormat, Any]:

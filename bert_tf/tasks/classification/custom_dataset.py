@@ -11,7 +11,7 @@ from bert_tf.data.features import InputExample
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
 from bert_tf.tables.columns import cell, find_positions, is_name, to_text
-from bert_tf.tables.read import read_table
+from bert_tf.tables.read import has_quotes, read_table
 from bert_tf.tasks.classification import column_mapping
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset, require_valid_labels
 from bert_tf.tasks.classification.label_inference import LabelParser, infer_labels
@@ -64,7 +64,10 @@ class CustomDataset(TextDataset):
         require_valid_labels(labels, "--labels")
         unlabeled = {"predict", "train"} if self.is_unlabeled else {"predict"}
         if options.label_column is None and not paths.keys() <= unlabeled:
-            raise UserError("--do_train and --do_eval need --label_column")
+            problem = "--do_train and --do_eval need --label_column"
+            if options.ignores_labels and self._holds_out_rows:
+                problem += ", or --dev_fraction=0: rows are held out for evaluation"
+            raise UserError(problem)
         if not options.label_separator:
             raise UserError("--label_separator must not be empty")
         self._parser = LabelParser(problem_type, labels, options.label_separator)
@@ -118,7 +121,7 @@ class CustomDataset(TextDataset):
             purpose: [cell(row, purpose, position) for row in rows]
             for purpose, position in positions.items()
         }
-        if self._options.quoted == AUTO:
+        if self._options.quoted == AUTO and not has_quotes(path, AUTO):
             _warn_about_quotes(path, values)
         if split == "train":
             is_shifted = "label" in positions and positions["label"] < positions["text"]

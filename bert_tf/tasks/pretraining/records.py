@@ -17,7 +17,7 @@ from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.parallel import map_in_order
 from bert_tf.declare import MODEL
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import UserError
 from bert_tf.finetuning.run_metadata import VOCABULARY
 from bert_tf.progress import log
 from bert_tf.tasks.pretraining.instances import Instance
@@ -111,19 +111,21 @@ def describe_outputs(options: PretrainingDataOptions, vocab: Mapping[str, int]) 
 
 
 def check_records(
-    paths: Sequence[str], options: PretrainingOptions, config: BertConfig, vocabulary: str | None
+    paths: Sequence[str],
+    options: PretrainingOptions,
+    config: BertConfig,
+    vocabularies: Mapping[str, str],
 ) -> str | None:
     """Checks that the descriptions and first records match the flags and the model.
 
-    `vocabulary` is the `vocab_digest` of the model that training starts from; None if unknown.
-    Returns that of the records; None if unknown.
+    `vocabularies` maps the `vocab_digest` of the model that training starts from, if known, to the
+    flag that names the model. Returns that of the records; None if unknown.
 
     Raises:
         UserError: they do not match, or a file is empty or does not contain pre-training records.
     """
     # Digest of each vocabulary -> where it comes from.
-    start = f"--init_checkpoint={options.init_checkpoint}"
-    sources: dict[str | None, str] = {vocabulary: start} if vocabulary else {}
+    sources: dict[str | None, str] = {**vocabularies}
     for path in paths:
         first = _read_first_record(path)
         # The original BERT code writes no description.
@@ -147,7 +149,7 @@ def check_records(
     if len(sources) > 1:
         both = " and ".join(list(sources.values())[:2])
         raise UserError(f"{both} use different vocabularies: rebuild the records with only one")
-    if options.init_checkpoint and (unknown or not vocabulary):
+    if options.init_checkpoint and (unknown or not vocabularies):
         source = f"{unknown} has no {unknown}.json" if unknown else "the model has no vocab.txt"
         message = "Cannot compare the vocabularies of the records and the model: %s"
         log.info(message, source)
@@ -161,7 +163,7 @@ def _read_first_record(path: str) -> dict[str, Sequence[int]]:
         first = next(tf.data.TFRecordDataset(path).take(1).as_numpy_iterator(), b"")
         features = tf.train.Example.FromString(first).features.feature
     except Exception as error:  # of TensorFlow or of protobuf
-        problem = f"{path} is not a TFRecord file of examples, or is damaged ({reason(error)})"
+        problem = f"{path} is not a TFRecord file of examples, or is damaged"
         raise UserError(f"{problem}: {_ADVICE}") from error
     missing = [name for name in _LENGTH_FLAGS if name not in features]
     if missing:

@@ -43,8 +43,7 @@ def run(options: PretrainingOptions) -> Results:
     # Connect workers before reading records: TensorFlow must not compute anything before.
     devices = training.open_devices(options)
     with training.explained_errors(devices.workers), output_dir.locked(options, devices.is_chief):
-        known_vocabulary = _find_vocabulary(options.init_checkpoint)
-        vocabulary = check_records(paths, options, config, known_vocabulary)
+        vocabulary = check_records(paths, options, config, _find_vocabularies(options))
         try:
             monitor = Monitor("loss", [("loss", True)])
             return PretrainingRun(options, devices, monitor, config, paths, vocabulary).run()
@@ -55,14 +54,14 @@ def run(options: PretrainingOptions) -> Results:
             raise
 
 
-def _find_vocabulary(checkpoint: str | None) -> str | None:
-    if not checkpoint:
-        return None
-    folder = RunFolder.of(checkpoint)
+def _find_vocabularies(options: PretrainingOptions) -> dict[str, str]:
+    """Returns digest -> flag for the vocabulary of the model to start from, if it is known."""
+    folder = RunFolder.used_by(options)
     vocab_file = folder.find(VOCAB)
-    if vocab_file:
-        return vocab_digest(load_vocab(vocab_file))
-    return folder.entry(run_metadata.VOCABULARY)
+    saved = folder.entry(run_metadata.VOCABULARY)
+    digest = vocab_digest(load_vocab(vocab_file)) if vocab_file else saved
+    flag = "init_checkpoint" if folder.model else "output_dir"
+    return {digest: f"--{flag}={getattr(options, flag)}"} if digest else {}
 
 
 @dataclasses.dataclass(eq=False)

@@ -16,6 +16,7 @@ from bert_tf.checkpoints.formats import convert, find_source, heads
 from bert_tf.commands import convert_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
+from bert_tf.modeling import BertModel
 from bert_tf.options import ConversionOptions
 from tests.checkpoints.formats.conftest import LABELS, values_of, write_model
 from tests.oracle import ROOT
@@ -256,6 +257,20 @@ def test_keras_file_with_foreign_classes_is_rejected(keras_file, tmp_path, chang
 def test_keras_file_with_a_renamed_module_is_read(keras_file):
     _rewrite_config(keras_file, lambda settings: settings.update(module="bert_tf.modeling.moved"))
     assert find_source(str(keras_file)).config().hidden_size == 16
+
+
+def test_functional_keras_file_says_how_to_save_the_encoder(tiny, tmp_path):
+    inputs = {"input_ids": keras.Input((8,), dtype="int32", name="input_ids")}
+    encoder = BertModel.from_checkpoint(tiny.folder, name="question")
+    model = keras.Model(inputs, keras.layers.Dense(1)(encoder(inputs)["pooled_output"]))
+    model.save(tmp_path / "x.keras")
+    call = r"model\.get_layer\('question'\)\.save\('encoder\.keras'\)"
+    message = f"is not a bert_tf.modeling model, but contains one. Load it with Keras, .*: {call}"
+    _assert_rejected(tmp_path / "x.keras", tmp_path, message)
+    # The advice works.
+    model.get_layer("question").save(tmp_path / "encoder.keras")
+    names = find_source(str(tmp_path / "encoder.keras")).shapes()
+    assert "bert/embeddings/word_embeddings" in names
 
 
 def test_other_keras_models_are_rejected(tmp_path):

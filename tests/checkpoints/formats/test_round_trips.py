@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 import subprocess
 import sys
 
@@ -179,3 +180,35 @@ def test_command_line(models, tmp_path):
     (line,) = result.stderr.splitlines()
     assert line.startswith("ERROR: --output=")
     assert "does not determine the format" in line
+
+
+@pytest.mark.parametrize(
+    ("name", "levels"),
+    [
+        ("out", {"bert_config.json": "WARNING", "vocab.txt": "WARNING"}),
+        ("x.weights.h5", {"bert_config.json": "INFO", "vocab.txt": "WARNING"}),
+        ("x.keras", {"vocab.txt": "WARNING"}),
+    ],
+)
+def test_output_without_config_and_vocabulary_is_reported(models, tmp_path, run_log, name, levels):
+    for path in models["classification"].glob("bert_model*"):
+        shutil.copy(path, tmp_path)
+    config = models["classification"] / "bert_config.json"
+    flags = {} if name == "out" else {"bert_config_file": str(config)}
+    (tmp_path / "new").mkdir()
+    to = "original" if name == "out" else "auto"
+    _convert(tmp_path, tmp_path / "new" / name, to=to, **flags)
+    found = {
+        record.args[0]: record.levelname
+        for record in run_log.records
+        if "does not include" in record.msg
+    }
+    assert found == levels
+
+
+def test_complete_output_is_not_reported(models, tmp_path, run_log):
+    _convert(models["classification"], tmp_path / "out", to="original")
+    _convert(models["classification"], tmp_path / "hf", to="hugging_face")
+    # The files are already next to the output.
+    _convert(models["classification"], tmp_path / "out" / "model.keras")
+    assert "does not include" not in run_log.text

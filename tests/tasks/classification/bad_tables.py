@@ -108,7 +108,17 @@ _ROWS = [
         "UTF-16", TRAIN.decode().encode("utf-16"), r"train\.tsv:1: .*UTF-16.* iconv -f utf-16"
     ),
     _bad_tsv("UTF-16 without BOM", TRAIN.decode().encode("utf-16-le"), r"train\.tsv:1: NUL byte"),
-    _bad_tsv("latin-1", TRAIN + b"ham\tcaf\xe9\n", r"train\.tsv:5: the file is not UTF-8 .*latin1"),
+    _bad_tsv(
+        "UTF-16 BE without BOM",
+        TRAIN.decode().encode("utf-16-be"),
+        r"tsv:1: NUL.*iconv -f utf-16be",
+    ),
+    _bad_tsv("latin-1", TRAIN + b"ham\tcaf\xe9\n", r"train\.tsv:5: .* iconv -f windows-1252 -t"),
+    _bad_tsv(
+        "cp1252", TRAIN + "ham\t“Film” – 5 €, it’s\n".encode("cp1252"), "iconv -f windows-1252 -t"
+    ),
+    _bad_tsv("cp1251", TRAIN + "ham\tЭто фильм\n".encode("cp1251"), r"tsv:5: .* iconv -f ENCODING"),
+    _bad_tsv("Shift JIS", TRAIN + "ham\t日本語です\n".encode("sjis"), "iconv -f ENCODING -t utf-8"),
     _bad_tsv(
         "10 MB in one cell",
         TRAIN + b"ham\t" + _LONG_TEXT,

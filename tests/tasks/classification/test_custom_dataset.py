@@ -588,6 +588,47 @@ def test_dev_fraction_with_a_dev_file(tmp_path, run_log, fraction, expected_warn
     ) == expected_warning
 
 
+def test_quotes_inside_of_csv_texts_do_not_warn(read_dataset, caplog):
+    rows = '"""One,"" he said, ""two.","three"\n"They ""four""","five"\n"six""","seven"\n'
+    flags = {"text_column": "1", "text_pair_column": "2", "labels": "ham,spam"}
+    examples = read_dataset(flags, test_csv=rows).read("predict")
+    assert examples[0].text_a == '"One," he said, "two.'
+    assert "quotes around" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("quoted", "advice"),
+    [
+        (
+            "auto",
+            "or enclose the text in quotes and pass --quoted=yes (run_classifier.py). If comm",
+        ),
+        ("yes", "or enclose the text in quotes. If commas separate columns, name the file .csv"),
+    ],
+)
+def test_advice_does_not_repeat_the_flag(read_dataset, quoted, advice):
+    flags = {"text_column": "1", "labels": "ham,spam", "quoted": quoted}
+    with pytest.raises(UserError) as error:
+        read_dataset(flags, test_tsv="one\ta\ntwo\tb\tc\n").read("predict")
+    assert advice in str(error.value)
+
+
+def test_data_in_the_output_dir(tmp_path):
+    rows = "label\ttext\n" + "ham\tA good film\nspam\tA bad plot\n" * 4
+    (tmp_path / "spam.tsv").write_text(rows)
+    flags = {"task_name": "tsv", "text_column": "text", "label_column": "label", "do_train": True}
+    flags |= {"data_dir": str(tmp_path), "output_dir": f"{tmp_path}/../{tmp_path.name}"}
+    for name in ("spam.tsv", "data.tsv"):
+        message = f"is also the folder with the data, .*another --output_dir, or .*_file={name}"
+        with pytest.raises(UserError, match=message):
+            make_dataset(ClassifierOptions(**flags), "train")
+        (tmp_path / "vocab.txt").write_text("of an earlier run")
+    # What the message advises works, and so do files that are found by their names.
+    assert make_dataset(ClassifierOptions(**flags, train_file="spam.tsv"), "train").read("train")
+    (tmp_path / "spam.tsv").rename(tmp_path / "train.tsv")
+    assert make_dataset(ClassifierOptions(**flags), "train").read("train")
+
+
 @pytest.mark.parametrize(
     ("rows", "warns"),
     [

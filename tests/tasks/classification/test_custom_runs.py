@@ -563,7 +563,11 @@ def test_invalid_file_exits_with_a_one_line_error(tiny, tmp_path):
     ("changes", "message"),
     [
         ({"text_column": None}, "--task_name=tsv needs --text_column"),
-        ({"label_column": None}, "--do_train and --do_eval need --label_column"),
+        ({"label_column": None}, "--do_train and --do_eval need --label_column$"),
+        (
+            {"label_column": None, "do_eval": False, "teacher": ".", "teacher_weight": 1.0},
+            "need --label_column, or --dev_fraction=0: rows are held out for evaluation",
+        ),
         ({"task_name": "cola"}, "--text_column only applies to --task_name=tsv"),
         ({"task_module": "x.py"}, "--task_module and --task_name are mutually exclusive"),
         ({"task_name": None, "text_column": None, "label_column": None}, "required.*--task_name"),

@@ -205,7 +205,9 @@ def test_records_match_the_original(tiny, tmp_path):
 def test_random_initialization_is_logged(tiny, tmp_path, run_log):
     classification.run(options(tiny, tmp_path, do_eval=True))
     assert (
-        "bert_model.ckpt, so initialized randomly: output_bias, output_weights. W" in run_log.text
+        "bert_model.ckpt, so initialized randomly: output_bias, output_weights. Without "
+        "--do_train=true the results are meaningless: pass a checkpoint that run_classifier.py "
+        "trained as --init_checkpoint" in run_log.text
     )
     run_log.clear()
     classification.run(options(tiny, tmp_path, do_predict=True, init_checkpoint=None))

@@ -9,6 +9,7 @@ import pytest
 from bert_tf import checkpoint, training
 from bert_tf.commands import convert_checkpoint
 from bert_tf.errors import UserError
+from bert_tf.modeling import BertModel
 from bert_tf.options import ConversionOptions, PretrainingOptions
 from bert_tf.predictor import Predictor
 from bert_tf.tasks import pretraining
@@ -228,7 +229,8 @@ def test_invalid_record_files(tiny, records):
 
     assert_rejected("No file matches", "absent*")
     assert_rejected("empty has no records with input_ids, .*: pass records from", "empty", b"")
-    assert_rejected("is not a TFRecord file", "text", b"no record at all, but text\n")
+    message = "text is not a TFRecord file of examples, or is damaged: pass records from create_pre"
+    assert_rejected(message, "text", b"no record at all, but text\n")
     (records / "empty.json").write_text((records / "a.tfr.json").read_text())
     assert_rejected("empty has no records with input_ids, .*: pass records from", "empty", b"")
     (records / "a.tfr.json").write_text("{")
@@ -246,6 +248,27 @@ def test_incompatible_vocabularies(tiny, records):
         UserError, match="a vocabulary of at least 20 entries, but the model has only 19"
     ):
         pretraining.run(options(tiny, records, do_train=True))
+
+
+def test_resumed_run_with_another_vocabulary_is_rejected(tiny, records, tmp_path):
+    flags = {"output_dir": str(tmp_path / "run"), "input_file": f"{records}/a.tfr"}
+    pretraining.run(options(tiny, records, do_train=True, num_train_steps=1, **flags))
+    path = records / "a.tfr.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "vocab_sha256": "other"}))
+    message = r"--output_dir=.*run and .*a\.tfr use different vocabularies"
+    for task in ({"do_train": True, "num_train_steps": 2}, {"do_eval": True}):
+        with pytest.raises(UserError, match=message):
+            pretraining.run(options(tiny, records, **task, **flags))
+
+
+def test_evaluation_of_a_model_without_the_heads_names_the_script(tiny, records, run_log, tmp_path):
+    BertModel(tiny.config).save(tmp_path / "encoder.keras")
+    start = {"do_eval": True, "init_checkpoint": str(tmp_path / "encoder.keras")}
+    pretraining.run(options(tiny, records, **start))
+    message = (
+        "the results are meaningless: pass a checkpoint that run_pretraining.py trained as --i"
+    )
+    assert message in run_log.text
 
 
 def test_vocabulary_next_to_the_checkpoint(tiny, records, tmp_path):
