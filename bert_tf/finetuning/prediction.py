@@ -66,11 +66,19 @@ def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -
         texts = item if isinstance(item, tuple) else (item,)
         if not all(isinstance(text, str) for text in texts) or len(texts) not in counts:
             raise UserError(f"Input {index}: expected {expected}. Received: {repr(item)[:100]}")
-        if not all(text.strip() for text in texts):
-            log.warning("Input %d: a text is empty", index)
         if any("[CLS]" in text or "[SEP]" in text for text in texts):
             message = "Input %d: remove [CLS] and [SEP] from the text; they are added automatically"
             log.warning(message, index)
+    warn_about_empty_texts(inputs)
+
+
+def warn_about_empty_texts(inputs: Sequence[Any]) -> None:
+    """Warns about strings and tuples of strings that are blank or have a blank string."""
+    tuples = [item or [""] if isinstance(item, list | tuple) else [item] for item in inputs]
+    empty = [index for index, texts in enumerate(tuples) if not all(map(str.strip, texts))]
+    if empty:
+        others = f", and in {len(empty) - 1} other inputs" if len(empty) > 1 else ""
+        log.warning("Input %d: a text is empty%s", empty[0], others)
 
 
 class PairCheck:
