@@ -229,6 +229,8 @@ def test_predictions_are_thread_safe(classifier):
 def test_empty_text_and_empty_input(classifier, run_log):
     assert sum(classifier("").probabilities.values()) == pytest.approx(1, abs=1e-6)
     assert "Input 0: a text is empty" in run_log.text
+    classifier(["good", "", " ", ("", "")])
+    assert "Input 1: a text is empty, and in 2 other inputs" in run_log.text
     assert classifier([]) == []
 
 

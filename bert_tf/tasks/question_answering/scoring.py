@@ -56,17 +56,18 @@ def _f1(predicted: Sequence[str], correct: Sequence[str]) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def should_score_characters(
-    examples: Sequence[SquadExample], characters: str = _CHARACTERS
-) -> bool:
+def should_score_characters(examples: Sequence[SquadExample]) -> bool:
     """Returns whether most characters of the correct answers are Han, kana, Thai or Hangul."""
     all_answers = "".join("".join(answer.split()) for e in examples for answer in e.answers or ())
-    return 2 * len(re.findall(f"[{characters}]", all_answers)) > len(all_answers)
+    return 2 * len(re.findall(f"[{_CHARACTERS}]", all_answers)) > len(all_answers)
 
 
 def character_metrics(examples: Sequence[SquadExample]) -> dict[str, Callable[[str, str], float]]:
     """Returns `exact_characters` and `f1_characters` for the language of the correct answers."""
-    if should_score_characters(examples, _HANGUL):
+    characters = re.findall(
+        f"[{_CHARACTERS}]", "".join(a for e in examples for a in e.answers or ())
+    )
+    if 2 * len(re.findall(f"[{_HANGUL}]", "".join(characters))) > len(characters):
         return {"exact_characters": _exact_korean, "f1_characters": _f1_korean}
     return {"exact_characters": exact_characters, "f1_characters": f1_characters}
 
