@@ -75,8 +75,10 @@ def warn_about_columns(path: str, lines: Sequence[str], advice: str = "pass plai
     """Warns if most lines are JSON, tab-separated columns or HTML, or if it is a vocabulary."""
     if lines and lines[0].strip() == "[PAD]":
         _logger.warning("%s is a vocabulary, not text. Check --input_file", path)
-    count = sum(map(_is_not_plain, lines))
-    if 2 * count > sum(map(bool, map(str.strip, lines))):
+    count, num_texts = sum(map(_is_not_plain, lines)), sum(map(bool, map(str.strip, lines)))
+    if lines and not num_texts:
+        _logger.warning("%s: the first %d lines are blank. Check --input_file", path, len(lines))
+    if 2 * count > num_texts:
         message = "%s: %d of the first %d lines have tabs, JSON or HTML: %s"
         _logger.warning(message, path, count, len(lines), advice)
 

@@ -68,12 +68,24 @@ def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -
         texts = item if isinstance(item, tuple) else (item,)
         if not all(isinstance(text, str) for text in texts) or len(texts) not in counts:
             raise UserError(f"Input {index}: expected {expected}. Received: {repr(item)[:100]}")
-        # Not `strip`, which keeps characters of no width.
-        if not all(any(c.isprintable() and not c.isspace() for c in text) for text in texts):
-            log.warning("Input %d: a text is empty", index)
         if any("[CLS]" in text or "[SEP]" in text for text in texts):
             message = "Input %d: remove [CLS] and [SEP] from the text; they are added automatically"
             log.warning(message, index)
+    warn_about_empty_texts(inputs)
+
+
+def warn_about_empty_texts(inputs: Sequence[Any]) -> None:
+    """Warns about strings and tuples of strings that are blank or have a blank string."""
+    tuples = [item or [""] if isinstance(item, list | tuple) else [item] for item in inputs]
+    empty = [index for index, texts in enumerate(tuples) if not all(map(_has_content, texts))]
+    if empty:
+        others = f", and in {len(empty) - 1} other inputs" if len(empty) > 1 else ""
+        log.warning("Input %d: a text is empty%s", empty[0], others)
+
+
+def _has_content(text: str) -> bool:
+    # `strip` would keep characters of no width.
+    return any(char.isprintable() and not char.isspace() for char in text)
 
 
 class PairCheck:

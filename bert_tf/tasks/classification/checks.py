@@ -9,6 +9,7 @@ from bert_tf.data.features import InputExample
 from bert_tf.errors import excerpt, shortened
 from bert_tf.finetuning.run_checks import check_similar_labels
 from bert_tf.tasks.classification.datasets import TextDataset
+from bert_tf.tasks.classification.label_inference import is_placeholder
 from bert_tf.tasks.classification.options import CLASSIFICATION, MULTILABEL, REGRESSION
 
 # Tolerated fraction of training rows whose text also occurs with a different label.
@@ -79,9 +80,15 @@ def _check_labels(path: str, data: TextDataset) -> Iterator[str]:
     if data.problem_type == CLASSIFICATION and 2 * len(with_comma) > len(data.labels) > len(parts):
         advice = "If it is a list, pass --problem_type=multilabel"
         yield f"{path}: {with_comma[0]!r} is read as one label. {advice}"
+    # Of -1, 0 and 1, -1 is a class; of -1, 0, 1 and 2, it often means "no label".
+    is_class = {"-1"} if "2" not in data.labels else set()
+    missing = [label for label in data.labels if is_placeholder(label) and label not in is_class]
+    # If these are more than half of all labels, they are names such as + and -, or emojis.
+    if 0 < 2 * len(missing) <= len(data.labels):
+        advice = "remove its rows (with --task_name=tsv, pass --skip_labels=" + ",".join(missing)
+        names = " and ".join(map(repr, missing))
+        yield f"{path}: there is a label {names}. If it means no label, {advice})"
     for label in data.labels:
-        if label.casefold() in ("nan", "null"):
-            yield f"{path}: there is a label {label!r}. Remove its rows if it means a missing label"
         if data.problem_type == MULTILABEL and label[0] in "[]'\"":
             yield f"{path}: the label {label!r} is part of a Python list. Write lists as a,b"
             return

@@ -161,7 +161,7 @@ def _is_label_name(first: str, others: Sequence[str], labels: LabelParser) -> bo
     if not names or any(name in counts for name in names):
         return False
     if labels.labels:
-        return not any(name in labels.labels for name in names)
+        return not any(name in labels.labels or is_number_like(name) for name in names)
     numbers = sum(count for name, count in counts.items() if parse_number(name) is not None)
     if numbers > counts.total() / 2 and all(map(is_number_like, counts)):
         # A number is not a name, even if it occurs only once.

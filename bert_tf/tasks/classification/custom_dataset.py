@@ -11,7 +11,7 @@ from bert_tf.data.features import InputExample
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
 from bert_tf.tables.columns import cell, find_positions, is_name, to_text
-from bert_tf.tables.read import has_quotes, read_table
+from bert_tf.tables.read import Row, has_quotes, read_table
 from bert_tf.tasks.classification import column_mapping
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset, require_valid_labels
 from bert_tf.tasks.classification.label_inference import LabelParser, infer_labels
@@ -70,7 +70,8 @@ class CustomDataset(TextDataset):
             raise UserError(problem)
         if not options.label_separator:
             raise UserError("--label_separator must not be empty")
-        self._parser = LabelParser(problem_type, labels, options.label_separator)
+        separator, skipped = options.label_separator, options.skipped_labels
+        self._parser = LabelParser(problem_type, labels, separator, skipped)
         if "train" in paths and not self.is_unlabeled:
             self._examples["train"] = self._load("train")
         elif not labels and problem_type != REGRESSION:
@@ -116,6 +117,8 @@ class CustomDataset(TextDataset):
             del rows[0]
         if not rows:
             raise UserError(f"{path} has column names, but no rows below them")
+        if "label" in positions and self._parser.skipped:
+            rows = self._skip_rows(path, rows, positions["label"])
         places = [row.place for row in rows]
         values = {
             purpose: [cell(row, purpose, position) for row in rows]
@@ -131,6 +134,14 @@ class CustomDataset(TextDataset):
         if split == "train" and not is_unlabeled:
             self._parser = infer_labels(path, places, values["label"], self._parser)
         return self._to_examples(split, places, values)
+
+    def _skip_rows(self, path: str, rows: Sequence[Row], position: Any) -> list[Row]:
+        kept = [r for r in rows if not self._parser.is_skipped(cell(r, "label", position))]
+        count = counted(len(rows) - len(kept), "row")
+        log.info("%s: %s left out by --skip_labels=%s", path, count, self._options.skip_labels)
+        if not kept:
+            raise UserError(f"{path}: --skip_labels={self._options.skip_labels} leaves no row")
+        return kept
 
     def _to_examples(
         self, split: str, places: Sequence[str], values: Mapping[str, Sequence[Any]]

@@ -24,12 +24,14 @@ class LabelParser:
     """Parses cells with labels.
 
     `problem_type` is "auto" and `labels` is empty until they are inferred. `separator` splits a
-    multi-label cell. In all methods, `place` is the file and line of a cell, for messages.
+    multi-label cell. Rows with a label in `skipped` are left out; None if no option does so. In all
+    methods, `place` is the file and line of a cell, for messages.
     """
 
     problem_type: str
     labels: tuple[str, ...] = ()
     separator: str = ","
+    skipped: tuple[str, ...] | None = None
 
     @property
     def placeholder(self) -> Any:
@@ -52,13 +54,14 @@ class LabelParser:
         else:
             raise UserError(f"{place}: a list of labels needs problem_type=multilabel")
         if "" in names or not (names or self.problem_type == MULTILABEL):
-            raise UserError(f"{place}: the label is empty. Correct or remove the row")
+            raise UserError(f"{place}: the label is empty. {self._advice('', place)}")
         for name in names:
             if self.problem_type == REGRESSION and parse_number(name) is None:
-                raise _not_a_number(name, place)
+                raise _not_a_number(name, self._advice(name, place), place)
             if self.labels and name not in self.labels:
-                close = difflib.get_close_matches(name, self.labels, n=1)
-                advice = f"Did you mean {close[0]}?" if close else _advice(place)
+                names = () if is_placeholder(name) else self.labels
+                close = difflib.get_close_matches(name, names, n=1)
+                advice = f"Did you mean {close[0]}?" if close else self._advice(name, place)
                 allowed = shortened(self.labels)
                 raise UserError(f"{place}: label {excerpt(name)} is not one of {allowed}. {advice}")
         return list(dict.fromkeys(names))
@@ -69,9 +72,29 @@ class LabelParser:
         parts = text.split(self.separator) if is_list else [text]
         return [self._strip(part) for part in parts if part.strip()]
 
+    def is_skipped(self, value: Any) -> bool:
+        """Returns whether the row of a cell is left out."""
+        if isinstance(value, list):
+            names = [part.strip() for part in value if isinstance(part, str)]
+        else:
+            names = self.split("" if value is None else to_text(value, "label", "")) or [""]
+        return not {*(self.skipped or ())}.isdisjoint(names)
+
+    def _advice(self, name: str, place: str) -> str:
+        if self.skipped is not None and is_placeholder(name):
+            skip = ",".join((*self.skipped, name))
+            return f"Correct the row or, to leave out all such rows, pass --skip_labels={skip}"
+        header_advice = "If line 1 is a header, pass --has_header=yes"
+        return header_advice if place.endswith(":1") else "Correct or remove the row"
+
     def _strip(self, text: str) -> str:
         # A task module may have labels with spaces around them.
         return text if text in self.labels else text.strip()
+
+
+def is_placeholder(label: str) -> bool:
+    """Returns whether a label probably stands for a missing one, such as SNLI's "-"."""
+    return bool(re.fullmatch(r"[\W_]*|-1|#?n/?a|nan|null", label, re.IGNORECASE))
 
 
 def is_number_like(text: str) -> bool:
@@ -132,12 +155,11 @@ def _infer_problem_type(places: Sequence[str], values: Sequence[Any], given: Lab
     for place, text, with_point in zip(places, texts, with_points, strict=True):
         must_be_number = is_number_like(with_point) or not all_integers
         if must_be_number and parse_number(text) is None:
-            raise _not_a_number(text, place, ", but most labels are")
+            raise _not_a_number(text, given._advice(text, place), place, ", but most labels are")
     return CLASSIFICATION if all_integers else REGRESSION
 
 
-def _not_a_number(text: str, place: str, context: str = "") -> UserError:
-    advice = _advice(place)
+def _not_a_number(text: str, advice: str, place: str, context: str = "") -> UserError:
     if context and text:
         advice += "; if labels are classes, pass --problem_type=classification"
     if "," in text:
@@ -166,8 +188,3 @@ def _check_counts(path: str, parser: LabelParser, counts: Counter[str], num_rows
         message = "%s: %d of %d labels occur only once. Check --label_column. To predict numbers, "
         message += "pass --problem_type=regression"
         log.warning(message, path, num_single, len(labels))
-
-
-def _advice(place: str) -> str:
-    header_advice = "If line 1 is a header, pass --has_header=yes"
-    return header_advice if place.endswith(":1") else "Correct or remove the row"

@@ -62,6 +62,12 @@ class TableOptions(Options, affects=DATA):
         "labels in the training file, in numerical or alphabetical order.",
         new=True,
     )
+    skip_labels: str | None = option(
+        None,
+        "Labels, separated by commas, whose rows are left out of training and evaluation, such as "
+        "- for SNLI's pairs without a gold label. Empty: rows without a label.",
+        new=True,
+    )
     label_separator: str = option(",", "Separator between labels in a multilabel cell.", new=True)
     dev_fraction: float = option(
         0.2,
@@ -164,6 +170,12 @@ class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
         """Whether the data comes from a user's own table files."""
         return (self.task_name or "").lower() == CUSTOM_TABLES
 
+    @property
+    def skipped_labels(self) -> tuple[str, ...]:
+        """The labels in `skip_labels`; "" stands for a missing label."""
+        names = [] if self.skip_labels is None else self.skip_labels.split(",")
+        return tuple(map(str.strip, names))
+
     def check(self) -> None:
         """Checks the options in the original's order, without reading any data files."""
         super().check()
@@ -174,6 +186,9 @@ class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
         for field in dataclasses.fields(TableOptions):
             if getattr(self, field.name) != field.default and not self.uses_custom_tables:
                 raise UserError(f"--{field.name} only applies to --task_name=tsv (your own files)")
+        labels = {*map(str.strip, (self.labels or "").split(","))} - {""}
+        if both := labels & {*self.skipped_labels}:
+            raise UserError(f"--labels and --skip_labels both have {both.pop()!r}. Remove one")
         if self.long_text == "windows" and self.max_seq_length < _MIN_WINDOW_LENGTH:
             needed = f"--max_seq_length={_MIN_WINDOW_LENGTH} or more"
             raise UserError(f"--long_text=windows needs {needed}. Received: {self.max_seq_length}")

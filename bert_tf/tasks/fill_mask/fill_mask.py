@@ -78,6 +78,8 @@ def run(options: MaskedWordsOptions) -> None:
                 # Text from the command line may contain bytes that are not UTF-8; keep them.
                 file.write(formatted.encode("utf-8", "surrogateescape"))
             progress.update(len(chunk))
+        if not model.num_texts:
+            raise UserError(f"{display_name(input_file)} contains no text")
     if not to_stdout:
         log.info("Predictions for the masks in %d texts: %s", model.num_texts, output_file)
     if model.num_truncated:

@@ -85,10 +85,13 @@ def _parse_question(
         has_numbered_columns = bool(names) and all(map(str.isdecimal, names))
         indices = {} if has_numbered_columns else {str(i): i for i in range(len(endings))}
         indices |= {name: index for index, name in enumerate(names)}
-        cell = _cell(row, "label_column", options.label_column, place)
+        cell = _cell(row, "label_column", options.label_column, place).strip()
         if cell not in indices:
             expected = f"one of {', '.join(indices)}"
-            raise UserError(f"{place}: the label must be {expected}. Received: {excerpt(cell)}")
+            raise UserError(
+                f"{place}: the label must be {expected}. Received: {excerpt(cell)}. "
+                "Correct or remove the row"
+            )
         label = indices[cell]
     full_endings = tuple(f"{question} {ending}".strip() for ending in endings)
     context = _cell(row, "context_column", options.context_column, place)

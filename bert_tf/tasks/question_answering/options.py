@@ -77,7 +77,8 @@ class SquadOptions(FineTuningOptions, affects=RESULTS):
     answer_scoring: str = option(
         "auto",
         "With --do_eval. words: exact match and F1 of words; characters: also of characters, as in "
-        "CMRC 2018; auto: characters if most characters of the answers are Han, kana or Thai.",
+        "CMRC 2018 or, for Korean, KorQuAD 1.0; auto: characters if most characters of the answers "
+        "are Han, kana, Thai or Hangul.",
         new=True,
         choices=("auto", "words", "characters"),
     )

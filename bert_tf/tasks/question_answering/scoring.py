@@ -1,8 +1,10 @@
 """Exact match and F1 of answers, as the official scripts of SQuAD 1.1 and 2.0 compute them.
 
 Character-level metrics follow Cui et al. 2019, "A Span-Extraction Dataset for Chinese Machine
-Reading Comprehension" (CMRC 2018): a token is a Han character (here also a kana or Thai character)
-or a word in another script, and F1 is based on the longest common run of tokens.
+Reading Comprehension" (CMRC 2018): a token is a Han character (here also a kana, Thai or Hangul
+character) or a word in another script, and F1 is based on the longest common run of tokens. For
+Korean, they follow Lim et al. 2019, "KorQuAD1.0: Korean QA Dataset for Machine Reading
+Comprehension": F1 is based on the characters that the answers share, in any order.
 """
 
 import collections
@@ -19,12 +21,15 @@ from bert_tf.tasks.question_answering.squad_reader import SquadExample
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
-# The Han characters in the CMRC 2018 script, then kana and Thai.
-_CHARACTERS = "\u4e00-\u9fa5\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f\u0e00-\u0e7f"
+_HANGUL = "\uac00-\ud7a3\u1100-\u11ff\u3130-\u318f"
+# The Han characters in the CMRC 2018 script, then kana, Thai and Hangul.
+_CHARACTERS = f"\u4e00-\u9fa5\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f\u0e00-\u0e7f{_HANGUL}"
 _WORD = rf"[^\W{_CHARACTERS}]+"
 # A period within a word, or a comma before digits, does not split it.
 _TOKEN = re.compile(rf"[{_CHARACTERS}]|{_WORD}(?:\.{_WORD}|,\d+)*|[^\w\s]")
 # The punctuation that the CMRC 2018 script ignores, and the Japanese middle dot.
+# Becomes a space in the KorQuAD 1.0 script, which then removes other ASCII punctuation.
+_KOREAN_SPACES = re.compile("['\"《》<>〈〉()‘’]")
 _IGNORED = re.compile(r"[-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』・]")
 
 
@@ -40,7 +45,10 @@ def exact_match(prediction: str, answer: str) -> float:
 
 def f1(prediction: str, answer: str) -> float:
     """Returns the F1 score of the words; 0 if prediction and answer share no word."""
-    predicted, correct = normalize_answer(prediction).split(), normalize_answer(answer).split()
+    return _f1(normalize_answer(prediction).split(), normalize_answer(answer).split())
+
+
+def _f1(predicted: Sequence[str], correct: Sequence[str]) -> float:
     num_same = sum((collections.Counter(predicted) & collections.Counter(correct)).values())
     if not num_same:
         return 0.0
@@ -49,9 +57,19 @@ def f1(prediction: str, answer: str) -> float:
 
 
 def should_score_characters(examples: Sequence[SquadExample]) -> bool:
-    """Returns whether most characters of the correct answers are Han, kana or Thai."""
+    """Returns whether most characters of the correct answers are Han, kana, Thai or Hangul."""
     all_answers = "".join("".join(answer.split()) for e in examples for answer in e.answers or ())
     return 2 * len(re.findall(f"[{_CHARACTERS}]", all_answers)) > len(all_answers)
+
+
+def character_metrics(examples: Sequence[SquadExample]) -> dict[str, Callable[[str, str], float]]:
+    """Returns `exact_characters` and `f1_characters` for the language of the correct answers."""
+    characters = re.findall(
+        f"[{_CHARACTERS}]", "".join(a for e in examples for a in e.answers or ())
+    )
+    if 2 * len(re.findall(f"[{_HANGUL}]", "".join(characters))) > len(characters):
+        return {"exact_characters": _exact_korean, "f1_characters": _f1_korean}
+    return {"exact_characters": exact_characters, "f1_characters": f1_characters}
 
 
 def exact_characters(prediction: str, answer: str) -> float:
@@ -69,8 +87,21 @@ def f1_characters(prediction: str, answer: str) -> float:
     return 2 * matcher.find_longest_match().size / (len(predicted) + len(correct))
 
 
+def _exact_korean(prediction: str, answer: str) -> float:
+    return float(_normalize_korean(prediction) == _normalize_korean(answer))
+
+
+def _f1_korean(prediction: str, answer: str) -> float:
+    predicted, correct = ("".join(_normalize_korean(x).split()) for x in (prediction, answer))
+    # The script would return 0 for a question without an answer, which KorQuAD 1.0 does not have.
+    return _f1(predicted, correct) if predicted or correct else 1.0
+
+
+def _normalize_korean(text: str) -> str:
+    return " ".join(_KOREAN_SPACES.sub(" ", text).lower().translate(_PUNCTUATION).split())
+
+
 BY_WORDS = {"exact_match": exact_match, "f1": f1}
-BY_CHARACTERS = {"exact_characters": exact_characters, "f1_characters": f1_characters}
 
 
 def score(

@@ -65,7 +65,7 @@ class QuestionAnswering(Task):
         elif options.evaluates:
             _require_answers(examples, path, with_negative)
             if options.answer_scoring == "auto" and scoring.should_score_characters(examples):
-                reason = "most answer characters are Han, kana or Thai"
+                reason = "most answer characters are Han, kana, Thai or Hangul"
                 log.info("%s: --answer_scoring=characters, because %s", path, reason)
         windows = self._make_windows(examples)
         log.info("%s: %d questions, %d windows", path, len(examples), len(windows))
@@ -154,7 +154,8 @@ class QuestionAnswering(Task):
         mode, character_scores = self.options.answer_scoring, {}
         is_auto = mode == "auto"
         if mode == "characters" or (is_auto and scoring.should_score_characters(questions)):
-            character_scores = scoring.score(questions, texts, scoring.BY_CHARACTERS)
+            by_script = scoring.character_metrics(questions)
+            character_scores = scoring.score(questions, texts, by_script)
         if not self.options.version_2_with_negative:
             return {**scoring.score(questions, texts), **character_scores}
         word_scores = scoring.score_with_negative(questions, texts, predictions.null_odds)

@@ -11,6 +11,7 @@ The MSRA corpus of Chinese entities (SIGHAN 2006) has one sentence per line, spl
 as `TEXT/nr` (person), `/ns` (place), `/nt` (organization) or `/o`; each character becomes a word.
 """
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from typing import Any
 from bert_tf import files
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.extras import import_extra
+from bert_tf.progress import log
 from bert_tf.tables.read import LAST
 
 OUTSIDE = "O"
@@ -32,10 +34,6 @@ is_label = re.compile("O|[BIES](-.+)?").fullmatch
 _SPAN = re.compile("(.+)/(o|nr|ns|nt)")
 _SPAN_TYPES = {"nr": "PER", "ns": "LOC", "nt": "ORG"}
 _FORMAT = "Write one word per line and no comments, in columns separated by spaces or tabs"
-_LABEL_FORMAT = (
-    "Labels are in BIO, IOB1 or BIOES: B-LOC and I-LOC, not just LOC (in BILOU, replace L- with E- "
-    "and U- with S-). Check --label_column; a file to predict may have only words"
-)
 # Metric name -> its name in seqeval's report.
 _SCORES = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
 
@@ -57,6 +55,8 @@ class ConllFile:
     num_lines: int = 0
     # Whether each line is a sentence, as in MSRA's files.
     has_spans: bool = False
+    # The distinct cells of each column; empty if `has_spans`.
+    cells: list[set[str]] = field(default_factory=list)
 
     def with_predictions(self, predicted: Sequence[str]) -> str:
         """Returns the file's lines with these columns: word, label if any, predicted label.
@@ -104,6 +104,9 @@ def read_conll(
             if not file.has_spans:
                 num_columns, numbers = len(columns), (token_column, label_column)
                 token_index, label_index = _find_columns(columns, *numbers, need_labels, where)
+                file.cells = [set() for _ in columns]
+        for cells, column in zip(file.cells, columns, strict=False):
+            cells.add(column)
         for row in _split_spans(columns, where) if file.has_spans else [columns]:
             if len(row) != num_columns:
                 problem = f"{counted(len(row), 'column')} ({excerpt(' '.join(row))})"
@@ -114,8 +117,7 @@ def read_conll(
             if label_index is not None:
                 labels.append(row[label_index])
                 if not is_label(labels[-1]):
-                    problem = f"{excerpt(labels[-1])} in column {label_index + 1} is not a label"
-                    raise UserError(f"{where}: {problem}. {_FORMAT}. {_LABEL_FORMAT}")
+                    raise _label_error(row, label_index, where)
         if file.has_spans:
             _end_unit(file.sentence_starts, file.words)
     if not file.words:
@@ -130,6 +132,40 @@ def _end_unit(starts: list[int], words: list[str]) -> None:
     """Ends the current sentence or document, given the starts of all so far, unless it is empty."""
     if starts[-1] < len(words):
         starts.append(len(words))
+
+
+def _label_error(row: list[str], index: int, where: str) -> UserError:
+    """Returns the error for a cell that is not a label, with advice for what it seems to be."""
+    label = row[index]
+    others = [n for n, cell in enumerate(row, 1) if re.fullmatch("O|[BIES]-.+", cell)]
+    if row[0] in ("#", "#begin", "#end"):
+        advice = f"Is the line a comment? {_FORMAT}"
+    elif is_label(label[0].upper() + label[1:]):
+        advice = "Write B-, I-, E-, S- and O in capitals, such as B-LOC"
+    elif label[:2] in ("L-", "U-", "M-"):
+        advice = "In BILOU, replace L- with E- and U- with S-; in BMES, M- with I-"
+    elif others:
+        advice = f"Column {others[-1]} has one: pass --label_column={others[-1]}"
+        advice += " and, as --token_column, the column of the words" * (others[-1] == 1)
+    elif label.lstrip("+-").isdecimal():
+        advice = "Replace numbers with the labels that they stand for, such as B-LOC"
+    else:
+        advice = f"{_FORMAT}. Only labels of entities in BIO, IOB1 or BIOES can be learned: O, "
+        advice += "B-LOC and I-LOC, not just LOC, and no parts of speech"
+    problem = f"{where}: {excerpt(label)} in column {index + 1} is not a label. {advice}"
+    return UserError(f"{problem}. Check --label_column; a file to predict may have only words")
+
+
+def remove_affixes(path: str, words: Sequence[str], kind: str, affixes: str) -> list[str]:
+    """Removes any of `affixes`, separated by commas, from words of which more is left."""
+    names = "|".join(map(re.escape, sorted(affixes.split(","), key=len, reverse=True)))
+    pattern = rf"\A({names})(?=.)" if kind == "prefix" else rf"(?<=.)({names})\Z"
+    shortened = [re.sub(pattern, "", word) for word in words]
+    count = sum(len(word) < len(old) for word, old in zip(shortened, words, strict=True))
+    share = f"{count:,} of {counted(len(words), 'word')}"
+    level = logging.INFO if count == len(words) else logging.WARNING
+    log.log(level, "%s: removed --word_%s=%s from %s", path, kind, affixes, share)
+    return shortened
 
 
 def _split_spans(spans: list[str], where: str) -> Iterator[list[str]]:

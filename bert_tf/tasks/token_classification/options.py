@@ -27,6 +27,12 @@ class NerOptions(FineTuningOptions, affects=DATA):
         -1,
         "Column of the labels, counting from 1; -1 for the last one. A test file may omit it.",
     )
+    word_prefix: str | None = option(
+        None, "Prefixes to remove from words, separated by commas, such as en: in WikiANN."
+    )
+    word_suffix: str | None = option(
+        None, "Suffixes to remove from words, separated by commas, such as _1,_2."
+    )
     max_seq_length: int = option(
         128,
         "Maximum input length in word pieces, including special tokens; longer sentences are "

@@ -1,6 +1,8 @@
 """Sentences of a CoNLL file, with their windows and label ids, and what looks wrong in them."""
 
+import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +17,8 @@ from bert_tf.tasks.token_classification.windows import WordWindows
 # Label id of positions without a label, and of words whose label the model does not know.
 NO_LABEL = -1
 _MAX_SENTENCE_WORDS = 500
+# Mean above which sentences are whole documents; in CoNLL-2003 it is 14, in law texts about 40.
+_MAX_MEAN_WORDS = 60
 _MIN_SENTENCE_WORDS = 1.5  # on average
 # Patterns of words that show a wrong format, the tolerated fraction of such words, and a message.
 _ODD_WORDS = (
@@ -22,6 +26,16 @@ _ODD_WORDS = (
     (r"(?=..).*[,;].*", 0.5, "have , or ;, such as {}. Separate columns with spaces or tabs"),
     (r'".*"".*"', 0.0, "are in CSV quotes, such as {}. Write the file without quoting"),
 )
+# Words repeat more often than this if they are tags, unless a file is large.
+_MIN_REPEATS = 4
+# What words may begin or end with that is not part of them, such as `en:`, `_2` or `|`.
+_AFFIXES = {
+    "prefix": re.compile(r'\A[^\W_]{0,8}(?![",])[\W_]'),
+    "suffix": re.compile(r'((?![",])[\W_][^\W_]{0,8}|(?<=[^\W\d])\d{1,2})\Z'),
+}
+# Maximum number of them; minimum number of distinct words for each, and if one is not found so.
+_MAX_AFFIXES, _MIN_WORDS_PER_AFFIX, _MANY_WORDS = 30, 4, 20
+_LETTERS = re.compile(r"(?=.*[^\W\d_])\D*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +67,27 @@ class Sentences(Sequence[Any]):
         return int(first_window[self.indices.start]), int(first_window[self.indices.stop])
 
 
+def _check_columns(file: ConllFile) -> Iterator[str]:
+    """Yields a sentence if words are probably tags, or all have the same prefix or suffix."""
+    words = set(file.words)
+    # Numbers and ids are not words.
+    sizes = [sum(map(bool, map(_LETTERS.fullmatch, cells))) for cells in file.cells]
+    largest = max(sizes, default=0)
+    if _MIN_REPEATS * len(words) <= len(file.words) and largest > 2 * len(words):
+        problem = f"only {len(words)} of {len(file.words)} words are distinct, such as"
+        other = f"column {sizes.index(largest) + 1} has {largest} distinct words"
+        yield f"{file.path}: {problem} {file.words[0]}, but {other}. Check --token_column"
+    for kind, pattern in _AFFIXES.items():
+        found = {match[0] if (match := pattern.search(word)) else "" for word in words}
+        if "" in found and len(words) >= _MANY_WORDS:
+            step = 1 if kind == "prefix" else -1
+            found = {os.path.commonprefix([word[::step] for word in words])[::step]}  # noqa: RUF071
+        if "" not in found and len(found) <= min(len(words) / _MIN_WORDS_PER_AFFIX, _MAX_AFFIXES):
+            names = shlex.quote(",".join(sorted(found)))
+            problem = f"all words have the {kind} {names}. If it is not part of the words, pass"
+            yield f"{file.path}: {problem} --word_{kind}={names}"
+
+
 def check_sentences(examples: Sentences, doc_context: bool) -> Iterator[str]:
     """Yields a sentence for each problem of a file that has been read."""
     file = examples.file
@@ -68,9 +103,14 @@ def check_sentences(examples: Sentences, doc_context: bool) -> Iterator[str]:
         line = file.line_numbers[starts[longest]]
         sentence = f"one sentence of {lengths[longest]} words, from line {line} on"
         yield f"{path}: {sentence}. Are blank lines missing?"
+    only_documents = len(file.docstart_lines) > 1 and len(starts) == len(file.document_starts)
+    if only_documents and lengths.mean() > _MAX_MEAN_WORDS:
+        sentences = f"sentences of {lengths.mean():.0f} words on average, separated only by"
+        yield f"{path}: {sentences} {conll.DOCUMENT}. Are blank lines missing?"
     if len(examples) > 1 and len(words) < _MIN_SENTENCE_WORDS * len(examples):
         problem = f"{len(examples)} sentences have only {len(words)} words"
         yield f"{path}: {problem}. Are there blank lines between the words?"
+    yield from _check_columns(file)
     if doc_context and not file.docstart_lines:
         line = conll.DOCUMENT
         yield f"--doc_context: {path} has no {line} line; reading it as one document"

@@ -20,6 +20,7 @@ from bert_tf.data.features import Feature
 from bert_tf.errors import UserError, counted
 from bert_tf.extras import import_extra
 from bert_tf.finetuning import run_checks
+from bert_tf.finetuning.prediction import warn_about_empty_texts
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
 from bert_tf.tasks.token_classification import conll
@@ -129,7 +130,11 @@ class TokenClassification(Task):
         if split == "predict" and options.predict_file:
             path = options.predict_file
         columns = options.token_column, options.label_column
-        return conll.read_conll(path, *columns, need_labels=split != "predict")
+        file = conll.read_conll(path, *columns, need_labels=split != "predict")
+        for kind, affixes in (("prefix", options.word_prefix), ("suffix", options.word_suffix)):
+            if affixes:
+                file.words = conll.remove_affixes(path, file.words, kind, affixes)
+        return file
 
     def _make_sentences(self, file: conll.ConllFile) -> Sentences:
         documents = file.document_starts if self.options.doc_context else None
@@ -247,6 +252,7 @@ class TokenClassification(Task):
             # An input without words is an empty sentence.
             file.sentence_starts.append(len(file.words))
         file.document_starts.append(len(file.words))
+        warn_about_empty_texts(inputs)
         is_short = 1 < len(inputs) <= len(file.words) < 1.5 * len(inputs)
         if has_spaces or (is_short and all(isinstance(item, str) for item in inputs)):
             advice = "pass a text as a string, or as a tuple of its words; several texts as a list"

@@ -272,6 +272,50 @@ def test_missing_number_is_not_a_class(read_dataset, mark):
         assert mark in read_dataset(flags).labels
 
 
+SNLI = "neutral\ta\n-\tb\nentailment\tc\n\td\ncontradiction\te\n"
+
+
+def test_rows_with_skipped_labels_are_left_out(read_dataset, caplog):
+    flags = BY_NUMBER | NO_HELD_OUT_ROWS | {"skip_labels": "-,"}
+    dataset = read_dataset(flags, train_tsv=SNLI, dev_tsv="-\tx\nneutral\ty\n-\tz\n")
+    assert dataset.labels == ("contradiction", "entailment", "neutral")
+    assert [example.text_a for example in dataset.read("train")] == ["a", "c", "e"]
+    assert [example.text_a for example in dataset.read("eval")] == ["y"]
+    assert "train.tsv: 2 rows left out by --skip_labels=-," in caplog.text
+    assert "dev.tsv: 2 rows left out by --skip_labels=-," in caplog.text
+    with pytest.raises(UserError, match=r"dev\.tsv: --skip_labels=-, leaves no row"):
+        read_dataset(flags, dev_tsv="-\tx\n").read("eval")
+
+
+def test_numbers_null_and_lists_are_skipped(read_dataset):
+    rows = '{"text": "a", "label": -1}\n{"text": "b", "label": 0}\n{"text": "c", "label": null}\n'
+    rows += '{"text": "d", "label": 1}\n'
+    dataset = read_dataset(BY_NAME | {"skip_labels": "-1,"}, train_jsonl=rows)
+    assert (dataset.labels, dataset.problem_type) == (("0", "1"), "classification")
+    rows = '{"text": "a", "label": ["x"]}\n{"text": "b", "label": ["-"]}\n'
+    rows += '{"text": "c", "label": []}\n{"text": "d", "label": ["x", "y"]}\n'
+    dataset = read_dataset(BY_NAME | NO_HELD_OUT_ROWS | {"skip_labels": "-"}, train_jsonl=rows)
+    assert [example.label for example in dataset.read("train")] == [("x",), (), ("x", "y")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "flags", "message"),
+    [
+        ("a\tx\n-\ty\n", {"labels": "a,b"}, "2: label '-' is not one of a, b. .* --skip_labels=-$"),
+        # A first row without a label is not a header.
+        ("-\tx\na\ty\n", {"labels": "a,b"}, "1: label '-' is not one of a, b. .* --skip_labels=-$"),
+        ("0\tx\n-1\ty\n", {"labels": "0,1"}, "2: label '-1' is not .* pass --skip_labels=-1$"),
+        ("a\tx\nc\ty\n", {"labels": "a,b"}, "2: label 'c' .* a, b. Correct or remove the row$"),
+        ("a\tx\n\ty\n", {}, "2: the label is empty. Correct the row or, .* --skip_labels=$"),
+        ("1\tx\n2\ty\n?\tz\n", {}, "3: label '\\?' is not a number, .* --skip_labels=\\?;"),
+        ("-\tx\n?\ty\n", {"labels": "a,b", "skip_labels": "-"}, "2: .* --skip_labels=-,\\?$"),
+    ],
+)
+def test_errors_of_missing_labels_name_the_flag(read_dataset, rows, flags, message):
+    with pytest.raises(UserError, match=rf"train\.tsv:{message}"):
+        read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS | flags, train_tsv=rows)
+
+
 def test_mixed_names_and_numbers_are_classes(read_dataset):
     assert read_dataset(BY_NUMBER, train_tsv="1\ta\n2\tb\nmany\tc\n").labels == ("1", "2", "many")
     # Most labels are names, so the missing-value marker is a name as well.

@@ -569,6 +569,7 @@ def test_invalid_file_exits_with_a_one_line_error(tiny, tmp_path):
             "need --label_column, or --dev_fraction=0: rows are held out for evaluation",
         ),
         ({"task_name": "cola"}, "--text_column only applies to --task_name=tsv"),
+        ({"labels": "a,-", "skip_labels": "-"}, "--labels and --skip_labels both have '-'. Remove"),
         ({"task_module": "x.py"}, "--task_module and --task_name are mutually exclusive"),
         ({"task_name": None, "text_column": None, "label_column": None}, "required.*--task_name"),
         ({"data_dir": None}, r"Missing required flags: --data_dir"),

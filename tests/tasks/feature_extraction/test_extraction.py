@@ -306,9 +306,10 @@ def test_invalid_options_are_rejected_before_work_starts(tiny, folder, case):
 
 @pytest.mark.parametrize("output_format", ["auto", "npz", "tfrecord"])
 @pytest.mark.parametrize("source", ["in.txt", "<stdin>"])
-def test_empty_input(tiny, folder, monkeypatch, output_format, source):
-    (folder / "in.txt").write_text("")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+@pytest.mark.parametrize("content", ["", "\n \n"])
+def test_empty_input(tiny, folder, monkeypatch, output_format, source, content):
+    (folder / "in.txt").write_text(content)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
     input_file = str(folder / "in.txt") if source == "in.txt" else "-"
     with pytest.raises(UserError, match=f"{source} contains no text"):
         # The checkpoint is not read before the input.

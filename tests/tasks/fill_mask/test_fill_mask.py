@@ -407,6 +407,13 @@ def test_line_without_mask(model, folder, monkeypatch):
         run(model, folder)
 
 
+def test_stream_of_blank_lines(model, folder, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n \n")))
+    with pytest.raises(UserError, match="<stdin> contains no text"):
+        run(model, folder, input_file="-")
+    assert not (folder / "out").exists()
+
+
 def test_input_file_is_not_overwritten(model, folder):
     with pytest.raises(UserError, match="is also an input"):
         run(model, folder, output_file=str(folder / "in.txt"))

@@ -205,6 +205,8 @@ def test_column_mapping(tmp_path):
     [
         ("sent1,sent2\na,b\n", "there is no column 'ending0' .--ending_columns., only sent1"),
         (",".join(COLUMNS) + "\na,b,c,d,e,f,4\n", "train.csv:2: the label must be one of 0, 1, 2"),
+        (",".join(COLUMNS) + "\na,b,c,d,e,f,\n", "Received: ''. Correct or remove the row"),
+        (",".join(COLUMNS) + "\na,b,c,d,e,f,?\n", "train.csv:2: .* Received: '.'. Correct or"),
         (",".join(COLUMNS) + ",ending1\n", "train.csv:1: two columns are called 'ending1'"),
         (",".join(COLUMNS) + "\n", "contains no question"),
         ("", "contains no question"),

@@ -430,3 +430,13 @@ def test_lines_that_are_not_sentences_warn(tiny, corpus, caplog, text, message):
     assert (message or "") in caplog.text
     warnings = ("will be truncated", "to be wrapped", "have tabs", "is a vocabulary")
     assert bool(message) == any(text in caplog.text for text in warnings)
+
+
+def test_file_of_blank_lines(tiny, corpus, caplog):
+    (corpus / "blank.txt").write_text("\n \n")
+    with pytest.raises(UserError, match=r"No tokens in .*blank\.txt: nothing to train on"):
+        create_data.run(options(tiny, corpus, input_file=str(corpus / "blank.txt")))
+    (corpus / "one.txt").write_text("the film\n")
+    paths = f"{corpus}/blank.txt,{corpus}/one.txt"
+    create_data.run(options(tiny, corpus, input_file=paths, dupe_factor=1))
+    assert caplog.text.count("blank.txt: the first 2 lines are blank. Check --input_file") == 2

@@ -80,9 +80,28 @@ def test_character_metrics():
     assert scoring.f1_characters("", "") == scoring.exact_characters("", "") == 1.0
 
 
+def test_korean_metrics():
+    """Values of KorQuAD 1.0's official script: F1 of the bag of characters without spaces."""
+    korean = scoring.character_metrics([example("1", "사과"), example("2", "1990")])
+    f1, exact = korean["f1_characters"], korean["exact_characters"]
+    assert f1("사과를", "사과") == pytest.approx(0.8)
+    assert f1("과사", "사과") == f1("〈사 과〉", "사과") == 1.0
+    assert f1("1991년", "1990년") == pytest.approx(0.8)
+    assert f1("배", "사과") == f1("", "사과") == 0.0
+    assert exact("'사과'", "사과.") == exact("a 사과", "A 사과") == f1("", "") == 1.0
+    assert exact("사 과", "사과") == 0.0
+    assert (
+        scoring.character_metrics([example("1", "上海")])["f1_characters"] is scoring.f1_characters
+    )
+    # A Korean answer beside answers in Chinese: each syllable is a token.
+    assert scoring.f1_characters("사과를", "사과") == pytest.approx(0.8)
+
+
 def test_character_metrics_use_the_best_answer():
     examples = [example("1", "北京", "北京市"), example("2", "上海"), example("3")]
-    metrics = scoring.score(examples, {"1": "北京市", "2": "", "3": ""}, scoring.BY_CHARACTERS)
+    metrics = scoring.score(
+        examples, {"1": "北京市", "2": "", "3": ""}, scoring.character_metrics(examples)
+    )
     assert metrics == {
         "exact_characters": pytest.approx(200 / 3),
         "f1_characters": pytest.approx(200 / 3),
@@ -96,7 +115,7 @@ def test_character_metrics_use_the_best_answer():
         (["北京大学 的 学生", "Peking"], True),
         (["トム"], True),
         (["กรุง เทพ"], True),
-        (["서울"], False),
+        (["서울"], True),
         ([], False),
     ],
 )

@@ -99,6 +99,7 @@ def test_evaluation_on_training_questions_warns(tiny, folder, caplog):
         ("北京", {}, True),
         ("北京", {"version_2_with_negative": True}, True),
         ("北京", {"answer_scoring": "words"}, False),
+        ("사과", {}, True),
         ("fast story", {}, False),
         ("fast story", {"answer_scoring": "characters"}, True),
     ],
@@ -115,7 +116,7 @@ def test_character_metrics_for_languages_without_spaces(
     assert metrics.keys() & names == (names if by_characters else set())
     assert read(folder, "eval_results.json").keys() >= {"f1", *(names if by_characters else ())}
     is_inferred = by_characters and "answer_scoring" not in flags
-    assert caplog.text.count("most answer characters are Han, kana or Thai") == is_inferred
+    assert caplog.text.count("most answer characters are Han, kana, Thai or Hangul") == is_inferred
 
 
 def test_best_weights_by_character_metrics(tiny, folder):

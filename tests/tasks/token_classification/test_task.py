@@ -575,6 +575,76 @@ def test_missing_blank_lines_warn(tiny, folder, text, message):
     assert not message or problems[0].startswith(f"{folder}/test.txt: {message}")
 
 
+SENTENCE = "".join(f"w{n} X O\n" for n in range(61))
+
+
+@pytest.mark.parametrize(
+    ("text", "warns"),
+    [
+        (f"-DOCSTART-\n{SENTENCE}" * 2, True),
+        (f"-DOCSTART-\n\n{SENTENCE}\n" * 2, True),
+        # Documents as sentences; a document of one sentence; short documents.
+        (f"{SENTENCE}\n" * 2, False),
+        (f"-DOCSTART-\n\n{SENTENCE}\n", False),
+        ("-DOCSTART-\na O\nb O\n" * 9, False),
+        (f"-DOCSTART-\n\n{SENTENCE}\n{SENTENCE}\n" * 2, False),
+    ],
+)
+def test_sentences_separated_only_by_document_marks_warn(tiny, folder, text, warns):
+    (folder / "test.txt").write_text(text)
+    problems = "\n".join(find_problems(task(tiny, folder)))
+    message = "sentences of 61 words on average, separated only by -DOCSTART-. Are blank lines mis"
+    assert (message in problems) == ("average" in problems) == warns
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "en:Anna en:lives en:in en:Bonn",
+            "prefix en:. If it is not part of the words, pass --wor",
+        ),
+        ("Anna|x lives|x in|x Bonn|x", "suffix '|x'. If .* pass --word_suffix='|x'"),
+        ("a_1 b_2 c_1 d_2 e_1 f_2 g_1 h_2", "suffix _1,_2. If .* pass --word_suffix=_1,_2"),
+        ("Anna1 lives1 in1 Bonn1", "suffix 1. If"),
+        (" ".join(f"xx{chr(n)}" for n in range(97, 117)), "prefix xx. If"),
+        ("en:Anna lives en:in en:Bonn en:.", None),
+        ("the then they there", None),
+        ("#a #a #b", None),
+    ],
+)
+def test_common_prefixes_and_suffixes_warn(tiny, folder, words, message):
+    (folder / "test.txt").write_text("".join(f"{word}\n" for word in words.split()))
+    problems = "\n".join(find_problems(task(tiny, folder)))
+    assert ("all words have the" in problems) == bool(message)
+    parts = (message or "").split(".* ")
+    assert all(part in problems for part in parts)
+
+
+def test_prefixes_and_suffixes_are_removed(tiny, folder, run_log):
+    (folder / "test.txt").write_text("en:Anna|\nde:isst|\n\nen:en:|\nen:\n|\nfr\n")
+    flags = {"word_prefix": "en:,de:", "word_suffix": "|"}
+    words = [words for words, _ in task(tiny, folder, **flags).read("predict")]
+    # Nothing is removed from words that have nothing else.
+    assert words == [["Anna", "isst"], ["en:", "en:", "|", "fr"]]
+    assert "test.txt: removed --word_prefix=en:,de: from 3 of 6 words" in run_log.text
+    (folder / "test.txt").write_text("en:Anna\nen:lives\nen:in\nen:Bonn\n")
+    named = task(tiny, folder, word_prefix="en:")
+    assert not any("prefix" in problem for problem in find_problems(named))
+    assert warning_messages(run_log)[2:] == []
+
+
+def test_token_column_of_tags_warns(tiny, folder):
+    text = "".join(f"{n:b} w{chr(97 + n)} {'NV'[n % 2]} O\n" for n in range(12))
+    (folder / "test.txt").write_text(text)
+    message = "only 2 of 12 words are distinct, such as N, but column 2 has 12 distinct words. Che"
+    problems = find_problems(task(tiny, folder, token_column=3))
+    assert any(message in problem for problem in problems)
+    for other in ({"token_column": 2}, {"token_column": 4}):
+        problems = find_problems(task(tiny, folder, **other))
+        assert any("are distinct, such as" in p for p in problems) == (other["token_column"] == 4)
+
+
 def test_evaluation_on_training_data_warns(tiny, folder, caplog):
     (folder / "dev.txt").write_text((folder / "train.txt").read_text())
     flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, "num_train_epochs": 0.1}
