@@ -8,6 +8,7 @@ import keras
 
 from bert_tf import checkpoints, files, registry
 from bert_tf.checkpoints.formats import find_source, guess_lower_case
+from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.commands.options import ExportOptions
 from bert_tf.config import BertConfig
@@ -89,6 +90,9 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
     model = None if options.form == "preprocessor" else _restore_encoder(options, folder, config)
     if options.format != "saved_model":
         pooling = None if options.pooling == "none" else options.pooling
+        declared = declared_vectors(RunFolder(folder))
+        if declared and declared.differs_from(options.pooling):
+            log.warning("%s, but the export has --pooling=%s", declared, options.pooling)
         settings = {"format": options.format, "precision": options.precision, "pooling": pooling}
         contents = run_metadata.model_files(encoder_options, precision=options.precision)
         return export_folder(model, encoder_options, export_dir, contents, **settings)

@@ -14,6 +14,7 @@ import numpy as np
 from bert_tf import checkpoints, file_names, files, locks
 from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_files
 from bert_tf.checkpoints.formats.keras_files import MODEL_EXTENSION, WEIGHTS_EXTENSION
+from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.model import is_training_state
 from bert_tf.checkpoints.run_folder import CONFIG, RUN, VOCAB, RunFolder, labels_file, read_labels
@@ -51,6 +52,8 @@ def convert(source: Source, options: Any) -> None:
     target.require_free()
     for note in source.notes:
         log.warning("%s", note)
+    if declared := declared_vectors(RunFolder(os.path.dirname(source.path))):
+        log.warning("%s. The output does not: pass --pooling when you use it", declared)
     model = _prepare(source, options, target.format)
     with target.stage() as folder:
         path = os.path.join(folder, target.name)
