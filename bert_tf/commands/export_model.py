@@ -1,5 +1,6 @@
 """Implements the script `export_model.py`: exports to a SavedModel, to ONNX or to LiteRT."""
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +10,8 @@ import keras
 from bert_tf import checkpoints, files, registry
 from bert_tf.checkpoints.formats import find_source, guess_lower_case
 from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
-from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
+from bert_tf.checkpoints.model import fold_target_scale
+from bert_tf.checkpoints.run_folder import CONFIG, TARGET_SCALE, VOCAB, RunFolder
 from bert_tf.commands.options import ExportOptions
 from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature
@@ -60,7 +62,10 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     if options.format != "saved_model":
         _check_ranks(model, task.features("predict"))
         settings: Any = {"format": options.format, "precision": options.precision}
-        contents = run_metadata.model_files(task.options, task.schema, precision=options.precision)
+        fold_target_scale(model, RunFolder(folder))
+        entries = {n: v for n, v in task.schema.entries.items() if n != TARGET_SCALE}
+        schema = dataclasses.replace(task.schema, entries=entries)
+        contents = run_metadata.model_files(task.options, schema, precision=options.precision)
         labels = task.schema.labels
         return export_folder(model, task.options, export_dir, contents, labels, **settings)
     flags = {"text_input": options.text_input, "jit_compile": options.jit_compile}

@@ -70,9 +70,19 @@ def convert(source: Source, options: Any) -> None:
         log.info("The output does not include the configuration: put %s next to it", CONFIG)
 
 
+def _read(source: Source, model: _Model) -> dict[str, Any]:
+    weights = dict(source.read(model.names))
+    # A full copy has a copy of `run.json`, too.
+    return (
+        RunFolder(os.path.dirname(source.path)).fold_target_scale(weights)
+        if model.head
+        else weights
+    )
+
+
 def _write_original(source: Source, model: _Model, prefix: str) -> None:
     folder = os.path.dirname(prefix)
-    checkpoints.write(prefix, dict(source.read(model.names)))
+    checkpoints.write(prefix, _read(source, model))
     if model.config:
         files.write_text(os.path.join(folder, CONFIG), model.config.to_json_string())
     if model.vocab_file:
@@ -85,7 +95,7 @@ def _write_original(source: Source, model: _Model, prefix: str) -> None:
 
 def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:
     head, config, vocab_file = model.head, model.config, model.vocab_file
-    weights = {name: np.asarray(value, np.float32) for name, value in source.read(model.names)}
+    weights = {name: np.asarray(x, np.float32) for name, x in _read(source, model).items()}
     if to != "hugging_face":
         keras_files.write(path, head, config, weights)
         return

@@ -1,8 +1,10 @@
 """Parses labels of user tables; infers the label set and problem type of a training file."""
 
+import contextlib
 import dataclasses
 import difflib
 import itertools
+import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -23,8 +25,9 @@ _FEW_LABELS, _MANY_LABELS = 8, 50
 class LabelParser:
     """Parses cells with labels.
 
-    `problem_type` is "auto" and `labels` is empty until they are inferred. `separator` splits a
-    multi-label cell. In all methods, `place` is the file and line of a cell, for messages.
+    `problem_type` is "auto" and `labels` is empty until they are inferred; for regression, it names
+    the numbers of a label if there are several. `separator` splits a multi-label cell. In all
+    methods, `place` is the file and line of a cell, for messages.
     """
 
     problem_type: str
@@ -34,14 +37,36 @@ class LabelParser:
     @property
     def placeholder(self) -> Any:
         """A label for examples whose label is not used."""
+        if self.problem_type == REGRESSION:
+            return ("0",) * len(self.labels) or "0"
         return () if self.problem_type == MULTILABEL else next(iter(self.labels), "0")
 
     def parse(self, value: Any, place: str) -> Any:
-        """Converts a cell to a label; if multi-label, to a tuple of labels in the order of ids."""
+        """Converts a cell to a label: a tuple if there are several labels or numbers, in order."""
+        if self.problem_type == REGRESSION:
+            texts = self.number_texts(value, place)
+            return tuple(texts) if self.labels else texts[0]
         names = self.label_names(value, place)
         if self.problem_type == MULTILABEL:
             return tuple(label for label in self.labels if label in names)
         return names[0]
+
+    def number_texts(self, value: Any, place: str) -> list[str]:
+        """Lists the numbers in a cell, as text: one, or one for each of `labels`."""
+        names = target_names(value)
+        if sorted(names) != sorted(self.labels):
+            found, expected = (shortened(x) if x else "one" for x in (names, self.labels))
+            raise UserError(f"{place}: the label has the numbers {found}, but others {expected}")
+        if isinstance(value, dict):
+            value = [value[name] for name in self.labels]
+        parts = value if isinstance(value, list) else [value]
+        texts = [to_text(part, "label", place).strip() for part in parts]
+        if "" in texts:
+            raise UserError(f"{place}: the label is empty. Correct or remove the row")
+        for text in texts:
+            if parse_number(text) is None:
+                raise _not_a_number(text, place)
+        return texts
 
     def label_names(self, value: Any, place: str) -> list[str]:
         """Lists the labels in a cell: exactly one, unless the problem type is multilabel."""
@@ -54,8 +79,6 @@ class LabelParser:
         if "" in names or not (names or self.problem_type == MULTILABEL):
             raise UserError(f"{place}: the label is empty. Correct or remove the row")
         for name in names:
-            if self.problem_type == REGRESSION and parse_number(name) is None:
-                raise _not_a_number(name, place)
             if self.labels and name not in self.labels:
                 close = difflib.get_close_matches(name, self.labels, n=1)
                 advice = f"Did you mean {close[0]}?" if close else _advice(place)
@@ -72,6 +95,22 @@ class LabelParser:
     def _strip(self, text: str) -> str:
         # A task module may have labels with spaces around them.
         return text if text in self.labels else text.strip()
+
+
+def target_names(value: Any) -> tuple[str, ...]:
+    """Returns the names of the numbers in a label: keys or indexes; () for a single number."""
+    if isinstance(value, dict):
+        return tuple(value)
+    is_list = isinstance(value, list | tuple) and len(value) != 1
+    return tuple(map(str, range(len(value)))) if is_list else ()
+
+
+def unpack_numbers(cell: Any) -> Any:
+    """Converts a cell such as `[1.5, 3]` in a TSV or CSV file to a list."""
+    if isinstance(cell, str) and re.fullmatch(r"\s*\[[-+\d.eE,\s]*\.[-+\d.eE,\s]*\]\s*", cell):
+        with contextlib.suppress(ValueError):
+            return json.loads(cell)
+    return cell
 
 
 def is_number_like(text: str) -> bool:
@@ -92,14 +131,22 @@ def infer_labels(
     if problem_type == AUTO:
         problem_type = _infer_problem_type(places, values, given)
     parser = dataclasses.replace(given, problem_type=problem_type)
-    names = list(map(parser.label_names, values, places))
+    if problem_type == REGRESSION:
+        parser = dataclasses.replace(parser, labels=given.labels or target_names(values[0]))
+        require_valid_labels(parser.labels, path)
+        names = list(map(parser.number_texts, values, places))
+    elif problem_type == MULTILABEL and _are_indicators(values):
+        raise UserError(f"{path}: {_INDICATORS}")
+    else:
+        names = list(map(parser.label_names, values, places))
     counts = Counter(itertools.chain.from_iterable(names))
     if problem_type == MULTILABEL and max(map(len, names)) < 2:
         message = "%s: multilabel, but no row has two labels. Is --label_separator=%s correct?"
         log.warning(message, path, given.separator)
     if problem_type == REGRESSION:
         numbers = [float(name) for name in counts]
-        summary = f"numbers from {min(numbers):g} to {max(numbers):g}"
+        count = f"{len(parser.labels)} " if parser.labels else ""
+        summary = f"{count}numbers from {min(numbers):g} to {max(numbers):g}"
     else:
         parser = dataclasses.replace(parser, labels=parser.labels or _sort_labels(counts))
         require_valid_labels(parser.labels, path)
@@ -110,6 +157,49 @@ def infer_labels(
     return parser
 
 
+_INDICATORS = (
+    "labels are lists of 0 and 1. Write the names of those that are 1, for --problem_type="
+    "multilabel; to predict numbers, pass --problem_type=regression"
+)
+
+
+def _parts(value: Any) -> list[Any]:
+    return [*value.values()] if isinstance(value, dict) else value
+
+
+def _are_indicators(values: Sequence[Any]) -> bool:
+    """Returns whether labels are lists or objects of 0 and 1, one for each of several labels."""
+    rows = [_parts(value) for value in values if isinstance(value, list | dict)]
+    if len(rows) < len(values) or len({*map(len, rows)}) != 1 or len(rows[0]) < 2:
+        return False
+    return all(isinstance(part, int | float) and part in (0, 1) for row in rows for part in row)
+
+
+def _infer_type_of_lists(place: str, values: Sequence[Any]) -> str:
+    """Infers the problem type of lists and objects; raises a UserError if numbers may be labels.
+
+    They are not if one is not whole or has a name, or a list has one twice.
+    """
+    lists = [value for value in values if isinstance(value, list | dict)]
+    rows = [_parts(value) for value in lists]
+    numbers = [part for row in rows for part in row]
+    if not numbers or not all(isinstance(part, int | float) for part in numbers):
+        return MULTILABEL
+    if not all(float(number).is_integer() for number in numbers):
+        return REGRESSION
+    if _are_indicators(values):
+        raise UserError(f"{place}: {_INDICATORS}")
+    widths = {*map(len, rows)}
+    if isinstance(lists[0], dict) or (
+        len(widths) == 1 and any(len({*row}) < len(row) for row in rows)
+    ):
+        return REGRESSION
+    if len(widths) > 1 or widths == {1}:
+        return MULTILABEL
+    choice = "--problem_type=regression, or =multilabel if each number is a label"
+    raise UserError(f"{place}: all labels are lists of {widths.pop()} whole numbers. Pass {choice}")
+
+
 def _infer_problem_type(places: Sequence[str], values: Sequence[Any], given: LabelParser) -> str:
     """Infers the problem type; raises a UserError for a label that must be a mistake.
 
@@ -117,8 +207,8 @@ def _infer_problem_type(places: Sequence[str], values: Sequence[Any], given: Lab
     are whole, they are classes, and so are other labels, except for placeholders for missing
     numbers and numbers with a decimal comma, which are mistakes.
     """
-    if any(isinstance(value, list) for value in values):
-        return MULTILABEL
+    if any(isinstance(value, list | dict) for value in values):
+        return MULTILABEL if given.labels else _infer_type_of_lists(places[0], values)
     if given.labels:
         return CLASSIFICATION
     cells = zip(values, places, strict=True)
