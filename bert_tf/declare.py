@@ -59,16 +59,12 @@ DURATION, DATA, RESULTS = Affects.DURATION, Affects.DATA, Affects.RESULTS
 MODEL, RUN, DEVICES, PATH = Affects.MODEL, Affects.RUN, Affects.DEVICES, Affects.PATH
 
 
-class Default:
-    """Tells a default from an equal value that was passed, where a model's folder may say more."""
+class DefaultInt(int):
+    """A default, as opposed to an equal number that was passed: a model's folder may say more."""
 
 
-class DefaultInt(int, Default):
-    """A number as a default."""
-
-
-class DefaultStr(str, Default):
-    """A text as a default."""
+class DefaultStr(str):
+    """Like `DefaultInt`, for texts."""
 
 
 class Options:

@@ -71,13 +71,9 @@ def convert(source: Source, options: Any) -> None:
 
 
 def _read(source: Source, model: _Model) -> dict[str, Any]:
-    weights = dict(source.read(model.names))
+    weights, folder = dict(source.read(model.names)), RunFolder(os.path.dirname(source.path))
     # A full copy has a copy of `run.json`, too.
-    return (
-        RunFolder(os.path.dirname(source.path)).fold_target_scale(weights)
-        if model.head
-        else weights
-    )
+    return folder.fold_target_scale(weights) if model.head else weights
 
 
 def _write_original(source: Source, model: _Model, prefix: str) -> None:

@@ -52,12 +52,10 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
     names = [name for name, _ in steps if name != "Dropout"]
     if names == ["Transformer"]:
         return None
-    configs = [
-        os.path.join(subfolder, "config.json") for name, subfolder in steps if name == "Pooling"
-    ]
-    poolings = [
-        name for config in configs for name in _poolings(files.read_json(root.file(config)))
-    ]
+    poolings: list[str] = []
+    for name, subfolder in steps:
+        if name == "Pooling":
+            poolings += _poolings(files.read_json(root.file(f"{subfolder}/config.json")))
     unsupported = [name for name in names if name not in _CHAINS[1]]
     unsupported += [f"pooling {name}" for name in poolings if name not in _FLAGS]
     if not unsupported and names not in _CHAINS:

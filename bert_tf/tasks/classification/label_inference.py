@@ -61,7 +61,7 @@ class LabelParser:
             value = [value[name] for name in self.labels]
         parts = value if isinstance(value, list) else [value]
         texts = [to_text(part, "label", place).strip() for part in parts]
-        if "" in texts:
+        if "" in texts or not texts:
             raise UserError(f"{place}: the label is empty. Correct or remove the row")
         for text in texts:
             if parse_number(text) is None:
@@ -129,15 +129,15 @@ def infer_labels(
     """
     problem_type = given.problem_type
     if problem_type == AUTO:
-        problem_type = _infer_problem_type(places, values, given)
+        problem_type = _infer_problem_type(path, places, values, given)
     parser = dataclasses.replace(given, problem_type=problem_type)
     if problem_type == REGRESSION:
         parser = dataclasses.replace(parser, labels=given.labels or target_names(values[0]))
         require_valid_labels(parser.labels, path)
         names = list(map(parser.number_texts, values, places))
-    elif problem_type == MULTILABEL and _are_indicators(values):
-        raise UserError(f"{path}: {_INDICATORS}")
     else:
+        if problem_type == MULTILABEL:
+            _check_indicators(path, values)
         names = list(map(parser.label_names, values, places))
     counts = Counter(itertools.chain.from_iterable(names))
     if problem_type == MULTILABEL and max(map(len, names)) < 2:
@@ -157,50 +157,45 @@ def infer_labels(
     return parser
 
 
-_INDICATORS = (
-    "labels are lists of 0 and 1. Write the names of those that are 1, for --problem_type="
-    "multilabel; to predict numbers, pass --problem_type=regression"
-)
+def _number_rows(values: Sequence[Any]) -> list[list[Any]]:
+    """Returns the parts of lists and objects if all are numbers, also if some lists are empty."""
+    lists = [value for value in values if isinstance(value, list | dict)]
+    rows = [[*value.values()] if isinstance(value, dict) else value for value in lists]
+    numbers = list(itertools.chain.from_iterable(rows))
+    return rows if numbers and all(isinstance(x, int | float) for x in numbers) else []
 
 
-def _parts(value: Any) -> list[Any]:
-    return [*value.values()] if isinstance(value, dict) else value
+def _check_indicators(path: str, values: Sequence[Any]) -> None:
+    rows = _number_rows(values)
+    if (
+        rows
+        and len(rows[0]) > 1
+        and all([x in (0, 1) for x in r] == [True] * len(rows[0]) for r in rows)
+    ):
+        advice = "Write the names of those that are 1, for --problem_type=multilabel; to predict "
+        raise UserError(f"{path}: labels are lists of 0 and 1. {advice}numbers, pass =regression")
 
 
-def _are_indicators(values: Sequence[Any]) -> bool:
-    """Returns whether labels are lists or objects of 0 and 1, one for each of several labels."""
-    rows = [_parts(value) for value in values if isinstance(value, list | dict)]
-    if len(rows) < len(values) or len({*map(len, rows)}) != 1 or len(rows[0]) < 2:
-        return False
-    return all(isinstance(part, int | float) and part in (0, 1) for row in rows for part in row)
-
-
-def _infer_type_of_lists(place: str, values: Sequence[Any]) -> str:
+def _infer_type_of_lists(path: str, values: Sequence[Any]) -> str:
     """Infers the problem type of lists and objects; raises a UserError if numbers may be labels.
 
     They are not if one is not whole or has a name, or a list has one twice.
     """
-    lists = [value for value in values if isinstance(value, list | dict)]
-    rows = [_parts(value) for value in lists]
-    numbers = [part for row in rows for part in row]
-    if not numbers or not all(isinstance(part, int | float) for part in numbers):
-        return MULTILABEL
-    if not all(float(number).is_integer() for number in numbers):
+    rows = _number_rows(values)
+    if not all(float(number).is_integer() for row in rows for number in row):
         return REGRESSION
-    if _are_indicators(values):
-        raise UserError(f"{place}: {_INDICATORS}")
-    widths = {*map(len, rows)}
-    if isinstance(lists[0], dict) or (
-        len(widths) == 1 and any(len({*row}) < len(row) for row in rows)
-    ):
-        return REGRESSION
-    if len(widths) > 1 or widths == {1}:
+    _check_indicators(path, values)
+    if len({*map(len, rows)}) != 1 or len(rows[0]) == 1:
         return MULTILABEL
+    if isinstance(values[0], dict) or any(len({*row}) < len(row) for row in rows):
+        return REGRESSION
     choice = "--problem_type=regression, or =multilabel if each number is a label"
-    raise UserError(f"{place}: all labels are lists of {widths.pop()} whole numbers. Pass {choice}")
+    raise UserError(f"{path}: all labels are lists of {len(rows[0])} whole numbers. Pass {choice}")
 
 
-def _infer_problem_type(places: Sequence[str], values: Sequence[Any], given: LabelParser) -> str:
+def _infer_problem_type(
+    path: str, places: Sequence[str], values: Sequence[Any], given: LabelParser
+) -> str:
     """Infers the problem type; raises a UserError for a label that must be a mistake.
 
     If most labels are numbers, not all of them whole, any other label is a mistake. If the numbers
@@ -208,7 +203,7 @@ def _infer_problem_type(places: Sequence[str], values: Sequence[Any], given: Lab
     numbers and numbers with a decimal comma, which are mistakes.
     """
     if any(isinstance(value, list | dict) for value in values):
-        return MULTILABEL if given.labels else _infer_type_of_lists(places[0], values)
+        return MULTILABEL if given.labels else _infer_type_of_lists(path, values)
     if given.labels:
         return CLASSIFICATION
     cells = zip(values, places, strict=True)

@@ -30,7 +30,7 @@ from bert_tf.data.texts import (
     read_lines,
     warn_about_columns,
 )
-from bert_tf.declare import Default
+from bert_tf.declare import DefaultInt, DefaultStr
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.finetuning.engines import loaded, open_model, with_model_files
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
@@ -267,7 +267,7 @@ def _follow_folder(
     values["max_seq_length"] = declared.max_seq_length or options.max_seq_length
     for name, value in values.items():
         passed = getattr(options, name)
-        if not isinstance(passed, Default) and passed != value:
+        if not isinstance(passed, DefaultInt | DefaultStr) and passed != value:
             message = "--%s=%s was passed, but the vectors of %s are made with %s"
             log.warning(message, name, passed, folder, value)
             values[name] = passed

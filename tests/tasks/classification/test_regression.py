@@ -29,7 +29,7 @@ def write_lists(folder, name, count, to_label):
 
 
 def price(text):
-    return 3e5 + 1e5 * score(text) + len(text)
+    return 3e5 + 1e5 * score(text) + 0.5
 
 
 @pytest.fixture(scope="module")
@@ -101,22 +101,13 @@ def test_converted_models_have_the_unit_of_the_labels(prices, tmp_path, to):
     folder, _ = prices
     expected = Predictor(folder / "out")(sentences(5, seed=5))
     output = tmp_path / {"keras": "model.keras"}.get(to, "model")
-    options = ConversionOptions(
-        input=str(folder / "out"), output=str(output), to=to, head="classification"
-    )
-    convert_checkpoint.run(options)
-    if to == "original":
-        shutil.copy(folder / "out" / "run.json", tmp_path / "copy.json")
-    models = {
-        name: BertClassifier.from_checkpoint(path, num_labels=1)
-        for name, path in (("converted", output), ("own", folder / "out"))
-    }
-    predictor = Predictor(folder / "out")
-    rows = predictor._predict._task.featurize(
-        predictor._predict._task.from_inputs(sentences(5, seed=5)), "predict"
-    )
+    flags = {"input": str(folder / "out"), "output": str(output), "to": to}
+    convert_checkpoint.run(ConversionOptions(**flags, head="classification"))
+    task = Predictor(folder / "out")._predict._task
+    rows = task.featurize(task.from_inputs(sentences(5, seed=5)), "predict")
     inputs = {name: rows[name] for name in ("input_ids", "input_mask", "segment_ids")}
-    for model in models.values():
+    for path in (output, folder / "out"):
+        model = BertClassifier.from_checkpoint(path, num_labels=1)
         logits = np.asarray(model(inputs)["logits"])[:, 0]
         assert logits == pytest.approx(expected, rel=1e-3)
 
@@ -142,7 +133,7 @@ def test_resumed_runs_keep_the_unit(prices, tiny, tmp_path, run_log):
 
 
 def to_list(text):
-    return [score(text) + 0.5, 20.0 + len(text)]
+    return [score(text) + 0.5, 20.0 + text.split().count("film")]
 
 
 @pytest.mark.parametrize("names", [("0", "1"), ("mood", "size")])
@@ -210,16 +201,17 @@ def test_problem_type_of_lists(tiny, tmp_path, labels, flags, problem_type, name
 @pytest.mark.parametrize(
     ("labels", "flags", "problem"),
     [
-        ([[3, 7], [4, 1]], {}, r"jsonl:1: .* 2 whole numbers\. Pass --problem_type=regression, or"),
-        ([[0, 1, 1], [1, 0, 0]], {}, "of 0 and 1. Write the names .* --problem_type=regression"),
+        ([[3, 7], [4, 1]], {}, r"jsonl: .* 2 whole numbers\. Pass --problem_type=regression, or"),
+        ([[0, 1, 1], [1, 0, 0]], {}, "of 0 and 1. Write the names .* pass =regression"),
         ([[0, 1, 1], [1, 0, 0]], {"problem_type": "multilabel"}, "of 0 and 1. Write the names"),
         ([{"a": 1, "b": 0}, {"a": 0, "b": 0}], {}, "of 0 and 1. Write the names of those"),
         (
             [[1.5, 3.2], [4, 2, 1]],
             {},
-            r"jsonl:2: the label has the numbers 0, 1, 2, but others 0, 1",
+            "jsonl:2: the label has the numbers 0, 1, 2, but",
         ),
         ([[1.5, 3.2], 4], {}, "jsonl:2: the label has the numbers one, but others 0, 1"),
+        ([1.5, []], {"problem_type": "regression"}, "jsonl:2: the label is empty"),
         ([{"a": 1.5}, {"b": 2}], {}, "jsonl:2: the label has the numbers b, but others a"),
         ([[1.5, float("nan")], [4, 2]], {}, "jsonl:1: the label must be a string or a number"),
         ([[1.5, 3.2], [4, "x"]], {"problem_type": "regression"}, "jsonl:2: label 'x' is not a num"),
