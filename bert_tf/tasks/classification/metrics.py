@@ -97,7 +97,7 @@ def regression_metrics(
     finite = np.isfinite(values).all() and np.isfinite(label_ids).all()
     if finite and np.ptp(values) < _MIN_SPREAD * np.ptp(label_ids):
         message = "All predictions are from %.4g to %.4g, but the labels from %.4g to %.4g"
-        message += ". Train for longer (--num_train_epochs), or raise --learning_rate"
+        message += ". Train for longer, or with another --learning_rate"
         log.warning(message, values.min(), values.max(), label_ids.min(), label_ids.max())
     if finite and np.ptp(values) > 0 and np.ptp(label_ids) > 0:
         with _ignore_warnings():
