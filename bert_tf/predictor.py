@@ -25,7 +25,7 @@ class Predictor:
 
     | script | input | prediction |
     |---|---|---|
-    | `run_classifier` | string or (string, string) | `ClassPrediction`, `LabelsPrediction`, number |
+    | `run_classifier` | string or (string, string) | `ClassPrediction`, `LabelsPrediction`, float |
     | `run_squad` | (question, text) | `AnswerPrediction` |
     | `run_ner` | string, or tuple of words | `LabeledWords` |
     | `run_multiple_choice` | (context, ending, ending, ...) | `ChoicePrediction` |
