@@ -59,7 +59,7 @@ class CustomDataset(TextDataset):
         self._training = training or column_mapping.TrainingTable()
         self.is_unlabeled = options.ignores_labels and not self._holds_out_rows
         labels, problem_type = tuple(labels), problem_type or options.problem_type
-        if problem_type == REGRESSION and options.labels:
+        if problem_type == REGRESSION and labels and (options.labels or training is None):
             raise UserError("--problem_type=regression uses numbers, not labels: omit --labels")
         require_valid_labels(labels, "--labels")
         unlabeled = {"predict", "train"} if self.is_unlabeled else {"predict"}
