@@ -125,7 +125,8 @@ def parse(options_class: type, argv: Sequence[str]) -> Any:
     if positional:
         raise UserError(f"Unexpected argument {positional[0]!r}: write flags as --name=value")
     names = [field.name for field in dataclasses.fields(options_class)]
-    return options_class(**{name: _check_value(name, values[name].value) for name in names})
+    passed = [name for name in names if values[name].present]  # the others keep their `Default`
+    return options_class(**{name: _check_value(name, values[name].value) for name in passed})
 
 
 def _reword(message: str) -> str:

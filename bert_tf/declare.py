@@ -59,6 +59,14 @@ DURATION, DATA, RESULTS = Affects.DURATION, Affects.DATA, Affects.RESULTS
 MODEL, RUN, DEVICES, PATH = Affects.MODEL, Affects.RUN, Affects.DEVICES, Affects.PATH
 
 
+class DefaultInt(int):
+    """A default, as opposed to an equal number that was passed: a model's folder may say more."""
+
+
+class DefaultStr(str):
+    """Like `DefaultInt`, for texts."""
+
+
 class Options:
     """Base class of options classes, which are frozen dataclasses.
 

@@ -13,6 +13,7 @@ from bert_tf import backend
 from bert_tf.checkpoints.folder import add_newest, latest, remove, resolve
 from bert_tf.checkpoints.formats.configs import WORD_EMBEDDINGS
 from bert_tf.checkpoints.formats.source import OriginalSource, Source
+from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.checkpoints.tensors import GLOBAL_STEP, read, shapes, step_of, write
 from bert_tf.errors import UserError, shortened
 from bert_tf.modeling import BertModel, checkpoint_name
@@ -63,6 +64,17 @@ class Restored:
                 f"{self.prefix} does not match this model. Missing variables: {missing}; "
                 f"unexpected variables: {unexpected}{advice if self.new else ''}"
             )
+
+
+def fold_target_scale(model: keras.Model, folder: RunFolder) -> None:
+    """Changes a regression model whose targets were standardized: `logits` are in their own unit.
+
+    The model must have the weights of the checkpoint in the folder.
+    """
+    variables = named_variables(model)
+    head = {name: v.numpy() for name, v in variables.items() if name.startswith("output_")}
+    for name, value in folder.fold_target_scale(head).items():
+        variables[name].assign(value)
 
 
 def load_weights(

@@ -22,6 +22,8 @@ LABELS = "labels.txt"
 RUN = "run.json"
 # Subfolder of a SavedModel for extra files, which TensorFlow ignores.
 EXTRA_FOLDER = "assets.extra"
+# Entry of `run.json`: mean and deviation of each target of a regression that was standardized.
+TARGET_SCALE = "target_scale"
 # The subfolder with the best weights of a training run with --eval_every, and their name.
 BEST_FOLDER, BEST_NAME = "best", "model.ckpt"
 EVALUATIONS = "evaluations.json"
@@ -90,6 +92,16 @@ class RunFolder:
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
         return value if isinstance(value, kind) else None
+
+    def fold_target_scale(self, weights: dict[str, Any]) -> dict[str, Any]:
+        """Returns a regression's weights, of which outputs have the unit of the labels."""
+        pairs = self.entry(TARGET_SCALE)
+        if pairs and {"output_weights", "output_bias"} <= weights.keys():
+            mean, scale = np.float32(json.loads(pairs)).T
+            kernel, bias = weights["output_weights"], weights["output_bias"]
+            folded = {"output_weights": kernel * scale[:, None], "output_bias": bias * scale + mean}
+            return {**weights, **folded}
+        return weights
 
     def require_flags(self) -> dict[str, Any]:
         """Like `flags`; UserError if `run.json` is damaged, or its script is not registered."""

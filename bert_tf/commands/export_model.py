@@ -1,5 +1,6 @@
 """Implements the script `export_model.py`: exports to a SavedModel, to ONNX or to LiteRT."""
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +9,9 @@ import keras
 
 from bert_tf import checkpoints, files, registry
 from bert_tf.checkpoints.formats import find_source, guess_lower_case
-from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
+from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
+from bert_tf.checkpoints.model import fold_target_scale
+from bert_tf.checkpoints.run_folder import CONFIG, TARGET_SCALE, VOCAB, RunFolder
 from bert_tf.commands.options import ExportOptions
 from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature
@@ -58,7 +61,10 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None, 
     if options.format != "saved_model":
         _check_ranks(model, task.features("predict"))
         settings: Any = {"format": options.format, "precision": options.precision}
-        contents = run_metadata.model_files(task.options, task.schema, precision=options.precision)
+        fold_target_scale(model, RunFolder(folder))
+        entries = {n: v for n, v in task.schema.entries.items() if n != TARGET_SCALE}
+        schema = dataclasses.replace(task.schema, entries=entries)
+        contents = run_metadata.model_files(task.options, schema, precision=options.precision)
         labels = task.schema.labels
         return export_folder(model, task.options, export_dir, contents, labels, **settings)
     settings = {"text_input": options.text_input, "jit_compile": options.jit_compile}
@@ -88,6 +94,9 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
     model = None if options.form == "preprocessor" else _restore_encoder(options, folder, config)
     if options.format != "saved_model":
         pooling = None if options.pooling == "none" else options.pooling
+        declared = declared_vectors(RunFolder(folder))
+        if declared and declared.differs_from(options.pooling):
+            log.warning("%s, but the export has --pooling=%s", declared, options.pooling)
         settings = {"format": options.format, "precision": options.precision, "pooling": pooling}
         contents = run_metadata.model_files(encoder_options, precision=options.precision)
         return export_folder(model, encoder_options, export_dir, contents, **settings)

@@ -52,20 +52,28 @@ def pad_rows(x: Any, length: int, value: float = 0) -> Any:
 def pool(x: Any, mask: Any, pooling: str) -> Any:
     """Pools the tokens of each text: [B, S, .., H] and their mask [B, S] -> [B, .., H].
 
-    `pooling` is "cls" (the first token), "mean", "max" or "mean_max" ([B, .., 2H]).
+    `pooling` is "cls" (the first token), "mean" or "max"; or several of them, joined by `_`, whose
+    vectors are concatenated: "mean_max" gives [B, .., 2H].
     """
     x = cast(x, "float32")
-    if pooling == "cls":
-        return x[:, 0]
     ops, pooled = namespace(x), []
     weights = ops.expand_dims(cast(mask, "float32"), tuple(range(2, len(x.shape))))  # [B, S, .., 1]
-    if pooling != "max":
-        count = ops.maximum(ops.sum(weights, axis=1), 1.0)
-        pooled.append(ops.sum(x * weights, axis=1) / count)
-    if pooling != "mean":
-        lowest = np.finfo(np.float32).min
-        pooled.append(ops.max(ops.where(weights > 0, x, lowest), axis=1))
+    for kind in pooling.split("_"):
+        if kind == "cls":
+            pooled.append(x[:, 0])
+        elif kind == "mean":
+            count = ops.maximum(ops.sum(weights, axis=1), 1.0)
+            pooled.append(ops.sum(x * weights, axis=1) / count)
+        else:
+            lowest = np.finfo(np.float32).min
+            pooled.append(ops.max(ops.where(weights > 0, x, lowest), axis=1))
     return ops.concatenate(pooled, axis=-1)
+
+
+def normalize(x: Any) -> Any:
+    """Scales vectors along the last axis to length 1; zeros remain."""
+    ops = namespace(x)
+    return x / ops.maximum(ops.sqrt(ops.sum(x * x, axis=-1, keepdims=True)), 1e-12)
 
 
 def top_k(x: Any, k: int) -> tuple[Any, Any]:

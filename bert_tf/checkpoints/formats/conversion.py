@@ -14,6 +14,7 @@ import numpy as np
 from bert_tf import checkpoints, file_names, files, locks
 from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_files
 from bert_tf.checkpoints.formats.keras_files import MODEL_EXTENSION, WEIGHTS_EXTENSION
+from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.model import is_training_state
 from bert_tf.checkpoints.run_folder import CONFIG, RUN, VOCAB, RunFolder, labels_file, read_labels
@@ -51,6 +52,8 @@ def convert(source: Source, options: Any) -> None:
     target.require_free()
     for note in source.notes:
         log.warning("%s", note)
+    if declared := declared_vectors(RunFolder(os.path.dirname(source.path))):
+        log.warning("%s. The output does not: pass --pooling when you use it", declared)
     model = _prepare(source, options, target.format)
     with target.stage() as folder:
         path = os.path.join(folder, target.name)
@@ -69,9 +72,15 @@ def convert(source: Source, options: Any) -> None:
             log.log(level, "The output does not include %s: %s", name, advice)
 
 
+def _read(source: Source, model: _Model) -> dict[str, Any]:
+    weights, folder = dict(source.read(model.names)), RunFolder(os.path.dirname(source.path))
+    # A full copy has a copy of `run.json`, too.
+    return folder.fold_target_scale(weights) if model.head else weights
+
+
 def _write_original(source: Source, model: _Model, prefix: str) -> None:
     folder = os.path.dirname(prefix)
-    checkpoints.write(prefix, dict(source.read(model.names)))
+    checkpoints.write(prefix, _read(source, model))
     if model.config:
         files.write_text(os.path.join(folder, CONFIG), model.config.to_json_string())
     if model.vocab_file:
@@ -84,7 +93,7 @@ def _write_original(source: Source, model: _Model, prefix: str) -> None:
 
 def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:
     head, config, vocab_file = model.head, model.config, model.vocab_file
-    weights = {name: np.asarray(value, np.float32) for name, value in source.read(model.names)}
+    weights = {name: np.asarray(x, np.float32) for name, x in _read(source, model).items()}
     if to != "hugging_face":
         keras_files.write(path, head, config, weights)
         return

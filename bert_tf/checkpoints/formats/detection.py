@@ -13,7 +13,7 @@ from bert_tf.checkpoints.formats.keras_files import KerasSource
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
 from bert_tf.checkpoints.formats.saved_model import GRAPH_FILE, SavedModelSource
 from bert_tf.checkpoints.formats.source import OriginalSource, Source
-from bert_tf.checkpoints.model import Restored, load_weights
+from bert_tf.checkpoints.model import Restored, fold_target_scale, load_weights
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.checkpoints.tensors import OBJECT_GRAPH, open_reader
 from bert_tf.errors import UserError
@@ -98,6 +98,7 @@ def restore(model: keras.Model, source: str | os.PathLike | Source) -> Restored:
             message = "%s has the head of a %s, not of a %s"
             log.warning(message, source.path, *(cls.__name__ for cls in classes))
     restored = load_weights(model, source, verify=False)
+    fold_target_scale(model, RunFolder(os.path.dirname(source.path)))
     unused_heads = [name for name in restored.unused if name.endswith("output_weights")]
     if restored.new and set(unused_heads) - {"cls/seq_relationship/output_weights"}:
         log.warning("%s", restored.describe())

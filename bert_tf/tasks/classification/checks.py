@@ -25,8 +25,9 @@ def check(
 ) -> Iterator[str]:
     """Yields a sentence for each problem in a split; see `Task.check`."""
     path = data.describe(split)
+    names = () if data.problem_type == REGRESSION else data.labels
     if not data.is_published:
-        yield from _check_texts(path, data.labels, examples)
+        yield from _check_texts(path, names, examples)
     if split == "predict" or (split == "train" and data.is_unlabeled):
         return
     count, labels = len(examples), {str(example.label) for example in examples}
@@ -34,11 +35,13 @@ def check(
         label = repr(examples[0].label)
         yield f"{path}: all {count} rows have the label {label}. Check the label column"
     if split == "train":
-        yield from check_similar_labels(data.labels, path)
+        if data.problem_type == REGRESSION:
+            return
+        yield from check_similar_labels(names, path)
         yield from _check_labels(path, data)
-        if not data.is_published and data.problem_type != REGRESSION:
+        if not data.is_published:
             yield from _check_contradictions(path, examples)
-    elif train_examples and data.labels and not data.is_unlabeled:
+    elif train_examples and names and not data.is_unlabeled:
         unseen = _collect_labels(examples) - _collect_labels(train_examples)
         if unseen:
             yield f"{path}: no row of the training set has the label {', '.join(sorted(unseen))}"

@@ -14,7 +14,7 @@ from bert_tf.tables.columns import cell, find_positions, is_name, to_text
 from bert_tf.tables.read import Row, has_quotes, read_table
 from bert_tf.tasks.classification import column_mapping
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset, require_valid_labels
-from bert_tf.tasks.classification.label_inference import LabelParser, infer_labels
+from bert_tf.tasks.classification.label_inference import LabelParser, infer_labels, unpack_numbers
 from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, REGRESSION, ClassifierOptions
 
 # Entry of `run.json` with the column names in the training file, separated by tabs.
@@ -59,7 +59,7 @@ class CustomDataset(TextDataset):
         self._training = training or column_mapping.TrainingTable()
         self.is_unlabeled = options.ignores_labels and not self._holds_out_rows
         labels, problem_type = tuple(labels), problem_type or options.problem_type
-        if problem_type == REGRESSION and labels:
+        if problem_type == REGRESSION and labels and (options.labels or training is None):
             raise UserError("--problem_type=regression uses numbers, not labels: omit --labels")
         require_valid_labels(labels, "--labels")
         unlabeled = {"predict", "train"} if self.is_unlabeled else {"predict"}
@@ -124,6 +124,8 @@ class CustomDataset(TextDataset):
             purpose: [cell(row, purpose, position) for row in rows]
             for purpose, position in positions.items()
         }
+        if "label" in values and self._parser.problem_type != CLASSIFICATION:
+            values["label"] = list(map(unpack_numbers, values["label"]))
         if self._options.quoted == AUTO and not has_quotes(path, AUTO):
             _warn_about_quotes(path, values)
         if split == "train":

@@ -1,9 +1,12 @@
 """Creates the dataset that the options of `run_classifier.py` describe."""
 
+import json
 from collections.abc import Sequence
 
+import numpy as np
+
 from bert_tf import files
-from bert_tf.checkpoints.run_folder import RunFolder
+from bert_tf.checkpoints.run_folder import TARGET_SCALE, RunFolder
 from bert_tf.data.split_files import NAMES, find_files
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks
@@ -15,6 +18,10 @@ from bert_tf.tasks.classification.custom_dataset import HEADER, NUM_COLUMNS, Cus
 from bert_tf.tasks.classification.datasets import PROBLEM_TYPE, TextDataset
 from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, REGRESSION
 from bert_tf.tasks.classification.task_module import INPUTS, has_pairs, load_task_module
+
+_ENTRIES = (HEADER, NUM_COLUMNS, INPUTS, TARGET_SCALE)
+# Numbers up to this size are learned as they are; a target with larger ones is standardized.
+_MAX_TARGET = 10
 
 
 def make_dataset(options: ClassifierOptions, source: str | RunFolder) -> TextDataset:
@@ -33,11 +40,13 @@ def make_dataset(options: ClassifierOptions, source: str | RunFolder) -> TextDat
     elif options.task_module:
         data = load_task_module(options.task_module, options.data_dir or "")
         if not folder:
-            data.read("train")  # tells whether texts are pairs
+            data.read("train")  # tells whether texts are pairs, and the targets of a regression
+        elif data.problem_type == REGRESSION:
+            data.set_targets(folder.labels() or ())
     else:
         data = glue.GlueDataset(glue.task_named(options.task_name or ""), options.data_dir or "")
     if folder:
-        saved = {name: folder.entry(name) for name in (HEADER, NUM_COLUMNS, INPUTS)}
+        saved = {name: folder.entry(name) for name in _ENTRIES}
         data.entries = {name: value for name, value in saved.items() if value is not None}
         if options.task_module:
             data.has_pairs = has_pairs(saved[INPUTS])
@@ -94,7 +103,9 @@ def _make_custom_dataset(options: ClassifierOptions, folder: RunFolder | None) -
         elif trained not in (None, problem_type):
             reason = f"the model in {folder} was trained with {trained}"
             raise UserError(f"--problem_type={problem_type}, but {reason}: omit the flag")
-        if not labels and problem_type != REGRESSION:
+        if problem_type == REGRESSION:
+            labels = labels or folder.labels() or []
+        elif not labels:
             advice = ", or --labels in the order of the model's outputs"
             labels = folder.require_labels(advice=advice)
     if options.teacher:
@@ -122,6 +133,33 @@ def require_same_labels(labels: Sequence[str], source: str, options: ClassifierO
     if options.task_module and (not options.do_train or sorted(labels) == sorted(trained)):
         advice = "get_labels() must return the same list in every run; a set has no fixed order"
     run_checks.require_same_labels(labels, source, options, advice)
+
+
+def scale_entry(options: ClassifierOptions, targets: np.ndarray) -> dict[str, str]:
+    """Returns an entry for `run.json` with [mean, standard deviation] of each target [E, L].
+
+    They are [0, 1] for a target without large numbers; there is no entry if no target has any. A
+    run that resumes, or has a teacher, has the entry of that model, or none.
+    """
+    output = RunFolder(options.output_dir or "")
+    models = output.subfolders(options.num_runs) if options.num_runs > 1 else [output]
+    models = [model for model in models if model.will_be_resumed_by(options)]
+    if options.teacher:
+        models.append(RunFolder(options.teacher))
+    if models:
+        saved = models[0].entry(TARGET_SCALE)
+        return {TARGET_SCALE: saved} if saved else {}
+    columns = targets.reshape(len(targets), -1).astype(np.float64).T
+    is_large = [np.abs(column).max() > _MAX_TARGET for column in columns]
+    pairs = [
+        (column.mean(), column.std() or 1.0) if large else (0.0, 1.0)
+        for column, large in zip(columns, is_large, strict=True)
+    ]
+    if not any(is_large):
+        return {}
+    message = "Numbers are standardized for training, and losses are those of the results: %s"
+    log.info(message, ", ".join(f"(x - {mean:g}) / {scale:g}" for mean, scale in pairs))
+    return {TARGET_SCALE: json.dumps(pairs)}
 
 
 def _require_order(labels: Sequence[str], folder: RunFolder) -> None:

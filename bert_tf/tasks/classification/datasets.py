@@ -22,7 +22,7 @@ class TextDataset(abc.ABC):
     Attributes:
         name: name in messages ("task cola").
         problem_type: `CLASSIFICATION`, `MULTILABEL` or `REGRESSION`.
-        labels: names of the labels in the order of their ids; empty for regression.
+        labels: names of the labels in the order of their ids; for regression, of several targets.
         is_published: whether `--task_name` determines labels and files, as for GLUE. If so,
             examples to predict have the first label as a placeholder, as in the original.
         primary_metric: default of `--best_metric`; None for the problem type's default.

@@ -1,8 +1,10 @@
 """Parses labels of user tables; infers the label set and problem type of a training file."""
 
+import contextlib
 import dataclasses
 import difflib
 import itertools
+import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -23,9 +25,10 @@ _FEW_LABELS, _MANY_LABELS = 8, 50
 class LabelParser:
     """Parses cells with labels.
 
-    `problem_type` is "auto" and `labels` is empty until they are inferred. `separator` splits a
-    multi-label cell. Rows with a label in `skipped` are left out; None if no option does so. In all
-    methods, `place` is the file and line of a cell, for messages.
+    `problem_type` is "auto" and `labels` is empty until they are inferred; for regression, it names
+    the numbers of a label if there are several. `separator` splits a multi-label cell. Rows with a
+    label in `skipped` are left out; None if no option does so. In all methods, `place` is the file
+    and line of a cell, for messages.
     """
 
     problem_type: str
@@ -36,14 +39,36 @@ class LabelParser:
     @property
     def placeholder(self) -> Any:
         """A label for examples whose label is not used."""
+        if self.problem_type == REGRESSION:
+            return ("0",) * len(self.labels) or "0"
         return () if self.problem_type == MULTILABEL else next(iter(self.labels), "0")
 
     def parse(self, value: Any, place: str) -> Any:
-        """Converts a cell to a label; if multi-label, to a tuple of labels in the order of ids."""
+        """Converts a cell to a label: a tuple if there are several labels or numbers, in order."""
+        if self.problem_type == REGRESSION:
+            texts = self.number_texts(value, place)
+            return tuple(texts) if self.labels else texts[0]
         names = self.label_names(value, place)
         if self.problem_type == MULTILABEL:
             return tuple(label for label in self.labels if label in names)
         return names[0]
+
+    def number_texts(self, value: Any, place: str) -> list[str]:
+        """Lists the numbers in a cell, as text: one, or one for each of `labels`."""
+        names = target_names(value)
+        if sorted(names) != sorted(self.labels):
+            found, expected = (shortened(x) if x else "one" for x in (names, self.labels))
+            raise UserError(f"{place}: the label has the numbers {found}, but others {expected}")
+        if isinstance(value, dict):
+            value = [value[name] for name in self.labels]
+        parts = value if isinstance(value, list) else [value]
+        texts = [to_text(part, "label", place).strip() for part in parts]
+        if "" in texts or not texts:
+            raise UserError(f"{place}: the label is empty. {self._advice('', place)}")
+        for text in texts:
+            if parse_number(text) is None:
+                raise _not_a_number(text, self._advice(text, place), place)
+        return texts
 
     def label_names(self, value: Any, place: str) -> list[str]:
         """Lists the labels in a cell: exactly one, unless the problem type is multilabel."""
@@ -56,8 +81,6 @@ class LabelParser:
         if "" in names or not (names or self.problem_type == MULTILABEL):
             raise UserError(f"{place}: the label is empty. {self._advice('', place)}")
         for name in names:
-            if self.problem_type == REGRESSION and parse_number(name) is None:
-                raise _not_a_number(name, self._advice(name, place), place)
             if self.labels and name not in self.labels:
                 names = () if is_placeholder(name) else self.labels
                 close = difflib.get_close_matches(name, names, n=1)
@@ -97,6 +120,22 @@ def is_placeholder(label: str) -> bool:
     return bool(re.fullmatch(r"[\W_]*|-1|#?n/?a|nan|null", label, re.IGNORECASE))
 
 
+def target_names(value: Any) -> tuple[str, ...]:
+    """Returns the names of the numbers in a label: keys or indexes; () for a single number."""
+    if isinstance(value, dict):
+        return tuple(value)
+    is_list = isinstance(value, list | tuple) and len(value) != 1
+    return tuple(map(str, range(len(value)))) if is_list else ()
+
+
+def unpack_numbers(cell: Any) -> Any:
+    """Converts a cell such as `[1.5, 3]` in a TSV or CSV file to a list."""
+    if isinstance(cell, str) and re.fullmatch(r"\s*\[[-+\d.eE,\s]*\.[-+\d.eE,\s]*\]\s*", cell):
+        with contextlib.suppress(ValueError):
+            return json.loads(cell)
+    return cell
+
+
 def is_number_like(text: str) -> bool:
     """Returns whether a cell is a number, or a placeholder for a missing one, such as ""."""
     missing = re.fullmatch("(-?inf|infinity|nan|n/?a|null|none|[?-])?", text, re.IGNORECASE)
@@ -113,16 +152,24 @@ def infer_labels(
     """
     problem_type = given.problem_type
     if problem_type == AUTO:
-        problem_type = _infer_problem_type(places, values, given)
+        problem_type = _infer_problem_type(path, places, values, given)
     parser = dataclasses.replace(given, problem_type=problem_type)
-    names = list(map(parser.label_names, values, places))
+    if problem_type == REGRESSION:
+        parser = dataclasses.replace(parser, labels=given.labels or target_names(values[0]))
+        require_valid_labels(parser.labels, path)
+        names = list(map(parser.number_texts, values, places))
+    else:
+        if problem_type == MULTILABEL:
+            _check_indicators(path, values)
+        names = list(map(parser.label_names, values, places))
     counts = Counter(itertools.chain.from_iterable(names))
     if problem_type == MULTILABEL and max(map(len, names)) < 2:
         message = "%s: multilabel, but no row has two labels. Is --label_separator=%s correct?"
         log.warning(message, path, given.separator)
     if problem_type == REGRESSION:
         numbers = [float(name) for name in counts]
-        summary = f"numbers from {min(numbers):g} to {max(numbers):g}"
+        count = f"{len(parser.labels)} " if parser.labels else ""
+        summary = f"{count}numbers from {min(numbers):g} to {max(numbers):g}"
     else:
         parser = dataclasses.replace(parser, labels=parser.labels or _sort_labels(counts))
         require_valid_labels(parser.labels, path)
@@ -133,15 +180,48 @@ def infer_labels(
     return parser
 
 
-def _infer_problem_type(places: Sequence[str], values: Sequence[Any], given: LabelParser) -> str:
+def _number_rows(values: Sequence[Any]) -> list[list[Any]]:
+    """Returns the parts of lists and objects if all are numbers, also if some lists are empty."""
+    lists = [value for value in values if isinstance(value, list | dict)]
+    rows = [[*value.values()] if isinstance(value, dict) else value for value in lists]
+    numbers = list(itertools.chain.from_iterable(rows))
+    return rows if numbers and all(isinstance(x, int | float) for x in numbers) else []
+
+
+def _check_indicators(path: str, values: Sequence[Any]) -> None:
+    rows = _number_rows(values)
+    if rows and all(len(row) > 1 and {*row} <= {0, 1} for row in rows):
+        advice = "Write the names of those that are 1, or pass --problem_type=regression"
+        raise UserError(f"{path}: labels are lists of 0 and 1. {advice}")
+
+
+def _infer_type_of_lists(path: str, values: Sequence[Any]) -> str:
+    """Infers the problem type of lists and objects: numbers to predict, or names of labels.
+
+    Raises a UserError for whole numbers in lists of equal length, which may be either.
+    """
+    rows = _number_rows(values)
+    _check_indicators(path, values)
+    if isinstance(values[0], dict) or not all(float(x).is_integer() for row in rows for x in row):
+        return REGRESSION
+    if len({*map(len, rows)}) == 1 and len(rows[0]) > 1:
+        problem = f"all labels are lists of {len(rows[0])} whole numbers"
+        choice = "--problem_type=regression, or =multilabel if each number is a label"
+        raise UserError(f"{path}: {problem}. Pass {choice}")
+    return MULTILABEL
+
+
+def _infer_problem_type(
+    path: str, places: Sequence[str], values: Sequence[Any], given: LabelParser
+) -> str:
     """Infers the problem type; raises a UserError for a label that must be a mistake.
 
     If most labels are numbers, not all of them whole, any other label is a mistake. If the numbers
     are whole, they are classes, and so are other labels, except for placeholders for missing
     numbers and numbers with a decimal comma, which are mistakes.
     """
-    if any(isinstance(value, list) for value in values):
-        return MULTILABEL
+    if any(isinstance(value, list | dict) for value in values):
+        return MULTILABEL if given.labels else _infer_type_of_lists(path, values)
     if given.labels:
         return CLASSIFICATION
     cells = zip(values, places, strict=True)

@@ -82,18 +82,22 @@ def multilabel_metrics(
 def regression_metrics(
     values: np.ndarray, label_ids: np.ndarray, per_example_loss: np.ndarray
 ) -> dict[str, np.float32]:
-    """Compares predicted values [N] with the true values in `label_ids`.
+    """Compares predicted values [N], or [N, L] of L targets, with the true values in `label_ids`.
 
     Returns:
-        `eval_pearson` and `eval_spearman`, 0 if predicted or true values are all equal or not all
-        finite; `eval_loss`; `eval_mean_absolute_error`.
+        Means over the targets: `eval_pearson` and `eval_spearman`, 0 if predicted or true values
+        are all equal or not all finite; `eval_loss`; `eval_mean_absolute_error`.
     """
+    if values.ndim == 2:
+        columns = zip(values.T, label_ids.T, strict=True)
+        scores = [regression_metrics(*column, per_example_loss) for column in columns]
+        return {name: np.float32(np.mean([s[name] for s in scores])) for name in scores[0]}
     values, label_ids = values.astype(np.float64), label_ids.astype(np.float64)
     pearson = spearman = 0.0
     finite = np.isfinite(values).all() and np.isfinite(label_ids).all()
     if finite and np.ptp(values) < _MIN_SPREAD * np.ptp(label_ids):
         message = "All predictions are from %.4g to %.4g, but the labels from %.4g to %.4g"
-        message += ". Train for longer, or scale the labels to a range of about 0 to 5"
+        message += ". Train for longer, or with another --learning_rate"
         log.warning(message, values.min(), values.max(), label_ids.min(), label_ids.max())
     if finite and np.ptp(values) > 0 and np.ptp(label_ids) > 0:
         with _ignore_warnings():

@@ -50,8 +50,8 @@ class TableOptions(Options, affects=DATA):
     problem_type: str = option(
         "auto",
         "classification: one label per text; multilabel: any number of labels; regression: a "
-        "number. auto: multilabel for lists (JSON), regression for numbers unless all are whole, "
-        "otherwise classification.",
+        "number, or a list of numbers. auto: multilabel for lists of texts (JSON), regression for "
+        "numbers unless all are whole, otherwise classification.",
         affects=ROWS | MODEL,
         new=True,
         choices=(AUTO, CLASSIFICATION, MULTILABEL, REGRESSION),

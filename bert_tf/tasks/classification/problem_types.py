@@ -1,15 +1,17 @@
-"""The three problem types: one label per text, any number of labels, or a number.
+"""The three problem types: one label per text, any number of labels, or one or more numbers.
 
 Shapes: B rows in a batch, E examples, L labels.
 """
 
 import abc
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bert_tf import backend
+from bert_tf.checkpoints.run_folder import TARGET_SCALE
 from bert_tf.data import array_ops
 from bert_tf.data.features import Feature, InputExample, label_ids_of
 from bert_tf.errors import UserError
@@ -51,7 +53,8 @@ class ProblemType(abc.ABC):
     """Target, loss, outputs, metrics and prediction columns of a problem type.
 
     Attributes:
-        labels: names of the labels in the order of their ids; empty for regression.
+        labels: names of the labels in the order of their ids; for regression, names of the targets,
+            empty if there is only one.
         num_outputs: number of outputs of the model's head.
         target: the feature with the labels of a row.
         metric_names: metrics for `--best_metric`; the first is the default.
@@ -77,14 +80,14 @@ class ProblemType(abc.ABC):
 
     def set_class_weights(self, examples: Sequence[InputExample]) -> None:
         """Sets the weights of labels in the training loss according to `--class_weights`."""
-        if not self.labels:
+        if self.soft_target == "number":
             raise UserError("--class_weights: the labels are numbers, not classes. Omit the flag")
         ids, num_labels = self.label_ids(examples), len(self.labels)
         counts = np.bincount(ids, minlength=num_labels) if ids.ndim == 1 else ids.sum(axis=0)
         self._weights = label_weights(self.options.class_weights or "", self.labels, counts)
 
     def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
-        """Converts the labels of examples to ids [E], 0/1 indicators [E, L] or numbers [E]."""
+        """Converts labels to ids [E], 0/1 indicators [E, L], or numbers [E] or [E, L]."""
         return label_ids_of(examples, self.labels)
 
     @abc.abstractmethod
@@ -93,7 +96,15 @@ class ProblemType(abc.ABC):
 
     @abc.abstractmethod
     def values(self, logits: Any) -> Any:
-        """Converts logits [B, L] to probabilities [B, L], or to numbers [B]."""
+        """Converts logits [B, L] to probabilities [B, L], or to numbers [B] or [B, L]."""
+
+    def columns(self) -> list[str]:
+        """Returns the names of the `cells` in a table of predictions."""
+        return [self.answer_column, *(f"probability_{label}" for label in self.labels)]
+
+    def cells(self, value: Any) -> list[Any]:
+        """Converts the values of one example to cells."""
+        return [self.answer(value), *value]
 
     def serve(self, values: Any) -> dict[str, Any]:
         """Returns the outputs of an exported model, given its `values`."""
@@ -185,7 +196,10 @@ class _MultiLabel(ProblemType):
 
 
 class _Regression(ProblemType):
-    """Each text has a number; the loss is the squared error of the model's only output."""
+    """Each text has a number, or several; the loss is the mean of the squared errors.
+
+    With a `target_scale`, the model's outputs and the loss are about standardized numbers.
+    """
 
     metric_names = ("pearson", "spearman", "loss", "mean_absolute_error")
     output = "values"
@@ -195,21 +209,51 @@ class _Regression(ProblemType):
 
     def __init__(self, data: TextDataset, options: ClassifierOptions) -> None:
         super().__init__(data, options)
-        self.num_outputs = 1
-        self.target = Feature("label_ids", dtype="float32")
+        self.num_outputs = max(len(self.labels), 1)
+        self.target = Feature("label_ids", len(self.labels) or None, dtype="float32")
+        scale = np.float32(json.loads(data.entries.get(TARGET_SCALE, "[]")))
+        self._scale = (scale.T if self.labels else scale[0]) if len(scale) else None
+
+    def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
+        if not self.labels:
+            return super().label_ids(examples)
+        return np.array([[*map(float, example.label)] for example in examples], np.float32)
 
     def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
-        return array_ops.namespace(logits).square(logits[:, 0] - label_ids)
+        losses = self._losses(logits if self.labels else logits[:, 0], label_ids)
+        return array_ops.namespace(losses).mean(losses, axis=-1) if self.labels else losses
+
+    def _losses(self, outputs: Any, targets: Any) -> Any:
+        if self._scale is not None:
+            targets = (targets - self._scale[0]) / self._scale[1]
+        return array_ops.namespace(outputs).square(outputs - targets)
 
     def values(self, logits: Any) -> Any:
-        return logits[:, 0]
+        outputs = logits if self.labels else logits[:, 0]
+        return outputs if self._scale is None else outputs * self._scale[1] + self._scale[0]
 
-    def prediction(self, value: Any) -> float:
-        return float(value)
+    def prediction(self, value: Any) -> float | dict[str, float]:
+        return dict(zip(self.labels, value, strict=True)) if self.labels else float(value)
+
+    def columns(self) -> list[str]:
+        return [f"prediction_{name}" for name in self.labels] or [self.answer_column]
+
+    def cells(self, value: Any) -> list[Any]:
+        return [*np.atleast_1d(value)]
 
     def answer(self, value: Any) -> str:
         # Used only for GLUE's STS-B submission: scores from 0 to 5, with three decimals.
         return f"{np.clip(value, 0.0, 5.0):.3f}"
+
+    def report(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
+        """Returns the metrics of each target by name."""
+        deviations = 1.0 if self._scale is None else self._scale[1]
+        losses = np.square((values - label_ids) / deviations)
+        scores = map(regression_metrics, values.T, label_ids.T, losses.T)
+        return {
+            name: {metric.removeprefix("eval_"): float(found[metric]) for metric in found}
+            for name, found in zip(self.labels, scores, strict=True)
+        }
 
 
 PROBLEM_TYPES: Mapping[str, type[ProblemType]] = {

@@ -26,6 +26,7 @@ from bert_tf.tasks.classification import checks
 from bert_tf.tasks.classification.dataset_factory import (
     label_source,
     make_dataset,
+    scale_entry,
     trained_problem_type,
 )
 from bert_tf.tasks.classification.datasets import PROBLEM_TYPE, TextDataset
@@ -35,7 +36,7 @@ from bert_tf.tasks.classification.metrics import (
     describe_report,
     plot_confusion_matrix,
 )
-from bert_tf.tasks.classification.options import ClassifierOptions
+from bert_tf.tasks.classification.options import REGRESSION, ClassifierOptions
 from bert_tf.tasks.classification.problem_types import LOWER_IS_BETTER, PROBLEM_TYPES, ProblemType
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
@@ -52,7 +53,7 @@ _WINDOWS_NOTE = "--long_text=windows does not apply to SavedModels, which trunca
 class Predictions(Sequence[Any]):
     """Predictions of E examples, converted to Python objects on access.
 
-    `values` are probabilities [E, L] or numbers [E]; `losses` [E] is None if labels are unknown.
+    `values` are probabilities [E, L], numbers [E] or [E, L]; `losses` [E] is None without labels.
     """
 
     def __init__(self, problem: ProblemType, values: np.ndarray, losses: np.ndarray | None) -> None:
@@ -92,8 +93,12 @@ class Classification(Task):
         For published datasets, they are constant.
         """
         data = make_dataset(self.options, source)
-        problem = PROBLEM_TYPES[data.problem_type](data, self.options)
         _require_problem_type(self.options, data)
+        problem = PROBLEM_TYPES[data.problem_type](data, self.options)
+        if source == "train" and data.problem_type == REGRESSION and not data.is_published:
+            entry = scale_entry(self.options, problem.label_ids(data.read("train")))
+            data.entries = {**data.entries, **entry}
+            problem = PROBLEM_TYPES[REGRESSION](data, self.options)
         if source == "train" and self.options.class_weights:
             problem.set_class_weights(data.read("train"))
         return ClassificationSchema(
@@ -175,7 +180,7 @@ class Classification(Task):
     def fetch(
         self, outputs: Mapping[str, Any], batch: Mapping[str, Any], serving: bool = False
     ) -> dict[str, Any]:
-        """Selects probabilities [B, L], or numbers [B].
+        """Selects probabilities [B, L], or numbers [B] or [B, L].
 
         An exported model also returns the most likely label, if each text has one label.
         """
@@ -201,7 +206,7 @@ class Classification(Task):
     def write(
         self, split: str, examples: Sequence[InputExample], predictions: Predictions, folder: str
     ) -> Written:
-        """Reports metrics by label and plots the confusion matrix, or writes predictions.
+        """Reports metrics by label, and plots the confusion matrix, or writes predictions.
 
         The latter are `test_results.tsv`, `test_predictions.tsv`, and GLUE's submission file.
         """
@@ -211,6 +216,11 @@ class Classification(Task):
         if not labels:
             return Written()
         label_ids = self.problem.label_ids(examples)
+        if self.schema.data.problem_type == REGRESSION:
+            report = self.problem.report(predictions.values, label_ids)
+            for name, scores in report.items():
+                log.info("%s: %s", name, ", ".join(f"{n} {x:.4g}" for n, x in scores.items()))
+            return Written(entries={"targets": report})
         report = classification_report(predictions.values, label_ids, labels)
         log.info("%s", describe_report(report))
         matrix = report.get("confusion_matrix")
@@ -284,12 +294,10 @@ def _prediction_rows(
 ) -> Iterator[Sequence[Any]]:
     has_pairs = any(example.text_b for example in examples)
     text_columns = ["text", "text_pair"] if has_pairs else ["text"]
-    probability_columns = [f"probability_{label}" for label in problem.labels]
-    yield ["id", *text_columns, problem.answer_column, *probability_columns]
+    yield ["id", *text_columns, *problem.columns()]
     for example, value in zip(examples, values, strict=True):
         texts = [example.text_a, example.text_b or ""] if has_pairs else [example.text_a]
-        cells = [problem.answer(value), *value] if problem.labels else [value]
-        yield [example.guid, *texts, *cells]
+        yield [example.guid, *texts, *problem.cells(value)]
 
 
 def _format_table(rows: Iterable[Sequence[Any]]) -> str:

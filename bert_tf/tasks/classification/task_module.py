@@ -2,16 +2,18 @@
 
 Of `get_train_examples`, `get_dev_examples` and `get_test_examples`, a run needs only those whose
 examples it reads. `get_labels` returns strings, or None if labels are numbers. If the class sets
-`problem_type = "multilabel"`, the label of an example is a list of labels.
+`problem_type = "multilabel"`, the label of an example is a list of labels. If `get_labels` returns
+None, it may also be a list of numbers, or a dict of numbers by name.
 """
 
 import contextlib
+import dataclasses
 import functools
 import os
 import sys
 import traceback
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bert_tf import files
@@ -19,7 +21,7 @@ from bert_tf.data.features import InputExample
 from bert_tf.errors import UserError, counted
 from bert_tf.progress import log
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset, require_valid_labels
-from bert_tf.tasks.classification.label_inference import LabelParser
+from bert_tf.tasks.classification.label_inference import LabelParser, target_names
 from bert_tf.tasks.classification.options import CLASSIFICATION, MULTILABEL, REGRESSION
 
 # Entry of `run.json` for `has_pairs`, and its values.
@@ -49,6 +51,11 @@ class ModuleDataset(TextDataset):
             count = f"{len(self.labels)} labels" if self.labels else "no labels"
             raise UserError(f"{path}: {problem} {count}. Use {' or '.join(allowed)}")
 
+    def set_targets(self, names: Sequence[str]) -> None:
+        """Sets the names of the numbers in a label, for a regression; none for a single number."""
+        self.labels = tuple(names)
+        self._parser = dataclasses.replace(self._parser, labels=self.labels)
+
     def read(self, split: str) -> list[InputExample]:
         """Calls the method for a split and checks its examples; for prediction, drops labels.
 
@@ -61,8 +68,11 @@ class ModuleDataset(TextDataset):
                 raise UserError(f"{self._path}: {method}(data_dir) returns None, not examples")
             examples = list(returned)
         count = counted(len(examples), "example")
-        reason = "" if self.labels else ", because get_labels() returns no labels"
+        are_numbers = self.problem_type == REGRESSION
+        reason = ", because get_labels() returns no labels" * are_numbers
         log.info("%s: %s; %s%s", self.describe(split), count, self.problem_type, reason)
+        if are_numbers and split == "train" and examples:
+            self.set_targets(target_names(getattr(examples[0], "label", None)))
         examples = [self._convert(item, split, index) for index, item in enumerate(examples)]
         are_pairs = {bool(example.text_b) for example in examples}
         if split == "train":
@@ -91,8 +101,9 @@ class ModuleDataset(TextDataset):
             return InputExample(guid, text_a, text_b)
         if label is None:
             raise UserError(f"{place} has no label")
-        is_list = isinstance(label, list | tuple | set | frozenset)
-        label = self._parser.parse([*map(str, label)] if is_list else str(label), place)
+        if isinstance(label, list | tuple | set | frozenset):
+            label = [*map(str, label)]
+        label = self._parser.parse(label if isinstance(label, list | dict) else str(label), place)
         return InputExample(guid, text_a, text_b, label)
 
 

@@ -4,6 +4,7 @@ Texts are processed in chunks, so that neither input nor output has to fit into 
 Shapes: B rows in a batch, T tokens in a text, S max_seq_length, L layers, H hidden_size.
 """
 
+import dataclasses
 import itertools
 import logging
 import re
@@ -16,6 +17,7 @@ import numpy as np
 
 from bert_tf import backend, checkpoints, file_names, files
 from bert_tf.checkpoints import formats
+from bert_tf.checkpoints.formats.sentence_transformers import DeclaredVectors, declared_vectors
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data import array_ops
 from bert_tf.data.features import sequence_features
@@ -29,6 +31,7 @@ from bert_tf.data.texts import (
     read_lines,
     warn_about_columns,
 )
+from bert_tf.declare import DefaultInt, DefaultStr
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.finetuning.engines import loaded, open_model, with_model_files
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
@@ -74,6 +77,7 @@ def run(options: ExtractionOptions) -> None:
         message = "%s will contain JSON lines. Pass --output_format=npz to write NumPy arrays"
         log.warning(message, output_file)
     extractor = Extractor(options, total)
+    options = extractor.options
     indexed_texts = enumerate(itertools.chain(first_texts, texts))
     with (
         files.atomic_write(output_file) as temporary,
@@ -154,17 +158,19 @@ class Extractor:
     Attributes:
         config: configuration of the model.
         layers: indexes of the extracted layers, as in `options`.
+        options: the options, where they were left to the model's folder, with its values.
         tokenizer: tokenizer of the model.
         num_texts: number of texts processed so far.
         num_truncated: number of these texts that were truncated.
 
     Raises:
         UserError: the checkpoint cannot be read or does not match, a layer does not exist, or there
-            are several processes.
+            are several processes; or the folder makes vectors in a way that is not supported.
     """
 
     def __init__(self, options: ExtractionOptions, total: int = 0) -> None:
         self._folder = RunFolder.of(options.init_checkpoint or "")
+        options, self._declared = _follow_folder(options, self._folder)
         options = with_model_files(options, self._folder.path)
         self.config, tokenizer = load_config_and_tokenizer(options)
         if options.pretokenized:
@@ -174,11 +180,11 @@ class Extractor:
         self._check_pairs = PairCheck(trained_on_pairs=None)
         self.num_texts = self.num_truncated = 0
         self._lock = threading.Lock()
-        self._options = options
+        self.options = options
         self._inference = self._open(total)
 
     def _open(self, total: int) -> RowBatches:
-        options, checkpoint = self._options, self._options.init_checkpoint or ""
+        options, checkpoint = self.options, self.options.init_checkpoint or ""
 
         def build(use_one_hot_embeddings: bool = False, **kwargs: Any) -> Any:
             from bert_tf.modeling import BertModel
@@ -214,9 +220,11 @@ class Extractor:
             layers = {-1: last_layer, self.config.num_hidden_layers - 1: last_layer}
         selected = [array_ops.cast(layers[index], "float32") for index in self.layers]
         values = array_ops.namespace(selected[0]).stack(selected, axis=2)  # [B, S, L, H]
-        pooling = self._options.pooling
+        pooling = self.options.pooling
         if pooling != "none":  # [B, L, H], or 2H for mean_max
             values = array_ops.pool(values, batch["input_mask"], pooling)
+        if self._declared and self._declared.normalize:
+            values = array_ops.normalize(values)
         return {"values": values}
 
     def __call__(self, inputs: Sequence[Any]) -> list[TextFeatures]:
@@ -229,11 +237,13 @@ class Extractor:
     def features(self, texts: Sequence[Text]) -> list[TextFeatures]:
         """Computes the features of texts."""
         backend.require_runtime()
-        rows = convert_examples(texts, None, self._options.max_seq_length, self.tokenizer)
+        if self._declared and self._declared.lower_case:
+            texts = [Text(*(text and text.lower() for text in pair)) for pair in texts]
+        rows = convert_examples(texts, None, self.options.max_seq_length, self.tokenizer)
         with self._lock:
             self.num_texts += len(texts)
             self.num_truncated += int(np.count_nonzero(rows[CUT_TOKENS]))
-        if self._options.pooling != "none":
+        if self.options.pooling != "none":
             return [TextFeatures(None, v) for v in self._inference.predict(rows)["values"]]
         values: list[Any] = [None] * len(texts)
         lengths = rows["input_mask"].sum(axis=1)
@@ -244,6 +254,38 @@ class Extractor:
         to_tokens = self.tokenizer.reference.convert_ids_to_tokens
         pairs = zip(rows["input_ids"].tolist(), values, strict=True)
         return [TextFeatures(to_tokens(ids[: len(v)]), v) for ids, v in pairs]
+
+
+def _follow_folder(
+    options: ExtractionOptions, folder: RunFolder
+) -> tuple[ExtractionOptions, DeclaredVectors | None]:
+    """Returns complete options, and what the folder declares if they follow it; else None.
+
+    Raises a UserError if they should, but the folder makes its vectors in an unsupported way.
+    """
+    declared = declared_vectors(folder)
+    if options.pooling != "auto" or not declared:
+        pooling = "none" if options.pooling == "auto" else options.pooling
+        if declared and pooling != "none" and declared.differs_from(pooling):
+            message = "%s, but --pooling=%s was passed. Omit it to have the declared vectors"
+            log.warning(message, declared, pooling)
+        return dataclasses.replace(options, pooling=pooling), None
+    if declared.unsupported:
+        advice = "Pass --pooling=mean, or another value, to have other vectors of the encoder"
+        raise UserError(f"{declared}, which is not supported. {advice}")
+    values: dict[str, Any] = {"layers": "-1"}
+    values["max_seq_length"] = declared.max_seq_length or options.max_seq_length
+    for name, value in values.items():
+        passed = getattr(options, name)
+        if not isinstance(passed, DefaultInt | DefaultStr) and passed != value:
+            message = "--%s=%s was passed, but the vectors of %s are made with %s"
+            log.warning(message, name, passed, folder, value)
+            values[name] = passed
+    if declared.prompt:
+        message = "%s: the texts get no prompt. Write %r before each of them"
+        log.warning(message, declared.path, declared.prompt)
+    log.info("%s, max_seq_length=%d", declared, values["max_seq_length"])
+    return dataclasses.replace(options, pooling=declared.pooling, **values), declared
 
 
 def _chunk_size(options: ExtractionOptions, extractor: Extractor) -> int:

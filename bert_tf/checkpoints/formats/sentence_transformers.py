@@ -1,0 +1,92 @@
+"""Reads how a folder of sentence-transformers makes the vector of a text, from `modules.json`."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from bert_tf import files
+from bert_tf.checkpoints.run_folder import RunFolder
+from bert_tf.errors import UserError
+
+# Poolings in the order in which sentence-transformers concatenates their vectors.
+_FLAGS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
+_TEXT_CONFIGS = ("sentence_bert_config.json", "tokenizer_config.json")
+_CHAINS = [["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]]
+
+
+class DeclaredVectors(NamedTuple):
+    """How the vectors of a folder are made."""
+
+    path: str  # of `modules.json`
+    pooling: str  # see `array_ops.pool`
+    normalize: bool  # whether vectors are scaled to length 1
+    unsupported: str  # names of what we cannot compute
+    max_seq_length: int | None
+    lower_case: bool  # whether texts are lower-cased before they are tokenized
+    prompt: str  # what is prepended to each text
+
+    def __str__(self) -> str:
+        found = f"pooling={self.pooling}{', normalized' * self.normalize}"
+        return f"{self.path} declares {self.unsupported or found}"
+
+    def differs_from(self, pooling: str) -> bool:
+        """Returns whether vectors that are made with this pooling alone would be others."""
+        return bool(self.unsupported or self.normalize) or pooling != self.pooling
+
+
+def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
+    """Returns what the folder of a model declares; None if nothing.
+
+    Raises a UserError if a file is damaged, or the configuration of the pooling is missing.
+    """
+    root, inner = folder, os.path.abspath(folder.path or ".")
+    if os.path.basename(inner) == "0_Transformer":  # in models of 2020
+        root = RunFolder(os.path.dirname(inner))
+    if not (path := root.find("modules.json")):
+        return None
+    try:
+        modules = files.parse_json(files.read_text(path), path)
+        steps = [(m["type"].split(".")[-1], m["path"]) for m in modules]
+    except (AttributeError, KeyError, TypeError):
+        raise UserError(f"{path} is not a list of modules. Restore it from a copy") from None
+    names = [name for name, _ in steps if name != "Dropout"]
+    if names == ["Transformer"]:
+        return None
+    poolings: list[str] = []
+    for name, subfolder in steps:
+        if name == "Pooling":
+            poolings += _poolings(files.read_json(root.file(f"{subfolder}/config.json")))
+    unsupported = [name for name in names if name not in _CHAINS[1]]
+    unsupported += [f"pooling {name}" for name in poolings if name not in _FLAGS]
+    if not unsupported and names not in _CHAINS:
+        unsupported = ["the modules " + ", ".join(names)]
+    texts, tokenizer = (_read(folder, name) for name in _TEXT_CONFIGS)
+    # Newer versions store the length with the tokenizer.
+    limits = [texts.get("max_seq_length") or tokenizer.get("model_max_length")]
+    limits.append(_read(folder, "config.json").get("max_position_embeddings"))
+    settings = _read(root, "config_sentence_transformers.json")
+    return DeclaredVectors(
+        path,
+        "_".join(poolings),
+        "Normalize" in names,
+        ", ".join(unsupported),
+        min((int(limit) for limit in limits if isinstance(limit, int | float)), default=None),
+        bool(texts.get("do_lower_case")),
+        (settings.get("prompts") or {}).get(settings.get("default_prompt_name")) or "",
+    )
+
+
+def _poolings(config: Mapping[str, Any]) -> list[str]:
+    """Returns the names of the poolings: ours, or else those in the configuration."""
+    modes = config.get("pooling_mode")
+    if not modes:
+        # Mean is the default, also if other poolings are enabled.
+        flags = {"pooling_mode_mean_tokens": True, **config}
+        names = {f"pooling_mode_{flag}": name for name, flag in _FLAGS.items()}
+        modes = [names.get(f, f) for f in flags if f.startswith("pooling_mode_") and flags[f]]
+    modes = [mode.lower() for mode in ([modes] if isinstance(modes, str) else modes)]
+    return [*filter(modes.__contains__, _FLAGS), *(mode for mode in modes if mode not in _FLAGS)]
+
+
+def _read(folder: RunFolder, name: str) -> dict[str, Any]:
+    return files.read_json(folder.file(name)) if folder.find(name) else {}

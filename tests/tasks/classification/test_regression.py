@@ -1,0 +1,256 @@
+"""Regression with several numbers per text, and with large numbers."""
+
+import csv
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from bert_tf import Predictor
+from bert_tf.commands import convert_checkpoint, export_model
+from bert_tf.commands.options import ConversionOptions, ExportOptions
+from bert_tf.errors import UserError
+from bert_tf.modeling import BertClassifier
+from bert_tf.tasks import classification
+from tests.tasks.classification.test_custom_runs import custom_options, sentences, write
+
+TRAIN = {"do_train": True, "num_train_epochs": 40.0, "learning_rate": 2e-3}
+
+
+def score(text):
+    return text.split().count("good")
+
+
+def write_lists(folder, name, count, to_label):
+    folder.mkdir(exist_ok=True)
+    rows = [{"text": text, "label": to_label(text)} for text in sentences(count, seed=count)]
+    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def price(text):
+    return 3e5 + 1e5 * score(text) + 0.5
+
+
+@pytest.fixture(scope="module")
+def prices(tiny, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("prices")
+    for name, count in (("train.tsv", 100), ("dev.tsv", 20), ("test.tsv", 5)):
+        write(folder / "data", name, [(price(text), text) for text in sentences(count, seed=count)])
+    run = custom_options(tiny, folder, **TRAIN, do_eval=True, do_predict=True)
+    return folder, classification.run(run).metrics
+
+
+def read_predictions(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def test_large_numbers_are_learned_in_their_own_unit(prices):
+    folder, metrics = prices
+    labels = np.array([price(text) for text in sentences(20, seed=20)])
+    assert metrics["eval_pearson"] > 0.8
+    assert metrics["eval_mean_absolute_error"] < 0.5 * np.abs(labels - labels.mean()).mean()
+    train = np.float32([price(text) for text in sentences(100, seed=100)]).astype(np.float64)
+    saved = json.loads(json.loads((folder / "out" / "run.json").read_text())["target_scale"])
+    assert saved == [pytest.approx([train.mean(), train.std()])]
+    # Losses are those of the standardized numbers.
+    predictions = np.array(Predictor(folder / "out")(sentences(20, seed=20)))
+    losses = np.square((predictions - labels) / train.std())
+    assert metrics["eval_loss"] == pytest.approx(losses.mean(), rel=1e-3)
+    values = [
+        float(row["prediction"])
+        for row in read_predictions(folder / "out" / "test_predictions.tsv")
+    ]
+    assert max(values) > 2e5
+    assert Predictor(folder / "out")(sentences(5, seed=5)) == pytest.approx(values, rel=1e-4)
+
+
+def test_evaluation_and_a_teacher_use_the_same_unit(prices, tiny, tmp_path, run_log):
+    folder, metrics = prices
+    evaluation = custom_options(tiny, folder, do_eval=True)
+    assert classification.run(evaluation).metrics["eval_loss"] == metrics["eval_loss"]
+    flags = {
+        "teacher": str(folder / "out"),
+        "init_checkpoint": str(folder / "out"),
+        "do_eval": True,
+    }
+    flags |= {"data_dir": str(folder / "data"), "do_train": True, "num_train_epochs": 1.0}
+    student = custom_options(tiny, tmp_path, **flags)
+    assert classification.run(student).metrics["eval_pearson"] > 0.8
+    scales = [
+        json.loads((path / "out" / "run.json").read_text())["target_scale"]
+        for path in (folder, tmp_path)
+    ]
+    assert scales[0] == scales[1]
+
+
+@pytest.mark.parametrize("engine", ["onnx", "litert"])
+def test_exports_have_the_unit_of_the_labels(prices, tmp_path, engine):
+    folder, _ = prices
+    expected = Predictor(folder / "out")(sentences(5, seed=5))
+    by_engine = Predictor(folder / "out", engine=engine)(sentences(5, seed=5))
+    assert by_engine == pytest.approx(expected, rel=1e-3)
+    out = str(tmp_path / "export")
+    export_model.run(ExportOptions(model_dir=str(folder / "out"), export_dir=out, format=engine))
+    exported = Predictor(out, engine=engine)
+    assert exported(sentences(5, seed=5)) == pytest.approx(expected, rel=1e-3)
+    assert "target_scale" not in json.loads((tmp_path / "export" / "run.json").read_text())
+
+
+@pytest.mark.parametrize("to", ["hugging_face", "keras", "original"])
+def test_converted_models_have_the_unit_of_the_labels(prices, tmp_path, to):
+    folder, _ = prices
+    expected = Predictor(folder / "out")(sentences(5, seed=5))
+    output = tmp_path / {"keras": "model.keras"}.get(to, "model")
+    flags = {"input": str(folder / "out"), "output": str(output), "to": to}
+    convert_checkpoint.run(ConversionOptions(**flags, head="classification"))
+    task = Predictor(folder / "out")._predict._task
+    rows = task.featurize(task.from_inputs(sentences(5, seed=5)), "predict")
+    inputs = {name: rows[name] for name in ("input_ids", "input_mask", "segment_ids")}
+    for path in (output, folder / "out"):
+        model = BertClassifier.from_checkpoint(path, num_labels=1)
+        logits = np.asarray(model(inputs)["logits"])[:, 0]
+        assert logits == pytest.approx(expected, rel=1e-3)
+
+
+def test_resumed_runs_keep_the_unit(prices, tiny, tmp_path, run_log):
+    folder, _ = prices
+    shutil.copytree(folder, tmp_path / "copy")
+    rows = [(2 * price(text) + 0.5, text) for text in sentences(100, seed=100)]
+    write(tmp_path / "copy" / "data", "train.tsv", rows)
+    classification.run(
+        custom_options(tiny, tmp_path / "copy", **{**TRAIN, "num_train_epochs": 41.0})
+    )
+    read = lambda path: json.loads((path / "out" / "run.json").read_text())  # noqa: E731
+    assert read(tmp_path / "copy")["target_scale"] == read(folder)["target_scale"]
+    # A run of version 1.0 goes on without one.
+    run = read(folder)
+    del run["target_scale"]
+    (tmp_path / "copy" / "out" / "run.json").write_text(json.dumps(run))
+    classification.run(
+        custom_options(tiny, tmp_path / "copy", **{**TRAIN, "num_train_epochs": 42.0})
+    )
+    assert "target_scale" not in read(tmp_path / "copy")
+
+
+def to_list(text):
+    return [score(text) + 0.5, 20.0 + text.split().count("film")]
+
+
+@pytest.mark.parametrize("names", [("0", "1"), ("mood", "size")])
+def test_several_targets(tiny, tmp_path, names):
+    label = (lambda t: dict(zip(names, to_list(t), strict=True))) if "mood" in names else to_list
+    for name, count in (("train.jsonl", 100), ("dev.jsonl", 20), ("test.jsonl", 5)):
+        write_lists(tmp_path / "data", name, count, label)
+    flags = {**TRAIN, "do_eval": True, "do_predict": True, "do_export": True}
+    metrics = classification.run(custom_options(tiny, tmp_path, **flags)).metrics
+    out = tmp_path / "out"
+    assert (out / "labels.txt").read_text() == "".join(f"{name}\n" for name in names)
+    targets = json.loads((out / "eval_results.json").read_text())["targets"]
+    assert [*targets] == [*names]
+    for metric in ("pearson", "spearman", "mean_absolute_error", "loss"):
+        mean = np.mean([targets[name][metric] for name in names])
+        assert metrics[f"eval_{metric}"] == pytest.approx(mean, rel=1e-4)
+    assert metrics["eval_pearson"] > 0.7
+    rows = read_predictions(out / "test_predictions.tsv")
+    predictor = Predictor(out)
+    assert predictor.labels == [*names]
+    for row, prediction in zip(rows, predictor(sentences(5, seed=5)), strict=True):
+        assert [*row] == ["id", "text", *(f"prediction_{name}" for name in names)]
+        expected = {
+            name: pytest.approx(float(row[f"prediction_{name}"]), rel=1e-4) for name in names
+        }
+        assert prediction == expected
+    by_engine = Predictor(out, engine="onnx")(sentences(5, seed=5))[0]
+    assert by_engine == pytest.approx(predictor(sentences(5, seed=5))[0], rel=1e-3)
+    evaluation = custom_options(tiny, tmp_path, do_eval=True)
+    assert classification.run(evaluation).metrics["eval_loss"] == metrics["eval_loss"]
+    resumed = custom_options(tiny, tmp_path, **{**TRAIN, "num_train_epochs": 41.0})
+    classification.run(resumed)
+
+
+def infer(tiny, tmp_path, labels, **flags):
+    (tmp_path / "data").mkdir()
+    rows = [{"text": f"good {n}", "label": label} for n, label in enumerate(labels * 4)]
+    (tmp_path / "data" / "train.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    options = custom_options(tiny, tmp_path, do_train=True, dev_fraction=0.0, **flags)
+    data = classification.dataset_factory.make_dataset(options, "train")
+    return data.problem_type, data.labels
+
+
+@pytest.mark.parametrize(
+    ("labels", "flags", "problem_type", "names"),
+    [
+        ([[1.5, 3.2], [4, 2]], {}, "regression", ("0", "1")),
+        ([[1.5, 3.2], [4, 2]], {"problem_type": "regression"}, "regression", ("0", "1")),
+        ([[1.5], [4]], {}, "regression", ()),
+        ([{"a": 1.5, "b": 2}, {"b": 3, "a": 1}], {}, "regression", ("a", "b")),
+        ([{"a": 3, "b": 2}, {"b": 3, "a": 1}], {}, "regression", ("a", "b")),
+        (["[1.5, 3.2]", "[4, 2.5]"], {}, "regression", ("0", "1")),
+        ([[3, 7], [4, 1]], {"problem_type": "regression"}, "regression", ("0", "1")),
+        ([[3, 7], [4, 7]], {"problem_type": "multilabel"}, "multilabel", ("3", "4", "7")),
+        ([[3, 7], [4], []], {}, "multilabel", ("3", "4", "7")),
+        ([["1.5", "a"], ["b"]], {}, "multilabel", ("1.5", "a", "b")),
+        ([[0, 1, 1], [1, 0, 0]], {"problem_type": "regression"}, "regression", ("0", "1", "2")),
+    ],
+)
+def test_problem_type_of_lists(tiny, tmp_path, labels, flags, problem_type, names):
+    assert infer(tiny, tmp_path, labels, **flags) == (problem_type, names)
+
+
+@pytest.mark.parametrize(
+    ("labels", "flags", "problem"),
+    [
+        ([[3, 7], [4, 1]], {}, r"jsonl: .* 2 whole numbers\. Pass --problem_type=regression, or"),
+        ([[3, 7], [4, 4]], {}, r"2 whole numbers\. Pass --problem_type=regression, or"),
+        (
+            [[0, 1, 1], [1, 0, 0]],
+            {},
+            "of 0 and 1. Write the names .* pass --problem_type=regression",
+        ),
+        ([[0, 1, 1], [1, 0, 0]], {"problem_type": "multilabel"}, "of 0 and 1. Write the names"),
+        ([{"a": 1, "b": 0}, {"a": 0, "b": 0}], {}, "of 0 and 1. Write the names of those"),
+        (
+            [[1.5, 3.2], [4, 2, 1]],
+            {},
+            "jsonl:2: the label has the numbers 0, 1, 2, but",
+        ),
+        ([[1.5, 3.2], 4], {}, "jsonl:2: the label has the numbers one, but others 0, 1"),
+        ([1.5, []], {"problem_type": "regression"}, "jsonl:2: the label is empty"),
+        ([{"a": 1.5}, {"b": 2}], {}, "jsonl:2: the label has the numbers b, but others a"),
+        ([[1.5, float("nan")], [4, 2]], {}, "jsonl:1: the label must be a string or a number"),
+        ([[1.5, 3.2], [4, "x"]], {"problem_type": "regression"}, "jsonl:2: label 'x' is not a num"),
+    ],
+)
+def test_unclear_or_invalid_lists(tiny, tmp_path, labels, flags, problem):
+    with pytest.raises(UserError, match=problem):
+        infer(tiny, tmp_path, labels, **flags)
+
+
+MODULE = """
+from bert_tf.data.features import InputExample
+
+class Scores:
+    def get_train_examples(self, data_dir):
+        return [InputExample(str(n), "good " * (n % 4), None, LABEL) for n in range(40)]
+
+    get_dev_examples = get_test_examples = get_train_examples
+
+    def get_labels(self):
+        return None
+"""
+
+
+@pytest.mark.parametrize("label", ["[n % 4 * 1.0, 2.0]", "{'0': n % 4, '1': 2}", "(n % 4, 2)"])
+def test_task_module(tiny, tmp_path, label):
+    (tmp_path / "scores.py").write_text(MODULE.replace("LABEL", label))
+    flags = {"task_name": None, "task_module": str(tmp_path / "scores.py"), "do_train": True}
+    flags |= {"text_column": None, "label_column": None, "num_train_epochs": 1.0, "data_dir": None}
+    classification.run(custom_options(tiny, tmp_path, **flags, do_eval=True))
+    assert (tmp_path / "out" / "labels.txt").read_text() == "0\n1\n"
+    assert [*Predictor(tmp_path / "out")("good")] == ["0", "1"]
+    flags["do_train"] = False
+    classification.run(custom_options(tiny, tmp_path, **flags, do_predict=True))
+    header = (tmp_path / "out" / "test_predictions.tsv").read_text().splitlines()[0]
+    assert header.endswith("prediction_0\tprediction_1")

@@ -1,0 +1,192 @@
+"""Vectors as a sentence-transformers folder declares them, compared with its definition."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from bert_tf import Predictor
+from bert_tf.cli import parse
+from bert_tf.commands import convert_checkpoint, export_model
+from bert_tf.commands.options import ConversionOptions, ExportOptions
+from bert_tf.errors import UserError
+from bert_tf.options import ExtractionOptions
+from bert_tf.tasks import extraction
+
+TEXTS = ["the good film", "a story was not slow it was fast the plot"]
+TRANSFORMER = {"type": "sentence_transformers.models.Transformer", "path": ""}
+POOLING = {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}
+NORMALIZE = {"type": "sentence_transformers.models.Normalize", "path": "2_Normalize"}
+DENSE = {"type": "sentence_transformers.models.Dense", "path": "2_Dense"}
+CLS = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+
+
+@pytest.fixture
+def model(tiny_of_two_layers, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_of_two_layers.folder, folder)
+    return folder
+
+
+def declare(folder, config=CLS, modules=(), **texts):
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(config))
+    (folder / "modules.json").write_text(json.dumps([TRANSFORMER, POOLING, *modules]))
+    texts.setdefault("max_seq_length", 20)
+    (folder / "sentence_bert_config.json").write_text(json.dumps(texts))
+
+
+def vectors(folder, **flags):
+    predictor = Predictor(folder, script="extract_features", **flags)
+    return np.stack([item.values for item in predictor(TEXTS)])
+
+
+def expected(folder, name, length=20):
+    """Computes a pooling of the last layer, as sentence-transformers defines it."""
+    flags = {"pooling": "none", "layers": "-1", "max_seq_length": length}
+    predictor = Predictor(folder, script="extract_features", **flags)
+    tokens = [item.values[:, 0] for item in predictor(TEXTS)]
+    pool = {"cls": lambda t: t[0], "mean": lambda t: t.mean(axis=0), "max": lambda t: t.max(axis=0)}
+    return np.stack([np.concatenate([pool[n](t) for n in name.split()]) for t in tokens])
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (CLS, "cls"),
+        ({"word_embedding_dimension": 16}, "mean"),
+        ({"pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": True}, "max"),
+        ({"pooling_mode_cls_token": True}, "cls mean"),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}, "max mean"),
+        ({"embedding_dimension": 16, "pooling_mode": "max", "include_prompt": True}, "max"),
+        ({"pooling_mode": ["mean", "cls"]}, "cls mean"),
+    ],
+)
+def test_declared_pooling_is_the_default(model, run_log, config, name):
+    declare(model, config)
+    actual = vectors(model)
+    np.testing.assert_allclose(actual[:, 0], expected(model, name), atol=1e-5)
+    assert "WARNING" not in run_log.text
+
+
+@pytest.mark.parametrize("engine", ["tensorflow", "onnx"])
+def test_normalization_and_length(model, engine):
+    declare(model, {"pooling_mode": "mean"}, [NORMALIZE], max_seq_length=6)
+    pooled = expected(model, "mean", length=6)
+    normalized = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
+    np.testing.assert_allclose(vectors(model, engine=engine)[:, 0], normalized, atol=1e-5)
+    # Another pooling alone is that of version 1.0.
+    unscaled = vectors(model, pooling="mean", layers="-1", max_seq_length=6)[:, 0]
+    np.testing.assert_allclose(unscaled, pooled, atol=1e-5)
+
+
+def test_length_of_the_tokenizer_or_of_the_positions(model):
+    declare(model, max_seq_length=None)
+    (model / "config.json").write_text(json.dumps({"max_position_embeddings": 24}))
+    np.testing.assert_allclose(vectors(model)[:, 0], expected(model, "cls", 24), atol=1e-5)
+    (model / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 6}))
+    np.testing.assert_allclose(vectors(model)[:, 0], expected(model, "cls", 6), atol=1e-5)
+
+
+def test_lower_case(model):
+    declare(model, do_lower_case=True)
+    flags = {"do_lower_case": False, "script": "extract_features"}
+    texts = [text.upper() for text in TEXTS]
+    actual = np.stack([item.values for item in Predictor(model, **flags)(texts)])
+    np.testing.assert_allclose(actual[:, 0], expected(model, "cls"), atol=1e-5)
+
+
+def test_script_with_defaults(model, tmp_path):
+    declare(model)
+    (tmp_path / "in.txt").write_text("\n".join(TEXTS))
+    flags = {"init_checkpoint": model, "input_file": tmp_path / "in.txt"}
+    flags["output_file"] = tmp_path / "out.npz"
+    argv = ["extract_features.py", *(f"--{name}={value}" for name, value in flags.items())]
+    extraction.run(parse(ExtractionOptions, argv))
+    actual = np.load(tmp_path / "out.npz")
+    assert actual["layers"].tolist() == [-1]
+    np.testing.assert_allclose(actual["features"][:, 0], expected(model, "cls"), atol=1e-5)
+
+
+def test_transformer_in_a_subfolder(model, tmp_path):
+    declare(model)
+    old = tmp_path / "old"
+    shutil.copytree(model, old / "0_Transformer")
+    for name in ("modules.json", "1_Pooling"):
+        shutil.move(old / "0_Transformer" / name, old / name)
+    actual = vectors(old / "0_Transformer")
+    np.testing.assert_allclose(actual[:, 0], expected(model, "cls"), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("modules", "flags", "warning"),
+    [
+        ([], {"pooling": "mean", "layers": "-1"}, "declares pooling=cls, but --pooling=mean was"),
+        ([NORMALIZE], {"pooling": "cls", "layers": "-1"}, "declares pooling=cls, normalized, but"),
+        ([DENSE], {"pooling": "cls", "layers": "-1"}, "declares Dense, but --pooling=cls"),
+        ([], {"layers": "-2"}, "--layers=-2 was passed, but the vectors of "),
+        ([], {"max_seq_length": 6}, "--max_seq_length=6 was passed, but the vectors of "),
+        ([], {"layers": "-1", "max_seq_length": 20}, None),
+        ([], {"pooling": "cls", "layers": "-1"}, None),
+        ([], {"pooling": "none", "layers": "-1"}, None),
+    ],
+)
+def test_contradictory_flags_warn(model, run_log, modules, flags, warning):
+    declare(model, modules=modules)
+    if "pooling" in flags:
+        flags = {"max_seq_length": 20, **flags}
+    Predictor(model, script="extract_features", **flags)
+    assert (warning in run_log.text) if warning else ("WARNING" not in run_log.text)
+
+
+@pytest.mark.parametrize(
+    ("config", "modules", "problem"),
+    [
+        (CLS, [DENSE], "declares Dense, which is not supported"),
+        ({"pooling_mode": "lasttoken"}, [], "declares pooling lasttoken, which"),
+        ({"pooling_mode_weightedmean_tokens": True}, [], "declares pooling pooling_mode_weighted"),
+        ({"pooling_mode_mean_sqrt_len_tokens": True}, [], "pooling_mode_mean_sqrt_len_tokens"),
+        (CLS, [NORMALIZE, POOLING], "the modules Transformer, Pooling, Normalize, Pooling"),
+        (CLS, [{**DENSE, "type": "my.Own"}], "declares Own, which is not supported. Pass --pool"),
+    ],
+)
+def test_what_cannot_be_computed_is_refused(model, config, modules, problem):
+    declare(model, config, modules)
+    with pytest.raises(UserError, match=problem):
+        vectors(model)
+
+
+def test_damaged_declarations(model):
+    declare(model)
+    (model / "1_Pooling" / "config.json").unlink()
+    with pytest.raises(UserError, match=r"1_Pooling/config\.json"):
+        vectors(model)
+    (model / "modules.json").write_text('["Transformer"]')
+    with pytest.raises(UserError, match="is not a list of modules"):
+        vectors(model)
+
+
+def test_prompt_is_reported(model, run_log):
+    declare(model)
+    prompts = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
+    (model / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    vectors(model)
+    assert "the texts get no prompt. Write 'query: ' before each of them" in run_log.text
+
+
+def test_exports_and_conversions_warn(model, tmp_path, run_log):
+    declare(model, modules=[NORMALIZE])
+    flags = {"model_dir": str(model), "export_dir": str(tmp_path / "out"), "format": "onnx"}
+    export_model.run(ExportOptions(**flags, pooling="cls", max_seq_length=20))
+    assert "declares pooling=cls, normalized, but the export has --pooling=cls" in run_log.text
+    convert_checkpoint.run(ConversionOptions(input=str(model), output=str(tmp_path / "copy.ckpt")))
+    assert "declares pooling=cls, normalized. The output does not" in run_log.text
+
+
+def test_folders_without_declaration_have_token_vectors(model, run_log):
+    predictor = Predictor(model, script="extract_features", layers="-1", max_seq_length=12)
+    assert predictor(TEXTS[0]).values.shape == (5, 1, 16)
+    (model / "modules.json").write_text(json.dumps([TRANSFORMER]))
+    assert Predictor(model, script="extract_features", layers="-1", max_seq_length=12)
+    assert "WARNING" not in run_log.text
