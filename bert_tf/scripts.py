@@ -4,16 +4,17 @@ This module imports next to nothing, so that Ctrl-C and other signals end a scri
 even while it is importing TensorFlow.
 """
 
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import FrameType
 
 from bert_tf import registry
 from bert_tf.errors import Terminated
-from bert_tf.signals import handle_signals
+from bert_tf.signals import handle_signals, log, preserve_signal_handlers
 
 
 def __getattr__(name: str) -> Callable[[], None]:
@@ -23,24 +24,43 @@ def __getattr__(name: str) -> Callable[[], None]:
 
 
 def _main(name: str) -> None:
-    # A copy of stderr: while TensorFlow is imported, file descriptor 2 is redirected.
-    stderr = os.dup(2)
+    with _preserve_process() as stderr:
 
-    def exit_now(signal_number: int, frame: FrameType | None) -> None:
-        # Exit without an exception, which the module that is being imported might swallow.
-        is_interrupt = signal_number == signal.SIGINT
-        os.write(stderr, b"Interrupted.\n" if is_interrupt else b"Terminated.\n")
-        os._exit(128 + signal_number)
+        def exit_now(signal_number: int, frame: FrameType | None) -> None:
+            # Exit without an exception, which the module that is being imported might swallow.
+            is_interrupt = signal_number == signal.SIGINT
+            os.write(stderr, b"Interrupted.\n" if is_interrupt else b"Terminated.\n")
+            os._exit(128 + signal_number)
 
-    handle_signals(exit_now)
-    os.environ.update(registry.SCRIPTS[name].environment)
-    from bert_tf import cli
+        handle_signals(exit_now)
+        os.environ.update(registry.SCRIPTS[name].environment)
+        from bert_tf import cli
 
-    with cli.exit_with_message():
-        options = cli.read_options(name, sys.argv)
-        # From here on, exceptions let the script remove its temporary files.
-        handle_signals(_raise)
-        registry.get_runner(name)(options)
+        with cli.exit_with_message():
+            options = cli.read_options(name, sys.argv)
+            # From here on, exceptions let the script remove its temporary files.
+            handle_signals(_raise)
+            registry.get_runner(name)(options)
+
+
+@contextlib.contextmanager
+def _preserve_process() -> Iterator[int]:
+    """Restores a process that goes on after a script, as with `%run` in a notebook.
+
+    Yields a copy of stderr: while TensorFlow is imported, file descriptor 2 is redirected.
+    """
+    environment, stderr = {**os.environ}, os.dup(2)
+    handlers, level, propagate = [*log.handlers], log.level, log.propagate
+    try:
+        with preserve_signal_handlers():
+            yield stderr
+    finally:
+        os.close(stderr)
+        log.handlers[:], log.propagate = handlers, propagate
+        log.setLevel(level)
+        for name in {*os.environ} - {*environment}:
+            del os.environ[name]
+        os.environ.update(environment)
 
 
 def _raise(signal_number: int, frame: FrameType | None) -> None:

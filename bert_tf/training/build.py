@@ -29,7 +29,7 @@ def build_model(
     `build` must accept the keyword arguments passed here and give them to the `ConfiguredModel`.
     `zero_init_encoder` skips random initialization; set it if weights are loaded next.
     """
-    with devices.strategy.scope():
+    with devices.scope():
         model = build(
             recompute_layers=recompute_layers,
             zero_init_encoder=zero_init_encoder,
