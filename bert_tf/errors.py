@@ -5,6 +5,14 @@ import signal
 from collections.abc import Sequence
 
 _EXCERPT_LENGTH = 60
+# What TensorFlow adds to a message: names of operations, tracebacks and hints for programmers.
+_OF_TENSORFLOW = (
+    r"Graph execution error:.*?(Node: '\S*'|<stack traces unavailable>)|(\[\[)?\{\{.*?\}\}(\]\])?"
+    r"|\[Op:.*?\]( name:.*)?|(defined at |Hint: If you want |Original stack trace ).*"
+)
+_SINGULAR = {"they are": "they are", "are pairs": "is a pair", "are": "is", "were": "was"}
+_SINGULAR |= {"have": "has", "contain": "contains", "do": "does", "their": "its"}
+_SINGULAR = {"are single texts": "is a single text", **_SINGULAR}
 
 
 class UserError(ValueError):
@@ -19,10 +27,8 @@ class UserError(ValueError):
 
 def reason(error: BaseException) -> str:
     """Returns an error's message, shortened and on one line, or its type if there is none."""
-    message = " ".join(str(error).split())
-    # Remove the names of operations that TensorFlow adds.
-    message = re.sub(r"\{\{.*?\}\}|\[Op:.*?\]( name:.*)?", "", message).strip()
-    return message[:200] or type(error).__name__
+    message = re.sub(_OF_TENSORFLOW, "", " ".join(str(error).split()))
+    return " ".join(message.split())[:200] or type(error).__name__
 
 
 def shortened(items: Sequence[str], limit: int = 10) -> str:
@@ -36,9 +42,12 @@ def excerpt(text: str) -> str:
     return repr(text if len(text) <= _EXCERPT_LENGTH else f"{text[:_EXCERPT_LENGTH]}...")
 
 
-def counted(count: int, noun: str) -> str:
-    """Formats a count with its noun: `1 row`, `5,574 rows`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def counted(count: int, noun: str, text: str = "", of: int | None = None) -> str:
+    """Formats a count with its noun and a text in the plural: `2 rows`, `1 of 2 rows has ...`."""
+    if count == 1:
+        text = re.sub(rf"\b({'|'.join(_SINGULAR)})\b", lambda match: _SINGULAR[match[0]], text)
+    number = f"{count:,}" if of is None else f"{count:,} of {of:,}"
+    return f"{number} {noun}{'' if (of or count) == 1 else 's'} {text}".strip()
 
 
 class WorkerLost(UserError):

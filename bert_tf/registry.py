@@ -5,7 +5,6 @@ import the registry.
 """
 
 import dataclasses
-import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
@@ -213,9 +212,4 @@ def run(options: Any) -> Any:
         UserError: options, configuration, vocabulary, checkpoint or data are invalid, in which
             case `output_dir` is unchanged; or a file cannot be written.
     """
-    logger = logging.getLogger("bert_tf")
-    level = logger.level
-    try:
-        return get_runner(script_of(type(options)))(options)
-    finally:
-        logger.setLevel(level)  # which workers other than the chief raise
+    return get_runner(script_of(type(options)))(options)

@@ -8,7 +8,8 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from copy import copy
 from functools import partial
 from types import FrameType
 
@@ -24,43 +25,34 @@ def __getattr__(name: str) -> Callable[[], None]:
 
 
 def _main(name: str) -> None:
-    with _preserve_process() as stderr:
+    # A copy of stderr: while TensorFlow is imported, file descriptor 2 is redirected.
+    stderr, environment = os.dup(2), registry.SCRIPTS[name].environment
 
-        def exit_now(signal_number: int, frame: FrameType | None) -> None:
-            # Exit without an exception, which the module that is being imported might swallow.
-            is_interrupt = signal_number == signal.SIGINT
-            os.write(stderr, b"Interrupted.\n" if is_interrupt else b"Terminated.\n")
-            os._exit(128 + signal_number)
+    def exit_now(signal_number: int, frame: FrameType | None) -> None:
+        # Exit without an exception, which the module that is being imported might swallow.
+        is_interrupt = signal_number == signal.SIGINT
+        os.write(stderr, b"Interrupted.\n" if is_interrupt else b"Terminated.\n")
+        os._exit(128 + signal_number)
 
+    with contextlib.ExitStack() as stack:
+        # The process may go on after the script, as with `%run` in a notebook: restore it.
+        stack.callback(os.close, stderr)
+        stack.callback(os.environ.update, {**os.environ})
+        for variable in (*environment, "KERAS_HOME"):
+            stack.callback(os.environ.pop, variable, None)
+        for attribute in ("handlers", "propagate"):
+            stack.callback(setattr, log, attribute, copy(getattr(log, attribute)))
+        stack.callback(log.setLevel, log.level)
+        stack.enter_context(preserve_signal_handlers())
         handle_signals(exit_now)
-        os.environ.update(registry.SCRIPTS[name].environment)
+        os.environ.update(environment)
         from bert_tf import cli
 
-        with cli.exit_with_message():
-            options = cli.read_options(name, sys.argv)
-            # From here on, exceptions let the script remove its temporary files.
-            handle_signals(_raise)
-            registry.get_runner(name)(options)
-
-
-@contextlib.contextmanager
-def _preserve_process() -> Iterator[int]:
-    """Restores a process that goes on after a script, as with `%run` in a notebook.
-
-    Yields a copy of stderr: while TensorFlow is imported, file descriptor 2 is redirected.
-    """
-    environment, stderr = {**os.environ}, os.dup(2)
-    handlers, level, propagate = [*log.handlers], log.level, log.propagate
-    try:
-        with preserve_signal_handlers():
-            yield stderr
-    finally:
-        os.close(stderr)
-        log.handlers[:], log.propagate = handlers, propagate
-        log.setLevel(level)
-        for name in {*os.environ} - {*environment}:
-            del os.environ[name]
-        os.environ.update(environment)
+        stack.enter_context(cli.exit_with_message())
+        options = cli.read_options(name, sys.argv)
+        # From here on, exceptions let the script remove its temporary files.
+        handle_signals(_raise)
+        registry.get_runner(name)(options)
 
 
 def _raise(signal_number: int, frame: FrameType | None) -> None:

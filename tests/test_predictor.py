@@ -187,7 +187,7 @@ def test_single_texts_warn_for_a_pair_model(trained, caplog, monkeypatch):
     for _ in range(2):
         predictor(["film", ("film", "story")])
     assert (
-        caplog.text.count("1 of 2 inputs are single texts, but the model was trained on pai") == 1
+        caplog.text.count("1 of 2 inputs is a single text, but the model was trained on pai") == 1
     )
 
 
@@ -212,7 +212,7 @@ def test_pair_in_one_string_warns(trained, flags, caplog, monkeypatch):
     predictor = Predictor.from_output_dir(trained.folder / "mrpc", **flags)
     for _ in range(2):
         predictor([("film", "story"), "film ||| story"])
-    assert caplog.text.count("1 of 2 inputs contain ' ||| ', which does not separate") == 1
+    assert caplog.text.count("1 of 2 inputs contains ' ||| ', which does not separate") == 1
     assert "single texts" not in caplog.text
 
 

@@ -193,7 +193,9 @@ def test_named_pipe_as_safetensors_is_rejected(tmp_path):
 def test_script_leaves_its_process_unchanged(tmp_path, monkeypatch, capsys):
     """As with `%run` in a notebook, where a second handler would repeat each message."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(sys, "argv", ["", f"--input={tmp_path}", "--output=x", "--labels="])
+    (tmp_path / "in.txt").write_text("a good film\n" * 20)
+    files = [f"--input_file={tmp_path / 'in.txt'}", f"--output_file={tmp_path / 'out.txt'}"]
+    monkeypatch.setattr(sys, "argv", ["", *files, "--vocab_size=30", "--num_unused_tokens=2"])
 
     def state():
         handlers = [*log.handlers, *map(signal.getsignal, SIGNALS)]
@@ -202,6 +204,8 @@ def test_script_leaves_its_process_unchanged(tmp_path, monkeypatch, capsys):
     before = state()
     for _ in range(2):
         with pytest.raises(SystemExit):
-            scripts.convert_checkpoint()
-        assert capsys.readouterr().err.count("WARNING: --labels is empty") == 1
+            scripts.create_vocab()
+        assert capsys.readouterr().err.count("Learning from 60 words (3 distinct)") == 1
+    with pytest.raises(SystemExit):
+        scripts.convert_checkpoint()  # sets CUDA_VISIBLE_DEVICES
     assert state() == before

@@ -8,7 +8,7 @@ import numpy as np
 from bert_tf import files
 from bert_tf.backend import tf
 from bert_tf.data.features import Feature
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, reason
 
 _COUNT_BATCH_SIZE = 4096
 
@@ -149,6 +149,6 @@ def count_records(path: str) -> int:
         count = batches.reduce(np.int64(0), lambda total, x: total + tf.size(x, out_type=tf.int64))
     except tf.errors.DataLossError as error:
         raise UserError(
-            f"{path} is not a complete TFRecord file; create it again ({error.message})"
+            f"{path} is not a complete TFRecord file; create it again ({reason(error)})"
         ) from error
     return int(count)

@@ -9,7 +9,7 @@ import numpy as np
 from bert_tf import checkpoints
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.packing import CUT_TOKENS
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.engines import loaded, open_model, with_model_files
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.finetuning.run_checks import give_schema
@@ -49,9 +49,9 @@ class TaskPredictor:
         num_cut = np.count_nonzero(rows.get(CUT_TOKENS, ()))
         if num_cut and not self._warned_of_truncation:
             self._warned_of_truncation = True
-            message = "%d of %d inputs are longer than max_seq_length=%d and were truncated"
             length = self._task.options.max_seq_length
-            log.warning(f"{message} (logged once)", num_cut, len(inputs), length)
+            cut = f"are longer than max_seq_length={length} and were truncated (logged once)"
+            log.warning(counted(int(num_cut), "input", cut, of=len(inputs)))
         outputs = self._inference.predict(rows)
         return list(self._task.decode(examples, outputs))
 
@@ -94,7 +94,8 @@ class PairCheck:
         """Checks a list of strings and tuples of strings."""
         for kind, count in Counter(map(_kind_of, inputs)).items():
             if warning := self._warnings.pop(kind, None):
-                log.warning("%d of %d inputs %s (logged once)", count, len(inputs), warning)
+                warning = counted(count, "input", warning, of=len(inputs))
+                log.warning("%s (logged once)", warning)
 
 
 def _kind_of(item: Any) -> str:

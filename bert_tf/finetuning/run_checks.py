@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import os
+import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -52,17 +53,19 @@ def check_resumed(options: Any, training_data: str) -> bool:
         is_longer = name in options.names(DURATION) and current[name] > saved[name]
         level = logging.INFO if is_longer else logging.WARNING
         subject = "training data changed:" if name == _DATA else name
-        log.log(level, "%s: %s was %s, now %s", folder, subject, saved[name], current[name])
+        # The texts in `run.json` are "1 rows (...)".
+        values = (re.sub(r"^1 (row|file)s", r"1 \1", f"{v[name]}") for v in (saved, current))
+        log.log(level, "%s: %s was %s, now %s", folder, subject, *values)
     return not changed
 
 
-def result_suffix(options: Any) -> str:
+def result_suffix(options: Any, longest: int = 0) -> str:
     """Returns a suffix for result files: `_<task>` if `output_dir` was trained for another task.
 
     Otherwise returns "". Warns if the evaluated model was trained for another task or other inputs.
     """
     folder = RunFolder.used_by(options)
-    run_metadata.warn_of_other_inputs(folder, options)
+    run_metadata.warn_of_other_inputs(folder, options, longest)
     for problem in options.check_folder(folder):
         log.warning("%s", problem)
     name = os.path.splitext(os.path.basename(options.task))[0].lower()

@@ -221,9 +221,9 @@ def _list_gpus() -> list[Any]:
 
 def _describe_gpus(gpus: list[Any]) -> str:
     if not gpus:
-        return f"the CPU ({os.cpu_count()} cores; no GPU found)"
+        return f"the CPU ({counted(os.cpu_count() or 1, 'core')}; no GPU found)"
     name = tf.config.experimental.get_device_details(gpus[0]).get("device_name", "unknown")
-    return f"{len(gpus)} GPU{'s' if len(gpus) > 1 else ''} found ({name})"
+    return f"{counted(len(gpus), 'GPU')} found ({name})"
 
 
 def _connect_workers(addresses: list[str], worker: int) -> Devices:

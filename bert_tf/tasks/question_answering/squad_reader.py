@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf import files
-from bert_tf.errors import UserError, shortened
+from bert_tf.errors import UserError, counted, shortened
 from bert_tf.progress import log
 
 # The original splits texts only at these characters, not at U+00A0, U+3000 or U+2028.
@@ -117,7 +117,8 @@ def read_squad_examples(
     for problem, ids in ids_by_problem.items():
         if len(ids) > _TOLERATED.get(problem, 0) * total:
             listed = shortened(ids, _MAX_LISTED)
-            log.warning("%s: %d of %d questions %s: %s", path, len(ids), total, problem, listed)
+            problem = counted(len(ids), "question", problem, of=total)
+            log.warning("%s: %s: %s", path, problem, listed)
             log.debug("All of them: %s", ", ".join(ids))
     if not examples:
         raise UserError(f"{path} has no usable questions")

@@ -392,4 +392,4 @@ def test_truncated_questions_of_a_predictor_warn(tiny, folder, run_log):
     task.from_inputs([("what was good", TEXT)])
     assert "truncated" not in run_log.text
     task.from_inputs([("what was good and bad and slow", TEXT), ("what was it", TEXT)])
-    assert "1 of 2 questions are longer than max_query_length=5 and were truncated" in run_log.text
+    assert "1 of 2 questions is longer than max_query_length=5 and was truncated" in run_log.text
