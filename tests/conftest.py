@@ -60,7 +60,8 @@ def _process_state():
         "environment": {**os.environ, "PYTEST_CURRENT_TEST": ""},
         "working directory": os.getcwd(),
         "arguments": [*sys.argv],
-        "import path": [*sys.path],
+        # onnxruntime adds a folder of its own.
+        "import path": [path for path in sys.path if "site-packages" not in path],
         "precision": (keras.config.floatx(), keras.config.dtype_policy().name),
     }
 
