@@ -188,7 +188,7 @@ def test_prediction_ignores_malformed_answers(tmp_path, answers):
 def test_repeated_ids_warning(tmp_path, caplog):
     path = write_squad(tmp_path, question(), question(), question(id="2"))
     assert len(read_squad_examples(path, False, False)) == 3
-    assert "1 of 3 questions have the id of an earlier question, which then do" in caplog.text
+    assert "1 of 3 questions has the id of an earlier question, which then do" in caplog.text
 
 
 def test_whitespace_in_other_scripts():
@@ -221,7 +221,7 @@ def test_impossible_questions_with_answers(tmp_path, caplog):
     path = write_squad(tmp_path, answerable, impossible, contradictory)
     examples = read_squad_examples(path, True, True)
     assert [example.is_impossible for example in examples] == [False, True, True]
-    problem = '1 of 3 questions are impossible, but have answers (check "is_impossible")'
+    problem = '1 of 3 questions is impossible, but has answers (check "is_impossible")'
     assert caplog.messages == [f"{path}: {problem}: c"]
     caplog.clear()
     read_squad_examples(write_squad(tmp_path, answerable, impossible), True, True)

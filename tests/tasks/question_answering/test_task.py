@@ -276,7 +276,7 @@ def test_metrics_need_answers(tiny, folder):
     del content["data"][0]["paragraphs"][0]["qas"][1]["answers"]
     (folder / "dev.json").write_text(json.dumps(content))
     squad.run(options(tiny, folder, do_predict=True))
-    with pytest.raises(UserError, match="1 questions have no answer, for example fast"):
+    with pytest.raises(UserError, match="1 question has no answer, for example fast"):
         squad.run(options(tiny, folder, do_eval=True))
     negative = {"predict_file": str(folder / "negative.json"), "do_eval": True}
     with pytest.raises(UserError, match=r"2 questions have no answer, .* c\. .* or \[\] with"):
