@@ -63,7 +63,7 @@ def make_bert_tf_trainer(folder: Path, precision: str, name: str) -> Callable[[]
     rows = dict(np.load(folder / "rows.npz"))
     num_rows, length = rows["input_ids"].shape
     devices = training.open_devices(DeviceOptions(precision=precision))
-    with devices.strategy.scope():
+    with devices.scope():
         model = BertClassifier(BertConfig.from_json_file(str(folder / "bert_config.json")), 2)
         optimizer = create_optimizer(LEARNING_RATE, num_train_steps=10_000, num_warmup_steps=1000)
         optimizer.build(model.trainable_variables)

@@ -45,7 +45,7 @@ def make_bert_tf_timer(folder: Path, precision: str, name: str) -> Callable[[], 
 
     options = DeviceOptions(precision=precision, jit_compile=OURS[name], fixed_shapes=True)
     devices = training.open_devices(options)
-    with devices.strategy.scope():
+    with devices.scope():
         model = BertModel(BertConfig.from_json_file(str(folder / "bert_config.json")))
     checkpoints.load_weights(model, str(folder / "bert_model.ckpt"))
     step = training.Inference(

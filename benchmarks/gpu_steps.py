@@ -65,7 +65,7 @@ def make_bert_tf_program(
     )
     keras.utils.set_random_seed(1)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    with devices.strategy.scope():
+    with devices.scope():
         config = BertConfig(**row.config, **rates)
         model = BertClassifier(config, 2, recompute_layers=row.kind == "recompute")
     model.dropout.rate = dropout  # The configuration does not set that of the head.
@@ -79,7 +79,7 @@ def make_bert_tf_program(
         for name, value in batches[0].items()
     }
     if not row.is_training:
-        with devices.strategy.scope():
+        with devices.scope():
             model = cast_once(model, row.precision)
         infer = tf.function(
             lambda batch: model(batch, training=False)["logits"],

@@ -45,7 +45,7 @@ MEASURED_STEPS = (100, 500, 1000, 2000, 3000, 5000, 10_000, 20_000)
 def make_functions() -> tuple[Any, Any]:
     """Returns two compiled functions, which train on a batch and predict a batch."""
     devices = training.open_devices(DeviceOptions())
-    with devices.strategy.scope():
+    with devices.scope():
         model = BertClassifier(CONFIG, 2)
         optimizer = create_optimizer(2e-5, num_train_steps=1_000_000, num_warmup_steps=0)
         optimizer.build(model.trainable_variables)

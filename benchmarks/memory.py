@@ -59,7 +59,7 @@ def measure_cell(args: argparse.Namespace) -> dict[str, Any]:
     tf.zeros([]) + 1.0  # initializes TensorFlow's devices
     imported_bytes = current_bytes()
     config = BertConfig(vocab_size=30522, num_hidden_layers=args.num_layers)
-    with devices.strategy.scope():
+    with devices.scope():
         model = BertClassifier(config, 2, recompute_layers=recompute)
         optimizer = create_optimizer(5e-5, num_train_steps=1000, num_warmup_steps=100)
         optimizer.build(model.trainable_variables)

@@ -5,6 +5,12 @@ import signal
 from collections.abc import Sequence
 
 _EXCERPT_LENGTH = 60
+# What TensorFlow adds to a message: names of operations, tracebacks and hints for programmers.
+_OF_TENSORFLOW = (
+    r"Graph execution error:.*?(Node: '\S*'|<stack traces unavailable>)|(\[\[)?\{\{.*?\}\}(\]\])?"
+    r"|\[Op:.*?\]( name:.*)?|(defined at |Hint: If you want |Original stack trace ).*"
+)
+_SINGULAR = {"are": "is", "were": "was", "have": "has", "do": "does", "contain": "contains"}
 
 
 class UserError(ValueError):
@@ -19,10 +25,8 @@ class UserError(ValueError):
 
 def reason(error: BaseException) -> str:
     """Returns an error's message on one line, shortened; its type if there is no message."""
-    message = " ".join(str(error).split())
-    # Remove operation names, which TensorFlow appends.
-    message = re.sub(r"\{\{.*?\}\}|\[Op:.*?\]( name:.*)?", "", message).strip()
-    return message[:200] or type(error).__name__
+    message = re.sub(_OF_TENSORFLOW, "", " ".join(str(error).split()))
+    return " ".join(message.split())[:200] or type(error).__name__
 
 
 def shortened(items: Sequence[str], limit: int = 10) -> str:
@@ -36,9 +40,16 @@ def excerpt(text: str) -> str:
     return repr(text if len(text) <= _EXCERPT_LENGTH else f"{text[:_EXCERPT_LENGTH]}...")
 
 
-def counted(count: int, noun: str) -> str:
-    """Formats a count with its noun: `1 row`, `5,574 rows`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def counted(count: int, noun: str, text: str = "", of: int | None = None) -> str:
+    """Formats a count with its noun, and a text that begins with a verb in the plural.
+
+    Examples: `2 rows`, `1 of 2 rows has ...`. A verb after "and" also becomes singular.
+    """
+    if count == 1:
+        verbs = rf"(^|(?<= and ))({'|'.join(_SINGULAR)})\b"
+        text = re.sub(verbs, lambda match: _SINGULAR[match[0]], text)
+    number = f"{count:,}" if of is None else f"{count:,} of {of:,}"
+    return f"{number} {noun}{'' if (of or count) == 1 else 's'} {text}".strip()
 
 
 class WorkerLost(UserError):

@@ -13,6 +13,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.errors import counted
 from bert_tf.removed_api import error_stubs
 
 _logger = logging.getLogger(__name__)
@@ -259,8 +260,8 @@ def create_optimizer(
         received = f"Received: {num_warmup_steps}"
         raise ValueError(f"num_warmup_steps is a number of steps, not a proportion. {received}")
     if num_warmup_steps and num_warmup_steps >= num_train_steps:
-        message = "num_warmup_steps is %d, so all %d steps are warm-up"
-        _logger.warning(message, num_warmup_steps, num_train_steps)
+        steps = counted(num_train_steps, "step", "are warm-up")
+        _logger.warning("num_warmup_steps is %d, so all %s", num_warmup_steps, steps)
     optimizer_class = {"adamw": AdamWeightDecay, "lamb": Lamb}[optimizer]
     return optimizer_class(
         WarmupLinearDecay(init_lr, num_train_steps, num_warmup_steps),

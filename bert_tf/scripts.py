@@ -4,16 +4,18 @@ This module imports next to nothing, so that Ctrl-C and other signals end a scri
 even while it is importing TensorFlow.
 """
 
+import contextlib
 import os
 import signal
 import sys
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 from types import FrameType
 
 from bert_tf import registry
 from bert_tf.errors import Terminated
-from bert_tf.signals import handle_signals
+from bert_tf.signals import handle_signals, log, preserve_signal_handlers
 
 
 def __getattr__(name: str) -> Callable[[], None]:
@@ -24,7 +26,7 @@ def __getattr__(name: str) -> Callable[[], None]:
 
 def _main(name: str) -> None:
     # A copy of stderr: while TensorFlow is imported, file descriptor 2 is redirected.
-    stderr = os.dup(2)
+    stderr, environment = os.dup(2), registry.SCRIPTS[name].environment
 
     def exit_now(signal_number: int, frame: FrameType | None) -> None:
         # Exit without an exception, which the module that is being imported might swallow.
@@ -32,11 +34,21 @@ def _main(name: str) -> None:
         os.write(stderr, b"Interrupted.\n" if is_interrupt else b"Terminated.\n")
         os._exit(128 + signal_number)
 
-    handle_signals(exit_now)
-    os.environ.update(registry.SCRIPTS[name].environment)
-    from bert_tf import cli
+    with contextlib.ExitStack() as stack:
+        # The process may go on after the script, as with `%run` in a notebook: restore it.
+        stack.callback(os.close, stderr)
+        stack.callback(os.environ.update, {**os.environ})
+        for variable in (*environment, "KERAS_HOME"):
+            stack.callback(os.environ.pop, variable, None)
+        for attribute in ("handlers", "propagate"):
+            stack.callback(setattr, log, attribute, copy(getattr(log, attribute)))
+        stack.callback(log.setLevel, log.level)
+        stack.enter_context(preserve_signal_handlers())
+        handle_signals(exit_now)
+        os.environ.update(environment)
+        from bert_tf import cli
 
-    with cli.exit_with_message():
+        stack.enter_context(cli.exit_with_message())
         options = cli.read_options(name, sys.argv)
         # From here on, exceptions let the script remove its temporary files.
         handle_signals(_raise)

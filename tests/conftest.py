@@ -2,8 +2,10 @@
 
 import gc
 import logging
+import os
 import random
 import signal
+import sys
 from types import SimpleNamespace
 
 import hypothesis
@@ -14,6 +16,7 @@ import tensorflow as tf
 from bert_tf import checkpoint, checkpoints
 from bert_tf.config import BertConfig
 from bert_tf.modeling import BertModel
+from bert_tf.signals import SIGNALS
 from bert_tf.training.precision import set_precision
 from tests import oracle
 
@@ -25,8 +28,9 @@ gc.set_threshold(100_000, 50, 100)
 # the background.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# No deadline, so that tests pass on slow or busy machines.
-hypothesis.settings.register_profile("bert_tf", deadline=None)
+# No limits of time, so that tests pass on slow or busy machines.
+too_slow = [hypothesis.HealthCheck.too_slow]
+hypothesis.settings.register_profile("bert_tf", deadline=None, suppress_health_check=too_slow)
 hypothesis.settings.load_profile("bert_tf")
 
 
@@ -37,6 +41,29 @@ def _exact_float32():
     for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
     set_precision("float32")
+
+
+@pytest.fixture(autouse=True)
+def _unchanged_process():
+    """Fails a test that would change those which happen to run after it in the same process."""
+    before = _process_state()
+    yield
+    assert _process_state() == before
+
+
+def _process_state():
+    logger = logging.getLogger("bert_tf")
+    return {
+        "logger": (logger.level, logger.propagate, logger.disabled, [*logger.handlers]),
+        "level of the root logger": logging.getLogger().level,
+        "signal handlers": [signal.getsignal(number) for number in SIGNALS],
+        "environment": {**os.environ, "PYTEST_CURRENT_TEST": ""},
+        "working directory": os.getcwd(),
+        "arguments": [*sys.argv],
+        # onnxruntime adds a folder of its own.
+        "import path": [path for path in sys.path if "site-packages" not in path],
+        "precision": (keras.config.floatx(), keras.config.dtype_policy().name),
+    }
 
 
 def pytest_collection_modifyitems(items):

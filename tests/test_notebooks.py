@@ -41,7 +41,7 @@ def run_notebook(tmp_path_factory):
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "IPYTHONDIR": str(folder)}
         environment.pop("MPLBACKEND", None)
         # A failing cell raises CellExecutionError, with its traceback.
-        NotebookClient(notebook, timeout=300, km=kernel_manager).execute(
+        NotebookClient(notebook, timeout=1800, km=kernel_manager).execute(
             cleanup_kc=True, cwd=str(EXAMPLES), env=environment
         )
         return _code_cells(notebook)

@@ -183,11 +183,11 @@ def test_single_texts_warn_for_a_pair_model(trained, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     predictor = Predictor.from_output_dir(str(trained.folder / "mrpc"))
     predictor([("film", "story")])
-    assert "single texts" not in caplog.text
+    assert "have one text" not in caplog.text
     for _ in range(2):
         predictor(["film", ("film", "story")])
     assert (
-        caplog.text.count("1 of 2 inputs are single texts, but the model was trained on pai") == 1
+        caplog.text.count("1 of 2 inputs is a single text, but the model was trained on pai") == 1
     )
 
 
@@ -199,7 +199,7 @@ def test_pairs_warn_for_a_single_text_model(trained, caplog, monkeypatch):
     assert "inputs" not in caplog.text
     for _ in range(2):
         predictor(["film", ("film", "story"), ("film", "plot")])
-    assert caplog.text.count("2 of 3 inputs are pairs, but the model was trained on single te") == 1
+    assert caplog.text.count("2 of 3 inputs have two texts, but the model was trained on sing") == 1
     caplog.clear()
     # A task module does not declare whether its inputs are pairs.
     Predictor.from_output_dir(folder, task_name=None, task_module="m.py")(["film", ("a", "b")])
@@ -212,8 +212,8 @@ def test_pair_in_one_string_warns(trained, flags, caplog, monkeypatch):
     predictor = Predictor.from_output_dir(trained.folder / "mrpc", **flags)
     for _ in range(2):
         predictor([("film", "story"), "film ||| story"])
-    assert caplog.text.count("1 of 2 inputs contain ' ||| ', which does not separate") == 1
-    assert "single texts" not in caplog.text
+    assert caplog.text.count("1 of 2 inputs contains ' ||| ', which does not separate") == 1
+    assert "two texts" not in caplog.text
 
 
 def test_predictions_are_thread_safe(classifier):

@@ -8,8 +8,10 @@ import time
 
 import pytest
 
+from bert_tf import scripts
 from bert_tf.checkpoints.formats.safetensors_files import SafetensorsReader
 from bert_tf.errors import UserError
+from bert_tf.signals import SIGNALS, log
 from tests.oracle import ROOT
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals and limits")
@@ -80,7 +82,7 @@ def test_import_leaves_signal_handlers_unchanged():
 
 
 def _wait_for(path):
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while not list(path.parent.glob(path.name)):
         assert time.monotonic() < deadline, f"{path} was not created"
         time.sleep(0.05)
@@ -185,3 +187,25 @@ def test_named_pipe_as_safetensors_is_rejected(tmp_path):
     os.mkfifo(tmp_path / "model.safetensors")
     with pytest.raises(UserError, match=r"model\.safetensors is a pipe or a device: write its con"):
         SafetensorsReader(str(tmp_path / "model.safetensors"))
+
+
+@posix_only
+def test_script_leaves_its_process_unchanged(tmp_path, monkeypatch, capsys):
+    """As with `%run` in a notebook, where a second handler would repeat each message."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    (tmp_path / "in.txt").write_text("a good film\n" * 20)
+    files = [f"--input_file={tmp_path / 'in.txt'}", f"--output_file={tmp_path / 'out.txt'}"]
+    monkeypatch.setattr(sys, "argv", ["", *files, "--vocab_size=30", "--num_unused_tokens=2"])
+
+    def state():
+        handlers = [*log.handlers, *map(signal.getsignal, SIGNALS)]
+        return dict(os.environ), handlers, log.level, log.propagate, os.listdir("/dev/fd")
+
+    before = state()
+    for _ in range(2):
+        with pytest.raises(SystemExit):
+            scripts.create_vocab()
+        assert capsys.readouterr().err.count("Learning from 60 words (3 distinct)") == 1
+    with pytest.raises(SystemExit):
+        scripts.convert_checkpoint()  # sets CUDA_VISIBLE_DEVICES
+    assert state() == before

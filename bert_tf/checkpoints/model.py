@@ -15,7 +15,7 @@ from bert_tf.checkpoints.formats.configs import WORD_EMBEDDINGS
 from bert_tf.checkpoints.formats.source import OriginalSource, Source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.checkpoints.tensors import GLOBAL_STEP, read, shapes, step_of, write
-from bert_tf.errors import UserError, shortened
+from bert_tf.errors import UserError, counted, shortened
 from bert_tf.modeling import BertModel, checkpoint_name
 from bert_tf.progress import log
 
@@ -47,8 +47,8 @@ class Restored:
         """Returns a one-line summary."""
         groups = {"Randomly initialized": self.new, "In the checkpoint but not used": self.unused}
         texts = [f"{title}: {summarize(names)}" for title, names in groups.items() if names]
-        count = len(self.restored)
-        return ". ".join([f"{count} variables restored from {self.prefix}", *texts])
+        count = counted(len(self.restored), "variable")
+        return ". ".join([f"{count} restored from {self.prefix}", *texts])
 
     def require_exact(
         self,

@@ -13,7 +13,7 @@ import numpy as np
 from bert_tf import files, registry
 from bert_tf.checkpoints.folder import latest, newest_readable, resolve, warn_if_untrained
 from bert_tf.declare import check_type
-from bert_tf.errors import UserError, excerpt
+from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
 
 CONFIG = "bert_config.json"
@@ -202,7 +202,7 @@ class RunFolder:
             # Exports have a config.json. For multiple choice, labels name endings, not outputs.
             num_outputs = len(self._read_json("config.json").get("id2label", ()))
             if 1 < num_outputs != len(labels):
-                counts = f"{len(labels)} labels, but the model has {num_outputs} outputs"
+                counts = f"{counted(len(labels), 'label')}, but the model has {num_outputs} outputs"
                 raise UserError(f"{path} has {counts}. {_ADVICE}")
             return labels
         declared = self.declared_labels()

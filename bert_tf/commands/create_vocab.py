@@ -13,7 +13,7 @@ from bert_tf import file_names, files
 from bert_tf.checkpoints.run_folder import CONFIG, RUN
 from bert_tf.commands.options import VocabularyOptions
 from bert_tf.data.texts import warn_about_columns
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted, reason
 from bert_tf.progress import bar, log
 from bert_tf.tokenization import BasicTokenizer
 
@@ -45,8 +45,8 @@ def run(options: VocabularyOptions) -> list[str]:
     counts = count_words(paths, BasicTokenizer(options.do_lower_case))
     if not counts:
         raise UserError(f"No words in {', '.join(paths[:5])}: nothing to learn")
-    num_words, num_distinct = f"{counts.total():,}", f"{len(counts):,}"
-    message = "Learning from %s words (%s distinct); this can take several minutes"
+    num_words, num_distinct = counted(counts.total(), "word"), f"{len(counts):,}"
+    message = "Learning from %s (%s distinct); this can take several minutes"
     log.info(message, num_words, num_distinct)
     reserved = reserved_tokens(options.num_unused_tokens)
     tokens = learn(counts, options.vocab_size, reserved, learner)
@@ -60,11 +60,9 @@ def run(options: VocabularyOptions) -> list[str]:
     num_missing = sum(count for _, count in missing[room:])
     num_chars = sum(len(word) * count for word, count in counts.items())
     if num_missing > _MAX_MISSING * num_chars:
-        message = (
-            "%d characters, %.1f%% of the text, have no token: their words become [UNK]. Pass "
-        )
-        share = 100 * num_missing / num_chars
-        log.warning(message + "a larger --vocab_size", len(missing[room:]), share)
+        share = f", {num_missing / num_chars:.1%} of the text, have no token: their words become"
+        count = counted(len(missing[room:]), "character", share).replace(" ,", ",")
+        log.warning("%s [UNK]. Pass a larger --vocab_size", count)
     return tokens
 
 
@@ -142,5 +140,5 @@ def _import_learner() -> Any:
         from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib
     except Exception as error:
         advice = "install the version of tensorflow-text that matches TensorFlow"
-        raise UserError(f"TensorFlow Text cannot be used ({error}): {advice}") from error
+        raise UserError(f"TensorFlow Text cannot be used ({reason(error)}): {advice}") from error
     return wordpiece_tokenizer_learner_lib

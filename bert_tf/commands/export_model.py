@@ -5,8 +5,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-import keras
-
 from bert_tf import checkpoints, files, registry
 from bert_tf.checkpoints.formats import find_source, guess_lower_case
 from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
@@ -24,6 +22,7 @@ from bert_tf.modeling import BertModel
 from bert_tf.progress import log
 from bert_tf.saved_models import modules
 from bert_tf.saved_models.exported_folder import export_folder
+from bert_tf.training.precision import dtype_policy
 
 # Flags that only apply to --form=task.
 _TASK_FLAGS = ("script", "task_name", "text_input", "jit_compile")
@@ -34,13 +33,13 @@ def run(options: ExportOptions) -> str:
     options.check()
     folder = options.model_dir or ""
     _require_model_folder(folder)
-    keras.config.set_dtype_policy("float32")
     script = options.script or RunFolder(folder).script
     entry = registry.entries().get(script or "")
     is_task = bool(entry and entry.make_task)
-    if options.form == "task" or (options.form == "auto" and is_task):
-        return _export_fine_tuned(options, folder, script, entry)
-    return _export_encoder(options, folder)
+    with dtype_policy():
+        if options.form == "task" or (options.form == "auto" and is_task):
+            return _export_fine_tuned(options, folder, script, entry)
+        return _export_encoder(options, folder)
 
 
 def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None, entry: Any) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO, NamedTuple
 
 from bert_tf import files, text_lines
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.tables.columns import cell, find_positions, to_text
 from bert_tf.tables.read import read_table
 
@@ -79,8 +79,8 @@ def warn_about_columns(path: str, lines: Sequence[str], advice: str = "pass plai
     if lines and not num_texts:
         _logger.warning("%s: the first %d lines are blank. Check --input_file", path, len(lines))
     if 2 * count > num_texts:
-        message = "%s: %d of the first %d lines have tabs, JSON or HTML: %s"
-        _logger.warning(message, path, count, len(lines), advice)
+        share = counted(count, "line", "have tabs, JSON or HTML", of=len(lines))
+        _logger.warning("%s: %s: %s", path, share.replace(" of ", " of the first ", 1), advice)
 
 
 def _is_not_plain(line: str) -> bool:

@@ -192,4 +192,4 @@ def _require_same_rows(folder: str, task: Task) -> None:
         raise UserError(
             f"Teacher and student need the same vocabulary: {teacher_vocab} and {vocab} differ"
         )
-    run_metadata.warn_of_other_inputs(run, options)
+    run_metadata.warn_of_other_inputs(run, options, options.max_seq_length)

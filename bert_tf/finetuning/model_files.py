@@ -9,7 +9,7 @@ from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.formats.configs import count_layers, warn_of_other_config
 from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 from bert_tf.options import EncoderOptions, ModelOptions
 from bert_tf.progress import log
@@ -100,8 +100,8 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
     layers = options.init_layer_numbers
     if layers and len(layers) != config.num_hidden_layers:
         raise UserError(
-            f"--init_layers={','.join(map(str, layers))} selects {len(layers)} layers, but "
-            f"{options.bert_config_file} has num_hidden_layers={config.num_hidden_layers}"
+            f"--init_layers={','.join(map(str, layers))} selects {counted(len(layers), 'layer')}, "
+            f"but {options.bert_config_file} has num_hidden_layers={config.num_hidden_layers}"
         )
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     num_entries = max(tokenizer.vocab.values(), default=-1) + 1
@@ -122,7 +122,8 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
         sources.append(source)
         if layers and max(layers) >= (count := count_layers(source.shapes())):
             # Raise this before the data is read.
-            problem = f"has no layer {max(layers)}: its {count} layers are numbered from 0"
+            existing = counted(count, "layer", "are")
+            problem = f"has no layer {max(layers)}: its {existing} numbered from 0"
             raise UserError(f"{source.path} {problem}")
     vocab_files = [options.vocab_file or "", *(source.vocab_file or "" for source in sources)]
     for folder in dict.fromkeys(map(os.path.dirname, vocab_files)):

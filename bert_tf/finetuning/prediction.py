@@ -9,7 +9,7 @@ import numpy as np
 from bert_tf import checkpoints
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.packing import CUT_TOKENS
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.engines import loaded, open_model, with_model_files
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.finetuning.run_checks import give_schema
@@ -52,8 +52,8 @@ class TaskPredictor:
             lengths = {f.shape[-1] for f in self._task.features("predict") if f.per_token}
             is_only_one = len(lengths) == 1
             limit = f"max_seq_length={max(lengths)}" if is_only_one else "their maximum lengths"
-            message = "%d of %d inputs are longer than %s and were truncated"
-            log.warning(f"{message} (logged once)", num_cut, len(inputs), limit)
+            cut = f"are longer than {limit} and were truncated (logged once)"
+            log.warning(counted(int(num_cut), "input", cut, of=len(inputs)))
         outputs = self._inference.predict(rows)
         return list(self._task.decode(examples, outputs))
 
@@ -99,17 +99,18 @@ class PairCheck:
         separator, advice = "which does not separate a pair here", "pass a tuple of two strings"
         self._warnings = {"has_separator": f"contain ' ||| ', {separator}: {advice}"}
         if trained_on_pairs:
-            single = f"are single texts, but the model was trained on pairs: {advice}"
+            single = f"have one text, but the model was trained on pairs: {advice}"
             self._warnings["single"] = single
         elif trained_on_pairs is not None:
-            pair = "are pairs, but the model was trained on single texts: pass single strings"
+            pair = "have two texts, but the model was trained on single ones: pass single strings"
             self._warnings["pair"] = pair
 
     def __call__(self, inputs: Sequence[Any]) -> None:
         """Checks a list of strings and tuples of strings."""
         for kind, count in Counter(map(_kind_of, inputs)).items():
             if warning := self._warnings.pop(kind, None):
-                log.warning("%d of %d inputs %s (logged once)", count, len(inputs), warning)
+                warning = counted(count, "input", warning, of=len(inputs))
+                log.warning("%s (logged once)", warning)
 
 
 def _kind_of(item: Any) -> str:

@@ -22,7 +22,7 @@ from bert_tf.data.features import NUM_LOGGED, Feature, log_rows, texts_per_row
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.data.parallel import chunks, map_in_order
 from bert_tf.declare import ROWS
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.distillation import Teacher
 from bert_tf.finetuning.run_checks import describe_data
 from bert_tf.finetuning.task import Task
@@ -162,20 +162,15 @@ def _report(split: str, stats: Counter[str], max_seq_length: int) -> None:
     """Logs how many windows the examples were split into, and how many examples were truncated."""
     num_examples, num_truncated = stats["examples"], stats["cut_examples"]
     if stats["records"] > num_examples:
-        message = "%s: %d examples were split into %d windows"
-        log.info(message, split, num_examples, stats["records"])
+        into = f"were split into {counted(stats['records'], 'window')}"
+        log.info("%s: %s", split, counted(num_examples, "example", into))
     if num_truncated:
-        log.info(
-            "%s: %d of %d examples (%.1f%%) are longer than --max_seq_length=%d and were "
-            "truncated, by %.0f word pieces on average and %d at most",
-            split,
-            num_truncated,
-            num_examples,
-            100 * num_truncated / num_examples,
-            max_seq_length,
-            stats["cut_tokens"] / num_truncated,
-            stats["most_cut"],
+        share, mean = num_truncated / num_examples, stats["cut_tokens"] / num_truncated
+        cut = (
+            f"({share:.1%}) are longer than --max_seq_length={max_seq_length} and were truncated, "
+            f"by {mean:.0f} word pieces on average and {stats['most_cut']} at most"
         )
+        log.info("%s: %s", split, counted(num_truncated, "example", cut, of=num_examples))
 
 
 def hash_texts(texts: Iterable[Iterable[str]]) -> np.ndarray:
@@ -196,7 +191,7 @@ def report_shared_examples(
     """Logs how many evaluation examples are training examples; warns if these are many."""
     count, num_shared = len(eval_hashes), int(np.isin(eval_hashes, train_hashes).sum())
     if num_shared > _NOTABLE * count:
-        message = f"%d of %d evaluation examples (%.1f%%) were also used to train {trained}"
+        used = f"({num_shared / count:.1%}) were also used to train {trained}"
         log_message = log.warning if num_shared > _HIGH * count else log.info
-        share = 100 * num_shared / count
-        log_message(f"{message}: the metrics are too high", num_shared, count, share)
+        shared = counted(num_shared, "evaluation example", used, of=count)
+        log_message("%s: the metrics are too high", shared)

@@ -12,7 +12,7 @@ import numpy as np
 from bert_tf import registry, training
 from bert_tf.checkpoints.run_folder import RunFolder, labels_file
 from bert_tf.data.features import texts_per_row
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.distillation import open_teacher
 from bert_tf.finetuning.engines import open_model
@@ -256,7 +256,11 @@ class FineTuningRun(TrainingRun):
         folder, results = self.folder.path, Results()
         split, predictions = options.predict_split, None
         # If the model was trained on a different task, a suffix keeps that task's results.
-        suffix = "" if options.do_train else result_suffix(options)
+        suffix = ""
+        if not options.do_train:
+            used = dict.fromkeys(["eval"] * options.do_eval + [split] * options.do_predict)
+            longest = max((self.splits.records(name)[2].longest for name in used), default=0)
+            suffix = result_suffix(options, longest * is_chief)
         if options.do_eval:
             metrics, predictions = self._evaluate()
             results.metrics = {**metrics, "global_step": self.step}
@@ -283,5 +287,5 @@ class FineTuningRun(TrainingRun):
         written = output_dir.write_results(self.folder.path, suffix, write)
         if split == self.options.predict_split:
             paths = ", ".join(written.paths)
-            log.info("Predictions for %d examples: %s", len(predictions), paths)
+            log.info("Predictions for %s: %s", counted(len(predictions), "example"), paths)
         return written

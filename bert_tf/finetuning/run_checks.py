@@ -58,13 +58,13 @@ def check_resumed(options: Any, training_data: str) -> bool:
     return not changed
 
 
-def result_suffix(options: Any) -> str:
+def result_suffix(options: Any, longest: int = 0) -> str:
     """Returns a suffix for result files: `_<task>` if `output_dir` was trained for another task.
 
     Otherwise returns "". Warns if the evaluated model was trained for another task or other inputs.
     """
     folder = RunFolder.used_by(options)
-    run_metadata.warn_of_other_inputs(folder, options)
+    run_metadata.warn_of_other_inputs(folder, options, longest)
     for problem in options.check_folder(folder):
         log.warning("%s", problem)
     name = os.path.splitext(os.path.basename(options.task))[0].lower()

@@ -117,7 +117,7 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
     return options_class(**values, init_checkpoint=run.path)
 
 
-def warn_of_other_inputs(folder: RunFolder, options: Any) -> None:
+def warn_of_other_inputs(folder: RunFolder, options: Any, longest: int = 0) -> None:
     """Warns about options with another task, or other inputs, than those of the training run."""
     if trained_task := other_task(folder, options):
         log.warning("%s was trained for task %s, not %s", folder, trained_task, options.task)
@@ -131,6 +131,8 @@ def warn_of_other_inputs(folder: RunFolder, options: Any) -> None:
         is_name = name in names_of_columns
         old, new = (file_names.split(n or "") if is_name else [] for n in (trained, used))
         is_other = len(old) != len(new) or sorted(old) == sorted(new)
+        if name == "max_seq_length":  # affects only texts that are about as long
+            is_other = longest >= min(trained, used)
         if trained != used and is_other and "auto" not in (trained, used):
             log.warning("%s was trained with --%s=%r, not %r", folder, name, trained, used)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_tf.data.features import Feature
 from bert_tf.data.parallel import num_cores
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, reason
 from bert_tf.extras import RUNTIMES, import_extra
 from bert_tf.inference.row_batches import RowBatches, Rows
 from bert_tf.quiet import hide_stderr
@@ -56,7 +56,7 @@ class ExportedModel(RowBatches):
             raise
         except Exception as error:
             advice = "Remove this file, and export the model again"
-            raise UserError(f"Cannot load {path}: {str(error)[:200]}. {advice}") from error
+            raise UserError(f"Cannot load {path}: {reason(error)}. {advice}") from error
         self._fetch = fetch
 
     def _compute(self, batch: Rows) -> Rows:

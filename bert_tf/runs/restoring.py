@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from bert_tf import checkpoints, registry
+from bert_tf import checkpoints, files, registry
 from bert_tf.checkpoints.folder import warn_if_untrained
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
@@ -53,8 +53,10 @@ def _load_own_checkpoint(model: keras.Model, checkpoint: str, options: Any) -> N
     begun_from = RunFolder(options.output_dir).entry("begun_from")
     known = [_normalize(path) for path in (checkpoint, begun_from) if path]
     if _normalize(init_checkpoint) not in known:
+        # A path that does not exist may be the one that the checkpoint had before it was moved.
+        exists = begun_from and any(map(files.exists, (begun_from, f"{begun_from}.index")))
         log.log(
-            logging.WARNING if begun_from else logging.INFO,
+            logging.WARNING if exists else logging.INFO,
             "--init_checkpoint=%s is ignored: --output_dir has its own checkpoints%s",
             init_checkpoint,
             f", from a run that started from {begun_from}" if begun_from else "",
@@ -92,4 +94,4 @@ def _normalize(path: str) -> str:
     """Returns the prefix of the checkpoint at a path, which may be its folder, for comparisons."""
     with contextlib.suppress(UserError):
         path = checkpoints.resolve(path)
-    return os.path.normpath(path)
+    return os.path.realpath(path)

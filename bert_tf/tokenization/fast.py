@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.errors import counted
 from bert_tf.tokenization import BasicTokenizer, FullTokenizer, convert_to_unicode
 from bert_tf.tokenization.character_table import NEEDS_REFERENCE, SEPARATES, CharacterTable
 from bert_tf.tokenization.fast_wordpiece import MAX_WORD_CHARS, UNKNOWN, try_build, vocab_lines
@@ -39,7 +40,7 @@ _MIN_TEXTS, _MIN_DISTINCT_SHARE = 100, 0.05
 _SAMPLE_SIZE, _MIN_UNKNOWN, _MIN_UNKNOWN_SHARE, _MAX_LISTED_WORDS = 2000, 5, 0.05, 5
 # Signs of texts that were changed before they were read, and the tolerated fraction of such texts.
 _CHANGED = {
-    r"\[(CLS|SEP)\]": "contain [CLS] or [SEP]: remove them, as they are added automatically",
+    r"\[(CLS|SEP)\]": "contain [CLS] or [SEP]: remove them; they are added automatically",
     r"(?<!\S)##\w": "contain word pieces (##): pass the texts before tokenization",
     # UTF-8 that was decoded as Latin-1 or Windows-1252, such as "cafÃ©".
     "Ã[©¨¤¶¼§±¡³º]|â€": "are garbled: check the encoding, which must be UTF-8",
@@ -288,12 +289,13 @@ def _text_problems(tokenizer: FullTokenizer, examples: Sequence[Sequence[str]]) 
         yield f"{share}. Check that these are the texts"
     found = [text for text in texts if text.strip() and not words_of[text]]
     if found:
-        share = f"{len(found)} of {len(texts)} texts have no word pieces, such as {found[0][:50]!r}"
-        yield f"{share}. Check the file's encoding"
+        share = counted(len(found), "text", "have no word pieces", of=len(texts))
+        yield f"{share}, such as {found[0][:50]!r}. Check the file's encoding"
     for pattern, problem in _CHANGED.items():
         found = [text for text in texts if re.search(pattern, text)]
         if len(found) > _MAX_CHANGED * len(texts):
-            yield f"{len(found)} of {len(texts)} texts {problem}. Example: {found[0][:50]!r}"
+            share = counted(len(found), "text", problem, of=len(texts))
+            yield f"{share}. Example: {found[0][:50]!r}"
     words = Counter(word for text in texts for word in words_of[text])
     pieces = {word: tokenizer.wordpiece_tokenizer.split_word(word) for word in words}
     unknown = Counter({word: words[word] for word in words if pieces[word] == [UNKNOWN]})

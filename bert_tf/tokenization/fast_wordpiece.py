@@ -9,6 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from bert_tf.errors import reason
 from bert_tf.tokenization import is_control, is_punctuation
 
 _logger = logging.getLogger(__name__)
@@ -52,7 +53,8 @@ def tensorflow_text() -> Any:
         import tensorflow_text
     except (ImportError, AttributeError, tf.errors.OpError) as error:
         message = "Cannot import TensorFlow Text (%s): tokenizing in Python, which is slower"
-        _logger.warning(f"{message}. Install tensorflow-text for this TensorFlow version", error)
+        advice = "Install tensorflow-text for this TensorFlow version"
+        _logger.warning(f"{message}. {advice}", reason(error))
         return None
     return tensorflow_text
 
@@ -78,5 +80,6 @@ def try_build(lines: Sequence[str]) -> Any:
     try:
         return build_wordpiece(lines) if tensorflow_text() else None
     except RuntimeError as error:
-        _logger.warning("Tokenizing in Python, because the vocabulary is unusual: %s", error)
+        message = "Tokenizing in Python, because the vocabulary is unusual: %s"
+        _logger.warning(message, reason(error))
         return None

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, reason
 from bert_tf.tokenization import FullTokenizer, clean_char, fast_wordpiece, is_punctuation
 
 # Type checkers do not see the class methods of RaggedTensor.
@@ -134,7 +134,7 @@ def _load_wordpiece(vocab: dict[str, int]) -> Any:
         lines = fast_wordpiece.vocab_lines(vocab)
         return fast_wordpiece.build_wordpiece(lines, no_pretokenization=True)
     except RuntimeError as error:
-        raise UserError(f"TensorFlow Text cannot use this vocabulary: {error}") from error
+        raise UserError(f"TensorFlow Text cannot use this vocabulary: {reason(error)}") from error
 
 
 @functools.lru_cache(maxsize=2)

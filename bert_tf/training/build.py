@@ -29,7 +29,7 @@ def build_model(
     `build` receives keyword arguments of `ConfiguredModel`, and must pass them on.
     `zero_init_encoder` skips random initialization; set it if weights are loaded next.
     """
-    with devices.strategy.scope():
+    with devices.scope():
         model = build(
             recompute_layers=recompute_layers,
             zero_init_encoder=zero_init_encoder,
@@ -53,12 +53,13 @@ def freeze_layers(model: Any, count: int) -> None:
     """Freezes the embeddings and the first `count` encoder layers; 0 freezes nothing."""
     layers = model.bert.encoder.transformer_layers
     if count > len(layers):
-        raise UserError(f"--freeze_layers={count}, but the model has only {len(layers)} layers")
+        existing = counted(len(layers), "layer")
+        raise UserError(f"--freeze_layers={count}, but the model has only {existing}")
     if count:
         model.bert.embeddings.trainable = False
         for layer in layers[:count]:
             layer.trainable = False
-        log.info("Froze the embeddings and the first %d of %d layers", count, len(layers))
+        log.info("Froze the embeddings and the first %s", counted(count, "layer", of=len(layers)))
 
 
 def check_training(model: Any, options: Any, devices: Devices, texts_per_row: int = 1) -> None:
@@ -96,7 +97,7 @@ def check_training(model: Any, options: Any, devices: Devices, texts_per_row: in
         accumulation_steps=micro_batches,
         recompute_layers=options.recompute_layers,
     )
-    batches, per_device = f"batches of {batch_size} rows", ""
+    batches, per_device = f"batches of {counted(batch_size, 'row')}", ""
     if replicas > 1:
         batches += f" ({rows_per_device} on each of {replicas} devices)"
         per_device = " per device"

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -17,7 +17,7 @@ from bert_tf.options import DeviceOptions
 from bert_tf.progress import log
 from bert_tf.signals import preserve_signal_handlers
 from bert_tf.training.cluster import read_cluster, wait_for_workers
-from bert_tf.training.precision import set_precision
+from bert_tf.training.precision import dtype_policy, set_precision
 
 # Run two batches concurrently: one computes while the other waits.
 _BATCHES_AT_ONCE = 2
@@ -75,6 +75,12 @@ class Devices:
     def needs_full_batches(self) -> bool:
         """Whether every batch must have the same number of rows."""
         return bool(self.jit_compile) or self.kind == "tpu"
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """Builds models on the devices, with their precision, in a `with` block."""
+        with self.strategy.scope(), dtype_policy(self.precision):
+            yield
 
     def padded_lengths(self, max_length: int) -> Sequence[int]:
         """Returns the lengths to which inference pads batches, in ascending order."""
@@ -215,9 +221,9 @@ def _list_gpus() -> list[Any]:
 
 def _describe_gpus(gpus: list[Any]) -> str:
     if not gpus:
-        return f"the CPU ({os.cpu_count()} cores; no GPU found)"
+        return f"the CPU ({counted(os.cpu_count() or 1, 'core')}; no GPU found)"
     name = tf.config.experimental.get_device_details(gpus[0]).get("device_name", "unknown")
-    return f"{len(gpus)} GPU{'s' if len(gpus) > 1 else ''} found ({name})"
+    return f"{counted(len(gpus), 'GPU')} found ({name})"
 
 
 def _connect_workers(addresses: list[str], worker: int) -> Devices:

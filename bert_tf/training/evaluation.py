@@ -14,7 +14,7 @@ import numpy as np
 
 from bert_tf import checkpoints, files
 from bert_tf.checkpoints.run_folder import BEST_FOLDER, BEST_NAME, EVALUATIONS
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.progress import log
 from bert_tf.training.curve import Points, Scalars
 
@@ -146,7 +146,8 @@ class EvalCallback:
         rank = "best so far" if best is evaluation else earlier_best
         log.info("Evaluation at step %d: %s = %.4f (%s)", step, name, value(evaluation), rank)
         if self.should_stop:
-            log.info("Early stopping: no improvement in %d evaluations", self.patience)
+            evaluations = counted(self.patience, "evaluation")
+            log.info("Early stopping: no improvement in %s", evaluations)
         return self.should_stop
 
     def _save_best(self, step: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from bert_tf.errors import UserError, WorkerLost
+from bert_tf.errors import UserError, WorkerLost, reason
 from bert_tf.training.memory import SAVE_MEMORY
 
 # The errors that TensorFlow raises when a worker does not respond.
@@ -37,14 +37,12 @@ def explained_errors(workers: int = 1) -> Iterator[None]:
         yield
     except tf.errors.OpError as error:
         is_exhausted = isinstance(error, tf.errors.ResourceExhaustedError)
-        message = error.message.split("\n")[0] if is_exhausted else error.message
-        # TensorFlow appends a traceback, which starts with "defined at": drop it.
-        reason = " ".join(message.split()).partition(" defined at ")[0][:200]
-        if is_exhausted and "No space left" in reason:
-            raise UserError(f"The disk is full: {reason}") from error
+        cause = reason(error)
+        if is_exhausted and "No space left" in cause:
+            raise UserError(f"The disk is full: {cause}") from error
         for error_type, explanation in _EXPLANATIONS.items():
             if isinstance(error, error_type):
-                raise UserError(f"{explanation}. (TensorFlow says: {reason})") from error
+                raise UserError(f"{explanation}. (TensorFlow says: {cause})") from error
         if isinstance(error, _WORKER_LOST_ERRORS) and workers > 1:
-            raise WorkerLost(f"{_WORKER_LOST}. (TensorFlow says: {reason})") from error
+            raise WorkerLost(f"{_WORKER_LOST}. (TensorFlow says: {cause})") from error
         raise

@@ -55,7 +55,7 @@ class Inference(RowBatches):
             batches_at_once=devices.batches_at_once,
         )
         self._devices, self._source = devices, model
-        with devices.strategy.scope():
+        with devices.scope():
             self._model = cast_once(model, devices.precision)
         self.step = self._trace(self._model, fetch)
         if compile_now and devices.jit_compile:
@@ -66,7 +66,7 @@ class Inference(RowBatches):
     def refresh(self) -> None:
         """Applies changes of the model's weights since the construction."""
         if self._model is not self._source:
-            with self._devices.strategy.scope():
+            with self._devices.scope():
                 assign_cast(self._model, self._source)
 
     def _compute(self, batch: Rows) -> Rows:

@@ -1,5 +1,7 @@
 """Precision: float32, TF32 on GPUs, bfloat16, and float16 with loss scaling."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -10,7 +12,7 @@ _GROWTH_INTERVAL = 2000
 
 
 def set_precision(precision: str = "float32") -> None:
-    """Sets how models in this process compute, overriding any `keras.json`.
+    """Sets how this process computes, overriding any `keras.json`; see also `dtype_policy`.
 
     Variables, losses, gradient sums and the optimizer stay in float32. Unlike TensorFlow's default,
     float32 is exact on GPUs, too: only the other precisions allow TF32, in which the inputs of
@@ -19,8 +21,17 @@ def set_precision(precision: str = "float32") -> None:
     if tf.config.list_physical_devices("GPU"):  # on TPUs, this would set another precision
         tf.config.experimental.enable_tensor_float_32_execution(precision != "float32")
     keras.config.set_floatx("float32")
-    dtype = compute_dtype(precision)
+
+
+@contextlib.contextmanager
+def dtype_policy(precision: str = "float32") -> Iterator[None]:
+    """Sets the dtype policy of models that are built in a block, and of no other models."""
+    outer, dtype = keras.config.dtype_policy(), compute_dtype(precision)
     keras.config.set_dtype_policy("float32" if dtype == "float32" else f"mixed_{dtype}")
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(outer)
 
 
 def compute_dtype(precision: str) -> str:

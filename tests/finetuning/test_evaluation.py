@@ -238,7 +238,7 @@ def test_frozen_layers_do_not_change(tiny_of_two_layers, tmp_path, recompute_lay
         ({"freeze_layers": 1, "do_train": False}, "--freeze_layers needs --do_train=true"),
         ({"class_weights": "balanced", "do_train": False}, "--class_weights needs --do_train"),
         ({"class_weights": "0:2,0:3"}, "each label once.*Received: 0:3"),
-        ({"freeze_layers": 3}, "--freeze_layers=3, but the model has only 1 layers"),
+        ({"freeze_layers": 3}, "--freeze_layers=3, but the model has only 1 layer"),
         ({"freeze_layers": -1}, "--freeze_layers must be between 0"),
         ({"class_weights": "0:2,2:1"}, "--class_weights must be balanced.*Received: 2:1"),
         ({"class_weights": "0:-1"}, "weights above 0.*Received: 0:-1"),

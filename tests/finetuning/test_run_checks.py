@@ -329,10 +329,24 @@ def test_predictor_with_a_different_task_warns(tmp_path, run_log):
 def test_other_inputs_than_in_training_warn(tmp_path, run_log, script, flag, trained, used):
     folder = write_run_dir(tmp_path, script, **{flag: trained})
     options_class = registry.SCRIPTS[script].options_class
-    run_checks.result_suffix(options_class(output_dir=folder, **{flag: used}))
+    run = options_class(output_dir=folder, **{flag: used})
+    run_checks.result_suffix(run, longest=128)
     run_metadata.options_for_model(folder, **{flag: used})  # as for a Predictor
     warning = f"was trained with --{flag}={trained!r}, not {used!r}"
-    assert run_log.text.count(warning) == 2 * (trained != used)
+    # A `Predictor` has no texts yet: later, it warns if it truncates one.
+    count = 1 if flag == "max_seq_length" else 2
+    assert run_log.text.count(warning) == count * (trained != used)
+
+
+@pytest.mark.parametrize(("trained", "used"), [(48, 32), (32, 48)])
+def test_maximum_length_warns_only_if_texts_are_as_long(tmp_path, run_log, trained, used):
+    folder = write_run_dir(tmp_path, "run_classifier", max_seq_length=trained)
+    run = ClassifierOptions(task_name="MRPC", output_dir=folder, max_seq_length=used)
+    run_checks.result_suffix(run, longest=31)
+    assert warning_messages(run_log) == []
+    run_checks.result_suffix(run, longest=32)
+    warning = f"{folder} was trained with --max_seq_length={trained}, not {used}"
+    assert warning_messages(run_log) == [warning]
 
 
 @pytest.mark.parametrize(("used", "warns"), [(0.0, True), (1.5, False), ("auto", False)])

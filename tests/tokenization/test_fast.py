@@ -334,15 +334,15 @@ def test_few_distinct_texts_are_reported(count, warns):
     [
         (
             ("\ufffd\ufffd", "\ufffd"),
-            "have no word pieces, such as '\ufffd\ufffd \ufffd'",
+            "has no word pieces, such as '\ufffd\ufffd \ufffd'",
         ),
-        (("[CLS] the film [SEP]",), "contain [CLS] or [SEP]: remove them"),
-        (("the film ##the",), "contain word pieces (##): pass the texts before tokenization"),
+        (("[CLS] the film [SEP]",), "contains [CLS] or [SEP]: remove them; they are added"),
+        (("the film ##the",), "contains word pieces (##): pass the texts before tokenization"),
         (
             ("the cafÃ©", ""),
-            "are garbled: check the encoding, which must be UTF-8. Example: 'the c",
+            "is garbled: check the encoding, which must be UTF-8. Example: 'the c",
         ),
-        (("itâ€™s the film",), "are garbled"),
+        (("itâ€™s the film",), "is garbled"),
     ],
 )
 def test_unusual_texts_are_reported(tmp_path, example, message):

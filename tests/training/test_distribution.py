@@ -293,19 +293,26 @@ def test_missing_tpu_raises_user_error():
 
 def _run_launcher(workers, script, *flags):
     command = [sys.executable, str(LAUNCHER), f"--workers={workers}", *flags, "bash", "-c", script]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.parametrize(
     ("script", "code"),
     [
         ("exit 0", 0),
-        # The first failure counts, not those that it causes in other workers.
-        ("[[ $TF_CONFIG == *'\"index\": 1'* ]] && exit 1; sleep 2; exit 75", 1),
+        # The first failure counts, not those that it causes in other workers. Worker 0 waits until
+        # the launcher knows of the failure: until then, `kill -0` finds worker 1.
+        (
+            "[[ $TF_CONFIG == *'\"index\": 1'* ]] && echo $$ > pid && exit 1; "
+            "until [[ -s pid ]]; do sleep 0.1; done; "
+            "while kill -0 $(<pid) 2> /dev/null; do sleep 0.1; done; exit 75",
+            1,
+        ),
         ("[[ $TF_CONFIG == *'\"index\": 0'* ]] && kill -9 $$; sleep 2; exit 75", 75),
     ],
 )
-def test_launcher_returns_the_first_failing_exit_code(script, code):
+def test_launcher_returns_the_first_failing_exit_code(script, code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert _run_launcher(2, script).returncode == code
 
 

@@ -8,8 +8,9 @@ import tensorflow as tf
 from bert_tf import checkpoints, training
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
-from bert_tf.options import TrainingOptions
-from bert_tf.training.precision import LossScale, cast_once, set_precision
+from bert_tf.options import ClassifierOptions, TrainingOptions
+from bert_tf.tasks import classification
+from bert_tf.training.precision import LossScale, cast_once, dtype_policy
 from tests.modeling.helpers import config, load, set_head
 from tests.oracle import golden
 from tests.training.helpers import (
@@ -22,16 +23,10 @@ from tests.training.helpers import (
 )
 
 
-@pytest.fixture(autouse=True)
-def _restore_float32():
-    yield
-    set_precision("float32")
-
-
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
 def test_precision_applies_to_compute_not_weights(precision):
-    set_precision(precision)
-    model = BertClassifier(config(), 2)
+    with dtype_policy(precision):
+        model = BertClassifier(config(), 2)
     outputs = model.bert({"input_ids": np.ones((2, 5), "int32")})
     assert keras.backend.standardize_dtype(outputs["sequence_output"].dtype) == precision
     assert {variable.dtype for variable in checkpoints.named_variables(model).values()} == {
@@ -41,9 +36,9 @@ def test_precision_applies_to_compute_not_weights(precision):
 
 
 def _make_float16_step(loss_fn=classifier_loss):
-    set_precision("float16")
     batches = load_batches(np.load(golden("training/classifier_10steps.npz")))
-    model = load(BertClassifier(config(), 2))
+    with dtype_policy("float16"):
+        model = load(BertClassifier(config(), 2))
     set_head(model, "classifier2")
     optimizer = make_optimizer(model, 1e-3, 10, 0)
     scale = LossScale()
@@ -89,8 +84,8 @@ def test_repeated_non_finite_gradients_stop_training(tmp_path):
     def overflow(x):
         return x, lambda upstream: upstream * float("nan")
 
-    set_precision("float16")
-    model, scale = BertClassifier(config(), 2), LossScale()
+    with dtype_policy("float16"):
+        model, scale = BertClassifier(config(), 2), LossScale()
     optimizer = make_optimizer(model, 1e-3, 100, 0)
     state = training.TrainState(model, optimizer, scale)
     step = training.make_train_step(
@@ -116,11 +111,28 @@ def test_loss_scale_does_not_change_gradients():
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_cast_once_gives_identical_results(precision):
-    set_precision(precision)
-    model = load(BertClassifier(config(), 2))
-    copy = cast_once(model, precision)
+    with dtype_policy(precision):
+        model = load(BertClassifier(config(), 2))
+        copy = cast_once(model, precision)
     dtypes = {"LayerNorm" in v.path: v.dtype for v in copy.trainable_variables}
     assert dtypes == {True: "float32", False: precision}
     inputs = {"input_ids": np.arange(20).reshape(2, 10)}
     np.testing.assert_array_equal(copy(inputs)["logits"], model(inputs)["logits"])
     assert cast_once(model, "float32") is model
+
+
+def test_runs_with_several_seeds_have_the_same_precision(tiny, tmp_path, monkeypatch):
+    """Models that are built outside of a run keep the policy of the program."""
+    precisions, build = [], training.build_model
+
+    def record(*args, **kwargs):
+        model = build(*args, **kwargs)
+        precisions.append((model.compute_dtype, keras.config.dtype_policy().name))
+        return model
+
+    monkeypatch.setattr(training, "build_model", record)
+    flags = {**tiny.flags, "task_name": "mrpc", "data_dir": str(tiny.folder / "mrpc")}
+    flags |= {"init_checkpoint": tiny.checkpoint, "output_dir": str(tmp_path), "num_runs": 2}
+    steps = {"do_train": True, "do_eval": True, "num_train_epochs": 0.5}
+    classification.run(ClassifierOptions(**flags, **steps, precision="bfloat16"))
+    assert precisions == [("bfloat16", "float32")] * 2

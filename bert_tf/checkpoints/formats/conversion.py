@@ -18,7 +18,7 @@ from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.model import is_training_state
 from bert_tf.checkpoints.run_folder import CONFIG, RUN, VOCAB, RunFolder, labels_file, read_labels
-from bert_tf.errors import UserError, shortened
+from bert_tf.errors import UserError, counted, shortened
 from bert_tf.modeling import BertClassifier, HeadFormat
 from bert_tf.progress import log
 from bert_tf.tokenization import count_capitals, is_cased, load_vocab
@@ -62,8 +62,8 @@ def convert(source: Source, options: Any) -> None:
         else:
             _write_converted(source, model, path, target.format)
     head = model.head.name if model.head else "all"
-    message = "Converted %d variables (%s) from %s to %s"
-    log.info(message, len(model.names), head, source.path, target.output)
+    count = counted(len(model.names), "variable")
+    log.info("Converted %s (%s) from %s to %s", count, head, source.path, target.output)
     present = {"keras": [CONFIG], "hugging_face": [CONFIG, VOCAB]}.get(target.format, [])
     for name, file in ((CONFIG, model.config and CONFIG), (VOCAB, model.vocab_file)):
         if name not in present and not RunFolder(target.folder).find(name):
@@ -179,7 +179,8 @@ def _find_labels(
         raise UserError(f"--labels: {problem}. Omit --labels")
     if len(labels) == num_outputs:
         return labels
-    problem = f"{len(labels)} labels, but the head has {num_outputs or 'no'} outputs for labels"
+    outputs = counted(num_outputs, "output") if num_outputs else "no outputs"
+    problem = f"{counted(len(labels), 'label')}, but the head has {outputs} for labels"
     if requested:
         raise UserError(f"--labels: {problem}")
     log.warning("Ignoring the labels of %s: %s", source.path, problem)

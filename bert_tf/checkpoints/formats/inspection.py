@@ -7,7 +7,7 @@ from bert_tf import releases
 from bert_tf.checkpoints.formats import configs, heads
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.model import is_training_state
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 
 _KINDS = {
     "original": "original BERT checkpoint",
@@ -60,7 +60,7 @@ def _describe_head(source: Source, shapes: configs.Shapes) -> str:
         return "Head: none"
     text, num_outputs = f"Head: {head.name}", head.count_outputs(shapes)
     if num_outputs:
-        text += f", {num_outputs} outputs"
+        text += f", {counted(num_outputs, 'output')}"
     if head.has_labels and source.labels:
         text += f": {', '.join(source.labels[:8])}"
     if head.has_labels and source.head is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bert_tf.data.features import InputExample
-from bert_tf.errors import excerpt, shortened
+from bert_tf.errors import counted, excerpt, shortened
 from bert_tf.finetuning.run_checks import check_similar_labels
 from bert_tf.tasks.classification.datasets import TextDataset
 from bert_tf.tasks.classification.label_inference import is_placeholder
@@ -72,7 +72,7 @@ def _check_contradictions(path: str, examples: Sequence[InputExample]) -> Iterat
     found = [text for text in texts if len(labels_of_text[text]) > 1]
     if len(found) > _MAX_CONTRADICTORY * len(texts):
         labels = shortened(sorted(map(str, labels_of_text[found[0]])))
-        share = f"{len(found)} of {len(texts)} rows ({len(found) / len(texts):.1%})"
+        share = f"{counted(len(found), 'row', of=len(texts))} ({len(found) / len(texts):.1%})"
         problem = f"repeat a text with a different label, such as {excerpt(found[0][0])}: {labels}"
         yield f"{path}: {share} {problem}. Check the labels"
 

@@ -93,8 +93,8 @@ def warn_about_columns(
         if purpose != "id" and not is_name(column) and column not in header
     }
     if "text" in numbers and len(cells) < training.num_columns:
-        message = "%s has %d columns, but the training file has %d. Check --text_column"
-        log.warning(message, rows[0].place, len(cells), training.num_columns)
+        message = f"%s has {counted(len(cells), 'column')}, but the training file has %d. Check "
+        log.warning(message + "--text_column", rows[0].place, training.num_columns)
     # Without a header, compare the first row if it shares a name with the training file's header:
     # then it is probably a header that was mistaken for data.
     names = header or [name.strip() for name in cells]

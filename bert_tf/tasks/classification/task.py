@@ -18,7 +18,7 @@ from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature, InputExample
 from bert_tf.data.packing import convert_examples, encode_texts, window_counts
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.prediction import PairCheck, require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
@@ -247,8 +247,8 @@ class Classification(Task):
             name = self.schema.data.submission or ""
             contents[name] = _format_table([("index", "prediction"), *answers])
             if len(examples) != SUBMISSION_SIZES[name]:
-                message = "%s has %d predictions, but gluebenchmark.com expects %d. Check %s"
-                sizes = len(examples), SUBMISSION_SIZES[name]
+                message = "%s has %s, but gluebenchmark.com expects %d. Check %s"
+                sizes = counted(len(examples), "prediction"), SUBMISSION_SIZES[name]
                 log.warning(message, name, *sizes, self.schema.data.describe("predict"))
         return files.write_texts(folder, contents)
 

@@ -48,7 +48,7 @@ class ModuleDataset(TextDataset):
         self._parser = LabelParser(self.problem_type, self.labels)
         if self.problem_type not in allowed:
             problem = f"problem_type is {self.problem_type!r}, but get_labels() returns"
-            count = f"{len(self.labels)} labels" if self.labels else "no labels"
+            count = counted(len(self.labels), "label") if self.labels else "no labels"
             raise UserError(f"{path}: {problem} {count}. Use {' or '.join(allowed)}")
 
     def set_targets(self, names: Sequence[str]) -> None:

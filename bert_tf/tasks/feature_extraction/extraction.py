@@ -93,9 +93,8 @@ def run(options: ExtractionOptions) -> None:
             progress.update(len(chunk))
     log.info("Features of %s: %s", counted(extractor.num_texts, "text"), output_file)
     if extractor.num_truncated:
-        count = f"{extractor.num_truncated} of {extractor.num_texts} texts"
-        message = "%s are longer than --max_seq_length=%d and were truncated"
-        log.warning(message, count, options.max_seq_length)
+        cut = f"are longer than --max_seq_length={options.max_seq_length} and were truncated"
+        log.warning(counted(extractor.num_truncated, "text", cut, of=extractor.num_texts))
 
 
 def _is_blank(text: Text) -> bool:
@@ -120,8 +119,8 @@ def _warn_about_texts(
     for problem in tokenizer.check_texts(path, strings):
         log.warning("%s", problem)
     if count := sum("|||" in line for line in lines):
-        message = "%s: ||| is part of %d of the first %d texts. Write a pair as A ||| B"
-        log.warning(f"{message}, with spaces", path, count, len(lines))
+        message = "%s: ||| is part of %d of the first %s. Write a pair as A ||| B, with spaces"
+        log.warning(message, path, count, counted(len(lines), "text"))
     advice = "each line is read as one text. Select a column with --text_column"
     if not column and re.search(r"\.(csv|jsonl?|ndjson)(\.gz)?$", path):
         log.warning("%s: %s", path, advice)

@@ -19,7 +19,7 @@ from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.texts import STDIN, display_name, warn_about_columns
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.engines import loaded, open_model
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.finetuning.prediction import require_texts
@@ -81,11 +81,11 @@ def run(options: MaskedWordsOptions) -> None:
         if not model.num_texts:
             raise UserError(f"{display_name(input_file)} contains no text")
     if not to_stdout:
-        log.info("Predictions for the masks in %d texts: %s", model.num_texts, output_file)
+        num_texts = counted(model.num_texts, "text")
+        log.info("Predictions for the masks in %s: %s", num_texts, output_file)
     if model.num_truncated:
-        count = f"{model.num_truncated} of {model.num_texts} texts"
-        message = "%s are longer than --max_seq_length=%d: only the text around a [MASK] was read"
-        log.warning(message, count, options.max_seq_length)
+        cut = f"are longer than --max_seq_length={options.max_seq_length}: only the text around a "
+        log.warning(counted(model.num_truncated, "text", f"{cut}[MASK] was read", model.num_texts))
 
 
 def _read(options: MaskedWordsOptions) -> Iterator[tuple[int, str]]:

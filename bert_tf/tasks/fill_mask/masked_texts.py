@@ -12,7 +12,7 @@ import numpy as np
 
 from bert_tf.data.packing import pack_batch, truncated_lengths
 from bert_tf.data.texts import display_name, lines
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.progress import log
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
@@ -46,8 +46,8 @@ def warn_of_other_masks(texts: Sequence[str]) -> None:
     """Warns about masks of other models in texts."""
     found = [_OTHER_MASK.search(text.replace(MASK, "")) for text in texts]
     if others := [match[0] for match in found if match]:
-        message = "%d of %d texts have %s, which is read as text: write %s for each word to predict"
-        log.warning(message, len(others), len(texts), others[0], MASK)
+        message = "%s %s, which is read as text: write %s for each word to predict"
+        log.warning(message, counted(len(others), "text", "have", len(texts)), others[0], MASK)
 
 
 def allowed_pieces(tokens: Mapping[int, str], vocab_size: int) -> np.ndarray:

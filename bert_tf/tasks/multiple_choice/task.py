@@ -16,6 +16,7 @@ from bert_tf.data import array_ops
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.packing import CUT_TOKENS, pack_batch
 from bert_tf.data.split_files import find_files
+from bert_tf.errors import counted
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
@@ -87,11 +88,11 @@ class MultipleChoice(Task):
         ]
         num_empty = sum(s in q.endings for s, q in zip(stems, examples, strict=True))
         if num_empty:
-            share = f"{num_empty} of {count} questions have an empty ending"
+            share = counted(num_empty, "question", "have an empty ending", of=count)
             yield f"{source}: {share}. Check --ending_columns"
         num_equal = sum(len({*question.endings}) < len(question.endings) for question in examples)
         if num_equal > _MAX_EQUAL * count:
-            share = f"two endings are equal in {num_equal} of {count} questions"
+            share = f"two endings are equal in {counted(num_equal, 'question', of=count)}"
             yield f"{source}: {share}. Check --ending_columns"
         labels = {question.label for question in examples}
         # With fewer questions, a label may be missing by chance.

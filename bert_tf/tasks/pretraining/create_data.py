@@ -109,7 +109,7 @@ def _write_in_shards(
         except (KeyboardInterrupt, Terminated) as stop:
             stop.args = (f"The same command resumes from {folder}.",)
             raise
-    log.info("%s: %d examples", ", ".join(outputs), num_examples)
+    log.info("%s: %s", ", ".join(outputs), counted(num_examples, "example"))
 
 
 def for_each_on_beam(
@@ -164,7 +164,7 @@ def _write_in_memory(
         for index, output in enumerate(outputs):
             batches = record_batches(instances[index :: len(outputs)], options, use_threads=True)
             num_examples = write_records(output, features, batches)
-            log.info("%s: %d examples", output, num_examples)
+            log.info("%s: %s", output, counted(num_examples, "example"))
 
 
 def _find_problems(lines: Sequence[str], options: PretrainingDataOptions) -> Iterator[str]:

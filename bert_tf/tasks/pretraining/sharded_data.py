@@ -23,7 +23,7 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.data.records import encode_examples
 from bert_tf.declare import ROWS
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.progress import bar, log
 from bert_tf.quiet import pause_gc
 from bert_tf.tasks.pretraining.corpus import LineEncoder, load_encoder
@@ -61,7 +61,8 @@ def write_parts(
     _prepare_folder(options, units, folder)
     missing = [unit for unit in units if not _is_complete(unit, folder)]
     if len(missing) < len(units):
-        log.info("%d of %d units are already done", len(units) - len(missing), len(units))
+        count = len(units) - len(missing)
+        log.info(counted(count, "unit", "are already done", of=len(units)))
     total_bytes = sum(unit.size for unit in units)
     complete_bytes = total_bytes - sum(unit.size for unit in missing)
     # Start the workers before the bar starts its thread: forking a process with threads is unsafe.
@@ -199,9 +200,9 @@ def join_parts(
         raise UserError("No tokens in the input files: nothing to train on")
     warn_about_single_lines(counts["single_lines"], counts["documents"])
     if counts["single_document_shards"]:
-        message = "%d shards contain only one document, so random next sentences come from the same"
+        problem = "contain only one document, so random next sentences come from the same document"
         advice = "put a blank line between documents, or pass a larger --shard_mb"
-        log.warning(f"{message} document: {advice}", counts["single_document_shards"])
+        log.warning(f"{counted(counts['single_document_shards'], 'shard', problem)}: {advice}")
     for _ in workers(functools.partial(_join_output, units, folder), list(enumerate(outputs))):
         pass
     files.remove_tree(folder)

@@ -12,7 +12,7 @@ from bert_tf import file_names, files, training
 from bert_tf.checkpoints.run_folder import VOCAB, RunFolder, fingerprint
 from bert_tf.config import BertConfig
 from bert_tf.data.records import count_records
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.model_files import check_length, find_model_files
 from bert_tf.finetuning.run_checks import check_resumed, describe_data
@@ -178,8 +178,8 @@ def _check_evaluation(options: PretrainingOptions, paths: Sequence[str]) -> None
         log.warning(message, folder)
     trained_on = {*(folder.entry(_TRAINED_ON) or "").split("\n")}
     if count := sum(files.resolve(path) in trained_on for path in paths):
-        message = "%s was trained on %d of these %d files. Check --input_file"
-        log.warning(message, folder, count, len(paths))
+        message = "%s was trained on %d of these %s. Check --input_file"
+        log.warning(message, folder, count, counted(len(paths), "file"))
 
 
 def _compute_row_metrics(outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:

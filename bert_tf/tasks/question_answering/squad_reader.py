@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf import files
-from bert_tf.errors import UserError, shortened
+from bert_tf.errors import UserError, counted, shortened
 from bert_tf.progress import log
 
 # The original splits texts only at these characters, not at U+00A0, U+3000 or U+2028.
@@ -22,8 +22,8 @@ _WORD = re.compile("[^ \t\r\n\u202f]+")
 # Problems of questions, as worded in warnings.
 _EMPTY = 'are empty (check "question")'
 _CONTRADICTORY = 'are impossible, but have answers (check "is_impossible")'
-_MISALIGNED = "are skipped, because their answer is not at answer_start"
-_ABSENT = "have none of their answers in the text"
+_MISALIGNED = "are skipped, because no answer is at answer_start"
+_ABSENT = "have no answer that is in the text"
 _REPEATED = "have the id of an earlier question, which then does not count"
 # Fraction of questions that may have a problem without a warning.
 _TOLERATED = {_ABSENT: 0.1}
@@ -117,7 +117,8 @@ def read_squad_examples(
     for problem, ids in ids_by_problem.items():
         if len(ids) > _TOLERATED.get(problem, 0) * total:
             listed = shortened(ids, _MAX_LISTED)
-            log.warning("%s: %d of %d questions %s: %s", path, len(ids), total, problem, listed)
+            problem = counted(len(ids), "question", problem, of=total)
+            log.warning("%s: %s: %s", path, problem, listed)
             log.debug("All of them: %s", ", ".join(ids))
     if not examples:
         raise UserError(f"{path} has no usable questions")

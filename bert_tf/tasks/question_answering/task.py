@@ -12,7 +12,7 @@ from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
 from bert_tf.data.features import Feature, sequence_features
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
@@ -68,10 +68,12 @@ class QuestionAnswering(Task):
                 reason = "most answer characters are Han, kana, Thai or Hangul"
                 log.info("%s: --answer_scoring=characters, because %s", path, reason)
         windows = self._make_windows(examples)
-        log.info("%s: %d questions, %d windows", path, len(examples), len(windows))
+        sizes = counted(len(examples), "question"), counted(len(windows), "window")
+        log.info("%s: %s, %s", path, *sizes)
         if windows.num_cut_questions:
-            message = "%s: %d questions are longer than --max_query_length=%d and were truncated"
-            log.info(message, path, windows.num_cut_questions, options.max_query_length)
+            limit = options.max_query_length
+            cut = f"are longer than --max_query_length={limit} and were truncated"
+            log.info("%s: %s", path, counted(windows.num_cut_questions, "question", cut))
         if is_training and not len(windows):
             raise UserError(f"{path}: all texts are empty; cannot train")
         return windows
@@ -85,9 +87,10 @@ class QuestionAnswering(Task):
         limit = options.max_answer_length
         num_long = int(np.sum(examples.answer_lengths > limit))
         if num_long > _MANY_LONG_ANSWERS * len(questions):
-            share = f"{num_long} of {len(questions)} answers are longer than --max_answer_length"
+            are_long = "are longer than --max_answer_length"
+            share = counted(num_long, "answer", are_long, of=len(questions))
             longest = f"{limit} (up to {examples.answer_lengths.max()} word pieces)"
-            yield f"{path}: {share}={longest}, so they can never be predicted. Raise it"
+            yield f"{path}: {share}={longest}, and can never be predicted. Raise it"
         ratio = len(examples) / len(questions)
         if is_training and ratio > max(_MANY_WINDOWS, options.num_train_epochs):
             epochs = f"--num_train_epochs={np.ceil(10 * ratio) / 10:.1f}"
@@ -179,9 +182,9 @@ class QuestionAnswering(Task):
         ]
         windows = self._make_windows(examples)
         if windows.num_cut_questions:
-            message = "%d of %d questions are longer than max_query_length=%d and were truncated"
             limit = self.options.max_query_length
-            log.warning(message, windows.num_cut_questions, len(examples), limit)
+            cut = f"are longer than max_query_length={limit} and were truncated"
+            log.warning(counted(windows.num_cut_questions, "question", cut, of=len(examples)))
         return windows
 
     def epoch_size(self, examples: Windows) -> int:
@@ -196,7 +199,7 @@ class QuestionAnswering(Task):
 def _require_answers(examples: Sequence[SquadExample], path: str, negative: bool) -> None:
     missing = [e.qas_id for e in examples if not e.answers and (e.answers is None or not negative)]
     if missing:
-        problem = f"{len(missing)} questions have no answer, for example {missing[0]}"
+        problem = f"{counted(len(missing), 'question', 'have')} no answer, for example {missing[0]}"
         needed = '"answers": [{"text": TEXT}, ...], or [] with --version_2_with_negative=true'
         raise UserError(f"{path}: {problem}. --do_eval needs {needed}")
 

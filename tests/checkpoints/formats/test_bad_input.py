@@ -173,7 +173,7 @@ def test_export_requires_config_and_vocabulary(models, tiny, tmp_path):
 @pytest.mark.parametrize(
     ("labels", "name", "message"),
     [
-        ("a", "classification", "--labels: 1 labels, but the head has 3"),
+        ("a", "classification", "--labels: 1 label, but the head has 3"),
         ("a,b", "span", "--labels: 2 labels, but the head has no outputs for labels"),
     ],
 )

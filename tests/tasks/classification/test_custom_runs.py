@@ -359,8 +359,8 @@ def test_custom_task_module(tiny, tmp_path, run_log):
     assert "truncated" not in run_log.text
     predictor(["a good film", ("a " * 30, "no"), "a"])
     predictor("a " * 30)
-    assert "1 of 3 inputs are pairs, but the model was trained on single texts" in run_log.text
-    warning = "1 of 3 inputs are longer than max_seq_length=24 and were truncated (logged once)"
+    assert "1 of 3 inputs is a pair, but the model was trained on single texts" in run_log.text
+    warning = "1 of 3 inputs is longer than max_seq_length=24 and was truncated (logged once)"
     assert warning in run_log.text
     assert run_log.text.count("were truncated") == 1
 

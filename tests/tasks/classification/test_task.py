@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 
 import numpy as np
 import pytest
@@ -162,6 +163,22 @@ def test_init_checkpoint_is_recorded(tiny, tmp_path, run_log):
         messages = [line for line in run_log.text.splitlines() if "is ignored" in line]
         assert len(messages) == is_warning
         assert all(m.endswith(f"from a run that started from {init_checkpoint}") for m in messages)
+
+
+def test_moved_init_checkpoint_is_no_other_one(tiny, tmp_path, run_log):
+    model = shutil.copytree(os.path.dirname(tiny.checkpoint), tmp_path / "model")
+    moved, linked = tmp_path / "moved", tmp_path / "linked"
+    linked.symlink_to(model)
+    name = os.path.basename(tiny.checkpoint)
+    training = {"do_train": True, "num_train_epochs": 1}
+    for folder, level in ((model, None), (linked, None), (tiny.folder, "WARNING"), (moved, "INFO")):
+        run_log.clear()
+        if folder is moved:
+            model.rename(moved)
+        run = options(tiny, tmp_path, **training, init_checkpoint=str(folder / name))
+        classification.run(run)
+        levels = [r.levelname for r in run_log.records if "is ignored" in r.getMessage()]
+        assert levels == [level] * bool(level)
 
 
 def test_weights_depend_only_on_the_seed(tiny, tmp_path):

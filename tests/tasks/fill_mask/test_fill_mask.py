@@ -243,7 +243,7 @@ def test_long_texts(model, folder, flags, caplog, monkeypatch):
     assert [candidate["word"] for candidate in second["masks"][0]] == [
         c.word for c in candidates_alone
     ]
-    assert "1 of 2 texts are longer than --max_seq_length=9" in caplog.text
+    assert "1 of 2 texts is longer than --max_seq_length=9" in caplog.text
 
 
 @pytest.mark.parametrize("flags", [{}, {"whole_word": True}])

@@ -193,6 +193,6 @@ def test_line_without_mask(tmp_path, monkeypatch):
 def test_masks_of_other_models_warn(run_log, text, mask):
     warn_of_other_masks(["[MASK]", text])
     expected = (
-        f"1 of 2 texts have {mask}, which is read as text: write [MASK] for each word to predict"
+        f"1 of 2 texts has {mask}, which is read as text: write [MASK] for each word to predict"
     )
     assert run_log.messages == [expected] * bool(mask)

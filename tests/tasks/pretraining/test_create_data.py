@@ -191,7 +191,7 @@ def test_single_document_shards_warning(tiny, corpus, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     text = _write(corpus / "in.txt", b"a good film\nthe story was slow\nit was not bad\n")
     create_sharded(tiny, corpus, "one", input_file=text)
-    assert "1 shards contain only one document" in caplog.text
+    assert "1 shard contains only one document" in caplog.text
 
 
 def test_last_of_two_concurrent_runs_wins(tiny, corpus, monkeypatch):

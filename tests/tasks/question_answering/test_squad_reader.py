@@ -159,20 +159,20 @@ def test_misaligned_answers_are_skipped_and_counted(tmp_path, caplog):
     path = write_squad(tmp_path, question(), *misaligned_questions)
     with caplog.at_level("DEBUG"):
         assert [e.qas_id for e in read_squad_examples(path, True, False)] == ["1"]
-    assert "8 of 9 questions are skipped, because their answer is not at answer_" in caplog.text
+    assert "8 of 9 questions are skipped, because no answer is at answer_" in caplog.text
     assert "2, 3, 4, 5, 6 and 3 more" in caplog.text
     assert "All of them: 2, 3, 4, 5, 6, 7, 8, 9" in caplog.text
     # For prediction, misaligned answers do not matter: no question is skipped.
     caplog.clear()
     assert len(read_squad_examples(path, False, False)) == 9
-    message = "8 of 9 questions have none of their answers in the text: 2, 3, 4, 5, 6 and 3 more"
+    message = "8 of 9 questions have no answer that is in the text: 2, 3, 4, 5, 6 and 3 more"
     assert message in caplog.text
     path = write_squad(
         tmp_path, *[question(id=str(n)) for n in range(9)], *misaligned_questions[:1]
     )
     caplog.clear()
     assert len(read_squad_examples(path, False, False)) == 10
-    assert "none of their answers" not in caplog.text
+    assert "no answer that" not in caplog.text
 
 
 @pytest.mark.parametrize("answers", [None, "cat", [{"text": ["cat"], "answer_start": [4]}], [1]])
@@ -188,7 +188,7 @@ def test_prediction_ignores_malformed_answers(tmp_path, answers):
 def test_repeated_ids_warning(tmp_path, caplog):
     path = write_squad(tmp_path, question(), question(), question(id="2"))
     assert len(read_squad_examples(path, False, False)) == 3
-    assert "1 of 3 questions have the id of an earlier question, which then do" in caplog.text
+    assert "1 of 3 questions has the id of an earlier question, which then do" in caplog.text
 
 
 def test_whitespace_in_other_scripts():
@@ -221,7 +221,7 @@ def test_impossible_questions_with_answers(tmp_path, caplog):
     path = write_squad(tmp_path, answerable, impossible, contradictory)
     examples = read_squad_examples(path, True, True)
     assert [example.is_impossible for example in examples] == [False, True, True]
-    problem = '1 of 3 questions are impossible, but have answers (check "is_impossible")'
+    problem = '1 of 3 questions is impossible, but has answers (check "is_impossible")'
     assert caplog.messages == [f"{path}: {problem}: c"]
     caplog.clear()
     read_squad_examples(write_squad(tmp_path, answerable, impossible), True, True)

@@ -277,7 +277,7 @@ def test_metrics_need_answers(tiny, folder):
     del content["data"][0]["paragraphs"][0]["qas"][1]["answers"]
     (folder / "dev.json").write_text(json.dumps(content))
     squad.run(options(tiny, folder, do_predict=True))
-    with pytest.raises(UserError, match="1 questions have no answer, for example fast"):
+    with pytest.raises(UserError, match="1 question has no answer, for example fast"):
         squad.run(options(tiny, folder, do_eval=True))
     negative = {"predict_file": str(folder / "negative.json"), "do_eval": True}
     with pytest.raises(UserError, match=r"2 questions have no answer, .* c\. .* or \[\] with"):
@@ -393,4 +393,4 @@ def test_truncated_questions_of_a_predictor_warn(tiny, folder, run_log):
     task.from_inputs([("what was good", TEXT)])
     assert "truncated" not in run_log.text
     task.from_inputs([("what was good and bad and slow", TEXT), ("what was it", TEXT)])
-    assert "1 of 2 questions are longer than max_query_length=5 and were truncated" in run_log.text
+    assert "1 of 2 questions is longer than max_query_length=5 and was truncated" in run_log.text
