@@ -94,10 +94,10 @@ class RunFolder:
         return value if isinstance(value, kind) else None
 
     def fold_target_scale(self, weights: dict[str, Any]) -> dict[str, Any]:
-        """Returns a regression's weights, of which outputs have the unit of the labels."""
+        """Returns a regression's weights such that its outputs have the unit of the labels."""
         pairs = self.entry(TARGET_SCALE)
         if pairs and {"output_weights", "output_bias"} <= weights.keys():
-            mean, scale = np.float32(json.loads(pairs)).T
+            mean, scale = np.array(json.loads(pairs), np.float32).T
             kernel, bias = weights["output_weights"], weights["output_bias"]
             folded = {"output_weights": kernel * scale[:, None], "output_bias": bias * scale + mean}
             return {**weights, **folded}

@@ -211,7 +211,7 @@ class _Regression(ProblemType):
         super().__init__(data, options)
         self.num_outputs = max(len(self.labels), 1)
         self.target = Feature("label_ids", len(self.labels) or None, dtype="float32")
-        scale = np.float32(json.loads(data.entries.get(TARGET_SCALE, "[]")))
+        scale = np.array(json.loads(data.entries.get(TARGET_SCALE, "[]")), np.float32)
         self._scale = (scale.T if self.labels else scale[0]) if len(scale) else None
 
     def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:

@@ -217,7 +217,8 @@ class Classification(Task):
             return Written()
         label_ids = self.problem.label_ids(examples)
         if self.schema.data.problem_type == REGRESSION:
-            report = self.problem.report(predictions.values, label_ids)
+            problem: Any = self.problem
+            report = problem.report(predictions.values, label_ids)
             for name, scores in report.items():
                 log.info("%s: %s", name, ", ".join(f"{n} {x:.4g}" for n, x in scores.items()))
             return Written(entries={"targets": report})

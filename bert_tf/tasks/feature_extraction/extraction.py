@@ -237,7 +237,7 @@ class Extractor:
         """Computes the features of texts."""
         backend.require_runtime()
         if self._declared and self._declared.lower_case:
-            texts = [Text(*(text and text.lower() for text in pair)) for pair in texts]
+            texts = [Text(a.lower(), b and b.lower()) for a, b in texts]
         rows = convert_examples(texts, None, self.options.max_seq_length, self.tokenizer)
         with self._lock:
             self.num_texts += len(texts)
