@@ -35,6 +35,13 @@ hypothesis.settings.load_profile("bert_tf")
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _signals():
+    """With `nohup pytest`, the scripts that tests start would ignore SIGHUP."""
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _exact_float32():
     """On GPUs, matrix products in TF32 would differ from the golden results by 1e-3."""
     gpus = tf.config.list_physical_devices("GPU")

@@ -111,10 +111,11 @@ def test_ner_matches_the_script(trained, caplog):
         "good",
         ".",
     ]
-    assert predictor([" ", "film", ""])[1].words == ["film"]
-    assert [prediction.words for prediction in predictor(["", ()])] == [[], []]
     assert predictor([]) == []
     assert not caplog.text
+    assert predictor([" ", "film", ""])[1].words == ["film"]
+    assert [prediction.words for prediction in predictor(["", ()])] == [[], []]
+    assert caplog.text.count("Input 0: a text is empty, and in 1 other input") == 2
     predictor([("a film", "it was good"), ("a", "film")])
     advice = "pass a text as a string, or as a tuple of its words; several texts as a list"
     assert f"A word has spaces: {advice}" in caplog.text
@@ -186,9 +187,7 @@ def test_single_texts_warn_for_a_pair_model(trained, caplog, monkeypatch):
     assert "have one text" not in caplog.text
     for _ in range(2):
         predictor(["film", ("film", "story")])
-    assert (
-        caplog.text.count("1 of 2 inputs is a single text, but the model was trained on pai") == 1
-    )
+    assert caplog.text.count("1 of 2 inputs has one text, but the model was trained on pai") == 1
 
 
 def test_pairs_warn_for_a_single_text_model(trained, caplog, monkeypatch):

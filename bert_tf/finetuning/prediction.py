@@ -79,7 +79,7 @@ def warn_about_empty_texts(inputs: Sequence[Any]) -> None:
     tuples = [item or [""] if isinstance(item, list | tuple) else [item] for item in inputs]
     empty = [index for index, texts in enumerate(tuples) if not all(map(_has_content, texts))]
     if empty:
-        others = f", and in {len(empty) - 1} other inputs" if len(empty) > 1 else ""
+        others = f", and in {counted(len(empty) - 1, 'other input')}" if len(empty) > 1 else ""
         log.warning("Input %d: a text is empty%s", empty[0], others)
 
 

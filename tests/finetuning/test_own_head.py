@@ -197,7 +197,7 @@ def test_inputs_of_different_ranks_need_a_saved_model(bi_encoder, tmp_path, monk
 def test_model_of_an_unregistered_task_is_not_converted(relations, tmp_path, monkeypatch):
     monkeypatch.delitem(registry._own_tasks, "own_relations")
     with pytest.raises(UserError, match="own_relations is not a registered task: first import"):
-        _convert(relations[0], tmp_path / "converted.ckpt")
+        _convert(relations[0], tmp_path / "converted", to="hugging_face")
 
 
 def test_missing_input_is_named(tiny):

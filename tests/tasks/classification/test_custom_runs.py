@@ -359,10 +359,10 @@ def test_custom_task_module(tiny, tmp_path, run_log):
     assert "truncated" not in run_log.text
     predictor(["a good film", ("a " * 30, "no"), "a"])
     predictor("a " * 30)
-    assert "1 of 3 inputs is a pair, but the model was trained on single texts" in run_log.text
+    assert "1 of 3 inputs has two texts, but the model was trained on single ones" in run_log.text
     warning = "1 of 3 inputs is longer than max_seq_length=24 and was truncated (logged once)"
     assert warning in run_log.text
-    assert run_log.text.count("were truncated") == 1
+    assert run_log.text.count("was truncated") == 1
 
 
 # ---- Long texts ------------------------------------------------------------------------------
