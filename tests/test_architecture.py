@@ -166,3 +166,10 @@ def test_module_does_not_import_tensorflow(module):
     code = f"import sys, bert_tf.{module}; print({{'tensorflow', 'keras'}} & set(sys.modules))"
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert result.stdout.strip() == "set()", result.stderr
+
+
+def test_help_does_not_import_numpy():
+    code = "import sys, bert_tf.cli, bert_tf.options as o; o.SquadOptions; o.ClassifierOptions; "
+    code += "print('numpy' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert result.stdout.strip() == "False", result.stderr

@@ -4,7 +4,6 @@ import dataclasses
 import os
 import re
 
-from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.declare import (
     DURATION,
     PATH,
@@ -126,6 +125,8 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
     def check(self) -> None:
         """Raises a UserError for missing or invalid options; checks in the original's order."""
         if not self.do_train:
+            from bert_tf.checkpoints.run_folder import RunFolder  # imports NumPy, unlike --help
+
             RunFolder(self.output_dir or "").require_one_run()
         check_required(self, self._not_needed())
         self.check_case()

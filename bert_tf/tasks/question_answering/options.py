@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bert_tf import files
-from bert_tf.checkpoints.run_folder import EVAL_RESULTS_JSON, RunFolder
 from bert_tf.declare import DATA, MODEL, NOTHING, PATH, RESULTS, ROWS, RUN, WEIGHTS, option
 from bert_tf.errors import UserError
 from bert_tf.options.fine_tuning import FineTuningOptions
@@ -103,7 +102,7 @@ class SquadOptions(FineTuningOptions, affects=RESULTS):
 
     @classmethod
     def complete(
-        cls, flags: dict[str, Any], passed: Mapping[str, Any], folder: RunFolder
+        cls, flags: dict[str, Any], passed: Mapping[str, Any], folder: Any
     ) -> dict[str, Any]:
         """Replaces the threshold "auto" by the one that the training run found."""
         values = super().complete(flags, passed, folder)
@@ -111,11 +110,11 @@ class SquadOptions(FineTuningOptions, affects=RESULTS):
             values["null_score_diff_threshold"] = _find_threshold(folder)
         return values
 
-    def check_folder(self, folder: RunFolder) -> Iterator[str]:
+    def check_folder(self, folder: Any) -> Iterator[str]:
         """Yields a sentence if the model was trained with another kind of threshold."""
         found_threshold = folder.flags.get("null_score_diff_threshold") == "auto"
         if found_threshold and self.null_score_diff_threshold == 0.0:
-            advice = f"pass this flag with the value in its {EVAL_RESULTS_JSON}"
+            advice = f"pass this flag with the value in its eval_results.json"
             yield f"{folder} was trained with --null_score_diff_threshold=auto: {advice}"
 
     def ignored_flag_warnings(self) -> list[str]:
@@ -153,8 +152,8 @@ class SquadOptions(FineTuningOptions, affects=RESULTS):
             )
 
 
-def _find_threshold(folder: RunFolder) -> float:
-    path = folder.file(EVAL_RESULTS_JSON)
+def _find_threshold(folder: Any) -> float:
+    path = folder.file("eval_results.json")
     try:
         return float(files.read_json(path)["null_score_diff_threshold"])
     except (UserError, ValueError, KeyError, TypeError) as error:
