@@ -114,7 +114,7 @@ class SquadOptions(FineTuningOptions, affects=RESULTS):
         """Yields a sentence if the model was trained with another kind of threshold."""
         found_threshold = folder.flags.get("null_score_diff_threshold") == "auto"
         if found_threshold and self.null_score_diff_threshold == 0.0:
-            advice = f"pass this flag with the value in its eval_results.json"
+            advice = "pass this flag with the value in its eval_results.json"
             yield f"{folder} was trained with --null_score_diff_threshold=auto: {advice}"
 
     def ignored_flag_warnings(self) -> list[str]:
