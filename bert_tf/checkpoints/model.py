@@ -72,8 +72,7 @@ def fold_target_scale(model: keras.Model, folder: RunFolder) -> None:
     The model must have the weights of the checkpoint in the folder.
     """
     variables = named_variables(model)
-    head = {name: v.numpy() for name, v in variables.items() if name.startswith("output_")}
-    for name, value in folder.fold_target_scale(head).items():
+    for name, value in folder.unscaled_head(variables).items():
         variables[name].assign(value)
 
 

@@ -75,17 +75,14 @@ def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -
 
 
 def warn_about_empty_texts(inputs: Sequence[Any]) -> None:
-    """Warns about strings and tuples of strings that are blank or have a blank string."""
-    tuples = [item or [""] if isinstance(item, list | tuple) else [item] for item in inputs]
-    empty = [index for index, texts in enumerate(tuples) if not all(map(_has_content, texts))]
-    if empty:
-        others = f", and in {len(empty) - 1} other inputs" if len(empty) > 1 else ""
-        log.warning("Input %d: a text is empty%s", empty[0], others)
-
-
-def _has_content(text: str) -> bool:
+    """Warns about strings and tuples of strings if all characters of a string are invisible."""
+    lists = [[*item] or [""] if isinstance(item, list | tuple) else [item] for item in inputs]
     # `strip` would keep characters of no width.
-    return any(char.isprintable() and not char.isspace() for char in text)
+    is_visible = [[any(map(str.isprintable, "".join(t.split()))) for t in texts] for texts in lists]
+    empty = [index for index, found in enumerate(is_visible) if not all(found)]
+    if empty:
+        others = f", and in {counted(len(empty) - 1, 'other input')}" if len(empty) > 1 else ""
+        log.warning("Input %d: a text is empty%s", empty[0], others)
 
 
 class PairCheck:
