@@ -55,18 +55,18 @@ class LabelParser:
 
     def number_texts(self, value: Any, place: str) -> list[str]:
         """Lists the numbers in a cell, as text: one, or one for each of `labels`."""
-        names = target_names(value)
-        if sorted(names) != sorted(self.labels):
-            found, expected = (shortened(x) if x else "one" for x in (names, self.labels))
-            raise UserError(f"{place}: the label has the numbers {found}, but others {expected}")
-        if isinstance(value, dict):
-            value = [value[name] for name in self.labels]
-        parts = value if isinstance(value, list) else [value]
-        texts = [to_text(part, "label", place).strip() for part in parts] or [""]
+        parts = [*value.values()] if isinstance(value, dict) else value
+        parts = (parts or [""]) if isinstance(parts, list) else [parts]
+        texts = [to_text(part, "label", place).strip() for part in parts]
         for text in texts:
             if parse_number(text) is None:
                 raise _not_a_number(text, self._advice(text, place), place)
-        return texts
+        names = target_names(value)
+        if sorted(names) != sorted(self.labels):
+            found, expected = (shortened(x) or "one number" for x in (names, self.labels))
+            raise UserError(f"{place}: the label has {found}, but others have {expected}")
+        by_name = dict(zip(names, texts, strict=False))
+        return [by_name[name] for name in self.labels] or texts
 
     def label_names(self, value: Any, place: str) -> list[str]:
         """Lists the labels in a cell: exactly one, unless the problem type is multilabel."""
@@ -120,10 +120,9 @@ def is_placeholder(label: str) -> bool:
 
 def target_names(value: Any) -> tuple[str, ...]:
     """Returns the names of the numbers in a label: keys or indexes; () for a single number."""
-    if isinstance(value, dict):
-        return tuple(value)
-    is_list = isinstance(value, list | tuple) and len(value) != 1
-    return tuple(map(str, range(len(value)))) if is_list else ()
+    if not isinstance(value, list | dict) or len(value) < 2:
+        return ()
+    return tuple(value if isinstance(value, dict) else map(str, range(len(value))))
 
 
 def unpack_numbers(cell: Any) -> Any:
@@ -180,7 +179,7 @@ def infer_labels(
 def _infer_type_of_lists(path: str, values: Sequence[Any], given: LabelParser) -> str:
     """Infers the problem type of lists and objects: numbers to predict, or names of labels.
 
-    Raises a UserError for whole numbers in lists of equal length, which may be either.
+    Raises a UserError for lists of equal length that may be either.
     """
     lists = [value for value in values if isinstance(value, list | dict)]
     rows = [[*value.values()] if isinstance(value, dict) else value for value in lists]
@@ -190,12 +189,10 @@ def _infer_type_of_lists(path: str, values: Sequence[Any], given: LabelParser) -
     if problem_type == REGRESSION or not all(isinstance(x, int | float) for x in numbers):
         return problem_type
     are_scores = isinstance(lists[0], dict) or not all(float(x).is_integer() for x in numbers)
-    are_unclear = {*numbers} <= {0, 1} or (is_auto and not are_scores)
+    are_unclear = {*numbers} <= {0, 1} or is_auto != are_scores
     if are_unclear and len({*map(len, rows)}) == 1 and len(rows[0]) > 1:
-        advice = (
-            "To predict numbers, pass --problem_type=regression; otherwise, list names of labels"
-        )
-        raise UserError(f"{path}: each label has {len(rows[0])} whole numbers. {advice}")
+        advice = "To predict them, pass --problem_type=regression; otherwise, list names of labels"
+        raise UserError(f"{path}: each label has {len(rows[0])} numbers. {advice}")
     return REGRESSION if is_auto and are_scores else problem_type
 
 
