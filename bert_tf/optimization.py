@@ -22,8 +22,7 @@ globals().update(error_stubs("optimization"))
 
 
 def _require_rate(name: str, rate: Any) -> None:
-    is_number = isinstance(rate, numbers.Real)
-    if isinstance(rate, str) or (is_number and not 0 < float(rate) < float("inf")):
+    if isinstance(rate, str) or (isinstance(rate, numbers.Real) and not 0 < rate < float("inf")):
         raise ValueError(f"{name} must be a finite number above 0. Received: {rate!r}")
 
 

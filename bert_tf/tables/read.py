@@ -43,7 +43,7 @@ def read_table(path: str, quoted: str = "auto", stream: IO[bytes] | None = None)
     """Yields the rows of a UTF-8 table, including any header; the extension determines the format.
 
     `.csv`: columns separated by `,`, `;` or tab, whichever is the most frequent in the first line,
-    and any spaces after it;
+    and by spaces after it if the first line has one after each;
     `.jsonl`, `.ndjson` and `.json`: one object per line or, in `.json`, a list of objects; others:
     tab-separated columns. All may be gzipped (`.gz`). Lines end with LF or CRLF. A byte order mark
     and blank lines at the end are ignored. Any other blank line is ignored in JSON, is an empty
@@ -71,8 +71,8 @@ def read_table(path: str, quoted: str = "auto", stream: IO[bytes] | None = None)
         if is_csv and re.fullmatch('"?sep=.?"?', first.rstrip("\r\n"), re.IGNORECASE):
             line = excerpt(first.rstrip("\r\n"))
             raise UserError(f"{path}:1: {line} is Excel's delimiter declaration. Remove the line")
-        delimiter = _guess_delimiter(first, is_quoted) if is_csv else "\t"
-        rows = _read_rows(path, itertools.chain([first], lines), delimiter, is_quoted)
+        delimiter, spaced = _guess_style(first, is_quoted) if is_csv else ("\t", False)
+        rows = _read_rows(path, itertools.chain([first], lines), delimiter, is_quoted, spaced)
         yield from _check_rows(rows, delimiter, is_quoted)
 
 
@@ -88,10 +88,11 @@ def _decode(path: str, lines: Iterable[bytes]) -> Iterator[str]:
         yield line.removeprefix("\ufeff") if line_number == 1 else line
 
 
-def _guess_delimiter(line: str, quoted: bool) -> str:
-    """Returns the most frequent of comma, semicolon and tab in a line, ignoring quoted text."""
+def _guess_style(line: str, quoted: bool) -> tuple[str, bool]:
+    """Returns the most frequent of `,`, `;` and tab outside of quotes, and if spaces follow it."""
     unquoted = re.sub(r'"[^"]*("|$)', "", line) if quoted else line
-    return max(",;\t", key=unquoted.count)
+    delimiter = max(",;\t", key=unquoted.count)
+    return delimiter, 0 < unquoted.count(delimiter) == unquoted.count(f"{delimiter} ")
 
 
 def _check_rows(rows: Iterator[Row], delimiter: str, quoted: bool) -> Iterator[Row]:
@@ -162,12 +163,16 @@ def read_tsv(path: str) -> Iterator[Row]:
 
 
 def _read_rows(
-    path: str, lines: Iterable[str], delimiter: str = "\t", quoted: bool = False
+    path: str,
+    lines: Iterable[str],
+    delimiter: str = "\t",
+    quoted: bool = False,
+    spaced: bool = False,
 ) -> Iterator[Row]:
     """Yields the rows of a table from its lines; treats blank lines like `read_tsv`."""
     quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-    style = {"quoting": quoting, "skipinitialspace": delimiter != "\t"}
-    reader = csv.reader(lines, delimiter=delimiter, strict=True, **style)
+    style: Any = {"delimiter": delimiter, "quoting": quoting, "skipinitialspace": spaced}
+    reader = csv.reader(lines, strict=True, **style)
     pending: list[Row] = []  # blank lines, which are yielded only if a row follows
     most_lines = (0, "")
     while True:

@@ -77,6 +77,8 @@ def test_tsv_quotes_are_literal_unless_enabled(write):
 def test_quote_inside_a_cell_is_literal(write):
     path = write("a.csv", 'a,b\n"c\n",  "d\n')
     assert read_cells(path) == [["a", "b"], ["c\n", '  "d']]
+    path = write("b.csv", 'a,b\nc, "d" e\n"x, ""y"" ",z\n')
+    assert read_cells(path) == [["a", "b"], ["c", ' "d" e'], ['x, "y" ', "z"]]
 
 
 def test_multiline_rows_report_their_first_line(write):

@@ -262,8 +262,8 @@ def _follow_folder(
     if declared.unsupported:
         advice = "Pass --pooling=mean, or another value, to have other vectors of the encoder"
         raise UserError(f"{declared}, which is not supported. {advice}")
-    values: dict[str, Any] = {"layers": "-1"}
-    values["max_seq_length"] = declared.max_seq_length or options.max_seq_length
+    length = declared.max_seq_length or options.max_seq_length
+    values: dict[str, Any] = {"layers": "-1", "max_seq_length": length}
     for name, value in values.items():
         passed = getattr(options, name)
         if not isinstance(passed, DefaultInt | DefaultStr) and passed != value:
