@@ -22,7 +22,8 @@ globals().update(error_stubs("optimization"))
 
 
 def _require_rate(name: str, rate: Any) -> None:
-    if isinstance(rate, str) or (isinstance(rate, numbers.Real) and not 0 < rate < float("inf")):
+    is_number = isinstance(rate, numbers.Real)
+    if isinstance(rate, str) or (is_number and not 0 < float(rate) < float("inf")):
         raise ValueError(f"{name} must be a finite number above 0. Received: {rate!r}")
 
 
