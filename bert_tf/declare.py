@@ -60,7 +60,7 @@ MODEL, RUN, DEVICES, PATH = Affects.MODEL, Affects.RUN, Affects.DEVICES, Affects
 
 
 class DefaultInt(int):
-    """A default, as opposed to an equal number that was passed: a model's folder may say more."""
+    """A default that a model's folder may replace, unlike an equal number that was passed."""
 
 
 class DefaultStr(str):

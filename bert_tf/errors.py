@@ -43,10 +43,11 @@ def excerpt(text: str) -> str:
 def counted(count: int, noun: str, text: str = "", of: int | None = None) -> str:
     """Formats a count with its noun, and a text that begins with a verb in the plural.
 
-    Examples: `2 rows`, `1 of 2 rows has ...`. Verbs after "and" and "but" also become singular.
+    Examples: `2 rows`, `1 of 2 rows has ...`. Verbs after parentheses, "and" or "but" also become
+    singular.
     """
     if count == 1:
-        verbs = rf"(^|\band |\bbut )({'|'.join(_SINGULAR)})\b"
+        verbs = rf"(^(?:\(.*?\) )?| and | but )({'|'.join(_SINGULAR)})\b"
         text = re.sub(verbs, lambda match: match[1] + _SINGULAR[match[2]], text)
     number = f"{count:,}" if of is None else f"{count:,} of {of:,}"
     return f"{number} {noun}{'' if (of or count) == 1 else 's'} {text}".strip()

@@ -10,8 +10,6 @@ from bert_tf.errors import UserError
 
 # Size limit of a line, and of small files. The corpus text8 has a single line of 95 MB.
 MAX_BYTES = 1 << 27
-# In a Western European text, at most this share of letters is outside of ASCII.
-_MANY_ACCENTS = 0.4
 # How documents begin: PDF, RTF, and zip archives such as .docx.
 _DOCUMENTS = (b"%PDF", b"{\\rtf", b"PK\3\4")
 
@@ -49,15 +47,6 @@ def read(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[str]:
             yield text
 
 
-def _guess_8_bit_encoding(raw: bytes) -> str:
-    """Returns Windows-1252, which has all characters of Latin-1, unless it is unlikely."""
-    # Latin-1 has control characters where Windows-1252 has quotes, dashes and the euro sign.
-    is_undefined = any(byte in raw for byte in b"\x81\x8d\x8f\x90\x9d")
-    letters = [byte for byte in raw if chr(byte).isalpha() or byte > 0x7F]
-    is_western = sum(byte > 0x7F for byte in letters) <= _MANY_ACCENTS * len(letters)
-    return "windows-1252" if is_western and not is_undefined else "ENCODING"
-
-
 def _explain_encoding(path: str, line_number: int, raw: bytes, error: UnicodeDecodeError) -> str:
     """Returns the error message for a line that is not UTF-8; `raw` is its content."""
     if line_number == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -66,8 +55,8 @@ def _explain_encoding(path: str, line_number: int, raw: bytes, error: UnicodeDec
         return f"{path}:{line_number}: this is not a text file: {raw[:20]!r}"
     else:
         evidence = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} of the line"
-        encoding = _guess_8_bit_encoding(raw)
-    return (
-        f"{path}:{line_number}: the file is not UTF-8 ({evidence}). Convert it, for instance with: "
-        f"iconv -f {encoding} -t utf-8 {os.path.basename(path)}"
-    )
+        # Latin-1 has control characters where Windows-1252 has quotes, dashes and the euro sign.
+        encoding = "windows-1252"
+    command = f"iconv -f {encoding} -t utf-8 {os.path.basename(path)}"
+    advice = "Convert it from its encoding, for instance, if it is a Western European text, with"
+    return f"{path}:{line_number}: the file is not UTF-8 ({evidence}). {advice}: {command}"

@@ -22,6 +22,7 @@ _CUT = "are longer and were truncated"
             (1, "question", "have no answer and are skipped"),
             "1 question has no answer and is skipped",
         ),
+        ((1, "row", "(5.0%) are long, but have", 9), "1 of 9 rows (5.0%) is long, but has"),
     ],
 )
 def test_counts(arguments, expected):

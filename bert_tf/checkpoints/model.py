@@ -72,8 +72,7 @@ def fold_target_scale(model: keras.Model, folder: RunFolder) -> None:
     The model must have the weights of the checkpoint in the folder.
     """
     variables = named_variables(model)
-    head = {name: v.numpy() for name, v in variables.items() if name.startswith("output_")}
-    for name, value in folder.fold_target_scale(head).items():
+    for name, value in folder.unscaled_head(variables).items():
         variables[name].assign(value)
 
 
@@ -179,13 +178,10 @@ def save_snapshot(folder: str, tensors: Mapping[str, Any]) -> str:
 
 def named_variables(model: keras.Model) -> dict[str, keras.Variable]:
     """Returns a model's weights by checkpoint name, without the states of random generators."""
-    names = {checkpoint_name(v): v for v in model.variables if "float" in v.dtype}
-    if not isinstance(model, BertModel):
-        return names
     # An encoder beside another one has a name of its own.
-    return {
-        re.sub(f"^{re.escape(model.name)}/", _ENCODER_SCOPE, name): v for name, v in names.items()
-    }
+    scope = f"{model.name}/" if isinstance(model, BertModel) else _ENCODER_SCOPE
+    floats = [variable for variable in model.variables if "float" in variable.dtype]
+    return {re.sub(f"^{re.escape(scope)}", _ENCODER_SCOPE, checkpoint_name(v)): v for v in floats}
 
 
 def _shapes(variables: Mapping[str, keras.Variable]) -> dict[str, list[int]]:

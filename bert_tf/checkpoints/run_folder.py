@@ -93,15 +93,17 @@ class RunFolder:
             value = value.get(key) if isinstance(value, dict) else None
         return value if isinstance(value, kind) else None
 
-    def fold_target_scale(self, weights: dict[str, Any]) -> dict[str, Any]:
-        """Returns a regression's weights such that its outputs have the unit of the labels."""
-        pairs = self.entry(TARGET_SCALE)
-        if pairs and {"output_weights", "output_bias"} <= weights.keys():
-            mean, scale = np.array(json.loads(pairs), np.float32).T
-            kernel, bias = weights["output_weights"], weights["output_bias"]
-            folded = {"output_weights": kernel * scale[:, None], "output_bias": bias * scale + mean}
-            return {**weights, **folded}
-        return weights
+    def unscaled_head(self, weights: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a regression's head such that its outputs have the unit of the labels.
+
+        It is empty if the numbers were not standardized, or `weights` has no such head.
+        """
+        pairs, names = self.entry(TARGET_SCALE), ("output_weights", "output_bias")
+        if not pairs or not weights.keys() >= {*names}:
+            return {}
+        mean, scale = np.array(json.loads(pairs), np.float32).T
+        kernel, bias = (np.asarray(weights[name]) for name in names)
+        return {names[0]: kernel * scale[:, None], names[1]: bias * scale + mean}
 
     def require_flags(self) -> dict[str, Any]:
         """Like `flags`; UserError if `run.json` is damaged, or its script is not registered."""

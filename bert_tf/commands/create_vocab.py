@@ -60,9 +60,9 @@ def run(options: VocabularyOptions) -> list[str]:
     num_missing = sum(count for _, count in missing[room:])
     num_chars = sum(len(word) * count for word, count in counts.items())
     if num_missing > _MAX_MISSING * num_chars:
-        share = f", {num_missing / num_chars:.1%} of the text, have no token: their words become"
-        count = counted(len(missing[room:]), "character", share).replace(" ,", ",")
-        log.warning("%s [UNK]. Pass a larger --vocab_size", count)
+        share = f"({num_missing / num_chars:.1%} of the text) have no token, so words become [UNK]"
+        count = counted(len(missing[room:]), "character", share)
+        log.warning("%s. Pass a larger --vocab_size", count)
     return tokens
 
 

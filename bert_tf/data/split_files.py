@@ -68,10 +68,9 @@ def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
         passed = [*specified.values(), *(os.path.join(data_dir, f) for f in specified.values())]
         others = _filter_data_files(existing, data_dir, {os.path.realpath(path) for path in passed})
         if others and os.path.realpath(data_dir) == os.path.realpath(options.output_dir or ""):
-            name = f"={others[0]}" if len(others) == 1 else ", such as --train_file=data.tsv"
-            advice = f"Choose another --output_dir, or pass --train_file{name}"
-            problem = f"--output_dir={options.output_dir} is also the folder with the data"
-            raise UserError(f"{problem}, which later runs would not find there. {advice}")
+            problem = f"--output_dir={options.output_dir} is also the folder with the data, which"
+            advice = "Choose another --output_dir, or pass the name of the file with --train_file"
+            raise UserError(f"{problem} later runs would not find there ({others[0]}). {advice}")
         if len(others) == 1 and not _find_split(others[0]):
             paths["train"] = os.path.join(data_dir, others[0])
             only = "the only other" if specified else "the only"

@@ -77,7 +77,8 @@ def warn_about_columns(path: str, lines: Sequence[str], advice: str = "pass plai
         _logger.warning("%s is a vocabulary, not text. Check --input_file", path)
     count, num_texts = sum(map(_is_not_plain, lines)), sum(map(bool, map(str.strip, lines)))
     if lines and not num_texts:
-        _logger.warning("%s: the first %d lines are blank. Check --input_file", path, len(lines))
+        blank = counted(len(lines), "line", "are blank")
+        _logger.warning("%s: the first %s. Check --input_file", path, blank)
     if 2 * count > num_texts:
         share = counted(count, "line", "have tabs, JSON or HTML", of=len(lines))
         _logger.warning("%s: %s: %s", path, share.replace(" of ", " of the first ", 1), advice)

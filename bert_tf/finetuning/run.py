@@ -258,7 +258,7 @@ class FineTuningRun(TrainingRun):
         # If the model was trained on a different task, a suffix keeps that task's results.
         suffix = ""
         if not options.do_train:
-            used = dict.fromkeys(["eval"] * options.do_eval + [split] * options.do_predict)
+            used = ["eval"] * options.do_eval + [split] * options.do_predict
             longest = max((self.splits.records(name)[2].longest for name in used), default=0)
             suffix = result_suffix(options, longest * is_chief)
         if options.do_eval:

@@ -12,6 +12,7 @@ from bert_tf.declare import (
     ROWS,
     RUN,
     WEIGHTS,
+    DefaultInt,
     Options,
     check_values,
     option,
@@ -48,7 +49,7 @@ class EncoderOptions(Options, affects=PATH):
         affects=RUN | PATH,
     )
     max_seq_length: int = option(
-        128,
+        DefaultInt(128),
         "Maximum input length in word pieces and special tokens; longer texts are truncated.",
         affects=ROWS | MODEL,
     )

@@ -24,8 +24,6 @@ _logger = logging.getLogger(__name__)
 LAST = -1
 # A row with more lines may be several rows between two stray quotes.
 _MANY_LINES = 20
-# What is read of a CSV file to see how it is written.
-_LINES_AHEAD, _CHARACTERS_AHEAD = 100, 1 << 16
 _JSON_EXTENSIONS = (".json", ".jsonl", ".ndjson")
 _OBJECT_ADVICE = (
     '. Each line must be an object, such as {"text": "...", "label": "..."}; a .json file may also '
@@ -45,7 +43,7 @@ def read_table(path: str, quoted: str = "auto", stream: IO[bytes] | None = None)
     """Yields the rows of a UTF-8 table, including any header; the extension determines the format.
 
     `.csv`: columns separated by `,`, `;` or tab, whichever is the most frequent in the first line,
-    and by spaces after it if opening quotes follow spaces;
+    and by spaces after it if the first line has one after each;
     `.jsonl`, `.ndjson` and `.json`: one object per line or, in `.json`, a list of objects; others:
     tab-separated columns. All may be gzipped (`.gz`). Lines end with LF or CRLF. A byte order mark
     and blank lines at the end are ignored. Any other blank line is ignored in JSON, is an empty
@@ -60,34 +58,22 @@ def read_table(path: str, quoted: str = "auto", stream: IO[bytes] | None = None)
     Raises:
         UserError: the file cannot be read, or a row is invalid; the message names the line.
     """
-    extension = _extension(path)
+    extension = os.path.splitext(path.lower().removesuffix(".gz"))[1]
     opened = contextlib.nullcontext(stream) if stream else files.open_decompressed(path)
     with opened as file:
         lines = _decode(path, text_lines.split(path, file))
         if extension in _JSON_EXTENSIONS:
             yield from _read_json(path, lines, may_be_list=extension == ".json")
             return
-        is_csv, is_quoted = extension == ".csv", has_quotes(path, quoted)
+        is_csv = extension == ".csv"
+        is_quoted = is_csv if quoted == "auto" else quoted == "yes"
         first = next(lines, "")
         if is_csv and re.fullmatch('"?sep=.?"?', first.rstrip("\r\n"), re.IGNORECASE):
             line = excerpt(first.rstrip("\r\n"))
             raise UserError(f"{path}:1: {line} is Excel's delimiter declaration. Remove the line")
-        delimiter = _guess_delimiter(first, is_quoted) if is_csv else "\t"
-        ahead = [first, *itertools.islice(lines, _LINES_AHEAD if is_csv and is_quoted else 0)]
-        spaced = is_csv and is_quoted and _has_spaces_before_quotes("".join(ahead), delimiter)
-        lines = itertools.chain(ahead, lines)
-        rows = _read_rows(path, lines, delimiter, is_quoted, skipinitialspace=spaced)
+        delimiter, spaced = _guess_style(first, is_quoted) if is_csv else ("\t", False)
+        rows = _read_rows(path, itertools.chain([first], lines), delimiter, is_quoted, spaced)
         yield from _check_rows(rows, delimiter, is_quoted)
-
-
-def has_quotes(path: str, quoted: str) -> bool:
-    """Returns whether quotes enclose cells, see `read_table`; in JSON, they always do."""
-    extension = _extension(path)
-    return quoted == "yes" or (quoted == "auto" and extension in (".csv", *_JSON_EXTENSIONS))
-
-
-def _extension(path: str) -> str:
-    return os.path.splitext(path.lower().removesuffix(".gz"))[1]
 
 
 def _decode(path: str, lines: Iterable[bytes]) -> Iterator[str]:
@@ -102,16 +88,11 @@ def _decode(path: str, lines: Iterable[bytes]) -> Iterator[str]:
         yield line.removeprefix("\ufeff") if line_number == 1 else line
 
 
-def _guess_delimiter(line: str, quoted: bool) -> str:
-    """Returns the most frequent of comma, semicolon and tab in a line, ignoring quoted text."""
+def _guess_style(line: str, quoted: bool) -> tuple[str, bool]:
+    """Returns the most frequent of `,`, `;` and tab outside of quotes, and if spaces follow it."""
     unquoted = re.sub(r'"[^"]*("|$)', "", line) if quoted else line
-    return max(",;\t", key=unquoted.count)
-
-
-def _has_spaces_before_quotes(text: str, delimiter: str) -> bool:
-    """Returns whether a CSV text has quoted cells that follow spaces, as in `1, "one, two"`."""
-    others = re.sub(rf'(?<![^{delimiter}\n])"(?:[^"]|"")*"', "", text[:_CHARACTERS_AHEAD])
-    return bool(re.search(rf'{delimiter} +"(?:[^"]|"")*" *(?=[{delimiter}\r\n]|$)', others))
+    delimiter = max(",;\t", key=unquoted.count)
+    return delimiter, 0 < unquoted.count(delimiter) == unquoted.count(f"{delimiter} ")
 
 
 def _check_rows(rows: Iterator[Row], delimiter: str, quoted: bool) -> Iterator[Row]:
@@ -182,11 +163,16 @@ def read_tsv(path: str) -> Iterator[Row]:
 
 
 def _read_rows(
-    path: str, lines: Iterable[str], delimiter: str = "\t", quoted: bool = False, **style: Any
+    path: str,
+    lines: Iterable[str],
+    delimiter: str = "\t",
+    quoted: bool = False,
+    spaced: bool = False,
 ) -> Iterator[Row]:
     """Yields the rows of a table from its lines; treats blank lines like `read_tsv`."""
     quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True, **style)
+    style: Any = {"delimiter": delimiter, "quoting": quoting, "skipinitialspace": spaced}
+    reader = csv.reader(lines, strict=True, **style)
     pending: list[Row] = []  # blank lines, which are yielded only if a row follows
     most_lines = (0, "")
     while True:

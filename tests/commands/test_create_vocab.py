@@ -52,7 +52,7 @@ def test_characters_without_a_token_warn(corpus_dir, run_log):
     characters = [chr(code) for code in range(0x4E00, 0x4E00 + 60)]
     (corpus_dir / "text.txt").write_text(" ".join(characters[:40] * 20 + characters), "utf-8")
     create_vocab.run(options(corpus_dir, vocab_size=144, num_unused_tokens=99))
-    message = "20 characters, 2.3% of the text, have no token: their words become [UNK]. Pass a"
+    message = "20 characters (2.3% of the text) have no token, so words become [UNK]. Pass a"
     assert message in run_log.text
     run_log.clear()
     create_vocab.run(options(corpus_dir, vocab_size=164, num_unused_tokens=99))

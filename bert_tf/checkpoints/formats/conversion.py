@@ -73,9 +73,9 @@ def convert(source: Source, options: Any) -> None:
 
 
 def _read(source: Source, model: _Model) -> dict[str, Any]:
-    weights, folder = dict(source.read(model.names)), RunFolder(os.path.dirname(source.path))
+    weights = dict(source.read(model.names))
     # A full copy has a copy of `run.json`, too.
-    return folder.fold_target_scale(weights) if model.head else weights
+    return weights | source.run.unscaled_head(weights) if model.head and source.run else weights
 
 
 def _write_original(source: Source, model: _Model, prefix: str) -> None:

@@ -98,7 +98,8 @@ def restore(model: keras.Model, source: str | os.PathLike | Source) -> Restored:
             message = "%s has the head of a %s, not of a %s"
             log.warning(message, source.path, *(cls.__name__ for cls in classes))
     restored = load_weights(model, source, verify=False)
-    fold_target_scale(model, RunFolder(os.path.dirname(source.path)))
+    if source.run:
+        fold_target_scale(model, source.run)
     unused_heads = [name for name in restored.unused if name.endswith("output_weights")]
     if restored.new and set(unused_heads) - {"cls/seq_relationship/output_weights"}:
         log.warning("%s", restored.describe())

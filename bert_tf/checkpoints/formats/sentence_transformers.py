@@ -10,8 +10,7 @@ from bert_tf.errors import UserError
 
 # Poolings in the order in which sentence-transformers concatenates their vectors.
 _FLAGS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
-_TEXT_CONFIGS = ("sentence_bert_config.json", "tokenizer_config.json")
-_CHAINS = [["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]]
+_CHAIN = ["Transformer", "Pooling", "Normalize"]
 
 
 class DeclaredVectors(NamedTuple):
@@ -20,7 +19,7 @@ class DeclaredVectors(NamedTuple):
     path: str  # of `modules.json`
     pooling: str  # see `array_ops.pool`
     normalize: bool  # whether vectors are scaled to length 1
-    unsupported: str  # names of what we cannot compute
+    unsupported: str  # what we cannot compute
     max_seq_length: int | None
     lower_case: bool  # whether texts are lower-cased before they are tokenized
     prompt: str  # what is prepended to each text
@@ -39,9 +38,8 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
 
     Raises a UserError if a file is damaged, or the configuration of the pooling is missing.
     """
-    root, inner = folder, os.path.abspath(folder.path or ".")
-    if os.path.basename(inner) == "0_Transformer":  # in models of 2020
-        root = RunFolder(os.path.dirname(inner))
+    outer, name = os.path.split(os.path.abspath(folder.path or "."))
+    root = RunFolder(outer) if name == "0_Transformer" else folder  # in models of 2020
     if not (path := root.find("modules.json")):
         return None
     try:
@@ -50,17 +48,14 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
     except (AttributeError, KeyError, TypeError):
         raise UserError(f"{path} is not a list of modules. Restore it from a copy") from None
     names = [name for name, _ in steps if name != "Dropout"]
-    if names == ["Transformer"]:
+    if names == _CHAIN[:1]:
         return None
+    unsupported = "" if names in (_CHAIN[:2], _CHAIN) else f"the modules {', '.join(names)}"
     poolings: list[str] = []
-    for name, subfolder in steps:
-        if name == "Pooling":
-            poolings += _poolings(files.read_json(root.file(f"{subfolder}/config.json")))
-    unsupported = [name for name in names if name not in _CHAINS[1]]
-    unsupported += [f"pooling {name}" for name in poolings if name not in _FLAGS]
-    if not unsupported and names not in _CHAINS:
-        unsupported = ["the modules " + ", ".join(names)]
-    texts, tokenizer = (_read(folder, name) for name in _TEXT_CONFIGS)
+    if not unsupported:
+        poolings = _poolings(files.read_json(root.file(f"{dict(steps)['Pooling']}/config.json")))
+        unsupported = ", ".join(f"pooling {name}" for name in poolings if name not in _FLAGS)
+    texts, tokenizer = (_read(folder, f"{x}_config.json") for x in ("sentence_bert", "tokenizer"))
     # Newer versions store the length with the tokenizer.
     limits = [texts.get("max_seq_length") or tokenizer.get("model_max_length")]
     limits.append(_read(folder, "config.json").get("max_position_embeddings"))
@@ -69,7 +64,7 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
         path,
         "_".join(poolings),
         "Normalize" in names,
-        ", ".join(unsupported),
+        unsupported,
         min((int(limit) for limit in limits if isinstance(limit, int | float)), default=None),
         bool(texts.get("do_lower_case")),
         (settings.get("prompts") or {}).get(settings.get("default_prompt_name")) or "",

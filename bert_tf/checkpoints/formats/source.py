@@ -34,6 +34,7 @@ class Source(abc.ABC):
         vocab_file: path of the vocabulary; None if missing.
         do_lower_case: whether texts must be lower-cased; None if unknown.
         casing_is_recorded: whether `do_lower_case` is from the `run.json` of a training run.
+        run: folder with the `run.json` of the training run whose weights it has; None if unknown.
         unknown: names of tensors in the file that are not part of BERT.
         notes: messages to show to the user.
     """
@@ -48,12 +49,13 @@ class Source(abc.ABC):
         self._labels_folder = folder
         self.do_lower_case: bool | None = None
         self.casing_is_recorded = False
+        self.run: RunFolder | None = None
         self.unknown: list[str] = []
         self.notes: list[str] = []
 
     def read_run(self, folder: str) -> None:
         """Sets model and casing from the `run.json` of a bert_tf training run."""
-        run = RunFolder(folder)
+        self.run = run = RunFolder(folder)
         script = registry.entries().get(run.entry("script") or "")
         self._model_class = script and script.model
         lower_case = run.entry("flags", "do_lower_case", kind=bool)

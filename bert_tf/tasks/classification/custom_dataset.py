@@ -11,7 +11,7 @@ from bert_tf.data.features import InputExample
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
 from bert_tf.tables.columns import cell, find_positions, is_name, to_text
-from bert_tf.tables.read import Row, has_quotes, read_table
+from bert_tf.tables.read import Row, read_table
 from bert_tf.tasks.classification import column_mapping
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset, require_valid_labels
 from bert_tf.tasks.classification.label_inference import LabelParser, infer_labels, unpack_numbers
@@ -126,7 +126,7 @@ class CustomDataset(TextDataset):
         }
         if "label" in values and self._parser.problem_type != CLASSIFICATION:
             values["label"] = list(map(unpack_numbers, values["label"]))
-        if self._options.quoted == AUTO and not has_quotes(path, AUTO):
+        if self._options.quoted == AUTO and not re.search(r"\.(csv|jsonl?|ndjson)(\.gz)?$", path):
             _warn_about_quotes(path, values)
         if split == "train":
             is_shifted = "label" in positions and positions["label"] < positions["text"]
@@ -138,7 +138,7 @@ class CustomDataset(TextDataset):
         return self._to_examples(split, places, values)
 
     def _skip_rows(self, path: str, rows: Sequence[Row], position: Any) -> list[Row]:
-        kept = [r for r in rows if not self._parser.is_skipped(cell(r, "label", position))]
+        kept = [r for r in rows if not self._parser.is_skipped(cell(r, "label", position), r.place)]
         count = counted(len(rows) - len(kept), "row")
         log.info("%s: %s left out by --skip_labels=%s", path, count, self._options.skip_labels)
         if not kept:

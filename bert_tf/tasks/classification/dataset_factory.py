@@ -7,6 +7,7 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.checkpoints.run_folder import TARGET_SCALE, RunFolder
+from bert_tf.data.features import InputExample
 from bert_tf.data.split_files import NAMES, find_files
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks
@@ -20,7 +21,7 @@ from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, REGRESSIO
 from bert_tf.tasks.classification.task_module import INPUTS, has_pairs, load_task_module
 
 _ENTRIES = (HEADER, NUM_COLUMNS, INPUTS, TARGET_SCALE)
-# Numbers up to this size are learned as they are; a target with larger ones is standardized.
+# Numbers up to this size are learned as they are; if any is larger, all are standardized.
 _MAX_TARGET = 10
 
 
@@ -42,7 +43,7 @@ def make_dataset(options: ClassifierOptions, source: str | RunFolder) -> TextDat
         if not folder:
             data.read("train")  # tells whether texts are pairs, and the targets of a regression
         elif data.problem_type == REGRESSION:
-            data.set_targets(folder.labels() or ())
+            data.labels = _target_names(folder)
     else:
         data = glue.GlueDataset(glue.task_named(options.task_name or ""), options.data_dir or "")
     if folder:
@@ -104,7 +105,7 @@ def _make_custom_dataset(options: ClassifierOptions, folder: RunFolder | None) -
             reason = f"the model in {folder} was trained with {trained}"
             raise UserError(f"--problem_type={problem_type}, but {reason}: omit the flag")
         if problem_type == REGRESSION:
-            labels = labels or folder.labels() or []
+            labels = labels or _target_names(folder)
         elif not labels:
             advice = ", or --labels in the order of the model's outputs"
             labels = folder.require_labels(advice=advice)
@@ -118,6 +119,13 @@ def _make_custom_dataset(options: ClassifierOptions, folder: RunFolder | None) -
     columns = {str(model): [model.entry("flags", flag) or "" for flag in flags] for model in models}
     training = training._replace(text_columns=columns)
     return CustomDataset(paths, options, labels, training, problem_type)
+
+
+def _target_names(folder: RunFolder) -> list[str]:
+    """Returns the names of the numbers that a regression predicts, if there are several."""
+    # Hugging Face's models have a name for a single number, too.
+    names = folder.labels() or []
+    return names if len(names) > 1 else []
 
 
 def trained_problem_type(folder: RunFolder) -> str | None:
@@ -135,11 +143,11 @@ def require_same_labels(labels: Sequence[str], source: str, options: ClassifierO
     run_checks.require_same_labels(labels, source, options, advice)
 
 
-def scale_entry(options: ClassifierOptions, targets: np.ndarray) -> dict[str, str]:
-    """Returns an entry for `run.json` with [mean, standard deviation] of each target [E, L].
+def scale_entry(options: ClassifierOptions, examples: Sequence[InputExample]) -> dict[str, str]:
+    """Returns an entry for `run.json` with [mean, standard deviation] of each target.
 
-    They are [0, 1] for a target without large numbers; there is no entry if no target has any. A
-    run that resumes, or has a teacher, has the entry of that model, or none.
+    It is empty if all numbers are small. A run that resumes, or has a teacher, has the entry of
+    that model, or none.
     """
     output = RunFolder(options.output_dir or "")
     models = output.subfolders(options.num_runs) if options.num_runs > 1 else [output]
@@ -149,14 +157,13 @@ def scale_entry(options: ClassifierOptions, targets: np.ndarray) -> dict[str, st
     if models:
         saved = models[0].entry(TARGET_SCALE)
         return {TARGET_SCALE: saved} if saved else {}
-    columns = targets.reshape(len(targets), -1).astype(np.float64).T
-    is_large = [np.abs(column).max() > _MAX_TARGET for column in columns]
-    pairs = [
-        (column.mean(), column.std() or 1.0) if large else (0.0, 1.0)
-        for column, large in zip(columns, is_large, strict=True)
-    ]
-    if not any(is_large):
+    labels = np.array([example.label for example in examples], np.float64)
+    targets = labels.reshape(len(labels), -1)  # [E, L]
+    if np.abs(targets).max() <= _MAX_TARGET:
         return {}
+    deviations = targets.std(axis=0)
+    scales = np.where(deviations > 0, deviations, 1.0)
+    pairs = np.stack([targets.mean(axis=0), scales], axis=1).tolist()
     message = "Numbers are standardized for training, and losses are those of the results: %s"
     log.info(message, ", ".join(f"(x - {mean:g}) / {scale:g}" for mean, scale in pairs))
     return {TARGET_SCALE: json.dumps(pairs)}

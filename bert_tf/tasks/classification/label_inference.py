@@ -55,20 +55,18 @@ class LabelParser:
 
     def number_texts(self, value: Any, place: str) -> list[str]:
         """Lists the numbers in a cell, as text: one, or one for each of `labels`."""
-        names = target_names(value)
-        if sorted(names) != sorted(self.labels):
-            found, expected = (shortened(x) if x else "one" for x in (names, self.labels))
-            raise UserError(f"{place}: the label has the numbers {found}, but others {expected}")
-        if isinstance(value, dict):
-            value = [value[name] for name in self.labels]
-        parts = value if isinstance(value, list) else [value]
+        parts = [*value.values()] if isinstance(value, dict) else value
+        parts = (parts or [""]) if isinstance(parts, list) else [parts]
         texts = [to_text(part, "label", place).strip() for part in parts]
-        if "" in texts or not texts:
-            raise UserError(f"{place}: the label is empty. {self._advice('', place)}")
         for text in texts:
             if parse_number(text) is None:
                 raise _not_a_number(text, self._advice(text, place), place)
-        return texts
+        names = target_names(value)
+        if sorted(names) != sorted(self.labels):
+            found, expected = (shortened(x) or "one number" for x in (names, self.labels))
+            raise UserError(f"{place}: the label has {found}, but others have {expected}")
+        by_name = dict(zip(names, texts, strict=False))
+        return [by_name[name] for name in self.labels] or texts
 
     def label_names(self, value: Any, place: str) -> list[str]:
         """Lists the labels in a cell: exactly one, unless the problem type is multilabel."""
@@ -82,9 +80,9 @@ class LabelParser:
             raise UserError(f"{place}: the label is empty. {self._advice('', place)}")
         for name in names:
             if self.labels and name not in self.labels:
-                names = () if is_placeholder(name) else self.labels
-                close = difflib.get_close_matches(name, names, n=1)
-                advice = f"Did you mean {close[0]}?" if close else self._advice(name, place)
+                close = difflib.get_close_matches(name, self.labels, n=1)
+                is_typo = close and not is_placeholder(name)
+                advice = f"Did you mean {close[0]}?" if is_typo else self._advice(name, place)
                 allowed = shortened(self.labels)
                 raise UserError(f"{place}: label {excerpt(name)} is not one of {allowed}. {advice}")
         return list(dict.fromkeys(names))
@@ -95,13 +93,13 @@ class LabelParser:
         parts = text.split(self.separator) if is_list else [text]
         return [self._strip(part) for part in parts if part.strip()]
 
-    def is_skipped(self, value: Any) -> bool:
+    def is_skipped(self, value: Any, place: str) -> bool:
         """Returns whether the row of a cell is left out."""
-        if isinstance(value, list):
-            names = [part.strip() for part in value if isinstance(part, str)]
+        if isinstance(value, list | dict):
+            names = [*map(str, value)]
         else:
-            names = self.split("" if value is None else to_text(value, "label", "")) or [""]
-        return not {*(self.skipped or ())}.isdisjoint(names)
+            names = self.split("" if value is None else to_text(value, "label", place)) or [""]
+        return not {*(self.skipped or ())}.isdisjoint(map(str.strip, names))
 
     def _advice(self, name: str, place: str) -> str:
         if self.skipped is not None and is_placeholder(name):
@@ -122,15 +120,14 @@ def is_placeholder(label: str) -> bool:
 
 def target_names(value: Any) -> tuple[str, ...]:
     """Returns the names of the numbers in a label: keys or indexes; () for a single number."""
-    if isinstance(value, dict):
-        return tuple(value)
-    is_list = isinstance(value, list | tuple) and len(value) != 1
-    return tuple(map(str, range(len(value)))) if is_list else ()
+    if not isinstance(value, list | dict) or len(value) < 2:
+        return ()
+    return tuple(value if isinstance(value, dict) else map(str, range(len(value))))
 
 
 def unpack_numbers(cell: Any) -> Any:
     """Converts a cell such as `[1.5, 3]` in a TSV or CSV file to a list."""
-    if isinstance(cell, str) and re.fullmatch(r"\s*\[[-+\d.eE,\s]*\.[-+\d.eE,\s]*\]\s*", cell):
+    if isinstance(cell, str) and "," in cell and re.fullmatch(r"\s*\[[-+\d.eE,\s]+\]\s*", cell):
         with contextlib.suppress(ValueError):
             return json.loads(cell)
     return cell
@@ -151,17 +148,16 @@ def infer_labels(
     are whole numbers, otherwise in alphabetical order.
     """
     problem_type = given.problem_type
-    if problem_type == AUTO:
-        problem_type = _infer_problem_type(path, places, values, given)
+    if any(isinstance(value, list | dict) for value in values):
+        problem_type = _infer_type_of_lists(path, values, given)
+    elif problem_type == AUTO:
+        problem_type = _infer_problem_type(places, values, given)
     parser = dataclasses.replace(given, problem_type=problem_type)
     if problem_type == REGRESSION:
         parser = dataclasses.replace(parser, labels=given.labels or target_names(values[0]))
         require_valid_labels(parser.labels, path)
-        names = list(map(parser.number_texts, values, places))
-    else:
-        if problem_type == MULTILABEL:
-            _check_indicators(path, values)
-        names = list(map(parser.label_names, values, places))
+    parse = parser.number_texts if problem_type == REGRESSION else parser.label_names
+    names = list(map(parse, values, places))
     counts = Counter(itertools.chain.from_iterable(names))
     if problem_type == MULTILABEL and max(map(len, names)) < 2:
         message = "%s: multilabel, but no row has two labels. Is --label_separator=%s correct?"
@@ -180,48 +176,33 @@ def infer_labels(
     return parser
 
 
-def _number_rows(values: Sequence[Any]) -> list[list[Any]]:
-    """Returns the parts of lists and objects if all are numbers, also if some lists are empty."""
+def _infer_type_of_lists(path: str, values: Sequence[Any], given: LabelParser) -> str:
+    """Infers the problem type of lists and objects: numbers to predict, or names of labels.
+
+    Raises a UserError for lists of equal length that may be either.
+    """
     lists = [value for value in values if isinstance(value, list | dict)]
     rows = [[*value.values()] if isinstance(value, dict) else value for value in lists]
     numbers = list(itertools.chain.from_iterable(rows))
-    return rows if numbers and all(isinstance(x, int | float) for x in numbers) else []
+    is_auto = given.problem_type == AUTO and not given.labels
+    problem_type = MULTILABEL if given.problem_type == AUTO else given.problem_type
+    if problem_type == REGRESSION or not all(isinstance(x, int | float) for x in numbers):
+        return problem_type
+    are_scores = isinstance(lists[0], dict) or not all(float(x).is_integer() for x in numbers)
+    are_unclear = {*numbers} <= {0, 1} or is_auto != are_scores
+    if are_unclear and len({*map(len, rows)}) == 1 and len(rows[0]) > 1:
+        advice = "To predict them, pass --problem_type=regression; otherwise, list names of labels"
+        raise UserError(f"{path}: each label has {len(rows[0])} numbers. {advice}")
+    return REGRESSION if is_auto and are_scores else problem_type
 
 
-def _check_indicators(path: str, values: Sequence[Any]) -> None:
-    rows = _number_rows(values)
-    if rows and all(len(row) > 1 and {*row} <= {0, 1} for row in rows):
-        advice = "Write the names of those that are 1, or pass --problem_type=regression"
-        raise UserError(f"{path}: labels are lists of 0 and 1. {advice}")
-
-
-def _infer_type_of_lists(path: str, values: Sequence[Any]) -> str:
-    """Infers the problem type of lists and objects: numbers to predict, or names of labels.
-
-    Raises a UserError for whole numbers in lists of equal length, which may be either.
-    """
-    rows = _number_rows(values)
-    _check_indicators(path, values)
-    if isinstance(values[0], dict) or not all(float(x).is_integer() for row in rows for x in row):
-        return REGRESSION
-    if len({*map(len, rows)}) == 1 and len(rows[0]) > 1:
-        problem = f"all labels are lists of {len(rows[0])} whole numbers"
-        choice = "--problem_type=regression, or =multilabel if each number is a label"
-        raise UserError(f"{path}: {problem}. Pass {choice}")
-    return MULTILABEL
-
-
-def _infer_problem_type(
-    path: str, places: Sequence[str], values: Sequence[Any], given: LabelParser
-) -> str:
+def _infer_problem_type(places: Sequence[str], values: Sequence[Any], given: LabelParser) -> str:
     """Infers the problem type; raises a UserError for a label that must be a mistake.
 
     If most labels are numbers, not all of them whole, any other label is a mistake. If the numbers
     are whole, they are classes, and so are other labels, except for placeholders for missing
     numbers and numbers with a decimal comma, which are mistakes.
     """
-    if any(isinstance(value, list | dict) for value in values):
-        return MULTILABEL if given.labels else _infer_type_of_lists(path, values)
     if given.labels:
         return CLASSIFICATION
     cells = zip(values, places, strict=True)

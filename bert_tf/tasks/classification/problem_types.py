@@ -220,13 +220,12 @@ class _Regression(ProblemType):
         return np.array([[*map(float, example.label)] for example in examples], np.float32)
 
     def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
-        losses = self._losses(logits if self.labels else logits[:, 0], label_ids)
-        return array_ops.namespace(losses).mean(losses, axis=-1) if self.labels else losses
-
-    def _losses(self, outputs: Any, targets: Any) -> Any:
         if self._scale is not None:
-            targets = (targets - self._scale[0]) / self._scale[1]
-        return array_ops.namespace(outputs).square(outputs - targets)
+            label_ids = (label_ids - self._scale[0]) / self._scale[1]
+        ops = array_ops.namespace(logits)
+        if not self.labels:
+            return ops.square(logits[:, 0] - label_ids)
+        return ops.mean(ops.square(logits - label_ids), axis=-1)
 
     def values(self, logits: Any) -> Any:
         outputs = logits if self.labels else logits[:, 0]
@@ -244,16 +243,6 @@ class _Regression(ProblemType):
     def answer(self, value: Any) -> str:
         # Used only for GLUE's STS-B submission: scores from 0 to 5, with three decimals.
         return f"{np.clip(value, 0.0, 5.0):.3f}"
-
-    def report(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
-        """Returns the metrics of each target by name."""
-        deviations = 1.0 if self._scale is None else self._scale[1]
-        losses = np.square((values - label_ids) / deviations)
-        scores = map(regression_metrics, values.T, label_ids.T, losses.T)
-        return {
-            name: {metric.removeprefix("eval_"): float(found[metric]) for metric in found}
-            for name, found in zip(self.labels, scores, strict=True)
-        }
 
 
 PROBLEM_TYPES: Mapping[str, type[ProblemType]] = {

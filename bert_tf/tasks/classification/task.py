@@ -35,6 +35,7 @@ from bert_tf.tasks.classification.metrics import (
     classification_report,
     describe_report,
     plot_confusion_matrix,
+    regression_metrics,
 )
 from bert_tf.tasks.classification.options import REGRESSION, ClassifierOptions
 from bert_tf.tasks.classification.problem_types import LOWER_IS_BETTER, PROBLEM_TYPES, ProblemType
@@ -94,11 +95,9 @@ class Classification(Task):
         """
         data = make_dataset(self.options, source)
         _require_problem_type(self.options, data)
-        problem = PROBLEM_TYPES[data.problem_type](data, self.options)
         if source == "train" and data.problem_type == REGRESSION and not data.is_published:
-            entry = scale_entry(self.options, problem.label_ids(data.read("train")))
-            data.entries = {**data.entries, **entry}
-            problem = PROBLEM_TYPES[REGRESSION](data, self.options)
+            data.entries = {**data.entries, **scale_entry(self.options, data.read("train"))}
+        problem = PROBLEM_TYPES[data.problem_type](data, self.options)
         if source == "train" and self.options.class_weights:
             problem.set_class_weights(data.read("train"))
         return ClassificationSchema(
@@ -217,9 +216,11 @@ class Classification(Task):
             return Written()
         label_ids = self.problem.label_ids(examples)
         if self.schema.data.problem_type == REGRESSION:
-            problem: Any = self.problem
-            report = problem.report(predictions.values, label_ids)
-            for name, scores in report.items():
+            report = {}
+            for name, values, true in zip(labels, predictions.values.T, label_ids.T, strict=True):
+                scores = regression_metrics(values, true, np.square(values - true))
+                del scores["eval_loss"]  # the mean over the targets
+                report[name] = {n.removeprefix("eval_"): float(x) for n, x in scores.items()}
                 log.info("%s: %s", name, ", ".join(f"{n} {x:.4g}" for n, x in scores.items()))
             return Written(entries={"targets": report})
         report = classification_report(predictions.values, label_ids, labels)

@@ -7,13 +7,12 @@ None, it may also be a list of numbers, or a dict of numbers by name.
 """
 
 import contextlib
-import dataclasses
 import functools
 import os
 import sys
 import traceback
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from bert_tf import files
@@ -45,16 +44,10 @@ class ModuleDataset(TextDataset):
         require_valid_labels(self.labels, f"{path}: get_labels()")
         allowed = (CLASSIFICATION, MULTILABEL) if self.labels else (REGRESSION,)
         self.problem_type = getattr(task, "problem_type", None) or allowed[0]
-        self._parser = LabelParser(self.problem_type, self.labels)
         if self.problem_type not in allowed:
             problem = f"problem_type is {self.problem_type!r}, but get_labels() returns"
             count = counted(len(self.labels), "label") if self.labels else "no labels"
             raise UserError(f"{path}: {problem} {count}. Use {' or '.join(allowed)}")
-
-    def set_targets(self, names: Sequence[str]) -> None:
-        """Sets the names of the numbers in a label, for a regression; none for a single number."""
-        self.labels = tuple(names)
-        self._parser = dataclasses.replace(self._parser, labels=self.labels)
 
     def read(self, split: str) -> list[InputExample]:
         """Calls the method for a split and checks its examples; for prediction, drops labels.
@@ -72,7 +65,7 @@ class ModuleDataset(TextDataset):
         reason = ", because get_labels() returns no labels" * are_numbers
         log.info("%s: %s; %s%s", self.describe(split), count, self.problem_type, reason)
         if are_numbers and split == "train" and examples:
-            self.set_targets(target_names(getattr(examples[0], "label", None)))
+            self.labels = target_names(_to_text(getattr(examples[0], "label", None)))
         examples = [self._convert(item, split, index) for index, item in enumerate(examples)]
         are_pairs = {bool(example.text_b) for example in examples}
         if split == "train":
@@ -101,10 +94,16 @@ class ModuleDataset(TextDataset):
             return InputExample(guid, text_a, text_b)
         if label is None:
             raise UserError(f"{place} has no label")
-        if isinstance(label, list | tuple | set | frozenset):
-            label = [*map(str, label)]
-        label = self._parser.parse(label if isinstance(label, list | dict) else str(label), place)
-        return InputExample(guid, text_a, text_b, label)
+        parser = LabelParser(self.problem_type, tuple(self.labels))
+        return InputExample(guid, text_a, text_b, parser.parse(_to_text(label), place))
+
+
+def _to_text(label: Any) -> Any:
+    """Converts the label of an example, or its items, to text."""
+    if isinstance(label, dict):
+        return {str(name): str(value) for name, value in label.items()}
+    is_list = isinstance(label, list | tuple | set | frozenset)
+    return [*map(str, label)] if is_list else str(label)
 
 
 def has_pairs(inputs: str | None) -> bool | None:

@@ -9,7 +9,6 @@ import itertools
 import logging
 import re
 import threading
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -63,22 +62,17 @@ def run(options: ExtractionOptions) -> None:
     file_names.require_writable(output_file)
     # Read the whole input first to find errors early, unless it is a stream.
     is_stream = input_file == STDIN or files.is_stream(input_file)
-    is_blank = Counter() if is_stream else Counter(map(_is_blank, _read(options)))
-    total, texts = is_blank.total(), _read(options)
-    first_texts = [*itertools.islice(texts, _MAX_TEXTS)]
-    # In a stream, texts may follow more blank lines than these.
-    if (
-        all(map(_is_blank, first_texts))
-        and is_blank[False] == 0
-        and (not is_stream or len(first_texts) < _MAX_TEXTS)
-    ):
+    total = 0 if is_stream else sum(1 for _ in _read(options))
+    texts = _read(options)
+    first = next(texts, None)
+    if first is None or not (is_stream or any(map(any, _read(options)))):
         raise UserError(f"{display_name(input_file)} contains no text")
     if options.file_format == "jsonl" and output_file.lower().endswith(_NON_JSON_EXTENSIONS):
         message = "%s will contain JSON lines. Pass --output_format=npz to write NumPy arrays"
         log.warning(message, output_file)
     extractor = Extractor(options, total)
     options = extractor.options
-    indexed_texts = enumerate(itertools.chain(first_texts, texts))
+    indexed_texts = enumerate(itertools.chain([first], texts))
     with (
         files.atomic_write(output_file) as temporary,
         FORMATS[options.file_format](temporary, extractor.layers) as write,
@@ -95,10 +89,6 @@ def run(options: ExtractionOptions) -> None:
     if extractor.num_truncated:
         cut = f"are longer than --max_seq_length={options.max_seq_length} and were truncated"
         log.warning(counted(extractor.num_truncated, "text", cut, of=extractor.num_texts))
-
-
-def _is_blank(text: Text) -> bool:
-    return not any(part and part.strip() for part in text)
 
 
 def _read(options: ExtractionOptions) -> Iterator[Text]:
@@ -272,8 +262,8 @@ def _follow_folder(
     if declared.unsupported:
         advice = "Pass --pooling=mean, or another value, to have other vectors of the encoder"
         raise UserError(f"{declared}, which is not supported. {advice}")
-    values: dict[str, Any] = {"layers": "-1"}
-    values["max_seq_length"] = declared.max_seq_length or options.max_seq_length
+    length = declared.max_seq_length or options.max_seq_length
+    values: dict[str, Any] = {"layers": "-1", "max_seq_length": length}
     for name, value in values.items():
         passed = getattr(options, name)
         if not isinstance(passed, DefaultInt | DefaultStr) and passed != value:

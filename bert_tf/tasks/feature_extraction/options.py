@@ -2,19 +2,7 @@
 
 import dataclasses
 
-from bert_tf.declare import (
-    DATA,
-    DEVICES,
-    MODEL,
-    PATH,
-    RESULTS,
-    ROWS,
-    RUN,
-    DefaultInt,
-    DefaultStr,
-    check_required,
-    option,
-)
+from bert_tf.declare import DATA, DEVICES, PATH, RESULTS, RUN, DefaultStr, check_required, option
 from bert_tf.errors import UserError
 from bert_tf.options.shared import EngineOptions, ModelOptions
 
@@ -40,16 +28,9 @@ class ExtractionOptions(ModelOptions, EngineOptions, affects=RESULTS):
     output_file: str | None = option(
         None, "File for the features.", affects=RUN | PATH, required=True
     )
-    max_seq_length: int = option(
-        DefaultInt(128),
-        "Maximum input length in word pieces and special tokens; longer texts are truncated. With "
-        "the pooling of a model's folder, its length is the default.",
-        affects=ROWS | MODEL,
-    )
     layers: str = option(
         DefaultStr("-1,-2,-3,-4"),
-        "Comma-separated indexes of layers: 0 is the first layer, -1 the last. With the pooling of "
-        "a model's folder, -1 is the default.",
+        "Comma-separated indexes of layers: 0 is the first layer, -1 the last.",
     )
     batch_size: int = option(
         32, "Texts per batch; batches of short texts may be larger.", limits=(1, 2**31 - 1)
@@ -71,7 +52,7 @@ class ExtractionOptions(ModelOptions, EngineOptions, affects=RESULTS):
         "auto",
         "none: one vector per token; otherwise, one per text. cls: the vector of [CLS]; mean, "
         "max: mean or maximum over all tokens; mean_max: both, concatenated. auto: pooling, "
-        "normalization and length of a sentence-transformers folder (modules.json), else none.",
+        "normalization, last layer and length of a sentence-transformers folder, else none.",
         new=True,
         choices=("auto", "none", "cls", "mean", "max", "mean_max"),
     )

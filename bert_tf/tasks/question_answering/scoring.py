@@ -27,9 +27,9 @@ _CHARACTERS = f"\u4e00-\u9fa5\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f\u0e00-\u0e7
 _WORD = rf"[^\W{_CHARACTERS}]+"
 # A period within a word, or a comma before digits, does not split it.
 _TOKEN = re.compile(rf"[{_CHARACTERS}]|{_WORD}(?:\.{_WORD}|,\d+)*|[^\w\s]")
-# The punctuation that the CMRC 2018 script ignores, and the Japanese middle dot.
 # Becomes a space in the KorQuAD 1.0 script, which then removes other ASCII punctuation.
 _KOREAN_SPACES = re.compile("['\"《》<>〈〉()‘’]")
+# The punctuation that the CMRC 2018 script ignores, and the Japanese middle dot.
 _IGNORED = re.compile(r"[-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』・]")
 
 
@@ -58,18 +58,18 @@ def _f1(predicted: Sequence[str], correct: Sequence[str]) -> float:
 
 def should_score_characters(examples: Sequence[SquadExample]) -> bool:
     """Returns whether most characters of the correct answers are Han, kana, Thai or Hangul."""
-    all_answers = "".join("".join(answer.split()) for e in examples for answer in e.answers or ())
-    return 2 * len(re.findall(f"[{_CHARACTERS}]", all_answers)) > len(all_answers)
+    return 2 * _count(f"[{_CHARACTERS}]", examples) > _count(r"\S", examples)
 
 
 def character_metrics(examples: Sequence[SquadExample]) -> dict[str, Callable[[str, str], float]]:
     """Returns `exact_characters` and `f1_characters` for the language of the correct answers."""
-    characters = re.findall(
-        f"[{_CHARACTERS}]", "".join(a for e in examples for a in e.answers or ())
-    )
-    if 2 * len(re.findall(f"[{_HANGUL}]", "".join(characters))) > len(characters):
+    if 2 * _count(f"[{_HANGUL}]", examples) > _count(f"[{_CHARACTERS}]", examples):
         return {"exact_characters": _exact_korean, "f1_characters": _f1_korean}
     return {"exact_characters": exact_characters, "f1_characters": f1_characters}
+
+
+def _count(pattern: str, examples: Sequence[SquadExample]) -> int:
+    return sum(len(re.findall(pattern, text)) for e in examples for text in e.answers or ())
 
 
 def exact_characters(prediction: str, answer: str) -> float:
@@ -92,13 +92,13 @@ def _exact_korean(prediction: str, answer: str) -> float:
 
 
 def _f1_korean(prediction: str, answer: str) -> float:
-    predicted, correct = ("".join(_normalize_korean(x).split()) for x in (prediction, answer))
     # The script would return 0 for a question without an answer, which KorQuAD 1.0 does not have.
+    predicted, correct = ("".join(_normalize_korean(x)) for x in (prediction, answer))
     return _f1(predicted, correct) if predicted or correct else 1.0
 
 
-def _normalize_korean(text: str) -> str:
-    return " ".join(_KOREAN_SPACES.sub(" ", text).lower().translate(_PUNCTUATION).split())
+def _normalize_korean(text: str) -> list[str]:
+    return _KOREAN_SPACES.sub(" ", text).lower().translate(_PUNCTUATION).split()
 
 
 BY_WORDS = {"exact_match": exact_match, "f1": f1}

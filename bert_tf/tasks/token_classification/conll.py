@@ -34,6 +34,11 @@ is_label = re.compile("O|[BIES](-.+)?").fullmatch
 _SPAN = re.compile("(.+)/(o|nr|ns|nt)")
 _SPAN_TYPES = {"nr": "PER", "ns": "LOC", "nt": "ORG"}
 _FORMAT = "Write one word per line and no comments, in columns separated by spaces or tabs"
+_LABEL_FORMAT = (
+    "Only entities in BIO, IOB1 or BIOES can be learned: O, B-LOC and I-LOC, not LOC, numbers or "
+    "parts of speech (in BILOU, replace L- with E- and U- with S-; in BMES, M- with I-). Check "
+    "--label_column; a file to predict may have only words"
+)
 # Metric name -> its name in seqeval's report.
 _SCORES = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
 
@@ -55,8 +60,6 @@ class ConllFile:
     num_lines: int = 0
     # Whether each line is a sentence, as in MSRA's files.
     has_spans: bool = False
-    # The distinct cells of each column; empty if `has_spans`.
-    cells: list[set[str]] = field(default_factory=list)
 
     def with_predictions(self, predicted: Sequence[str]) -> str:
         """Returns the file's lines with these columns: word, label if any, predicted label.
@@ -104,9 +107,6 @@ def read_conll(
             if not file.has_spans:
                 num_columns, numbers = len(columns), (token_column, label_column)
                 token_index, label_index = _find_columns(columns, *numbers, need_labels, where)
-                file.cells = [set() for _ in columns]
-        for cells, column in zip(file.cells, columns, strict=False):
-            cells.add(column)
         for row in _split_spans(columns, where) if file.has_spans else [columns]:
             if len(row) != num_columns:
                 problem = f"{counted(len(row), 'column')} ({excerpt(' '.join(row))})"
@@ -135,25 +135,15 @@ def _end_unit(starts: list[int], words: list[str]) -> None:
 
 
 def _label_error(row: list[str], index: int, where: str) -> UserError:
-    """Returns the error for a cell that is not a label, with advice for what it seems to be."""
-    label = row[index]
+    """Returns the error for a cell that is not a label."""
+    label, number = row[index], index + 1
     others = [n for n, cell in enumerate(row, 1) if re.fullmatch("O|[BIES]-.+", cell)]
-    if row[0] in ("#", "#begin", "#end"):
-        advice = f"Is the line a comment? {_FORMAT}"
-    elif is_label(label[0].upper() + label[1:]):
+    advice = f"{_FORMAT}. {_LABEL_FORMAT}"
+    if is_label(label[0].upper() + label[1:]):
         advice = "Write B-, I-, E-, S- and O in capitals, such as B-LOC"
-    elif label[:2] in ("L-", "U-", "M-"):
-        advice = "In BILOU, replace L- with E- and U- with S-; in BMES, M- with I-"
     elif others:
-        advice = f"Column {others[-1]} has one: pass --label_column={others[-1]}"
-        advice += " and, as --token_column, the column of the words" * (others[-1] == 1)
-    elif label.lstrip("+-").isdecimal():
-        advice = "Replace numbers with the labels that they stand for, such as B-LOC"
-    else:
-        advice = f"{_FORMAT}. Only labels of entities in BIO, IOB1 or BIOES can be learned: O, "
-        advice += "B-LOC and I-LOC, not just LOC, and no parts of speech"
-    problem = f"{where}: {excerpt(label)} in column {index + 1} is not a label. {advice}"
-    return UserError(f"{problem}. Check --label_column; a file to predict may have only words")
+        advice = f"Column {others[-1]} has labels: pass --label_column={others[-1]}"
+    return UserError(f"{where}: {excerpt(label)} in column {number} is not a label. {advice}")
 
 
 def remove_affixes(path: str, words: Sequence[str], kind: str, affixes: str) -> list[str]:

@@ -1,6 +1,5 @@
 """Sentences of a CoNLL file, with their windows and label ids, and what looks wrong in them."""
 
-import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -26,16 +25,14 @@ _ODD_WORDS = (
     (r"(?=..).*[,;].*", 0.5, "have , or ;, such as {}. Separate columns with spaces or tabs"),
     (r'".*"".*"', 0.0, "are in CSV quotes, such as {}. Write the file without quoting"),
 )
-# Words repeat more often than this if they are tags, unless a file is large.
-_MIN_REPEATS = 4
+# Distinct words that are probably tags: at most so many, which repeat this often on average.
+_MAX_TAGS, _MIN_REPEATS = 200, 20
 # What words may begin or end with that is not part of them, such as `en:`, `_2` or `|`.
 _AFFIXES = {
     "prefix": re.compile(r'\A[^\W_]{0,8}(?![",])[\W_]'),
     "suffix": re.compile(r'((?![",])[\W_][^\W_]{0,8}|(?<=[^\W\d])\d{1,2})\Z'),
 }
-# Maximum number of them; minimum number of distinct words for each, and if one is not found so.
-_MAX_AFFIXES, _MIN_WORDS_PER_AFFIX, _MANY_WORDS = 30, 4, 20
-_LETTERS = re.compile(r"(?=.*[^\W\d_])\D*")
+_MIN_WORDS_PER_AFFIX = 4  # distinct ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,25 +64,18 @@ class Sentences(Sequence[Any]):
         return int(first_window[self.indices.start]), int(first_window[self.indices.stop])
 
 
-def _check_columns(file: ConllFile) -> Iterator[str]:
-    """Yields a sentence if words are probably tags, or all have the same prefix or suffix."""
-    words = set(file.words)
-    # Numbers and ids are not words.
-    sizes = [sum(map(bool, map(_LETTERS.fullmatch, cells))) for cells in file.cells]
-    largest = max(sizes, default=0)
-    if _MIN_REPEATS * len(words) <= len(file.words) and largest > 2 * len(words):
-        problem = f"only {len(words)} of {len(file.words)} words are distinct, such as"
-        other = f"column {sizes.index(largest) + 1} has {largest} distinct words"
-        yield f"{file.path}: {problem} {file.words[0]}, but {other}. Check --token_column"
+def _check_words(path: str, words: Sequence[str]) -> Iterator[str]:
+    """Yields a sentence if words are probably tags, or all have a prefix or suffix in common."""
+    distinct = set(words)
+    if len(distinct) <= _MAX_TAGS and len(words) >= _MIN_REPEATS * len(distinct):
+        share = f"only {len(distinct)} of {len(words)} words are distinct, such as {words[0]}"
+        yield f"{path}: {share}. Check --token_column"
     for kind, pattern in _AFFIXES.items():
-        found = {match[0] if (match := pattern.search(word)) else "" for word in words}
-        if "" in found and len(words) >= _MANY_WORDS:
-            step = 1 if kind == "prefix" else -1
-            found = {os.path.commonprefix([word[::step] for word in words])[::step]}  # noqa: RUF071
-        if "" not in found and len(found) <= min(len(words) / _MIN_WORDS_PER_AFFIX, _MAX_AFFIXES):
+        found = {match[0] if (match := pattern.search(word)) else "" for word in distinct}
+        if "" not in found and _MIN_WORDS_PER_AFFIX * len(found) <= len(distinct):
             names = shlex.quote(",".join(sorted(found)))
             problem = f"all words have the {kind} {names}. If it is not part of the words, pass"
-            yield f"{file.path}: {problem} --word_{kind}={names}"
+            yield f"{path}: {problem} --word_{kind}={names}"
 
 
 def check_sentences(examples: Sentences, doc_context: bool) -> Iterator[str]:
@@ -110,7 +100,7 @@ def check_sentences(examples: Sentences, doc_context: bool) -> Iterator[str]:
     if len(examples) > 1 and len(words) < _MIN_SENTENCE_WORDS * len(examples):
         problem = f"{len(examples)} sentences have only {len(words)} words"
         yield f"{path}: {problem}. Are there blank lines between the words?"
-    yield from _check_columns(file)
+    yield from _check_words(path, words)
     if doc_context and not file.docstart_lines:
         line = conll.DOCUMENT
         yield f"--doc_context: {path} has no {line} line; reading it as one document"

@@ -117,8 +117,11 @@ _ROWS = [
     _bad_tsv(
         "cp1252", TRAIN + "ham\t“Film” – 5 €, it’s\n".encode("cp1252"), "iconv -f windows-1252 -t"
     ),
-    _bad_tsv("cp1251", TRAIN + "ham\tЭто фильм\n".encode("cp1251"), r"tsv:5: .* iconv -f ENCODING"),
-    _bad_tsv("Shift JIS", TRAIN + "ham\t日本語です\n".encode("sjis"), "iconv -f ENCODING -t utf-8"),
+    _bad_tsv(
+        "cp1251",
+        TRAIN + "ham\tЭто фильм\n".encode("cp1251"),
+        r"tsv:5: .* from its encoding, for inst",
+    ),
     _bad_tsv(
         "10 MB in one cell",
         TRAIN + b"ham\t" + _LONG_TEXT,

@@ -662,8 +662,8 @@ def test_data_in_the_output_dir(tmp_path):
     (tmp_path / "spam.tsv").write_text(rows)
     flags = {"task_name": "tsv", "text_column": "text", "label_column": "label", "do_train": True}
     flags |= {"data_dir": str(tmp_path), "output_dir": f"{tmp_path}/../{tmp_path.name}"}
-    for name in ("spam.tsv", "data.tsv"):
-        message = f"is also the folder with the data, .*another --output_dir, or .*_file={name}"
+    for _ in range(2):
+        message = "is also the folder with the data, .*another --output_dir, or .* --train_file"
         with pytest.raises(UserError, match=message):
             make_dataset(ClassifierOptions(**flags), "train")
         (tmp_path / "vocab.txt").write_text("of an earlier run")

@@ -124,7 +124,11 @@ def test_transformer_in_a_subfolder(model, tmp_path):
     [
         ([], {"pooling": "mean", "layers": "-1"}, "declares pooling=cls, but --pooling=mean was"),
         ([NORMALIZE], {"pooling": "cls", "layers": "-1"}, "declares pooling=cls, normalized, but"),
-        ([DENSE], {"pooling": "cls", "layers": "-1"}, "declares Dense, but --pooling=cls"),
+        (
+            [DENSE],
+            {"pooling": "cls", "layers": "-1"},
+            "declares the modules Transformer, Pooling, Dense, but",
+        ),
         ([], {"layers": "-2"}, "--layers=-2 was passed, but the vectors of "),
         ([], {"max_seq_length": 6}, "--max_seq_length=6 was passed, but the vectors of "),
         ([], {"layers": "-1", "max_seq_length": 20}, None),
@@ -143,12 +147,16 @@ def test_contradictory_flags_warn(model, run_log, modules, flags, warning):
 @pytest.mark.parametrize(
     ("config", "modules", "problem"),
     [
-        (CLS, [DENSE], "declares Dense, which is not supported"),
+        (CLS, [DENSE], "declares the modules Transformer, Pooling, Dense, which is"),
         ({"pooling_mode": "lasttoken"}, [], "declares pooling lasttoken, which"),
         ({"pooling_mode_weightedmean_tokens": True}, [], "declares pooling pooling_mode_weighted"),
         ({"pooling_mode_mean_sqrt_len_tokens": True}, [], "pooling_mode_mean_sqrt_len_tokens"),
         (CLS, [NORMALIZE, POOLING], "the modules Transformer, Pooling, Normalize, Pooling"),
-        (CLS, [{**DENSE, "type": "my.Own"}], "declares Own, which is not supported. Pass --pool"),
+        (
+            CLS,
+            [{**DENSE, "type": "my.Own"}],
+            "Transformer, Pooling, Own, which is not supported. Pass --pool",
+        ),
     ],
 )
 def test_what_cannot_be_computed_is_refused(model, config, modules, problem):

@@ -607,7 +607,6 @@ def test_sentences_separated_only_by_document_marks_warn(tiny, folder, text, war
         ("Anna|x lives|x in|x Bonn|x", "suffix '|x'. If .* pass --word_suffix='|x'"),
         ("a_1 b_2 c_1 d_2 e_1 f_2 g_1 h_2", "suffix _1,_2. If .* pass --word_suffix=_1,_2"),
         ("Anna1 lives1 in1 Bonn1", "suffix 1. If"),
-        (" ".join(f"xx{chr(n)}" for n in range(97, 117)), "prefix xx. If"),
         ("en:Anna lives en:in en:Bonn en:.", None),
         ("the then they there", None),
         ("#a #a #b", None),
@@ -635,14 +634,12 @@ def test_prefixes_and_suffixes_are_removed(tiny, folder, run_log):
 
 
 def test_token_column_of_tags_warns(tiny, folder):
-    text = "".join(f"{n:b} w{chr(97 + n)} {'NV'[n % 2]} O\n" for n in range(12))
+    text = "".join(f"w{n:b}w {'NV'[n % 2]} O\n" for n in range(40))
     (folder / "test.txt").write_text(text)
-    message = "only 2 of 12 words are distinct, such as N, but column 2 has 12 distinct words. Che"
-    problems = find_problems(task(tiny, folder, token_column=3))
-    assert any(message in problem for problem in problems)
-    for other in ({"token_column": 2}, {"token_column": 4}):
-        problems = find_problems(task(tiny, folder, **other))
-        assert any("are distinct, such as" in p for p in problems) == (other["token_column"] == 4)
+    message = "only 2 of 40 words are distinct, such as N. Check --token_column"
+    for column in (1, 2):
+        problems = find_problems(task(tiny, folder, token_column=column))
+        assert any(message in problem for problem in problems) == (column == 2)
 
 
 def test_evaluation_on_training_data_warns(tiny, folder, caplog):
