@@ -109,7 +109,8 @@ class Options:
     @classmethod
     def names(cls, affects: Affects, without: Affects = NOTHING) -> list[str]:
         """Lists the options that affect any of `affects`, and none of `without`."""
-        found = {field.name: field.metadata["affects"] for field in dataclasses.fields(cls)}
+        fields = dataclasses.fields(typing.cast(Any, cls))
+        found = {field.name: field.metadata["affects"] for field in fields}
         return [n for n, affected in found.items() if affected & affects and not affected & without]
 
     def values(self, affects: Affects, without: Affects = NOTHING) -> dict[str, Any]:

@@ -62,8 +62,8 @@ class Predictor:
         elif script or flags:
             raise UserError("Pass flags either with a folder, or in the options")
         scripts = {s.options_class: s for s in registry.entries().values() if s.has_predictor}
-        script = scripts.get(type(options))
-        if script is None:
+        entry = scripts.get(type(options))
+        if entry is None:
             names = ", ".join(options_class.__name__ for options_class in scripts)
             received = f"Received: {model!r:.100}"
             raise UserError(f"A Predictor takes a folder, or one of {names}. {received}")
@@ -71,10 +71,10 @@ class Predictor:
         backend.require_runtime(loads_model=True)
         if options.engine == "tensorflow":
             import_tensorflow(for_script=False)  # before other modules import it with its log
-        if script.make_predict_fn:
-            self._predict = registry.load(script.make_predict_fn)(options)
+        if entry.make_predict_fn:
+            self._predict = registry.load(entry.make_predict_fn)(options)
         else:
-            self._predict = TaskPredictor(registry.load(script.make_task or ""), options)
+            self._predict = TaskPredictor(registry.load(entry.make_task or ""), options)
 
     @classmethod
     def from_output_dir(

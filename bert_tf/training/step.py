@@ -104,7 +104,7 @@ def make_train_step(
         replica.compute_gradients = compiled
     signature = [element_spec, tf.TensorSpec([], tf.int32)] if element_spec else None
     return compile_for_replicas(
-        replica.train_step, devices.strategy, devices.jit_compile, signature
+        replica.train_step, devices.strategy, bool(devices.jit_compile), signature
     )
 
 

@@ -237,11 +237,11 @@ def test_frozen_layers_do_not_change(tiny_of_two_layers, tmp_path, recompute_lay
         ({"num_runs": 0}, "--num_runs must be between 1 and 1000"),
         ({"freeze_layers": 1, "do_train": False}, "--freeze_layers needs --do_train=true"),
         ({"class_weights": "balanced", "do_train": False}, "--class_weights needs --do_train"),
-        ({"class_weights": "0:2,0:3"}, "--class_weights has a duplicate label"),
+        ({"class_weights": "0:2,0:3"}, "each label once.*Received: 0:3"),
         ({"freeze_layers": 3}, "--freeze_layers=3, but the model has only 1 layers"),
         ({"freeze_layers": -1}, "--freeze_layers must be between 0"),
         ({"class_weights": "0:2,2:1"}, "--class_weights must be balanced.*Received: 2:1"),
-        ({"class_weights": "0:-1"}, "the weight of 0 must be a number above 0"),
+        ({"class_weights": "0:-1"}, "weights above 0.*Received: 0:-1"),
     ],
 )
 def test_invalid_flags(tiny, tmp_path, changes, message):

@@ -233,9 +233,9 @@ def label_weights(spec: str, labels: Sequence[str], counts: np.ndarray) -> np.nd
             label, _, number = part.rpartition(":")  # a label may contain a colon
             weight = parse_number(number.strip()) or 0.0
             if label not in labels or label in weight_of_label or weight <= 0:
-                form = "balanced, or label:weight,label:weight with weights above 0 for some of"
-                allowed = ", ".join(labels)
-                raise UserError(f"--class_weights must be {form} {allowed}. Received: {part}")
+                form = "balanced, or label:weight,label:weight: each label once, weights above 0"
+                advice = f"Labels: {', '.join(labels)}. Received: {part}"
+                raise UserError(f"--class_weights must be {form}. {advice}")
             weight_of_label[label] = weight
         weights = np.array([weight_of_label.get(label, 1.0) for label in labels])
     formatted = (f"{label} {weight:.3g}" for label, weight in zip(labels, weights, strict=True))

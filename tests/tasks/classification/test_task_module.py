@@ -199,7 +199,7 @@ MULTI = 'problem_type = "multilabel"'
         ),
         (
             task_module_code('[Example("a", "b")]'),
-            ": example a of .*: label 'None' is not one of",
+            ": example a of .* has no label",
         ),
         (
             task_module_code('[Example("a", "b", "", "maybe")]'),
