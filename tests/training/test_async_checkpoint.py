@@ -56,7 +56,7 @@ def test_checkpoint_contains_the_values_of_its_step(trained, tmp_path, monkeypat
         return save_snapshot(folder, snapshot)
 
     monkeypatch.setattr(checkpoints, "save_snapshot", save_later)
-    saver = AsyncSaver(str(tmp_path))
+    saver = AsyncSaver(str(tmp_path), 5)
     saver.save(checkpoints.snapshot(model, optimizer))
     for _ in range(3):
         step()
@@ -91,7 +91,7 @@ def full_disk(monkeypatch):
 
 def test_write_error_is_raised_at_the_next_call(trained, tmp_path, full_disk):
     model, optimizer, _ = trained
-    saver = AsyncSaver(str(tmp_path))
+    saver = AsyncSaver(str(tmp_path), 5)
     saver.save(checkpoints.snapshot(model, optimizer))
     concurrent.futures.wait([saver._pending], timeout=60)
     with pytest.raises(UserError, match="No space left"):
