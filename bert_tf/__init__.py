@@ -26,7 +26,7 @@ _COMPAT_MODULES = ("extract_features", "run_classifier", "run_squad")
 
 def __getattr__(name: str) -> Any:
     if name in _COMPAT_MODULES:
-        return import_module(f"bert_tf.compat.{name}")
+        return import_module(f"bert_tf.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(_MODULES[name])

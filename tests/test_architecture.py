@@ -14,6 +14,7 @@ PACKAGE = ROOT / "bert_tf"
 ROWS = [
     # Documented aliases of internal modules.
     ["batch_tokenization", "checkpoint", "conversion"],
+    ["extract_features", "run_classifier", "run_squad"],
     ["scripts"],
     ["cli", "compat", "predictor"],
     ["commands", "tasks"],

@@ -108,14 +108,17 @@ def warn_if_untrained(prefix: str) -> None:
         log.warning(message, prefix)
 
 
-def add_newest(folder: str, name: str) -> None:
-    """Records a complete checkpoint as the newest in its folder, and removes all but the last five.
+def add_newest(folder: str, name: str, max_to_keep: int = MAX_TO_KEEP) -> None:
+    """Records a complete checkpoint as the newest in its folder, and removes the oldest ones.
+
+    `max_to_keep` is the number of checkpoints that remain; 0 for all.
 
     The list of checkpoints is written before old checkpoints are removed, so that a crash in
     between leaves all listed checkpoints intact.
     """
     names = [*(other for other in names_in(folder) if other != name), name]
-    outdated, kept = names[:-MAX_TO_KEEP], names[-MAX_TO_KEEP:]
+    kept = names[-max_to_keep:]  # [-0:] is everything
+    outdated = names[: len(names) - len(kept)]
     lines = [f'model_checkpoint_path: "{name}"']
     lines += [f'all_model_checkpoint_paths: "{other}"' for other in kept]
     files.write_text(os.path.join(folder, STATE_FILE), "\n".join(lines) + "\n")

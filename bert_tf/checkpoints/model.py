@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from bert_tf import backend
-from bert_tf.checkpoints.folder import add_newest, latest, remove, resolve
+from bert_tf.checkpoints.folder import MAX_TO_KEEP, add_newest, latest, remove, resolve
 from bert_tf.checkpoints.formats.configs import WORD_EMBEDDINGS
 from bert_tf.checkpoints.formats.source import OriginalSource, Source
 from bert_tf.checkpoints.run_folder import RunFolder
@@ -161,8 +161,8 @@ def snapshot(
     return {**copies, GLOBAL_STEP: np.int64(optimizer.iterations.numpy())}
 
 
-def save_snapshot(folder: str, tensors: Mapping[str, Any]) -> str:
-    """Writes `model.ckpt-<step>`, keeps the newest five checkpoints, and returns the prefix."""
+def save_snapshot(folder: str, tensors: Mapping[str, Any], max_to_keep: int = MAX_TO_KEEP) -> str:
+    """Writes `model.ckpt-<step>` and returns its prefix; for `max_to_keep`, see `add_newest`."""
     name = f"model.ckpt-{tensors[GLOBAL_STEP]}"
     prefix = os.path.join(folder, name)
     try:
@@ -172,7 +172,7 @@ def save_snapshot(folder: str, tensors: Mapping[str, Any]) -> str:
         if last_good != prefix:
             remove(folder, name)
         raise UserError(f"{error}. Last good checkpoint: {last_good or 'none'}") from error
-    add_newest(folder, name)
+    add_newest(folder, name, max_to_keep)
     return prefix
 
 

@@ -104,6 +104,13 @@ class TrainingOptions(Options, affects=WEIGHTS):
     save_checkpoints_steps: int = option(
         1000, "Number of steps between checkpoints.", affects=NOTHING
     )
+    keep_checkpoint_max: int = option(
+        5,
+        "Number of checkpoints to keep in --output_dir, the newest ones. 0: all.",
+        affects=NOTHING,
+        new=True,
+        limits=(0, 2**31 - 1),
+    )
     random_seed: int = option(
         12345,
         "Random seed for new weights, dropout and the order of the training examples.",

@@ -57,7 +57,7 @@ def train(
     output_dir = options.output_dir or ""
     with contextlib.ExitStack() as stack:
         request = stack.enter_context(stop_request())
-        saver = AsyncSaver(output_dir)
+        saver = AsyncSaver(output_dir, options.keep_checkpoint_max)
         recorder = _Recorder(state, output_dir, num_train_steps, devices.is_chief, curve, saver)
         for resource in filter(None, (recorder, curve, saver)):
             stack.callback(resource.close)
@@ -105,18 +105,19 @@ class AsyncSaver:
     """Writes checkpoints to a folder in a background thread, in order and one at a time.
 
     On a CPU, taking a snapshot copies nothing. Only the next update copies: TensorFlow does not
-    overwrite a value that a snapshot still references.
+    overwrite a value that a snapshot still references. For `max_to_keep`, see `add_newest`.
     """
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
+    def __init__(self, folder: str, max_to_keep: int) -> None:
+        self._folder, self._max_to_keep = folder, max_to_keep
         self._executor = concurrent.futures.ThreadPoolExecutor(1, "checkpoints")
         self._pending: concurrent.futures.Future[str] | None = None
 
     def save(self, snapshot: Mapping[str, Any]) -> None:
         """Starts writing a checkpoint; raises a UserError if writing the previous one failed."""
         self.wait()
-        self._pending = self._executor.submit(checkpoints.save_snapshot, self._folder, snapshot)
+        arguments = self._folder, snapshot, self._max_to_keep
+        self._pending = self._executor.submit(checkpoints.save_snapshot, *arguments)
 
     def check(self) -> None:
         """Raises a UserError if a finished write failed; does not wait."""

@@ -404,3 +404,12 @@ def test_slot_with_a_different_shape_is_rejected(tmp_path):
     checkpoint.write(prefix, values)
     with pytest.raises(UserError, match=r"bias/adam_m in .* has shape \[3\]; expected \[16\]"):
         checkpoints.restore_training_state(TrainState(model, optimizer), prefix)
+
+
+@pytest.mark.parametrize(("max_to_keep", "steps"), [(1, [6]), (2, [5, 6]), (0, [*range(7)])])
+def test_number_of_checkpoints_kept(tmp_path, max_to_keep, steps):
+    for step in range(7):
+        tensors = {"w": np.float32(step), "global_step": np.int64(step)}
+        checkpoints.save_snapshot(str(tmp_path), tensors, max_to_keep)
+    assert checkpoints.names_in(str(tmp_path)) == [f"model.ckpt-{step}" for step in steps]
+    assert sorted(tmp_path.glob("*.index")) == [tmp_path / f"model.ckpt-{s}.index" for s in steps]

@@ -261,3 +261,12 @@ def test_names_in_the_original_tokenizer_tests():
     assert tokenization._is_whitespace("\u00a0")
     assert tokenization._is_control("\u0005")
     assert tokenization._is_punctuation("$")
+
+
+def test_modules_of_the_original_can_be_imported_from_the_package():
+    from bert_tf import compat, run_classifier
+    from bert_tf.run_classifier import DataProcessor
+    from bert_tf.run_squad import read_squad_examples
+
+    assert run_classifier.DataProcessor is DataProcessor
+    assert compat.run_squad.read_squad_examples is read_squad_examples

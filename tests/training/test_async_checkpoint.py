@@ -51,12 +51,12 @@ def test_checkpoint_contains_the_values_of_its_step(trained, tmp_path, monkeypat
     expected = _values(model, optimizer)
     may_write, save_snapshot = threading.Event(), checkpoints.save_snapshot
 
-    def save_later(folder, snapshot):
+    def save_later(*arguments):
         assert may_write.wait(60)
-        return save_snapshot(folder, snapshot)
+        return save_snapshot(*arguments)
 
     monkeypatch.setattr(checkpoints, "save_snapshot", save_later)
-    saver = AsyncSaver(str(tmp_path))
+    saver = AsyncSaver(str(tmp_path), 5)
     saver.save(checkpoints.snapshot(model, optimizer))
     for _ in range(3):
         step()
@@ -79,11 +79,11 @@ def full_disk(monkeypatch):
     """Makes writes fail; each failure pops an item of the list, until it is empty."""
     failures, save_snapshot = ["full", "full"], checkpoints.save_snapshot
 
-    def fail(folder, snapshot):
+    def fail(*arguments):
         if failures:
             failures.pop()
             raise UserError("No space left on device")
-        return save_snapshot(folder, snapshot)
+        return save_snapshot(*arguments)
 
     monkeypatch.setattr(checkpoints, "save_snapshot", fail)
     return failures
@@ -91,7 +91,7 @@ def full_disk(monkeypatch):
 
 def test_write_error_is_raised_at_the_next_call(trained, tmp_path, full_disk):
     model, optimizer, _ = trained
-    saver = AsyncSaver(str(tmp_path))
+    saver = AsyncSaver(str(tmp_path), 5)
     saver.save(checkpoints.snapshot(model, optimizer))
     concurrent.futures.wait([saver._pending], timeout=60)
     with pytest.raises(UserError, match="No space left"):
