@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -17,11 +18,14 @@ NAMES = {
     "predict": ("test",),
 }
 _EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
+_MORE_NAMES = {"devel": "dev", "testa": "dev", "testb": "test"}
 # Prefixes of files that hold no data.
 _IGNORED_PREFIXES = (".", "readme", "license", "licence")
 
 
-def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
+def find_files(
+    options: Any, splits: Collection[str], more_extensions: Collection[str] = ()
+) -> dict[str, str]:
     """Finds the files of splits from the options `data_dir` and `<split>_file`.
 
     A file option is a path or, if there is no such path, a name in the folder. Without a file
@@ -32,6 +36,8 @@ def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
     Args:
         options: the options; those of other splits are not checked.
         splits: some of "train", "eval" and "predict".
+        more_extensions: extensions that files may also have. If there are any, names may also end
+            with the split, such as `de-ud-train.conllu` or `esp.testa`, or with `devel`.
 
     Returns:
         Split -> path, for each of `splits` that has a file.
@@ -57,7 +63,7 @@ def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
         )
     existing = files.list_dir(data_dir)
     for split in missing:
-        names = [name for name in existing if _find_split(name) == split]
+        names = [name for name in existing if _find_split(name, more_extensions) == split]
         if len(names) > 1:
             candidates = " and ".join(names[:3])
             raise UserError(f"{data_dir} contains {candidates}. Pass one of them as --{split}_file")
@@ -72,7 +78,7 @@ def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
             advice = f"Choose another --output_dir, or pass --train_file{name}"
             problem = f"--output_dir={options.output_dir} is also the folder with the data"
             raise UserError(f"{problem}, which later runs would not find there. {advice}")
-        if len(others) == 1 and not _find_split(others[0]):
+        if len(others) == 1 and not _find_split(others[0], more_extensions):
             paths["train"] = os.path.join(data_dir, others[0])
             only = "the only other" if specified else "the only"
             _logger.info("Training file: %s, %s data file in the folder", paths["train"], only)
@@ -91,10 +97,15 @@ def _find_specified(name: str, data_dir: str, flag: str) -> str:
     raise UserError(f"{flag}={name}: no such file{elsewhere} ({reason})")
 
 
-def _find_split(name: str) -> str | None:
+def _find_split(name: str, more_extensions: Collection[str] = ()) -> str | None:
     stem, extension = os.path.splitext(name.lower().removesuffix(".gz"))
+    extensions = (*_EXTENSIONS, *more_extensions)
+    if more_extensions:
+        is_extension = extension in extensions
+        last = re.split("[-_.]", stem)[-1] if is_extension else extension[1:]
+        stem, extension = _MORE_NAMES.get(last, last), extension if is_extension else ""
     splits = (split for split, stems in NAMES.items() if stem in stems)
-    return next(splits, None) if extension in _EXTENSIONS else None
+    return next(splits, None) if extension in extensions else None
 
 
 def _filter_data_files(names: Sequence[str], data_dir: str, excluded: Collection[str]) -> list[str]:

@@ -28,11 +28,15 @@ _NO_VALID_SPAN = "empty"
 
 
 class Answer(NamedTuple):
-    """An answer in an n-best list; the text "" means that the question has no answer."""
+    """An answer in an n-best list; the text "" means that the question has no answer.
+
+    `tokens` are the first and last token of its span, if it has one.
+    """
 
     text: str
     start_logit: float
     end_logit: float
+    tokens: tuple[Any, Any] | None = None
 
     @property
     def score(self) -> float:
@@ -127,7 +131,7 @@ def make_n_best(
             break
         text = get_text(start, end)
         if text not in answers:
-            answers[text] = Answer(text, start_logit, end_logit)
+            answers[text] = Answer(text, start_logit, end_logit, (start, end))
     if not null:
         return NBest(list(answers.values()) or [Answer(_NO_VALID_SPAN, 0.0, 0.0)])
     answers.setdefault("", null)
@@ -199,7 +203,7 @@ def n_best_json(n_best_lists: Mapping[str, Sequence[Answer]]) -> str:
     contents = {
         qas_id: [
             dict(zip(keys, (text, probability, *logits), strict=True))
-            for (text, *logits), probability in zip(answers, probabilities(answers), strict=True)
+            for (text, *logits, _), probability in zip(answers, probabilities(answers), strict=True)
         ]
         for qas_id, answers in n_best_lists.items()
     }
