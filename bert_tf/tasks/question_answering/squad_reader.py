@@ -18,7 +18,8 @@ from bert_tf.errors import UserError, counted, shortened
 from bert_tf.progress import log
 
 # The original splits texts only at these characters, not at U+00A0, U+3000 or U+2028.
-_WORD = re.compile("[^ \t\r\n\u202f]+")
+SEPARATORS = " \t\r\n\u202f"
+_WORD = re.compile(f"[^{SEPARATORS}]+")
 # Problems of questions, as worded in warnings.
 _EMPTY = 'are empty (check "question")'
 _CONTRADICTORY = 'are impossible, but have answers (check "is_impossible")'

@@ -128,7 +128,7 @@ def _drop_comments(
         return len(row) > 1 and not (index < len(row) and row[index] in labels)
 
     first = next(filter(None, rows), None)
-    if not (is_conllu or (first and is_comment(first))):
+    if not data or not (is_conllu or (first and is_comment(first))):
         return list(rows)
     kept: list[list[str] | None] = []
     for line, row in zip(lines, rows, strict=True):

@@ -91,7 +91,8 @@ class ConllFile:
         `-DOCSTART-` lines also get labels, as the shared task's script (conlleval) requires. A line
         of spans becomes one line per character, followed by a blank line.
         """
-        gold = self.labels if self.scheme in ("BIO", "BIOES", PLAIN) else self.targets
+        is_known = self.scheme == PLAIN or all(map(schemes.is_label, {*(self.labels or ())}))
+        gold = self.labels if is_known else self.targets
         columns = [self.words, *([gold] if gold else []), predicted]
         lines: list[list[str]] = [[] for _ in range(self.num_lines)]
         for number in self.docstart_lines:
@@ -142,6 +143,8 @@ def read_conll(
     _end_unit(file.document_starts, file.words)
     if file.labels:
         file.scheme = _choose_scheme(file, label_scheme, label_column, known)
+        if not all(map(schemes.is_label, file.first_rows)) and file.scheme != PLAIN:
+            log.info("%s: labels such as %s are entities (%s)", path, file.labels[0], file.scheme)
         file.targets = schemes.convert(file.labels, file.sentence_starts, file.scheme)
     return file
 
@@ -228,7 +231,7 @@ def _choose_scheme(file: ConllFile, wanted: str, label_column: Column, known: bo
         log.info("%s: labels such as %s are no entities: --label_scheme=plain", file.path, odd[0])
         return PLAIN
     problem = f"{where}: {excerpt(odd[0])} in column {index + 1} is not a label"
-    problem += ". All words have it" * (len(counts) == 1)
+    problem += ". All words have it" * (len(counts) == 1 and not is_lower)
     check = "Check --label_column; a file to predict may have only words"
     raise UserError(f"{problem}. {advice}. {check}")
 

@@ -91,7 +91,9 @@ class JsonSentences:
         value = cells.get(label_key)
         if value is None and self._need_labels:
             raise _error(row, f"no labels in {', '.join(cells)}. Pass --label_column=KEY")
-        return words, value
+        # Beside its tokens, an object may have a text with spans.
+        text = next((cells[key] for key in texts if key != word_key), None)
+        return (text if text and value and not _is_strings(value) else words), value
 
     def _label_text(self, number: int, text: str, spans: list[tuple] | None) -> Sentence:
         """Splits a text into words, and labels those that overlap with a span in BIO."""
@@ -113,7 +115,7 @@ class JsonSentences:
 
     def problems(self) -> Iterator[str]:
         """Yields a sentence for each kind of spans that words cannot express."""
-        results = ("so all of its words are labeled", "so only the longest is used")
+        results = ("so whole words are labeled", "so only the longest are used")
         total = self._counts.pop("")
         for (problem, count), result in zip(self._counts.items(), results, strict=True):
             if count:

@@ -117,7 +117,7 @@ def test_test_file_without_label_column(path):
         (b"EU NNP\n", r"train\.txt:1: 'NNP' in column 2 is not a label.* Check --label_column"),
         (
             b"EU O\nthe U-ORG\nthe E-ORG\nthe B-ORG\nthe U-LOC\na I-ORG\n",
-            r"txt:2: 'U-ORG' .* not a label\. All other .* BILOU, but not 'E-ORG' \(1 word\)\. Corr",
+            r"txt:2: 'U-ORG' .* not a label\. All other .* BILOU, but not 'E-ORG' \(1 word\)\. ",
         ),
         (b"EU O\n# text = EU\n", r"train\.txt:2: 4 columns \('# text = EU'\).* and no comments"),
         (b"EU PER\n", r"All words have it\. .* Only labels of ent.*: O, B-LOC and I-LOC, not"),
