@@ -45,6 +45,7 @@ _SCHEME = "label_scheme"
 
 ENTITIES_TEST = "entities_test.jsonl"
 
+_MANY_LABELS = 20
 # Names of each split's file that are preferred to those of `find_files`; the last one is its name
 # in the CoNLL-2003 shared task.
 _FILE_NAMES = {
@@ -133,6 +134,10 @@ class TokenClassification(Task):
         path = examples.file.path
         if split == "train":
             yield from run_checks.check_similar_labels(self.schema.labels, path)
+            num_labels, num_words = len(self.schema.labels), len({*examples.file.words})
+            if num_labels > _MANY_LABELS and 2 * num_labels > num_words:
+                problem = f"{num_labels} labels for {num_words} different words"
+                yield f"{path}: {problem}. Check --label_column"
         yield from self.tokenizer.check_texts(path, [words for words, _ in examples])
         yield from check_sentences(examples, self.options.doc_context)
 
