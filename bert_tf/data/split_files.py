@@ -20,7 +20,7 @@ NAMES = {
 _EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
 _MORE_NAMES = {"devel": "dev", "testa": "dev", "testb": "test"}
 # Prefixes of files that hold no data.
-_IGNORED_PREFIXES = (".", "readme", "license", "licence")
+_IGNORED_PREFIXES = (".", "readme", "license", "licence", "label_test", "entities_test")
 
 
 def find_files(
@@ -36,8 +36,8 @@ def find_files(
     Args:
         options: the options; those of other splits are not checked.
         splits: some of "train", "eval" and "predict".
-        more_extensions: extensions that files may also have. If there are any, names may also end
-            with the split, such as `de-ud-train.conllu` or `esp.testa`, or with `devel`.
+        more_extensions: extensions that files may also have. If any, the split may also be a
+            part of the name, such as `de-ud-train.conllu` or `esp.testa`, or be called `devel`.
 
     Returns:
         Split -> path, for each of `splits` that has a file.
@@ -64,6 +64,10 @@ def find_files(
     existing = files.list_dir(data_dir)
     for split in missing:
         names = [name for name in existing if _find_split(name, more_extensions) == split]
+        if more_extensions and not names:
+            names = [name for name in existing if _find_split(name, more_extensions, True) == split]
+        if more_extensions:
+            names = _filter_data_files(names, data_dir, ())
         if len(names) > 1:
             candidates = " and ".join(names[:3])
             raise UserError(f"{data_dir} contains {candidates}. Pass one of them as --{split}_file")
@@ -97,15 +101,16 @@ def _find_specified(name: str, data_dir: str, flag: str) -> str:
     raise UserError(f"{flag}={name}: no such file{elsewhere} ({reason})")
 
 
-def _find_split(name: str, more_extensions: Collection[str] = ()) -> str | None:
+def _find_split(
+    name: str, more_extensions: Collection[str] = (), anywhere: bool = False
+) -> str | None:
+    """Returns the split whose name is that of a file or, with `anywhere`, a part of it."""
     stem, extension = os.path.splitext(name.lower().removesuffix(".gz"))
-    extensions = (*_EXTENSIONS, *more_extensions)
-    if more_extensions:
-        is_extension = extension in extensions
-        last = re.split("[-_.]", stem)[-1] if is_extension else extension[1:]
-        stem, extension = _MORE_NAMES.get(last, last), extension if is_extension else ""
-    splits = (split for split, stems in NAMES.items() if stem in stems)
-    return next(splits, None) if extension in extensions else None
+    parts = [stem, *re.split("[-_.]", stem), extension[1:]] if anywhere else [stem]
+    found = {s for s, stems in NAMES.items() for x in parts if _MORE_NAMES.get(x, x) in stems}
+    is_data = extension in (*_EXTENSIONS, *more_extensions)
+    is_data |= anywhere and _MORE_NAMES.get(extension[1:], extension[1:]) in sum(NAMES.values(), ())
+    return found.pop() if len(found) == 1 and is_data else None
 
 
 def _filter_data_files(names: Sequence[str], data_dir: str, excluded: Collection[str]) -> list[str]:

@@ -24,13 +24,15 @@ Column = int | str
 _COLUMN = re.compile("[^ \t]+")
 _CONLLU = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]
 _NO_WORD_ID = re.compile(r"\d+[-.]\d+").fullmatch
+_FIRST_ID = re.compile(r"[01]([-.]\d+)?").fullmatch
 _NEW_DOCUMENT = re.compile(r"#\s*(begin document|newdoc)\b").match
 # Names of columns, in a first line that has no words.
 _HEADER = {*("form", "label", "labels", "ner", "ner_tag", "ner_tags", "pos", "pos_tag", "tag")}
 _HEADER |= {*("tags", "token", "tokens", "upos", "word", "words")}
 # If fewer lines have the same number of columns, each is a sentence.
 _MIN_SHARE = 0.8
-_SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’」』)]*\Z").search
+# A line with more Chinese characters is a sentence; on average.
+_MAX_CJK_PER_WORD = 3
 
 
 @dataclass
@@ -55,16 +57,16 @@ def split_lines(
     Raises:
         UserError: there is no column of that name.
     """
-    num_conllu = sum(line.count("\t") == 9 for line in lines)
-    is_conllu = ".conllu" in path.lower() or any(line.startswith("1\t") for line in lines[:99])
-    is_conllu &= num_conllu > 0
+    has_tabs = any(line.count("\t") == len(_CONLLU) - 1 for line in lines)
     # In CoNLL-U, words may have spaces.
     rows = [
-        list(map(hide_spaces, line.split("\t"))) if is_conllu and "\t" in line
+        list(map(hide_spaces, line.split("\t"))) if has_tabs and "\t" in line
         else _COLUMN.findall(line)
         for line in lines
     ]  # fmt: skip
     data = [row for row in rows if row and row[0][0] != "#" and DOCUMENT not in row]
+    is_conllu = bool(data) and {len(row) for row in data} == {len(_CONLLU)}
+    is_conllu = is_conllu and bool(_FIRST_ID(data[0][0]))
     header = list(_CONLLU) if is_conllu else _find_header(data, token_column, label_column)
     if is_conllu and (token_column, label_column) == (1, LAST):
         token_column, label_column = "form", "upos"
@@ -144,13 +146,8 @@ def are_sentences(lines: Sequence[str], rows: Sequence[list[str] | None]) -> boo
     if not texts or any("\t" in text or DOCUMENT in text for text in texts):
         return False
     if max(widths) == 1:
-        ends = [text for text in texts if _SENTENCE_END(text.strip()) and mean_cjk([text]) > 1]
-        return 2 * len(ends) > len(texts)
+        num_cjk = sum(is_cjk(char) for text in texts for char in text)
+        return num_cjk > _MAX_CJK_PER_WORD * len(texts)
     if len(texts) == 1:
         return len(split_words(texts[0])) > 2 and not is_label(texts[0].split()[-1])
     return widths.most_common(1)[0][1] < _MIN_SHARE * len(texts)
-
-
-def mean_cjk(words: Sequence[str]) -> float:
-    """Returns the mean number of Chinese characters in words."""
-    return sum(is_cjk(char) for word in words for char in word) / max(len(words), 1)

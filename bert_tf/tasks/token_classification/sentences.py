@@ -11,7 +11,6 @@ import numpy as np
 
 from bert_tf.errors import counted
 from bert_tf.tasks.token_classification import conll
-from bert_tf.tasks.token_classification.column_layouts import mean_cjk
 from bert_tf.tasks.token_classification.conll import ConllFile
 from bert_tf.tasks.token_classification.windows import WordWindows
 
@@ -21,7 +20,6 @@ _MAX_SENTENCE_WORDS = 500
 # Mean above which sentences are whole documents; in CoNLL-2003 it is 14, in law texts about 40.
 _MAX_MEAN_WORDS = 60
 _MIN_SENTENCE_WORDS = 1.5  # on average
-_MAX_MEAN_CJK = 6
 # Patterns of words that show a wrong format, the tolerated fraction of such words, and a message.
 _ODD_WORDS = (
     (r"\d+", 0.5, "are numbers, such as {}. Check --token_column"),
@@ -113,9 +111,6 @@ def check_sentences(examples: Sentences, doc_context: bool) -> Iterator[str]:
         problem = f"{len(examples)} sentences have only {len(words)} words"
         yield f"{path}: {problem}. Are there blank lines between the words?"
     yield from file.problems
-    if not file.has_spans and len(file.cells) == 1 and mean_cjk(words) > _MAX_MEAN_CJK:
-        problem = f"words have {mean_cjk(words):.0f} Chinese characters on average"
-        yield f'{path}: {problem}. If lines are sentences, write them as {{"text": "..."}} (.jsonl)'
     yield from _check_columns(file)
     if doc_context and not file.docstart_lines:
         line = conll.DOCUMENT

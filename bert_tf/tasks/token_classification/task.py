@@ -53,7 +53,7 @@ _FILE_NAMES = {
     "eval": ("dev.txt", "valid.txt", "eng.testa"),
     "predict": ("test.txt", "eng.testb"),
 }
-_EXTENSIONS = ("", ".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2", ".bioes")
+_EXTENSIONS = ("", ".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2", ".bioes", ".bmes")
 
 
 class TokenClassification(Task):

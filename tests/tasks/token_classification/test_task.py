@@ -705,6 +705,8 @@ def test_files_of_people(tiny, tmp_path):
         "wikiann": ("train", "dev", "test"),
         "ud": ("de-ud-train.conllu", "de-ud-dev.conllu", "de-ud-test.conllu"),
         "conll2002": ("esp.train", "esp.testa", "esp.testb"),
+        "bmes": ("train.char.bmes", "dev.char.bmes", "test.char.bmes"),
+        "msra": ("msra_train_bio", "msra_dev_bio", "msra_test_bio"),
         "bio": ("NER-de-train.tsv", "NER-de-dev.tsv", "NER-de-test.tsv"),
     }.items():
         (tmp_path / folder).mkdir()
@@ -721,7 +723,9 @@ def test_files_of_people(tiny, tmp_path):
     assert ner_task.read("train").file.path == str(tmp_path / "test.tsv")
     assert ner_task.read("eval").file.path == str(tmp_path / "train.tsv")
     (tmp_path / "more-test.tsv").write_text("a O\n")
-    with pytest.raises(UserError, match=r"contains more-test\.tsv and test\.tsv\. Pass one of"):
+    assert task(tiny, tmp_path).read("predict").file.path == str(tmp_path / "test.tsv")
+    (tmp_path / "test.tsv").rename(tmp_path / "other-test.tsv")
+    with pytest.raises(UserError, match=r"contains more-test\.tsv and other-test\.tsv\. Pass one"):
         task(tiny, tmp_path).read("predict")
 
 
