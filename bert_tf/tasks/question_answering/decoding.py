@@ -93,7 +93,8 @@ def decode(
         null = None
         if options.version_2_with_negative:
             # The lowest score of "no answer" in any window; logits of 0 without windows.
-            null = Answer("", *min(null_logits[first:stop], key=sum, default=(0.0, 0.0)))
+            start_logit, end_logit = min(null_logits[first:stop], key=sum, default=(0.0, 0.0))
+            null = Answer("", start_logit, end_logit)
         spans = _find_valid_spans(windows, top, options.max_answer_length, rows)
         n_best = make_n_best(spans, null, get_text, options.n_best_size)
         n_best_lists.append(_locate(windows, len(n_best_lists), n_best, find))

@@ -54,7 +54,7 @@ class ConllFile:
     # Numbers of the lines that are comments or the like.
     left_out: set[int] = field(default_factory=set)
     # Text of each sentence that was split into words here; empty if files have words.
-    texts: list[str] = field(default_factory=list)
+    texts: list[str | None] = field(default_factory=list)
     # The labels in the scheme that the model learns, and the scheme of `labels`.
     targets: list[str] = field(default_factory=list)
     scheme: str = ""
@@ -127,9 +127,8 @@ def read_conll(
         UserError: the file is invalid, or its labels do not fit the scheme.
     """
     file = ConllFile(path)
-    keys = [x if isinstance(x, str) else None for x in (token_column, label_column)]
     if path.lower().removesuffix(".gz").endswith(json_layouts.EXTENSIONS):
-        sentences = JsonSentences(path, *keys, need_labels)
+        sentences = JsonSentences(path, token_column, label_column, need_labels)
         for sentence in sentences:
             file.add(sentence)
         file.problems += sentences.problems()
@@ -213,6 +212,7 @@ def _choose_scheme(file: ConllFile, wanted: str, label_column: Column, known: bo
     where, row, index = file.first_rows[odd[0]]
     # Entities in another column, if the user did not choose one.
     others = [n for n, cell in enumerate(row, 1) if re.fullmatch("O|[BIES]-.+", cell)]
+    num_marked = sum(n for x, n in counts.items() if schemes.is_marked(x) or x == OUTSIDE)
     is_lower = all(schemes.is_label(label[:1].upper() + label[1:]) for label in counts)
     advice = (
         f"{_FORMAT}. Only labels of entities can be learned here: O, B-LOC and I-LOC, not just "
@@ -220,7 +220,7 @@ def _choose_scheme(file: ConllFile, wanted: str, label_column: Column, known: bo
     advice += "LOC, and no parts of speech. For other labels, pass --label_scheme=plain"
     if is_lower:
         advice = "Write B-, I-, E-, S- and O in capitals, such as B-LOC"
-    elif any(map(schemes.is_marked, counts)):
+    elif 2 * num_marked > counts.total() > counts[OUTSIDE]:
         advice = f"{schemes.describe_misfits(counts)}. Correct them, or pass --label_scheme=plain"
     elif others and label_column == LAST:
         advice = f"Column {others[-1]} has one: pass --label_column={others[-1]}"

@@ -50,16 +50,16 @@ class JsonSentences:
 
     Args:
         path: the file, one object per line, or a list of objects.
-        word_key: key of the words or the text; None to find it.
-        label_key: key of the labels or spans; None to find it.
+        word_key: key of the words or the text; a number, to find it.
+        label_key: key of the labels or spans; a number, to find it.
         need_labels: whether objects must have labels.
     """
 
     def __init__(
-        self, path: str, word_key: str | None, label_key: str | None, need_labels: bool
+        self, path: str, word_key: str | int, label_key: str | int, need_labels: bool
     ) -> None:
         self._path = path
-        self._keys = word_key, label_key
+        self._keys = [key if isinstance(key, str) else "" for key in (word_key, label_key)]
         self._need_labels = need_labels
         self._counts = {"do not end where a word does": 0, "overlap with others": 0, "": 0}
 

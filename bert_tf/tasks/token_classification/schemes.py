@@ -23,7 +23,7 @@ _AS_BIOES = {"L": "E", "U": "S", "W": "S", "M": "I"}
 _IO, _BRACKETS = "IO", "brackets"
 _LABEL = re.compile("([BIESLUMW])(?:[-_](.+))?|(.+)[-_]([BIESLUMW])")
 # Labels of this form are hardly ever plain ones.
-is_marked = re.compile(r"[BIESLUM]-.*|\(.*\*|\*\)+").fullmatch
+is_marked = re.compile(r"[BIESLUM]-.*|\(.*\*|\*\)*").fullmatch
 _BRACKET = re.compile(r"(\([^()*|\d][^()*|]*)?\*?\)?")
 
 
@@ -48,6 +48,9 @@ def find_scheme(counts: Mapping[str, int], known_as_entities: bool = False) -> s
 
 def describe_misfits(counts: Mapping[str, int]) -> str:
     """Names the scheme that fits most words, and the labels that do not fit it."""
+
+    if nested := next((label for label in counts if label.count("(") > 1), None):
+        return f"Brackets must not be nested, as in {excerpt(nested)}"
 
     def misfits(scheme: str) -> list[str]:
         allowed = {*_PREFIXES[scheme]}

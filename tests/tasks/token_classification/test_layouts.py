@@ -65,7 +65,7 @@ def test_conll_2012(tmp_path):
     with pytest.raises(UserError, match=r"a\.conll:5: 13 columns .* but 12 columns in .*:2"):
         read(tmp_path, "a.conll", CONLL_2012.replace("#begin document", "# document"))
     nested = CONLL_2012.replace("(DATE*", "(DATE(DATE*")
-    with pytest.raises(UserError, match=r"'\(DATE\(DATE\*' in column 11 is not a label"):
+    with pytest.raises(UserError, match=r"Brackets must not be nested, as in '\(DATE\(DATE\*'"):
         read(tmp_path, "a.conll", nested, token_column=4, label_column=11)
 
 

@@ -753,3 +753,14 @@ def test_entities_of_a_text_have_probabilities_and_places(tiny, tmp_path):
     # What was written can be read.
     again = conll.read_conll(path)
     assert again.labels == ["B-A", "I-A", "O", "B-B"]
+
+
+def test_words_as_labels_warn(tiny, folder):
+    rows = [f"w{n} x{n} V\n" for n in range(30)]
+    (folder / "train.txt").write_text("".join(rows))
+    words = task(tiny, folder, do_train=True, label_column=2)
+    message = "train.txt: 30 labels for 30 different words. Check --label_column"
+    assert any(message in problem for problem in find_problems(words, "train"))
+    (folder / "train.txt").write_text("".join(rows).replace("V", "V\nw N N", 1))
+    tags = task(tiny, folder, do_train=True, label_column=3)
+    assert not any("labels for" in problem for problem in find_problems(tags, "train"))
