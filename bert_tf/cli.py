@@ -213,22 +213,26 @@ def _define_flags(options_class: type, values: flags.FlagValues) -> None:
     types_by_name = typing.get_type_hints(options_class)
     for field in dataclasses.fields(options_class):
         arguments = field.name, field.default, field.metadata["help"]
-        if field.metadata["keywords"]:
-            flags.DEFINE(_NumberOrKeyword(), *arguments, flag_values=values)
-            continue
         annotation = types_by_name[field.name]
+        if annotation in (float | str, int | str):
+            number = flags.IntegerParser() if isinstance(1, annotation) else flags.FloatParser()
+            flags.DEFINE(_NumberOrText(number), *arguments, flag_values=values)
+            continue
         # `str | None` defines a string flag.
         flag_type = next(iter(typing.get_args(annotation)), annotation)
         define[flag_type](*arguments, flag_values=values)
 
 
-class _NumberOrKeyword(flags.FloatParser):
-    """Parses a number; keeps other text as it is, which `check_values` compares with keywords."""
+class _NumberOrText(flags.ArgumentParser):
+    """Parses a number; keeps other text as it is, which `check_values` checks."""
 
-    def convert(self, argument: Any) -> Any:
+    def __init__(self, number_parser: flags.ArgumentParser) -> None:
+        self._number_parser = number_parser
+
+    def parse(self, argument: Any) -> Any:
         try:
-            return super().convert(argument)
-        except ValueError:
+            return self._number_parser.convert(argument)
+        except (TypeError, ValueError):
             return argument
 
 

@@ -201,7 +201,7 @@ def check_values(options: Any) -> None:
             expected = f"a number or {' or '.join(keywords)}"
         elif name in ("learning_rate", "num_train_epochs") and not 0 < value < float("inf"):
             expected = "a finite number above 0"
-        elif limits and not limits[0] <= value <= limits[1]:
+        elif limits and not isinstance(value, str) and not limits[0] <= value <= limits[1]:
             expected = f"between {limits[0]} and {limits[1]}"
         elif name == "max_seq_length" and value < _SHORTEST_SEQUENCE and value != field.default:
             expected = f"at least {_SHORTEST_SEQUENCE}"

@@ -87,9 +87,15 @@ def test_question_answering_matches_the_script(trained, caplog):
         assert [text for text, _ in prediction.n_best] == [entry["text"] for entry in expected]
         probabilities = [probability for _, probability in prediction.n_best]
         np.testing.assert_allclose(probabilities, [e["probability"] for e in expected], rtol=1e-4)
+        assert [span[:2] for span in prediction.spans] == prediction.n_best
+        assert all(CONTEXT[span.start : span.end] == span.text for span in prediction.spans)
     # An empty context has no answer.
     assert not caplog.text
     assert predictor(("what was it", "")).text == "empty"
+    # Answers have single spaces; the context may have others.
+    spaced = f"  {CONTEXT}".replace(" ", " \n")
+    for span in predictor(("what was it", spaced)).spans:
+        assert " ".join(spaced[span.start : span.end].split()) == span.text
     assert "Input 0: a text is empty" in caplog.text
     assert predictor([]) == []
 

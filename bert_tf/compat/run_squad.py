@@ -100,7 +100,8 @@ def write_predictions(
         null_answer = None
         if FLAGS.version_2_with_negative:
             null_logits = [(result.start_logits[0], result.end_logits[0]) for _, result in windows]
-            null_answer = decoding.Answer("", *min(null_logits, key=sum, default=(0.0, 0.0)))
+            null_start, null_end = min(null_logits, key=sum, default=(0.0, 0.0))
+            null_answer = decoding.Answer("", null_start, null_end)
         get_text = functools.partial(_get_answer, example.doc_tokens, do_lower_case)
         n_best_lists.append(decoding.make_n_best(valid_spans, null_answer, get_text, n_best_size))
     threshold = FLAGS.null_score_diff_threshold

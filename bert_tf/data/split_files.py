@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -17,11 +18,14 @@ NAMES = {
     "predict": ("test",),
 }
 _EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
+_MORE_NAMES = {"devel": "dev", "testa": "dev", "testb": "test"}
 # Prefixes of files that hold no data.
-_IGNORED_PREFIXES = (".", "readme", "license", "licence")
+_IGNORED_PREFIXES = (".", "readme", "license", "licence", "label_test", "entities_test")
 
 
-def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
+def find_files(
+    options: Any, splits: Collection[str], more_extensions: Collection[str] = ()
+) -> dict[str, str]:
     """Finds the files of splits from the options `data_dir` and `<split>_file`.
 
     A file option is a path or, if there is no such path, a name in the folder. Without a file
@@ -32,6 +36,8 @@ def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
     Args:
         options: the options; those of other splits are not checked.
         splits: some of "train", "eval" and "predict".
+        more_extensions: extensions that files may also have. If any, the split may also be a
+            part of the name, such as `de-ud-train.conllu` or `esp.testa`, or be called `devel`.
 
     Returns:
         Split -> path, for each of `splits` that has a file.
@@ -57,7 +63,11 @@ def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
         )
     existing = files.list_dir(data_dir)
     for split in missing:
-        names = [name for name in existing if _find_split(name) == split]
+        names = [name for name in existing if _find_split(name, more_extensions) == split]
+        if more_extensions and not names:
+            names = [name for name in existing if _find_split(name, more_extensions, True) == split]
+        if more_extensions:
+            names = _filter_data_files(names, data_dir, ())
         if len(names) > 1:
             candidates = " and ".join(names[:3])
             raise UserError(f"{data_dir} contains {candidates}. Pass one of them as --{split}_file")
@@ -71,7 +81,7 @@ def find_files(options: Any, splits: Collection[str]) -> dict[str, str]:
             problem = f"--output_dir={options.output_dir} is also the folder with the data, which"
             advice = "Choose another --output_dir, or pass the name of the file with --train_file"
             raise UserError(f"{problem} later runs would not find there ({others[0]}). {advice}")
-        if len(others) == 1 and not _find_split(others[0]):
+        if len(others) == 1 and not _find_split(others[0], more_extensions):
             paths["train"] = os.path.join(data_dir, others[0])
             only = "the only other" if specified else "the only"
             _logger.info("Training file: %s, %s data file in the folder", paths["train"], only)
@@ -90,10 +100,16 @@ def _find_specified(name: str, data_dir: str, flag: str) -> str:
     raise UserError(f"{flag}={name}: no such file{elsewhere} ({reason})")
 
 
-def _find_split(name: str) -> str | None:
+def _find_split(
+    name: str, more_extensions: Collection[str] = (), anywhere: bool = False
+) -> str | None:
+    """Returns the split whose name is that of a file or, with `anywhere`, a part of it."""
     stem, extension = os.path.splitext(name.lower().removesuffix(".gz"))
-    splits = (split for split, stems in NAMES.items() if stem in stems)
-    return next(splits, None) if extension in _EXTENSIONS else None
+    parts = [stem, *re.split("[-_.]", stem), extension[1:]] if anywhere else [stem]
+    found = {s for s, stems in NAMES.items() for x in parts if _MORE_NAMES.get(x, x) in stems}
+    is_data = extension in (*_EXTENSIONS, *more_extensions)
+    is_data |= anywhere and _MORE_NAMES.get(extension[1:], extension[1:]) in sum(NAMES.values(), ())
+    return found.pop() if len(found) == 1 and is_data else None
 
 
 def _filter_data_files(names: Sequence[str], data_dir: str, excluded: Collection[str]) -> list[str]:

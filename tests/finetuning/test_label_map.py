@@ -10,14 +10,14 @@ from bert_tf.checkpoints.run_folder import RunFolder, labels_file, read_labels
 from bert_tf.errors import UserError
 from bert_tf.options import ClassifierOptions, ConversionOptions
 from bert_tf.tasks.classification.dataset_factory import _require_order, make_dataset
-from bert_tf.tasks.token_classification import conll
+from bert_tf.tasks.token_classification.schemes import is_label
 from tests.oracle import ROOT
 
 
 def test_read_label_map(tmp_path):
     path = tmp_path / "labels.txt"
     path.write_text("O\nB-A\nI-A\n")
-    assert read_labels(str(path), conll.is_label) == ["O", "B-A", "I-A"]
+    assert read_labels(str(path), is_label) == ["O", "B-A", "I-A"]
     for text, message in (
         ("", "labels.txt contains no label"),
         ("O\n\nB-A\n", "labels.txt:2: invalid label ''"),
@@ -26,7 +26,7 @@ def test_read_label_map(tmp_path):
     ):
         path.write_text(text)
         with pytest.raises(UserError, match=message):
-            read_labels(str(path), conll.is_label)
+            read_labels(str(path), is_label)
     path.write_text("two words\n{}\n")
     assert read_labels(str(path)) == ["two words", "{}"]
     assert labels_file(["two words", "{}"]) == {"labels.txt": path.read_text()}

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf.tasks.question_answering.options import SquadOptions
-from bert_tf.tasks.question_answering.squad_reader import SquadExample
+from bert_tf.tasks.question_answering.squad_reader import SEPARATORS, SquadExample
 from bert_tf.tasks.question_answering.windows import Windows
 from bert_tf.tokenization import BasicTokenizer, FullTokenizer
 
@@ -28,11 +28,18 @@ _NO_VALID_SPAN = "empty"
 
 
 class Answer(NamedTuple):
-    """An answer in an n-best list; the text "" means that the question has no answer."""
+    """An answer in an n-best list; the text "" means that the question has no answer.
+
+    `tokens` are the first and last token of its span; None if it has none.
+    """
 
     text: str
     start_logit: float
     end_logit: float
+    tokens: tuple[Any, Any] | None = None
+    # In characters of the context; None if there is no answer, or the context is unknown.
+    start: int | None = None
+    end: int | None = None
 
     @property
     def score(self) -> float:
@@ -72,7 +79,12 @@ def decode(
     With `version_2_with_negative`, the original fails if a question has no valid span; here the
     answer is "", and the null odds are the score of "no answer", as if the best answer scored 0.
     """
-    get_text = _make_get_text(windows, tokenizer)
+    find = _make_find(windows, tokenizer)
+
+    def get_text(start: int, end: int) -> str:
+        _, text, part = find(start, end)
+        return text[part]
+
     row_splits = np.searchsorted(windows.question_index, np.arange(len(windows.questions) + 1))
     null_logits = np.stack([top["null_start_logits"], top["null_end_logits"]], axis=1).tolist()
     n_best_lists = []
@@ -81,9 +93,11 @@ def decode(
         null = None
         if options.version_2_with_negative:
             # The lowest score of "no answer" in any window; logits of 0 without windows.
-            null = Answer("", *min(null_logits[first:stop], key=sum, default=(0.0, 0.0)))
+            start_logit, end_logit = min(null_logits[first:stop], key=sum, default=(0.0, 0.0))
+            null = Answer("", start_logit, end_logit)
         spans = _find_valid_spans(windows, top, options.max_answer_length, rows)
-        n_best_lists.append(make_n_best(spans, null, get_text, options.n_best_size))
+        n_best = make_n_best(spans, null, get_text, options.n_best_size)
+        n_best_lists.append(_locate(windows, len(n_best_lists), n_best, find))
     return n_best_lists
 
 
@@ -127,7 +141,7 @@ def make_n_best(
             break
         text = get_text(start, end)
         if text not in answers:
-            answers[text] = Answer(text, start_logit, end_logit)
+            answers[text] = Answer(text, start_logit, end_logit, (start, end))
     if not null:
         return NBest(list(answers.values()) or [Answer(_NO_VALID_SPAN, 0.0, 0.0)])
     answers.setdefault("", null)
@@ -135,22 +149,45 @@ def make_n_best(
     return NBest(list(answers.values()), null.score - best.start_logit - best.end_logit)
 
 
-def _make_get_text(windows: Windows, tokenizer: FullTokenizer) -> Callable[[int, int], str]:
-    """Returns a function from the first and last token of a span to its characters in the text."""
+# From the first and last token of a span to its first word, the text of its words, and the part
+# of this text that is the span.
+_Find = Callable[[int, int], tuple[int, str, slice]]
+
+
+def _make_find(windows: Windows, tokenizer: FullTokenizer) -> _Find:
     normalize = functools.cache(lambda word: " ".join(tokenizer.basic_tokenizer.tokenize(word)))
 
-    def get_text(start: int, end: int) -> str:
+    def find(start: int, end: int) -> tuple[int, str, slice]:
         first, last = int(windows.token_words[start]), int(windows.token_words[end])
         words = windows.words[first : last + 1]
         text = " ".join(words)
         # A span of whole words needs no alignment with the characters of the words.
         if windows.word_splits[first] == start and windows.word_splits[last + 1] == end + 1:
-            return text
+            return first, text, slice(0, len(text))
         ids = windows.token_ids[start : end + 1].tolist()
-        pieces = (tokenizer.inv_vocab[token_id] for token_id in ids)
-        return align(join_pieces(pieces), text, " ".join(filter(None, map(normalize, words))))
+        pieces = join_pieces(tokenizer.inv_vocab[token_id] for token_id in ids)
+        return first, text, _align(pieces, text, " ".join(filter(None, map(normalize, words))))
 
-    return get_text
+    return find
+
+
+def _locate(windows: Windows, question: int, n_best: NBest, find: _Find) -> NBest:
+    """Adds the places of the answers in the question's context, if it is known."""
+    context = windows.questions[question].context
+    if not context:
+        return n_best
+    # Context and words have the same characters, except for spaces.
+    places = [index for index, char in enumerate(context) if char not in SEPARATORS]
+    text_start, answers = windows.first_word(question), []
+    for answer in n_best.answers:
+        if answer.tokens:
+            first, text, part = find(*answer.tokens)
+            before = sum(map(len, windows.words[text_start:first]))
+            counts = (before + len(text[:n].replace(" ", "")) for n in (part.start, part.stop))
+            start, stop = counts
+            answer = answer._replace(start=places[start], end=places[stop - 1] + 1)
+        answers.append(answer)
+    return n_best._replace(answers=answers)
 
 
 def join_pieces(pieces: Iterable[str]) -> str:
@@ -171,17 +208,21 @@ def align(part: str, text: str, normalized: str) -> str:
     Returns all of `text` if `part` is not found, or if normalization changed the number of
     non-space characters, for instance by removing combining accents.
     """
+    return text[_align(part, text, normalized)]
+
+
+def _align(part: str, text: str, normalized: str) -> slice:
     start = normalized.find(part)
     if start < 0 or part != part.strip(" ") or not part:
-        return text
+        return slice(0, len(text))
     # Positions of the non-space characters, which correspond one to one.
     text_positions, normalized_positions = (
         [index for index, char in enumerate(chars) if char != " "] for chars in (text, normalized)
     )
     if len(text_positions) != len(normalized_positions):
-        return text
+        return slice(0, len(text))
     first, last = map(normalized_positions.index, (start, start + len(part) - 1))
-    return text[text_positions[first] : text_positions[last] + 1]
+    return slice(text_positions[first], text_positions[last] + 1)
 
 
 def probabilities(answers: Sequence[Answer]) -> list[float]:
@@ -199,26 +240,45 @@ def n_best_json(n_best_lists: Mapping[str, Sequence[Answer]]) -> str:
     contents = {
         qas_id: [
             dict(zip(keys, (text, probability, *logits), strict=True))
-            for (text, *logits), probability in zip(answers, probabilities(answers), strict=True)
+            for (text, *logits), probability in zip(
+                (a[:3] for a in answers), probabilities(answers), strict=True
+            )
         ]
         for qas_id, answers in n_best_lists.items()
     }
     return json.dumps(contents, indent=4) + "\n"
 
 
-class AnswerPrediction(NamedTuple):
-    """The predicted answer to a question.
+class AnswerSpan(NamedTuple):
+    """An answer, its probability among the n-best answers, and its place in the context.
+
+    `start` and `end` (exclusive) count characters; None if the question has no answer.
+    """
+
+    text: str
+    probability: float
+    start: int | None
+    end: int | None
+
+
+class _Answers(NamedTuple):
+    text: str
+    n_best: list[tuple[str, float]]
+    null_odds: float | None
+
+
+class AnswerPrediction(_Answers):
+    """The predicted answer to a question: a tuple (text, n_best, null_odds).
 
     Attributes:
         text: the answer; "" if there is none.
         n_best: the most likely answers, best first, with probabilities that add up to 1.
         null_odds: score of "no answer" minus score of the best answer, in logits; None without
             `version_2_with_negative`.
+        spans: the answers of `n_best`, with their places in the context.
     """
 
-    text: str
-    n_best: list[tuple[str, float]]
-    null_odds: float | None
+    spans: Sequence[AnswerSpan] = ()
 
 
 class Predictions(Sequence[AnswerPrediction]):
@@ -242,9 +302,16 @@ class Predictions(Sequence[AnswerPrediction]):
 
     def __getitem__(self, index: Any) -> Any:
         n_best = self._n_best_lists[index]
-        texts = [answer.text for answer in n_best.answers]
-        answers = list(zip(texts, probabilities(n_best.answers), strict=True))
-        return AnswerPrediction(n_best.text(self.threshold), answers, n_best.null_odds)
+        spans = [
+            AnswerSpan(answer.text, probability, answer.start, answer.end)
+            for answer, probability in zip(
+                n_best.answers, probabilities(n_best.answers), strict=True
+            )
+        ]
+        answers = [(span.text, span.probability) for span in spans]
+        prediction = AnswerPrediction(n_best.text(self.threshold), answers, n_best.null_odds)
+        prediction.spans = spans
+        return prediction
 
     def contents(self) -> dict[str, str]:
         """Returns the contents of the prediction files, keyed by file name."""

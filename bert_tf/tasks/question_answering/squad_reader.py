@@ -8,7 +8,7 @@ import collections
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,8 @@ from bert_tf.errors import UserError, counted, shortened
 from bert_tf.progress import log
 
 # The original splits texts only at these characters, not at U+00A0, U+3000 or U+2028.
-_WORD = re.compile("[^ \t\r\n\u202f]+")
+SEPARATORS = " \t\r\n\u202f"
+_WORD = re.compile(f"[^{SEPARATORS}]+")
 # Problems of questions, as worded in warnings.
 _EMPTY = 'are empty (check "question")'
 _CONTRADICTORY = 'are impossible, but have answers (check "is_impossible")'
@@ -66,6 +67,7 @@ class SquadExample:
         end_position: index of the answer's last word; -1 or None like `start_position`.
         is_impossible: whether the text contains no answer; False if not training.
         answers: all correct answers, () if there are none; None if the file does not list them.
+        context: the text, in a `Predictor`.
     """
 
     qas_id: str
@@ -76,6 +78,8 @@ class SquadExample:
     end_position: int | None = None
     is_impossible: bool = False
     answers: tuple[str, ...] | None = None
+    # Not in the `repr`, which identifies an example.
+    context: str = field(default="", repr=False)
 
 
 def read_squad_examples(

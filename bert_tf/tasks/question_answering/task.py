@@ -177,7 +177,7 @@ class QuestionAnswering(Task):
         # Questions about the same text share its words.
         words_of = {text: split_words(text).words for text in {text for _, text in inputs}}
         examples = [
-            SquadExample(str(index), question, words_of[text])
+            SquadExample(str(index), question, words_of[text], context=text)
             for index, (question, text) in enumerate(inputs)
         ]
         windows = self._make_windows(examples)

@@ -97,6 +97,10 @@ class Windows(Sequence[Any]):
         self._text_words = np.concatenate([[0], np.cumsum(word_counts, dtype=np.int64)])
         self._text_tokens = self.word_splits[self._text_words]
 
+    def first_word(self, question: int) -> int:
+        """Returns the index in `words` of the first word of a question's text."""
+        return int(self._text_words[self._text_index[question]])
+
     def inputs(self) -> dict[str, np.ndarray]:
         """Returns the rows of this view: `unique_ids`, int64 [n], and the inputs of the encoder."""
         rows = np.array(self._rows, np.int64)

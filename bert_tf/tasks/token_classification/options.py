@@ -12,20 +12,39 @@ class NerOptions(FineTuningOptions, affects=DATA):
 
     data_dir: str | None = option(
         None,
-        "Folder with files of words and labels in columns, as in CoNLL-2003: train.txt, "
-        "dev.txt or valid.txt, test.txt. Not needed to label a --predict_file.",
+        "Folder with files of labeled words, as in CoNLL-2003: train.txt, dev.txt or valid.txt, "
+        "test.txt. Not needed if all files are passed by name.",
         affects=DATA | PATH,
         required=True,
     )
+    train_file: str | None = option(
+        None, "Training file; by default the one in --data_dir.", affects=DATA | PATH
+    )
+    eval_file: str | None = option(
+        None, "Evaluation file; by default the one in --data_dir.", affects=DATA | PATH
+    )
     predict_file: str | None = option(
-        None, "File of sentences to label; by default test.txt in --data_dir.", affects=DATA | PATH
+        None,
+        "File of sentences to label, with or without labels; by default the test file in "
+        "--data_dir.",
+        affects=DATA | PATH,
     )
-    token_column: int = option(
-        1, "Column of the words, counting from 1.", affects=DATA | MODEL, limits=(1, 2**31 - 1)
+    token_column: int | str = option(
+        1,
+        "Column of the words: a number, counting from 1, a name in the first line, or a JSON key.",
+        affects=DATA | MODEL,
+        limits=(1, 2**31 - 1),
     )
-    label_column: int = option(
+    label_column: int | str = option(
         -1,
-        "Column of the labels, counting from 1; -1 for the last one. A test file may omit it.",
+        "Column of the labels, like --token_column; -1 for the last one. A test file may omit it.",
+    )
+    label_scheme: str = option(
+        "auto",
+        "entities: labels in BIO or a similar scheme, scored as entities; plain: other labels, "
+        "such as parts of speech, scored by accuracy. auto: entities if the labels fit a scheme.",
+        affects=DATA | MODEL,
+        choices=("auto", "entities", "plain"),
     )
     word_prefix: str | None = option(
         None, "Prefixes to remove from words, separated by commas, such as en: in WikiANN."
@@ -50,5 +69,10 @@ class NerOptions(FineTuningOptions, affects=DATA):
     )
 
     def _not_needed(self) -> set[str]:
-        only_predicts = self.predict_file and not (self.do_train or self.do_eval)
-        return super()._not_needed() | ({"data_dir"} if only_predicts else set())
+        used = {"train": self.do_train, "eval": self.evaluates, "predict": self.do_predict}
+        names_files = all(
+            getattr(self, f"{name}_file") for name, is_used in used.items() if is_used
+        )
+        return super()._not_needed() | (
+            {"data_dir"} if names_files and any(used.values()) else set()
+        )

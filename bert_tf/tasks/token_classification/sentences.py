@@ -100,13 +100,14 @@ def check_sentences(examples: Sentences, doc_context: bool) -> Iterator[str]:
     if len(examples) > 1 and len(words) < _MIN_SENTENCE_WORDS * len(examples):
         problem = f"{len(examples)} sentences have only {len(words)} words"
         yield f"{path}: {problem}. Are there blank lines between the words?"
+    yield from file.problems
     yield from _check_words(path, words)
     if doc_context and not file.docstart_lines:
         line = conll.DOCUMENT
         yield f"--doc_context: {path} has no {line} line; reading it as one document"
     unknown = np.flatnonzero(examples.label_ids == NO_LABEL)
     if len(unknown):
-        labels = conll.to_bio(file.labels or [], starts)
+        labels = file.targets
         names = ", ".join(sorted({labels[index] for index in unknown}))
         problem = f"label {labels[unknown[0]]} is not in the training data, so it counts as wrong"
         number = counted(len(unknown), "such word")

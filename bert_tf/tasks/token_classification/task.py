@@ -8,7 +8,7 @@ import functools
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,50 +17,43 @@ from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
 from bert_tf.data.features import Feature
+from bert_tf.data.split_files import find_files
 from bert_tf.errors import UserError, counted
 from bert_tf.extras import import_extra
 from bert_tf.finetuning import run_checks
 from bert_tf.finetuning.prediction import warn_about_empty_texts
-from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits, Written
+from bert_tf.finetuning.task import LOSS, NO_SCHEMA, Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
 from bert_tf.tasks.token_classification import conll
+from bert_tf.tasks.token_classification.entities import LabeledWords, entities_json
 from bert_tf.tasks.token_classification.options import NerOptions
+from bert_tf.tasks.token_classification.schemes import AUTO, ENTITIES, OUTSIDE, PLAIN, is_label
+from bert_tf.tasks.token_classification.scores import (
+    Scores,
+    entity_scores,
+    log_scores,
+    word_scores,
+)
 from bert_tf.tasks.token_classification.sentences import NO_LABEL, Sentences, check_sentences
 from bert_tf.tasks.token_classification.windows import WordWindows, split_words
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 
 LABEL_TEST = "label_test.txt"
+# The entry of `run.json` that says which kind of labels a model has.
+_SCHEME = "label_scheme"
 
-# Possible file names of each split; the last one is its name in the CoNLL-2003 shared task.
+ENTITIES_TEST = "entities_test.jsonl"
+
+_MANY_LABELS = 20
+# Names of each split's file that are preferred to those of `find_files`; the last one is its name
+# in the CoNLL-2003 shared task.
 _FILE_NAMES = {
     "train": ("train.txt", "eng.train"),
     "eval": ("dev.txt", "valid.txt", "eng.testa"),
     "predict": ("test.txt", "eng.testb"),
 }
-
-Scores = Mapping[str, Mapping[str, float]]
-
-
-class LabeledWords(NamedTuple):
-    """Words of a text, with a label for each."""
-
-    words: list[str]
-    labels: list[str]
-
-    @property
-    def entities(self) -> list[tuple[str, str]]:
-        """Type and text of each entity; an `I-` or `E-` that continues no entity begins one."""
-        entities: list[tuple[str, list[str]]] = []
-        open_type: str | None = None
-        for word, label in zip(self.words, self.labels, strict=True):
-            prefix, _, entity_type = label.partition("-")
-            if prefix in ("I", "E") and open_type == entity_type:
-                entities[-1][1].append(word)
-            elif label != conll.OUTSIDE:
-                entities.append((entity_type, [word]))
-            open_type = entity_type if prefix in ("B", "I") else None
-        return [(entity_type, " ".join(words)) for entity_type, words in entities]
+_EXTENSIONS = ("", ".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2", ".bioes", ".bmes")
 
 
 class TokenClassification(Task):
@@ -75,24 +68,45 @@ class TokenClassification(Task):
         self.options = options
         self.config = config
         self.tokenizer = BatchTokenizer(tokenizer)
-        self.traits = Traits(
-            monitors=(Metric("f1"), Metric("precision"), Metric("recall"), LOSS),
-            soft_targets=(("logits", "tokens"),),
-            inputs_are_independent=not options.doc_context,
-        )
         self._read_file = functools.cache(self._read_file)
+
+    @property
+    def traits(self) -> Traits:  # type: ignore[override]
+        """The metrics of entities, or of plain labels."""
+        names = ("accuracy",) if self._is_plain else ("f1", "precision", "recall")
+        return Traits(
+            monitors=(*map(Metric, names), LOSS),
+            soft_targets=(("logits", "tokens"),),
+            inputs_are_independent=not self.options.doc_context,
+        )
+
+    @property
+    def _is_plain(self) -> bool:
+        return self.schema.entries.get(_SCHEME) == PLAIN
 
     def infer_schema(self, source: str | RunFolder) -> Schema:
         """Lists the labels in the training file, or takes them from the folder of a model."""
+        wanted = self.options.label_scheme
         if source != "train":
             folder = source if isinstance(source, RunFolder) else RunFolder.used_by(self.options)
-            return Schema(tuple(folder.require_labels(conll.is_label)))
+            # Folders of version 1.0 do not say it: all labels were those of entities.
+            scheme = folder.entry(_SCHEME) or (PLAIN if wanted == PLAIN else ENTITIES)
+            if wanted not in (AUTO, scheme):
+                problem = f"--label_scheme={wanted}, but the model was trained with {scheme} labels"
+                raise UserError(f"{folder}: {problem}. Omit the flag")
+            is_valid = str.strip if scheme == PLAIN else is_label
+            advice = ". For labels that are not those of entities, also pass --label_scheme=plain"
+            labels = folder.require_labels(is_valid, "" if scheme == PLAIN else advice)
+            return Schema(tuple(labels), entries={_SCHEME: scheme})
         file = self._read_file("train")
-        names = set(conll.to_bio(file.labels or [], file.sentence_starts)) - {conll.OUTSIDE}
-        if not names:
-            problem = f"{file.path}: all labels are O; nothing to learn"
+        is_plain = file.scheme == PLAIN
+        first = [] if is_plain else [OUTSIDE]
+        names = sorted({*file.targets} - {*first})
+        if len(names) < 1 + is_plain:
+            problem = f"{file.path}: all labels are {file.targets[0]}; nothing to learn"
             raise UserError(f"{problem}. Check --label_column")
-        return Schema((conll.OUTSIDE, *sorted(names)), source=file.path)
+        entries = {_SCHEME: PLAIN if is_plain else ENTITIES}
+        return Schema((*first, *names), entries=entries, source=file.path)
 
     def features(self, split: str) -> tuple[Feature, ...]:
         """Declares the inputs and, unless predicting, the labels of the positions.
@@ -105,7 +119,7 @@ class TokenClassification(Task):
 
     def read(self, split: str) -> Sentences:
         """Reads the sentences of a split; there is at least one."""
-        if split == "eval":
+        if split == "eval" and not self._is_plain:
             import_extra("seqeval.metrics", "ner")  # Fails now instead of after training.
         file = self._read_file(split)
         examples = self._make_sentences(file)
@@ -120,29 +134,46 @@ class TokenClassification(Task):
         path = examples.file.path
         if split == "train":
             yield from run_checks.check_similar_labels(self.schema.labels, path)
+            num_labels, num_words = len(self.schema.labels), len({*examples.file.words})
+            if num_labels > _MANY_LABELS and 2 * num_labels > num_words:
+                problem = f"{num_labels} labels for {num_words} different words"
+                yield f"{path}: {problem}. Check --label_column"
         yield from self.tokenizer.check_texts(path, [words for words, _ in examples])
         yield from check_sentences(examples, self.options.doc_context)
 
     def _read_file(self, split: str) -> conll.ConllFile:
         options = self.options
-        paths = [os.path.join(options.data_dir or "", name) for name in _FILE_NAMES[split]]
-        path = next(filter(files.exists, paths), paths[0])
-        if split == "predict" and options.predict_file:
-            path = options.predict_file
-        columns = options.token_column, options.label_column
-        file = conll.read_conll(path, *columns, need_labels=split != "predict")
+        path = self._find_file(split)
+        is_known = self.schema is not NO_SCHEMA
+        file = conll.read_conll(
+            path,
+            options.token_column,
+            options.label_column,
+            need_labels=split != "predict",
+            label_scheme=self.schema.entries[_SCHEME] if is_known else options.label_scheme,
+            known=is_known,
+        )
         for kind, affixes in (("prefix", options.word_prefix), ("suffix", options.word_suffix)):
             if affixes:
                 file.words = conll.remove_affixes(path, file.words, kind, affixes)
         return file
 
+    def _find_file(self, split: str) -> str:
+        data_dir = self.options.data_dir or ""
+        paths = [os.path.join(data_dir, name) for name in _FILE_NAMES[split]]
+        if not getattr(self.options, f"{split}_file"):
+            if path := next(filter(files.exists, paths), None):
+                return path
+            if not files.is_dir(data_dir):
+                return paths[0]  # an error when it is read
+        return find_files(self.options, [split], _EXTENSIONS).get(split, paths[0])
+
     def _make_sentences(self, file: conll.ConllFile) -> Sentences:
         documents = file.document_starts if self.options.doc_context else None
         length, starts = self.options.max_seq_length, file.sentence_starts
         windows = WordWindows(file.words, starts, self.tokenizer, length, documents)
-        labels = conll.to_bio(file.labels or [], starts)
         id_of_label = {label: label_id for label_id, label in enumerate(self.schema.labels)}
-        label_ids = np.array([id_of_label.get(label, NO_LABEL) for label in labels], np.int32)
+        label_ids = np.array([id_of_label.get(label, NO_LABEL) for label in file.targets], np.int32)
         return Sentences(file, windows, label_ids, range(len(starts) - 1))
 
     def featurize(self, examples: Sentences, split: str) -> Mapping[str, np.ndarray]:
@@ -188,7 +219,7 @@ class TokenClassification(Task):
     def fetch(
         self, outputs: Mapping[str, Any], batch: Mapping[str, Any], serving: bool = False
     ) -> Mapping[str, Any]:
-        """Selects the id of the most probable label of each word piece, int32 [B, S].
+        """Selects the id and the probability of each word piece's most probable label, [B, S].
 
         An exported model returns the labels, their probabilities, and `input_ids`; the outputs of
         a word are at its first piece.
@@ -198,9 +229,12 @@ class TokenClassification(Task):
             labels = tf.gather(tf.constant(self.schema.labels), tf.argmax(probabilities, axis=-1))
             input_ids = batch["input_ids"]
             return {"probabilities": probabilities, "input_ids": input_ids, "labels": labels}
-        label_ids = array_ops.argmax(outputs["logits"])
+        logits, length = outputs["logits"], self.options.max_seq_length
+        ops, label_ids = array_ops.namespace(logits), array_ops.argmax(logits)
+        highest = ops.max(array_ops.softmax(array_ops.cast(logits, "float32")), axis=-1)
         # Batches may be trimmed to their longest row, but all results need the same shape.
-        return {"label_ids": array_ops.pad_rows(label_ids, self.options.max_seq_length)}
+        selected = {"label_ids": label_ids, "label_probabilities": highest}
+        return {name: array_ops.pad_rows(x, length) for name, x in selected.items()}
 
     def decode(
         self, examples: Sentences, outputs: Mapping[str, np.ndarray]
@@ -208,33 +242,67 @@ class TokenClassification(Task):
         """Takes the label of each word from the window that gives the word the most context."""
         positions = examples.windows.word_positions(*examples.window_range)
         label_ids: list[int] = outputs["label_ids"][positions].tolist()
-        labels = (self.schema.labels[label_id] for label_id in label_ids)
-        return [
-            LabeledWords(words, list(itertools.islice(labels, len(words)))) for words, _ in examples
-        ]
+        labels = [self.schema.labels[label_id] for label_id in label_ids]
+        probabilities = outputs.get("label_probabilities", outputs["label_ids"])[positions].tolist()
+        predictions, start = [], 0
+        for index, (words, _) in zip(examples.indices, examples, strict=True):
+            part = slice(start, start := start + len(words))
+            prediction = LabeledWords(list(words), labels[part])
+            texts = examples.file.texts
+            prediction.text = texts[index] if texts else None
+            prediction.probabilities, prediction.is_plain = probabilities[part], self._is_plain
+            predictions.append(prediction)
+        return predictions
 
     def metrics(self, examples: Sentences, predictions: Sequence[LabeledWords]) -> dict[str, Any]:
-        """Computes `precision`, `recall` and `f1` of entities."""
-        scores = _score(examples, predictions)
-        _log_scores(scores, examples.file.path)
+        """Computes `precision`, `recall` and `f1` of entities, or `accuracy` of plain labels."""
+        scores, words = self._score(examples, predictions)
+        if self._is_plain:
+            return {"accuracy": words["accuracy"]}
         return {name: scores[""][name] for name in ("precision", "recall", "f1")}
 
     def write(
         self, split: str, examples: Sentences, predictions: Sequence[LabeledWords], folder: str
     ) -> Written:
-        """Reports the metrics of each entity type, or writes the test file with predicted labels.
+        """Reports the metrics of each entity type and label, or writes the labeled test file.
 
-        The metrics are under the key `entities`; the file is `label_test.txt`.
+        The metrics are under the keys `entities` (not for plain labels) and `words`. The files are
+        `label_test.txt` and, with the entities of each sentence, `entities_test.jsonl`.
         """
         if split == "eval":
-            scores = _score(examples, predictions)
+            scores, words = self._score(examples, predictions, log_them=False)
             by_type = {name: values for name, values in scores.items() if name}
-            return Written(entries={"entities": by_type})
+            is_plain = self._is_plain
+            return Written(entries={"words": words} | ({} if is_plain else {"entities": by_type}))
         if self.options.do_eval and examples.file.labels:
-            _log_scores(_score(examples, predictions), examples.file.path)
+            self._score(examples, predictions)
         labels = [label for sentence in predictions for label in sentence.labels]
-        content = examples.file.with_predictions(labels)
-        return Written(files.write_texts(folder, {LABEL_TEST: content}))
+        contents = {LABEL_TEST: examples.file.with_predictions(labels)}
+        if not self._is_plain:
+            contents[ENTITIES_TEST] = "".join(map(entities_json, predictions))
+        return Written(files.write_texts(folder, contents))
+
+    def _score(
+        self, examples: Sentences, predictions: Sequence[LabeledWords], log_them: bool = True
+    ) -> tuple[Scores, dict[str, Any]]:
+        """Returns scores of entities, or else of labels, and the scores of words as in files."""
+        file, predicted = examples.file, [sentence.labels for sentence in predictions]
+        starts = itertools.pairwise(file.sentence_starts)
+        gold = [file.targets[first:stop] for first, stop in starts]
+        accuracy, by_label = word_scores(gold, predicted, of_types=not self._is_plain)
+        kind = "label" if self._is_plain else "type"
+        table = {f"by_{kind}": {name: x for name, x in by_label.items() if name}}
+        if self._is_plain:
+            if log_them:
+                log.info("%s: accuracy %.4f", file.path, accuracy)
+                log_scores(by_label, file.path, kind)
+            return by_label, {"accuracy": accuracy, **table}
+        scores = entity_scores(gold, predicted)
+        macro = np.mean([x["f1"] for x in table["by_type"].values()] or [0.0])
+        if log_them:
+            log_scores(scores, file.path, "entity")
+        f1_scores = {"micro_f1": by_label[""]["f1"], "macro_f1": float(macro)}
+        return scores, {"accuracy": accuracy, **f1_scores, **table}
 
     def from_inputs(self, inputs: Sequence[Any]) -> Sentences:
         """Converts strings, which are split into words, or tuples of words.
@@ -248,6 +316,8 @@ class TokenClassification(Task):
                 expected = f"Input {index}: expected a string, or a tuple of words"
                 raise UserError(f"{expected}. Received: {repr(item)[:100]}")
             file.words += words
+            # For a tuple, the places of entities are those of words.
+            file.texts.append(item if isinstance(item, str) else None)
             has_spaces |= any(" " in word.strip() for word in words)
             # An input without words is an empty sentence.
             file.sentence_starts.append(len(file.words))
@@ -259,17 +329,3 @@ class TokenClassification(Task):
             problem = "A word has spaces" if has_spaces else "Most inputs are single words"
             log.warning("%s: %s", problem, advice)
         return self._make_sentences(file)
-
-
-def _score(examples: Sentences, predictions: Sequence[LabeledWords]) -> Scores:
-    gold = [labels for _, labels in examples]
-    return conll.entity_scores(gold, [sentence.labels for sentence in predictions])
-
-
-def _log_scores(scores: Scores, path: str) -> None:
-    width = max(map(len, ("entity", *scores)))
-    lines = [f"{'entity':{width}}  precision  recall      f1  support"]
-    for name, values in scores.items():
-        ratios = f"{values['precision']:9.4f}  {values['recall']:6.4f}  {values['f1']:6.4f}"
-        lines.append(f"{name or 'all':{width}}  {ratios}  {int(values['support']):7}")
-    log.info("%s\n%s", path, "\n".join(lines))

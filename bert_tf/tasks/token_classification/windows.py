@@ -130,3 +130,13 @@ def split_words(text: str) -> list[str]:
             word, after = f"{word}.", after[1:]
         words += [*before, *filter(None, (word, possessive)), *after]
     return words
+
+
+def locate_words(words: Sequence[str], text: str) -> list[tuple[int, int]]:
+    """Returns start and end, in characters of the text, of each word of `split_words(text)`."""
+    places, position = [], 0
+    for word in words:
+        # Control characters inside a word are not part of it.
+        ends = [position := text.index(char, position) + 1 for char in word]
+        places.append((ends[0] - 1, ends[-1]))
+    return places

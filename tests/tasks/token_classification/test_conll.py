@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
 from bert_tf.tasks.token_classification import conll
+from bert_tf.tasks.token_classification.schemes import to_bio
 from tests.oracle import data
 
 TEXT = """-DOCSTART- -X- -X- O
@@ -109,32 +110,24 @@ def test_test_file_without_label_column(path):
         ),
         (
             b"Sentence #,Tag\n,EU,B-ORG\n",
-            r"train\.txt:1: '#,Tag' in column 2 is not a label\. .* separated by spaces or tabs",
+            r"train\.txt:2: 1 column .*, but 2 columns in .*:1\. .* separated by spaces or tabs",
         ),
         (b"\nEU\n", r"train\.txt:2: 1 column and no label \(--token_column=1, --label_column=-1"),
-        (b"Peter is here .\n", r"'\.' in column 4 is not a label\. Write one word per line and"),
+        (b"Peter is here .\n", r"'\.' in column 4 is not a label\. All words .*\. Write one"),
         (b"EU NNP\n", r"train\.txt:1: 'NNP' in column 2 is not a label.* Check --label_column"),
         (
-            b"EU O\nrejects U-ORG\n",
-            r"'U-ORG' in column 2 is not a label\. .* \(in BILOU, replace L- with E- and U- with",
+            b"EU O\nthe U-ORG\nthe E-ORG\nthe B-ORG\nthe U-LOC\na I-ORG\n",
+            r"txt:2: 'U-ORG' .* not a label\. All other .* BILOU, but not 'E-ORG' \(1 word\)\. ",
         ),
-        (b"# sent_id = 1\n1\tEU\tB-ORG\n", r"train\.txt:1: '1' in .* per line and no comments"),
         (b"EU O\n# text = EU\n", r"train\.txt:2: 4 columns \('# text = EU'\).* and no comments"),
-        (
-            b"EU PER\n",
-            r"Only entities in BIO, IOB1 or BIOES can .*: O, B-LOC and I-LOC, not LOC, numbers or",
-        ),
+        (b"EU PER\n", r"All words have it\. .* Only labels of ent.*: O, B-LOC and I-LOC, not"),
         (b"EU b-org\n", r"'b-org' .* not a label\. Write B-, I-, E-, S- and O in capitals"),
         (b"EU o\n", r"'o' in column 2 is not a label\. Write B-, I-, E-, S- and O in capitals"),
-        (b"EU M-ORG\n", r"in BMES, M- with I-\)"),
-        (b"EU 3\n", r"O, B-LOC and I-LOC, not LOC, numbers or parts of speech"),
-        (b"O the\n", r"Column 1 has labels: pass --label_column=1"),
-        (b"EU B-ORG NNP\n", r"'NNP' in column 3 .* Column 2 has labels: pass --label_column=2$"),
-        (
-            b"# id = 1\n1\tEU\n",
-            r"train\.txt:1: '1' in column 4 .* Write one word per line and no comments",
-        ),
-        (b"1\tEU\tEU\tPROPN\tNNP\t_\t0\troot\t_\t_\n", r"'_' in column 10 .* Only entities in BIO"),
+        (b"EU 3\n", r"Replace numbers with the labels that they stand for, such as B-LOC"),
+        (b"O the\n", r"Column 1 has one: pass --label_column=1 and, as --token_column, the"),
+        (b"EU B-ORG NNP\n", r"'NNP' in column 3 .* Column 2 has one: pass --label_column=2\. "),
+        (b"# id = 1\n1\tEU\n", r"train\.txt:2: 'EU' in column 2 is not a label\. All words"),
+        (b"1\tEU\tEU\tPROPN\tNNP\t_\t0\troot\t_\t_\n", r"'PROPN' in column 4 .* All words"),
         (b"EU O\n\na B-\n", r"train\.txt:3: 'B-' in column 2 is not a label"),
         (b"EU O\ncaf\xe9 O\n", r"train\.txt:2: the file is not UTF-8"),
     ],
@@ -194,11 +187,11 @@ def test_iob1_becomes_bio():
     iob1 = ["I-A", "I-A", "B-A", "I-B", "O", "I-A", "I-A", "B-A", "I-A"]
     bio = ["B-A", "I-A", "B-A", "B-B", "O", "B-A", "B-A", "B-A", "I-A"]
     sentence_starts = [0, 6, 7, 9]
-    assert conll.to_bio(iob1, sentence_starts) == bio
-    assert conll.to_bio(bio, sentence_starts) == bio
-    assert conll.to_bio(["I", "O", "I", "I"], [0, 4]) == ["B", "O", "B", "I"]
+    assert to_bio(iob1, sentence_starts) == bio
+    assert to_bio(bio, sentence_starts) == bio
+    assert to_bio(["I", "O", "I", "I"], [0, 4]) == ["B", "O", "B", "I"]
     bioes = ["B-A", "I-A", "E-A", "S-A", "O", "I-A"]
-    assert conll.to_bio(bioes, [0, 6]) == bioes
+    assert to_bio(bioes, [0, 6]) == bioes
 
 
 WORD = st.text(st.characters(exclude_characters=" \t\r\n", codec="utf-8"), min_size=1).filter(
@@ -232,6 +225,6 @@ def test_real_files():
         946,
     )
     assert len(file.document_starts) == 947
-    assert conll.to_bio(file.labels, file.sentence_starts) == file.labels
+    assert to_bio(file.labels, file.sentence_starts) == file.labels
     types = ("LOC", "MISC", "ORG", "PER")
     assert {*file.labels} == {"O", *(f"{p}-{name}" for p in "BI" for name in types)}

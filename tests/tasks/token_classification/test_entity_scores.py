@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
-from bert_tf.tasks.token_classification import conll
+from bert_tf.tasks.token_classification.schemes import to_bio
+from bert_tf.tasks.token_classification.scores import entity_scores
 
 LABELS = st.lists(st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B"]), min_size=1, max_size=8)
 
@@ -39,7 +40,7 @@ def test_metrics_equal_a_plain_count(rows):
     predicted = [
         [rng.choice([label, label, "O", "I-A", "B-B"]) for label in labels] for labels, rng in rows
     ]
-    scores = conll.entity_scores(gold, predicted)
+    scores = entity_scores(gold, predicted)
     correct, all_gold, all_predicted = (
         entity_spans(gold) & entity_spans(predicted),
         entity_spans(gold),
@@ -61,7 +62,7 @@ def test_label_schemes_give_the_same_metrics():
     iob1 = [["I-A", "I-A", "B-A", "O", "I-B"]]
     for gold in (bio, bioes, iob1):
         for predicted in (bio, bioes, iob1):
-            assert conll.entity_scores(gold, predicted)[""]["f1"] == 1.0
+            assert entity_scores(gold, predicted)[""]["f1"] == 1.0
 
 
 IOB1 = st.lists(
@@ -74,19 +75,19 @@ IOB1 = st.lists(
 @given(IOB1, st.randoms(use_true_random=False))
 def test_converted_labels_score_as_in_the_file(gold, rng):
     starts = [0, *itertools.accumulate(map(len, gold))]
-    bio = conll.to_bio([label for row in gold for label in row], starts)
+    bio = to_bio([label for row in gold for label in row], starts)
     converted = [bio[start:end] for start, end in itertools.pairwise(starts)]
     predicted = [[rng.choice([label, "O", "B-A", "I-B"]) for label in row] for row in converted]
-    scores = conll.entity_scores(gold, predicted)
-    assert scores == conll.entity_scores(converted, predicted)
+    scores = entity_scores(gold, predicted)
+    assert scores == entity_scores(converted, predicted)
 
 
 def test_single_type_without_a_name():
-    scores = conll.entity_scores([["B", "I", "O", "B"]], [["B", "O", "O", "B"]])
+    scores = entity_scores([["B", "I", "O", "B"]], [["B", "O", "O", "B"]])
     assert scores[""]["f1"] == 0.5
 
 
 def test_missing_seqeval(monkeypatch):
     monkeypatch.setitem(sys.modules, "seqeval.metrics", None)
     with pytest.raises(UserError, match=r'package seqeval .*pip install "bert_tf\[ner\]"'):
-        conll.entity_scores([], [])
+        entity_scores([], [])

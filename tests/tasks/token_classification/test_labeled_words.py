@@ -1,6 +1,6 @@
 """Labeled words as returned by Predictor."""
 
-from bert_tf.tasks.token_classification.task import LabeledWords
+from bert_tf.tasks.token_classification.entities import LabeledWords
 
 
 def test_entities_from_labeled_words():

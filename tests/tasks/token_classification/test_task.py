@@ -15,6 +15,7 @@ from bert_tf.data.parallel import chunks
 from bert_tf.errors import UserError
 from bert_tf.finetuning.run_checks import describe_data, give_schema
 from bert_tf.options import NerOptions
+from bert_tf.predictor import Predictor
 from bert_tf.tasks import ner
 from bert_tf.tasks.token_classification import conll
 from bert_tf.tasks.token_classification.task import TokenClassification
@@ -104,14 +105,15 @@ def test_train_evaluate_and_predict(tiny, folder, caplog):
     with caplog.at_level("INFO", logger="bert_tf"):
         results = ner.run(run)
     out = folder / "out"
-    names = ["eval_results.txt", "eval_results.json", "label_test.txt"]
+    names = ["eval_results.txt", "eval_results.json", "label_test.txt", "entities_test.jsonl"]
     assert sorted(results.files) == sorted(str(out / name) for name in names)
     assert results.metrics["global_step"] == 120
     assert results.metrics["f1"] > 0.9
     metrics = json.loads((out / "eval_results.json").read_text())
-    by_type = metrics.pop("entities")
+    by_type, by_word = metrics.pop("entities"), metrics.pop("words")
     assert list(metrics) == ["f1", "global_step", "loss", "precision", "recall"]
-    assert list(by_type) == ["A", "B"]
+    assert list(by_type) == list(by_word["by_type"]) == ["A", "B"]
+    assert list(by_word) == ["accuracy", "micro_f1", "macro_f1", "by_type"]
     assert all(
         list(scores) == ["precision", "recall", "f1", "support"] for scores in by_type.values()
     )
@@ -214,7 +216,7 @@ def test_words_are_predicted_once_and_in_order(tiny, tmp_path, sentences, size, 
         examples, {"label_ids": ids % len(ner_task.schema.labels)}
     )
     assert [sentence.words for sentence in predicted_sentences] == sentences
-    (path,) = ner_task.write("predict", examples, predicted_sentences, str(tmp_path)).paths
+    path, _ = ner_task.write("predict", examples, predicted_sentences, str(tmp_path)).paths
     with open(path, encoding="utf-8", newline="\n") as file:
         written = [block.split("\n") for block in file.read().strip("\n").split("\n\n")]
     assert [[row.split(" ")[0] for row in rows] for rows in written] == sentences
@@ -406,6 +408,8 @@ def assert_user_error(run, message):
             r"train\.txt:3: .* no label .* --label_column=9\)",
         ),
         ({"do_train": True, "label_column": 2}, r"train\.txt:3: 'X' in column 2 is not a label"),
+        ({"do_train": True, "label_scheme": "plane"}, "--label_scheme must be one of auto, ent"),
+        ({"do_train": True, "label_column": "ner"}, r"train\.txt has no column 'ner', and its"),
         ({"do_train": True, "max_seq_length": 25}, "exceeds the model's 24 positions"),
         ({"do_eval": True}, r"No such file: .*labels\.txt.*pass --do_train=true, the folder"),
         ({"do_predict": True, "init_checkpoint": None}, r"No such file: .*labels\.txt"),
@@ -458,7 +462,8 @@ def test_missing_seqeval_is_reported_before_work_starts(tiny, folder, monkeypatc
     assert not (folder / "out").exists()
     # seqeval is needed only for evaluation.
     results = ner.run(options(tiny, folder, **TRAINING, do_predict=True))
-    assert results.files == [str(folder / "out" / "label_test.txt")]
+    names = ("label_test.txt", "entities_test.jsonl")
+    assert results.files == [str(folder / "out" / name) for name in names]
 
 
 def test_blocked_label_map_is_rejected_before_training(tiny, folder):
@@ -509,7 +514,7 @@ def test_real_words_are_predicted_once_and_in_order(tiny, tmp_path, doc_context)
         predicted = ner_task.decode(examples, {"label_ids": label_ids})
         if split != "predict":
             assert [(sentence.words, sentence.labels) for sentence in predicted] == list(examples)
-        (path,) = ner_task.write("predict", examples, predicted, str(tmp_path)).paths
+        path, _ = ner_task.write("predict", examples, predicted, str(tmp_path)).paths
         with open(path) as written, open(folder / f"{name}.txt") as source:
             for output_line, source_line in zip(written, source, strict=True):
                 # Words and labels are equal in all lines except document marks.
@@ -658,3 +663,101 @@ def test_predict_file_is_labeled_without_a_data_folder(tiny, folder, tmp_path):
     ner.run(options(tiny, folder, **new, **flags))
     lines = (tmp_path / "labeled" / "label_test.txt").read_text().splitlines()
     assert [line.split()[0] for line in lines if line] == ["good", "film", "slow"]
+
+
+POS = "the DT\nfilm NN\nwas VB\ngood JJ\n\nthe DT\nplot NN\nwas VB\nslow JJ\n\n"
+
+
+def test_plain_labels(tiny, tmp_path, caplog):
+    for name in ("train.txt", "dev.txt"):
+        (tmp_path / name).write_text(POS * 4)
+    (tmp_path / "test.txt").write_text("the film was slow\n")
+    flags = {**TRAINING, "num_train_epochs": 40.0, "train_batch_size": 4}
+    with caplog.at_level("INFO", logger="bert_tf"):
+        results = ner.run(options(tiny, tmp_path, **flags, do_eval=True, do_predict=True))
+    assert "train.txt: labels such as DT are no entities: --label_scheme=plain" in caplog.text
+    out = tmp_path / "out"
+    assert [os.path.basename(path) for path in results.files][-1] == "label_test.txt"
+    assert sorted(results.metrics) == ["accuracy", "global_step", "loss"]
+    assert results.metrics["accuracy"] == 1.0
+    table = json.loads((out / "eval_results.json").read_text())["words"]["by_label"]
+    assert table["DT"] == {"precision": 1.0, "recall": 1.0, "f1": 1.0, "support": 8}
+    assert list(table) == ["DT", "JJ", "NN", "VB"]
+    labeled = (out / "label_test.txt").read_text()
+    assert labeled == "the DT\nfilm NN\nwas VB\nslow JJ\n\n"
+    # The model's folder says which labels it has.
+    prediction = Predictor(str(out))("the film was slow")
+    assert (prediction.labels, prediction.entities) == (["DT", "NN", "VB", "JJ"], [])
+    with pytest.raises(UserError, match="=entities, but the model was trained with plain labels"):
+        ner.run(options(tiny, tmp_path, do_eval=True, label_scheme="entities"))
+    (tmp_path / "dev.txt").write_text("the DT\nfilm B-X\n")
+    assert ner.run(options(tiny, tmp_path, do_eval=True)).metrics["accuracy"] == 0.5
+
+
+def test_files_of_people(tiny, tmp_path):
+    """BioBERT's names, WikiANN's names, names with a prefix, and files by name."""
+    for name in ("train.tsv", "devel.tsv", "test.tsv"):
+        (tmp_path / name).write_text("Ovarian\tB\ncancer\tI\nis\tO\n")
+    for folder, names in {
+        "wikiann": ("train", "dev", "test"),
+        "ud": ("de-ud-train.conllu", "de-ud-dev.conllu", "de-ud-test.conllu"),
+        "conll2002": ("esp.train", "esp.testa", "esp.testb"),
+        "bmes": ("train.char.bmes", "dev.char.bmes", "test.char.bmes"),
+        "msra": ("msra_train_bio", "msra_dev_bio", "msra_test_bio"),
+        "bio": ("NER-de-train.tsv", "NER-de-dev.tsv", "NER-de-test.tsv"),
+    }.items():
+        (tmp_path / folder).mkdir()
+        for name in names:
+            (tmp_path / folder / name).write_text("a\tB-X\n")
+        ner_task = task(tiny, tmp_path / folder)
+        splits = ("train", "eval", "predict")
+        found = [os.path.basename(ner_task._find_file(split)) for split in splits]
+        assert found == [*names]
+    (tmp_path / "start").mkdir(exist_ok=True)
+    assert task(tiny, tmp_path).read("eval").file.path == str(tmp_path / "devel.tsv")
+    files = {"train_file": "test.tsv", "eval_file": str(tmp_path / "train.tsv")}
+    ner_task = task(tiny, tmp_path, **files)
+    assert ner_task.read("train").file.path == str(tmp_path / "test.tsv")
+    assert ner_task.read("eval").file.path == str(tmp_path / "train.tsv")
+    (tmp_path / "more-test.tsv").write_text("a O\n")
+    assert task(tiny, tmp_path).read("predict").file.path == str(tmp_path / "test.tsv")
+    (tmp_path / "test.tsv").rename(tmp_path / "other-test.tsv")
+    with pytest.raises(UserError, match=r"contains more-test\.tsv and other-test\.tsv\. Pass one"):
+        task(tiny, tmp_path).read("predict")
+
+
+def test_entities_of_a_text_have_probabilities_and_places(tiny, tmp_path):
+    lines = ['{"text": "good  film, slow"}', '{"text": ""}']
+    (tmp_path / "test.jsonl").write_text("\n".join(lines))
+    ner_task = task(tiny, tmp_path)
+    ids = np.zeros((1, 24), np.int32)
+    ids[0, 1:5] = [1, 3, 0, 2]  # B-A I-A O B-B
+    outputs = {"label_ids": ids, "label_probabilities": np.full((1, 24), 0.5, np.float32)}
+    examples = ner_task.read("predict")
+    predictions = ner_task.decode(examples, outputs)
+    assert predictions[0].spans == [("A", "good  film", 0.25, 0, 10), ("B", "slow", 0.5, 12, 16)]
+    _, path = ner_task.write("predict", examples, predictions, str(tmp_path)).paths
+    with open(path, encoding="utf-8") as file:
+        first, second = map(json.loads, file)
+    assert (first["text"], second) == ("good  film, slow", {"text": "", "entities": []})
+    assert first["entities"][1] == {
+        **{"start": 12, "end": 16, "label": "B", "text": "slow", "probability": 0.5}
+    }
+    # The places in a tuple are those of words.
+    (prediction,) = ner_task.decode(ner_task.from_inputs([("good", "film", ",", "slow")]), outputs)
+    assert prediction.spans == [("A", "good film", 0.25, 0, 2), ("B", "slow", 0.5, 3, 4)]
+    assert prediction.entities == [("A", "good film"), ("B", "slow")]
+    # What was written can be read.
+    again = conll.read_conll(path)
+    assert again.labels == ["B-A", "I-A", "O", "B-B"]
+
+
+def test_words_as_labels_warn(tiny, folder):
+    rows = [f"w{n} x{n} V\n" for n in range(30)]
+    (folder / "train.txt").write_text("".join(rows))
+    words = task(tiny, folder, do_train=True, label_column=2)
+    message = "train.txt: 30 labels for 30 different words. Check --label_column"
+    assert any(message in problem for problem in find_problems(words, "train"))
+    (folder / "train.txt").write_text("".join(rows).replace("V", "V\nw N N", 1))
+    tags = task(tiny, folder, do_train=True, label_column=3)
+    assert not any("labels for" in problem for problem in find_problems(tags, "train"))

@@ -1,0 +1,107 @@
+"""Label schemes: how the labels of words mark entities.
+
+A model learns labels in BIO or BIOES (`B-PER`, or `B` if there is only one type). Other schemes are
+converted to these, word by word: IOB1 (CoNLL-2003), where an entity starts with `B-` only if it
+directly follows another of the same type; BILOU and BMES; IO, which has types only; the brackets of
+CoNLL-2012, `(PERSON*`, `*`, `*)`; and `B_PER` or `PER-B` for `B-PER`. Plain labels, such as parts
+of speech, stay as they are.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from bert_tf.errors import counted, excerpt, shortened
+
+OUTSIDE = "O"
+AUTO, ENTITIES, PLAIN = "auto", "entities", "plain"
+# Matches the labels that a model learns. Without an entity type (`B`, `I`), all entities have the
+# same, unnamed type.
+is_label = re.compile("O|[BIES](-.+)?").fullmatch
+# Scheme -> the prefixes it may have besides O.
+_PREFIXES = {"BIO": "BI", "BIOES": "BIES", "BILOU": "BILU", "BMES": "BMES", "BMEWO": "BMEW"}
+_AS_BIOES = {"L": "E", "U": "S", "W": "S", "M": "I"}
+_IO, _BRACKETS = "IO", "brackets"
+_LABEL = re.compile("([BIESLUMW])(?:[-_](.+))?|(.+)[-_]([BIESLUMW])")
+# Labels of this form are hardly ever plain ones.
+is_marked = re.compile(r"[BIESLUM]-.*|\(.*\*|\*\)*").fullmatch
+_BRACKET = re.compile(r"(\([^()*|\d][^()*|]*)?\*?\)?")
+
+
+def find_scheme(counts: Mapping[str, int], known_as_entities: bool = False) -> str | None:
+    """Returns the scheme that all labels fit, given their numbers of words; None if none does.
+
+    Labels without a prefix are types of entities (IO) if `known_as_entities`, or if most words
+    have the label O.
+    """
+    names = counts.keys() - {OUTSIDE}
+    if OUTSIDE not in counts and all(label and _BRACKET.fullmatch(label) for label in names):
+        return _BRACKETS
+    parts = [_parse(label) for label in names]
+    prefixes = {prefix for prefix, _ in parts}
+    for scheme, allowed in _PREFIXES.items():
+        if prefixes <= {*allowed}:
+            return scheme
+    has_types = not any(is_marked(name) or name.isdecimal() for name in names)
+    is_most = max(counts, key=lambda label: counts[label]) == OUTSIDE
+    return _IO if has_types and (is_most or (known_as_entities and OUTSIDE in counts)) else None
+
+
+def describe_misfits(counts: Mapping[str, int]) -> str:
+    """Names the scheme that fits most words, and the labels that do not fit it."""
+
+    if nested := next((label for label in counts if label.count("(") > 1), None):
+        return f"Brackets must not be nested, as in {excerpt(nested)}"
+
+    def misfits(scheme: str) -> list[str]:
+        allowed = {*_PREFIXES[scheme]}
+        return [x for x in counts if x != OUTSIDE and _parse(x)[0] not in allowed]
+
+    nearest = min(_PREFIXES, key=lambda scheme: sum(counts[x] for x in misfits(scheme)))
+    odd = sorted(misfits(nearest), key=lambda label: -counts[label])
+    names = shortened([f"{excerpt(x)} ({counted(counts[x], 'word')})" for x in odd], 5)
+    return f"All other labels are in {nearest}, but not {names}"
+
+
+def convert(labels: Sequence[str], sentence_starts: Sequence[int], scheme: str) -> list[str]:
+    """Converts the labels of all words from a scheme to BIO or BIOES, or returns plain labels."""
+    if scheme == PLAIN:
+        return list(labels)
+    if scheme == _BRACKETS:
+        return _from_brackets(labels, sentence_starts)
+    new = {OUTSIDE: OUTSIDE}
+    for label in {*labels} - {OUTSIDE}:
+        prefix, name = ("I", label) if scheme == _IO else _parse(label)
+        new[label] = f"{_AS_BIOES.get(prefix, prefix)}{name and '-'}{name}"
+    return to_bio([new[label] for label in labels], sentence_starts)
+
+
+def _parse(label: str) -> tuple[str, str]:
+    """Splits a label into prefix and type; the prefix is "" if it has none."""
+    match = _LABEL.fullmatch(label)
+    return (match[1] or match[4], match[2] or match[3] or "") if match else ("", label)
+
+
+def _from_brackets(labels: Sequence[str], sentence_starts: Sequence[int]) -> list[str]:
+    starts, entity_type = set(sentence_starts), None
+    converted: list[str] = []
+    for index, label in enumerate(labels):
+        new_type = label.strip("(*)")
+        entity_type = new_type or (None if index in starts else entity_type)
+        prefix = "B" if new_type else "I"
+        converted.append(f"{prefix}-{entity_type}" if entity_type else OUTSIDE)
+        if not label.endswith("*"):
+            entity_type = None
+    return converted
+
+
+def to_bio(labels: Sequence[str], sentence_starts: Sequence[int]) -> list[str]:
+    """Converts the labels of all words from IOB1 to BIO; labels in BIO or BIOES do not change."""
+    if any(label[0] in "ES" for label in set(labels)):
+        return list(labels)
+    starts, previous = set(sentence_starts), OUTSIDE
+    converted: list[str] = []
+    for index, label in enumerate(labels):
+        continues = index not in starts and previous != OUTSIDE and previous[1:] == label[1:]
+        converted.append(f"B{label[1:]}" if label[0] == "I" and not continues else label)
+        previous = label
+    return converted

@@ -1,0 +1,53 @@
+"""Label schemes: which one labels have, and their conversion."""
+
+import pytest
+
+from bert_tf.tasks.token_classification.schemes import convert, describe_misfits, find_scheme
+
+
+def counts(labels):
+    return {label: labels.count(label) for label in labels}
+
+
+@pytest.mark.parametrize(
+    ("labels", "scheme", "converted"),
+    [
+        ("B-A I-A O B-B", "BIO", None),
+        ("I-A I-A B-A O", "BIO", "B-A I-A B-A O"),
+        ("B-A I-A E-A S-B O", "BIOES", None),
+        ("B-A I-A L-A U-B O", "BILOU", "B-A I-A E-A S-B O"),
+        ("B-A M-A E-A S-B O", "BMES", "B-A I-A E-A S-B O"),
+        ("B M E S", "BMES", "B I E S"),
+        ("B-A M-A E-A W-B O", "BMEWO", "B-A I-A E-A S-B O"),
+        ("A A O B-A O O", None, None),
+        ("PER PER O LOC O O", "IO", "B-PER I-PER O B-LOC O O"),
+        ("I-PER I-PER O I-LOC", "BIO", "B-PER I-PER O B-LOC"),
+        ("(A* *) * (B) (A* * *)", "brackets", "B-A I-A O B-B B-A I-A I-A"),
+        ("B_A I_A O E_A", "BIOES", "B-A I-A O E-A"),
+        ("A_B A_I O", "BIO", "B-A I-A O"),
+        ("DT NN O VB", None, None),
+        ("(12 12) - -", None, None),
+    ],
+)
+def test_schemes(labels, scheme, converted):
+    names = labels.split()
+    assert find_scheme(counts(names)) == scheme
+    if scheme:
+        assert convert(names, [0, len(names)], scheme) == (converted or labels).split()
+
+
+def test_brackets_end_with_the_sentence():
+    assert convert(["(A*", "*", "*)"], [0, 1, 3], "brackets") == ["B-A", "O", "O"]
+
+
+def test_types_without_prefix_are_entities_if_the_model_is_for_entities():
+    assert find_scheme(counts(["PER", "PER", "O"])) is None
+    assert find_scheme(counts(["PER", "PER", "O"]), known_as_entities=True) == "IO"
+    assert find_scheme(counts(["NN", "DT"]), known_as_entities=True) is None
+
+
+def test_misfits_are_named():
+    labels = ["B-A", "L-A", "U-A", "O", "E-A", "X-A", "X-A"]
+    assert describe_misfits(counts(labels)) == (
+        "All other labels are in BILOU, but not 'X-A' (2 words), 'E-A' (1 word)"
+    )
