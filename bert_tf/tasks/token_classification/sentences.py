@@ -26,7 +26,7 @@ _ODD_WORDS = (
     (r'".*"".*"', 0.0, "are in CSV quotes, such as {}. Write the file without quoting"),
 )
 # Distinct words that are probably tags: at most so many, which repeat this often on average.
-_MAX_TAGS, _MIN_REPEATS = 200, 20
+_MAX_TAGS, _MIN_REPEATS, _MIN_WORDS = 200, 20, 1000
 # What words may begin or end with that is not part of them, such as `en:`, `_2` or `|`.
 _AFFIXES = {
     "prefix": re.compile(r'\A[^\W_]{0,8}(?![",])[\W_]'),
@@ -67,7 +67,7 @@ class Sentences(Sequence[Any]):
 def _check_words(path: str, words: Sequence[str]) -> Iterator[str]:
     """Yields a sentence if words are probably tags, or all have a prefix or suffix in common."""
     distinct = set(words)
-    if len(distinct) <= _MAX_TAGS and len(words) >= _MIN_REPEATS * len(distinct):
+    if len(distinct) <= _MAX_TAGS and len(words) >= max(_MIN_WORDS, _MIN_REPEATS * len(distinct)):
         share = f"only {len(distinct)} of {len(words)} words are distinct, such as {words[0]}"
         yield f"{path}: {share}. Check --token_column"
     for kind, pattern in _AFFIXES.items():

@@ -639,9 +639,9 @@ def test_prefixes_and_suffixes_are_removed(tiny, folder, run_log):
 
 
 def test_token_column_of_tags_warns(tiny, folder):
-    text = "".join(f"w{n:b}w {'NV'[n % 2]} O\n" for n in range(40))
+    text = "".join(f"w{n:b}w {'NV'[n % 2]} O\n\n"[: -(n % 9 > 0) or None] for n in range(1000))
     (folder / "test.txt").write_text(text)
-    message = "only 2 of 40 words are distinct, such as N. Check --token_column"
+    message = "only 2 of 1000 words are distinct, such as N. Check --token_column"
     for column in (1, 2):
         problems = find_problems(task(tiny, folder, token_column=column))
         assert any(message in problem for problem in problems) == (column == 2)
