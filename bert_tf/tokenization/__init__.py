@@ -174,12 +174,10 @@ class BasicTokenizer:
         self.do_lower_case = do_lower_case and not pretokenized
         self.strip_accents = strip_accents and not pretokenized
         self.pretokenized = pretokenized
-        # At one position, the longest token counts.
+        self.special_tokens = list(special_tokens)
+        # The longest first: of several at one position, it counts.
         longest_first = sorted(special_tokens, key=len, reverse=True)
-        self.special_tokens, self.special_pattern = (
-            longest_first,
-            "|".join(map(re.escape, longest_first)),
-        )
+        self.special_pattern = "|".join(map(re.escape, longest_first))
 
     def split(self, text: str) -> list[str]:
         """Splits a text at special tokens, which have the odd indices of the result."""

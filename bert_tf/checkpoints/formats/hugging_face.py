@@ -147,7 +147,7 @@ def write(
     labels: Sequence[str] | None,
     tokenizer: FullTokenizer,
 ) -> None:
-    """Writes weights, configurations and vocab.txt, with special tokens; see `POOLER_FILE` for the pooler."""
+    """Writes weights, configurations and vocab.txt; see `POOLER_FILE` for the pooler."""
     tensors, pooler = {}, {}
     prefix = "bert." if head.name == "encoder" else ""
     for name, value in weights.items():

@@ -65,7 +65,9 @@ def allowed_pieces(tokens: Mapping[int, str], vocab_size: int) -> np.ndarray:
 
 
 class MaskedTexts:
-    """Tokenized texts; `[MASK]` is a special token of the tokenizer. `max_seq_length` must be at least 3.
+    """Tokenized texts; `[MASK]` is a special token of the tokenizer.
+
+    `max_seq_length` must be at least 3.
 
     Attributes:
         pieces: word pieces of the texts, including masks.
