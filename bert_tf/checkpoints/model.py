@@ -72,7 +72,7 @@ def fold_target_scale(model: keras.Model, folder: RunFolder) -> None:
     The model must have the weights of the checkpoint in the folder.
     """
     variables = named_variables(model)
-    head = {name: v.numpy() for name, v in variables.items() if name.startswith("output_")}
+    head = {name: v.numpy() for name, v in variables.items() if "output_" in name}
     for name, value in folder.fold_target_scale(head).items():
         variables[name].assign(value)
 

@@ -96,10 +96,11 @@ class RunFolder:
     def fold_target_scale(self, weights: dict[str, Any]) -> dict[str, Any]:
         """Returns a regression's weights such that its outputs have the unit of the labels."""
         pairs = self.entry(TARGET_SCALE)
-        if pairs and {"output_weights", "output_bias"} <= weights.keys():
+        kernel = next((name for name in weights if name.endswith("output_weights")), None)
+        if pairs and kernel:
             mean, scale = np.array(json.loads(pairs), np.float32).T
-            kernel, bias = weights["output_weights"], weights["output_bias"]
-            folded = {"output_weights": kernel * scale[:, None], "output_bias": bias * scale + mean}
+            bias = kernel.replace("output_weights", "output_bias")
+            folded = {kernel: weights[kernel] * scale[:, None], bias: weights[bias] * scale + mean}
             return {**weights, **folded}
         return weights
 

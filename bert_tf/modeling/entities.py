@@ -10,65 +10,45 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_tf.config import BertConfig
 from bert_tf.modeling.head_format import HeadFormat
 from bert_tf.modeling.heads import BertClassifier, LinearHead
 
 _INT32 = 6  # in ONNX
-
-
-class EntityHead(LinearHead):
-    """A `LinearHead` that knows the ids of the two markers, which checkpoints then contain."""
-
-    def build(self, input_shape: Any) -> None:
-        """Creates the variables of `LinearHead`, and `marker_ids` [2], which are not trained."""
-        super().build(input_shape)
-        # In float32, as are all variables; never in the compute dtype, which rounds ids.
-        self.marker_ids = self.add_weight(
-            shape=(2,), initializer="zeros", trainable=False, autocast=False, name="marker_ids"
-        )
+_NAMES = ("output_bias", "output_weights", "marker_ids")
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertEntityClassifier(BertClassifier):
-    """Classifies texts from the last states of two entity markers, concatenated.
+    """Classifies texts from the states of two entity markers, concatenated.
 
     Of a marker that occurs several times, the first counts; for one that is missing, `[CLS]`.
-    Takes the arguments of `BertClassifier`. `marker_ids`, the ids of the two markers, are a
-    variable, so that they stay with the weights in all file formats.
+    Takes the arguments of `BertClassifier`, and the ids of the two markers, `marker_ids`.
     """
 
     head_format = HeadFormat(
-        "entities",
-        {
-            f"entities/{name}": f"entities.{name}"
-            for name in ("output_bias", "output_weights", "marker_ids")
-        },
-        has_pooler=False,
+        "entities", {f"entities/{name}": f"entities.{name}" for name in _NAMES}, has_pooler=False
     )
     trains_pooler = False
 
-    def __init__(
-        self,
-        config: BertConfig,
-        num_labels: int,
-        *args: Any,
-        marker_ids: Sequence[int] = (0, 0),
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(config, num_labels, *args, **kwargs)
-        self.head.marker_ids.assign(np.array(marker_ids, np.float32))
+    def __init__(self, *args: Any, marker_ids: Sequence[int] = (0, 0), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.marker_ids.assign(np.array(marker_ids, np.float32))
 
     def make_head(self) -> LinearHead:
         """Returns the head, built for the states of both markers."""
-        head = EntityHead(self.num_labels, name="entities", dtype=self.dtype_policy)
+        head = LinearHead(self.num_labels, name="entities", dtype=self.dtype_policy)
+        # A variable, to stay with the weights in all file formats; never in the compute dtype,
+        # which rounds ids.
+        self.marker_ids = head.add_weight(
+            shape=(2,), initializer="zeros", trainable=False, autocast=False, name="marker_ids"
+        )
         head.build((None, 2 * self.config.hidden_size))
         return head
 
     def pool(self, encoded: Any, inputs: Any) -> Any:
         """Returns the states of the markers, [B, 2H]."""
         ids = ops.expand_dims(inputs["input_ids"], 1)  # [B, 1, S]
-        markers = ops.reshape(ops.cast(self.head.marker_ids, "int32"), (1, 2, 1))
+        markers = ops.reshape(ops.cast(self.marker_ids, "int32"), (1, 2, 1))
         positions = ops.argmax(ops.cast(ops.equal(ids, markers), "int32"), axis=-1)  # [B, 2]
         states = ops.take_along_axis(
             encoded["sequence_output"], ops.expand_dims(positions, -1), axis=1
@@ -77,7 +57,7 @@ class BertEntityClassifier(BertClassifier):
 
     def onnx_outputs(self, graph: Any, hidden: str) -> dict[str, Any]:
         """Adds the head to an ONNX graph."""
-        markers = np.asarray(self.head.marker_ids).astype(int)
+        markers = np.asarray(self.marker_ids).astype(int)
         ids = graph.node("Unsqueeze", ["input_ids", graph.ints([1])])  # [B, 1, S]
         columns = graph.node("Unsqueeze", [graph.ints(markers.tolist()), graph.ints([0, 2])])
         found = graph.node("Cast", [graph.node("Equal", [ids, columns])], to=_INT32)

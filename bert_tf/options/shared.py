@@ -66,9 +66,6 @@ class EncoderOptions(Options, affects=PATH):
 class TokenizerOptions(Options, affects=ROWS | MODEL):
     """Tokenizer options."""
 
-    # Pieces of the vocabulary that this script never splits.
-    kept_tokens = ()
-
     vocab_file: str | None = option(
         None,
         "The model's vocabulary; by default the one next to --init_checkpoint.",
@@ -101,9 +98,8 @@ class TokenizerOptions(Options, affects=ROWS | MODEL):
     def tokenizer(self) -> FullTokenizer:
         """Returns the tokenizer; UserError if the vocabulary cannot be read, or has no place."""
         strip = {"true": True, "false": False}.get(self.strip_accents)
-        path = self.vocab_file or ""
-        tokens = [*filter(None, [self.special_tokens, *self.kept_tokens])]
-        return FullTokenizer(path, self.do_lower_case, strip, ",".join(tokens), self.pretokenized)
+        settings = self.do_lower_case, strip, self.special_tokens, self.pretokenized
+        return FullTokenizer(self.vocab_file or "", *settings)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

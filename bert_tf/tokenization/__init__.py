@@ -174,9 +174,14 @@ class BasicTokenizer:
         self.do_lower_case = do_lower_case and not pretokenized
         self.strip_accents = strip_accents and not pretokenized
         self.pretokenized = pretokenized
-        self.special_tokens = list(special_tokens)
+        self.special_tokens: list[str] = []
+        self.keep(special_tokens)
+
+    def keep(self, special_tokens: Collection[str]) -> None:
+        """Adds special tokens."""
+        self.special_tokens = [*dict.fromkeys([*self.special_tokens, *special_tokens])]
         # The longest first: of several at one position, it counts.
-        longest_first = sorted(special_tokens, key=len, reverse=True)
+        longest_first = sorted(self.special_tokens, key=len, reverse=True)
         self.special_pattern = "|".join(map(re.escape, longest_first))
 
     def split(self, text: str) -> list[str]:

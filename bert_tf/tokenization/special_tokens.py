@@ -54,11 +54,9 @@ def _find_problems(
             yield "a token is empty. Separate tokens with commas, as in [E1],[/E1]"
         elif len(token.split()) > 1:
             yield f"{token!r} contains a space"
-        elif place in (None, token):
-            continue
-        elif token in vocab:
+        elif place is not None and place != token and token in vocab:
             yield f"{token} is in the vocabulary. Pass it without ={place}"
-        elif place not in vocab:
+        elif place is not None and place not in vocab:
             yield f"{place} is not in the vocabulary. Name an entry such as [unused1]"
-        elif place in _USED or not _RESERVED.fullmatch(str(place)):
+        elif place and place != token and (place in _USED or not _RESERVED.fullmatch(place)):
             yield f"{place} is in use. Name an unused entry, such as [unused1]"

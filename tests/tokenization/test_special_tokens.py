@@ -97,6 +97,7 @@ def test_special_tokens_take_the_next_unused_entries(vocab_file):
     ("tokens", "problem"),
     [
         ("[E1]=[unused9]", r"\[unused9\] is not in the vocabulary. Name an entry such as"),
+        ("[E1]=[E1]", r"\[E1\] is not in the vocabulary"),
         ("[E1]=a", "a is in use. Name an unused entry, such as"),
         ("[E1]=[SEP]", r"\[SEP\] is in use"),
         ("[E1],[E1]", r"\[E1\] occurs twice"),

@@ -18,9 +18,9 @@ from bert_tf.checkpoints.formats import configs, heads, hugging_face_config, saf
 from bert_tf.checkpoints.formats.source import TOKENIZER_CONFIG, Source, temporary_folder
 from bert_tf.checkpoints.run_folder import VOCAB, RunFolder
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, shortened
 from bert_tf.modeling import HeadFormat
-from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization import FullTokenizer, load_vocab
 
 CONFIG = "config.json"
 _TOKENIZER = "tokenizer.json"
@@ -108,6 +108,17 @@ class HuggingFaceSource(Source):
         if pieces:
             self.vocab_file = os.path.join(temporary_folder(), VOCAB)
             files.write_text(self.vocab_file, "\n".join(pieces) + "\n")
+        self._read_special_tokens(settings.get("additional_special_tokens"))
+
+    def _read_special_tokens(self, tokens: Any) -> None:
+        tokens = [token for token in tokens or () if isinstance(token, str)]
+        vocab = load_vocab(self.vocab_file) if tokens and self.vocab_file else {}
+        if unknown := [token for token in tokens if token not in vocab]:
+            problem = f"special tokens that are not in the vocabulary: {shortened(unknown, 4)}"
+            advice = "They are split into pieces. Pass --special_tokens to keep them whole"
+            self.notes.append(f"{self.path} has {problem}. {advice}")
+        if known := [token for token in tokens if token in vocab]:
+            self.tokenizer_settings["special_tokens"] = ",".join(known)
 
     def config(self) -> BertConfig:
         """Returns the configuration."""

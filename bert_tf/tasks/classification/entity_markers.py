@@ -8,15 +8,21 @@ import numpy as np
 from bert_tf.data.features import InputExample
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
+from bert_tf.tasks.classification.options import ENTITY_STARTS
+from bert_tf.tokenization import FullTokenizer
 
 _END = re.compile(r"/|end", re.IGNORECASE)
 
 
-def find_starts(special_tokens: Sequence[str]) -> tuple[str, ...]:
-    """Returns the markers before the two entities, in the order of the special tokens.
+def find(pooling: str, tokenizer: FullTokenizer) -> dict[str, int]:
+    """Returns the markers before two entities, and their ids; {} with other values of `pooling`.
 
-    Those with a slash or "end" follow an entity. Of four others, the second and the fourth do.
+    Special tokens with a slash or "end" follow an entity. Of four others, the second and the fourth
+    do. Raises a UserError unless two are left.
     """
+    if pooling != ENTITY_STARTS:
+        return {}
+    special_tokens = tokenizer.basic_tokenizer.special_tokens
     starts = [token for token in special_tokens if not _END.search(token)]
     starts = starts[::2] if len(starts) == len(special_tokens) == 4 else starts
     if len(starts) != 2:
@@ -25,7 +31,7 @@ def find_starts(special_tokens: Sequence[str]) -> tuple[str, ...]:
         problem = "needs the markers before two entities, but there are"
         raise UserError(f"--pooling=entity_starts {problem} {found}. {advice}")
     log.info("The classifier reads the entities after %s and %s", *starts)
-    return tuple(starts)
+    return {marker: tokenizer.vocab[marker] for marker in starts}
 
 
 def require_in(examples: Sequence[InputExample], markers: Sequence[str], source: str) -> None:

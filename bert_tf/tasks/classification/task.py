@@ -36,7 +36,7 @@ from bert_tf.tasks.classification.metrics import (
     describe_report,
     plot_confusion_matrix,
 )
-from bert_tf.tasks.classification.options import ENTITY_STARTS, REGRESSION, ClassifierOptions
+from bert_tf.tasks.classification.options import REGRESSION, ClassifierOptions
 from bert_tf.tasks.classification.problem_types import LOWER_IS_BETTER, PROBLEM_TYPES, ProblemType
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
@@ -88,10 +88,8 @@ class Classification(Task):
         self.options, self.config = options, config
         self.tokenizer = BatchTokenizer(tokenizer)
         self._uses_windows = options.long_text == "windows"
-        self._markers: dict[str, int] = {}  # those before the two entities, and their ids
-        if options.pooling == ENTITY_STARTS:
-            starts = entity_markers.find_starts(tokenizer.basic_tokenizer.special_tokens)
-            self._markers = {marker: tokenizer.vocab[marker] for marker in starts}
+        # The markers before two entities, and their ids; {} if the classifier does not read them.
+        self._markers = entity_markers.find(options.pooling, tokenizer)
 
     def infer_schema(self, source: str | RunFolder) -> ClassificationSchema:
         """Infers labels and problem type from a user's training file or task module.
@@ -182,10 +180,10 @@ class Classification(Task):
         from bert_tf.modeling import BertClassifier
         from bert_tf.modeling.entities import BertEntityClassifier
 
+        arguments = self.config, self.problem.num_outputs
         if self._markers:
-            kwargs["marker_ids"] = [*self._markers.values()]
-            return BertEntityClassifier(self.config, self.problem.num_outputs, **kwargs)
-        return BertClassifier(self.config, self.problem.num_outputs, **kwargs)
+            return BertEntityClassifier(*arguments, marker_ids=[*self._markers.values()], **kwargs)
+        return BertClassifier(*arguments, **kwargs)
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
         """Computes the loss of each row, [B]."""

@@ -15,8 +15,6 @@ _NUM_SPECIAL_TOKENS = 2
 class MaskedWordsOptions(ModelOptions, DeviceOptions, affects=RESULTS):
     """Options of `predict_masked.py`."""
 
-    kept_tokens = ("[MASK]",)
-
     init_checkpoint: str | None = option(
         None,
         "Checkpoint (prefix or folder) of a model with its masked-LM head: a published "

@@ -15,7 +15,8 @@ from bert_tf.checkpoints.formats import find_source
 from bert_tf.errors import UserError
 from bert_tf.options import ConversionOptions, ExportOptions
 from bert_tf.tasks import classification
-from bert_tf.tasks.classification.entity_markers import find_starts
+from bert_tf.tasks.classification.entity_markers import find
+from bert_tf.tokenization import FullTokenizer
 from tests.tasks.classification.test_custom_runs import custom_options, write
 
 MARKERS = "[E1],[/E1],[E2],[/E2]"
@@ -121,8 +122,15 @@ def test_unsuitable_options_are_errors(marked, tmp_path, flags, problem):
     assert not os.path.exists(tmp_path / "out")
 
 
-def test_markers_before_the_entities():
-    assert find_starts(["[E1]", "[/E1]", "[E2]", "[/E2]"]) == ("[E1]", "[E2]")
-    assert find_starts(["[E1]", "[E2]", "[E1_END]", "[E2_END]"]) == ("[E1]", "[E2]")
-    assert find_starts(["[E11]", "[E12]", "[E21]", "[E22]"]) == ("[E11]", "[E21]")
-    assert find_starts(["@GENE$", "@DISEASE$"]) == ("@GENE$", "@DISEASE$")
+@pytest.mark.parametrize(
+    ("special_tokens", "expected"),
+    [
+        ("[E1],[/E1],[E2],[/E2]", {"[E1]": 15, "[E2]": 17}),
+        ("[E1],[E2],[E1_END],[E2_END]", {"[E1]": 15, "[E2]": 16}),
+        ("[E11],[E12],[E21],[E22]", {"[E11]": 15, "[E21]": 17}),
+        ("@GENE$,@DISEASE$", {"@GENE$": 15, "@DISEASE$": 16}),
+    ],
+)
+def test_markers_before_the_entities(marked, special_tokens, expected):
+    tokenizer = FullTokenizer(marked.flags["vocab_file"], special_tokens=special_tokens)
+    assert find("entity_starts", tokenizer) == expected

@@ -14,6 +14,7 @@ from bert_tf.tasks.fill_mask.masked_texts import (
     ANY,
     BEGIN,
     CONTINUATION,
+    MASK,
     MaskedTexts,
     allowed_pieces,
     read_masked_texts,
