@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from bert_tf.modeling.head_format import HeadFormat
@@ -32,7 +31,7 @@ class BertEntityClassifier(BertClassifier):
 
     def __init__(self, *args: Any, marker_ids: Sequence[int] = (0, 0), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.marker_ids.assign(np.array(marker_ids, np.float32))
+        self.marker_ids.assign(ops.convert_to_tensor([*marker_ids], "float32"))
 
     def make_head(self) -> LinearHead:
         """Returns the head, built for the states of both markers."""
@@ -57,9 +56,9 @@ class BertEntityClassifier(BertClassifier):
 
     def onnx_outputs(self, graph: Any, hidden: str) -> dict[str, Any]:
         """Adds the head to an ONNX graph."""
-        markers = np.asarray(self.marker_ids).astype(int)
+        markers = [int(marker) for marker in ops.convert_to_numpy(self.marker_ids)]
         ids = graph.node("Unsqueeze", ["input_ids", graph.ints([1])])  # [B, 1, S]
-        columns = graph.node("Unsqueeze", [graph.ints(markers.tolist()), graph.ints([0, 2])])
+        columns = graph.node("Unsqueeze", [graph.ints(markers), graph.ints([0, 2])])
         found = graph.node("Cast", [graph.node("Equal", [ids, columns])], to=_INT32)
         positions = graph.node("ArgMax", [found], axis=-1, keepdims=1)  # [B, 2, 1]
         states = graph.node("GatherND", [hidden, positions], batch_dims=1)  # [B, 2, H]

@@ -8,6 +8,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
+from bert_tf.options.shared import TokenizerOptions
+from bert_tf.registry import SCRIPTS
 from bert_tf.saved_models.exported_folder import tokenizer_json
 from bert_tf.tokenization import FullTokenizer, fast
 from bert_tf.tokenization.fast import BatchTokenizer, tokenize_with_offsets
@@ -117,3 +119,14 @@ def test_unsuitable_special_tokens_are_errors(vocab_file, tokens, problem):
 def test_lower_case_keeps_accents(vocab_file):
     assert tokenize(vocab_file, "Größe ÜBER") == ["gro", "##ße", "[UNK]"]
     assert tokenize(vocab_file, "Größe ÜBER", strip_accents=False) == ["grö", "##ße", "über"]
+
+
+def test_all_scripts_that_read_texts_have_the_options(vocab_file):
+    classes = [script.options_class for script in SCRIPTS.values()]
+    readers = [cls for cls in classes if issubclass(cls, TokenizerOptions)]
+    assert len(readers) == 8
+    for cls in readers:
+        run = cls(vocab_file=vocab_file, special_tokens="[E1]", strip_accents="false")
+        assert run.tokenizer().tokenize("Über[E1]a") == ["über", "[E1]", "a"]
+        run = cls(vocab_file=vocab_file, pretokenized=True)
+        assert run.tokenizer().tokenize("über Über @GENE$") == ["über", "[UNK]", "@GENE$"]
