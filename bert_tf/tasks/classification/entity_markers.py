@@ -1,7 +1,7 @@
 """The markers before two entities in texts, for `--pooling=entity_starts`."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -11,14 +11,15 @@ from bert_tf.progress import log
 from bert_tf.tasks.classification.options import ENTITY_STARTS
 from bert_tf.tokenization import FullTokenizer
 
-_END = re.compile(r"/|end", re.IGNORECASE)
+# A closing tag, or the word "end".
+_END = re.compile(r"^\W*/|(?<![a-z])end(?![a-z])", re.IGNORECASE)
 
 
 def find(pooling: str, tokenizer: FullTokenizer) -> dict[str, int]:
     """Returns the markers before two entities, and their ids; {} with other values of `pooling`.
 
-    Special tokens with a slash or "end" follow an entity. Of four others, the second and the fourth
-    do. Raises a UserError unless two are left.
+    Special tokens such as [/E1] or [E1_END] follow an entity; of four others, the second and the
+    fourth do. Raises a UserError unless two are left.
     """
     if pooling != ENTITY_STARTS:
         return {}
@@ -34,19 +35,13 @@ def find(pooling: str, tokenizer: FullTokenizer) -> dict[str, int]:
     return {marker: tokenizer.vocab[marker] for marker in starts}
 
 
-def require_in(examples: Sequence[InputExample], markers: Sequence[str], source: str) -> None:
+def require_in(examples: Sequence[InputExample], markers: Iterable[str], source: str) -> None:
     """Raises a UserError if a marker is in no text of a file."""
     for marker in markers:
         if examples and not any(marker in _text(example) for example in examples):
             advice = "Mark the two entities of each text, or omit --pooling=entity_starts"
             text = excerpt(_text(examples[0]))
             raise UserError(f"{source}: no text has {marker}, such as {text}. {advice}")
-
-
-def require_in_each(examples: Sequence[InputExample], markers: Sequence[str]) -> None:
-    """Raises a UserError if an input of a `Predictor` lacks a marker."""
-    for index, example in enumerate(examples):
-        require_in([example], markers, f"Input {index}")
 
 
 def check(rows: np.ndarray, marker_ids: dict[str, int], source: str) -> Iterator[str]:

@@ -138,7 +138,7 @@ class Classification(Task):
         examples = self.schema.data.read(split)
         if not examples:
             raise UserError(f"{self.schema.data.describe(split)} contains no examples")
-        entity_markers.require_in(examples, [*self._markers], self.schema.data.describe(split))
+        entity_markers.require_in(examples, self._markers, self.schema.data.describe(split))
         return examples
 
     def check(
@@ -273,7 +273,8 @@ class Classification(Task):
         label = next(iter(self.schema.labels), "0") if self.schema.data.is_published else None
         tuples = [item if isinstance(item, tuple) else (item,) for item in inputs]
         examples = [InputExample("", *texts, label=label) for texts in tuples]
-        entity_markers.require_in_each(examples, [*self._markers])
+        for index, example in enumerate(examples):
+            entity_markers.require_in([example], self._markers, f"Input {index}")
         return examples
 
     def epoch_size(self, examples: Sequence[InputExample]) -> int:
