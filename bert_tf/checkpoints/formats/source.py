@@ -53,8 +53,8 @@ class Source(abc.ABC):
         self.do_lower_case: bool | None = None
         self.casing_is_recorded = False
         self.tokenizer_settings: dict[str, str] = {}
-        if path := RunFolder(folder).find(TOKENIZER_CONFIG):
-            self._set_accents(files.read_json(path))
+        if settings_file := RunFolder(folder).find(TOKENIZER_CONFIG):
+            self._set_accents(files.read_json(settings_file))
         self.unknown: list[str] = []
         self.notes: list[str] = []
 
