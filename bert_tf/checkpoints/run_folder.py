@@ -98,9 +98,11 @@ class RunFolder:
 
         It is empty if the numbers were not standardized, or `weights` has no such head.
         """
-        pairs, names = self.entry(TARGET_SCALE), ("output_weights", "output_bias")
-        if not pairs or not weights.keys() >= {*names}:
+        pairs = self.entry(TARGET_SCALE)
+        name = next((name for name in weights if name.endswith("output_weights")), None)
+        if not pairs or not name:
             return {}
+        names = name, name.replace("output_weights", "output_bias")
         mean, scale = np.array(json.loads(pairs), np.float32).T
         kernel, bias = (np.asarray(weights[name]) for name in names)
         return {names[0]: kernel * scale[:, None], names[1]: bias * scale + mean}

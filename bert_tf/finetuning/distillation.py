@@ -179,6 +179,7 @@ def _require_same_rows(folder: str, task: Task) -> None:
         "task": (run_metadata.other_task(run, options) or options.task, options.task),
         "labels": (run.labels() or [], [*task.schema.labels]),
         "do_lower_case": (flags.get("do_lower_case"), options.do_lower_case),
+        "special_tokens": (flags.get("special_tokens") or None, options.special_tokens or None),
         "max_seq_length": (flags.get("max_seq_length"), options.max_seq_length),
     }
     for name, (theirs, ours) in settings.items():

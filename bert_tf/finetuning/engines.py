@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bert_tf import files
+from bert_tf.checkpoints.formats.source import tokenizer_settings
 from bert_tf.checkpoints.run_folder import CONFIG, LABELS, VOCAB, RunFolder, fingerprint
 from bert_tf.data.features import Feature, texts_per_row
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.model_files import find_model_files
+from bert_tf.finetuning.model_files import find_model_files, follow_tokenizer
 from bert_tf.finetuning.task import NO_SCHEMA, Schema
 from bert_tf.inference.exported_model import MODEL_FILES, ExportedModel
 from bert_tf.inference.row_batches import RowBatches
@@ -107,6 +108,7 @@ def with_model_files(options: Any, folder: str) -> Any:
     """
     if options.engine == "tensorflow" or not is_exported(folder, options.engine):
         return find_model_files(options)
+    options = follow_tokenizer(tokenizer_settings(RunFolder(folder)), folder, options)
     exported = RunFolder(folder).require_flags().get("do_lower_case", options.do_lower_case)
     if exported != options.do_lower_case:
         setting = f"do_lower_case={str(exported).lower()}"

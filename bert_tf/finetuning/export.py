@@ -14,7 +14,6 @@ from bert_tf.finetuning.task import Task
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
 from bert_tf.saved_models import modules
-from bert_tf.tokenization import FullTokenizer
 
 
 def export_task(
@@ -52,8 +51,7 @@ def export_task(
 
 def make_text_inputs(options: FineTuningOptions) -> modules.TextInputs:
     """Makes tokenizer ops; UserError if TensorFlow Text is missing or rejects the vocabulary."""
-    tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
-    return modules.TextInputs(tokenizer, options.max_seq_length)
+    return modules.TextInputs(options.tokenizer(), options.max_seq_length)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from bert_tf import files
@@ -20,7 +21,7 @@ _REQUIRED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
 
 
 def find_model_files(options: Any) -> Any:
-    """Fills in unset `bert_config_file` and `vocab_file` from the folder of `init_checkpoint`.
+    """Fills in unset files and tokenizer options from the folder of `init_checkpoint`.
 
     Without `init_checkpoint`, uses the files that an earlier run saved in `output_dir`. Raises a
     UserError if a file is missing, or if `do_lower_case` does not match the model.
@@ -30,6 +31,7 @@ def find_model_files(options: Any) -> Any:
     sources, all_resume = _resumed_runs(options)
     for source in sources:
         _require_same_casing(source, "output_dir", options)
+        options = follow_tokenizer(source.tokenizer_settings, source.path, options)
     flag = "init_checkpoint" if options.init_checkpoint or not unset_flags else "output_dir"
     path = getattr(options, flag, None)
     # When resuming, `init_checkpoint` is not read and may have been deleted.
@@ -38,6 +40,7 @@ def find_model_files(options: Any) -> Any:
     source = formats.find_source(path)
     if not all_resume:
         _require_same_casing(source, flag, options)
+        options = follow_tokenizer(source.tokenizer_settings, source.path, options)
     if not unset_flags:
         return options
     num_layers = len(options.init_layer_numbers)
@@ -50,6 +53,19 @@ def find_model_files(options: Any) -> Any:
     listed = ", ".join(str(log_paths[name]) for name in unset_flags)
     log.info("Using the model files of --%s: %s", flag, listed)
     return dataclasses.replace(options, **{name: available[name] for name in unset_flags})
+
+
+def follow_tokenizer(settings: Mapping[str, str], model: str, options: Any) -> Any:
+    """Fills in unset tokenizer options with the settings of a model; warns of other values."""
+    passed = {name: getattr(options, name, value) for name, value in settings.items()}
+    unset = {name: settings[name] for name, value in passed.items() if value in (None, "auto")}
+    for name, value in settings.items():
+        if name in unset:
+            log.info("Using --%s=%s, from the folder of %s", name, value, model)
+        elif passed[name] != value:
+            message = "--%s=%s was passed, but %s needs --%s=%s: tokens will differ"
+            log.warning(message, name, passed[name], model, name, value)
+    return dataclasses.replace(options, **unset) if unset else options
 
 
 def _resumed_runs(options: Any) -> tuple[list[formats.Source], bool]:
@@ -103,7 +119,7 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
             f"--init_layers={','.join(map(str, layers))} selects {counted(len(layers), 'layer')}, "
             f"but {options.bert_config_file} has num_hidden_layers={config.num_hidden_layers}"
         )
-    tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
+    tokenizer = options.tokenizer()
     num_entries = max(tokenizer.vocab.values(), default=-1) + 1
     if num_entries > config.vocab_size:
         raise UserError(

@@ -28,7 +28,6 @@ from bert_tf.finetuning.run_checks import describe_data
 from bert_tf.finetuning.task import Task
 from bert_tf.inference.row_batches import unpadded_lengths
 from bert_tf.progress import bar, log
-from bert_tf.tokenization import FullTokenizer
 from bert_tf.training import Devices, Lengths
 
 _CHUNK_EXAMPLES = 1024
@@ -65,8 +64,8 @@ class Splits:
     def _read_and_log(self, split: str) -> Sequence[Any]:
         examples = self._task.read(split)
         if log.isEnabledFor(logging.DEBUG):
-            tokenizer = FullTokenizer(self._task.options.vocab_file or "")
-            log_rows(split, self._task.featurize(examples[:NUM_LOGGED], split), tokenizer)
+            rows = self._task.featurize(examples[:NUM_LOGGED], split)
+            log_rows(split, rows, self._task.options.tokenizer())
         return examples
 
     def _check(self, *splits: str) -> None:

@@ -97,6 +97,8 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
         raise UserError(f"{unknown[0]} is not a flag for a trained {script} model. {advice}")
     device_flags = options_class.names(DEVICES)
     kept = (saved_flags.keys() & names).difference(device_flags)
+    if script != saved_script:  # In another script, a flag of the same name may be another flag.
+        kept &= {*options_class.names(MODEL)}
     values = {name: saved_flags[name] for name in kept}
     for name, flag in _COPIES.items():
         values[flag] = run.file(name)

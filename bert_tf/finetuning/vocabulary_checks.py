@@ -9,6 +9,7 @@ from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.finetuning import run_metadata
 from bert_tf.progress import log
+from bert_tf.tokenization import casing
 
 # A model's vocab_size may be the number of entries rounded up to a multiple of 8, 16, 32 or 64.
 _MAX_PADDING, _PADDING_MULTIPLE = 64, 8
@@ -43,9 +44,9 @@ def check_vocabulary(
         return
     num_lower = sum("a" <= entry.removeprefix("##")[:1] <= "z" for entry in entries)
     if lower_case:
-        tokenization.warn_if_cased(path, entries)
-    elif lower_case is False and num_lower and not tokenization.is_cased(entries):
-        num_capitals = tokenization.count_capitals(entries)
+        casing.warn_if_cased(path, entries)
+    elif lower_case is False and num_lower and not casing.is_cased(entries):
+        num_capitals = casing.count_capitals(entries)
         counts = f"{num_lower} lower-case tokens and {num_capitals} with capitals"
         effect = "words with capitals become [UNK]. For an uncased model, pass --do_lower_case=true"
         log.warning("%s has %s; %s", path, counts, effect)

@@ -170,8 +170,17 @@ class _LabelModel(EncoderWithHead):
             raise ValueError(f"num_labels must be a positive integer. Received: {num_labels!r}")
         self.num_labels = num_labels
         self.dropout = Dropout(CLASSIFIER_DROPOUT, dtype=self.dtype_policy)
-        self.head = LinearHead(num_labels, name=ROOT_HEAD, dtype=self.dtype_policy)
-        self.head.build(self.encoded_shape)
+        self.head = self.make_head()
+
+    def make_head(self) -> LinearHead:
+        """Returns the head, built for the shape of what `pool` returns."""
+        head = LinearHead(self.num_labels, name=ROOT_HEAD, dtype=self.dtype_policy)
+        head.build(self.encoded_shape)
+        return head
+
+    def pool(self, encoded: Any, inputs: Any) -> Any:
+        """Selects what the head takes from the outputs of the encoder."""
+        return encoded[self.encoder_output]
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of `__init__`."""
@@ -183,7 +192,7 @@ class _LabelModel(EncoderWithHead):
         """Inputs of `BertModel` -> `logits` and `probabilities`, both [B, L] or [B, S, L]."""
         seeds = self._dropout_seeds(2, dropout_seed, training)
         encoded = self.bert.call_unchecked(inputs, training=training, dropout_seed=seeds[0])
-        x = encoded[self.encoder_output]
+        x = self.pool(encoded, inputs)
         logits = self.head(self.dropout(x, seeds[1], training=training))
         # A single output (regression) has probability 1; Keras' softmax would warn about it.
         normalize = ops.softmax if self.num_labels > 1 else ops.ones_like

@@ -19,7 +19,7 @@ from bert_tf.declare import (
 )
 from bert_tf.errors import UserError
 from bert_tf.extras import RUNTIMES, import_extra
-from bert_tf.tokenization import validate_case_matches_checkpoint
+from bert_tf.tokenization import FullTokenizer, validate_case_matches_checkpoint
 
 _TPU_FLAGS = ("tpu_name", "tpu_zone", "gcp_project")
 
@@ -64,17 +64,48 @@ class EncoderOptions(Options, affects=PATH):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelOptions(EncoderOptions, affects=PATH):
-    """Encoder and tokenizer options."""
+class TokenizerOptions(Options, affects=ROWS | MODEL):
+    """Tokenizer options."""
 
     vocab_file: str | None = option(
-        None, "The model's vocabulary; by default the one next to --init_checkpoint.", required=True
+        None,
+        "The model's vocabulary; by default the one next to --init_checkpoint.",
+        affects=PATH,
+        required=True,
     )
     do_lower_case: bool = option(
-        True,
-        "Lower-case the text and strip accents: true for uncased models, false for cased.",
-        affects=ROWS | MODEL,
+        True, "Lower-case the text and strip accents: true for uncased models, false for cased."
     )
+    strip_accents: str = option(
+        "auto",
+        "Whether to strip accents. auto: as the model's folder says, otherwise as --do_lower_case.",
+        new=True,
+        choices=("auto", "true", "false"),
+    )
+    special_tokens: str | None = option(
+        None,
+        "Strings that stay one piece, such as [E1],[/E1]. One that is not in the vocabulary takes "
+        "the place of its next [unusedN], or of the one named, as in [E1]=[unused5]. By default, "
+        "those of the model's folder.",
+        new=True,
+    )
+    pretokenized: bool = option(
+        False,
+        "The texts are tokens separated by spaces; only split them into word pieces, without "
+        "lower-casing.",
+        new=True,
+    )
+
+    def tokenizer(self) -> FullTokenizer:
+        """Returns the tokenizer; UserError if the vocabulary cannot be read, or has no place."""
+        strip = {"true": True, "false": False}.get(self.strip_accents)
+        settings = self.do_lower_case, strip, self.special_tokens, self.pretokenized
+        return FullTokenizer(self.vocab_file or "", *settings)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelOptions(TokenizerOptions, EncoderOptions, affects=PATH):
+    """Encoder and tokenizer options."""
 
     def check_model(self) -> None:
         """Raises a UserError if model or input options are invalid; reads no files."""

@@ -53,9 +53,8 @@ def export_folder(
         UserError: a package is missing, the model cannot be exported, or `export_dir` contains
             files that are not from an earlier export.
     """
-    lower, max_length = options.do_lower_case, options.max_seq_length
-    tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=lower)
-    settings = hugging_face_config.make_tokenizer_config(lower, max_length)
+    tokenizer, max_length = options.tokenizer(), options.max_seq_length
+    settings = hugging_face_config.make_tokenizer_config(tokenizer.basic_tokenizer, max_length)
     texts = {  # file name -> content
         **contents,
         "config.json": _to_json(_make_config(model, labels, tokenizer)),
@@ -129,7 +128,9 @@ def _make_config(model: Any, labels: Sequence[str], tokenizer: FullTokenizer) ->
 def tokenizer_json(tokenizer: FullTokenizer, max_seq_length: int) -> dict[str, Any]:
     """Returns the content of `tokenizer.json`, which the `tokenizers` package reads."""
     vocab = tokenizer.vocab
+    basic = tokenizer.basic_tokenizer
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    special = dict.fromkeys((*special, *basic.special_tokens))
     added = [{"id": vocab[token], "content": token} for token in special if token in vocab]
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     # Parts of the template [CLS] A [SEP] B [SEP]; `type_id` is the segment id.
@@ -154,12 +155,12 @@ def tokenizer_json(tokenizer: FullTokenizer, max_seq_length: int) -> dict[str, A
         "added_tokens": [{**token, **flags, "special": True} for token in added],
         "normalizer": {
             "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": True,
-            "strip_accents": None,
-            "lowercase": tokenizer.basic_tokenizer.do_lower_case,
+            "clean_text": not basic.pretokenized,
+            "handle_chinese_chars": not basic.pretokenized,
+            "strip_accents": hugging_face_config.strip_accents(basic),
+            "lowercase": basic.do_lower_case,
         },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "pre_tokenizer": {"type": "WhitespaceSplit" if basic.pretokenized else "BertPreTokenizer"},
         "post_processor": {
             "type": "TemplateProcessing",
             "single": [cls, a, sep_a],

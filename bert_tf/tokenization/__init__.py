@@ -15,8 +15,12 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
-from bert_tf import files, releases
-from bert_tf.errors import UserError
+from bert_tf import files
+from bert_tf.tokenization.casing import (
+    validate_case_matches_checkpoint as validate_case_matches_checkpoint,
+)
+from bert_tf.tokenization.casing import warn_if_cased
+from bert_tf.tokenization.special_tokens import place
 
 _logger = logging.getLogger(__name__)
 
@@ -33,33 +37,6 @@ _CJK_BLOCKS = (
     (0x2A700, 0x2CEAF),
     (0x2F800, 0x2FA1F),
 )
-
-# Captures the name of a checkpoint's folder. As in the original, the dot is not escaped.
-_CHECKPOINT_FOLDER = re.compile("([A-Za-z0-9_-]+)/bert_model.ckpt")
-# A quarter of the pieces in cased vocabularies have capitals, but only two in the Chinese one.
-_MIN_CAPITALS_SHARE = 0.01
-_CAPITAL = re.compile("[A-Z]")
-
-
-def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str | None) -> None:
-    """Checks `do_lower_case` if the checkpoint's folder has the name of a published model.
-
-    Raises a UserError if that model was trained with the other casing. As in the original, only the
-    folder of a `bert_model.ckpt` is checked; but the original knows only seven of the `releases`.
-    """
-    match = _CHECKPOINT_FOLDER.search(init_checkpoint) if init_checkpoint else None
-    if not match:
-        return
-    folder = match.group(1)
-    release = releases.named(folder)
-    if release is None or release.cased != do_lower_case:
-        return
-    actual, required = ("true", "false") if release.cased else ("false", "true")
-    kind = "a cased model" if release.cased else "an uncased model"
-    raise UserError(
-        f"--do_lower_case={actual} does not match --init_checkpoint={init_checkpoint}: the name "
-        f"{folder} is that of {kind}. Pass --do_lower_case={required}, or rename the folder"
-    )
 
 
 def convert_to_unicode(text: str | bytes) -> str:
@@ -93,29 +70,6 @@ def vocab_digest(vocab: Mapping[str, int]) -> str:
     items = sorted(vocab.items(), key=lambda item: item[1])
     lines = [f"{token_id} {token}" for token, token_id in items]
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def count_capitals(pieces: Iterable[str]) -> int:
-    """Counts the pieces with capitals A to Z, except special tokens such as `[CLS]`."""
-    capitalized = filter(_CAPITAL.search, pieces)
-    return sum(not (piece[0] == "[" and piece[-1] == "]") for piece in capitalized)
-
-
-def is_cased(pieces: Collection[str]) -> bool:
-    """Guesses from the pieces of a vocabulary whether its model is cased."""
-    return count_capitals(pieces) > _MIN_CAPITALS_SHARE * len(pieces)
-
-
-_warned_vocabularies: set[str] = set()
-
-
-def warn_if_cased(vocab_file: str, pieces: Collection[str]) -> None:
-    """Warns, once per file, if a vocabulary for lower-cased text has many tokens with capitals."""
-    if is_cased(pieces) and vocab_file not in _warned_vocabularies:
-        _warned_vocabularies.add(vocab_file)
-        message = "%s has %d tokens with capitals, which never match because text is lower-cased. "
-        advice = "For a cased model, set do_lower_case to false"
-        _logger.warning(message + advice, vocab_file, count_capitals(pieces))
 
 
 def convert_by_vocab(vocab: Mapping[_Key, _Value], items: Iterable[_Key]) -> list[_Value]:
@@ -202,11 +156,37 @@ _STRIP_ACCENTS = _TranslationTable(_strip_accents)
 class BasicTokenizer:
     """Splits texts into words; punctuation characters and CJK ideographs are words by themselves.
 
-    If `do_lower_case` is True, it also lower-cases words and strips accents.
+    Args:
+        do_lower_case: whether to lower-case words.
+        strip_accents: whether to strip accents; by default, as in the original, if `do_lower_case`.
+        special_tokens: strings that are kept as words wherever they occur.
+        pretokenized: whether to split only at whitespace, and change nothing.
     """
 
-    def __init__(self, do_lower_case: bool = True) -> None:
-        self.do_lower_case = do_lower_case
+    def __init__(
+        self,
+        do_lower_case: bool = True,
+        strip_accents: bool | None = None,
+        special_tokens: Collection[str] = (),
+        pretokenized: bool = False,
+    ) -> None:
+        strip_accents = do_lower_case if strip_accents is None else strip_accents
+        self.do_lower_case = do_lower_case and not pretokenized
+        self.strip_accents = strip_accents and not pretokenized
+        self.pretokenized = pretokenized
+        self.special_tokens: list[str] = []
+        self.keep(special_tokens)
+
+    def keep(self, special_tokens: Collection[str]) -> None:
+        """Adds special tokens."""
+        self.special_tokens = [*dict.fromkeys([*self.special_tokens, *special_tokens])]
+        # The longest first: of several at one position, it counts.
+        longest_first = sorted(self.special_tokens, key=len, reverse=True)
+        self.special_pattern = "|".join(map(re.escape, longest_first))
+
+    def split(self, text: str) -> list[str]:
+        """Splits a text at special tokens, which have the odd indices of the result."""
+        return re.split(f"({self.special_pattern})", text) if self.special_tokens else [text]
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Returns the words of a text; as in the original, `[MASK]` becomes `[`, `mask`, `]`."""
@@ -214,13 +194,22 @@ class BasicTokenizer:
 
     def normalize(self, text: str) -> str:
         """Cleans a text, and separates its words with whitespace; see `tokenize`."""
+        if not self.special_tokens:
+            return self._normalize(text)
+        parts = enumerate(self.split(text))
+        return "".join(f" {part} " if i % 2 else self._normalize(part) for i, part in parts)
+
+    def _normalize(self, text: str) -> str:
+        if self.pretokenized:
+            return text
         text = text.translate(_CLEAN)
-        if not self.do_lower_case:
+        text = text.lower() if self.do_lower_case else text
+        if not self.strip_accents:
             return text.translate(_SPACE_PUNCTUATION)
         # The original first splits the text into words. That gives the same result, as final sigmas
         # and the order of combining characters do not depend on anything beyond whitespace, and no
         # character becomes whitespace here. The result is not composed again: Hangul becomes jamo.
-        return unicodedata.normalize("NFD", text.lower()).translate(_STRIP_ACCENTS)
+        return unicodedata.normalize("NFD", text).translate(_STRIP_ACCENTS)
 
 
 class WordpieceTokenizer:
@@ -272,13 +261,23 @@ class FullTokenizer:
     Args:
         vocab_file: path of the vocabulary, see `load_vocab`.
         do_lower_case: must match the model: True if it is uncased, False if it is cased.
+        strip_accents, pretokenized: see `BasicTokenizer`.
+        special_tokens: strings that stay one piece, see `special_tokens.place`, whose names replace
+            the unused ones in `vocab`.
 
     Raises:
-        UserError: the vocabulary cannot be read.
+        UserError: the vocabulary cannot be read, or has no place for the special tokens.
         ValueError: `do_lower_case` is a string.
     """
 
-    def __init__(self, vocab_file: str, do_lower_case: bool = True) -> None:
+    def __init__(
+        self,
+        vocab_file: str,
+        do_lower_case: bool = True,
+        strip_accents: bool | None = None,
+        special_tokens: str | None = None,
+        pretokenized: bool = False,
+    ) -> None:
         # Accept other types, because the value of a TensorFlow Hub module is a NumPy bool. A string
         # such as "False" would count as True.
         if isinstance(do_lower_case, str):
@@ -288,8 +287,11 @@ class FullTokenizer:
             _logger.warning("%s has no [UNK]: is it a BERT vocabulary?", vocab_file)
         if do_lower_case:
             warn_if_cased(vocab_file, self.vocab)
+        kept: list[str] = []
+        if special_tokens:
+            self.vocab, kept = place(special_tokens, self.vocab)
         self.inv_vocab = {index: token for token, index in self.vocab.items()}
-        self.basic_tokenizer = BasicTokenizer(do_lower_case=do_lower_case)
+        self.basic_tokenizer = BasicTokenizer(do_lower_case, strip_accents, kept, pretokenized)
         self.wordpiece_tokenizer = WordpieceTokenizer(vocab=self.vocab)
 
     def tokenize(self, text: str | bytes) -> list[str]:

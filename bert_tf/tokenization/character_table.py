@@ -99,10 +99,9 @@ class CharacterTable:
 def _depends_on_context(reference: BasicTokenizer, char: str) -> bool:
     """Returns whether neighbouring characters can change how a character is normalized.
 
-    They can if texts are lower-cased: a sigma at the end of a word has a different lower case, and
-    the few combining marks that accent stripping does not remove are sorted in canonical order.
+    They can if texts are lower-cased, as a sigma at the end of a word has a different lower case;
+    and if accents are stripped: the few combining marks that remain are sorted in canonical order.
     """
-    return reference.do_lower_case and (
-        char == "\N{GREEK CAPITAL LETTER SIGMA}"
-        or any(map(unicodedata.combining, reference.normalize(char)))
-    )
+    if reference.do_lower_case and char == "\N{GREEK CAPITAL LETTER SIGMA}":
+        return True
+    return reference.strip_accents and any(map(unicodedata.combining, reference.normalize(char)))

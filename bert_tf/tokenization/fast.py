@@ -11,18 +11,17 @@ import operator
 import re
 import threading
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bert_tf.errors import counted
 from bert_tf.tokenization import BasicTokenizer, FullTokenizer, convert_to_unicode
 from bert_tf.tokenization.character_table import NEEDS_REFERENCE, SEPARATES, CharacterTable
 from bert_tf.tokenization.fast_wordpiece import MAX_WORD_CHARS, UNKNOWN, try_build, vocab_lines
-from bert_tf.tokenization.ragged_ids import RaggedIds
+from bert_tf.tokenization.ragged_ids import RaggedIds, enumerate_groups
+from bert_tf.tokenization.text_checks import find_problems
 
 # A batch has about this many characters, so that its arrays fit into the CPU's caches.
 _BATCH_CHARS = 1 << 19
@@ -33,19 +32,6 @@ _CHARS_PER_TEXT = 100
 _COMPILE_CHARS = 1_500_000
 # The reference is slower by this factor when it also returns spans.
 _SPANS_SLOWDOWN = 10
-
-# Fraction of distinct texts below which a column is probably not the text, if there are many texts.
-_MIN_TEXTS, _MIN_DISTINCT_SHARE = 100, 0.05
-# Examples to check, thresholds of unknown tokens, and unknown words to list.
-_SAMPLE_SIZE, _MIN_UNKNOWN, _MIN_UNKNOWN_SHARE, _MAX_LISTED_WORDS = 2000, 5, 0.05, 5
-# Signs of texts that were changed before they were read, and the tolerated fraction of such texts.
-_CHANGED = {
-    r"\[(CLS|SEP)\]": "contain [CLS] or [SEP]: remove them; they are added automatically",
-    r"(?<!\S)##\w": "contain word pieces (##): pass the texts before tokenization",
-    # UTF-8 that was decoded as Latin-1 or Windows-1252, such as "cafÃ©".
-    "Ã[©¨¤¶¼§±¡³º]|â€": "are garbled: check the encoding, which must be UTF-8",
-}
-_MAX_CHANGED = 0.01
 
 
 @dataclass(frozen=True)
@@ -104,13 +90,38 @@ class BatchTokenizer:
             return RaggedIds.from_lists([], [] if with_spans else None)
         with self._lock:
             self.num_texts += len(strings)
+        if self.reference.basic_tokenizer.special_tokens:
+            return self._encode_parts(strings, with_spans)
+        return self._encode(strings, with_spans)
+
+    def _encode(self, texts: Sequence[str], with_spans: bool) -> RaggedIds:
         return RaggedIds.concatenate(
-            [self._encode_batch(batch, with_spans) for batch in _split_into_batches(strings)]
+            [self._encode_batch(batch, with_spans) for batch in _split_into_batches(texts)]
         )
+
+    def _encode_parts(self, texts: Sequence[str], with_spans: bool) -> RaggedIds:
+        """Encodes what is between special tokens, and joins the parts of each text."""
+        split = self.reference.basic_tokenizer.split
+        parts_of_texts = [split(text) for text in texts]
+        counts = np.array([len(parts) for parts in parts_of_texts])
+        is_token = enumerate_groups(counts)[1] % 2 == 1
+        parts = [part for parts in parts_of_texts for part in parts]
+        others = self._encode(list(itertools.compress(parts, ~is_token)), with_spans)
+        tokens = list(itertools.compress(parts, is_token))
+        ids = [[self.reference.vocab[token]] for token in tokens]
+        spans = [[(0, len(token))] for token in tokens] if with_spans else None
+        order = np.argsort(np.concatenate([np.flatnonzero(~is_token), np.flatnonzero(is_token)]))
+        joined = RaggedIds.concatenate([others, RaggedIds.from_lists(ids, spans)]).take(order)
+        first_parts = np.concatenate([[0], np.cumsum(counts)])
+        if with_spans:
+            starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+            shift = starts[:-1] - np.repeat(starts[first_parts[:-1]], counts)
+            joined.spans[:] += np.repeat(shift, joined.lengths)[:, None].astype(np.int32)
+        return RaggedIds(joined.ids, joined.row_splits[first_parts], joined.spans)
 
     def check_texts(self, source: str, examples: Sequence[Sequence[str]]) -> Iterator[str]:
         """Yields signs that the texts of a file are garbled or do not fit the vocabulary."""
-        return (f"{source}: {problem}" for problem in _text_problems(self.reference, examples))
+        return (f"{source}: {problem}" for problem in find_problems(self.reference, examples))
 
     @functools.cached_property
     def _compiled(self) -> Any:
@@ -233,7 +244,20 @@ def tokenize_with_offsets(
     Characters that tokenization drops (control characters; accents if it lower-cases) are included
     inside a span, but not at its edges. The span of `[UNK]` is the whole word.
     """
-    text = convert_to_unicode(text)
+    tokens: list[str] = []
+    spans: list[tuple[int, int]] = []
+    offset = 0
+    for index, part in enumerate(tokenizer.basic_tokenizer.split(convert_to_unicode(text))):
+        is_special = index % 2 == 1
+        found = ([part], [(0, len(part))]) if is_special else _tokenize_part(tokenizer, part)
+        tokens += found[0]
+        spans += [(start + offset, end + offset) for start, end in found[1]]
+        offset += len(part)
+    return tokens, spans
+
+
+def _tokenize_part(tokenizer: FullTokenizer, text: str) -> tuple[list[str], list[tuple[int, int]]]:
+    """Tokenizes a text without special tokens, see `tokenize_with_offsets`."""
     source_spans = _find_source_spans(tokenizer.basic_tokenizer, text)  # of normalized characters
     tokens: list[str] = []
     spans: list[tuple[int, int]] = []
@@ -275,33 +299,5 @@ def _find_source_spans(basic: BasicTokenizer, text: str) -> list[tuple[int, int]
 
 def _joins_previous(basic: BasicTokenizer, char: str) -> bool:
     # Combining marks join, and so do dropped characters, as marks on both sides may be reordered.
-    decomposed = unicodedata.normalize("NFD", char.lower()) if basic.do_lower_case else char
+    decomposed = unicodedata.normalize("NFD", char.lower()) if basic.strip_accents else char
     return not basic.normalize(char) or unicodedata.combining(decomposed[0]) > 0
-
-
-def _text_problems(tokenizer: FullTokenizer, examples: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yields a description of each problem in a sample of the examples, lists of texts."""
-    texts = [" ".join(example) for example in examples[:: max(len(examples) // _SAMPLE_SIZE, 1)]]
-    words_of = {text: tokenizer.basic_tokenizer.tokenize(text) for text in texts}
-    if len(texts) >= _MIN_TEXTS and len(words_of) < _MIN_DISTINCT_SHARE * len(texts):
-        ((example, _),) = Counter(texts).most_common(1)
-        share = f"only {len(words_of)} of {len(texts)} texts are distinct, such as {example[:50]!r}"
-        yield f"{share}. Check that these are the texts"
-    found = [text for text in texts if text.strip() and not words_of[text]]
-    if found:
-        share = counted(len(found), "text", "have no word pieces", of=len(texts))
-        yield f"{share}, such as {found[0][:50]!r}. Check the file's encoding"
-    for pattern, problem in _CHANGED.items():
-        found = [text for text in texts if re.search(pattern, text)]
-        if len(found) > _MAX_CHANGED * len(texts):
-            share = counted(len(found), "text", problem, of=len(texts))
-            yield f"{share}. Example: {found[0][:50]!r}"
-    words = Counter(word for text in texts for word in words_of[text])
-    pieces = {word: tokenizer.wordpiece_tokenizer.split_word(word) for word in words}
-    unknown = Counter({word: words[word] for word in words if pieces[word] == [UNKNOWN]})
-    count, total = unknown.total(), sum(len(pieces[word]) * words[word] for word in words)
-    if count >= max(_MIN_UNKNOWN, _MIN_UNKNOWN_SHARE * total):
-        listed = ", ".join(f"{word:.30}" for word, _ in unknown.most_common(_MAX_LISTED_WORDS))
-        share = f"{100 * count / total:.1f}% of the tokens ({count} of {total})"
-        advice = "Check the vocabulary, --do_lower_case and the file's encoding"
-        yield f"{share} are [UNK]; most frequent words: {listed}. {advice}"

@@ -23,18 +23,20 @@ MAX_WORD_BYTES = 4 * MAX_WORD_CHARS
 TOO_LONG_WORD = "a" * (MAX_WORD_BYTES + 1)
 
 
-def vocab_lines(vocab: dict[str, int]) -> list[str]:
+def vocab_lines(vocab: dict[str, int], pretokenized: bool = False) -> list[str]:
     """Lists a vocabulary by id, for the compiled tokenizer.
 
     Placeholders replace pieces that cannot be in a normalized word, and fill the ids of duplicate
     tokens, of which only the last counts. They never match, because normalization splits words at
-    brackets.
+    brackets. In texts that are already split into words, all pieces can match.
     """
     lines = [f"[{index}]" for index in range(max(vocab.values(), default=-1) + 1)]
     for token, index in vocab.items():
         body = token.removeprefix("##")
         is_single = len(token) == 1 or token == UNKNOWN
-        if body and (is_single or body.isalnum() or not any(map(_cannot_be_in_word, body))):
+        if body and (
+            pretokenized or is_single or body.isalnum() or not any(map(_cannot_be_in_word, body))
+        ):
             lines[index] = token
     return lines
 

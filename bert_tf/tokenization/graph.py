@@ -29,19 +29,39 @@ _ACCENT, _SPACE, _PUNCTUATION = 1, 2, 4
 
 
 class GraphTokenizer(tf.Module):
-    """Tokenizes texts in a graph, with the vocabulary and casing of a `FullTokenizer`."""
+    """Tokenizes texts in a graph, with vocabulary and settings of a `FullTokenizer`."""
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
         super().__init__()
-        self._do_lower_case = tokenizer.basic_tokenizer.do_lower_case
-        self._wordpiece = _load_wordpiece(tokenizer.vocab)
-        tables = map(tf.constant, _build_tables(self._do_lower_case))
+        basic = tokenizer.basic_tokenizer
+        self._do_lower_case, self._strip_accents = basic.do_lower_case, basic.strip_accents
+        self._errors = "ignore" if basic.pretokenized else "replace"
+        self._wordpiece = _load_wordpiece(tokenizer.vocab, basic.pretokenized)
+        self._special_tokens = list(basic.special_tokens)
+        self._special_ids = [tokenizer.vocab[token] for token in self._special_tokens]
+        self._special_pattern = basic.special_pattern
+        settings = self._do_lower_case, self._strip_accents, basic.pretokenized
+        tables = map(tf.constant, _build_tables(*settings))
         self._input_flags, self._decomposed_flags, self._classes, *decompositions = tables
         self._counts, self._starts, self._decompositions = decompositions
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of UTF-8 strings [B], ragged int32 [B, T]; ignores invalid bytes."""
-        codes = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
+        if not self._special_tokens:
+            return self._tokenize(texts)
+        pattern = self._special_pattern
+        parts = fast_wordpiece.tensorflow_text().regex_split(texts, pattern, pattern)
+        strings = parts.flat_values  # [P]: special tokens, and what is between them
+        is_token = strings[:, None] == tf.constant(self._special_tokens)  # [P, tokens]
+        others = tf.where(tf.reduce_any(is_token, 1), tf.constant(""), strings)
+        ids = tf.zeros_like(is_token, tf.int32) + tf.constant(self._special_ids)
+        special_ids = tf.ragged.boolean_mask(ids, is_token)  # [P, 0 or 1]
+        return parts.with_flat_values(
+            tf.concat([self._tokenize(others), special_ids], axis=1)
+        ).merge_dims(1, 2)
+
+    def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        codes = tf.strings.unicode_decode(texts, "UTF-8", errors=self._errors)
         # The index of its text, and the code point, of each character: both [C].
         rows, codes = tf.cast(codes.value_rowids(), tf.int64), codes.values
         flags = tf.gather(self._input_flags, codes)
@@ -50,7 +70,7 @@ class GraphTokenizer(tf.Module):
         if self._do_lower_case:
             codes = _lower_final_sigmas(codes, rows, flags)
         rows, codes = self._decompose(rows, codes)
-        if self._do_lower_case:
+        if self._strip_accents:
             rows, codes = self._sort_marks(rows, codes)
             is_kept = tf.gather(self._decomposed_flags, codes) & _ACCENT == 0
             rows, codes = tf.boolean_mask(rows, is_kept), tf.boolean_mask(codes, is_kept)
@@ -124,31 +144,39 @@ def _lower_final_sigmas(codes: tf.Tensor, rows: tf.Tensor, flags: tf.Tensor) -> 
     return tf.tensor_scatter_nd_update(codes, final_sigmas[:, None], updates)
 
 
-def _load_wordpiece(vocab: dict[str, int]) -> Any:
+def _load_wordpiece(vocab: dict[str, int], pretokenized: bool) -> Any:
     if not fast_wordpiece.tensorflow_text():
         raise UserError(
             "Tokenization inside a model needs tensorflow-text for this TensorFlow version. Install"
             " it, or export a model that takes ids with export_model.py --text_input=false"
         )
     try:
-        lines = fast_wordpiece.vocab_lines(vocab)
+        lines = fast_wordpiece.vocab_lines(vocab, pretokenized)
         return fast_wordpiece.build_wordpiece(lines, no_pretokenization=True)
     except RuntimeError as error:
         raise UserError(f"TensorFlow Text cannot use this vocabulary: {reason(error)}") from error
 
 
 @functools.lru_cache(maxsize=2)
-def _build_tables(do_lower_case: bool) -> tuple[np.ndarray, ...]:
+def _build_tables(
+    do_lower_case: bool, strip_accents: bool, pretokenized: bool
+) -> tuple[np.ndarray, ...]:
     """Builds the tables, which takes seconds; they only depend on Python's Unicode version."""
-    decompositions = [clean_char(chr(code)) for code in range(_NUM_CODE_POINTS)]
+    decompositions = [chr(code) for code in range(_NUM_CODE_POINTS)]
+    if pretokenized:  # each character stays as it is, and only spaces matter
+        flags = [np.zeros(_NUM_CODE_POINTS, np.uint8), _build_table(lambda c: _SPACE * c.isspace())]
+    else:
+        flags = [_build_table(_input_flags), _build_table(_decomposed_flags)]
+        decompositions = [clean_char(char) for char in decompositions]
     if do_lower_case:
-        decompositions = [unicodedata.normalize("NFD", char.lower()) for char in decompositions]
+        decompositions = [char.lower() for char in decompositions]
+    if strip_accents:
+        decompositions = [unicodedata.normalize("NFD", char) for char in decompositions]
     counts = np.array([len(text) for text in decompositions], np.int32)
     joined = "".join(decompositions).encode("utf-32-le", "surrogatepass")
     # All but the last are indexed by code point.
     return (
-        _build_table(_input_flags),
-        _build_table(_decomposed_flags),
+        *flags,
         _build_table(unicodedata.combining),  # 0 for characters that do not combine
         counts.astype(np.uint8),  # number of characters in the decomposition
         (np.cumsum(counts) - counts).astype(np.int32),  # start in the last table

@@ -11,7 +11,7 @@ import pytest
 
 from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.errors import UserError
-from bert_tf.finetuning.model_files import load_config_and_tokenizer
+from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.options import ClassifierOptions, ConversionOptions, ExtractionOptions
 from bert_tf.tasks import classification, extraction
 from tests.tasks.classification.test_task import options
@@ -121,6 +121,24 @@ def test_casing_is_read_from_the_training_run(tiny, tmp_path, model_sources):
         ".index",
         ".json",
     ]
+
+
+def test_tokenizer_settings_are_those_of_the_model(tiny, tmp_path, model_sources, run_log):
+    flags = {"special_tokens": "film,good", "strip_accents": "false", "pretokenized": True}
+    trained = shutil.copytree(model_sources["folder"], tmp_path / "trained")
+    run_json = {"script": "run_classifier", "flags": flags}
+    (trained / "run.json").write_text(json.dumps(run_json))
+    run = options(tiny, tmp_path, do_predict=True, init_checkpoint=str(trained))
+    run = find_model_files(run)
+    assert (run.special_tokens, run.strip_accents) == ("film,good", "false")
+    # What the texts are is not a property of the model.
+    assert not run.pretokenized
+    run_log.clear()
+    run = find_model_files(dataclasses.replace(run, strip_accents="true", special_tokens=""))
+    assert (run.special_tokens, run.strip_accents) == ("", "true")
+    assert "--strip_accents=true was passed, but " in run_log.text
+    _, tokenizer = load_config_and_tokenizer(dataclasses.replace(run, pretokenized=True))
+    assert tokenizer.tokenize("a, Good film") == ["[UNK]", "[UNK]", "film"]
 
 
 def test_casing_of_several_runs_is_checked(tiny, tmp_path, model_sources):

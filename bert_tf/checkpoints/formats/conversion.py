@@ -21,7 +21,8 @@ from bert_tf.checkpoints.run_folder import CONFIG, RUN, VOCAB, RunFolder, labels
 from bert_tf.errors import UserError, counted, shortened
 from bert_tf.modeling import BertClassifier, HeadFormat
 from bert_tf.progress import log
-from bert_tf.tokenization import count_capitals, is_cased, load_vocab
+from bert_tf.tokenization import FullTokenizer, load_vocab
+from bert_tf.tokenization.casing import count_capitals, is_cased
 
 # Checkpoint prefix in an output folder.
 _PREFIX = "bert_model.ckpt"
@@ -98,8 +99,11 @@ def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:
         keras_files.write(path, head, config, weights)
         return
     folder = os.path.dirname(path)
-    hugging_face.write(folder, head, config, weights, model.labels, vocab_file, model.do_lower_case)
+    strip = {"true": True, "false": False}.get(source.tokenizer_settings.get("strip_accents", ""))
+    special_tokens = source.tokenizer_settings.get("special_tokens")
+    tokenizer = FullTokenizer(vocab_file, model.do_lower_case, strip, special_tokens)
     files.concatenate([vocab_file], os.path.join(folder, VOCAB))
+    hugging_face.write(folder, head, config, weights, model.labels, tokenizer)
 
 
 def _prepare(source: Source, options: Any, to: str) -> _Model:
@@ -202,8 +206,10 @@ def _find_casing(source: Source, options: Any, vocab_file: str | None, to: str) 
         return options.do_lower_case
     if source.do_lower_case is not None:
         if source.kind == "hugging_face" and to != "hugging_face":
-            flag = str(source.do_lower_case).lower()
-            log.info("Use the converted model with --do_lower_case=%s", flag)
+            flags = {"do_lower_case": str(source.do_lower_case).lower()}
+            listed = (f"--{n}={v}" for n, v in (flags | source.tokenizer_settings).items())
+            level = logging.WARNING if source.tokenizer_settings else logging.INFO
+            log.log(level, "Use the converted model with %s", " ".join(listed))
         return source.do_lower_case
     # Only transformers' format stores the casing; the result is not used for other formats.
     return to != "hugging_face" or guess_lower_case(vocab_file)

@@ -6,6 +6,7 @@ from bert_tf import registry
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.errors import UserError
 from bert_tf.modeling import HeadFormat
+from bert_tf.modeling.entities import BertEntityClassifier
 from bert_tf.modeling.heads import MASKED_LM
 
 
@@ -17,7 +18,9 @@ def registered() -> dict[str, HeadFormat]:
         if head:
             # A user's package cannot replace a head of ours.
             heads.setdefault(head.name, head)
-    return {**heads, MASKED_LM.name: MASKED_LM}
+    # Heads of scripts that have several, and one without a class.
+    more = (BertEntityClassifier.head_format, MASKED_LM)
+    return {**heads, **{head.name: head for head in more}}
 
 
 def hugging_face_names(declared: HeadFormat | None) -> dict[str, str]:

@@ -15,15 +15,14 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.checkpoints.formats import configs, heads, hugging_face_config, safetensors_files
-from bert_tf.checkpoints.formats.source import Source, temporary_folder
+from bert_tf.checkpoints.formats.source import TOKENIZER_CONFIG, Source, temporary_folder
 from bert_tf.checkpoints.run_folder import VOCAB, RunFolder
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, shortened
 from bert_tf.modeling import HeadFormat
-from bert_tf.tokenization import load_vocab
+from bert_tf.tokenization import FullTokenizer, load_vocab
 
 CONFIG = "config.json"
-_TOKENIZER_CONFIG = "tokenizer_config.json"
 _TOKENIZER = "tokenizer.json"
 # In transformers, models with a span, token or masked-LM head have no pooler, and loading warns if
 # the weights include one. For converting back, it is kept in a file that transformers ignores.
@@ -96,22 +95,30 @@ class HuggingFaceSource(Source):
 
     def _read_tokenizer(self, folder: str) -> None:
         """Sets casing and vocabulary; some models store them only in tokenizer.json."""
-        settings = _read_optional(folder, _TOKENIZER_CONFIG)
+        settings = _read_optional(folder, TOKENIZER_CONFIG)
         fast_tokenizer = _read_optional(folder, _TOKENIZER)
         normalizer = fast_tokenizer.get("normalizer")
         lower = settings.get("do_lower_case")
         if not isinstance(lower, bool) and isinstance(normalizer, dict):
             lower = normalizer.get("lowercase")
         self.do_lower_case = lower if isinstance(lower, bool) else None
-        accents = settings.get("strip_accents")
-        if lower is not None and accents not in (None, lower):
-            note = f"strip_accents is {accents}, but do_lower_case is {lower}"
-            file = os.path.join(folder, _TOKENIZER_CONFIG)
-            self.notes.append(f"{file}: {note}. The original BERT uses do_lower_case for both")
+        if isinstance(normalizer, dict) and "strip_accents" not in settings:
+            self._set_accents(normalizer, lower)
         pieces = _read_word_pieces(fast_tokenizer) if self.vocab_file is None else None
         if pieces:
             self.vocab_file = os.path.join(temporary_folder(), VOCAB)
             files.write_text(self.vocab_file, "\n".join(pieces) + "\n")
+        self._read_special_tokens(settings.get("additional_special_tokens"))
+
+    def _read_special_tokens(self, tokens: Any) -> None:
+        tokens = [token for token in tokens or () if isinstance(token, str)]
+        vocab = load_vocab(self.vocab_file) if tokens and self.vocab_file else {}
+        if unknown := [token for token in tokens if token not in vocab]:
+            problem = f"special tokens that are not in the vocabulary: {shortened(unknown, 4)}"
+            advice = "They are split into pieces. Pass --special_tokens to keep them whole"
+            self.notes.append(f"{self.path} has {problem}. {advice}")
+        if known := [token for token in tokens if token in vocab]:
+            self.tokenizer_settings["special_tokens"] = ",".join(known)
 
     def config(self) -> BertConfig:
         """Returns the configuration."""
@@ -149,10 +156,9 @@ def write(
     config: BertConfig,
     weights: Mapping[str, np.ndarray],
     labels: Sequence[str] | None,
-    vocab_file: str,
-    do_lower_case: bool,
+    tokenizer: FullTokenizer,
 ) -> None:
-    """Writes weights, config.json and tokenizer_config.json; see `POOLER_FILE` for the pooler."""
+    """Writes weights, configurations and vocab.txt; see `POOLER_FILE` for the pooler."""
     tensors, pooler = {}, {}
     prefix = "bert." if head.name == "encoder" else ""
     for name, value in weights.items():
@@ -164,14 +170,18 @@ def write(
     if any(value.any() for value in pooler.values()):
         safetensors_files.write(os.path.join(folder, POOLER_FILE), pooler)
     num_outputs = head.count_outputs({name: value.shape for name, value in weights.items()})
-    pad_id = load_vocab(vocab_file).get("[PAD]")
-    max_length = config.max_position_embeddings
+    pad_id = tokenizer.vocab.get("[PAD]")
+    max_length, basic = config.max_position_embeddings, tokenizer.basic_tokenizer
     settings = {
         CONFIG: hugging_face_config.make_config(config, head, num_outputs, labels, pad_id),
-        _TOKENIZER_CONFIG: hugging_face_config.make_tokenizer_config(do_lower_case, max_length),
+        TOKENIZER_CONFIG: hugging_face_config.make_tokenizer_config(basic, max_length),
     }
     to_json = functools.partial(json.dumps, indent=2, sort_keys=True, ensure_ascii=False)
-    files.write_texts(folder, {name: to_json(value) + "\n" for name, value in settings.items()})
+    contents = {name: to_json(value) + "\n" for name, value in settings.items()}
+    if basic.special_tokens:
+        pieces = [tokenizer.inv_vocab.get(i, "") for i in range(max(tokenizer.inv_vocab) + 1)]
+        contents[VOCAB] = "\n".join(pieces) + "\n"
+    files.write_texts(folder, contents)
 
 
 def to_hugging_face(name: str) -> str:

@@ -13,6 +13,7 @@ from bert_tf.errors import UserError
 from bert_tf.modeling.head_format import HeadFormat
 from bert_tf.modeling.heads import CLASSIFIER_DROPOUT
 from bert_tf.modeling.layers import LAYER_NORM_EPSILON
+from bert_tf.tokenization import BasicTokenizer
 
 # Names of the tanh approximation in transformers.
 _TANH_GELUS = ("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate")
@@ -111,16 +112,24 @@ def make_config(
     return values
 
 
-def make_tokenizer_config(do_lower_case: bool, max_length: int) -> dict[str, Any]:
-    """Returns the content of a tokenizer_config.json for the original BERT's tokenizer."""
+def strip_accents(tokenizer: BasicTokenizer) -> bool | None:
+    """Returns the setting of that name in transformers: None for the value of `do_lower_case`."""
+    is_default = tokenizer.strip_accents == tokenizer.do_lower_case
+    return None if is_default else tokenizer.strip_accents
+
+
+def make_tokenizer_config(tokenizer: BasicTokenizer, max_length: int) -> dict[str, Any]:
+    """Returns the content of a tokenizer_config.json."""
+    special = {"additional_special_tokens": [*tokenizer.special_tokens]}
     return {
+        **(special if tokenizer.special_tokens else {}),
         "cls_token": "[CLS]",
-        "do_lower_case": do_lower_case,
+        "do_lower_case": tokenizer.do_lower_case,
         "mask_token": "[MASK]",
         "model_max_length": max_length,
         "pad_token": "[PAD]",
         "sep_token": "[SEP]",
-        "strip_accents": None,
+        "strip_accents": strip_accents(tokenizer),
         "tokenize_chinese_chars": True,
         "tokenizer_class": "BertTokenizer",
         "unk_token": "[UNK]",

@@ -7,18 +7,21 @@ import functools
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_tf import backend, checkpoints, registry, releases
+from bert_tf import backend, checkpoints, files, registry, releases
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 
 if TYPE_CHECKING:  # imports Keras
     from bert_tf.modeling import HeadFormat
+
+# Settings of a tokenizer in transformers.
+TOKENIZER_CONFIG = "tokenizer_config.json"
 
 
 class Source(abc.ABC):
@@ -33,6 +36,7 @@ class Source(abc.ABC):
         config_file: path of the configuration, in the source's format; None if missing.
         vocab_file: path of the vocabulary; None if missing.
         do_lower_case: whether texts must be lower-cased; None if unknown.
+        tokenizer_settings: options of the tokenizer that the model needs, by name.
         casing_is_recorded: whether `do_lower_case` is from the `run.json` of a training run.
         run: folder with the `run.json` of the training run whose weights it has; None if unknown.
         unknown: names of tensors in the file that are not part of BERT.
@@ -50,8 +54,17 @@ class Source(abc.ABC):
         self.do_lower_case: bool | None = None
         self.casing_is_recorded = False
         self.run: RunFolder | None = None
+        self.tokenizer_settings: dict[str, str] = {}
+        if settings_file := RunFolder(folder).find(TOKENIZER_CONFIG):
+            self._set_accents(files.read_json(settings_file))
         self.unknown: list[str] = []
         self.notes: list[str] = []
+
+    def _set_accents(self, settings: Mapping[str, Any], lower_case: object = None) -> None:
+        """Notes `strip_accents`, of transformers, if it does not follow `do_lower_case`."""
+        accents = settings.get("strip_accents")
+        if isinstance(accents, bool) and accents != settings.get("do_lower_case", lower_case):
+            self.tokenizer_settings["strip_accents"] = str(accents).lower()
 
     def read_run(self, folder: str) -> None:
         """Sets model and casing from the `run.json` of a bert_tf training run."""
@@ -59,6 +72,7 @@ class Source(abc.ABC):
         script = registry.entries().get(run.entry("script") or "")
         self._model_class = script and script.model
         lower_case = run.entry("flags", "do_lower_case", kind=bool)
+        self.tokenizer_settings |= tokenizer_settings(run)
         if self.do_lower_case is None and lower_case is not None:
             self.do_lower_case, self.casing_is_recorded = lower_case, True
 
@@ -126,6 +140,12 @@ class OriginalSource(Source):
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         """Yields the names and values of variables, one at a time, in their stored dtypes."""
         return checkpoints.read(self.path, names)
+
+
+def tokenizer_settings(run: RunFolder) -> dict[str, str]:
+    """Returns the tokenizer options of a training run or an export that have no default value."""
+    settings = {name: run.entry("flags", name) for name in ("strip_accents", "special_tokens")}
+    return {name: value for name, value in settings.items() if value not in (None, "", "auto")}
 
 
 def temporary_folder() -> str:

@@ -15,6 +15,8 @@ CUSTOM_TABLES = "tsv"
 # Values of --problem_type.
 AUTO, CLASSIFICATION = "auto", "classification"
 MULTILABEL, REGRESSION = "multilabel", "regression"
+# Value of --pooling.
+ENTITY_STARTS = "entity_starts"
 # Minimum `max_seq_length` of windows: enough for a few words of each text of a pair.
 _MIN_WINDOW_LENGTH = 8
 
@@ -137,6 +139,15 @@ class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
         new=True,
         choices=("truncate", "windows"),
     )
+    pooling: str = option(
+        "cls",
+        "What the classifier reads. cls: the vector of [CLS]; entity_starts: those of the markers "
+        "before two entities, to classify their relation; needs --special_tokens, such as "
+        "[E1],[/E1],[E2],[/E2].",
+        affects=WEIGHTS | MODEL,
+        new=True,
+        choices=("cls", ENTITY_STARTS),
+    )
     glue_submission: bool = option(
         False,
         "With --do_predict, also write the file for gluebenchmark.com.",
@@ -192,6 +203,9 @@ class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
         if self.long_text == "windows" and self.max_seq_length < _MIN_WINDOW_LENGTH:
             needed = f"--max_seq_length={_MIN_WINDOW_LENGTH} or more"
             raise UserError(f"--long_text=windows needs {needed}. Received: {self.max_seq_length}")
+        if self.long_text == "windows" and self.pooling == ENTITY_STARTS:
+            problem = "windows of a text need not contain its entities"
+            raise UserError(f"--pooling={ENTITY_STARTS} excludes --long_text=windows: {problem}")
         for flag, needed in (("class_weights", "do_train"), ("glue_submission", "do_predict")):
             if getattr(self, flag) and not getattr(self, needed):
                 raise UserError(f"--{flag} needs --{needed}=true")

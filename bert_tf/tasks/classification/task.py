@@ -22,7 +22,7 @@ from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.prediction import PairCheck, require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
-from bert_tf.tasks.classification import checks
+from bert_tf.tasks.classification import checks, entity_markers
 from bert_tf.tasks.classification.dataset_factory import (
     label_source,
     make_dataset,
@@ -46,6 +46,8 @@ TEST_RESULTS = "test_results.tsv"
 # Predictions with ids, texts and labels; the original BERT code has no such file.
 TEST_PREDICTIONS = "test_predictions.tsv"
 CONFUSION_MATRIX = "confusion_matrix.png"
+# Number of texts in which entity markers are looked up before training.
+_NUM_CHECKED = 10000
 # With more labels, the plot is unreadable.
 _MAX_PLOTTED_LABELS = 40
 _WINDOWS_NOTE = "--long_text=windows does not apply to SavedModels, which truncate long texts"
@@ -87,6 +89,8 @@ class Classification(Task):
         self.options, self.config = options, config
         self.tokenizer = BatchTokenizer(tokenizer)
         self._uses_windows = options.long_text == "windows"
+        # The markers before two entities, and their ids; {} if the classifier does not read them.
+        self._markers = entity_markers.find(options.pooling, tokenizer)
 
     def infer_schema(self, source: str | RunFolder) -> ClassificationSchema:
         """Infers labels and problem type from a user's training file or task module.
@@ -133,6 +137,7 @@ class Classification(Task):
         examples = self.schema.data.read(split)
         if not examples:
             raise UserError(f"{self.schema.data.describe(split)} contains no examples")
+        entity_markers.require_in(examples, self._markers, self.schema.data.describe(split))
         return examples
 
     def check(
@@ -143,6 +148,9 @@ class Classification(Task):
     ) -> Iterator[str]:
         """Yields what looks wrong in labels and texts."""
         yield from checks.check(self.schema.data, split, examples, train_examples)
+        if self._markers:
+            rows = self.featurize(examples[:_NUM_CHECKED], "predict")["input_ids"]
+            yield from entity_markers.check(rows, self._markers, self.schema.data.describe(split))
         texts = [texts for _, texts in self.identity(examples)]
         yield from self.tokenizer.check_texts(self.schema.data.describe(split), texts)
 
@@ -169,8 +177,12 @@ class Classification(Task):
     def build_model(self, **kwargs: Any) -> Any:
         """Builds the encoder with a classification head, which regression also uses."""
         from bert_tf.modeling import BertClassifier
+        from bert_tf.modeling.entities import BertEntityClassifier
 
-        return BertClassifier(self.config, self.problem.num_outputs, **kwargs)
+        arguments = self.config, self.problem.num_outputs
+        if self._markers:
+            return BertEntityClassifier(*arguments, marker_ids=[*self._markers.values()], **kwargs)
+        return BertClassifier(*arguments, **kwargs)
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
         """Computes the loss of each row, [B]."""
@@ -261,7 +273,10 @@ class Classification(Task):
         # A placeholder; see `_has_labels`.
         label = next(iter(self.schema.labels), "0") if self.schema.data.is_published else None
         tuples = [item if isinstance(item, tuple) else (item,) for item in inputs]
-        return [InputExample("", *texts, label=label) for texts in tuples]
+        examples = [InputExample("", *texts, label=label) for texts in tuples]
+        for index, example in enumerate(examples):
+            entity_markers.require_in([example], self._markers, f"Input {index}")
+        return examples
 
     def epoch_size(self, examples: Sequence[InputExample]) -> int:
         """Returns the number of examples, or of their windows."""

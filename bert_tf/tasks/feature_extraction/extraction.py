@@ -41,7 +41,6 @@ from bert_tf.progress import bar, log
 from bert_tf.tables.columns import COLUMN_NAME
 from bert_tf.tasks.feature_extraction.feature_files import FORMATS
 from bert_tf.tasks.feature_extraction.options import ExtractionOptions
-from bert_tf.tokenization import BasicTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 
 # Maximum number of bytes of features, and of texts, per chunk.
@@ -129,13 +128,6 @@ class TextFeatures(NamedTuple):
     values: np.ndarray  # float32 [T, L, H]; pooled [L, H]
 
 
-class _Pretokenized(BasicTokenizer):
-    """Splits texts only at whitespace, for `--pretokenized`."""
-
-    def normalize(self, text: str) -> str:
-        return text
-
-
 class Extractor:
     """Computes features with a trained encoder, loaded once; thread-safe.
 
@@ -162,8 +154,6 @@ class Extractor:
         options, self._declared = _follow_folder(options, self._folder)
         options = with_model_files(options, self._folder.path)
         self.config, tokenizer = load_config_and_tokenizer(options)
-        if options.pretokenized:
-            tokenizer.basic_tokenizer = _Pretokenized(do_lower_case=False)
         self.layers = options.layer_indexes(self.config.num_hidden_layers)
         self.tokenizer = BatchTokenizer(tokenizer)
         self._check_pairs = PairCheck(trained_on_pairs=None)

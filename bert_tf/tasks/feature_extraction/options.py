@@ -56,12 +56,6 @@ class ExtractionOptions(ModelOptions, EngineOptions, affects=RESULTS):
         new=True,
         choices=("auto", "none", "cls", "mean", "max", "mean_max"),
     )
-    pretokenized: bool = option(
-        False,
-        "The texts are tokens separated by spaces; only split them into word pieces, without "
-        "lower-casing.",
-        new=True,
-    )
     text_column: str | None = option(
         None,
         "Column with the text: its name in the first row, or its 1-based number.",

@@ -107,6 +107,7 @@ class FillMask:
         config, tokenizer = load_config_and_tokenizer(options)
         if MASK not in tokenizer.vocab:
             raise UserError(f"{options.vocab_file} has no {MASK}: pass the model's vocabulary")
+        tokenizer.basic_tokenizer.keep([MASK])
         self.num_texts = self.num_truncated = 0
         self._lock = threading.Lock()
         self._tokenizer = BatchTokenizer(tokenizer)

@@ -65,7 +65,9 @@ def allowed_pieces(tokens: Mapping[int, str], vocab_size: int) -> np.ndarray:
 
 
 class MaskedTexts:
-    """Tokenized texts with `[MASK]` as a special token; `max_seq_length` must be at least 3.
+    """Tokenized texts; `[MASK]` is a special token of the tokenizer.
+
+    `max_seq_length` must be at least 3.
 
     Attributes:
         pieces: word pieces of the texts, including masks.
@@ -81,18 +83,10 @@ class MaskedTexts:
         vocab = tokenizer.reference.vocab
         self._special_ids = vocab["[CLS]"], vocab["[SEP]"]
         self._max_seq_length = max_seq_length
-        parts_of_texts = [text.split(MASK) for text in texts]
-        parts = tokenizer.encode([part for text_parts in parts_of_texts for part in text_parts])
-        num_parts = np.array([len(text_parts) for text_parts in parts_of_texts], np.int64)
-        first_parts = np.concatenate([[0], np.cumsum(num_parts)])
-        # A mask precedes each part except the first of a text.
-        insert_at = np.delete(parts.row_splits[:-1], first_parts[:-1])
-        self.num_masks = len(insert_at)
-        self.positions = insert_at + np.arange(len(insert_at))
-        self.text_indices = np.repeat(np.arange(len(texts)), num_parts - 1)
-        # Each split shifts by the masks before it: per text, one less than its parts.
-        splits = parts.row_splits[first_parts] + first_parts - np.arange(len(texts) + 1)
-        self.pieces = RaggedIds(np.insert(parts.ids, insert_at, vocab[MASK]), splits)
+        self.pieces = tokenizer.encode(texts)
+        self.positions = np.flatnonzero(self.pieces.ids == vocab[MASK])
+        self.num_masks = len(self.positions)
+        self.text_indices = np.searchsorted(self.pieces.row_splits, self.positions, "right") - 1
         self.num_truncated = int((self.pieces.lengths > max_seq_length - 2).sum())
 
     def rows(self, masks: np.ndarray, fills: np.ndarray, index: int) -> dict[str, np.ndarray]:

@@ -55,7 +55,7 @@ def load_encoder(options: PretrainingDataOptions) -> LineEncoder:
     """Makes an encoder with the options' vocabulary and segmenter, if one is set."""
     name = options.whole_word_segments
     segmenter = load_segmenter(name) if name else None
-    return LineEncoder(FullTokenizer(options.vocab_file or "", options.do_lower_case), segmenter)
+    return LineEncoder(options.tokenizer(), segmenter)
 
 
 def read_documents(paths: Iterable[str], encode: LineEncoder) -> list[Document]:

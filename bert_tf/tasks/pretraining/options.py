@@ -14,13 +14,12 @@ from bert_tf.declare import (
     ROWS,
     RUN,
     WEIGHTS,
-    Options,
     check_required,
     check_values,
     option,
 )
 from bert_tf.errors import UserError
-from bert_tf.options.shared import DeviceOptions, EncoderOptions, TrainingOptions
+from bert_tf.options.shared import DeviceOptions, EncoderOptions, TokenizerOptions, TrainingOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,7 +82,7 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions, affects
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PretrainingDataOptions(Options):
+class PretrainingDataOptions(TokenizerOptions):
     """Options of `create_pretraining_data.py`."""
 
     input_file: str | None = option(
@@ -104,11 +103,6 @@ class PretrainingDataOptions(Options):
         "Vocabulary of the model, one word piece per line.",
         affects=ROWS | PATH,
         required=True,
-    )
-    do_lower_case: bool = option(
-        True,
-        "Lower-case the text and strip accents: true for uncased models, false for cased.",
-        affects=ROWS | MODEL,
     )
     do_whole_word_mask: bool = option(
         False, "Mask all pieces of a word together.", affects=ROWS | MODEL

@@ -22,7 +22,7 @@ from bert_tf.finetuning.run_metadata import VOCABULARY
 from bert_tf.progress import log
 from bert_tf.tasks.pretraining.instances import Instance
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions, PretrainingOptions
-from bert_tf.tokenization import vocab_digest
+from bert_tf.tokenization import load_vocab, vocab_digest
 
 _BATCH_SIZE = 1024
 _ADVICE = "pass records from create_pretraining_data.py"
@@ -95,7 +95,8 @@ def describe_outputs(options: PretrainingDataOptions, vocab: Mapping[str, int]) 
     description = {
         **options.values(MODEL),
         "vocab_size": max(vocab.values()) + 1,
-        VOCABULARY: vocab_digest(vocab),
+        # Special tokens do not make it another vocabulary.
+        VOCABULARY: vocab_digest(load_vocab(options.vocab_file or "")),
     }
     with contextlib.ExitStack() as stack:
         # Two runs that take the same locks must do so in the same order, to prevent a deadlock.

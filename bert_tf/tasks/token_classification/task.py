@@ -304,6 +304,12 @@ class TokenClassification(Task):
         f1_scores = {"micro_f1": by_label[""]["f1"], "macro_f1": float(macro)}
         return scores, {"accuracy": accuracy, **f1_scores, **table}
 
+    def _split_words(self, text: str) -> list[str]:
+        basic = self.tokenizer.reference.basic_tokenizer
+        parts = enumerate(basic.split(text))
+        split = str.split if basic.pretokenized else split_words
+        return [word for i, part in parts for word in ([part] if i % 2 else split(part))]
+
     def from_inputs(self, inputs: Sequence[Any]) -> Sentences:
         """Converts strings, which are split into words, or tuples of words.
 
@@ -311,7 +317,7 @@ class TokenClassification(Task):
         """
         file, has_spaces = conll.ConllFile(""), False
         for index, item in enumerate(inputs):
-            words = split_words(item) if isinstance(item, str) else item
+            words = self._split_words(item) if isinstance(item, str) else item
             if not isinstance(words, list | tuple) or not all(isinstance(x, str) for x in words):
                 expected = f"Input {index}: expected a string, or a tuple of words"
                 raise UserError(f"{expected}. Received: {repr(item)[:100]}")

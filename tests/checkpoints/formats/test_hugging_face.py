@@ -228,12 +228,30 @@ def test_unsupported_config_settings_are_rejected(modified, settings, message):
         find_source(str(modified("encoder", **settings)))
 
 
-def test_strip_accents_setting_is_reported(modified):
+@pytest.mark.parametrize(
+    ("lower", "accents", "expected"),
+    [(True, False, "false"), (False, True, "true"), (True, True, None), (True, None, None)],
+)
+def test_strip_accents_is_read(modified, lower, accents, expected):
     folder = modified("encoder")
-    settings = {"do_lower_case": True, "strip_accents": False}
+    settings = {"do_lower_case": lower, "strip_accents": accents}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    (note,) = find_source(str(folder)).notes
-    assert "strip_accents is False, but do_lower_case is True" in note
+    assert find_source(str(folder)).tokenizer_settings.get("strip_accents") == expected
+    (folder / "tokenizer_config.json").unlink()
+    normalizer = {"lowercase": lower, "strip_accents": accents}
+    (folder / "tokenizer.json").write_text(json.dumps({"normalizer": normalizer}))
+    assert find_source(str(folder)).tokenizer_settings.get("strip_accents") == expected
+
+
+def test_special_tokens_are_read(modified):
+    folder = modified("encoder")
+    known = (folder / "vocab.txt").read_text().split("\n")[5]
+    settings = {"do_lower_case": True, "additional_special_tokens": [known, "[E1]"]}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    source = find_source(str(folder))
+    assert source.tokenizer_settings == {"special_tokens": known}
+    (note,) = source.notes
+    assert "special tokens that are not in the vocabulary: [E1]. They are split" in note
 
 
 def test_vocabulary_is_read_from_tokenizer_json(models, modified):

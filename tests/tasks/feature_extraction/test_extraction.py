@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -334,6 +335,26 @@ def test_output_format_from_file_name(tiny, folder, name, prefix):
         assert sum(1 for _ in tf.data.TFRecordDataset(str(folder / name))) == len(LINES)
     run(tiny, folder, output_file=str(folder / name), pooling="cls", output_format="jsonl")
     assert (folder / name).read_bytes().startswith(b'{"linex_index')
+
+
+def test_tokenizer_settings_come_from_the_folder(tiny, folder):
+    model = folder / "model"
+    shutil.copytree(tiny.folder, model)
+    words = (model / "vocab.txt").read_text().split()
+    words[-7:] = ["größe", "füße", "[unused1]", "[E1]", "grosse", "fuße", "uber"]
+    (model / "vocab.txt").write_text("\n".join(words) + "\n")
+    settings = {"do_lower_case": True, "strip_accents": False, "tokenize_chinese_chars": False}
+    (model / "tokenizer_config.json").write_text(json.dumps(settings))
+    flags = {"init_checkpoint": str(model), "vocab_file": str(model / "vocab.txt")}
+
+    def tokens(text, **more):
+        (folder / "input.txt").write_text(text + "\n")
+        extract = extraction.Extractor(options(tiny, folder, **{**flags, **more}))
+        return extract([text])[0].tokens[1:-1]
+
+    assert tokens("Größe über Füße") == ["größe", "[UNK]", "füße"]
+    assert tokens("Füße über", strip_accents="true") == ["fuße", "uber"]
+    assert tokens("a[E1]<x>", special_tokens="[E1],<x>") == ["a", "[E1]", "<x>"]
 
 
 def test_pretokenized_texts(tiny, folder):

@@ -14,6 +14,7 @@ from bert_tf.tasks.fill_mask.masked_texts import (
     ANY,
     BEGIN,
     CONTINUATION,
+    MASK,
     MaskedTexts,
     allowed_pieces,
     read_masked_texts,
@@ -29,12 +30,13 @@ VOCAB = {"[CLS]": CLS, "[SEP]": SEP, "[MASK]": ord("_")}
 
 
 class LetterTokenizer:
-    """Tokenizes texts to letters; drops spaces."""
+    """Tokenizes texts to letters; drops spaces, and keeps masks."""
 
     reference = SimpleNamespace(vocab=VOCAB)
 
     def encode(self, texts):
-        return RaggedIds.from_lists([[ord(c) for c in text if c != " "] for text in texts])
+        letters = [text.replace(MASK, "_").replace(" ", "") for text in texts]
+        return RaggedIds.from_lists([[*map(ord, text)] for text in letters])
 
 
 def tokenize_masked(texts, max_seq_length):
@@ -130,7 +132,7 @@ def test_rows_have_as_much_context_as_fits(lines, max_seq_length, width):
 def test_pieces_match_the_tokenizer(tmp_path):
     vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##able", "a", "[", "mask", "]"]
     (tmp_path / "vocab.txt").write_text("\n".join(vocab) + "\n")
-    tokenizer = FullTokenizer(str(tmp_path / "vocab.txt"))
+    tokenizer = FullTokenizer(str(tmp_path / "vocab.txt"), special_tokens=MASK)
     masked_texts = MaskedTexts(
         ["Unable[MASK]a", "[mask] zebra [MASK]"], BatchTokenizer(tokenizer), 16
     )

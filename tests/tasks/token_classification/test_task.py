@@ -337,6 +337,14 @@ def test_run_json_of_older_version(tiny, tmp_path):
     assert describe_data(items) == "24 rows (eb79d1e4)"
 
 
+def test_special_tokens_in_texts_are_words(tiny, tmp_path):
+    ner_task = task(tiny, tmp_path)
+    ner_task.tokenizer.reference.basic_tokenizer.keep(["[MASK]"])
+    examples = ner_task.from_inputs(["a[MASK]b, c"])
+    ids = ner_task.featurize(examples, "predict")["input_ids"][0, :8].tolist()
+    assert ids == [2, 5, 4, 6, 1, 7, 3, 0]  # [CLS] a [MASK] b [UNK] c [SEP] [PAD]
+
+
 def test_predictor_inputs(tiny, tmp_path):
     ner_task = task(tiny, tmp_path)
     inputs = ["", "The film, it was good.", (), ("good", "plot"), "\n"]

@@ -1,0 +1,60 @@
+"""Finds out whether models and vocabularies are cased."""
+
+import logging
+import re
+from collections.abc import Collection, Iterable
+
+from bert_tf import releases
+from bert_tf.errors import UserError
+
+_logger = logging.getLogger(__name__)
+
+# Captures the name of a checkpoint's folder. As in the original, the dot is not escaped.
+_CHECKPOINT_FOLDER = re.compile("([A-Za-z0-9_-]+)/bert_model.ckpt")
+# A quarter of the pieces in cased vocabularies have capitals, but only two in the Chinese one.
+_MIN_CAPITALS_SHARE = 0.01
+_CAPITAL = re.compile("[A-Z]")
+
+
+def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str | None) -> None:
+    """Checks `do_lower_case` if the checkpoint's folder has the name of a published model.
+
+    Raises a UserError if that model was trained with the other casing. As in the original, only the
+    folder of a `bert_model.ckpt` is checked; but the original knows only seven of the `releases`.
+    """
+    match = _CHECKPOINT_FOLDER.search(init_checkpoint) if init_checkpoint else None
+    if not match:
+        return
+    folder = match.group(1)
+    release = releases.named(folder)
+    if release is None or release.cased != do_lower_case:
+        return
+    actual, required = ("true", "false") if release.cased else ("false", "true")
+    kind = "a cased model" if release.cased else "an uncased model"
+    raise UserError(
+        f"--do_lower_case={actual} does not match --init_checkpoint={init_checkpoint}: the name "
+        f"{folder} is that of {kind}. Pass --do_lower_case={required}, or rename the folder"
+    )
+
+
+def count_capitals(pieces: Iterable[str]) -> int:
+    """Counts the pieces with capitals A to Z, except special tokens such as `[CLS]`."""
+    capitalized = filter(_CAPITAL.search, pieces)
+    return sum(not (piece[0] == "[" and piece[-1] == "]") for piece in capitalized)
+
+
+def is_cased(pieces: Collection[str]) -> bool:
+    """Guesses from the pieces of a vocabulary whether its model is cased."""
+    return count_capitals(pieces) > _MIN_CAPITALS_SHARE * len(pieces)
+
+
+_warned_vocabularies: set[str] = set()
+
+
+def warn_if_cased(vocab_file: str, pieces: Collection[str]) -> None:
+    """Warns, once per file, if a vocabulary for lower-cased text has many tokens with capitals."""
+    if is_cased(pieces) and vocab_file not in _warned_vocabularies:
+        _warned_vocabularies.add(vocab_file)
+        message = "%s has %d tokens with capitals, which never match because text is lower-cased. "
+        advice = "For a cased model, set do_lower_case to false"
+        _logger.warning(message + advice, vocab_file, count_capitals(pieces))

@@ -1,0 +1,62 @@
+"""Gives special tokens, strings that stay one piece such as `[E1]`, an id in a vocabulary."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from bert_tf.errors import UserError
+
+_UNUSED = re.compile(r"[\[<]unused\D?\d+[\]>]", re.IGNORECASE)
+# Entries that no text can have, so that a special token may take their place.
+_RESERVED = re.compile(r"\[.+\]|<.+>")
+_USED = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+def place(special_tokens: str, vocab: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
+    """Returns the vocabulary with special tokens in place of unused entries, and the tokens.
+
+    `special_tokens` lists them, separated by commas. `[E1]=[unused5]` names the entry to replace;
+    without it, a token in the vocabulary keeps its id, and another gets the first free `[unusedN]`.
+
+    Raises a UserError if a token or entry is unsuitable, missing or listed twice, or none is free.
+    """
+    pairs = [_split(entry.strip(), vocab) for entry in special_tokens.split(",")]
+    tokens = [token for token, _ in pairs]
+    places = [entry for _, entry in pairs if entry]
+    problems = [*_find_problems(tokens, dict(pairs), vocab)]
+    for listed in (tokens, places):
+        problems += [f"{name} occurs twice" for name in listed if listed.count(name) > 1]
+    if problems:
+        raise UserError(f"--special_tokens={special_tokens}: {problems[0]}")
+    free = (piece for piece in vocab if _UNUSED.fullmatch(piece) and piece not in places)
+    renamed = {entry or next(free, ""): token for token, entry in pairs if entry != token}
+    if "" in renamed:
+        count = sum(bool(_UNUSED.fullmatch(piece)) for piece in vocab)
+        problem = f"no entry for {renamed['']}: the vocabulary has {count} [unusedN]"
+        advice = "Name entries to replace, as in [E1]=[unused1], or pass fewer tokens"
+        raise UserError(f"--special_tokens={special_tokens}: {problem}. {advice}")
+    return {renamed.get(piece, piece): index for piece, index in vocab.items()}, tokens
+
+
+def _split(entry: str, vocab: Mapping[str, int]) -> tuple[str, str | None]:
+    """Returns a token and the entry that it replaces: itself if it has one; None to choose one."""
+    if entry in vocab:
+        return entry, entry
+    token, separator, place = entry.rpartition("=")
+    return (token.strip(), place.strip()) if separator else (entry, None)
+
+
+def _find_problems(
+    tokens: list[str], place_of: Mapping[str, str | None], vocab: Mapping[str, int]
+) -> Iterator[str]:
+    for token in tokens:
+        place = place_of[token]
+        if not token or place == "":
+            yield "a token is empty. Separate tokens with commas, as in [E1],[/E1]"
+        elif len(token.split()) > 1:
+            yield f"{token!r} contains a space"
+        elif place is not None and place != token and token in vocab:
+            yield f"{token} is in the vocabulary. Pass it without ={place}"
+        elif place is not None and place not in vocab:
+            yield f"{place} is not in the vocabulary. Name an entry such as [unused1]"
+        elif place and place != token and (place in _USED or not _RESERVED.fullmatch(place)):
+            yield f"{place} is in use. Name an unused entry, such as [unused1]"

@@ -1,0 +1,53 @@
+"""Finds signs that texts are garbled, or do not fit a vocabulary."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from bert_tf.errors import counted
+from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast_wordpiece import UNKNOWN
+
+# Fraction of distinct texts below which a column is probably not the text, if there are many texts.
+_MIN_TEXTS, _MIN_DISTINCT_SHARE = 100, 0.05
+# Examples to check, thresholds of unknown tokens, and unknown words to list.
+_SAMPLE_SIZE, _MIN_UNKNOWN, _MIN_UNKNOWN_SHARE, _MAX_LISTED_WORDS = 2000, 5, 0.05, 5
+# Signs of texts that were changed before they were read, and the tolerated fraction of such texts.
+_CHANGED = {
+    r"\[(CLS|SEP)\]": "contain [CLS] or [SEP]: remove them; they are added automatically",
+    r"(?<!\S)##\w": "contain word pieces (##): pass the texts before tokenization",
+    # UTF-8 that was decoded as Latin-1 or Windows-1252, such as "cafÃ©".
+    "Ã[©¨¤¶¼§±¡³º]|â€": "are garbled: check the encoding, which must be UTF-8",
+}
+_MAX_CHANGED = 0.01
+
+
+def find_problems(tokenizer: FullTokenizer, examples: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yields a description of each problem in a sample of the examples, lists of texts."""
+    texts = [" ".join(example) for example in examples[:: max(len(examples) // _SAMPLE_SIZE, 1)]]
+    basic = tokenizer.basic_tokenizer
+    # Special tokens are no words.
+    texts = [" ".join(basic.split(text)[::2]) for text in texts]
+    words_of = {text: basic.tokenize(text) for text in texts}
+    if len(texts) >= _MIN_TEXTS and len(words_of) < _MIN_DISTINCT_SHARE * len(texts):
+        ((example, _),) = Counter(texts).most_common(1)
+        share = f"only {len(words_of)} of {len(texts)} texts are distinct, such as {example[:50]!r}"
+        yield f"{share}. Check that these are the texts"
+    found = [text for text in texts if text.strip() and not words_of[text]]
+    if found:
+        share = counted(len(found), "text", "have no word pieces", of=len(texts))
+        yield f"{share}, such as {found[0][:50]!r}. Check the file's encoding"
+    for pattern, problem in _CHANGED.items():
+        found = [text for text in texts if re.search(pattern, text)]
+        if len(found) > _MAX_CHANGED * len(texts):
+            share = counted(len(found), "text", problem, of=len(texts))
+            yield f"{share}. Example: {found[0][:50]!r}"
+    words = Counter(word for text in texts for word in words_of[text])
+    pieces = {word: tokenizer.wordpiece_tokenizer.split_word(word) for word in words}
+    unknown = Counter({word: words[word] for word in words if pieces[word] == [UNKNOWN]})
+    count, total = unknown.total(), sum(len(pieces[word]) * words[word] for word in words)
+    if count >= max(_MIN_UNKNOWN, _MIN_UNKNOWN_SHARE * total):
+        listed = ", ".join(f"{word:.30}" for word, _ in unknown.most_common(_MAX_LISTED_WORDS))
+        share = f"{100 * count / total:.1f}% of the tokens ({count} of {total})"
+        advice = "Check the vocabulary, --do_lower_case and the file's encoding"
+        yield f"{share} are [UNK]; most frequent words: {listed}. {advice}"
