@@ -226,7 +226,7 @@ def _define_flags(options_class: type, values: flags.FlagValues) -> None:
 class _NumberOrText(flags.ArgumentParser):
     """Parses a number; keeps other text as it is, which `check_values` checks."""
 
-    def __init__(self, number_parser: flags.ArgumentParser) -> None:
+    def __init__(self, number_parser: Any) -> None:
         self._number_parser = number_parser
 
     def parse(self, argument: Any) -> Any:

@@ -203,7 +203,9 @@ def check_values(options: Any) -> None:
             expected = "a finite number above 0"
         elif limits and not isinstance(value, str) and not limits[0] <= value <= limits[1]:
             expected = f"between {limits[0]} and {limits[1]}"
-        elif name == "max_seq_length" and value < _SHORTEST_SEQUENCE and value != field.default:
+        elif (
+            name == "max_seq_length" and int(value) < _SHORTEST_SEQUENCE and value != field.default
+        ):
             expected = f"at least {_SHORTEST_SEQUENCE}"
         if expected:
             raise UserError(f"--{name} must be {expected}. Received: {value}")

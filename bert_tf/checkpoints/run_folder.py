@@ -282,6 +282,9 @@ class RunFolder:
             absence = files.describe_folder(self.path)
             raise UserError(f"--resume=must, but --output_dir={self} has no checkpoint ({absence})")
         if found and not options.do_train:
+            if os.path.basename(found) == "model.ckpt-0" and self.newest != found:
+                advice = "Restore one from a copy, or train again"
+                raise UserError(f"All trained checkpoints in {self} are damaged. {advice}")
             warn_if_untrained(found)
         return found
 

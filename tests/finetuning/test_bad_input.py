@@ -262,6 +262,11 @@ def _read_values(prefix):
 def test_only_damaged_checkpoints_are_rejected(tiny, tmp_path):
     classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=1))
     out = tmp_path / "out"
+    for data in out.glob("model.ckpt-[1-9]*.data-*"):
+        data.write_bytes(data.read_bytes()[:-100])
+    # Only that of step 0 can be read, whose evaluation would overwrite the results.
+    with pytest.raises(UserError, match="All trained checkpoints in .* are damaged"):
+        classification.run(options(tiny, tmp_path, do_eval=True))
     mtime = (out / "train.tf_record").stat().st_mtime_ns
     for data in out.glob("*.data-*"):
         data.write_bytes(data.read_bytes()[:-100])

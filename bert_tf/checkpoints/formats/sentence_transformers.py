@@ -54,7 +54,8 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
     poolings: list[str] = []
     if not unsupported:
         poolings = _poolings(files.read_json(root.file(f"{dict(steps)['Pooling']}/config.json")))
-        unsupported = ", ".join(f"pooling {name}" for name in poolings if name not in _FLAGS)
+        unknown = [f"pooling {name}" for name in poolings if name not in _FLAGS]
+        unsupported = ", ".join(unknown) if poolings else "a pooling without any mode"
     texts, tokenizer = (_read(folder, f"{x}_config.json") for x in ("sentence_bert", "tokenizer"))
     # Newer versions store the length with the tokenizer.
     limits = [texts.get("max_seq_length") or tokenizer.get("model_max_length")]

@@ -103,7 +103,7 @@ class LabelParser:
 
     def _advice(self, name: str, place: str) -> str:
         if self.skipped is not None and is_placeholder(name):
-            skip = ",".join((*self.skipped, name))
+            skip = ",".join((*self.skipped, name)) or ","
             return f"Correct the row or, to leave out all such rows, pass --skip_labels={skip}"
         header_advice = "If line 1 is a header, pass --has_header=yes"
         return header_advice if place.endswith(":1") else "Correct or remove the row"

@@ -86,7 +86,10 @@ class MultipleChoice(Task):
             os.path.commonprefix(q.endings).strip() if has_stem else ""  # noqa: RUF071
             for q in examples
         ]
-        num_empty = sum(s in q.endings for s, q in zip(stems, examples, strict=True))
+        num_empty = sum(
+            stem in question.endings and len({*question.endings}) > 1
+            for stem, question in zip(stems, examples, strict=True)
+        )
         if num_empty:
             share = counted(num_empty, "question", "have an empty ending", of=count)
             yield f"{source}: {share}. Check --ending_columns"

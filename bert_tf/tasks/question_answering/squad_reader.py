@@ -183,5 +183,6 @@ def _training_answer(
         problem = f"the answer {text[:40]!r} does not fit at answer_start={first}: the text has"
         raise UserError(f"{location}: {problem} {len(word_index_at)} characters") from None
     # As in the original, `answer_start` may be off, as long as it is inside the right word.
-    has_answer = " ".join(text.split()) in " ".join(words[start : end + 1])
-    return (text, start, end, False) if has_answer else ()
+    answer = " ".join(text.split())
+    is_found = answer and answer in " ".join(words[start : end + 1])
+    return (text, start, end, False) if is_found else ()

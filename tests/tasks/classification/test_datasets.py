@@ -161,7 +161,7 @@ def test_suspicious_texts(examples, message):
         (["+", "-"], CLASSIFICATION, None),
         (["+", "-", "neutral"], CLASSIFICATION, None),
         (["😀", "😡", "none"], CLASSIFICATION, None),
-        (["['a'", "'b']"], MULTILABEL, "part of a Python list"),
+        (["['a'", "'b']"], MULTILABEL, "Python list. Write lists as a,b"),
         (["a,b", "a,c", "b,c", "a,b,c"], CLASSIFICATION, "pass --problem_type=multilabel"),
     ],
 )

@@ -198,3 +198,9 @@ def test_folders_without_declaration_have_token_vectors(model, run_log):
     (model / "modules.json").write_text(json.dumps([TRANSFORMER]))
     assert Predictor(model, script="extract_features", layers="-1", max_seq_length=12)
     assert "WARNING" not in run_log.text
+
+
+def test_pooling_without_a_mode_is_refused(model):
+    declare(model, {"pooling_mode_mean_tokens": False})
+    with pytest.raises(UserError, match="declares a pooling without any mode"):
+        vectors(model)
