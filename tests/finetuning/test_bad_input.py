@@ -265,7 +265,7 @@ def test_only_damaged_checkpoints_are_rejected(tiny, tmp_path):
     for data in out.glob("model.ckpt-[1-9]*.data-*"):
         data.write_bytes(data.read_bytes()[:-100])
     # Only that of step 0 can be read, whose evaluation would overwrite the results.
-    with pytest.raises(UserError, match="All trained checkpoints in .* are damaged"):
+    with pytest.raises(UserError, match=r"All trained checkpoints in .* are damaged"):
         classification.run(options(tiny, tmp_path, do_eval=True))
     mtime = (out / "train.tf_record").stat().st_mtime_ns
     for data in out.glob("*.data-*"):

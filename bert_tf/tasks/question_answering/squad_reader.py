@@ -24,6 +24,7 @@ _WORD = re.compile(f"[^{SEPARATORS}]+")
 _EMPTY = 'are empty (check "question")'
 _CONTRADICTORY = 'are impossible, but have answers (check "is_impossible")'
 _MISALIGNED = "are skipped, because no answer is at answer_start"
+_BLANK = 'have an answer without text (check "answers")'
 _ABSENT = "have no answer that is in the text"
 _REPEATED = "have the id of an earlier question, which then does not count"
 # Fraction of questions that may have a problem without a warning.
@@ -107,6 +108,8 @@ def read_squad_examples(
             if not target:
                 ids_by_problem[_MISALIGNED].append(qas_id)
                 continue
+            if not (target[-1] or target[0].strip()):
+                ids_by_problem[_BLANK].append(qas_id)
         if qas_id in seen_ids:
             ids_by_problem[_REPEATED].append(qas_id)
         seen_ids.add(qas_id)
@@ -183,6 +186,5 @@ def _training_answer(
         problem = f"the answer {text[:40]!r} does not fit at answer_start={first}: the text has"
         raise UserError(f"{location}: {problem} {len(word_index_at)} characters") from None
     # As in the original, `answer_start` may be off, as long as it is inside the right word.
-    answer = " ".join(text.split())
-    is_found = answer and answer in " ".join(words[start : end + 1])
-    return (text, start, end, False) if is_found else ()
+    has_answer = " ".join(text.split()) in " ".join(words[start : end + 1])
+    return (text, start, end, False) if has_answer else ()
