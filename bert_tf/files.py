@@ -7,6 +7,7 @@ imported only for remote paths, so that tokenization and data preparation work w
 import contextlib
 import glob as glob_module
 import gzip
+import io
 import json
 import os
 import shutil
@@ -188,9 +189,11 @@ def open_binary(path: str, regular_only: bool = True) -> IO[bytes]:
 
 @contextlib.contextmanager
 def open_decompressed(path: str, regular_only: bool = False) -> Iterator[Any]:
-    """Opens a file to read bytes; decompresses `.gz` files."""
+    """Opens a file to read bytes; decompresses gzipped files, by their first bytes if local."""
     with open_binary(path, regular_only) as file, wrap_errors("read", path):
         is_gzip = os.fspath(path).endswith(".gz")
+        if isinstance(file, io.BufferedReader):
+            is_gzip |= file.peek(2)[:2] == b"\x1f\x8b"
         try:
             with gzip.open(file) if is_gzip else contextlib.nullcontext(file) as decompressed:
                 yield decompressed

@@ -12,8 +12,18 @@ from bert_tf.errors import UserError
 MAX_BYTES = 1 << 27
 # In a Western European text, at most this share of letters is outside of ASCII.
 _MANY_ACCENTS = 0.4
-# How documents begin: PDF, RTF, and zip archives such as .docx.
-_DOCUMENTS = (b"%PDF", b"{\\rtf", b"PK\3\4")
+# How other files begin -> what to do with them.
+_DOCUMENTS = {
+    (b"%PDF", b"{\\rtf"): "Save it as plain text",
+    (b"PK\3\4",): "Save a document as plain text, or a spreadsheet as CSV; unpack a zip archive",
+    (b"PAR1", b"ARROW1"): "Convert it with pandas: read_parquet(FILE).to_json(NEW_FILE, "
+    'orient="records", lines=True)',
+    (
+        b"BZh",
+        b"\xfd7zXZ",
+        b"\x28\xb5\x2f\xfd",
+    ): "It is compressed: unpack it, or compress it as .gz",
+}
 
 
 def split(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
@@ -31,9 +41,9 @@ def split(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
 def decode(name: str, lines: Iterable[bytes]) -> Iterator[str]:
     """Decodes UTF-8 lines, which keep their line breaks; `name` is the file in error messages."""
     for line_number, raw in enumerate(lines, start=1):
-        if line_number == 1 and raw.startswith(_DOCUMENTS):
-            problem = f"this is not a text file: {raw[:20]!r}"
-            raise UserError(f"{name}:1: {problem}. Save it as plain text")
+        for beginnings, advice in _DOCUMENTS.items() if line_number == 1 else ():
+            if raw.startswith(beginnings):
+                raise UserError(f"{name}:1: this is not a text file: {raw[:20]!r}. {advice}")
         try:
             yield raw.decode("utf-8")
         except UnicodeDecodeError as error:

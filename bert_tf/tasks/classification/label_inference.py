@@ -19,6 +19,8 @@ from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, MULTILABE
 # Labels that mostly occur once are probably not classes if there are more than half as many labels
 # as rows. This limit is at least `_FEW_LABELS` and at most `_MANY_LABELS`.
 _FEW_LABELS, _MANY_LABELS = 8, 50
+# As pandas writes 0/1 columns.
+_BOOLEANS = {"true": "1", "false": "0"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +29,8 @@ class LabelParser:
 
     `problem_type` is "auto" and `labels` is empty until they are inferred; for regression, it names
     the numbers of a label if there are several. `separator` splits a multi-label cell. Rows with a
-    label in `skipped` are left out; None if no option does so. In all methods, `place` is the file
+    label in `skipped` are left out; None if no option does so. `is_inferred`: the labels are those
+    of a training file. In all methods, `place` is the file
     and line of a cell, for messages.
     """
 
@@ -35,6 +38,7 @@ class LabelParser:
     labels: tuple[str, ...] = ()
     separator: str = ","
     skipped: tuple[str, ...] | None = None
+    is_inferred: bool = False
 
     @property
     def placeholder(self) -> Any:
@@ -55,10 +59,7 @@ class LabelParser:
 
     def number_texts(self, value: Any, place: str) -> list[str]:
         """Lists the numbers in a cell, as text: one, or one for each of `labels`."""
-        names = target_names(value)
-        if sorted(names) != sorted(self.labels):
-            found, expected = (shortened(x) if x else "one" for x in (names, self.labels))
-            raise UserError(f"{place}: the label has the numbers {found}, but others {expected}")
+        self._require_names(target_names(value), place)
         if isinstance(value, dict):
             value = [value[name] for name in self.labels]
         parts = value if isinstance(value, list) else [value]
@@ -70,9 +71,17 @@ class LabelParser:
                 raise _not_a_number(text, self._advice(text, place), place)
         return texts
 
+    def _require_names(self, names: Sequence[str], place: str) -> None:
+        if sorted(names) != sorted(self.labels):
+            found, expected = (shortened(x) if x else "one" for x in (names, self.labels))
+            raise UserError(f"{place}: the label has the numbers {found}, but others {expected}")
+
     def label_names(self, value: Any, place: str) -> list[str]:
         """Lists the labels in a cell: exactly one, unless the problem type is multilabel."""
-        if not isinstance(value, list):
+        if isinstance(value, dict) and self.problem_type == MULTILABEL:
+            self._require_names(value, place)
+            names = [name for name in value if self._is_one(value[name], name, place)]
+        elif not isinstance(value, list | dict):
             names = self.split(to_text(value, "label", place))
         elif self.problem_type == MULTILABEL:
             names = [self._strip(to_text(part, "label", place)) for part in value]
@@ -85,9 +94,21 @@ class LabelParser:
                 names = () if is_placeholder(name) else self.labels
                 close = difflib.get_close_matches(name, names, n=1)
                 advice = f"Did you mean {close[0]}?" if close else self._advice(name, place)
+                if self.is_inferred and names:
+                    advice += (
+                        f"{' ' if close else '. '}If the label is new, pass all labels as --labels"
+                    )
                 allowed = shortened(self.labels)
                 raise UserError(f"{place}: label {excerpt(name)} is not one of {allowed}. {advice}")
         return list(dict.fromkeys(names))
+
+    def _is_one(self, value: Any, name: str, place: str) -> bool:
+        if value not in (0, 1):
+            shown = to_text(value, "label", place) if isinstance(value, float) else str(value)
+            advice = "Correct or remove the row"
+            advice = self._advice(shown, place) if is_placeholder(shown) else advice
+            raise UserError(f"{place}: label {name} is {excerpt(shown)}, not 0 or 1. {advice}")
+        return value == 1
 
     def split(self, text: str) -> list[str]:
         """Splits the text of a cell into labels; returns [] if it is blank."""
@@ -97,8 +118,9 @@ class LabelParser:
 
     def is_skipped(self, value: Any) -> bool:
         """Returns whether the row of a cell is left out."""
-        if isinstance(value, list):
-            names = [part.strip() for part in value if isinstance(part, str)]
+        if isinstance(value, list | dict):
+            parts = value.values() if isinstance(value, dict) else value
+            names = ["" if part is None else str(part).strip() for part in parts]
         else:
             names = self.split("" if value is None else to_text(value, "label", "")) or [""]
         return not {*(self.skipped or ())}.isdisjoint(names)
@@ -117,7 +139,7 @@ class LabelParser:
 
 def is_placeholder(label: str) -> bool:
     """Returns whether a label probably stands for a missing one, such as SNLI's "-"."""
-    return bool(re.fullmatch(r"[\W_]*|-1|#?n/?a|nan|null", label, re.IGNORECASE))
+    return bool(re.fullmatch(r"[\W_]*|-1|#?n/?a|nan|null|unsup|unlabell?ed", label, re.IGNORECASE))
 
 
 def target_names(value: Any) -> tuple[str, ...]:
@@ -129,7 +151,14 @@ def target_names(value: Any) -> tuple[str, ...]:
 
 
 def unpack_numbers(cell: Any) -> Any:
-    """Converts a cell such as `[1.5, 3]` in a TSV or CSV file to a list."""
+    """Converts a cell such as `[1.5, 3]` in a TSV or CSV file to a list.
+
+    Given several columns, name -> cell, converts their numbers, and `True` and `False` to 1 and 0.
+    """
+    if isinstance(cell, dict):
+        texts = {name: str(value).strip().lower() for name, value in cell.items()}
+        numbers = {name: parse_number(_BOOLEANS.get(text, text)) for name, text in texts.items()}
+        return {name: cell[name] if number is None else number for name, number in numbers.items()}
     if isinstance(cell, str) and re.fullmatch(r"\s*\[[-+\d.eE,\s]*\.[-+\d.eE,\s]*\]\s*", cell):
         with contextlib.suppress(ValueError):
             return json.loads(cell)
@@ -154,24 +183,27 @@ def infer_labels(
     if problem_type == AUTO:
         problem_type = _infer_problem_type(path, places, values, given)
     parser = dataclasses.replace(given, problem_type=problem_type)
-    if problem_type == REGRESSION:
+    is_named = isinstance(values[0], dict) and problem_type == MULTILABEL
+    if problem_type == REGRESSION or is_named:
         parser = dataclasses.replace(parser, labels=given.labels or target_names(values[0]))
         require_valid_labels(parser.labels, path)
-        names = list(map(parser.number_texts, values, places))
-    else:
-        if problem_type == MULTILABEL:
-            _check_indicators(path, values)
-        names = list(map(parser.label_names, values, places))
+    elif problem_type == MULTILABEL:
+        _check_indicators(path, values)
+    list_names = parser.number_texts if problem_type == REGRESSION else parser.label_names
+    names = list(map(list_names, values, places))
     counts = Counter(itertools.chain.from_iterable(names))
     if problem_type == MULTILABEL and max(map(len, names)) < 2:
-        message = "%s: multilabel, but no row has two labels. Is --label_separator=%s correct?"
-        log.warning(message, path, given.separator)
+        advice = f"Is --label_separator={given.separator} correct?"
+        if is_named:
+            advice = "If there is one label per text, write its name into a single column"
+        log.warning("%s: multilabel, but no row has two labels. %s", path, advice)
     if problem_type == REGRESSION:
         numbers = [float(name) for name in counts]
         count = f"{len(parser.labels)} " if parser.labels else ""
         summary = f"{count}numbers from {min(numbers):g} to {max(numbers):g}"
     else:
-        parser = dataclasses.replace(parser, labels=parser.labels or _sort_labels(counts))
+        labels = parser.labels or _sort_labels(counts)
+        parser = dataclasses.replace(parser, labels=labels, is_inferred=not given.labels)
         require_valid_labels(parser.labels, path)
         _check_counts(path, parser, counts, len(values))
         label_counts = [f"{label} ({counts[label]:,})" for label in parser.labels]
@@ -201,8 +233,16 @@ def _infer_type_of_lists(path: str, values: Sequence[Any]) -> str:
     Raises a UserError for whole numbers in lists of equal length, which may be either.
     """
     rows = _number_rows(values)
+    if isinstance(values[0], dict):
+        numbers = set(itertools.chain.from_iterable(rows))
+        if numbers <= {-1, 0, 1} and -1 in numbers:
+            advice = "If -1 means that there is no label, pass --skip_labels=-1"
+            raise UserError(
+                f"{path}: labels are -1, 0 and 1. {advice}; or --problem_type=regression"
+            )
+        return MULTILABEL if numbers and numbers <= {0, 1} else REGRESSION
     _check_indicators(path, values)
-    if isinstance(values[0], dict) or not all(float(x).is_integer() for row in rows for x in row):
+    if not all(float(x).is_integer() for row in rows for x in row):
         return REGRESSION
     if len({*map(len, rows)}) == 1 and len(rows[0]) > 1:
         problem = f"all labels are lists of {len(rows[0])} whole numbers"

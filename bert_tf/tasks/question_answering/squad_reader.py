@@ -5,6 +5,7 @@ Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine Comprehension of T
 """
 
 import collections
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import numpy as np
 from bert_tf import files
 from bert_tf.errors import UserError, counted, shortened
 from bert_tf.progress import log
+from bert_tf.tables.read import is_object
 
 # The original splits texts only at these characters, not at U+00A0, U+3000 or U+2028.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
@@ -31,10 +33,15 @@ _TOLERATED = {_ABSENT: 0.1}
 _MAX_LISTED = 5
 # The default limit of `files.read_text` is for small files; data sets may be larger.
 _MAX_BYTES = 1 << 36
+# Key of questions that may have several answers in training, which uses the first, as in MRQA.
+_FIRST_COUNTS = "first_answer_counts"
+# Keys of articles, of paragraphs, and of questions.
+_LEVELS = {"paragraphs", "context", "qas", "question"}
 _FORMAT = (
     '{"data": [{"paragraphs": [{"context": TEXT, "qas": [{"id": TEXT, "question": TEXT, '
     '"answers": [{"text": TEXT, "answer_start": NUMBER}]}]}]}]}; with '
-    '--version_2_with_negative=true, questions also have "is_impossible": true or false'
+    '--version_2_with_negative=true, questions also have "is_impossible": true or false; or JSON '
+    "lines with a question each, as Hugging Face writes them"
 )
 
 
@@ -51,6 +58,10 @@ def split_words(text: str) -> Paragraph:
     starts = [match.start() for match in matches]
     word_indices = np.searchsorted(starts, np.arange(len(text)), "right") - 1
     return Paragraph([match.group() for match in matches], word_indices.tolist())
+
+
+# In JSON lines, questions about the same text follow each other; they share its words.
+_split_words = functools.lru_cache(maxsize=8)(split_words)
 
 
 @dataclass(slots=True)
@@ -126,16 +137,77 @@ def read_squad_examples(
 
 
 def _read_questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
-    """Yields each question: its location in the file, its text in words, and its JSON object."""
+    """Yields each question: its location in the file, its text in words, and its JSON object.
+
+    The file has an object, or JSON lines or a list of objects: articles, paragraphs with "qas", or
+    questions with their "context".
+    """
+    for location, entry in _read_objects(path):
+        if isinstance(entry, dict) and entry.keys() <= {"header"}:  # the first line of MRQA's files
+            continue
+        if isinstance(entry, dict) and "data" not in entry and _LEVELS & entry.keys():
+            yield from _unpack(entry, location)
+        else:
+            for n, article in enumerate(_get(entry, "data", list, location)):
+                yield from _unpack(article, f"{location}: data[{n}]")
+
+
+def _read_objects(path: str) -> Iterator[tuple[str, Any]]:
     text = files.read_text(path, _MAX_BYTES).removeprefix("\ufeff")
-    content = files.parse_json(text, path, advice=f". The format of SQuAD is {_FORMAT}")
-    for n, article in enumerate(_get(content, "data", list, path)):
-        location = f"{path}: data[{n}]"
-        for m, entry in enumerate(_get(article, "paragraphs", list, location)):
-            paragraph_location = f"{location}.paragraphs[{m}]"
-            paragraph = split_words(_get(entry, "context", str, paragraph_location))
-            for k, question in enumerate(_get(entry, "qas", list, paragraph_location)):
-                yield f"{paragraph_location}.qas[{k}]", paragraph, question
+    advice = f". The format of SQuAD is {_FORMAT}"
+    lines = text.split("\n")
+    numbers = [number for number, line in enumerate(lines) if line.strip()]
+    # A file with a single line is parsed only once, below.
+    if len(numbers) > 1 and is_object(lines[numbers[0]]):
+        for number in numbers:
+            value = files.parse_json(lines[number], path, number + 1, advice)
+            yield f"{path}:{number + 1}", value
+        return
+    content = files.parse_json(text, path, advice=advice)
+    if isinstance(content, list):
+        yield from ((f"{path}: [{n}]", value) for n, value in enumerate(content))
+    else:
+        yield path, content
+
+
+def _unpack(entry: Any, location: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
+    """Yields the questions of an article, of a paragraph, or a question with its context."""
+    if not (isinstance(entry, dict) and "context" in entry):
+        for m, paragraph in enumerate(_get(entry, "paragraphs", list, location)):
+            yield from _unpack_paragraph(paragraph, f"{location}.paragraphs[{m}]")
+    elif "question" in entry and "qas" not in entry:
+        text = _get(entry, "context", str, location)
+        yield location, _split_words(text), _to_squad(entry, location)
+    else:
+        yield from _unpack_paragraph(entry, location)
+
+
+def _unpack_paragraph(entry: Any, location: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
+    paragraph = split_words(_get(entry, "context", str, location))
+    for k, question in enumerate(_get(entry, "qas", list, location)):
+        question_location = f"{location}.qas[{k}]"
+        yield question_location, paragraph, _to_squad(question, question_location)
+
+
+def _to_squad(entry: Any, location: str) -> Any:
+    """Converts a question of Hugging Face's or MRQA's files to SQuAD's form."""
+    if not isinstance(entry, dict):
+        return entry
+    answers, changed = entry.get("answers"), {}
+    if "id" not in entry and "qid" in entry:
+        changed["id"] = entry["qid"]
+    if isinstance(answers, dict):  # Hugging Face's lists
+        columns = {key: _get(answers, key, list, location) for key in answers}
+        rows = zip(*columns.values(), strict=False)
+        answers = [dict(zip(columns, row, strict=True)) for row in rows]
+        changed |= {"answers": answers, "is_impossible": entry.get("is_impossible", not answers)}
+    elif "detected_answers" in entry:
+        detected = _get(entry, "detected_answers", list, location)
+        pairs = ((a, span) for a in detected for span in _get(a, "char_spans", list, location)[:1])
+        found = [{**answer, "answer_start": span[0]} for answer, span in pairs if span]
+        others = [{"text": text} for text in answers or () if isinstance(text, str)]
+        changed |= {"answers": [*found, *others], _FIRST_COUNTS: True}
+    return {**entry, **changed}
 
 
 def _get(parent: Any, key: str, expected_type: Any, location: str) -> Any:
@@ -165,6 +237,8 @@ def _training_answer(
     if version_2_with_negative and _get(entry, "is_impossible", bool, location):
         return "", -1, -1, True
     answers = _get(entry, "answers", list, location)
+    if entry.get(_FIRST_COUNTS):
+        answers = answers[:1]
     if len(answers) != 1:
         needed = "training questions need exactly one"
         other = "none if they are impossible (--version_2_with_negative=true)"

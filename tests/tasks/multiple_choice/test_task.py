@@ -107,8 +107,10 @@ def test_predictor_returns_what_predictions_jsonl_contains(trained_model, data):
         assert prediction.choice == line["choice"]
         assert prediction.probabilities == pytest.approx(line["probabilities"], abs=1e-5)
     assert predictor([]) == []
-    for invalid_input in ("a", ("a", "b"), ("a", 1, 2, 3, 4)):
-        with pytest.raises(UserError, match="Input 0: expected a tuple of a context and 4 endings"):
+    for invalid_input in ("a", ("a", "b"), ("a", 1, 2, 3, 4), ("a", "b", "c", "d", "e", "f")):
+        with pytest.raises(
+            UserError, match="Input 0: expected a tuple of a context and 2 to 4 endings"
+        ):
             predictor([invalid_input])
 
 
@@ -233,13 +235,13 @@ def test_invalid_flags(tiny, tmp_path, data, flags, message):
 
 
 def test_different_number_of_endings_is_rejected(trained_model, tiny, tmp_path):
-    """Evaluates a model of four endings on a question with two."""
+    """Evaluates a model of four endings on a question with five."""
     _, out = trained_model
     (tmp_path / "val.jsonl").write_text(
-        '{"sent1": "a", "sent2": "", "e": ["b", "c"], "label": 0}\n'
+        '{"sent1": "a", "sent2": "", "e": ["b", "c", "d", "e", "f"], "label": 0}\n'
     )
     flags = {"data_dir": str(tmp_path), "ending_columns": "e", "output_dir": str(out)}
-    with pytest.raises(UserError, match=r"val.jsonl:1: expected 4 endings. Received: 2"):
+    with pytest.raises(UserError, match=r"val.jsonl:1: .* at most 4 endings. Received: 5. Pass"):
         multiple_choice.run(options(tiny, tmp_path, tmp_path, do_eval=True, **flags))
 
 
@@ -325,7 +327,7 @@ def test_constant_labels_warn(tiny, tmp_path):
 
 
 def test_empty_endings_warning(tiny, tmp_path):
-    with_empty = labeled_questions(lambda n: 0, count=3, endings=("a", "b", "c", ""))
+    with_empty = labeled_questions(lambda n: 0, count=3, endings=("a", "", "b", "c"))
     write_csv(tmp_path / "train.csv", with_empty + labeled_questions(lambda n: 0, count=2))
     message = "3 of 5 questions have an empty ending. Check --ending_columns"
     assert find_problems(tiny, tmp_path, "train") == [f"{tmp_path}/train.csv: {message}"]
