@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 from typing import Any
 
 import keras
@@ -21,7 +22,50 @@ from bert_tf.modeling import BertModel
 from bert_tf.modeling.bert import ConfiguredModel
 from bert_tf.progress import log
 
-_PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+_CONVERT = "BertModel.from_pretrained(folder{}).save_pretrained(new_folder)"
+_OLD = "convert it to safetensors with a version of transformers below 5, for example: "
+# Other files that people have: endings of their names, their first bytes, and what to do.
+_OTHER_FILES: tuple[tuple[tuple[str, ...], tuple[bytes, ...], str], ...] = (
+    (
+        (),
+        (b"version https://git-lfs",),
+        "is a pointer of Git LFS to the file, not the file itself: download it with git lfs pull",
+    ),
+    ((), (b"<!DOCTYPE", b"<!doctype", b"<html"), "is a web page: download the file itself"),
+    (
+        (".bin", ".pt", ".pth", ".pkl", ".pickle", "pytorch_model.bin.index.json"),
+        (),
+        "is a pickle, which can run arbitrary code when it is loaded. If you trust it, convert it "
+        "to safetensors with transformers, for example: " + _CONVERT.format(""),
+    ),
+    (
+        (".h5", ".hdf5"),
+        (b"\x89HDF",),
+        "has weights of Keras, such as tf_model.h5 of transformers: "
+        + _OLD
+        + _CONVERT.format(", from_tf=True"),
+    ),
+    ((".msgpack",), (), "has weights of Flax: " + _OLD + _CONVERT.format(", from_flax=True")),
+    (
+        (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".7z", ".rar", ".gz"),
+        (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"7z\xbc\xaf", b"Rar!", b"PK\3\4"),
+        "is an archive: unpack it, for example with tar -xf, and pass the model's folder",
+    ),
+    (
+        (".onnx", ".tflite", ".gguf"),
+        (b"GGUF",),
+        "is an exported model, which has no checkpoint: pass the model that it was made from",
+    ),
+    (
+        (".pb",),
+        (),
+        "is the graph of an exported model: pass the folder of a SavedModel, or a checkpoint",
+    ),
+)
+# Names in a folder that say what it has instead of a checkpoint.
+_WEIGHTS = re.compile(
+    r"(pytorch_model|tf_model|flax_model|model)\b.*\.(bin|h5|msgpack|gguf|tar\.gz)"
+)
 
 
 def find_source(path: str) -> Source:
@@ -47,9 +91,11 @@ def find_source(path: str) -> Source:
                 advice = "copy it to a local disk; only TensorFlow checkpoints can be read remotely"
                 raise UserError(f"{path}: {advice}")
             # Raises a clearer error for a missing file than the libraries do.
-            files.open_binary(path).close()
-            return opener(path)
-    _reject_pickle(path)
+            with files.open_binary(path) as file:
+                is_other = file.read(8).startswith((b"version ", b"<"))
+            if not is_other:
+                return opener(path)
+    _reject_other(path)
     return _open_checkpoint(checkpoints.resolve(path))
 
 
@@ -115,8 +161,8 @@ def _open_folder(folder: str) -> Source:
         prefix = RunFolder(folder).checkpoint(check=False)
     except UserError:
         if not weights_file:
-            if any(map(find, _PICKLES)):
-                _reject_pickle(os.path.join(folder, _PICKLES[0]))
+            for name in filter(_WEIGHTS.fullmatch, files.list_dir(folder)):
+                _reject_other(os.path.join(folder, name))
             raise
     if weights_file and prefix:
         models = " and ".join(map(os.path.basename, (weights_file, prefix)))
@@ -142,9 +188,12 @@ def _open_zip(path: str) -> Source:
         raise UserError(f"{path}: {error}".replace(folder, os.path.basename(folder))) from error
 
 
-def _reject_pickle(path: str) -> None:
-    if path.endswith((".bin", ".pt", ".pth", ".pkl", ".pickle")):
-        problem = f"{path} is a pickle, which can run arbitrary code when it is loaded"
-        call = "BertModel.from_pretrained(folder).save_pretrained(new_folder)"
-        advice = f"convert it to safetensors with transformers, for example: {call}"
-        raise UserError(f"{problem}. If you trust it, {advice}")
+def _reject_other(path: str) -> None:
+    """Raises a UserError that says what an existing file is if it is not a checkpoint."""
+    if files.is_dir(path) or not files.exists(path):
+        return
+    with files.open_binary(path) as file:
+        beginning = file.read(64).lstrip()
+    for suffixes, beginnings, problem in _OTHER_FILES:
+        if path.lower().endswith(suffixes) or beginning.startswith(beginnings):
+            raise UserError(f"{path} {problem}")

@@ -61,7 +61,7 @@ class MultipleChoiceOptions(FineTuningOptions, affects=DATA):
                     raise UserError(f"Column {name} is given twice. All columns must be different")
 
     def columns(self, split: str) -> dict[str, Any]:
-        """Returns flag -> column in the file of a split, or "" if none; `ending_columns` -> list."""
+        """Returns flag -> column in the file of a split, or ""; `ending_columns` -> list."""
         flags = ("context_column", "question_column", "ending_columns", "label_column")
         found: dict[str, Any] = {f: value_for(getattr(self, f) or "", split) for f in flags}
         names = found["ending_columns"].split(",")

@@ -164,7 +164,7 @@ def _read_objects(path: str) -> Iterator[tuple[str, Any]]:
             yield f"{path}:{number + 1}", value
         return
     content = files.parse_json(text, path, advice=advice)
-    if isinstance(content, list):
+    if isinstance(content, list) and content:
         yield from ((f"{path}: [{n}]", value) for n, value in enumerate(content))
     else:
         yield path, content

@@ -102,7 +102,7 @@ def question(**changes):
             r"squad\.json:3: invalid JSON: .* at position 1",
         ),
         ("[]", r'squad\.json has no "data"\. The format of SQuAD is {'),
-        ('{"id": 1}\n{"id": 2}\n', r"json:2: invalid JSON: Extra .* The format of SQuAD is {"),
+        ('{"id": 1}\n{"id": 2}\n', r'json:1 has no "data"\. The format of SQuAD is {'),
         ('{"data": [{}]}', r'data\[0\] has no "paragraphs"'),
         (
             '{"data": [{"paragraphs": [{"context": 1}]}]}',
