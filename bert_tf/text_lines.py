@@ -15,7 +15,7 @@ _MANY_ACCENTS = 0.4
 # How other files begin -> what to do with them.
 _DOCUMENTS = {
     (b"%PDF", b"{\\rtf"): "Save it as plain text",
-    (b"PK\3\4",): "Save a document as plain text, or a spreadsheet as CSV; unpack a zip archive",
+    (b"PK\3\4",): "Save it as plain text, a spreadsheet as CSV; unpack an archive",
     (b"PAR1", b"ARROW1"): "Convert it with pandas: read_parquet(FILE).to_json(NEW_FILE, "
     'orient="records", lines=True)',
     (

@@ -61,7 +61,7 @@ def read_table(path: str, quoted: str = "auto", stream: IO[bytes] | None = None)
     Raises:
         UserError: the file cannot be read, or a row is invalid; the message names the line.
     """
-    if not stream and files.is_dir(path):
+    if not stream and files.list_dir(path):
         yield from _read_folder(path)
         return
     extension = _extension(path)

@@ -75,9 +75,6 @@ def _parse_question(
 
     question = text_of("question_column") if columns["question_column"] else ""
     endings, names = _find_endings(row, place, columns["ending_columns"], split)
-    if len(endings) < 2:
-        needed = "a question needs at least two endings: two or more columns, or a list in JSON"
-        raise UserError(f"{place}: {needed} (--ending_columns)")
     full_endings = tuple(f"{question} {ending}".strip() for ending in endings)
     label = None
     if split != "predict":
@@ -87,39 +84,43 @@ def _parse_question(
 
 def _find_endings(
     row: Mapping[str, Any], place: str, columns: Sequence[str], split: str
-) -> tuple[list[str], list[str]]:
+) -> tuple[list[str], Sequence[str]]:
     """Returns the endings, and their names: columns, or the labels of choices in JSON, if any.
 
     JSON has a list of texts; objects with text and label, as in CommonsenseQA, or an object of two
     such lists; or an object with a text for each label. Columns that are empty at the end of a row
     are no endings.
     """
-    if len(columns) == 1:
-        # The texts of choices that also have labels.
-        parent = columns[0].removesuffix(".text")
-        choices = _value(row, "ending_columns", parent, place, split)
-        labels: Any = []
-        if isinstance(choices, dict):
-            is_columnar = isinstance(choices.get("text"), list)
-            labels = choices.get("label", []) if is_columnar else [*choices]
-            choices = choices["text"] if is_columnar else [*choices.values()]
-        elif isinstance(choices, list) and all(isinstance(choice, dict) for choice in choices):
-            labels = [choice["label"] for choice in choices if "label" in choice]
-            choices = [_value(choice, "ending_columns", "text", place, split) for choice in choices]
-        if isinstance(choices, list):
-            texts = [to_text(choice, "ending", place) for choice in choices]
-            names = [to_text(label, "label of an ending", place) for label in labels]
-            if names and len({*names}) != len(texts):
-                raise UserError(
-                    f"{place}: not every ending has a label of its own. Correct the row"
-                )
-            return texts, names
-    values = [_value(row, "ending_columns", name, place, split) for name in columns]
-    while len(values) > 2 and (values[-1] is None or not str(values[-1]).strip()):
-        values.pop()
-    pairs = zip(values, columns, strict=False)
-    texts = [to_text(value, f"value of {name!r}", place) for value, name in pairs]
-    return texts, list(columns[: len(texts)])
+    # The path of the texts is that of choices that may also have labels.
+    names = [columns[0].removesuffix(".text")] if len(columns) == 1 else columns
+    values = [_value(row, "ending_columns", name, place, split) for name in names]
+    if len(names) == 1 and isinstance(values[0], list | dict):
+        texts, names = _unpack_choices(values[0], place)
+    else:
+        while values and (values[-1] is None or not str(values[-1]).strip()):
+            values.pop()
+        texts, names = values, names[: len(values)]
+    endings = [to_text(text, "ending", place) for text in texts]
+    if len(endings) < 2:
+        needed = "a question needs at least two endings: two or more columns, or a list in JSON"
+        raise UserError(f"{place}: {needed} (--ending_columns)")
+    return endings, [to_text(name, "label of an ending", place) for name in names]
+
+
+def _unpack_choices(choices: Any, place: str) -> tuple[list[Any], list[Any]]:
+    """Returns the texts of a list or object of choices, and their labels, [] if there are none."""
+    if isinstance(choices, list):
+        if not all(isinstance(choice, dict) for choice in choices):
+            return choices, []
+        choices = {key: [choice.get(key) for choice in choices] for key in ("text", "label")}
+    elif not isinstance(choices.get("text"), list):
+        return [*choices.values()], [*choices]
+    texts, labels = choices["text"], choices.get("label") or []
+    if not any(label is not None for label in labels):
+        return texts, []
+    if len({*map(str, labels)}) != len(texts):
+        raise UserError(f"{place}: not every ending has a label of its own. Correct the row")
+    return texts, labels
 
 
 def _find_label(cell: str, names: Sequence[str], count: int, place: str) -> int:
@@ -130,16 +131,12 @@ def _find_label(cell: str, names: Sequence[str], count: int, place: str) -> int:
     if not any(len(name) == 1 for name in names):
         indices |= {chr(ord("A") + index): index for index in range(count)}
     indices |= {name: index for index, name in enumerate(names)}
-    found = indices.get(cell, indices.get(cell.upper()))
-    if found is None:
-        advice = "Correct or remove the row"
-        if cell == str(count):
-            advice += ". Labels must count from 0"
-        expected = f"one of {', '.join(indices)}"
-        raise UserError(
-            f"{place}: the label must be {expected}. Received: {excerpt(cell)}. {advice}"
-        )
-    return found
+    for name in (cell, cell.upper(), cell.lower()):
+        if name in indices:
+            return indices[name]
+    advice = "Correct or remove the row" + ". Indices count from 0" * (cell == str(count))
+    expected = f"one of {', '.join(indices)}"
+    raise UserError(f"{place}: the label must be {expected}. Received: {excerpt(cell)}. {advice}")
 
 
 def _value(row: Mapping[str, Any], flag: str, path: str, place: str, split: str) -> Any:

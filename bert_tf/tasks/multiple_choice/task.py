@@ -117,13 +117,13 @@ class MultipleChoice(Task):
         An ending that the question lacks becomes `[CLS] [SEP]`, which the model ignores.
         """
         num_endings, length = len(self.schema.labels), self.options.max_seq_length
-        counts = np.array([[len(question.endings)] for question in examples])
-        exists = np.arange(num_endings) < counts  # [E, C]
-        missing = [("",) * (num_endings - len(question.endings)) for question in examples]
-        rows = zip(examples, missing, strict=True)
-        endings = self.tokenizer.encode([t for q, empty in rows for t in (*q.endings, *empty)])
+        padding = [""] * num_endings
+        texts = [text for q in examples for text in [*q.endings, *padding][:num_endings]]
+        endings = self.tokenizer.encode(texts)
         contexts = self.tokenizer.encode([*(question.context for question in examples), ""])
-        indices = np.where(exists, np.arange(len(examples))[:, None], len(examples))
+        counts = np.array([len(question.endings) for question in examples], np.int32)[:, None]
+        is_ending = np.arange(num_endings) < counts  # [E, C]
+        indices = np.where(is_ending, np.arange(len(examples))[:, None], len(examples))
         contexts = contexts.take(indices.ravel())
         vocab = self.tokenizer.reference.vocab
         packed = pack_batch(contexts, endings, length, vocab["[CLS]"], vocab["[SEP]"])

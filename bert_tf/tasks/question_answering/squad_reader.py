@@ -139,29 +139,36 @@ def read_squad_examples(
 def _read_questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
     """Yields each question: its location in the file, its text in words, and its JSON object.
 
-    The file has an object, or JSON lines or a list of objects: articles, paragraphs with "qas", or
-    questions with their "context".
+    The file is SQuAD's object; or has, as JSON lines or in a list, articles, paragraphs with "qas",
+    or questions with their "context".
     """
     for location, entry in _read_objects(path):
-        if isinstance(entry, dict) and entry.keys() <= {"header"}:  # the first line of MRQA's files
+        is_dict = isinstance(entry, dict)
+        if is_dict and entry.keys() == {"header"}:  # the first line of MRQA's files
             continue
-        if isinstance(entry, dict) and "data" not in entry and _LEVELS & entry.keys():
-            yield from _unpack(entry, location)
-        else:
-            for n, article in enumerate(_get(entry, "data", list, location)):
-                yield from _unpack(article, f"{location}: data[{n}]")
+        is_part = is_dict and "data" not in entry and _LEVELS & entry.keys()
+        for place, article in (
+            [(location, entry)] if is_part else _children(entry, "data", location, ": ")
+        ):
+            has_text = isinstance(article, dict) and "context" in article
+            for where, paragraph in (
+                [(place, article)] if has_text else _children(article, "paragraphs", place)
+            ):
+                words = _split_words(_get(paragraph, "context", str, where))
+                is_question = "question" in paragraph and "qas" not in paragraph
+                for at, question in (
+                    [(where, paragraph)] if is_question else _children(paragraph, "qas", where)
+                ):
+                    yield at, words, _to_squad(question, at)
 
 
 def _read_objects(path: str) -> Iterator[tuple[str, Any]]:
     text = files.read_text(path, _MAX_BYTES).removeprefix("\ufeff")
     advice = f". The format of SQuAD is {_FORMAT}"
-    lines = text.split("\n")
-    numbers = [number for number, line in enumerate(lines) if line.strip()]
-    # A file with a single line is parsed only once, below.
-    if len(numbers) > 1 and is_object(lines[numbers[0]]):
-        for number in numbers:
-            value = files.parse_json(lines[number], path, number + 1, advice)
-            yield f"{path}:{number + 1}", value
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if len(lines) > 1 and is_object(lines[0][1]):
+        for number, line in lines:
+            yield f"{path}:{number}", files.parse_json(line, path, number, advice)
         return
     content = files.parse_json(text, path, advice=advice)
     if isinstance(content, list) and content:
@@ -170,44 +177,29 @@ def _read_objects(path: str) -> Iterator[tuple[str, Any]]:
         yield path, content
 
 
-def _unpack(entry: Any, location: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
-    """Yields the questions of an article, of a paragraph, or a question with its context."""
-    if not (isinstance(entry, dict) and "context" in entry):
-        for m, paragraph in enumerate(_get(entry, "paragraphs", list, location)):
-            yield from _unpack_paragraph(paragraph, f"{location}.paragraphs[{m}]")
-    elif "question" in entry and "qas" not in entry:
-        text = _get(entry, "context", str, location)
-        yield location, _split_words(text), _to_squad(entry, location)
-    else:
-        yield from _unpack_paragraph(entry, location)
-
-
-def _unpack_paragraph(entry: Any, location: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
-    paragraph = split_words(_get(entry, "context", str, location))
-    for k, question in enumerate(_get(entry, "qas", list, location)):
-        question_location = f"{location}.qas[{k}]"
-        yield question_location, paragraph, _to_squad(question, question_location)
+def _children(
+    parent: Any, key: str, location: str, separator: str = "."
+) -> Iterator[tuple[str, Any]]:
+    for index, child in enumerate(_get(parent, key, list, location)):
+        yield f"{location}{separator}{key}[{index}]", child
 
 
 def _to_squad(entry: Any, location: str) -> Any:
     """Converts a question of Hugging Face's or MRQA's files to SQuAD's form."""
     if not isinstance(entry, dict):
         return entry
-    answers, changed = entry.get("answers"), {}
-    if "id" not in entry and "qid" in entry:
-        changed["id"] = entry["qid"]
+    answers = entry.get("answers")
     if isinstance(answers, dict):  # Hugging Face's lists
-        columns = {key: _get(answers, key, list, location) for key in answers}
-        rows = zip(*columns.values(), strict=False)
-        answers = [dict(zip(columns, row, strict=True)) for row in rows]
-        changed |= {"answers": answers, "is_impossible": entry.get("is_impossible", not answers)}
-    elif "detected_answers" in entry:
+        lists = [_get(answers, key, list, location) for key in answers]
+        answers = [dict(zip(answers, row, strict=True)) for row in zip(*lists, strict=False)]
+        entry = {"is_impossible": not answers, **entry, "answers": answers}
+    elif "detected_answers" in entry:  # MRQA's spans, and texts
         detected = _get(entry, "detected_answers", list, location)
         pairs = ((a, span) for a in detected for span in _get(a, "char_spans", list, location)[:1])
         found = [{**answer, "answer_start": span[0]} for answer, span in pairs if span]
-        others = [{"text": text} for text in answers or () if isinstance(text, str)]
-        changed |= {"answers": [*found, *others], _FIRST_COUNTS: True}
-    return {**entry, **changed}
+        found += [{"text": text} for text in answers or () if isinstance(text, str)]
+        entry = {"id": entry.get("qid"), **entry, "answers": found, _FIRST_COUNTS: True}
+    return entry
 
 
 def _get(parent: Any, key: str, expected_type: Any, location: str) -> Any:
