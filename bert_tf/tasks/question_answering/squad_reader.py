@@ -35,8 +35,8 @@ _MAX_LISTED = 5
 _MAX_BYTES = 1 << 36
 # Key of questions that may have several answers in training, which uses the first, as in MRQA.
 _FIRST_COUNTS = "first_answer_counts"
-# Keys of articles, of paragraphs, and of questions.
-_LEVELS = {"paragraphs", "context", "qas", "question"}
+# Keys of paragraphs, and of questions with their text.
+_PARAGRAPH_KEYS = {"context", "qas", "question"}
 _FORMAT = (
     '{"data": [{"paragraphs": [{"context": TEXT, "qas": [{"id": TEXT, "question": TEXT, '
     '"answers": [{"text": TEXT, "answer_start": NUMBER}]}]}]}]}; with '
@@ -146,11 +146,11 @@ def _read_questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]
         is_dict = isinstance(entry, dict)
         if is_dict and entry.keys() == {"header"}:  # the first line of MRQA's files
             continue
-        is_part = is_dict and "data" not in entry and _LEVELS & entry.keys()
+        is_part = is_dict and {"paragraphs", *_PARAGRAPH_KEYS} & entry.keys()
         for place, article in (
             [(location, entry)] if is_part else _children(entry, "data", location, ": ")
         ):
-            has_text = isinstance(article, dict) and "context" in article
+            has_text = isinstance(article, dict) and _PARAGRAPH_KEYS & article.keys()
             for where, paragraph in (
                 [(place, article)] if has_text else _children(article, "paragraphs", place)
             ):
