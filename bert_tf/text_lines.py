@@ -15,14 +15,9 @@ _MANY_ACCENTS = 0.4
 # How other files begin -> what to do with them.
 _DOCUMENTS = {
     (b"%PDF", b"{\\rtf"): "Save it as plain text",
-    (b"PK\3\4",): "Save it as plain text, a spreadsheet as CSV; unpack an archive",
-    (b"PAR1", b"ARROW1"): "Convert it with pandas: read_parquet(FILE).to_json(NEW_FILE, "
-    'orient="records", lines=True)',
-    (
-        b"BZh",
-        b"\xfd7zXZ",
-        b"\x28\xb5\x2f\xfd",
-    ): "It is compressed: unpack it, or compress it as .gz",
+    (b"PK\3\4",): "Save it as plain text, or a spreadsheet as CSV; unpack an archive",
+    (b"PAR1",): "Convert it with pandas: read_parquet(OLD).to_json(NEW, 'records', lines=True)",
+    (b"BZh", b"\xfd7zXZ", b"(\xb5/\xfd"): "It is compressed: unpack it, or compress it as .gz",
 }
 
 

@@ -71,13 +71,10 @@ def value_at(value: Any, path: str) -> Any:
     In a list, a key stands for the values of all elements. Raises a KeyError if there is no such
     value. A key may contain points.
     """
-    if isinstance(value, list) and path.partition(".")[0].isdecimal():
-        index, _, rest = path.partition(".")
-        if int(index) >= len(value):
-            raise KeyError(path)
-        return value_at(value[int(index)], rest) if rest else value[int(index)]
     if isinstance(value, list):
-        return [value_at(element, path) for element in value]
+        if not path.partition(".")[0].isdecimal():
+            return [value_at(element, path) for element in value]
+        value = {str(index): element for index, element in enumerate(value)}
     if isinstance(value, dict):
         if path in value:
             return value[path]

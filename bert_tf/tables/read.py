@@ -171,21 +171,16 @@ def _read_folder(folder: str) -> Iterator[Row]:
         for name in files.list_dir(parent) if label else names:
             if not name.startswith("."):
                 path = os.path.join(parent, name)
-                row = {
-                    "text": files.read_text(path).removeprefix("\ufeff"),
-                    "file": os.path.join(label, name),
-                }
+                text = files.read_text(path).removeprefix("\ufeff")
+                row = {"text": text, "file": os.path.join(label, name)}
                 yield Row(path, {**row, "label": label} if label else row)
 
 
 def _read_json(path: str, lines: Iterator[str]) -> Iterator[Row]:
-    ahead: list[str] = []
-    for line in lines:
-        ahead.append(line)
-        if line.strip():
-            break
-    lines = itertools.chain(ahead, lines)
-    if ahead and ahead[-1].lstrip().startswith("["):
+    lines, ahead = itertools.tee(lines)
+    is_list = next(filter(str.strip, ahead), "").lstrip().startswith("[")
+    del ahead  # so that the lines are not kept for it
+    if is_list:
         values = files.parse_json("".join(lines), path, advice=_OBJECT_ADVICE)
         for position, value in enumerate(values, start=1):
             yield _json_row(value, f"{path}: element {position}")

@@ -23,49 +23,27 @@ from bert_tf.modeling.bert import ConfiguredModel
 from bert_tf.progress import log
 
 _CONVERT = "BertModel.from_pretrained(folder{}).save_pretrained(new_folder)"
-_OLD = "convert it to safetensors with a version of transformers below 5, for example: "
-# Other files that people have: endings of their names, their first bytes, and what to do.
-_OTHER_FILES: tuple[tuple[tuple[str, ...], tuple[bytes, ...], str], ...] = (
-    (
-        (),
-        (b"version https://git-lfs",),
-        "is a pointer of Git LFS to the file, not the file itself: download it with git lfs pull",
-    ),
-    ((), (b"<!DOCTYPE", b"<!doctype", b"<html"), "is a web page: download the file itself"),
-    (
-        (".bin", ".pt", ".pth", ".pkl", ".pickle", "pytorch_model.bin.index.json"),
-        (),
+# Other files that people have: endings of their names, or their first bytes -> what to do.
+_OTHER_FILES: dict[tuple[str | bytes, ...], str] = {
+    (b"version https://git-lfs",): "is a pointer of Git LFS to the file: run git lfs pull",
+    (b"<!DOCTYPE", b"<!doctype", b"<html"): "is a web page: download the file itself",
+    (".bin", ".pt", ".pth", ".pkl", ".pickle", "pytorch_model.bin.index.json"): (
         "is a pickle, which can run arbitrary code when it is loaded. If you trust it, convert it "
-        "to safetensors with transformers, for example: " + _CONVERT.format(""),
+        f"to safetensors with transformers, for example: {_CONVERT.format('')}"
     ),
-    (
-        (".h5", ".hdf5"),
-        (b"\x89HDF",),
-        "has weights of Keras, such as tf_model.h5 of transformers: "
-        + _OLD
-        + _CONVERT.format(", from_tf=True"),
+    (".h5", ".hdf5", b"\x89HDF", ".msgpack"): (
+        "has weights of Keras or Flax: convert it to safetensors with transformers below version "
+        f"5, for example: {_CONVERT.format(', from_tf=True')}, or from_flax=True"
     ),
-    ((".msgpack",), (), "has weights of Flax: " + _OLD + _CONVERT.format(", from_flax=True")),
-    (
-        (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".7z", ".rar", ".gz"),
-        (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"7z\xbc\xaf", b"Rar!", b"PK\3\4"),
-        "is an archive: unpack it, for example with tar -xf, and pass the model's folder",
+    (".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", b"\x1f\x8b", b"PK\3\4"): (
+        "is an archive: unpack it, for example with tar -xf, and pass the model's folder"
     ),
-    (
-        (".onnx", ".tflite", ".gguf"),
-        (b"GGUF",),
-        "is an exported model, which has no checkpoint: pass the model that it was made from",
+    (".onnx", ".tflite", ".gguf", b"GGUF", ".pb"): (
+        "is an exported model: pass the folder of a SavedModel, or the model that it was made from"
     ),
-    (
-        (".pb",),
-        (),
-        "is the graph of an exported model: pass the folder of a SavedModel, or a checkpoint",
-    ),
-)
+}
 # Names in a folder that say what it has instead of a checkpoint.
-_WEIGHTS = re.compile(
-    r"(pytorch_model|tf_model|flax_model|model)\b.*\.(bin|h5|msgpack|gguf|tar\.gz)"
-)
+_WEIGHTS = re.compile(r"((pytorch|tf|flax)_)?model\b.*\.(bin|h5|msgpack|gguf|tar\.gz)")
 
 
 def find_source(path: str) -> Source:
@@ -194,6 +172,8 @@ def _reject_other(path: str) -> None:
         return
     with files.open_binary(path) as file:
         beginning = file.read(64).lstrip()
-    for suffixes, beginnings, problem in _OTHER_FILES:
-        if path.lower().endswith(suffixes) or beginning.startswith(beginnings):
-            raise UserError(f"{path} {problem}")
+    for signs, problem in _OTHER_FILES.items():
+        for sign in signs:
+            is_bytes = isinstance(sign, bytes)
+            if beginning.startswith(sign) if is_bytes else path.lower().endswith(sign):
+                raise UserError(f"{path} {problem}")

@@ -52,14 +52,13 @@ def read_questions(
 
 def _read_rows(path: str, columns: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yields the file and line of each row, and its cells by column name."""
-    endings, *others = columns["ending_columns"], *columns.values()
     header: list[str] | None = None
     for row in read_table(path):
         if isinstance(row.cells, dict):
             yield row.place, row.cells
         elif header is None:
             header = [name.strip() for name in row.cells]
-            for name in (*endings, *others):
+            for name in (*columns["ending_columns"], *columns.values()):
                 if name and header.count(name) > 1:
                     raise UserError(f"{row.place}: two columns are called {name!r}. Rename one")
         else:
@@ -116,9 +115,8 @@ def _unpack_choices(choices: Any, place: str) -> tuple[list[Any], list[Any]]:
     elif not isinstance(choices.get("text"), list):
         return [*choices.values()], [*choices]
     texts, labels = choices["text"], choices.get("label") or []
-    if not any(label is not None for label in labels):
-        return texts, []
-    if len({*map(str, labels)}) != len(texts):
+    labels = [label for label in labels if label is not None]
+    if labels and len({*map(str, labels)}) != len(texts):
         raise UserError(f"{place}: not every ending has a label of its own. Correct the row")
     return texts, labels
 

@@ -350,8 +350,8 @@ def test_vocabulary_of_another_model_warns(tmp_path, run_log):
     [
         ("a.tar.gz", b"x", "is an archive: unpack it"),
         ("a", b"\x1f\x8b\x08", "is an archive: unpack it"),
-        ("tf_model.h5", b"x", r"has weights of Keras.*from_tf=True"),
-        ("flax_model.msgpack", b"x", "has weights of Flax"),
+        ("tf_model.h5", b"x", r"has weights of Keras or Flax.*from_tf=True"),
+        ("flax_model.msgpack", b"x", "from_flax=True"),
         (
             "model.safetensors",
             b"version https://git-lfs.github.com/spec/v1\n",
