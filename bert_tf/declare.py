@@ -168,7 +168,7 @@ def option(
 
 
 def value_for(value: str, split: str) -> str:
-    """Returns the part of a value for a split: "body" for "predict" if it is `text,predict:body`."""
+    """Returns the part of a value for a split: "b" for "predict" if it is `a,predict:b`."""
     common, *others = _SPLIT.split(value)
     return dict(zip(others[::2], others[1::2], strict=True)).get(split, common)
 

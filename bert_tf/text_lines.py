@@ -16,7 +16,7 @@ _MANY_ACCENTS = 0.4
 _DOCUMENTS = {
     (b"%PDF", b"{\\rtf"): "Save it as plain text",
     (b"PK\3\4",): "Save it as plain text, or a spreadsheet as CSV; unpack an archive",
-    (b"PAR1",): "Convert it with pandas: read_parquet(OLD).to_json(NEW, 'records', lines=True)",
+    (b"PAR1",): "Convert it: pandas.read_parquet(OLD).to_json(NEW, orient='records', lines=True)",
     (b"BZh", b"\xfd7zXZ", b"(\xb5/\xfd"): "It is compressed: unpack it, or compress it as .gz",
 }
 

@@ -253,7 +253,7 @@ def test_folder_for_each_label(tmp_path):
 
 @pytest.mark.parametrize(
     ("beginning", "advice"),
-    [(b"PAR1", r"Convert it with pandas: read_parquet\(OLD\)"), (b"BZh9", "It is compressed")],
+    [(b"PAR1", r"Convert it: pandas.read_parquet\(OLD\)"), (b"BZh9", "It is compressed")],
 )
 def test_other_files_say_what_to_do(tmp_path, beginning, advice):
     (tmp_path / "train.tsv").write_bytes(beginning + b"\x15\x04\x00")
