@@ -194,6 +194,9 @@ def _read_json(path: str, lines: Iterator[str]) -> Iterator[Row]:
 def _json_row(value: Any, place: str) -> Row:
     if not isinstance(value, dict):
         raise UserError(f"{place}: {excerpt(json.dumps(value))} is not an object{_OBJECT_ADVICE}")
+    if value and all(isinstance(column, dict) and "0" in column for column in value.values()):
+        advice = 'Write rows: to_json(FILE, orient="records", lines=True)'
+        raise UserError(f"{place}: an object of columns, as pandas writes it. {advice}")
     return Row(place, value)
 
 

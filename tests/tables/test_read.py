@@ -168,6 +168,7 @@ TOO_LONG = csv.field_size_limit() + 1
         ("a.jsonl", '{"a": 1}\n{"a"\n', "auto", ":2: invalid JSON: .*position 5"),
         ("a.jsonl", '{"a": 1}\n\n["a"]\n', "auto", r""":3: '\["a"\]' is not an object"""),
         ("a.json", '[{"a": 1},\n{"a" 2}]\n', "auto", ":2: invalid JSON: .*list of objects"),
+        ("a.json", '{"a": {"0": 1}}\n', "auto", ":1: an object of columns, as pandas writes it"),
         ("a.json", '[{"a": 1}, 2]\n', "auto", ": element 2: '2' is not an object"),
         ("a.jsonl", "[" * 100000, "auto", ":1: invalid JSON: maximum recursion"),
         ("a.jsonl", '{"a": ' + "1" * 5000 + "}", "auto", ":1: invalid JSON"),

@@ -77,9 +77,14 @@ def find_header(
     if isinstance(rows[0].cells, dict):
         return []
     header = [name.strip() for name in rows[0].cells]
-    flags = columns_of_split(options, split, every=True).items()
+    has_header, text_column = (
+        value_for(value or "", _file_of(split))
+        for value in (options.has_header, options.text_column)
+    )
+    # If a split has values of its own, only the columns that are read there need names.
+    every = (has_header, text_column) == (options.has_header, options.text_column)
+    flags = columns_of_split(options, split, every).items()
     by_name = [f"--{purpose}_column={name}" for purpose, name in flags if is_name(name)]
-    has_header = value_for(options.has_header, _file_of(split))
     if has_header == "no":
         if by_name:
             flag = f"--has_header={options.has_header}"

@@ -68,7 +68,8 @@ class LabelParser:
             raise UserError(f"{place}: the label is empty. {self._advice('', place)}")
         for text in texts:
             if parse_number(text) is None:
-                raise _not_a_number(text, self._advice(text, place), place)
+                advice = "Label columns have numbers, or 0 and 1" if self.labels else ""
+                raise _not_a_number(text, advice or self._advice(text, place), place)
         return texts
 
     def _require_names(self, names: Sequence[str], place: str) -> None:
@@ -79,7 +80,7 @@ class LabelParser:
     def label_names(self, value: Any, place: str) -> list[str]:
         """Lists the labels in a cell: exactly one, unless the problem type is multilabel."""
         if isinstance(value, dict) and self.problem_type == MULTILABEL:
-            self._require_names(value, place)
+            self._require_names(target_names(value), place)
             names = [name for name in value if self._is_one(value[name], name, place)]
         elif not isinstance(value, list | dict):
             names = self.split(to_text(value, "label", place))

@@ -729,7 +729,8 @@ def test_label_columns_by_number_and_in_json(read_dataset):
 @pytest.mark.parametrize(
     ("flags", "old", "new", "message"),
     [
-        ({}, "3,bad,1,0", "3,bad,x,0", r"train\.csv:4: label 'x' is not a number"),
+        ({}, "3,bad,1,0", "3,bad,x,0", r"csv:4: label 'x' is not a number. Label columns have"),
+        ({"labels": "a,b"}, "", "", "the label has the numbers toxic, insult, but others a, b"),
         ({}, "3,bad,1,0", "3,bad,-1,-1", "labels are -1, 0 and 1. .* pass --skip_labels=-1"),
         ({"label_column": "toxic,insul"}, "", "", "Did you mean --label_column=insult"),
         ({"label_column": "toxic,toxic"}, "", "", "repeats a column"),
@@ -764,6 +765,8 @@ def test_columns_and_header_of_one_split(read_dataset):
     )
     with pytest.raises(UserError, match=message):
         read_dataset(BY_NAME, train_csv=train, test_csv="id,body\n1,x\n").read("predict")
+    flags = BY_NAME | {"text_column": "text,predict:2", "has_header": "auto,predict:no"}
+    assert len(read_dataset(flags, train_csv=train, test_csv="1,x\n2,y\n").read("predict")) == 2
     flags = BY_NAME | {"text_column": "text,predict:body"}
     dataset = read_dataset(flags, train_csv=train, test_csv="id,body\n1,x\n")
     assert dataset.read("predict")[0].text_a == "x"
