@@ -96,19 +96,17 @@ class LabelParser:
                 close = difflib.get_close_matches(name, names, n=1)
                 advice = f"Did you mean {close[0]}?" if close else self._advice(name, place)
                 if self.is_inferred and names:
-                    advice += (
-                        f"{' ' if close else '. '}If the label is new, pass all labels as --labels"
-                    )
+                    end = "" if close else "."
+                    advice += f"{end} If the label is new, pass all labels as --labels"
                 allowed = shortened(self.labels)
                 raise UserError(f"{place}: label {excerpt(name)} is not one of {allowed}. {advice}")
         return list(dict.fromkeys(names))
 
     def _is_one(self, value: Any, name: str, place: str) -> bool:
         if value not in (0, 1):
-            shown = to_text(value, "label", place) if isinstance(value, float) else str(value)
-            advice = "Correct or remove the row"
-            advice = self._advice(shown, place) if is_placeholder(shown) else advice
-            raise UserError(f"{place}: label {name} is {excerpt(shown)}, not 0 or 1. {advice}")
+            shown = str(value).removesuffix(".0")
+            problem = f"label {name} is {excerpt(shown)}, not 0 or 1"
+            raise UserError(f"{place}: {problem}. {self._advice(shown, place)}")
         return value == 1
 
     def split(self, text: str) -> list[str]:
@@ -237,10 +235,8 @@ def _infer_type_of_lists(path: str, values: Sequence[Any]) -> str:
     if isinstance(values[0], dict):
         numbers = set(itertools.chain.from_iterable(rows))
         if numbers <= {-1, 0, 1} and -1 in numbers:
-            advice = "If -1 means that there is no label, pass --skip_labels=-1"
-            raise UserError(
-                f"{path}: labels are -1, 0 and 1. {advice}; or --problem_type=regression"
-            )
+            advice = "If -1 means no label, pass --skip_labels=-1; else --problem_type=regression"
+            raise UserError(f"{path}: labels are -1, 0 and 1. {advice}")
         return MULTILABEL if numbers and numbers <= {0, 1} else REGRESSION
     _check_indicators(path, values)
     if not all(float(x).is_integer() for row in rows for x in row):
