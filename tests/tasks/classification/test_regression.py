@@ -210,7 +210,7 @@ def test_problem_type_of_lists(tiny, tmp_path, labels, flags, problem_type, name
             "of 0 and 1. Write the names .* pass --problem_type",
         ),
         ([[0, 1, 1], [1, 0, 0]], {"problem_type": "multilabel"}, "of 0 and 1. Write the names"),
-        ([{"a": 1, "b": 0}, {"a": 0, "b": 0}], {}, "of 0 and 1. Write the names of those"),
+        ([{"a": 1, "b": 0}, {"a": 0, "b": -1}], {}, "labels are -1, 0 and 1. If -1 means no label"),
         (
             [[1.5, 3.2], [4, 2, 1]],
             {},
