@@ -111,6 +111,9 @@ def _unpack_choices(choices: Any, place: str) -> tuple[list[Any], list[Any]]:
     if isinstance(choices, list):
         if not all(isinstance(choice, dict) for choice in choices):
             return choices, []
+        if any("text" not in choice for choice in choices):
+            advice = f"Add the key of their texts to --ending_columns: {', '.join(choices[0])}"
+            raise UserError(f"{place}: choices without the key 'text'. {advice}")
         choices = {key: [choice.get(key) for choice in choices] for key in ("text", "label")}
     elif not isinstance(choices.get("text"), list):
         return [*choices.values()], [*choices]

@@ -426,7 +426,7 @@ def test_nested_choices_case(tmp_path):
         (labeled_choices, "F", "the label must be one of 0, 1, 2, A, B, C. Received: 'F'"),
         (lambda t: t, 3, "must be one of 0, 1, 2, A, B, C. .* Indices count from 0"),
         (lambda t: labeled_choices(t, "AAAAA"), "A", "not every ending has a label of its own"),
-        (lambda t: [{"label": "A"}, {"label": "B"}], "A", "the ending must be a string"),
+        (lambda t: [{"label": "A", "x": "b"}], "A", "without the key 'text'.*: label, x"),
     ],
 )
 def test_invalid_nested_choices(tmp_path, choices_of, answer, message):
