@@ -218,7 +218,7 @@ def test_problem_type_of_lists(tiny, tmp_path, labels, flags, problem_type, name
             "has 3 numbers. .* pass --problem_type=regression; otherwise",
         ),
         ([[0, 1, 1], [1, 0, 0]], {"problem_type": "multilabel"}, "has 3 numbers"),
-        ([{"a": 1, "b": 0}, {"a": 0, "b": 0}], {}, "has 2 numbers"),
+        ([{"a": 1, "b": 0}, {"a": 0, "b": -1}], {}, "labels are -1, 0 and 1. If -1 means no label"),
         (
             [[1.5, 3.2], [4, 2, 1]],
             {},
