@@ -207,7 +207,7 @@ def check_values(options: Any) -> None:
         is_number = isinstance(value, float | int) and value == value  # False for NaN
         if name.endswith(("_batch_size", "_steps")) and isinstance(value, int):
             limits = limits or (1, 2**31 - 1)
-        values = _SPLIT.split(value)[::2] if field.metadata["by_split"] and value else [value]
+        values = _SPLIT.split(str(value))[::2] if field.metadata["by_split"] and value else [value]
         if choices and not {*values} <= {*choices}:
             expected = f"one of {', '.join(choices)}"
         elif keywords and not (value in keywords or is_number):

@@ -115,7 +115,7 @@ def _find_position(
         if len({*positions}) < len(parts):
             raise UserError(f"{first_row.place}: --label_column={column} repeats a column")
         if header:
-            parts = [header[position] for position in positions]
+            parts = [header[int(position)] for position in positions]
         return Several(zip(parts, positions, strict=True))
     if isinstance(cells, dict):
         with contextlib.suppress(KeyError):
