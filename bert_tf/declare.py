@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import os
+import re
 import types
 import typing
 from collections.abc import Collection, Iterable, Mapping
@@ -12,6 +13,8 @@ from bert_tf.errors import UserError
 
 # [CLS], one word piece and [SEP].
 _SHORTEST_SEQUENCE = 3
+# Separates the parts of a value, see `value_for`.
+_SPLIT = re.compile("(?:^|,) *(train|eval|predict):")
 
 
 class Affects(enum.Flag):
@@ -134,6 +137,7 @@ def option(
     new: bool = False,
     required: bool = False,
     choices: tuple[str, ...] | None = None,
+    by_split: bool = False,
     limits: tuple[float, float] | None = None,
     keywords: tuple[str, ...] = (),
 ) -> Any:
@@ -146,6 +150,7 @@ def option(
         new: whether the original script has no such flag.
         required: whether the flag must be passed.
         choices: allowed values.
+        by_split: whether the value may differ between splits, see `value_for`.
         limits: lowest and highest allowed value.
         keywords: strings that are allowed in addition to numbers.
     """
@@ -155,10 +160,17 @@ def option(
         "new": new,
         "required": required,
         "choices": choices,
+        "by_split": by_split,
         "limits": limits,
         "keywords": keywords,
     }
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def value_for(value: str, split: str) -> str:
+    """Returns the part of a value for a split: "b" for "predict" if it is `a,predict:b`."""
+    common, *others = _SPLIT.split(value)
+    return dict(zip(others[::2], others[1::2], strict=True)).get(split, common)
 
 
 def check_required(options: Any, not_needed: Collection[str] = ()) -> None:
@@ -195,7 +207,8 @@ def check_values(options: Any) -> None:
         is_number = isinstance(value, float | int) and value == value  # False for NaN
         if name.endswith(("_batch_size", "_steps")) and isinstance(value, int):
             limits = limits or (1, 2**31 - 1)
-        if choices and value not in choices:
+        values = _SPLIT.split(str(value))[::2] if field.metadata["by_split"] and value else [value]
+        if choices and not {*values} <= {*choices}:
             expected = f"one of {', '.join(choices)}"
         elif keywords and not (value in keywords or is_number):
             expected = f"a number or {' or '.join(keywords)}"

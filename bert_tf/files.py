@@ -7,6 +7,7 @@ imported only for remote paths, so that tokenization and data preparation work w
 import contextlib
 import glob as glob_module
 import gzip
+import io
 import json
 import os
 import shutil
@@ -186,13 +187,27 @@ def open_binary(path: str, regular_only: bool = True) -> IO[bytes]:
         return _gfile().GFile(path, "rb") if is_remote(path) else open(path, "rb")
 
 
+def is_gzip(path: str) -> bool:
+    """Returns whether a regular file is gzipped."""
+    with open_binary(path) as file:
+        return _is_gzip(path, file)
+
+
+def _is_gzip(path: str, file: Any) -> bool:
+    starts_so = isinstance(file, io.BufferedReader) and file.peek(2)[:2] == b"\x1f\x8b"
+    return starts_so or os.fspath(path).endswith(".gz")
+
+
 @contextlib.contextmanager
 def open_decompressed(path: str, regular_only: bool = False) -> Iterator[Any]:
-    """Opens a file to read bytes; decompresses `.gz` files."""
+    """Opens a file to read bytes; decompresses gzipped files, by their first bytes if local."""
     with open_binary(path, regular_only) as file, wrap_errors("read", path):
-        is_gzip = os.fspath(path).endswith(".gz")
         try:
-            with gzip.open(file) if is_gzip else contextlib.nullcontext(file) as decompressed:
+            with (
+                gzip.open(file)
+                if _is_gzip(path, file)
+                else contextlib.nullcontext(file) as decompressed
+            ):
                 yield decompressed
         except (gzip.BadGzipFile, zlib.error, EOFError) as error:
             raise UserError(f"{path} is not a complete gzip file: {error}") from error

@@ -10,8 +10,13 @@ from bert_tf.errors import UserError
 
 # Size limit of a line, and of small files. The corpus text8 has a single line of 95 MB.
 MAX_BYTES = 1 << 27
-# How documents begin: PDF, RTF, and zip archives such as .docx.
-_DOCUMENTS = (b"%PDF", b"{\\rtf", b"PK\3\4")
+# How other files begin -> what to do with them.
+_DOCUMENTS = {
+    (b"%PDF", b"{\\rtf"): "Save it as plain text",
+    (b"PK\3\4",): "Save it as plain text, or a spreadsheet as CSV; unpack an archive",
+    (b"PAR1",): "Convert it: pandas.read_parquet(OLD).to_json(NEW, orient='records', lines=True)",
+    (b"BZh", b"\xfd7zXZ", b"(\xb5/\xfd"): "It is compressed: unpack it, or compress it as .gz",
+}
 
 
 def split(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
@@ -29,9 +34,9 @@ def split(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
 def decode(name: str, lines: Iterable[bytes]) -> Iterator[str]:
     """Decodes UTF-8 lines, which keep their line breaks; `name` is the file in error messages."""
     for line_number, raw in enumerate(lines, start=1):
-        if line_number == 1 and raw.startswith(_DOCUMENTS):
-            problem = f"this is not a text file: {raw[:20]!r}"
-            raise UserError(f"{name}:1: {problem}. Save it as plain text")
+        for beginnings, advice in _DOCUMENTS.items() if line_number == 1 else ():
+            if raw.startswith(beginnings):
+                raise UserError(f"{name}:1: this is not a text file: {raw[:20]!r}. {advice}")
         try:
             yield raw.decode("utf-8")
         except UnicodeDecodeError as error:

@@ -31,7 +31,8 @@ def find_files(
     A file option is a path or, if there is no such path, a name in the folder. Without a file
     option, a file is found in the folder by its name: `train`, `dev` (`val`, `valid`,
     `validation`, `eval`) or `test` with a known extension, optionally followed by `.gz`. If no name
-    matches, and the folder has one data file besides those passed, that is the training file.
+    matches, and the folder has one data file besides those passed, that is the training file. If
+    it has none either, subfolders with these names are found.
 
     Args:
         options: the options; those of other splits are not checked.
@@ -85,6 +86,9 @@ def find_files(
             paths["train"] = os.path.join(data_dir, others[0])
             only = "the only other" if specified else "the only"
             _logger.info("Training file: %s, %s data file in the folder", paths["train"], only)
+    if not paths:
+        folders = [(split, os.path.join(data_dir, n)) for split in missing for n in NAMES[split]]
+        paths = {split: path for split, path in reversed(folders) if files.is_dir(path)}
     return paths
 
 

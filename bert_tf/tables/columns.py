@@ -1,5 +1,6 @@
 """Finds the columns of a user's table by name or number, and converts the values of cells."""
 
+import contextlib
 import difflib
 import json
 import math
@@ -21,14 +22,26 @@ COLUMN_NAME = re.compile(rf"\s*({_COMMON_WORD})([ _]({_COMMON_WORD}))?\s*", re.I
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
+class Several(tuple[tuple[str, Any], ...]):
+    """The position of a list of columns: pairs of a name and a position."""
+
+
+def positions_in(position: Any) -> list[Any]:
+    """Returns the positions in a `Several`, or in a list with one position."""
+    return [p for _, p in position] if isinstance(position, Several) else [position]
+
+
 def find_positions(
-    path: str, first_row: Row, columns: Mapping[str, str], header: Sequence[str]
+    path: str, first_row: Row, columns: Mapping[str, str], header: Sequence[str], split: str = ""
 ) -> dict[str, Any]:
-    """Maps each purpose to a column index, or to a JSON key if `first_row` is a JSON object."""
+    """Maps each purpose to a column index, or to a JSON key if `first_row` is a JSON object.
+
+    The label may be a list of columns, such as `toxic,insult`: its position is a `Several`. The
+    message for a missing column says how to pass another one for `split`.
+    """
     purpose_at: dict[Any, str] = {}
     for purpose, column in columns.items():
-        is_json = isinstance(first_row.cells, dict)
-        position = column if is_json else _find_position(first_row, purpose, column, header)
+        position = _find_position(first_row, purpose, column, header, split)
         other = purpose_at.setdefault(position, purpose)
         if other != purpose:
             raise UserError(
@@ -38,26 +51,85 @@ def find_positions(
 
 
 def cell(row: Row, purpose: str, position: Any) -> Any:
-    """Returns the value of a cell; raises UserError if a JSON object lacks the key."""
-    if isinstance(row.cells, dict) and position not in row.cells:
-        raise _no_such_column(row.place, purpose, position, list(row.cells), "key")
-    return row.cells[position]
+    """Returns the value of a cell, or name -> value for several; position may be a JSON path.
+
+    Raises a UserError if a JSON object lacks the key.
+    """
+    if isinstance(position, Several):
+        return {name: cell(row, purpose, column) for name, column in position}
+    if not isinstance(row.cells, dict):
+        return row.cells[position]
+    try:
+        return value_at(row.cells, position)
+    except KeyError:
+        raise _no_such_column(row.place, purpose, position, paths_in(row.cells), "key") from None
+
+
+def value_at(value: Any, path: str) -> Any:
+    """Returns a value in nested JSON by its path, such as `question.stem` or `answers.0`.
+
+    In a list, a key stands for the values of all elements. Raises a KeyError if there is no such
+    value. A key may contain points.
+    """
+    if isinstance(value, list):
+        if not path.partition(".")[0].isdecimal():
+            return [value_at(element, path) for element in value]
+        value = {str(index): element for index, element in enumerate(value)}
+    if isinstance(value, dict):
+        if path in value:
+            return value[path]
+        for point in re.finditer(r"\.", path):
+            if path[: point.start()] in value:
+                return value_at(value[path[: point.start()]], path[point.end() :])
+    raise KeyError(path)
+
+
+def paths_in(cells: Mapping[str, Any]) -> list[str]:
+    """Returns the columns of a row, or the paths of all values in nested JSON objects."""
+    return [
+        f"{key}.{rest}" if rest else key
+        for key, value in cells.items()
+        for rest in (isinstance(value, dict) and paths_in(value)) or [""]
+    ]
+
+
+def split_advice(flag: str, split: str, end: str = ".") -> str:
+    """Ends advice with how to name another column for the file of a split; see `value_for`."""
+    is_later = split in ("eval", "predict")
+    return f"{end} If only this file differs, add ,{split}:NAME to --{flag}" if is_later else ""
 
 
 def is_name(column: str) -> bool:
-    """Returns whether a column is given by name, not by number."""
-    return not re.fullmatch("[0-9]{1,9}", column)
+    """Returns whether a column is given by name, not by number; or any of several columns."""
+    return not re.fullmatch("[0-9]{1,9}(, *[0-9]{1,9})*", column)
 
 
-def _find_position(first_row: Row, purpose: str, column: str, header: Sequence[str]) -> int:
+def _find_position(
+    first_row: Row, purpose: str, column: str, header: Sequence[str], split: str
+) -> Any:
+    cells = first_row.cells
+    names = paths_in(cells) if isinstance(cells, dict) else header
+    if purpose == "label" and "," in column and column.strip() not in names:
+        parts = [part.strip() for part in column.split(",") if part.strip()]
+        positions = [_find_position(first_row, purpose, part, header, split) for part in parts]
+        if len({*positions}) < len(parts):
+            raise UserError(f"{first_row.place}: --label_column={column} repeats a column")
+        if header:
+            parts = [header[int(position)] for position in positions]
+        return Several(zip(parts, positions, strict=True))
+    if isinstance(cells, dict):
+        with contextlib.suppress(KeyError):
+            value_at(cells, column)
+            return column
+        raise _no_such_column(first_row.place, purpose, column, names, "key", split)
     matches = [position for position, name in enumerate(header) if name == column.strip()]
     if len(matches) > 1:
         columns = f"{first_row.place}: columns {matches[0] + 1} and {matches[1] + 1}"
         raise UserError(f"{columns} are both called {excerpt(column)}. Rename one of them")
     if matches:
         return matches[0]
-    if is_name(column):
-        raise _no_such_column(first_row.place, purpose, column, header, "column")
+    if is_name(column) or "," in column:
+        raise _no_such_column(first_row.place, purpose, column, header, "column", split)
     if not 1 <= int(column) <= len(first_row.cells):
         place, cells = first_row.place, first_row.cells
         problem = f"but the row has {counted(len(cells), 'column')}.{_csv_hint(place, cells)}"
@@ -66,7 +138,7 @@ def _find_position(first_row: Row, purpose: str, column: str, header: Sequence[s
 
 
 def _no_such_column(
-    place: str, purpose: str, column: str, names: Sequence[str], kind: str
+    place: str, purpose: str, column: str, names: Sequence[str], kind: str, split: str = ""
 ) -> UserError:
     available = shortened(list(map(excerpt, names)), _SHOWN_NAMES)
     by_folded_name = {name.casefold(): name for name in reversed(names)}
@@ -81,6 +153,7 @@ def _no_such_column(
         advice = " Pass one of these, or correct the line"
     else:
         advice = " If this row is data, pass 1-based column numbers"
+    advice += split_advice(f"{purpose}_column", split, "" if advice.endswith("?") else ".")
     rest = f", only {available}" if names else ": the object is empty"
     return UserError(f"{place}: there is no {kind} {column!r} (--{purpose}_column){rest}.{advice}")
 
@@ -109,7 +182,10 @@ def to_text(value: Any, name: str, place: str) -> str:
         return json.dumps(value)
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return str(value)
-    received = f"Received: {excerpt(json.dumps(value))}. Correct or remove the line"
+    advice = "Correct or remove the line"
+    if isinstance(value, dict):
+        advice = "Pass the path of one of its fields, such as question.stem"
+    received = f"Received: {excerpt(json.dumps(value))}. {advice}"
     raise UserError(f"{place}: the {name} must be a string or a number. {received}")
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from bert_tf import files, text_lines
-from bert_tf.errors import UserError, counted, excerpt
+from bert_tf.errors import UserError, counted, excerpt, shortened
 
 _logger = logging.getLogger(__name__)
 
@@ -44,8 +44,9 @@ def read_table(path: str, quoted: str = "auto", stream: IO[bytes] | None = None)
 
     `.csv`: columns separated by `,`, `;` or tab, whichever is the most frequent in the first line,
     and by spaces after it if the first line has one after each;
-    `.jsonl`, `.ndjson` and `.json`: one object per line or, in `.json`, a list of objects; others:
-    tab-separated columns. All may be gzipped (`.gz`). Lines end with LF or CRLF. A byte order mark
+    JSON, whatever the extension: one object per line, or a list of objects; others: tab-separated
+    columns. All may be gzipped. A folder has a text per file, and a subfolder for each label: the
+    keys of its rows are "text", "label" and "file". Lines end with LF or CRLF. A byte order mark
     and blank lines at the end are ignored. Any other blank line is ignored in JSON, is an empty
     text in a table with one column, and is an error in other tables.
 
@@ -58,16 +59,19 @@ def read_table(path: str, quoted: str = "auto", stream: IO[bytes] | None = None)
     Raises:
         UserError: the file cannot be read, or a row is invalid; the message names the line.
     """
+    if not stream and files.list_dir(path):
+        yield from _read_folder(path)
+        return
     extension = os.path.splitext(path.lower().removesuffix(".gz"))[1]
     opened = contextlib.nullcontext(stream) if stream else files.open_decompressed(path)
     with opened as file:
         lines = _decode(path, text_lines.split(path, file))
-        if extension in _JSON_EXTENSIONS:
-            yield from _read_json(path, lines, may_be_list=extension == ".json")
-            return
         is_csv = extension == ".csv"
         is_quoted = is_csv if quoted == "auto" else quoted == "yes"
         first = next(lines, "")
+        if extension in _JSON_EXTENSIONS or is_object(first):
+            yield from _read_json(path, itertools.chain([first], lines))
+            return
         if is_csv and re.fullmatch('"?sep=.?"?', first.rstrip("\r\n"), re.IGNORECASE):
             line = excerpt(first.rstrip("\r\n"))
             raise UserError(f"{path}:1: {line} is Excel's delimiter declaration. Remove the line")
@@ -129,15 +133,39 @@ def _width_error(
     return UserError(f"{place}: {problem}. The column separator is {delimiter!r}: {advice}")
 
 
-def _read_json(path: str, lines: Iterable[str], may_be_list: bool) -> Iterator[Row]:
-    if may_be_list:
-        lines = list(lines)
-        text = "".join(lines)
-        if text.lstrip().startswith("["):
-            values = files.parse_json(text, path, advice=_OBJECT_ADVICE)
-            for position, value in enumerate(values, start=1):
-                yield _json_row(value, f"{path}: element {position}")
-            return
+def is_object(line: str) -> bool:
+    """Returns whether a line is a whole JSON object."""
+    with contextlib.suppress(ValueError, RecursionError):
+        return line.lstrip().startswith("{") and isinstance(json.loads(line), dict)
+    return False
+
+
+def _read_folder(folder: str) -> Iterator[Row]:
+    """Yields a row for each file of a folder, or of its subfolders, which are labels."""
+    names = [name for name in files.list_dir(folder) if not name.startswith(".")]
+    labels = [name for name in names if files.is_dir(os.path.join(folder, name))]
+    if labels and len(labels) < len(names):
+        others = shortened([name for name in names if name not in labels], 5)
+        _logger.info("%s: only its subfolders are read, not %s", folder, others)
+    for label in labels or [""]:
+        parent = os.path.join(folder, label)
+        for name in files.list_dir(parent) if label else names:
+            if not name.startswith("."):
+                path = os.path.join(parent, name)
+                text = files.read_text(path).removeprefix("\ufeff")
+                row = {"text": text, "file": os.path.join(label, name)}
+                yield Row(path, {**row, "label": label} if label else row)
+
+
+def _read_json(path: str, lines: Iterator[str]) -> Iterator[Row]:
+    lines, ahead = itertools.tee(lines)
+    is_list = next(filter(str.strip, ahead), "").lstrip().startswith("[")
+    del ahead  # so that the lines are not kept for it
+    if is_list:
+        values = files.parse_json("".join(lines), path, advice=_OBJECT_ADVICE)
+        for position, value in enumerate(values, start=1):
+            yield _json_row(value, f"{path}: element {position}")
+        return
     for line_number, line in enumerate(lines, start=1):
         if line.strip():
             value = files.parse_json(line.rstrip(), path, line_number, _OBJECT_ADVICE)
@@ -147,6 +175,9 @@ def _read_json(path: str, lines: Iterable[str], may_be_list: bool) -> Iterator[R
 def _json_row(value: Any, place: str) -> Row:
     if not isinstance(value, dict):
         raise UserError(f"{place}: {excerpt(json.dumps(value))} is not an object{_OBJECT_ADVICE}")
+    if value and all(isinstance(column, dict) and "0" in column for column in value.values()):
+        advice = 'Write rows: to_json(FILE, orient="records", lines=True)'
+        raise UserError(f"{place}: an object of columns, as pandas writes it. {advice}")
     return Row(place, value)
 
 

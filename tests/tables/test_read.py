@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
-from bert_tf.tables.columns import to_text
+from bert_tf.tables.columns import to_text, value_at
 from bert_tf.tables.read import read_table
 
 ROWS = [["label", "text"], ["ham", "One, two; three"], ["spam", "Four"]]
@@ -168,6 +168,7 @@ TOO_LONG = csv.field_size_limit() + 1
         ("a.jsonl", '{"a": 1}\n{"a"\n', "auto", ":2: invalid JSON: .*position 5"),
         ("a.jsonl", '{"a": 1}\n\n["a"]\n', "auto", r""":3: '\["a"\]' is not an object"""),
         ("a.json", '[{"a": 1},\n{"a" 2}]\n', "auto", ":2: invalid JSON: .*list of objects"),
+        ("a.json", '{"a": {"0": 1}}\n', "auto", ":1: an object of columns, as pandas writes it"),
         ("a.json", '[{"a": 1}, 2]\n', "auto", ": element 2: '2' is not an object"),
         ("a.jsonl", "[" * 100000, "auto", ":1: invalid JSON: maximum recursion"),
         ("a.jsonl", '{"a": ' + "1" * 5000 + "}", "auto", ":1: invalid JSON"),
@@ -227,3 +228,53 @@ def test_rows_between_stray_quotes_warn(tmp_path, caplog, num_lines, warns):
     assert len([*read_table(str(tmp_path / "a.csv"))]) == 2
     message = f"The row at {tmp_path}/a.csv:2 has {num_lines + 2} lines"
     assert (message in caplog.text) == warns
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.tsv", "a.csv", "a.jsonl.gz", "a.json", "a"])
+def test_json_lines_whatever_the_extension(tmp_path, name):
+    content = b'{"a": "x\\ty", "b": {"c": [1, 2]}}\n{"a": "z", "b": {}}\n'
+    path = tmp_path / name
+    # Gzipped files are detected by their content.
+    path.write_bytes(gzip.compress(content) if name in ("a.jsonl.gz", "a.txt") else content)
+    cells = [{"a": "x\ty", "b": {"c": [1, 2]}}, {"a": "z", "b": {}}]
+    assert [row.cells for row in read_table(str(path))] == cells
+    assert [row.place for row in read_table(str(path))] == [f"{path}:1", f"{path}:2"]
+
+
+def test_folder_for_each_label(tmp_path):
+    for name in ("neg/1.txt", "pos/1.txt", "pos/2.txt", "pos/.hidden"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"text of {name}\nline 2\n")
+    rows = list(read_table(str(tmp_path)))
+    assert [row.cells["label"] for row in rows] == ["neg", "pos", "pos"]
+    assert rows[2].cells["text"] == "text of pos/2.txt\nline 2"
+    assert (rows[2].place, rows[2].cells["file"]) == (f"{tmp_path}/pos/2.txt", "pos/2.txt")
+    assert [row.cells["file"] for row in read_table(f"{tmp_path}/neg")] == ["1.txt"]
+
+
+@pytest.mark.parametrize(
+    ("beginning", "advice"),
+    [(b"PAR1", r"Convert it: pandas.read_parquet\(OLD\)"), (b"BZh9", "It is compressed")],
+)
+def test_other_files_say_what_to_do(tmp_path, beginning, advice):
+    (tmp_path / "train.tsv").write_bytes(beginning + b"\x15\x04\x00")
+    with pytest.raises(UserError, match=rf"train.tsv:1: this is not a text file.*\. {advice}"):
+        list(read_table(str(tmp_path / "train.tsv")))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("question.stem", "s"),
+        ("question.choices.text", ["x", "y"]),
+        ("question.choices.1.text", "y"),
+        ("a.b", 1),
+        ("c.d.e", 2),
+    ],
+)
+def test_values_by_path(path, value):
+    choices = [{"text": "x"}, {"text": "y"}]
+    cells = {"question": {"stem": "s", "choices": choices}, "a.b": 1, "c.d": {"e": 2}}
+    assert value_at(cells, path) == value
+    with pytest.raises(KeyError):
+        value_at(cells, f"{path}.z")

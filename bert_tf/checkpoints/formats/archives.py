@@ -58,7 +58,9 @@ def _select_members(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.Zi
         raise UserError(f"{path} contains several checkpoints, in {names}: unpack it and pass one")
     if not folders:
         content = shortened(archive.namelist(), 8) or "nothing"
-        raise UserError(f"{path} contains no original BERT checkpoint. It contains: {content}")
+        advice = "If there is a model in it, unpack it and pass the model's folder"
+        problem = f"{path} contains no original BERT checkpoint. It contains: {content}"
+        raise UserError(f"{problem}. {advice}")
     selected = [member for member in expected if os.path.dirname(member.filename) in folders]
     size = sum(member.file_size for member in selected)
     packed_size = os.path.getsize(path)

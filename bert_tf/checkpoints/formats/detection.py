@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 from typing import Any
 
 import keras
@@ -21,7 +22,28 @@ from bert_tf.modeling import BertModel
 from bert_tf.modeling.bert import ConfiguredModel
 from bert_tf.progress import log
 
-_PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+_CONVERT = "BertModel.from_pretrained(folder{}).save_pretrained(new_folder)"
+# Other files that people have: endings of their names, or their first bytes -> what to do.
+_OTHER_FILES: dict[tuple[str | bytes, ...], str] = {
+    (b"version https://git-lfs",): "is a pointer of Git LFS to the file: run git lfs pull",
+    (b"<!DOCTYPE", b"<!doctype", b"<html"): "is a web page: download the file itself",
+    (".bin", ".pt", ".pth", ".pkl", ".pickle", "pytorch_model.bin.index.json"): (
+        "is a pickle, which can run arbitrary code when it is loaded. If you trust it, convert it "
+        f"to safetensors with transformers, for example: {_CONVERT.format('')}"
+    ),
+    (".h5", ".hdf5", b"\x89HDF", ".msgpack"): (
+        "has weights of Keras or Flax: convert it to safetensors with transformers below version "
+        f"5, for example: {_CONVERT.format(', from_tf=True')}, or from_flax=True"
+    ),
+    (".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", b"\x1f\x8b", b"PK\3\4"): (
+        "is an archive: unpack it, for example with tar -xf, and pass the model's folder"
+    ),
+    (".onnx", ".tflite", ".gguf", b"GGUF", ".pb"): (
+        "is an exported model: pass the folder of a SavedModel, or the model that it was made from"
+    ),
+}
+# Names in a folder that say what it has instead of a checkpoint.
+_WEIGHTS = re.compile(r"((pytorch|tf|flax)_)?model\b.*\.(bin|h5|msgpack|gguf|tar\.gz)")
 
 
 def find_source(path: str) -> Source:
@@ -47,9 +69,11 @@ def find_source(path: str) -> Source:
                 advice = "copy it to a local disk; only TensorFlow checkpoints can be read remotely"
                 raise UserError(f"{path}: {advice}")
             # Raises a clearer error for a missing file than the libraries do.
-            files.open_binary(path).close()
-            return opener(path)
-    _reject_pickle(path)
+            with files.open_binary(path) as file:
+                is_other = file.read(8).startswith((b"version ", b"<"))
+            if not is_other:
+                return opener(path)
+    _reject_other(path)
     return _open_checkpoint(checkpoints.resolve(path))
 
 
@@ -116,8 +140,8 @@ def _open_folder(folder: str) -> Source:
         prefix = RunFolder(folder).checkpoint(check=False)
     except UserError:
         if not weights_file:
-            if any(map(find, _PICKLES)):
-                _reject_pickle(os.path.join(folder, _PICKLES[0]))
+            for name in filter(_WEIGHTS.fullmatch, files.list_dir(folder)):
+                _reject_other(os.path.join(folder, name))
             raise
     if weights_file and prefix:
         models = " and ".join(map(os.path.basename, (weights_file, prefix)))
@@ -143,9 +167,14 @@ def _open_zip(path: str) -> Source:
         raise UserError(f"{path}: {error}".replace(folder, os.path.basename(folder))) from error
 
 
-def _reject_pickle(path: str) -> None:
-    if path.endswith((".bin", ".pt", ".pth", ".pkl", ".pickle")):
-        problem = f"{path} is a pickle, which can run arbitrary code when it is loaded"
-        call = "BertModel.from_pretrained(folder).save_pretrained(new_folder)"
-        advice = f"convert it to safetensors with transformers, for example: {call}"
-        raise UserError(f"{problem}. If you trust it, {advice}")
+def _reject_other(path: str) -> None:
+    """Raises a UserError that says what an existing file is if it is not a checkpoint."""
+    if files.is_dir(path) or not files.exists(path):
+        return
+    with files.open_binary(path) as file:
+        beginning = file.read(64).lstrip()
+    for signs, problem in _OTHER_FILES.items():
+        for sign in signs:
+            is_bytes = isinstance(sign, bytes)
+            if beginning.startswith(sign) if is_bytes else path.lower().endswith(sign):
+                raise UserError(f"{path} {problem}")

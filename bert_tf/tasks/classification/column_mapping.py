@@ -5,9 +5,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from bert_tf.declare import value_for
 from bert_tf.errors import UserError, counted, shortened
 from bert_tf.progress import log
-from bert_tf.tables.columns import COLUMN_NAME, find_positions, is_name, parse_number
+from bert_tf.tables.columns import (
+    COLUMN_NAME,
+    find_positions,
+    is_name,
+    parse_number,
+    positions_in,
+)
 from bert_tf.tables.read import Row
 from bert_tf.tasks.classification.label_inference import LabelParser, is_number_like
 from bert_tf.tasks.classification.options import ClassifierOptions
@@ -31,45 +38,61 @@ class TrainingTable(NamedTuple):
     text_columns: Mapping[str, Sequence[str]] = types.MappingProxyType({})
 
 
-def columns_of_split(options: ClassifierOptions, split: str | None = None) -> dict[str, str]:
-    """Returns purpose -> column for a split, or for `UNLABELED`, a training set without labels."""
+def columns_of_split(options: ClassifierOptions, split: str, every: bool = False) -> dict[str, str]:
+    """Returns purpose -> column for a split, or for `UNLABELED`, a training set without labels.
+
+    With `every`, also returns the columns that are not read.
+    """
     columns = {
         "text": options.text_column,
         "text_pair": options.text_pair_column,
         "label": options.label_column,
         "id": options.id_column,
     }
-    unused = {None: set(), "predict": {"label"}, UNLABELED: {"label", "id"}}.get(split, {"id"})
-    used = columns.keys() - unused
-    return {name: value for name, value in columns.items() if name in used and value is not None}
+    unused = {"predict": {"label"}, UNLABELED: {"label", "id"}}.get(split, {"id"})
+    used = columns.keys() - (set() if every else unused)
+    file = _file_of(split)
+    found = {name: value_for(columns[name] or "", file) for name in columns if name in used}
+    return {name: column for name, column in found.items() if column}
+
+
+def _file_of(split: str) -> str:
+    return "train" if split == UNLABELED else split
 
 
 def find_header(
     path: str,
     rows: Sequence[Row],
     options: ClassifierOptions,
-    columns: Mapping[str, str],
+    split: str,
     labels: LabelParser,
     training_header: Sequence[str] | None,
 ) -> list[str]:
     """Returns the column names in the first row of a table, or [] if that row is data.
 
-    `columns` are those of the split. If `has_header` is "auto" and all columns are given by number,
+    If `has_header` is "auto" and all columns are given by number,
     guesses: the first row is a header if its label does not look like the labels below, or if it
     equals `training_header` (None: not read; []: no header).
     """
     if isinstance(rows[0].cells, dict):
         return []
     header = [name.strip() for name in rows[0].cells]
-    flags = columns_of_split(options).items()
+    has_header, text_column = (
+        value_for(value or "", _file_of(split))
+        for value in (options.has_header, options.text_column)
+    )
+    # If a split has values of its own, only the columns that are read there need names.
+    every = (has_header, text_column) == (options.has_header, options.text_column)
+    flags = columns_of_split(options, split, every).items()
     by_name = [f"--{purpose}_column={name}" for purpose, name in flags if is_name(name)]
-    if options.has_header == "no":
+    if has_header == "no":
         if by_name:
-            raise UserError(f"{by_name[0]} is a name, but --has_header=no: pass a 1-based number")
+            flag = f"--has_header={options.has_header}"
+            raise UserError(f"{by_name[0]} is a name, but {flag}: pass a 1-based number")
         return []
-    if by_name or options.has_header == "yes":
+    if by_name or has_header == "yes":
         return header
-    positions = find_positions(path, rows[0], columns, [])
+    positions = find_positions(path, rows[0], columns_of_split(options, split), [])
     if not _is_header(rows, positions, labels, training_header):
         return []
     message = "%s: the first row is used as column names: %s (--has_header=no reads it as data)"
@@ -78,9 +101,16 @@ def find_header(
 
 
 def warn_about_columns(
-    rows: Sequence[Row], columns: Mapping[str, str], header: Sequence[str], training: TrainingTable
+    rows: Sequence[Row],
+    options: ClassifierOptions,
+    split: str,
+    header: Sequence[str],
+    training: TrainingTable,
 ) -> None:
-    """Warns about rows that repeat the header, and columns that differ from the training file's."""
+    """Warns about rows that repeat the header, and columns that differ from the training file's.
+
+    The latter only for columns that are not given for this split.
+    """
     repeated = [r.place for r in rows[1:] if header and [c.strip() for c in r.cells] == header]
     if repeated:
         message = "%s equals the header (%s in all). Check whether files were concatenated"
@@ -89,12 +119,14 @@ def warn_about_columns(
     # Columns given by name were found in the header; ids are only read for prediction.
     numbers = {
         purpose: int(column)
-        for purpose, column in columns.items()
-        if purpose != "id" and not is_name(column) and column not in header
+        for purpose, column in columns_of_split(options, split).items()
+        if purpose != "id" and not is_name(column) and "," not in column and column not in header
+        if column == getattr(options, f"{purpose}_column")
     }
     if "text" in numbers and len(cells) < training.num_columns:
         message = f"%s has {counted(len(cells), 'column')}, but the training file has %d. Check "
-        log.warning(message + "--text_column", rows[0].place, training.num_columns)
+        message += f"--text_column, or add ,{split}:NUMBER to it"
+        log.warning(message, rows[0].place, training.num_columns)
     # Without a header, compare the first row if it shares a name with the training file's header:
     # then it is probably a header that was mistaken for data.
     names = header or [name.strip() for name in cells]
@@ -117,7 +149,7 @@ def warn_about_texts(
     """
     used = list(columns_of_split(options, UNLABELED).values())
     for folder, columns in trained.items():
-        others = list(filter(None, columns))
+        others = list(filter(None, (value_for(column, "train") for column in columns)))
         is_other = is_name(used[0]) and others != used and {*others} <= {*names}
         if others and (is_other or len(others) != len(used)):
             message = "%s: trained on column %s, not %s. Check --text_column, --text_pair_column"
@@ -135,12 +167,12 @@ def _is_header(
     In a table without labels, the row is a header only if it equals the training file's: if data
     were mistaken for a header, its prediction would be missing.
     """
-    position = positions.get("label", positions["text"])
+    position = positions_in(positions.get("label", positions["text"]))[0]
     first, *others = (row.cells[position] for row in rows)
     if "label" in positions and _is_label_name(first, others, labels):
         return True
     cells, names = rows[0].cells, training_header or []
-    indices = [index for purpose, index in positions.items() if purpose != "id"]
+    indices = [i for name, p in positions.items() if name != "id" for i in positions_in(p)]
     if [cells[i].strip() for i in indices] == [names[i] for i in indices if i < len(names)]:
         return True
     looks_like_name = bool(COLUMN_NAME.fullmatch(first)) and first not in others

@@ -8,9 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 from bert_tf.data.features import InputExample
+from bert_tf.declare import value_for
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
-from bert_tf.tables.columns import cell, find_positions, is_name, to_text
+from bert_tf.tables.columns import cell, find_positions, is_name, positions_in, to_text
 from bert_tf.tables.read import Row, read_table
 from bert_tf.tasks.classification import column_mapping
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset, require_valid_labels
@@ -98,18 +99,18 @@ class CustomDataset(TextDataset):
     def _load(self, split: str) -> list[InputExample]:
         """Reads the file of a split; if it is the training file, also infers the labels."""
         path = self._paths[split]
-        rows = list(read_table(path, self._options.quoted))
+        quoted = value_for(self._options.quoted, split)
+        rows = list(read_table(path, quoted))
         if not rows:
             raise UserError(f"{path} is empty")
         is_unlabeled = self.is_unlabeled and split == "train"
-        columns = column_mapping.columns_of_split(
-            self._options, column_mapping.UNLABELED if is_unlabeled else split
-        )
+        kind = column_mapping.UNLABELED if is_unlabeled else split
+        columns = column_mapping.columns_of_split(self._options, kind)
         header = column_mapping.find_header(
-            path, rows, self._options, columns, self._parser, self._training.header
+            path, rows, self._options, kind, self._parser, self._training.header
         )
-        positions = find_positions(path, rows[0], columns, header)
-        column_mapping.warn_about_columns(rows, columns, header, self._training)
+        positions = find_positions(path, rows[0], columns, header, split)
+        column_mapping.warn_about_columns(rows, self._options, kind, header, self._training)
         names, others = header or rows[0].cells, self._training.text_columns
         column_mapping.warn_about_texts(self._options, names, others)
         self._training = self._training._replace(text_columns={})  # to warn once
@@ -126,10 +127,12 @@ class CustomDataset(TextDataset):
         }
         if "label" in values and self._parser.problem_type != CLASSIFICATION:
             values["label"] = list(map(unpack_numbers, values["label"]))
-        if self._options.quoted == AUTO and not re.search(r"\.(csv|jsonl?|ndjson)(\.gz)?$", path):
+        is_json = isinstance(rows[0].cells, dict)
+        if quoted == AUTO and not (is_json or re.search(r"\.csv(\.gz)?$", path)):
             _warn_about_quotes(path, values)
         if split == "train":
-            is_shifted = "label" in positions and positions["label"] < positions["text"]
+            label_at = positions_in(positions.get("label"))
+            is_shifted = "label" in positions and label_at[0] < positions["text"]
             width = len(rows[0].cells) if is_shifted and not is_name(columns["text"]) else 0
             self._training = column_mapping.TrainingTable(header, width)
             self.entries = {HEADER: "\t".join(header), NUM_COLUMNS: str(width)}

@@ -19,6 +19,8 @@ from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, MULTILABE
 # Labels that mostly occur once are probably not classes if there are more than half as many labels
 # as rows. This limit is at least `_FEW_LABELS` and at most `_MANY_LABELS`.
 _FEW_LABELS, _MANY_LABELS = 8, 50
+# As pandas writes 0/1 columns.
+_BOOLEANS = {"true": "1", "false": "0"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,14 +29,15 @@ class LabelParser:
 
     `problem_type` is "auto" and `labels` is empty until they are inferred; for regression, it names
     the numbers of a label if there are several. `separator` splits a multi-label cell. Rows with a
-    label in `skipped` are left out; None if no option does so. In all methods, `place` is the file
-    and line of a cell, for messages.
+    label in `skipped` are left out; None if no option does so. `is_inferred`: the labels are those
+    of a training file. In all methods, `place` is the file and line of a cell, for messages.
     """
 
     problem_type: str
     labels: tuple[str, ...] = ()
     separator: str = ","
     skipped: tuple[str, ...] | None = None
+    is_inferred: bool = False
 
     @property
     def placeholder(self) -> Any:
@@ -60,17 +63,26 @@ class LabelParser:
         texts = [to_text(part, "label", place).strip() for part in parts]
         for text in texts:
             if parse_number(text) is None:
-                raise _not_a_number(text, self._advice(text, place), place)
+                advice = "Label columns have numbers, or 0 and 1"
+                if not isinstance(value, dict):
+                    advice = self._advice(text, place)
+                raise _not_a_number(text, advice, place)
         names = target_names(value)
-        if sorted(names) != sorted(self.labels):
-            found, expected = (shortened(x) or "one number" for x in (names, self.labels))
-            raise UserError(f"{place}: the label has {found}, but others have {expected}")
+        self._require_names(names, place)
         by_name = dict(zip(names, texts, strict=False))
         return [by_name[name] for name in self.labels] or texts
 
+    def _require_names(self, names: Sequence[str], place: str) -> None:
+        if sorted(names) != sorted(self.labels):
+            found, expected = (shortened(x) or "one number" for x in (names, self.labels))
+            raise UserError(f"{place}: the label has {found}, but others have {expected}")
+
     def label_names(self, value: Any, place: str) -> list[str]:
         """Lists the labels in a cell: exactly one, unless the problem type is multilabel."""
-        if not isinstance(value, list):
+        if isinstance(value, dict) and self.problem_type == MULTILABEL:
+            self._require_names(tuple(value), place)
+            names = [name for name in value if self._is_one(value[name], name, place)]
+        elif not isinstance(value, list | dict):
             names = self.split(to_text(value, "label", place))
         elif self.problem_type == MULTILABEL:
             names = [self._strip(to_text(part, "label", place)) for part in value]
@@ -80,12 +92,22 @@ class LabelParser:
             raise UserError(f"{place}: the label is empty. {self._advice('', place)}")
         for name in names:
             if self.labels and name not in self.labels:
-                close = difflib.get_close_matches(name, self.labels, n=1)
-                is_typo = close and not is_placeholder(name)
-                advice = f"Did you mean {close[0]}?" if is_typo else self._advice(name, place)
+                is_new = not is_placeholder(name)
+                close = difflib.get_close_matches(name, self.labels, n=1) if is_new else []
+                advice = f"Did you mean {close[0]}?" if close else self._advice(name, place)
+                if self.is_inferred and is_new:
+                    end = "" if close else "."
+                    advice += f"{end} If the label is new, pass all labels as --labels"
                 allowed = shortened(self.labels)
                 raise UserError(f"{place}: label {excerpt(name)} is not one of {allowed}. {advice}")
         return list(dict.fromkeys(names))
+
+    def _is_one(self, value: Any, name: str, place: str) -> bool:
+        if value not in (0, 1):
+            shown = str(value).removesuffix(".0")
+            problem = f"label {name} is {excerpt(shown)}, not 0 or 1"
+            raise UserError(f"{place}: {problem}. {self._advice(shown, place)}")
+        return value == 1
 
     def split(self, text: str) -> list[str]:
         """Splits the text of a cell into labels; returns [] if it is blank."""
@@ -96,7 +118,8 @@ class LabelParser:
     def is_skipped(self, value: Any, place: str) -> bool:
         """Returns whether the row of a cell is left out."""
         if isinstance(value, list | dict):
-            names = [*map(str, value)]
+            parts = value.values() if isinstance(value, dict) else value
+            names = ["" if part is None else str(part) for part in parts]
         else:
             names = self.split("" if value is None else to_text(value, "label", place)) or [""]
         return not {*(self.skipped or ())}.isdisjoint(map(str.strip, names))
@@ -115,7 +138,7 @@ class LabelParser:
 
 def is_placeholder(label: str) -> bool:
     """Returns whether a label probably stands for a missing one, such as SNLI's "-"."""
-    return bool(re.fullmatch(r"[\W_]*|-1|#?n/?a|nan|null", label, re.IGNORECASE))
+    return bool(re.fullmatch(r"[\W_]*|-1|#?n/?a|nan|null|unsup|unlabell?ed", label, re.IGNORECASE))
 
 
 def target_names(value: Any) -> tuple[str, ...]:
@@ -126,7 +149,14 @@ def target_names(value: Any) -> tuple[str, ...]:
 
 
 def unpack_numbers(cell: Any) -> Any:
-    """Converts a cell such as `[1.5, 3]` in a TSV or CSV file to a list."""
+    """Converts a cell such as `[1.5, 3]` in a TSV or CSV file to a list.
+
+    Given several columns, name -> cell, converts their numbers, and `True` and `False` to 1 and 0.
+    """
+    if isinstance(cell, dict):
+        texts = {name: str(value).strip().lower() for name, value in cell.items()}
+        numbers = {name: parse_number(_BOOLEANS.get(text, text)) for name, text in texts.items()}
+        return {name: cell[name] if number is None else number for name, number in numbers.items()}
     if isinstance(cell, str) and "," in cell and re.fullmatch(r"\s*\[[-+\d.eE,\s]+\]\s*", cell):
         with contextlib.suppress(ValueError):
             return json.loads(cell)
@@ -153,21 +183,26 @@ def infer_labels(
     elif problem_type == AUTO:
         problem_type = _infer_problem_type(places, values, given)
     parser = dataclasses.replace(given, problem_type=problem_type)
-    if problem_type == REGRESSION:
-        parser = dataclasses.replace(parser, labels=given.labels or target_names(values[0]))
+    is_named = isinstance(values[0], dict) and problem_type == MULTILABEL
+    if problem_type == REGRESSION or is_named:
+        names = tuple(values[0]) if is_named else target_names(values[0])
+        parser = dataclasses.replace(parser, labels=given.labels or names)
         require_valid_labels(parser.labels, path)
     parse = parser.number_texts if problem_type == REGRESSION else parser.label_names
     names = list(map(parse, values, places))
     counts = Counter(itertools.chain.from_iterable(names))
     if problem_type == MULTILABEL and max(map(len, names)) < 2:
-        message = "%s: multilabel, but no row has two labels. Is --label_separator=%s correct?"
-        log.warning(message, path, given.separator)
+        advice = f"Is --label_separator={given.separator} correct?"
+        if is_named:
+            advice = "If there is one label per text, write its name into a single column"
+        log.warning("%s: multilabel, but no row has two labels. %s", path, advice)
     if problem_type == REGRESSION:
         numbers = [float(name) for name in counts]
         count = f"{len(parser.labels)} " if parser.labels else ""
         summary = f"{count}numbers from {min(numbers):g} to {max(numbers):g}"
     else:
-        parser = dataclasses.replace(parser, labels=parser.labels or _sort_labels(counts))
+        labels = parser.labels or _sort_labels(counts)
+        parser = dataclasses.replace(parser, labels=labels, is_inferred=not given.labels)
         require_valid_labels(parser.labels, path)
         _check_counts(path, parser, counts, len(values))
         label_counts = [f"{label} ({counts[label]:,})" for label in parser.labels]
@@ -179,16 +214,24 @@ def infer_labels(
 def _infer_type_of_lists(path: str, values: Sequence[Any], given: LabelParser) -> str:
     """Infers the problem type of lists and objects: numbers to predict, or names of labels.
 
-    Raises a UserError for lists of equal length that may be either.
+    Objects of 0 and 1 are labels by name. Raises a UserError for lists of equal length that may be
+    either.
     """
     lists = [value for value in values if isinstance(value, list | dict)]
     rows = [[*value.values()] if isinstance(value, dict) else value for value in lists]
     numbers = list(itertools.chain.from_iterable(rows))
     is_auto = given.problem_type == AUTO and not given.labels
     problem_type = MULTILABEL if given.problem_type == AUTO else given.problem_type
+    if isinstance(lists[0], dict) and problem_type == MULTILABEL:
+        if not is_auto or (numbers and all(x in (0, 1) for x in numbers)):
+            return MULTILABEL
+        if -1 in numbers and all(x in (-1, 0, 1) for x in numbers):
+            advice = "If -1 means no label, pass --skip_labels=-1; else --problem_type=regression"
+            raise UserError(f"{path}: labels are -1, 0 and 1. {advice}")
+        return REGRESSION
     if problem_type == REGRESSION or not all(isinstance(x, int | float) for x in numbers):
         return problem_type
-    are_scores = isinstance(lists[0], dict) or not all(float(x).is_integer() for x in numbers)
+    are_scores = not all(float(x).is_integer() for x in numbers)
     are_unclear = {*numbers} <= {0, 1} or is_auto != are_scores
     if are_unclear and len({*map(len, rows)}) == 1 and len(rows[0]) > 1:
         advice = "To predict them, pass --problem_type=regression; otherwise, list names of labels"

@@ -27,12 +27,16 @@ class TableOptions(Options, affects=DATA):
 
     text_column: str | None = option(
         None,
-        "With --task_name=tsv: the column of the text, by name or by number, counting from 1.",
+        "With --task_name=tsv: the column of the text, by name, by number, counting from 1, or in "
+        "JSON by path: review.text. Another one for a split: text,predict:review.",
         new=True,
     )
     text_pair_column: str | None = option(None, "Column of the second text of a pair.", new=True)
     label_column: str | None = option(
-        None, "Column of the label; not needed for prediction.", new=True
+        None,
+        "Column of the label; not needed for prediction. Several columns, toxic,insult, are labels "
+        "with 0 or 1, or numbers to predict.",
+        new=True,
     )
     id_column: str | None = option(None, "Column of ids, for test_predictions.tsv.", new=True)
     has_header: str = option(
@@ -41,6 +45,7 @@ class TableOptions(Options, affects=DATA):
         "label in that row does not look like those in the other rows.",
         new=True,
         choices=("auto", "yes", "no"),
+        by_split=True,
     )
     quoted: str = option(
         "auto",
@@ -48,6 +53,7 @@ class TableOptions(Options, affects=DATA):
         "auto: yes for CSV; no for TSV, where quotes are part of the text.",
         new=True,
         choices=("auto", "yes", "no"),
+        by_split=True,
     )
     problem_type: str = option(
         "auto",

@@ -10,11 +10,18 @@ from keras import ops
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling import BertClassifier, HeadFormat
+from bert_tf.modeling.layers import MASK_BIAS
+
+# [CLS] and [SEP], which alone are the row of an ending that a question lacks.
+_NUM_SPECIAL_TOKENS = 2
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertMultipleChoice(BertClassifier):
     """Scores each ending of a question from the `pooled_output` of its context and this ending.
+
+    A question may have fewer endings than the batch: a row with at most two tokens, which have no
+    text, is not an ending, and its probability is 0.
 
     Example:
         model = BertMultipleChoice(BertConfig(vocab_size=100))
@@ -47,11 +54,18 @@ class BertMultipleChoice(BertClassifier):
             rows["token_positions"] = inputs["token_positions"]
         outputs = super().call(rows, training=training, dropout_seed=dropout_seed)
         logits = ops.reshape(outputs["logits"], (-1, shape[1]))  # [B, C]
+        if inputs.get("input_mask") is not None:
+            num_tokens = ops.sum(inputs["input_mask"], axis=-1)
+            logits = ops.where(num_tokens > _NUM_SPECIAL_TOKENS, logits, MASK_BIAS)
         return {"logits": logits, "probabilities": ops.softmax(logits, axis=-1)}
 
     def onnx_outputs(self, graph: Any, hidden: str) -> dict[str, Any]:
         """Adds the head to an ONNX graph, in which `hidden` is [B * C, S, H]."""
         logits, _ = super().onnx_outputs(graph, hidden)["logits"]  # [B * C, 1]
+        num_tokens = graph.node("ReduceSum", ["attention_mask/float", graph.ints([1])])
+        limit = graph.weight("num_special_tokens", float(_NUM_SPECIAL_TOKENS))
+        is_ending = graph.node("Greater", [num_tokens, limit])
+        logits = graph.node("Where", [is_ending, logits, "masked_score"])
         num_endings = graph.node("Shape", ["input_ids"], start=1, end=2)
         shape = graph.node("Concat", [graph.ints([-1]), num_endings], axis=0)
         return {"logits": (graph.node("Reshape", [logits, shape]), ["batch", "choices"])}

@@ -1,8 +1,10 @@
 """Options of `run_multiple_choice.py`."""
 
 import dataclasses
+from typing import Any
 
-from bert_tf.declare import DATA, MODEL, PATH, RESULTS, option
+from bert_tf.data.split_files import NAMES
+from bert_tf.declare import DATA, MODEL, PATH, RESULTS, option, value_for
 from bert_tf.errors import UserError
 from bert_tf.options.fine_tuning import FineTuningOptions
 
@@ -27,7 +29,9 @@ class MultipleChoiceOptions(FineTuningOptions, affects=DATA):
     predict_file: str | None = option(
         None, "File to make predictions for; by default the one in --data_dir.", affects=DATA | PATH
     )
-    context_column: str = option("sent1", "Column of the text before the endings.")
+    context_column: str = option(
+        "sent1", "Column of the text before the endings; in JSON, also a path: question.stem."
+    )
     question_column: str | None = option(
         "sent2",
         "Column of a question or sentence start, put before each ending. Empty: no column.",
@@ -35,27 +39,33 @@ class MultipleChoiceOptions(FineTuningOptions, affects=DATA):
     )
     ending_columns: str = option(
         "ending0,ending1,ending2,ending3",
-        "Columns of the endings, separated by commas; or, in JSON lines, one key with a list.",
+        "Columns of the endings, separated by commas; or, in JSON, one key with a list or object. "
+        "A question may have fewer than others.",
         affects=DATA | MODEL,
     )
     label_column: str = option(
-        "label", "Column of the label: the correct ending, by 0-based index or by column name."
+        "label",
+        "Column of the label: the correct ending, by 0-based index, letter, column name, or label "
+        "in JSON.",
     )
     eval_batch_size: int = option(8, "Evaluation batch size, in questions.", affects=RESULTS)
 
     def check(self) -> None:
         """Checks the options without reading any data files."""
         super().check()
-        columns = [*self.ending_column_names, self.context_column, self.label_column]
-        columns.append(self.question_column or "")
-        for name in filter(None, columns):
-            if columns.count(name) > 1:
-                raise UserError(f"Column {name} is given twice. All columns must be different")
+        for split in NAMES:
+            columns = self.columns(split)
+            names = [*columns.pop("ending_columns"), *filter(None, columns.values())]
+            for name in names:
+                if names.count(name) > 1:
+                    raise UserError(f"Column {name} is given twice. All columns must be different")
 
-    @property
-    def ending_column_names(self) -> list[str]:
-        """The names in `ending_columns`."""
-        return [name.strip() for name in self.ending_columns.split(",") if name.strip()]
+    def columns(self, split: str) -> dict[str, Any]:
+        """Returns flag -> column in the file of a split, or ""; `ending_columns` -> list."""
+        flags = ("context_column", "question_column", "ending_columns", "label_column")
+        found: dict[str, Any] = {f: value_for(getattr(self, f) or "", split) for f in flags}
+        names = found["ending_columns"].split(",")
+        return found | {"ending_columns": [name.strip() for name in names if name.strip()]}
 
     def _not_needed(self) -> set[str]:
         named_files = self.train_file or self.eval_file or self.predict_file

@@ -1,12 +1,12 @@
 """Reads multiple-choice questions, such as SWAG's, from CSV, TSV or JSON lines."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bert_tf.data.split_files import find_files
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
-from bert_tf.tables.columns import to_text
+from bert_tf.tables.columns import paths_in, split_advice, to_text, value_at
 from bert_tf.tables.read import read_table
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 
@@ -24,7 +24,7 @@ def read_questions(
 ) -> list[Question]:
     """Reads the questions of a split: "train", "eval" or "predict".
 
-    Each must have `num_endings` endings; if None, as many as the first question.
+    Each must have at most `num_endings` endings, if given.
 
     Raises:
         UserError: the file is missing, empty or invalid; the message names file and line.
@@ -33,31 +33,32 @@ def read_questions(
     if split not in paths:
         raise UserError(f"There is no {split} file: pass --{split}_file, or add it to --data_dir")
     questions: list[Question] = []
-    for place, row in _read_rows(paths[split], options):
-        question = _parse_question(row, place, options, split)
+    columns = options.columns(split)
+    for place, row in _read_rows(paths[split], columns):
+        question = _parse_question(row, place, columns, split)
         count = len(question.endings)
-        num_endings = num_endings or count
-        if count != num_endings:
-            raise UserError(f"{place}: expected {num_endings} endings. Received: {count}")
+        if num_endings and count > num_endings:
+            advice = "Pass it as --init_checkpoint with another --output_dir"
+            problem = f"the model in --output_dir has at most {num_endings} endings"
+            raise UserError(f"{place}: {problem}. Received: {count}. {advice}")
         questions.append(question)
     if not questions:
         raise UserError(f"{paths[split]} contains no question")
-    log.info("%s: %s", paths[split], counted(len(questions), "question"))
+    counts = [len(question.endings) for question in questions]
+    varied = f" with {min(counts)} to {max(counts)} endings" if min(counts) < max(counts) else ""
+    log.info("%s: %s%s", paths[split], counted(len(questions), "question"), varied)
     return questions
 
 
-def _read_rows(
-    path: str, options: MultipleChoiceOptions
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _read_rows(path: str, columns: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yields the file and line of each row, and its cells by column name."""
-    needed = [options.context_column, options.question_column, options.label_column]
     header: list[str] | None = None
     for row in read_table(path):
         if isinstance(row.cells, dict):
             yield row.place, row.cells
         elif header is None:
             header = [name.strip() for name in row.cells]
-            for name in (*needed, *options.ending_column_names):
+            for name in (*columns["ending_columns"], *columns.values()):
                 if name and header.count(name) > 1:
                     raise UserError(f"{row.place}: two columns are called {name!r}. Rename one")
         else:
@@ -65,44 +66,86 @@ def _read_rows(
 
 
 def _parse_question(
-    row: Mapping[str, Any], place: str, options: MultipleChoiceOptions, split: str
+    row: Mapping[str, Any], place: str, columns: Mapping[str, Any], split: str
 ) -> Question:
-    question = ""
-    if options.question_column:
-        question = _cell(row, "question_column", options.question_column, place)
-    names = options.ending_column_names
-    if len(names) == 1 and isinstance(row.get(names[0]), list):
-        endings = [to_text(ending, "ending", place) for ending in row[names[0]]]
-        names = []
+    def text_of(flag: str) -> str:
+        value = _value(row, flag, columns[flag], place, split)
+        return to_text(value, f"value of {columns[flag]!r}", place)
+
+    question = text_of("question_column") if columns["question_column"] else ""
+    endings, names = _find_endings(row, place, columns["ending_columns"], split)
+    full_endings = tuple(f"{question} {ending}".strip() for ending in endings)
+    label = None
+    if split != "predict":
+        label = _find_label(text_of("label_column").strip(), names, len(endings), place)
+    return Question(text_of("context_column"), full_endings, label)
+
+
+def _find_endings(
+    row: Mapping[str, Any], place: str, columns: Sequence[str], split: str
+) -> tuple[list[str], Sequence[str]]:
+    """Returns the endings, and their names: columns, or the labels of choices in JSON, if any.
+
+    JSON has a list of texts; objects with text and label, as in CommonsenseQA, or an object of two
+    such lists; or an object with a text for each label. Columns that are empty at the end of a row
+    are no endings.
+    """
+    # The path of the texts is that of choices that may also have labels.
+    names = [columns[0].removesuffix(".text")] if len(columns) == 1 else columns
+    values = [_value(row, "ending_columns", name, place, split) for name in names]
+    if len(names) == 1 and isinstance(values[0], list | dict):
+        texts, names = _unpack_choices(values[0], place)
     else:
-        endings = [_cell(row, "ending_columns", name, place) for name in names]
+        while values and (values[-1] is None or not str(values[-1]).strip()):
+            values.pop()
+        texts, names = values, names[: len(values)]
+    endings = [to_text(text, "ending", place) for text in texts]
     if len(endings) < 2:
         needed = "a question needs at least two endings: two or more columns, or a list in JSON"
         raise UserError(f"{place}: {needed} (--ending_columns)")
-    label = None
-    if split != "predict":
-        # If columns are called 1, 2 and so on, a label must be such a name.
-        has_numbered_columns = bool(names) and all(map(str.isdecimal, names))
-        indices = {} if has_numbered_columns else {str(i): i for i in range(len(endings))}
-        indices |= {name: index for index, name in enumerate(names)}
-        cell = _cell(row, "label_column", options.label_column, place).strip()
-        if cell not in indices:
-            expected = f"one of {', '.join(indices)}"
-            raise UserError(
-                f"{place}: the label must be {expected}. Received: {excerpt(cell)}. "
-                "Correct or remove the row"
-            )
-        label = indices[cell]
-    full_endings = tuple(f"{question} {ending}".strip() for ending in endings)
-    context = _cell(row, "context_column", options.context_column, place)
-    return Question(context, full_endings, label)
+    return endings, [to_text(name, "label of an ending", place) for name in names]
 
 
-def _cell(row: Mapping[str, Any], flag: str, name: str, place: str) -> str:
-    if name not in row:
+def _unpack_choices(choices: Any, place: str) -> tuple[list[Any], list[Any]]:
+    """Returns the texts of a list or object of choices, and their labels, [] if there are none."""
+    if isinstance(choices, list):
+        if not all(isinstance(choice, dict) for choice in choices):
+            return choices, []
+        if any("text" not in choice for choice in choices):
+            advice = f"Add the key of their texts to --ending_columns: {', '.join(choices[0])}"
+            raise UserError(f"{place}: choices without the key 'text'. {advice}")
+        choices = {key: [choice.get(key) for choice in choices] for key in ("text", "label")}
+    elif not isinstance(choices.get("text"), list):
+        return [*choices.values()], [*choices]
+    texts, labels = choices["text"], choices.get("label") or []
+    labels = [label for label in labels if label is not None]
+    if labels and len({*map(str, labels)}) != len(texts):
+        raise UserError(f"{place}: not every ending has a label of its own. Correct the row")
+    return texts, labels
+
+
+def _find_label(cell: str, names: Sequence[str], count: int, place: str) -> int:
+    """Returns the index of the ending that a label names."""
+    # If names are 1, 2 and so on, a label must be such a name.
+    has_numbers = bool(names) and all(map(str.isdecimal, names))
+    indices = {} if has_numbers else {str(index): index for index in range(count)}
+    if not any(len(name) == 1 for name in names):
+        indices |= {chr(ord("A") + index): index for index in range(count)}
+    indices |= {name: index for index, name in enumerate(names)}
+    for name in (cell, cell.upper(), cell.lower()):
+        if name in indices:
+            return indices[name]
+    advice = "Correct or remove the row" + ". Indices count from 0" * (cell == str(count))
+    expected = f"one of {', '.join(indices)}"
+    raise UserError(f"{place}: the label must be {expected}. Received: {excerpt(cell)}. {advice}")
+
+
+def _value(row: Mapping[str, Any], flag: str, path: str, place: str, split: str) -> Any:
+    try:
+        return value_at(row, path)
+    except KeyError:
         advice = ". If the endings have no common beginning, pass --question_column="
-        raise UserError(
-            f"{place}: there is no column {name!r} (--{flag}), only "
-            f"{', '.join(map(str, row))[:200]}{advice * (flag == 'question_column')}"
-        )
-    return to_text(row[name], f"value of {name!r}", place)
+        advice = advice * (flag == "question_column") + split_advice(flag, split)
+        available = ", ".join(map(str, paths_in(row)))[:200]
+        problem = f"there is no column {path!r} (--{flag}), only {available}{advice}"
+        raise UserError(f"{place}: {problem}") from None

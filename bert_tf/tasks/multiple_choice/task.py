@@ -55,18 +55,20 @@ class MultipleChoice(Task):
         self.read = functools.cache(self.read)
 
     def infer_schema(self, source: str | RunFolder) -> Schema:
-        """Numbers the endings of the first question, or takes their numbers from a folder.
+        """Numbers the endings of the question that has most, or takes the numbers from a folder.
 
         The model scores one ending at a time, so a run with an `output_dir` of its own may have
         another number of them.
         """
         reads = {"eval": self.options.evaluates, "predict": self.options.do_predict}
-        if isinstance(source, RunFolder) and source.path != (self.options.output_dir or ""):
-            source = next((split for split in reads if reads[split]), source)
+        splits = [split for split in reads if reads[split]]
         if isinstance(source, RunFolder):
-            return Schema(tuple(source.require_labels()))
-        labels = tuple(str(index) for index in range(len(self.read(source)[0].endings)))
-        return Schema(labels, source=f"The {source} split")
+            if not splits or source.path == (self.options.output_dir or ""):
+                return Schema(tuple(source.require_labels()))
+        elif source not in splits:
+            splits.insert(0, source)
+        count = max(len(question.endings) for split in splits for question in self.read(split))
+        return Schema(tuple(map(str, range(count))), source=f"The {splits[0]} split")
 
     def read(self, split: str) -> Sequence[Question]:
         """Reads the questions of a split."""
@@ -113,11 +115,19 @@ class MultipleChoice(Task):
         return inputs if split == "predict" else (*inputs, Feature("label_ids"))
 
     def featurize(self, examples: Sequence[Question], split: str) -> dict[str, np.ndarray]:
-        """Returns a row [C, S] for each question: its context with each of its endings."""
+        """Returns a row [C, S] for each question: its context with each of its endings.
+
+        An ending that the question lacks becomes `[CLS] [SEP]`, which the model ignores.
+        """
         num_endings, length = len(self.schema.labels), self.options.max_seq_length
-        contexts = self.tokenizer.encode([question.context for question in examples])
-        endings = self.tokenizer.encode([text for q in examples for text in q.endings])
-        contexts = contexts.take(np.repeat(np.arange(len(examples)), num_endings))
+        padding = [""] * num_endings
+        texts = [text for q in examples for text in [*q.endings, *padding][:num_endings]]
+        endings = self.tokenizer.encode(texts)
+        contexts = self.tokenizer.encode([*(question.context for question in examples), ""])
+        counts = np.array([len(question.endings) for question in examples], np.int32)[:, None]
+        is_ending = np.arange(num_endings) < counts  # [E, C]
+        indices = np.where(is_ending, np.arange(len(examples))[:, None], len(examples))
+        contexts = contexts.take(indices.ravel())
         vocab = self.tokenizer.reference.vocab
         packed = pack_batch(contexts, endings, length, vocab["[CLS]"], vocab["[SEP]"])
         # Special tokens: [CLS] context [SEP] ending [SEP]; the last one only after an ending.
@@ -152,7 +162,8 @@ class MultipleChoice(Task):
     ) -> list[ChoicePrediction]:
         """Chooses the most likely ending."""
         pairs = zip(examples, outputs["probabilities"], strict=True)
-        return [ChoicePrediction(i := int(p.argmax()), q.endings[i], p.tolist()) for q, p in pairs]
+        kept = ((q, p[: len(q.endings)]) for q, p in pairs)
+        return [ChoicePrediction(i := int(p.argmax()), q.endings[i], p.tolist()) for q, p in kept]
 
     def metrics(
         self, examples: Sequence[Question], predictions: Sequence[ChoicePrediction]
@@ -164,6 +175,7 @@ class MultipleChoice(Task):
     def from_inputs(self, inputs: Sequence[Any]) -> list[Question]:
         """Converts tuples of strings: a context and its endings."""
         num_endings = len(self.schema.labels)
-        expected = f"a tuple of a context and {num_endings} endings"
-        require_texts(inputs, [1 + num_endings], expected)
+        fewer = "2 to " if num_endings > 2 else ""
+        expected = f"a tuple of a context and {fewer}{num_endings} endings"
+        require_texts(inputs, range(3, num_endings + 2), expected)
         return [Question(context, tuple(endings)) for context, *endings in inputs]

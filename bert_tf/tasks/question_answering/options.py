@@ -20,13 +20,13 @@ class SquadOptions(FineTuningOptions, affects=RESULTS):
 
     train_file: str | None = option(
         None,
-        "Training questions: JSON in the format of SQuAD. Required with --do_train.",
+        "Training questions: JSON in the format of SQuAD, or JSON lines. Required with --do_train.",
         affects=DATA | PATH,
     )
     predict_file: str | None = option(
         None,
-        "Questions to answer: JSON in the format of SQuAD. Required with --do_predict and "
-        "--do_eval.",
+        "Questions to answer: JSON in the format of SQuAD, or JSON lines. Required with "
+        "--do_predict and --do_eval.",
         affects=DATA | PATH,
     )
     max_seq_length: int = option(

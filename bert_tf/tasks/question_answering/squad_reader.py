@@ -5,6 +5,7 @@ Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine Comprehension of T
 """
 
 import collections
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import numpy as np
 from bert_tf import files
 from bert_tf.errors import UserError, counted, shortened
 from bert_tf.progress import log
+from bert_tf.tables.read import is_object
 
 # The original splits texts only at these characters, not at U+00A0, U+3000 or U+2028.
 SEPARATORS = " \t\r\n\u202f"
@@ -33,10 +35,15 @@ _TOLERATED = {_ABSENT: 0.1}
 _MAX_LISTED = 5
 # The default limit of `files.read_text` is for small files; data sets may be larger.
 _MAX_BYTES = 1 << 36
+# Key of questions that may have several answers in training, which uses the first, as in MRQA.
+_FIRST_COUNTS = "first_answer_counts"
+# Keys of paragraphs, and of questions with their text.
+_PARAGRAPH_KEYS = {"context", "qas", "question"}
 _FORMAT = (
     '{"data": [{"paragraphs": [{"context": TEXT, "qas": [{"id": TEXT, "question": TEXT, '
     '"answers": [{"text": TEXT, "answer_start": NUMBER}]}]}]}]}; with '
-    '--version_2_with_negative=true, questions also have "is_impossible": true or false'
+    '--version_2_with_negative=true, questions also have "is_impossible": true or false; or JSON '
+    "lines with a question each, as Hugging Face writes them"
 )
 
 
@@ -53,6 +60,10 @@ def split_words(text: str) -> Paragraph:
     starts = [match.start() for match in matches]
     word_indices = np.searchsorted(starts, np.arange(len(text)), "right") - 1
     return Paragraph([match.group() for match in matches], word_indices.tolist())
+
+
+# In JSON lines, questions about the same text follow each other; they share its words.
+_split_words = functools.lru_cache(maxsize=8)(split_words)
 
 
 @dataclass(slots=True)
@@ -133,16 +144,69 @@ def read_squad_examples(
 
 
 def _read_questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
-    """Yields each question: its location in the file, its text in words, and its JSON object."""
+    """Yields each question: its location in the file, its text in words, and its JSON object.
+
+    The file is SQuAD's object; or has, as JSON lines or in a list, articles, paragraphs with "qas",
+    or questions with their "context".
+    """
+    for location, entry in _read_objects(path):
+        is_dict = isinstance(entry, dict)
+        if is_dict and entry.keys() == {"header"}:  # the first line of MRQA's files
+            continue
+        is_part = is_dict and {"paragraphs", *_PARAGRAPH_KEYS} & entry.keys()
+        for place, article in (
+            [(location, entry)] if is_part else _children(entry, "data", location, ": ")
+        ):
+            has_text = isinstance(article, dict) and _PARAGRAPH_KEYS & article.keys()
+            for where, paragraph in (
+                [(place, article)] if has_text else _children(article, "paragraphs", place)
+            ):
+                words = _split_words(_get(paragraph, "context", str, where))
+                is_question = "question" in paragraph and "qas" not in paragraph
+                for at, question in (
+                    [(where, paragraph)] if is_question else _children(paragraph, "qas", where)
+                ):
+                    yield at, words, _to_squad(question, at)
+
+
+def _read_objects(path: str) -> Iterator[tuple[str, Any]]:
     text = files.read_text(path, _MAX_BYTES).removeprefix("\ufeff")
-    content = files.parse_json(text, path, advice=f". The format of SQuAD is {_FORMAT}")
-    for n, article in enumerate(_get(content, "data", list, path)):
-        location = f"{path}: data[{n}]"
-        for m, entry in enumerate(_get(article, "paragraphs", list, location)):
-            paragraph_location = f"{location}.paragraphs[{m}]"
-            paragraph = split_words(_get(entry, "context", str, paragraph_location))
-            for k, question in enumerate(_get(entry, "qas", list, paragraph_location)):
-                yield f"{paragraph_location}.qas[{k}]", paragraph, question
+    advice = f". The format of SQuAD is {_FORMAT}"
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if len(lines) > 1 and is_object(lines[0][1]):
+        for number, line in lines:
+            yield f"{path}:{number}", files.parse_json(line, path, number, advice)
+        return
+    content = files.parse_json(text, path, advice=advice)
+    if isinstance(content, list) and content:
+        yield from ((f"{path}: [{n}]", value) for n, value in enumerate(content))
+    else:
+        yield path, content
+
+
+def _children(
+    parent: Any, key: str, location: str, separator: str = "."
+) -> Iterator[tuple[str, Any]]:
+    for index, child in enumerate(_get(parent, key, list, location)):
+        yield f"{location}{separator}{key}[{index}]", child
+
+
+def _to_squad(entry: Any, location: str) -> Any:
+    """Converts a question of Hugging Face's or MRQA's files to SQuAD's form."""
+    if not isinstance(entry, dict):
+        return entry
+    answers = entry.get("answers")
+    if isinstance(answers, dict):  # Hugging Face's lists
+        lists = [_get(answers, key, list, location) for key in answers]
+        answers = [dict(zip(answers, row, strict=True)) for row in zip(*lists, strict=False)]
+        entry = {"is_impossible": not answers, **entry, "answers": answers}
+    elif "detected_answers" in entry:  # MRQA's spans, and texts
+        detected = _get(entry, "detected_answers", list, location)
+        pairs = ((a, span) for a in detected for span in _get(a, "char_spans", list, location)[:1])
+        found = [{**answer, "answer_start": span[0]} for answer, span in pairs if span]
+        found += [{"text": text} for text in answers or () if isinstance(text, str)]
+        entry = {"id": entry.get("qid"), **entry, "answers": found, _FIRST_COUNTS: True}
+    return entry
 
 
 def _get(parent: Any, key: str, expected_type: Any, location: str) -> Any:
@@ -172,6 +236,8 @@ def _training_answer(
     if version_2_with_negative and _get(entry, "is_impossible", bool, location):
         return "", -1, -1, True
     answers = _get(entry, "answers", list, location)
+    if entry.get(_FIRST_COUNTS):
+        answers = answers[:1]
     if len(answers) != 1:
         needed = "training questions need exactly one"
         other = "none if they are impossible (--version_2_with_negative=true)"

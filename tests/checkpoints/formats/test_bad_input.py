@@ -343,3 +343,35 @@ def test_vocabulary_of_another_model_warns(tmp_path, run_log):
     (warning,) = [r.getMessage() for r in run_log.records if r.levelname == "WARNING"]
     assert "other.txt differs from" in warning
     assert "Check that --vocab_file belongs to the model" in warning
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.tar.gz", b"x", "is an archive: unpack it"),
+        ("a", b"\x1f\x8b\x08", "is an archive: unpack it"),
+        ("tf_model.h5", b"x", r"has weights of Keras or Flax.*from_tf=True"),
+        ("flax_model.msgpack", b"x", "from_flax=True"),
+        (
+            "model.safetensors",
+            b"version https://git-lfs.github.com/spec/v1\n",
+            "pointer of Git LFS",
+        ),
+        ("a.zip", b"<!DOCTYPE html>", "is a web page"),
+        ("a.gguf", b"GGUF", "is an exported model"),
+    ],
+)
+def test_files_that_are_not_checkpoints(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        find_source(str(tmp_path / name))
+    if name.startswith(("tf_", "flax_")):
+        with pytest.raises(UserError, match=message):
+            find_source(str(tmp_path))
+
+
+def test_zip_of_another_model(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("model/model.safetensors", "x")
+    with pytest.raises(UserError, match=r"It contains: model/model.safetensors\. .* unpack it"):
+        find_source(str(tmp_path / "a.zip"))

@@ -8,6 +8,7 @@ import os
 import pytest
 
 from bert_tf.data.features import InputExample
+from bert_tf.declare import check_values
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.custom_dataset import CustomDataset
 from bert_tf.tasks.classification.dataset_factory import make_dataset
@@ -685,3 +686,109 @@ def test_texts_of_several_lines_in_a_tsv_file_warn(read_dataset, caplog, rows, w
     flags = {"text_column": "1", "labels": "ham,spam"}
     read_dataset(flags, test_tsv=rows).read("predict")
     assert ("quotes around a text are kept. Pass --quoted=yes" in caplog.text) == warns
+
+
+TOXIC = "id,comment_text,toxic,insult\n1,you are kind,0,0\n2,you are bad,1,1\n3,bad,1,0\n"
+COLUMNS = NO_HELD_OUT_ROWS | {"text_column": "comment_text", "label_column": "toxic,insult"}
+
+
+def test_label_columns(read_dataset, caplog):
+    dataset = read_dataset(COLUMNS, train_csv=TOXIC, dev_csv=TOXIC.replace("1,0", "0,1"))
+    assert (dataset.problem_type, dataset.labels) == ("multilabel", ("toxic", "insult"))
+    labels = [example.label for example in dataset.read("train")]
+    assert labels == [(), ("toxic", "insult"), ("toxic",)]
+    assert dataset.read("eval")[2].label == ("insult",)
+    assert "multilabel with 2 labels: toxic (2), insult (1)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem_type", "label"),
+    [
+        ("1,0", "0.5,2", "regression", ("0.5", "2")),
+        ("1,0", "True,False", "multilabel", ("toxic",)),
+        ("1,0", "1.0,0.0", "multilabel", ("toxic",)),
+    ],
+)
+def test_values_of_label_columns(read_dataset, old, new, problem_type, label):
+    dataset = read_dataset(COLUMNS, train_csv=TOXIC.replace(old, new))
+    assert (dataset.problem_type, dataset.read("train")[2].label) == (problem_type, label)
+
+
+def test_label_columns_by_number_and_in_json(read_dataset):
+    by_number = COLUMNS | {"text_column": "2", "label_column": "3,4"}
+    dataset = read_dataset(by_number, train_csv=TOXIC, dev_csv=TOXIC)
+    assert dataset.labels == ("toxic", "insult")
+    assert dataset.read("eval")[2].label == ("toxic",)
+    rows = [{"x": {"text": "a", "y": {"toxic": i % 2, "insult": 1}}} for i in range(4)]
+    for column in ("x.y", "x.y.toxic,x.y.insult"):
+        flags = COLUMNS | {"text_column": "x.text", "label_column": column}
+        dataset = read_dataset(flags, train_csv="".join(json.dumps(row) + "\n" for row in rows))
+        assert [len(example.label) for example in dataset.read("train")] == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("flags", "old", "new", "message"),
+    [
+        ({}, "3,bad,1,0", "3,bad,x,0", r"csv:4: label 'x' is not a number. Label columns have"),
+        ({"labels": "a,b"}, "", "", "the label has toxic, insult, but others have a, b"),
+        ({}, "3,bad,1,0", "3,bad,-1,-1", "labels are -1, 0 and 1. .* pass --skip_labels=-1"),
+        ({"label_column": "toxic,insul"}, "", "", "Did you mean --label_column=insult"),
+        ({"label_column": "toxic,toxic"}, "", "", "repeats a column"),
+        ({"problem_type": "classification"}, "", "", "needs problem_type=multilabel"),
+        ({"problem_type": "multilabel"}, "1,0", "2,0", "label toxic is '2', not 0 or 1"),
+    ],
+)
+def test_invalid_label_columns(read_dataset, flags, old, new, message):
+    with pytest.raises(UserError, match=message):
+        read_dataset(COLUMNS | flags, train_csv=TOXIC.replace(old, new) if old else TOXIC)
+
+
+def test_rows_of_label_columns_can_be_skipped(read_dataset):
+    content = TOXIC.replace("1,0", "-1,-1")
+    with pytest.raises(UserError, match=r"dev.csv:4: label toxic is '-1'.*pass --skip_labels=-1"):
+        read_dataset(COLUMNS, train_csv=TOXIC, dev_csv=content).read("eval")
+    flags = COLUMNS | {"skip_labels": "-1"}
+    assert len(read_dataset(flags, train_csv=TOXIC, dev_csv=content).read("eval")) == 2
+
+
+def test_columns_and_header_of_one_split(read_dataset):
+    flags = {"text_column": "2,predict:3", "label_column": "1", "id_column": "1"}
+    flags |= {"has_header": "yes,predict:no"} | NO_HELD_OUT_ROWS
+    train, test = "label,text,x\na,one,1\nb,two,1\n", "7,x,three\n8,z,four\n"
+    examples = read_dataset(flags, train_csv=train, test_csv=test).read("predict")
+    assert [(example.guid, example.text_a) for example in examples] == [
+        ("7", "three"),
+        ("8", "four"),
+    ]
+    message = (
+        r"there is no column 'text'.* If only this file differs, add ,predict:NAME to --text_col"
+    )
+    with pytest.raises(UserError, match=message):
+        read_dataset(BY_NAME, train_csv=train, test_csv="id,body\n1,x\n").read("predict")
+    flags = BY_NAME | {"text_column": "text,predict:2", "has_header": "auto,predict:no"}
+    assert len(read_dataset(flags, train_csv=train, test_csv="1,x\n2,y\n").read("predict")) == 2
+    flags = BY_NAME | {"text_column": "text,predict:body"}
+    dataset = read_dataset(flags, train_csv=train, test_csv="id,body\n1,x\n")
+    assert dataset.read("predict")[0].text_a == "x"
+    with pytest.raises(UserError, match="--has_header must be one of auto, yes, no"):
+        check_values(ClassifierOptions(has_header="auto,predict:maybe"))
+
+
+def test_label_of_dev_set_only(read_dataset):
+    with pytest.raises(
+        UserError, match=r"dev.csv:2: label 'c' .*If the label is new, pass all lab"
+    ):
+        read_dataset(BY_NAME, train_csv="text,label\nx,a\ny,b\n", dev_csv="text,label\nz,c\n").read(
+            "eval"
+        )
+
+
+def test_folders_of_labels(tmp_path, caplog):
+    for split in ("train", "test"):
+        for label in ("neg", "pos", "unsup"):
+            (tmp_path / split / label).mkdir(parents=True)
+            (tmp_path / split / label / "1.txt").write_text(f"a {label} film")
+    flags = BY_NAME | NO_HELD_OUT_ROWS | {"skip_labels": "unsup", "id_column": "file"}
+    dataset = dataset_from_flags(tmp_path, flags)
+    assert label_text_pairs(dataset.read("train")) == [("neg", "a neg film"), ("pos", "a pos film")]
+    assert dataset.read("predict")[1].guid == "pos/1.txt"

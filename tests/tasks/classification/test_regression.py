@@ -197,6 +197,8 @@ def infer(tiny, tmp_path, labels, **flags):
         ([[3, 7], [4], []], {}, "multilabel", ("3", "4", "7")),
         ([["1.5", "a"], ["b"]], {}, "multilabel", ("1.5", "a", "b")),
         ([[0, 1, 1], [1, 0, 0]], {"problem_type": "regression"}, "regression", ("0", "1", "2")),
+        ([{"a": 1, "b": 0}, {"b": 1, "a": 0}], {}, "multilabel", ("a", "b")),
+        ([{"a": 1}, {"a": 0}], {}, "multilabel", ("a",)),
     ],
 )
 def test_problem_type_of_lists(tiny, tmp_path, labels, flags, problem_type, names):
@@ -218,7 +220,8 @@ def test_problem_type_of_lists(tiny, tmp_path, labels, flags, problem_type, name
             "has 3 numbers. .* pass --problem_type=regression; otherwise",
         ),
         ([[0, 1, 1], [1, 0, 0]], {"problem_type": "multilabel"}, "has 3 numbers"),
-        ([{"a": 1, "b": 0}, {"a": 0, "b": 0}], {}, "has 2 numbers"),
+        ([{}], {}, "jsonl:1: label '' is not a number"),
+        ([{"a": 1, "b": 0}, {"a": 0, "b": -1}], {}, "labels are -1, 0 and 1. If -1 means no label"),
         (
             [[1.5, 3.2], [4, 2, 1]],
             {},

@@ -107,8 +107,10 @@ def test_predictor_returns_what_predictions_jsonl_contains(trained_model, data):
         assert prediction.choice == line["choice"]
         assert prediction.probabilities == pytest.approx(line["probabilities"], abs=1e-5)
     assert predictor([]) == []
-    for invalid_input in ("a", ("a", "b"), ("a", 1, 2, 3, 4)):
-        with pytest.raises(UserError, match="Input 0: expected a tuple of a context and 4 endings"):
+    for invalid_input in ("a", ("a", "b"), ("a", 1, 2, 3, 4), ("a", "b", "c", "d", "e", "f")):
+        with pytest.raises(
+            UserError, match="Input 0: expected a tuple of a context and 2 to 4 endings"
+        ):
             predictor([invalid_input])
 
 
@@ -233,13 +235,13 @@ def test_invalid_flags(tiny, tmp_path, data, flags, message):
 
 
 def test_different_number_of_endings_is_rejected(trained_model, tiny, tmp_path):
-    """Evaluates a model of four endings on a question with two."""
+    """Evaluates a model of four endings on a question with five."""
     _, out = trained_model
     (tmp_path / "val.jsonl").write_text(
-        '{"sent1": "a", "sent2": "", "e": ["b", "c"], "label": 0}\n'
+        '{"sent1": "a", "sent2": "", "e": ["b", "c", "d", "e", "f"], "label": 0}\n'
     )
     flags = {"data_dir": str(tmp_path), "ending_columns": "e", "output_dir": str(out)}
-    with pytest.raises(UserError, match=r"val.jsonl:1: expected 4 endings. Received: 2"):
+    with pytest.raises(UserError, match=r"val.jsonl:1: .* at most 4 endings. Received: 5. Pass"):
         multiple_choice.run(options(tiny, tmp_path, tmp_path, do_eval=True, **flags))
 
 
@@ -325,7 +327,7 @@ def test_constant_labels_warn(tiny, tmp_path):
 
 
 def test_empty_endings_warning(tiny, tmp_path):
-    with_empty = labeled_questions(lambda n: 0, count=3, endings=("a", "b", "c", ""))
+    with_empty = labeled_questions(lambda n: 0, count=3, endings=("a", "", "b", "c"))
     write_csv(tmp_path / "train.csv", with_empty + labeled_questions(lambda n: 0, count=2))
     message = "3 of 5 questions have an empty ending. Check --ending_columns"
     assert find_problems(tiny, tmp_path, "train") == [f"{tmp_path}/train.csv: {message}"]
@@ -354,3 +356,127 @@ def test_equal_endings_warning(tiny, tmp_path):
     message = "two endings are equal in 4 of 22 questions. Check --ending_columns"
     assert find_problems(tiny, tmp_path, "train") == []
     assert find_problems(tiny, tmp_path, "eval") == [f"{tmp_path}/val.csv: {message}"]
+
+
+QUESTIONS = [
+    {"stem": "the film", "choices": ["good", "bad", "slow"], "answer": 1},
+    {"stem": "a plot", "choices": ["good", "bad", "slow", "fast", "film"], "answer": 4},
+    {"stem": "the plot", "choices": ["fast", "good"], "answer": 0},
+]
+EXPECTED = [Question(q["stem"], tuple(q["choices"]), q["answer"]) for q in QUESTIONS]
+NESTED_FLAGS = {"context_column": "question.stem", "question_column": "", "label_column": "key"}
+
+
+def write_nested(path, choices_of, answer_of=lambda q: "ABCDE"[q["answer"]]):
+    rows = [
+        {"question": {"stem": q["stem"], "choices": choices_of(q["choices"])}, "key": answer_of(q)}
+        for q in QUESTIONS
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def labeled_choices(texts, labels="ABCDE"):
+    return [
+        {"label": label, "text": text}
+        for label, text in zip(labels[: len(texts)], texts, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choices_of", "answer_of", "column"),
+    [
+        (labeled_choices, lambda q: "ABCDE"[q["answer"]], "question.choices"),
+        (labeled_choices, lambda q: "ABCDE"[q["answer"]], "question.choices.text"),
+        # As in some questions of ARC, labels count from 1.
+        (lambda t: labeled_choices(t, "12345"), lambda q: str(q["answer"] + 1), "question.choices"),
+        (
+            lambda t: {"text": t, "label": ["1", "2", "3", "4", "5"][: len(t)]},
+            lambda q: str(q["answer"] + 1),
+            "question.choices.text",
+        ),
+        (
+            lambda t: dict(zip("ABCDE", t, strict=False)),
+            lambda q: "ABCDE"[q["answer"]],
+            "question.choices",
+        ),
+        (lambda t: t, lambda q: "abcde"[q["answer"]], "question.choices"),
+        (lambda t: t, lambda q: q["answer"], "question.choices"),
+    ],
+)
+def test_nested_choices(tmp_path, run_log, choices_of, answer_of, column):
+    write_nested(tmp_path / "train.jsonl", choices_of, answer_of)
+    flags = {**NESTED_FLAGS, "data_dir": str(tmp_path), "ending_columns": column}
+    assert read_questions(MultipleChoiceOptions(**flags), "train", None) == EXPECTED
+
+
+def test_nested_choices_case(tmp_path):
+    (tmp_path / "train.jsonl").write_text(
+        '{"id": "1", "answerKey": "B", "question": {"stem": "Where do you buy bread?", "choices": '
+        '[{"label": "A", "text": "a lake"}, {"label": "B", "text": "a bakery"}]}}\n'
+    )
+    flags = {**NESTED_FLAGS, "label_column": "answerKey", "ending_columns": "question.choices"}
+    options = MultipleChoiceOptions(**flags, data_dir=str(tmp_path))
+    expected = Question("Where do you buy bread?", ("a lake", "a bakery"), 1)
+    assert read_questions(options, "train", None) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("choices_of", "answer", "message"),
+    [
+        (labeled_choices, "F", "the label must be one of 0, 1, 2, A, B, C. Received: 'F'"),
+        (lambda t: t, 3, "must be one of 0, 1, 2, A, B, C. .* Indices count from 0"),
+        (lambda t: labeled_choices(t, "AAAAA"), "A", "not every ending has a label of its own"),
+        (lambda t: [{"label": "A", "x": "b"}], "A", "without the key 'text'.*: label, x"),
+    ],
+)
+def test_invalid_nested_choices(tmp_path, choices_of, answer, message):
+    write_nested(tmp_path / "train.jsonl", choices_of, lambda q: answer)
+    flags = {**NESTED_FLAGS, "data_dir": str(tmp_path), "ending_columns": "question.choices"}
+    with pytest.raises(UserError, match=rf"train\.jsonl:1: .*{message}"):
+        read_questions(MultipleChoiceOptions(**flags), "train", None)
+
+
+def test_columns_of_one_split(tmp_path):
+    (tmp_path / "train.csv").write_text("q,a,b,c,key\nthe film,good,bad,,B\n")
+    (tmp_path / "val.csv").write_text("stem,x,y,key\nthe plot,good,bad,1\n")
+    flags = {"context_column": "q,eval:stem", "ending_columns": "a,b,c,eval:x,y"}
+    flags |= {"question_column": "", "label_column": "key", "data_dir": str(tmp_path)}
+    run_options = MultipleChoiceOptions(**flags)
+    assert read_questions(run_options, "train", None) == [Question("the film", ("good", "bad"), 1)]
+    assert read_questions(run_options, "eval", None) == [Question("the plot", ("good", "bad"), 1)]
+    run_options = MultipleChoiceOptions(**flags | {"context_column": "q"})
+    with pytest.raises(UserError, match="only this file differs, add ,eval:NAME to --context_col"):
+        read_questions(run_options, "eval", None)
+
+
+def test_missing_endings_have_no_probability(tiny, tmp_path, run_log):
+    """Trains on questions with 2 to 5 endings; predictions do not depend on the padding."""
+    write_nested(tmp_path / "train.jsonl", labeled_choices)
+    write_nested(tmp_path / "test.jsonl", labeled_choices)
+    flags = {**NESTED_FLAGS, "ending_columns": "question.choices", "num_train_epochs": 2.0}
+    flags |= {"do_train": True, "do_predict": True, "do_export": True, "train_batch_size": 3}
+    multiple_choice.run(options(tiny, tmp_path, tmp_path, **flags))
+    assert any("3 questions with 2 to 5 endings" in message for message in run_log.messages)
+    out = tmp_path / "out"
+    predictions = [json.loads(line) for line in (out / "predictions.jsonl").open()]
+    assert [len(prediction["probabilities"]) for prediction in predictions] == [3, 5, 2]
+    assert [sum(p["probabilities"]) for p in predictions] == pytest.approx([1, 1, 1], abs=1e-6)
+    predictor = Predictor.from_output_dir(out)
+    model = BertMultipleChoice(tiny.config)
+    checkpoint.restore(model, str(out))
+    tokenizer = FullTokenizer(tiny.flags["vocab_file"])
+    signature = tf.saved_model.load(str(out / "export" / "1")).signatures["serving_default"]
+    for question, line in zip(EXPECTED, predictions, strict=True):
+        (predicted,) = predictor([(question.context, *question.endings)])
+        assert predicted.probabilities == pytest.approx(line["probabilities"], abs=1e-5)
+        rows = [["[CLS]", *question.context.split(), "[SEP]", e, "[SEP]"] for e in question.endings]
+        ids = np.array([list(map(tokenizer.vocab.get, row)) for row in rows], np.int32)[None]
+        segments = np.broadcast_to(np.arange(len(rows[0])) >= 4, ids.shape).astype(np.int32)
+        inputs = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": segments}
+        unpadded = np.array(model(inputs)["probabilities"])[0]
+        np.testing.assert_allclose(line["probabilities"], unpadded, atol=1e-5)
+        padding = [(0, 0), (0, 5 - len(rows)), (0, 0)]
+        padded = {name: tf.constant(np.pad(x, padding)) for name, x in inputs.items()}
+        exported = signature(**padded)["probabilities"].numpy()[0]
+        np.testing.assert_allclose(exported[: len(rows)], unpadded, atol=1e-5)
+        assert not exported[len(rows) :].any()

@@ -97,3 +97,10 @@ def test_invalid_utf8_file(tmp_path):
     for size in (1000, 5):
         with pytest.raises(UserError, match=r"latin\.txt:3: the file is not UTF-8 .*iconv"):
             read_all_shards([str(path)], size)
+
+
+def test_gzipped_file_without_extension_is_one_unit(tmp_path):
+    path = tmp_path / "books.txt"
+    path.write_bytes(gzip.compress(b"one document\n\nanother\n\n" * 20))
+    documents = [document for shard in read_all_shards([str(path)], 20) for document in shard]
+    assert documents == [["one document"], ["another"]] * 20

@@ -102,7 +102,7 @@ def question(**changes):
             r"squad\.json:3: invalid JSON: .* at position 1",
         ),
         ("[]", r'squad\.json has no "data"\. The format of SQuAD is {'),
-        ('{"id": 1}\n{"id": 2}\n', r"json:2: invalid JSON: Extra .* The format of SQuAD is {"),
+        ('{"id": 1}\n{"id": 2}\n', r'json:1 has no "data"\. The format of SQuAD is {'),
         ('{"data": [{}]}', r'data\[0\] has no "paragraphs"'),
         (
             '{"data": [{"paragraphs": [{"context": 1}]}]}',
@@ -232,3 +232,60 @@ def test_answers_without_text_warn(tmp_path, caplog):
     path = write_squad(tmp_path, question(answers=[{"text": " ", "answer_start": 4}]))
     read_squad_examples(path, True, False)
     assert "1 of 1 question has an answer without text" in caplog.text
+
+
+TEXT = "The bakery opened in 1990 in Bonn."
+HF = {"id": "1", "context": TEXT, "question": "When?"} | {
+    "answers": {"text": ["1990"], "answer_start": [21]}
+}
+MRQA = {
+    "context": TEXT,
+    "qas": [
+        {
+            "qid": "1",
+            "question": "Where?",
+            "answers": ["Bonn", "in Bonn"],
+            "detected_answers": [{"text": "Bonn", "char_spans": [[29, 32], [0, 1]]}],
+        }
+    ],
+}
+UNANSWERED = HF | {"id": "2", "answers": {"text": [], "answer_start": []}}
+
+
+def lines(*rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "answer"),
+    [
+        ("train.jsonl", lines(HF, HF | {"id": "2"}), ("1990", 4, 4)),
+        ("train.json", lines(HF), ("1990", 4, 4)),
+        ("train.txt", json.dumps([HF], indent=2), ("1990", 4, 4)),
+        ("train.json", json.dumps({"data": [HF]}), ("1990", 4, 4)),
+        ("train.jsonl.gz", lines({"header": {"dataset": "x"}}, MRQA), ("Bonn", 6, 6)),
+        ("train.jsonl", lines({"title": "a", "paragraphs": [MRQA]}), ("Bonn", 6, 6)),
+    ],
+)
+def test_json_lines(tmp_path, name, content, answer):
+    raw = content.encode()
+    (tmp_path / name).write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+    example, *_ = read_squad_examples(str(tmp_path / name), True, False)
+    assert example.qas_id == "1"
+    assert example.doc_tokens == TEXT.split()
+    assert (example.orig_answer_text, example.start_position, example.end_position) == answer
+    example, *_ = read_squad_examples(str(tmp_path / name), False, False)
+    assert example.answers[0] == answer[0]
+
+
+def test_json_lines_without_answers(tmp_path):
+    path = tmp_path / "train.jsonl"
+    path.write_text(lines(HF, UNANSWERED))
+    examples = read_squad_examples(str(path), True, True)
+    assert [example.is_impossible for example in examples] == [False, True]
+    assert examples[0].doc_tokens is examples[1].doc_tokens
+    with pytest.raises(UserError, match=r"jsonl:2 has 0 answers: .*--version_2_with_negative"):
+        read_squad_examples(str(path), True, False)
+    path.write_text(lines(HF, {"id": "2", "question": "Why?"}))
+    with pytest.raises(UserError, match=r'jsonl:2 has no "context"'):
+        read_squad_examples(str(path), False, False)
