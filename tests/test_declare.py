@@ -82,6 +82,9 @@ def test_flags_that_resuming_runs_compare():
     ]
     fine_tuning = [
         "do_lower_case",
+        "pretokenized",
+        "special_tokens",
+        "strip_accents",
         "num_train_epochs",
         "warmup_proportion",
         "best_metric",
@@ -95,7 +98,7 @@ def test_flags_that_resuming_runs_compare():
     own = {
         "run_pretraining": """num_train_steps num_warmup_steps optimizer use_next_sentence
             max_predictions_per_seq eval_every""",
-        "run_classifier": "class_weights long_text problem_type",
+        "run_classifier": "class_weights long_text pooling problem_type",
         "run_squad": "doc_stride max_query_length version_2_with_negative fixed_shapes",
         "run_ner": "doc_context",
         "run_multiple_choice": "",
@@ -108,12 +111,11 @@ def test_flags_that_resuming_runs_compare():
 
 
 def test_flags_that_rewrite_records():
-    assert SquadOptions.names(ROWS) == [
-        *("max_seq_length", "do_lower_case", "doc_stride", "max_query_length")
-    ]
-    assert NerOptions.names(ROWS) == ["max_seq_length", "do_lower_case", "doc_context"]
+    model = {"max_seq_length", "do_lower_case", "pretokenized", "special_tokens", "strip_accents"}
+    assert {*SquadOptions.names(ROWS)} == {*model, "doc_stride", "max_query_length"}
+    assert {*NerOptions.names(ROWS)} == {*model, "doc_context"}
     cls = registry.SCRIPTS["run_classifier"].options_class
-    assert {*cls.names(ROWS)} == {"max_seq_length", "do_lower_case", "long_text", "problem_type"}
+    assert {*cls.names(ROWS)} == {*model, "long_text", "problem_type"}
     # Flags that say how to read the data do not matter if the examples are the same.
     assert not {*cls.names(ROWS)} & {*cls.names(DATA)}
 
@@ -122,6 +124,6 @@ def test_flags_that_rewrite_records():
 def test_each_flag_affects_something(cls):
     """So that workers compare it, and `--help` can group it."""
     nothing = {*(f.name for f in dataclasses.fields(cls))} - {*cls.names(~NOTHING)}
-    assert nothing == {"save_checkpoints_steps", "verbose_logging"}
+    assert nothing == {"save_checkpoints_steps", "keep_checkpoint_max", "verbose_logging"}
     assert "output_dir" in cls.names(RUN)
     assert not {*cls.names(DEVICES)} & {*cls.names(ROWS | DATA)}

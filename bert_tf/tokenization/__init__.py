@@ -261,9 +261,10 @@ class FullTokenizer:
     Args:
         vocab_file: path of the vocabulary, see `load_vocab`.
         do_lower_case: must match the model: True if it is uncased, False if it is cased.
-        strip_accents, pretokenized: see `BasicTokenizer`.
+        strip_accents: see `BasicTokenizer`.
         special_tokens: strings that stay one piece, see `special_tokens.place`, whose names replace
             the unused ones in `vocab`.
+        pretokenized: see `BasicTokenizer`.
 
     Raises:
         UserError: the vocabulary cannot be read, or has no place for the special tokens.

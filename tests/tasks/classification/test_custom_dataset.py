@@ -307,7 +307,7 @@ def test_numbers_null_and_lists_are_skipped(read_dataset):
         ("-\tx\na\ty\n", {"labels": "a,b"}, "1: label '-' is not one of a, b. .* --skip_labels=-$"),
         ("0\tx\n-1\ty\n", {"labels": "0,1"}, "2: label '-1' is not .* pass --skip_labels=-1$"),
         ("a\tx\nc\ty\n", {"labels": "a,b"}, "2: label 'c' .* a, b. Correct or remove the row$"),
-        ("a\tx\n\ty\n", {}, "2: the label is empty. Correct the row or, .* --skip_labels=$"),
+        ("a\tx\n\ty\n", {}, "2: the label is empty. Correct the row or, .* --skip_labels=,$"),
         ("1\tx\n2\ty\n?\tz\n", {}, "3: label '\\?' is not a number, .* --skip_labels=\\?;"),
         ("-\tx\n?\ty\n", {"labels": "a,b", "skip_labels": "-"}, "2: .* --skip_labels=-,\\?$"),
     ],
