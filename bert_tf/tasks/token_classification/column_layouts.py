@@ -127,7 +127,8 @@ def _drop_comments(
     def is_comment(row: list[str]) -> bool:
         if row[0][0] != "#" or len(row) not in widths:
             return row[0][0] == "#"
-        return len(row) > 1 and not (index < len(row) and row[index] in labels)
+        label = row[index] if index < len(row) else ""
+        return len(row) > 1 and not (label in labels or is_label(label))
 
     first = next(filter(None, rows), None)
     if not data or not (is_conllu or (first and is_comment(first))):

@@ -1,7 +1,7 @@
 """CoNLL files: reading, writing and errors."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
@@ -201,6 +201,7 @@ ROW = st.tuples(WORD, st.sampled_from(["O", "B-A", "I-A"]))
 
 
 @given(st.lists(st.one_of(ROW, st.sampled_from(["", "-DOCSTART- -X- O"])), min_size=1))
+@example([("#", "B-A")])  # not a comment
 def test_words_are_returned_once_and_in_order(tmp_path_factory, rows):
     lines = [row if isinstance(row, str) else " ".join(row) for row in rows]
     words = [row for row in rows if not isinstance(row, str)]
