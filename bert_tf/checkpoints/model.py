@@ -1,6 +1,7 @@
 """Restores models and optimizers from checkpoints, and saves them."""
 
 import dataclasses
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from bert_tf import backend
 from bert_tf.checkpoints.folder import MAX_TO_KEEP, add_newest, latest, remove, resolve
 from bert_tf.checkpoints.formats.configs import WORD_EMBEDDINGS
 from bert_tf.checkpoints.formats.source import OriginalSource, Source
-from bert_tf.checkpoints.run_folder import RunFolder
+from bert_tf.checkpoints.run_folder import TARGET_SCALE, RunFolder
 from bert_tf.checkpoints.tensors import GLOBAL_STEP, read, shapes, step_of, write
 from bert_tf.errors import UserError, counted, shortened
 from bert_tf.modeling import BertModel, checkpoint_name
@@ -72,8 +73,23 @@ def fold_target_scale(model: keras.Model, folder: RunFolder) -> None:
     The model must have the weights of the checkpoint in the folder.
     """
     variables = named_variables(model)
-    for name, value in folder.unscaled_head(variables).items():
+    for name, value in unscaled_head(variables, folder).items():
         variables[name].assign(value)
+
+
+def unscaled_head(weights: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
+    """Returns a regression's head such that its outputs have the unit of the labels.
+
+    It is empty if the run in the folder did not standardize them, or if `weights` has no head.
+    """
+    pairs = folder.entry(TARGET_SCALE)
+    name = next((name for name in weights if name.endswith("output_weights")), None)
+    if not pairs or not name:
+        return {}
+    names = name, name.replace("output_weights", "output_bias")
+    mean, scale = np.array(json.loads(pairs), np.float32).T
+    kernel, bias = (np.asarray(weights[name]) for name in names)
+    return {names[0]: kernel * scale[:, None], names[1]: bias * scale + mean}
 
 
 def load_weights(

@@ -93,20 +93,6 @@ class RunFolder:
             value = value.get(key) if isinstance(value, dict) else None
         return value if isinstance(value, kind) else None
 
-    def unscaled_head(self, weights: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns a regression's head such that its outputs have the unit of the labels.
-
-        It is empty if the numbers were not standardized, or `weights` has no such head.
-        """
-        pairs = self.entry(TARGET_SCALE)
-        name = next((name for name in weights if name.endswith("output_weights")), None)
-        if not pairs or not name:
-            return {}
-        names = name, name.replace("output_weights", "output_bias")
-        mean, scale = np.array(json.loads(pairs), np.float32).T
-        kernel, bias = (np.asarray(weights[name]) for name in names)
-        return {names[0]: kernel * scale[:, None], names[1]: bias * scale + mean}
-
     def require_flags(self) -> dict[str, Any]:
         """Like `flags`; UserError if `run.json` is damaged, or its script is not registered."""
         path, script = self.file(RUN), self.script

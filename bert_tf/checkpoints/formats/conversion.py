@@ -16,7 +16,7 @@ from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_file
 from bert_tf.checkpoints.formats.keras_files import MODEL_EXTENSION, WEIGHTS_EXTENSION
 from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
 from bert_tf.checkpoints.formats.source import Source
-from bert_tf.checkpoints.model import is_training_state
+from bert_tf.checkpoints.model import is_training_state, unscaled_head
 from bert_tf.checkpoints.run_folder import CONFIG, RUN, VOCAB, RunFolder, labels_file, read_labels
 from bert_tf.errors import UserError, counted, shortened
 from bert_tf.modeling import BertClassifier, HeadFormat
@@ -76,7 +76,7 @@ def convert(source: Source, options: Any) -> None:
 def _read(source: Source, model: _Model) -> dict[str, Any]:
     weights = dict(source.read(model.names))
     # A full copy has a copy of `run.json`, too.
-    return weights | source.run.unscaled_head(weights) if model.head and source.run else weights
+    return weights | unscaled_head(weights, source.run) if model.head and source.run else weights
 
 
 def _write_original(source: Source, model: _Model, prefix: str) -> None:
