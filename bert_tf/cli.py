@@ -8,9 +8,7 @@ import dataclasses
 import logging
 import os
 import re
-import shutil
 import sys
-import textwrap
 import typing
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -31,7 +29,7 @@ from bert_tf.declare import (
     WEIGHTS,
 )
 from bert_tf.errors import Terminated, UserError, WorkerLost, reason
-from bert_tf.progress import LogHandler, log
+from bert_tf.progress import LogHandler, log, text_wrapper
 from bert_tf.quiet import import_tensorflow
 
 # Heading of `--help` -> (affects any of, affects none of). The first match applies, else "Other".
@@ -96,7 +94,8 @@ def read_options(script: str, argv: Sequence[str]) -> Any:
     if any(argument in _HELP_FLAGS for argument in argv[1:]):
         program = os.path.basename(argv[0])
         with files.standard_output():
-            print(help_text(entry.options_class, program, entry.description), flush=True)
+            text = help_text(entry.options_class, program, entry.description, entry.example)
+            print(text, flush=True)
         sys.exit(0)
     try:
         os.getcwd()
@@ -137,13 +136,15 @@ def _reword(message: str) -> str:
     return message
 
 
-def help_text(options_class: type, script: str, description: str) -> str:
+def help_text(options_class: type, script: str, description: str, example: str) -> str:
     """Returns the text of `--help`; marks flags that the original version of a script lacks."""
-    width = shutil.get_terminal_size((100, 24)).columns
-    wrap = textwrap.TextWrapper(
-        width, subsequent_indent="      ", break_on_hyphens=False, break_long_words=False
-    )
+    wrap = text_wrapper("      ", columns=100)
     lines = [description, "", f"usage: {script} --flag=value ..."]
+    command = text_wrapper("    ", columns=100)
+    command.width -= 2  # for backslashes, with which the lines can be copied to a shell
+    python = "python " if script.endswith(".py") else ""
+    *first, last = command.wrap(f"example: {python}{script} {example}")
+    lines += [*(f"{line} \\" for line in first), last]
     for heading, options in option_groups(options_class).items():
         lines += ["", f"{heading}:"]
         for field in options:

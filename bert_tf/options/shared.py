@@ -14,6 +14,7 @@ from bert_tf.declare import (
     WEIGHTS,
     DefaultInt,
     Options,
+    check_required,
     check_values,
     option,
 )
@@ -53,6 +54,18 @@ class EncoderOptions(Options, affects=PATH):
         "Maximum input length in word pieces and special tokens; longer texts are truncated.",
         affects=ROWS | MODEL,
     )
+
+    def check_required(self) -> None:
+        """Raises a UserError that lists the required flags without a value."""
+        not_needed, model = self._not_needed(), ""
+        file = self.__dataclass_fields__["bert_config_file"]
+        given = self.bert_config_file or getattr(self, "vocab_file", None)
+        if file.metadata["required"] and not given and file.name not in not_needed:
+            # A first run: instead of two files, ask for the one flag that also finds them.
+            not_needed |= {"init_checkpoint", "bert_config_file", "vocab_file"}
+            contents = "The model, with bert_config.json and vocab.txt; or pass these files."
+            model = f"--init_checkpoint=FOLDER ({contents})"
+        check_required(self, not_needed, model)
 
     def _not_needed(self) -> set[str]:
         """Returns the required options that may be unset: their files are next to a checkpoint."""

@@ -359,5 +359,5 @@ def test_invalid_options(tiny, tmp_path, monkeypatch, flags, message):
 
 
 def test_help_lists_the_forms():
-    text = cli.help_text(ExportOptions, "export_model.py", "")
+    text = cli.help_text(ExportOptions, "export_model.py", "", "")
     assert "--form=auto|task|encoder|preprocessor" in text

@@ -73,7 +73,7 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions, affects
 
     def check(self) -> None:
         """Checks the options without reading any files."""
-        check_required(self, self._not_needed())
+        self.check_required()
         if not (self.do_train or self.do_eval):
             raise UserError("Nothing to do: pass --do_train=true, --do_eval=true, or both")
         if self.eval_every and not self.do_train:
