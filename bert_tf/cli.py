@@ -94,8 +94,7 @@ def read_options(script: str, argv: Sequence[str]) -> Any:
     if any(argument in _HELP_FLAGS for argument in argv[1:]):
         program = os.path.basename(argv[0])
         with files.standard_output():
-            text = help_text(entry.options_class, program, entry.description, entry.example)
-            print(text, flush=True)
+            print(help_text(entry, program), flush=True)
         sys.exit(0)
     try:
         os.getcwd()
@@ -136,16 +135,16 @@ def _reword(message: str) -> str:
     return message
 
 
-def help_text(options_class: type, script: str, description: str, example: str) -> str:
+def help_text(entry: registry.Script, script: str) -> str:
     """Returns the text of `--help`; marks flags that the original version of a script lacks."""
     wrap = text_wrapper("      ", columns=100)
-    lines = [description, "", f"usage: {script} --flag=value ..."]
+    program = f"python {script}" if script.endswith(".py") else script
+    lines = [entry.description, "", f"usage: {program} --flag=value ..."]
     command = text_wrapper("    ", columns=100)
     command.width -= 2  # for backslashes, with which the lines can be copied to a shell
-    python = "python " if script.endswith(".py") else ""
-    *first, last = command.wrap(f"example: {python}{script} {example}")
+    *first, last = command.wrap(f"example: {program} {entry.example}")
     lines += [*(f"{line} \\" for line in first), last]
-    for heading, options in option_groups(options_class).items():
+    for heading, options in option_groups(entry.options_class).items():
         lines += ["", f"{heading}:"]
         for field in options:
             choices = field.metadata["choices"]

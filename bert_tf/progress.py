@@ -28,8 +28,7 @@ def text_wrapper(indent: str, columns: int = 80) -> textwrap.TextWrapper:
 class LogHandler(logging.StreamHandler):
     """Writes messages to stderr, above any progress bars; warnings and errors with their level.
 
-    In a terminal, lines are wrapped between words; not those of warnings and errors, which may
-    contain commands to copy.
+    In a terminal, wraps lines; not those of warnings and errors, which have commands to copy.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -116,11 +115,10 @@ class TrainingProgress:
                 self._processed[name] += metrics[name]
         # Short enough for 80 columns: tqdm cuts off what does not fit.
         postfix = f"loss {metrics['loss']:.4f}, lr {metrics['learning_rate']:.1e}"
-        rates, remaining = self.rates(), ""
+        rates = self.rates()
+        postfix += f", {rates['sequences_per_second']:.1f} seq/s" if rates else ""
         # The first step takes much longer than the others, so it does not tell the remaining time.
-        if rates:
-            postfix += f", {rates['sequences_per_second']:.1f} seq/s"
-            remaining = "<{remaining}"
+        remaining = "<{remaining}" if rates else ""
         self._bar.bar_format = _BAR.replace("@", "").replace("<{remaining}", remaining)
         self._bar.set_postfix_str(postfix, refresh=False)
         self._bar.update(step - self._bar.n)

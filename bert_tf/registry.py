@@ -52,7 +52,8 @@ class Script:
 
 
 _BERT = "--init_checkpoint=uncased_L-12_H-768_A-12"
-_TRAIN = "--do_train --do_eval --output_dir=output"
+_RUN = "--do_train --do_eval --output_dir=output"
+_TRAIN = f"{_BERT} {_RUN}"
 _TASKS, _COMMANDS = "bert_tf.tasks", "bert_tf.commands"
 # For scripts that need no GPU: each worker of create_pretraining_data would reserve a GPU's memory.
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
@@ -62,7 +63,7 @@ _own_tasks: dict[str, Script] = {}
 SCRIPTS: Mapping[str, Script] = {
     "run_pretraining": Script(
         "Pre-trains a model on masked tokens and next sentences.",
-        example=f"--input_file=records.tfrecord {_BERT} {_TRAIN}",
+        example=f"--input_file=records.tfrecord {_TRAIN}",
         options=f"{_TASKS}.pretraining.options:PretrainingOptions",
         run=f"{_TASKS}.pretraining.training:run",
         head="pretraining",
@@ -70,7 +71,7 @@ SCRIPTS: Mapping[str, Script] = {
     ),
     "run_classifier": Script(
         "Fine-tunes and applies classifiers of texts and text pairs.",
-        example=f"--task_name=tsv --data_dir=data --text_column=text --label_column=label {_BERT} {_TRAIN}",
+        example=f"--task_name=tsv --data_dir=data --text_column=text --label_column=label {_TRAIN}",
         options=f"{_TASKS}.classification.options:ClassifierOptions",
         make_task=f"{_TASKS}.classification.task:Classification",
         head="classification",
@@ -78,13 +79,13 @@ SCRIPTS: Mapping[str, Script] = {
     ),
     "run_classifier_with_tfhub": Script(
         "Fine-tunes encoders from TensorFlow Hub.",
-        example=f"--bert_hub_module_handle=encoder --task_name=MRPC --data_dir=MRPC {_TRAIN}",
+        example=f"--bert_hub_module_handle=encoder --task_name=MRPC --data_dir=MRPC {_RUN}",
         options=f"{_TASKS}.classification.options:HubClassifierOptions",
         run=f"{_TASKS}.classification.hub:run",
     ),
     "run_squad": Script(
         "Fine-tunes and applies models that answer questions about texts (SQuAD).",
-        example=f"--train_file=train-v1.1.json --predict_file=dev-v1.1.json {_BERT} {_TRAIN}",
+        example=f"--train_file=train-v1.1.json --predict_file=dev-v1.1.json {_TRAIN}",
         options=f"{_TASKS}.question_answering.options:SquadOptions",
         make_task=f"{_TASKS}.question_answering.task:QuestionAnswering",
         head="span",
@@ -92,7 +93,7 @@ SCRIPTS: Mapping[str, Script] = {
     ),
     "run_ner": Script(
         "Fine-tunes and applies models that label words, for instance as named entities.",
-        example=f"--data_dir=conll2003 {_BERT} {_TRAIN}",
+        example=f"--data_dir=conll2003 {_TRAIN}",
         options=f"{_TASKS}.token_classification.options:NerOptions",
         make_task=f"{_TASKS}.token_classification.task:TokenClassification",
         head="token",
@@ -100,7 +101,7 @@ SCRIPTS: Mapping[str, Script] = {
     ),
     "run_multiple_choice": Script(
         "Fine-tunes and applies models that choose one of several endings of a text.",
-        example=f"--data_dir=swag {_BERT} {_TRAIN}",
+        example=f"--data_dir=swag {_TRAIN}",
         options=f"{_TASKS}.multiple_choice.options:MultipleChoiceOptions",
         make_task=f"{_TASKS}.multiple_choice.task:MultipleChoice",
         head="multiple_choice",

@@ -52,8 +52,6 @@ def _main(name: str) -> None:
             stack.enter_context(cli.exit_with_message())
             options = cli.read_options(name, sys.argv)
         except ModuleNotFoundError as error:
-            if str(error.name).startswith("bert_tf"):
-                raise
             sys.exit(
                 f"ERROR: {sys.executable} has no module {error.name}: activate the environment in "
                 "which bert_tf is installed (. .venv/bin/activate), or install it (pip install .)"
