@@ -49,6 +49,7 @@ _ABSL_MESSAGES = (
     (r"flag --(\w+)=(.*): \('Non-boolean.*", r"--\1 must be true or false. Received: \2"),
     (r"flag --(\w+)=(.*): invalid literal for int.*", r"--\1 must be a whole number. Received: \2"),
     (r"flag --(\w+)=(.*): could not convert string.*", r"--\1 must be a number. Received: \2"),
+    (r"Unknown command line flag '(use_gpu|num_gpus)'.*", r"GPUs are used without --\1: omit it"),
     (
         r"Unknown command line flag '(.+?)'\. Did you mean: (.+) \?",
         r"There is no flag --\1. Did you mean --\2? --help lists all flags",
@@ -139,7 +140,7 @@ def help_text(entry: registry.Script, script: str) -> str:
     """Returns the text of `--help`; marks flags that the original version of a script lacks."""
     wrap = text_wrapper("      ", columns=100)
     program = f"python {script}" if script.endswith(".py") else script
-    lines = [entry.description, "", f"usage: {program} --flag=value ..."]
+    lines = [entry.description, "", f"usage: {program} --flag=value ... (new: not in the original)"]
     command = text_wrapper("    ", columns=100)
     command.width -= 2  # for backslashes, with which the lines can be copied to a shell
     *first, last = command.wrap(f"example: {program} {entry.example}")
@@ -150,7 +151,7 @@ def help_text(entry: registry.Script, script: str) -> str:
             choices = field.metadata["choices"]
             value = f"={'|'.join(choices)}" if choices else ""
             new = ", new" * (field.metadata["new"] and not field.metadata["required"])
-            lines.append(f"  --{field.name}{value} ({_describe_default(field)}{new})")
+            lines.append(f"  --{field.name}{value} ({describe_default(field)}{new})")
             lines.append(f"      {field.metadata['help']}{describe_range(field)}")
     lines += ["", "  --flagfile=FILE", "      Read flags from a file, one per line."]
     return "\n".join(map(wrap.fill, lines))
@@ -172,11 +173,12 @@ def option_groups(options_class: type) -> dict[str, list[dataclasses.Field]]:
     return groups if len(groups) > 1 else {"Flags": fields}
 
 
-def _describe_default(field: dataclasses.Field) -> str:
+def describe_default(field: dataclasses.Field) -> str:
     """Describes an option's default, as a value on the command line; says if it is required."""
     if field.metadata["required"]:
-        detected = "by default" in field.metadata["help"]
-        return "required, or detected" if detected else "required"
+        text = field.metadata["help"]
+        exception = " with exceptions" if "Not needed" in text else ""
+        return "required, or detected" if "by default" in text else f"required{exception}"
     if field.default in (None, ""):
         return "optional"
     is_bool = isinstance(field.default, bool)

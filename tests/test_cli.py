@@ -101,6 +101,8 @@ def test_any_text_is_a_valid_value(text):
             ["--do_trian=true"],
             r"There is no flag --do_trian\. Did you mean --do_train\? --help lists all",
         ),
+        (["--use_gpu=true"], r"^GPUs are used without --use_gpu: omit it$"),
+        (["--num_gpus=2"], r"^GPUs are used without --num_gpus: omit it$"),
         (["--best_file=x"], r"Did you mean --best_metric or --eval_file\? --help lists all"),
         (
             ["--eval_=x"],
@@ -164,6 +166,8 @@ def test_help_lists_every_flag():
         assert f"--{name}{value} (" in result.stdout
         assert field.metadata["help"] in text
     assert "--random_seed (default 12345, new)" in result.stdout
+    assert "(new: not in the original)" in result.stdout
+    assert "--data_dir (required with exceptions)" in result.stdout
     assert "--resume=auto|never|must (default auto, new)" in result.stdout
     headings = ["Run:", "Data:", "Model and inputs:", "Training:", "Results:", "Devices:", "Other:"]
     assert [line for line in result.stdout.splitlines() if line in headings] == headings

@@ -166,7 +166,7 @@ class TrainingOptions(Options, affects=WEIGHTS):
     resume: str = option(
         "auto",
         "Use of checkpoints in output_dir. auto: resume from the newest; must: fail if "
-        "there is none; never: with --do_train, fail if there is one; without it, ignore them.",
+        "there is none; never: fail with --do_train if there are any, otherwise ignore them.",
         affects=RUN,
         new=True,
         choices=("auto", "never", "must"),
@@ -179,8 +179,8 @@ class TrainingOptions(Options, affects=WEIGHTS):
     )
     gradient_clip_scope: str = option(
         "batch",
-        "Which gradients to clip. batch: the sum over all devices, so that N devices give the "
-        "result of one; replica: the gradients of each device, as the original does on TPUs.",
+        "Which gradients to clip. batch: their sum over all devices, whose number then does not "
+        "change the result; replica: those of each device, as the original does on TPUs.",
         new=True,
         choices=("batch", "replica"),
     )
@@ -192,7 +192,7 @@ class TrainingOptions(Options, affects=WEIGHTS):
     )
     length_grouping: bool = option(
         False,
-        "Form batches of texts of similar length, in random order, to reduce padding.",
+        "Group texts of similar length into batches, to reduce padding, and shuffle the batches.",
         new=True,
     )
     verbose_logging: bool = option(

@@ -25,8 +25,7 @@ from bert_tf.training.evaluation import EvalCallback
 from bert_tf.training.explained_errors import explained_errors
 from bert_tf.training.step import TrainState
 
-# Steps between TensorBoard summaries, as in the original BERT code; fewer in short runs, whose
-# curves would otherwise have only a few points.
+# Most steps between TensorBoard summaries, as in the original BERT code; short runs write more.
 SUMMARY_STEPS = 100
 
 
