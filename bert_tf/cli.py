@@ -8,9 +8,7 @@ import dataclasses
 import logging
 import os
 import re
-import shutil
 import sys
-import textwrap
 import typing
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -31,7 +29,7 @@ from bert_tf.declare import (
     WEIGHTS,
 )
 from bert_tf.errors import Terminated, UserError, WorkerLost, reason
-from bert_tf.progress import LogHandler, log
+from bert_tf.progress import LogHandler, log, text_wrapper
 from bert_tf.quiet import import_tensorflow
 
 # Heading of `--help` -> (affects any of, affects none of). The first match applies, else "Other".
@@ -51,6 +49,7 @@ _ABSL_MESSAGES = (
     (r"flag --(\w+)=(.*): \('Non-boolean.*", r"--\1 must be true or false. Received: \2"),
     (r"flag --(\w+)=(.*): invalid literal for int.*", r"--\1 must be a whole number. Received: \2"),
     (r"flag --(\w+)=(.*): could not convert string.*", r"--\1 must be a number. Received: \2"),
+    (r"Unknown command line flag '(use_gpu|num_gpus)'.*", r"GPUs are used without --\1: omit it"),
     (
         r"Unknown command line flag '(.+?)'\. Did you mean: (.+) \?",
         r"There is no flag --\1. Did you mean --\2? --help lists all flags",
@@ -96,7 +95,7 @@ def read_options(script: str, argv: Sequence[str]) -> Any:
     if any(argument in _HELP_FLAGS for argument in argv[1:]):
         program = os.path.basename(argv[0])
         with files.standard_output():
-            print(help_text(entry.options_class, program, entry.description), flush=True)
+            print(help_text(entry, program), flush=True)
         sys.exit(0)
     try:
         os.getcwd()
@@ -137,20 +136,22 @@ def _reword(message: str) -> str:
     return message
 
 
-def help_text(options_class: type, script: str, description: str) -> str:
+def help_text(entry: registry.Script, script: str) -> str:
     """Returns the text of `--help`; marks flags that the original version of a script lacks."""
-    width = shutil.get_terminal_size((100, 24)).columns
-    wrap = textwrap.TextWrapper(
-        width, subsequent_indent="      ", break_on_hyphens=False, break_long_words=False
-    )
-    lines = [description, "", f"usage: {script} --flag=value ..."]
-    for heading, options in option_groups(options_class).items():
+    wrap = text_wrapper("      ", columns=100)
+    program = f"python {script}" if script.endswith(".py") else script
+    lines = [entry.description, "", f"usage: {program} --flag=value ... (new: not in the original)"]
+    command = text_wrapper("    ", columns=100)
+    command.width -= 2  # for backslashes, with which the lines can be copied to a shell
+    *first, last = command.wrap(f"example: {program} {entry.example}")
+    lines += [*(f"{line} \\" for line in first), last]
+    for heading, options in option_groups(entry.options_class).items():
         lines += ["", f"{heading}:"]
         for field in options:
             choices = field.metadata["choices"]
             value = f"={'|'.join(choices)}" if choices else ""
             new = ", new" * (field.metadata["new"] and not field.metadata["required"])
-            lines.append(f"  --{field.name}{value} ({_describe_default(field)}{new})")
+            lines.append(f"  --{field.name}{value} ({describe_default(field)}{new})")
             lines.append(f"      {field.metadata['help']}{describe_range(field)}")
     lines += ["", "  --flagfile=FILE", "      Read flags from a file, one per line."]
     return "\n".join(map(wrap.fill, lines))
@@ -172,11 +173,12 @@ def option_groups(options_class: type) -> dict[str, list[dataclasses.Field]]:
     return groups if len(groups) > 1 else {"Flags": fields}
 
 
-def _describe_default(field: dataclasses.Field) -> str:
+def describe_default(field: dataclasses.Field) -> str:
     """Describes an option's default, as a value on the command line; says if it is required."""
     if field.metadata["required"]:
-        detected = "by default" in field.metadata["help"]
-        return "required, or detected" if detected else "required"
+        text = field.metadata["help"]
+        exception = " with exceptions" if "Not needed" in text else ""
+        return "required, or detected" if "by default" in text else f"required{exception}"
     if field.default in (None, ""):
         return "optional"
     is_bool = isinstance(field.default, bool)

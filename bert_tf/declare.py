@@ -173,9 +173,9 @@ def value_for(value: str, split: str) -> str:
     return dict(zip(others[::2], others[1::2], strict=True)).get(split, common)
 
 
-def check_required(options: Any, not_needed: Collection[str] = ()) -> None:
-    """Raises a UserError that lists the required flags without a value, except `not_needed`."""
-    missing = [
+def check_required(options: Any, not_needed: Collection[str] = (), first: str = "") -> None:
+    """Raises a UserError: `first`, and the unset required flags, except `not_needed`."""
+    missing = [first] * bool(first) + [
         f"--{field.name} ({field.metadata['help']})"
         for field in dataclasses.fields(options)
         if field.metadata["required"] and not getattr(options, field.name)

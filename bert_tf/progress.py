@@ -4,7 +4,9 @@ import contextlib
 import io
 import logging
 import math
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterator, Mapping
 
@@ -13,13 +15,30 @@ from tqdm import tqdm
 log = logging.getLogger("bert_tf")
 
 
+def text_wrapper(indent: str, columns: int = 80) -> textwrap.TextWrapper:
+    """Wraps text between words, to the width of the terminal, or without one to `columns`."""
+    return textwrap.TextWrapper(
+        shutil.get_terminal_size((columns, 24)).columns,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
 class LogHandler(logging.StreamHandler):
-    """Writes messages to stderr, above any progress bars; warnings and errors with their level."""
+    """Writes messages to stderr, above any progress bars; warnings and errors with their level.
+
+    In a terminal, wraps lines; not those of warnings and errors, which have commands to copy.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes a message."""
-        level = f"{record.levelname}: " if record.levelno >= logging.WARNING else ""
-        tqdm.write(level + self.format(record), file=sys.stderr)
+        text = self.format(record)
+        if record.levelno >= logging.WARNING:
+            text = f"{record.levelname}: {text}"
+        elif sys.stderr.isatty():
+            text = "\n".join(map(text_wrapper("  ").fill, text.split("\n")))
+        tqdm.write(text, file=sys.stderr)
 
 
 # Seconds between updates; longer in a log file, where each update is a line of its own.
@@ -65,7 +84,7 @@ def bar(total: int, description: str, initial: int = 0, unit: str = "") -> tqdm:
         # Otherwise tqdm's monitor thread repeats lines.
         miniters=1,
         delay=refresh,
-        ncols=None if terminal else 110,
+        ncols=None if terminal else 80,
         dynamic_ncols=terminal,
         unit=unit,
         unit_scale=bool(unit),
@@ -94,10 +113,12 @@ class TrainingProgress:
         elif step > self._first_step + 1:
             for name in self._processed:
                 self._processed[name] += metrics[name]
-        loss, rate = f"loss {metrics['loss']:.4f}", f"lr {metrics['learning_rate']:.2e}"
-        postfix = f"{loss}, {rate}, {self.describe_throughput()}"
+        # Short enough for 80 columns: tqdm cuts off what does not fit.
+        postfix = f"loss {metrics['loss']:.4f}, lr {metrics['learning_rate']:.1e}"
+        rates = self.rates()
+        postfix += f", {rates['sequences_per_second']:.1f} seq/s" if rates else ""
         # The first step takes much longer than the others, so it does not tell the remaining time.
-        remaining = "<{remaining}" if self.rates() else ""
+        remaining = "<{remaining}" if rates else ""
         self._bar.bar_format = _BAR.replace("@", "").replace("<{remaining}", remaining)
         self._bar.set_postfix_str(postfix, refresh=False)
         self._bar.update(step - self._bar.n)

@@ -19,6 +19,7 @@ class Script:
 
     Attributes:
         description: first line of `--help`.
+        example: flags of the command that `--help` shows.
         options: `module:name` of the options class.
         make_task: `module:name` of (options, config, tokenizer) -> `Task`.
         run: `module:name` of (options) -> result, which does the work.
@@ -34,6 +35,7 @@ class Script:
     make_task: str | Callable[..., Any] | None = None
     run: str | None = None
     make_predict_fn: str | None = None
+    example: str = ""
     head: str | None = None
     model: str | type | None = None
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -49,6 +51,9 @@ class Script:
         return bool(self.make_task or self.make_predict_fn)
 
 
+_BERT = "--init_checkpoint=uncased_L-12_H-768_A-12"
+_RUN = "--do_train --do_eval --output_dir=output"
+_TRAIN = f"{_BERT} {_RUN}"
 _TASKS, _COMMANDS = "bert_tf.tasks", "bert_tf.commands"
 # For scripts that need no GPU: each worker of create_pretraining_data would reserve a GPU's memory.
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
@@ -58,6 +63,7 @@ _own_tasks: dict[str, Script] = {}
 SCRIPTS: Mapping[str, Script] = {
     "run_pretraining": Script(
         "Pre-trains a model on masked tokens and next sentences.",
+        example=f"--input_file=records.tfrecord {_TRAIN}",
         options=f"{_TASKS}.pretraining.options:PretrainingOptions",
         run=f"{_TASKS}.pretraining.training:run",
         head="pretraining",
@@ -65,6 +71,7 @@ SCRIPTS: Mapping[str, Script] = {
     ),
     "run_classifier": Script(
         "Fine-tunes and applies classifiers of texts and text pairs.",
+        example=f"--task_name=tsv --data_dir=data --text_column=text --label_column=label {_TRAIN}",
         options=f"{_TASKS}.classification.options:ClassifierOptions",
         make_task=f"{_TASKS}.classification.task:Classification",
         head="classification",
@@ -72,11 +79,13 @@ SCRIPTS: Mapping[str, Script] = {
     ),
     "run_classifier_with_tfhub": Script(
         "Fine-tunes encoders from TensorFlow Hub.",
+        example=f"--bert_hub_module_handle=encoder --task_name=MRPC --data_dir=MRPC {_RUN}",
         options=f"{_TASKS}.classification.options:HubClassifierOptions",
         run=f"{_TASKS}.classification.hub:run",
     ),
     "run_squad": Script(
         "Fine-tunes and applies models that answer questions about texts (SQuAD).",
+        example=f"--train_file=train-v1.1.json --predict_file=dev-v1.1.json {_TRAIN}",
         options=f"{_TASKS}.question_answering.options:SquadOptions",
         make_task=f"{_TASKS}.question_answering.task:QuestionAnswering",
         head="span",
@@ -84,6 +93,7 @@ SCRIPTS: Mapping[str, Script] = {
     ),
     "run_ner": Script(
         "Fine-tunes and applies models that label words, for instance as named entities.",
+        example=f"--data_dir=conll2003 {_TRAIN}",
         options=f"{_TASKS}.token_classification.options:NerOptions",
         make_task=f"{_TASKS}.token_classification.task:TokenClassification",
         head="token",
@@ -91,6 +101,7 @@ SCRIPTS: Mapping[str, Script] = {
     ),
     "run_multiple_choice": Script(
         "Fine-tunes and applies models that choose one of several endings of a text.",
+        example=f"--data_dir=swag {_TRAIN}",
         options=f"{_TASKS}.multiple_choice.options:MultipleChoiceOptions",
         make_task=f"{_TASKS}.multiple_choice.task:MultipleChoice",
         head="multiple_choice",
@@ -98,6 +109,7 @@ SCRIPTS: Mapping[str, Script] = {
     ),
     "extract_features": Script(
         "Writes an encoder's vectors for tokens or whole texts.",
+        example=f"--input_file=texts.txt --output_file=vectors.npz --pooling=mean {_BERT}",
         options=f"{_TASKS}.feature_extraction.options:ExtractionOptions",
         run=f"{_TASKS}.feature_extraction.extraction:run",
         make_predict_fn=f"{_TASKS}.feature_extraction.extraction:Extractor",
@@ -106,17 +118,20 @@ SCRIPTS: Mapping[str, Script] = {
     ),
     "predict_masked": Script(
         "Predicts the words for [MASK] in texts.",
+        example=f"--input_file=texts.txt {_BERT}",
         options=f"{_TASKS}.fill_mask.options:MaskedWordsOptions",
         run=f"{_TASKS}.fill_mask.fill_mask:run",
         make_predict_fn=f"{_TASKS}.fill_mask.fill_mask:FillMask",
     ),
     "create_vocab": Script(
         "Learns a WordPiece vocabulary from texts.",
+        example="--input_file=books --output_file=vocab.txt --vocab_size=8000",
         options=f"{_COMMANDS}.options:VocabularyOptions",
         run=f"{_COMMANDS}.create_vocab:run",
     ),
     "create_pretraining_data": Script(
         "Creates pre-training records from texts.",
+        example="--input_file=books --output_file=records.tfrecord --vocab_file=vocab.txt",
         options=f"{_TASKS}.pretraining.options:PretrainingDataOptions",
         run=f"{_TASKS}.pretraining.create_data:run",
         # Workers can be forked only if NumPy has started no threads, see `parallel_for`.
@@ -124,12 +139,14 @@ SCRIPTS: Mapping[str, Script] = {
     ),
     "convert_checkpoint": Script(
         "Converts models between the original's format, Hugging Face's and Keras'.",
+        example="--input=uncased_L-12_H-768_A-12 --output=bert_hf --to=hugging_face",
         options=f"{_COMMANDS}.options:ConversionOptions",
         run=f"{_COMMANDS}.convert_checkpoint:run",
         environment=_NO_GPU,
     ),
     "export_model": Script(
         "Exports a trained model as a SavedModel for serving, or as ONNX or LiteRT.",
+        example="--model_dir=output --export_dir=served",
         options=f"{_COMMANDS}.options:ExportOptions",
         run=f"{_COMMANDS}.export_model:run",
     ),

@@ -46,10 +46,16 @@ def _main(name: str) -> None:
         stack.enter_context(preserve_signal_handlers())
         handle_signals(exit_now)
         os.environ.update(environment)
-        from bert_tf import cli
+        try:
+            from bert_tf import cli
 
-        stack.enter_context(cli.exit_with_message())
-        options = cli.read_options(name, sys.argv)
+            stack.enter_context(cli.exit_with_message())
+            options = cli.read_options(name, sys.argv)
+        except ModuleNotFoundError as error:
+            sys.exit(
+                f"ERROR: {sys.executable} has no module {error.name}: activate the environment in "
+                "which bert_tf is installed (. .venv/bin/activate), or install it (pip install .)"
+            )
         # From here on, exceptions let the script remove its temporary files.
         handle_signals(_raise)
         registry.get_runner(name)(options)

@@ -13,7 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bert_tf.cli import describe_range, option_groups
+from bert_tf.cli import describe_default, describe_range, option_groups
 from bert_tf.registry import SCRIPTS
 
 PAGES = Path(__file__).parent / "scripts"
@@ -46,9 +46,8 @@ def table(script: str) -> str:
 
 def _row(field: dataclasses.Field, is_new: bool) -> str:
     metadata = field.metadata
-    default = "required" if metadata["required"] else _format_default(field.default)
-    if metadata["required"] and "by default" in metadata["help"]:
-        default = "required, or detected"
+    required = metadata["required"]
+    default = describe_default(field) if required else _format_default(field.default)
     description = metadata["help"] + describe_range(field)
     if metadata["choices"]:
         values = ", ".join(f"`{choice}`" for choice in metadata["choices"])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf import cli, scripts
+from bert_tf import cli, registry, scripts
 from bert_tf.errors import UserError
 from bert_tf.options import (
     ClassifierOptions,
@@ -100,6 +101,8 @@ def test_any_text_is_a_valid_value(text):
             ["--do_trian=true"],
             r"There is no flag --do_trian\. Did you mean --do_train\? --help lists all",
         ),
+        (["--use_gpu=true"], r"^GPUs are used without --use_gpu: omit it$"),
+        (["--num_gpus=2"], r"^GPUs are used without --num_gpus: omit it$"),
         (["--best_file=x"], r"Did you mean --best_metric or --eval_file\? --help lists all"),
         (
             ["--eval_=x"],
@@ -163,9 +166,46 @@ def test_help_lists_every_flag():
         assert f"--{name}{value} (" in result.stdout
         assert field.metadata["help"] in text
     assert "--random_seed (default 12345, new)" in result.stdout
+    assert "(new: not in the original)" in result.stdout
+    assert "--data_dir (required with exceptions)" in result.stdout
     assert "--resume=auto|never|must (default auto, new)" in result.stdout
     headings = ["Run:", "Data:", "Model and inputs:", "Training:", "Results:", "Devices:", "Other:"]
     assert [line for line in result.stdout.splitlines() if line in headings] == headings
+
+
+@pytest.mark.parametrize("name", registry.SCRIPTS)
+def test_help_has_an_example(name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    entry = registry.SCRIPTS[name]
+    text = cli.help_text(entry, f"{name}.py")
+    lines = text[text.index("example: ") : text.index("\n\n", text.index("example: "))].split("\n")
+    assert max(map(len, lines)) <= 80
+    assert [line.endswith(" \\") for line in lines] == [True] * (len(lines) - 1) + [False]
+    words = shlex.split("".join(line.removesuffix("\\") for line in lines))[1:]
+    assert words[:2] == ["python", f"{name}.py"]
+    cli.parse(entry.options_class, words[1:]).check()
+    assert "example: bert-x --" in cli.help_text(entry, "bert-x")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["run_pretraining", "run_classifier", "run_squad", "extract_features", "predict_masked"],
+)
+def test_first_run_without_a_model_names_its_folder(name, tmp_path):
+    options_class = registry.SCRIPTS[name].options_class
+    message = r"^Missing required flags: --init_checkpoint=FOLDER \("
+    with pytest.raises(UserError, match=message) as error:
+        options_class().check()
+    for flag in ("--init_checkpoint ", "--bert_config_file", "--vocab_file"):
+        assert flag not in str(error.value)
+    # Who passes one of the files is told about the others.
+    if name != "run_pretraining":
+        with pytest.raises(UserError, match="--vocab_file") as error:
+            options_class(bert_config_file="bert_config.json").check()
+        assert "--init_checkpoint=FOLDER" not in str(error.value)
+    with pytest.raises(UserError) as error:
+        options_class(init_checkpoint="folder").check()
+    assert "--init_checkpoint" not in str(error.value)
 
 
 def test_user_error_prints_one_line_and_exits_1():
@@ -241,15 +281,16 @@ def test_output_is_quiet_by_default(run_on_mrpc, environment):
     result, _ = run_on_mrpc("--do_predict", "--do_eval", **environment)
     assert result.stdout == ""
     lines = result.stderr.splitlines()
-    assert len(lines) == 9, result.stderr
+    assert len(lines) == 10, result.stderr
     assert lines[0].startswith("BertClassifier with ")
     assert "39 variables restored" in lines[1]
     assert lines[2].startswith("WARNING: Not in ")
     assert lines[3].split() == ["label", "precision", "recall", "f1", "support"]
     assert [line.split()[0] for line in lines[4:6]] == ["0", "1"]
     assert lines[6] == "eval_f1, eval_precision and eval_recall are those of label 1"
-    assert "Evaluation of 11 examples: eval_accuracy = " in lines[7]
-    assert "Predictions for 13 examples: " in lines[8]
+    assert lines[7] == "Plot: ./confusion_matrix.png"
+    assert "Evaluation of 11 examples: eval_accuracy = " in lines[8]
+    assert "Predictions for 13 examples: " in lines[9]
 
 
 def test_verbose_logging_prints_examples(run_on_mrpc):

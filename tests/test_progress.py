@@ -1,7 +1,11 @@
-"""Progress bars of the scripts."""
+"""Progress bars and log lines of the scripts."""
 
 import io
+import logging
+import os
 import sys
+
+import pytest
 
 from bert_tf import progress
 from bert_tf.training.curve import Scalars
@@ -29,12 +33,68 @@ def test_training_bar_content(monkeypatch):
     bar.close()
     updates = terminal.getvalue().split("\r")
     # The first steps, which take longer, give no estimate of the remaining time.
-    assert not any("<" in text for text in updates if "throughput unknown" in text)
+    assert not any("<" in text for text in updates if "lr" in text and "seq/s" not in text)
     last = updates[-1]
     assert "train: 6/6" in last
     # Two steps in three seconds: throughput excludes the first two steps.
-    assert "loss 0.6250, lr 5.00e-05, 5.3 seq/s, 800 tok/s" in last
+    assert "loss 0.6250, lr 5.0e-05, 5.3 seq/s" in last
+    assert bar.describe_throughput() == "5.3 seq/s, 800 tok/s"
     assert "00:00<00:00" in last
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs pseudo-terminals")
+@pytest.mark.parametrize("in_terminal", [False, True])
+def test_typical_training_bar_fits_80_columns(monkeypatch, in_terminal):
+    import termios
+
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    for name in ("_REFRESH_TERMINAL", "_REFRESH_LOG"):
+        monkeypatch.setattr(progress, name, 0.0)
+    descriptor, terminal = os.openpty()
+    termios.tcsetwinsize(terminal, (24, 80))
+    monkeypatch.setattr(sys, "stderr", os.fdopen(terminal, "w") if in_terminal else io.StringIO())
+    # A run of hours, with the highest loss that is usual.
+    bar = progress.TrainingProgress(initial_step=95_000, total_steps=100_000)
+    for step in range(95_001, 95_005):
+        now[0] += 1
+        metrics = {"loss": 10.3961, "learning_rate": 1e-4, "sequences": 1800.0, "tokens": 230400.0}
+        bar.update(step, metrics)
+    bar._bar.start_t -= 5000  # the clock of tqdm
+    bar._bar.refresh()
+    if in_terminal:
+        written = os.read(descriptor, 10_000).decode()
+    else:
+        written = sys.stderr.getvalue().replace("\n", "\r")
+    last = [text for text in written.split("\r") if text.strip()][-1].strip()
+    bar.close()
+    assert len(last) <= 80
+    assert last.startswith("train: 95004/100000 |")
+    assert "| 1:23:2" in last
+    # tqdm would cut off the end of a line that is too long.
+    assert last.endswith(", loss 10.3961, lr 1.0e-04, 1200.0 seq/s")
+
+
+def test_log_lines_are_wrapped_in_terminals_only(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    path = "a-long-path/" * 7 + "model.ckpt"
+    message = f"39 variables restored from {path}. Not used: " + "cls/predictions (5) " * 3
+    table = "label     precision  recall\nnegative     0.4286  0.1200"
+
+    def emit(stream, level, text):
+        monkeypatch.setattr(sys, "stderr", stream)
+        progress.LogHandler().emit(logging.LogRecord("", level, "", 0, text, None, None))
+        return stream.getvalue().removesuffix("\n")
+
+    lines = emit(Terminal(), logging.INFO, message).split("\n")
+    # Paths remain whole, so that they can be copied.
+    assert [len(line) for line in lines if path not in line and len(line) > 80] == []
+    assert any(path in line for line in lines)
+    assert all(line.startswith("  ") for line in lines[1:])
+    assert " ".join(line.strip() for line in lines) == message.strip()
+    assert emit(Terminal(), logging.INFO, table) == table
+    assert emit(Terminal(), logging.WARNING, message) == f"WARNING: {message}"
+    assert emit(io.StringIO(), logging.INFO, message) == message
 
 
 def test_interrupted_bar_keeps_the_last_step(monkeypatch):

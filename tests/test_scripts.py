@@ -182,6 +182,15 @@ def test_full_disk_prints_one_error(tiny, tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("flags", [["--help"], ["--do_train"]])
+def test_forgotten_environment_is_one_line(flags):
+    # `-S` leaves out the packages of the environment.
+    code, output = _run("-S", "run_ner.py", *flags)
+    (line,) = output.splitlines()
+    assert code == 1
+    assert line.startswith(f"ERROR: {sys.executable} has no module absl: activate the environment")
+
+
 @posix_only
 def test_named_pipe_as_safetensors_is_rejected(tmp_path):
     os.mkfifo(tmp_path / "model.safetensors")

@@ -285,6 +285,9 @@ class FineTuningRun(TrainingRun):
         examples = self.splits.examples(split)
         write = partial(self.task.write, split, examples, predictions)
         written = output_dir.write_results(self.folder.path, suffix, write)
+        for path in written.paths:
+            if path.endswith(".png"):
+                log.info("Plot: %s", path)
         if split == self.options.predict_split:
             paths = ", ".join(written.paths)
             log.info("Predictions for %s: %s", counted(len(predictions), "example"), paths)

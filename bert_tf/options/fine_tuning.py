@@ -10,7 +10,6 @@ from bert_tf.declare import (
     RESULTS,
     RUN,
     WEIGHTS,
-    check_required,
     check_values,
     option,
 )
@@ -128,7 +127,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
             from bert_tf.checkpoints.run_folder import RunFolder  # imports NumPy, unlike --help
 
             RunFolder(self.output_dir or "").require_one_run()
-        check_required(self, self._not_needed())
+        self.check_required()
         self.check_case()
         if os.path.isfile(self.output_dir or ""):
             raise UserError(f"--output_dir={self.output_dir} is a file; pass a folder")

@@ -14,6 +14,7 @@ from bert_tf.declare import (
     WEIGHTS,
     DefaultInt,
     Options,
+    check_required,
     check_values,
     option,
 )
@@ -53,6 +54,17 @@ class EncoderOptions(Options, affects=PATH):
         "Maximum input length in word pieces and special tokens; longer texts are truncated.",
         affects=ROWS | MODEL,
     )
+
+    def check_required(self) -> None:
+        """Raises a UserError that lists the required flags without a value."""
+        not_needed, model = self._not_needed(), ""
+        file = self.__dataclass_fields__["bert_config_file"]
+        given = self.bert_config_file or getattr(self, "vocab_file", None)
+        if file.metadata["required"] and not given and file.name not in not_needed:
+            # A first run: instead of two files, ask for the one flag that also finds them.
+            not_needed |= {"init_checkpoint", "bert_config_file", "vocab_file"}
+            model = "--init_checkpoint=FOLDER (Folder of the model; or pass its files by name.)"
+        check_required(self, not_needed, model)
 
     def _not_needed(self) -> set[str]:
         """Returns the required options that may be unset: their files are next to a checkpoint."""
@@ -154,7 +166,7 @@ class TrainingOptions(Options, affects=WEIGHTS):
     resume: str = option(
         "auto",
         "Use of checkpoints in output_dir. auto: resume from the newest; must: fail if "
-        "there is none; never: with --do_train, fail if there is one; without it, ignore them.",
+        "there is none; never: fail with --do_train if there are any, otherwise ignore them.",
         affects=RUN,
         new=True,
         choices=("auto", "never", "must"),
@@ -167,8 +179,8 @@ class TrainingOptions(Options, affects=WEIGHTS):
     )
     gradient_clip_scope: str = option(
         "batch",
-        "Which gradients to clip. batch: the sum over all devices, so that N devices give the "
-        "result of one; replica: the gradients of each device, as the original does on TPUs.",
+        "Which gradients to clip. batch: their sum over all devices, whose number then does not "
+        "change the result; replica: those of each device, as the original does on TPUs.",
         new=True,
         choices=("batch", "replica"),
     )
@@ -180,7 +192,7 @@ class TrainingOptions(Options, affects=WEIGHTS):
     )
     length_grouping: bool = option(
         False,
-        "Form batches of texts of similar length, in random order, to reduce padding.",
+        "Group texts of similar length into batches, to reduce padding, and shuffle the batches.",
         new=True,
     )
     verbose_logging: bool = option(

@@ -90,6 +90,7 @@ class TrainingCurve:
             steps, losses, _ = zip(*self._rows, strict=True)
             path = os.path.join(self.output_dir, CURVE_PLOT)
             files.write_bytes(path, plot_training_curve(steps, losses, self.get_metrics()))
+            log.info("Training curve: %s", path)
         except UserError as error:
             log.warning("%s", error)
 

@@ -25,7 +25,7 @@ from bert_tf.training.evaluation import EvalCallback
 from bert_tf.training.explained_errors import explained_errors
 from bert_tf.training.step import TrainState
 
-# Steps between TensorBoard summaries, as in the original BERT code.
+# Most steps between TensorBoard summaries, as in the original BERT code; short runs write more.
 SUMMARY_STEPS = 100
 
 
@@ -149,6 +149,7 @@ class _Recorder:
     def __post_init__(self) -> None:
         self._progress = TrainingProgress(self.state.step, self.num_train_steps)
         self._scalars = Scalars(self.output_dir)
+        self._summary_steps = min(max(self.num_train_steps // 100, 1), SUMMARY_STEPS)
 
     def save(self, wait: bool) -> None:
         if not self.is_chief:
@@ -173,7 +174,7 @@ class _Recorder:
         if self.curve:
             self.curve.on_step(step, values)
         summaries = {name: values[name] for name in ("loss", "learning_rate", "gradient_norm")}
-        is_due = step == self.num_train_steps or step % SUMMARY_STEPS == 0
+        is_due = step == self.num_train_steps or step % self._summary_steps == 0
         if is_due and self.is_chief:
             self._scalars.write(step, {**summaries, **self._progress.rates()})
 

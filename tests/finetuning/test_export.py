@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint, cli
+from bert_tf import checkpoint, cli, registry
 from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.commands import export_model
 from bert_tf.errors import UserError
@@ -359,5 +359,5 @@ def test_invalid_options(tiny, tmp_path, monkeypatch, flags, message):
 
 
 def test_help_lists_the_forms():
-    text = cli.help_text(ExportOptions, "export_model.py", "")
+    text = cli.help_text(registry.SCRIPTS["export_model"], "export_model.py")
     assert "--form=auto|task|encoder|preprocessor" in text

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import signal
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import tensorflow as tf
 from bert_tf import checkpoint, checkpoints, training
 from bert_tf.errors import Terminated, UserError, WorkerLost
 from bert_tf.options import TrainingOptions
+from bert_tf.training import loop
 from tests.modeling.helpers import config, load, set_head
 from tests.oracle import golden
 from tests.training.helpers import (
@@ -70,6 +72,23 @@ def _batches_with_action(action, after):
 def _values(folder):
     prefix = checkpoint.latest(str(folder))
     return dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+
+
+def test_short_runs_write_a_curve_for_tensorboard(tmp_path):
+    """The original wrote a point every 100 steps, which is none or two in a short run."""
+    recorded = {}
+    for total in (10, 250, 100_000):
+        state = types.SimpleNamespace(step=0)
+        recorder = loop._Recorder(state, str(tmp_path), total, True, None, None)
+        recorder._progress.close()
+        written = recorded[total] = []
+        recorder._scalars = types.SimpleNamespace(write=lambda step, _, to=written: to.append(step))
+        names = ("loss", "learning_rate", "gradient_norm", "loss_scale", "sequences", "tokens")
+        for step in range(1, min(total, 300) + 1):
+            recorder.record(step, dict.fromkeys(names, 1.0))
+    assert recorded[10] == [*range(1, 11)]
+    assert recorded[250] == [*range(2, 251, 2)]
+    assert recorded[100_000] == [100, 200, 300]
 
 
 def test_resumed_run_matches_the_original(tmp_path):

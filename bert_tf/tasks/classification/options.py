@@ -119,7 +119,8 @@ class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
         None,
         "Name of the task, case-insensitive: cola, mnli, mrpc or xnli; also sst-2, sts-b "
         "(regression), qqp, qnli, rte, wnli, mnli-mm (evaluated on the mismatched sets), ax (the "
-        "diagnostic set, prediction only), and tsv for your own TSV, CSV and JSON-lines files.",
+        "diagnostic set, prediction only), and tsv for your own TSV, CSV and JSON-lines files. Not "
+        "needed with --task_module.",
         required=True,
     )
     eval_batch_size: int = option(8, "Evaluation batch size.", affects=RESULTS)

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.declare import DATA, DEVICES, PATH, RESULTS, RUN, DefaultStr, check_required, option
+from bert_tf.declare import DATA, DEVICES, PATH, RESULTS, RUN, DefaultStr, option
 from bert_tf.errors import UserError
 from bert_tf.options.shared import EngineOptions, ModelOptions
 
@@ -109,7 +109,7 @@ class ExtractionOptions(ModelOptions, EngineOptions, affects=RESULTS):
 
     def check(self) -> None:
         """Checks the options without reading any files."""
-        check_required(self, self._not_needed())
+        self.check_required()
         self.check_model()
         if not self.text_column:
             for name in ("text_pair_column", "has_header"):

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.declare import DATA, MODEL, PATH, RESULTS, ROWS, RUN, check_required, option
+from bert_tf.declare import DATA, MODEL, PATH, RESULTS, ROWS, RUN, option
 from bert_tf.errors import UserError
 from bert_tf.options.shared import DeviceOptions, ModelOptions
 
@@ -55,7 +55,7 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions, affects=RESULTS):
 
     def check(self) -> None:
         """Checks the options without reading any files."""
-        check_required(self, self._not_needed())
+        self.check_required()
         self.check_model()
         if bool(self.input_file) == bool(self.text):
             raise UserError("Pass either --input_file=FILE or --text='Paris is the [MASK] of ...'")

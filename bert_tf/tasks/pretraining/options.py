@@ -73,7 +73,7 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions, affects
 
     def check(self) -> None:
         """Checks the options without reading any files."""
-        check_required(self, self._not_needed())
+        self.check_required()
         if not (self.do_train or self.do_eval):
             raise UserError("Nothing to do: pass --do_train=true, --do_eval=true, or both")
         if self.eval_every and not self.do_train:
@@ -94,7 +94,7 @@ class PretrainingDataOptions(TokenizerOptions):
     )
     output_file: str | None = option(
         None,
-        "Comma-separated TFRecord files; examples are written round-robin.",
+        "Comma-separated TFRecord files; each gets an equal share of the examples.",
         affects=RUN | PATH,
         required=True,
     )
@@ -116,7 +116,7 @@ class PretrainingDataOptions(TokenizerOptions):
     )
     max_predictions_per_seq: int = option(
         20,
-        "Maximum number of masked pieces per example.",
+        "Maximum number of masked pieces per example; about max_seq_length * masked_lm_prob.",
         affects=ROWS | MODEL,
         limits=(1, 2**31 - 1),
     )
@@ -126,7 +126,7 @@ class PretrainingDataOptions(TokenizerOptions):
     )
     masked_lm_prob: float = option(0.15, "Fraction of word pieces to mask.", limits=(0, 1))
     short_seq_prob: float = option(
-        0.1, "Probability that a document gets a random, shorter example length.", limits=(0, 1)
+        0.1, "Probability that a document is split into shorter examples.", limits=(0, 1)
     )
     verbose_logging: bool = option(False, "Log the first examples.", affects=NOTHING, new=True)
     whole_word_segments: str | None = option(
@@ -137,9 +137,9 @@ class PretrainingDataOptions(TokenizerOptions):
     )
     num_workers: int = option(
         0,
-        "Number of processes that create the examples shard by shard, for corpora of any size; all "
-        "numbers above 0 give the same examples. 0: the original's examples, with the corpus in "
-        "memory.",
+        "Number of processes that create the examples shard by shard, for corpora of any size. It "
+        "does not change the examples, but 0 gives others: those of the original, which keeps the "
+        "corpus in memory.",
         affects=DEVICES,
         new=True,
         limits=(0, 1024),
@@ -160,8 +160,8 @@ class PretrainingDataOptions(TokenizerOptions):
     )
     beam_options: str | None = option(
         None,
-        "Options for the runner, such as project=my-project,region=europe-west1, or in Beam's own "
-        "syntax '--project=my-project --labels=a,b'.",
+        "Options for the runner, such as project=my-project,region=europe-west1. Beam's own syntax "
+        "also works: '--project=my-project --labels=a,b'.",
         affects=DEVICES,
         new=True,
     )

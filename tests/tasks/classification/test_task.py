@@ -84,7 +84,7 @@ def test_all_steps_write_the_same_files_as_the_original(tiny, tmp_path, run_log)
     assert "on the CPU" in run_log.text or "on one GPU" in run_log.text
 
 
-def test_curves_are_written(tiny, tmp_path):
+def test_curves_are_written(tiny, tmp_path, run_log):
     classification.run(options(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=1))
     assert _read_tags(tmp_path / "out") == {
         "loss",
@@ -93,6 +93,8 @@ def test_curves_are_written(tiny, tmp_path):
         "sequences_per_second",
         "tokens_per_second",
     }
+    for name in ("training_curve.png", "confusion_matrix.png"):
+        assert f": {tmp_path / 'out' / name}\n" in run_log.text, "the log names all plots"
     curves = _read_tags(tmp_path / "out" / "eval")
     assert {"eval_accuracy", "eval_loss", "loss", "eval_f1"} <= curves
 
