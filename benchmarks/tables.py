@@ -77,6 +77,16 @@ _VECTORS = (
     (_SINGLE, "single", _INT8_FLAGS, "bert_tf, litert int8", _DEFAULT_INT8),
 )
 
+# Task, our flags and peer of the rows in the README: some for, some against us.
+HIGHLIGHTS = (
+    (_BASE, "", _DYNAMIC),
+    (f"{_BASE}, padded to 128", "", "KerasHub"),
+    ("fine-tuning BERT-base, rows of 128 tokens", "", "KerasHub"),
+    ("memory of fine-tuning BERT-base", "", _DYNAMIC),
+    (_VECTOR, "", "transformers"),
+    (_SINGLE, "", "transformers"),
+)
+
 
 def read(name: str) -> dict[str, Any]:
     """Reads a file of results."""
@@ -109,6 +119,15 @@ def format_comparisons() -> str:
     """Returns the table of ratios."""
     rows = [(task, flags, peer, f"{ratio:.2f}") for task, flags, peer, ratio in comparisons()]
     return format_table(("task", "bert_tf flags", "compared with", "ratio"), rows)
+
+
+def format_highlights() -> str:
+    """Returns the ratios in the README, with machine and date in the header."""
+    ratios = {(task, flags, peer): ratio for task, flags, peer, ratio in comparisons()}
+    rows = [(row[0], row[2], f"{ratios[row]:.2f}") for row in HIGHLIGHTS]
+    results = read(_TUNING)
+    machine = f"{results['cores']} cores ({results['cpu']}), {results['date']}"
+    return format_table(("task", "compared with", f"ratio on {machine}"), rows)
 
 
 def format_machine() -> str:
@@ -195,6 +214,7 @@ def format_memory() -> str:
 TABLES: Mapping[str, Callable[[], str]] = {
     "machine": format_machine,
     "comparisons": format_comparisons,
+    "highlights": format_highlights,
     "single": lambda: format_inference("single", "ms"),
     "bulk": lambda: format_inference("bulk", "texts/s"),
     "limit": format_limit,

@@ -16,11 +16,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import tables
 
+ROOT = Path(__file__).resolve().parents[1]
 DEMO_COMMAND = ("examples/reviews/demo.py",)
 # The command of "Classify your own texts" in the README, with the seed of the demo.
 CURVE_COMMAND = (
@@ -121,7 +121,8 @@ def draw_terminal(title: str, lines: list[str]) -> bytes:
         f'<circle cx="{20 + 20 * i}" cy="18" r="6" fill="{color}"/>'
         for i, color in enumerate(("#ff5f57", "#febc2e", "#28c840"))
     )
-    svg = f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}">
+    size = f'viewBox="0 0 {width} {height}" width="{width}"'
+    svg = f"""<svg xmlns="http://www.w3.org/2000/svg" {size}>
 <style>
 text {{ font: 14px monospace; fill: #c5c8c6 }}
 .bold {{ font-weight: bold; fill: #ffffff }}
