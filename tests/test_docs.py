@@ -120,6 +120,14 @@ def test_tables_match_the_results(page):
     assert text == tables.update(page), "python benchmarks/tables.py writes them"
 
 
+@pytest.mark.parametrize("page", [README, "docs/choosing.md"])
+def test_ratios_in_sentences_are_those_of_the_results(page):
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    quoted = re.findall(r"(?<=ratio )\d\.\d\d|\d\.\d\d(?= times)", text)
+    assert len(quoted) >= 2
+    assert set(quoted) <= {f"{row[-1]:.2f}" for row in tables.comparisons()}
+
+
 def test_documented_flags_exist():
     known = {"help", "flagfile"}.union(
         *(script.options_class.__dataclass_fields__ for script in SCRIPTS.values())
