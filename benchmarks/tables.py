@@ -5,6 +5,7 @@ usage: python benchmarks/tables.py
 run_all.py calls this. A test checks that the tables are up to date.
 """
 
+import io
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -76,6 +77,16 @@ _VECTORS = (
     (_SINGLE, "single", _INT8_FLAGS, "bert_tf, litert int8", _DEFAULT_INT8),
 )
 
+# Task, our flags and peer of the rows in the README: some for, some against us.
+HIGHLIGHTS = (
+    (_BASE, "", _DYNAMIC),
+    (f"{_BASE}, padded to 128", "", "KerasHub"),
+    ("fine-tuning BERT-base, rows of 128 tokens", "", "KerasHub"),
+    ("memory of fine-tuning BERT-base", "", _DYNAMIC),
+    (_VECTOR, "", "transformers"),
+    (_SINGLE, "", "transformers"),
+)
+
 
 def read(name: str) -> dict[str, Any]:
     """Reads a file of results."""
@@ -108,6 +119,15 @@ def format_comparisons() -> str:
     """Returns the table of ratios."""
     rows = [(task, flags, peer, f"{ratio:.2f}") for task, flags, peer, ratio in comparisons()]
     return format_table(("task", "bert_tf flags", "compared with", "ratio"), rows)
+
+
+def format_highlights() -> str:
+    """Returns the ratios in the README, with machine and date in the header."""
+    ratios = {(task, flags, peer): ratio for task, flags, peer, ratio in comparisons()}
+    rows = [(row[0], row[2], f"{ratios[row]:.2f}") for row in HIGHLIGHTS]
+    results = read(_TUNING)
+    machine = f"{results['cores']} cores ({results['cpu']}), {results['date']}"
+    return format_table(("task", "compared with", f"ratio on {machine}"), rows)
 
 
 def format_machine() -> str:
@@ -194,6 +214,7 @@ def format_memory() -> str:
 TABLES: Mapping[str, Callable[[], str]] = {
     "machine": format_machine,
     "comparisons": format_comparisons,
+    "highlights": format_highlights,
     "single": lambda: format_inference("single", "ms"),
     "bulk": lambda: format_inference("bulk", "texts/s"),
     "limit": format_limit,
@@ -210,12 +231,13 @@ def update(page: str) -> str:
     )
 
 
-def plot() -> None:
-    """Plots the ratios as a bar chart; 1 means equal."""
-    from matplotlib import pyplot
+def plot() -> bytes:
+    """Plots the ratios as a bar chart, where 1 means equal; returns PNG bytes."""
+    from matplotlib.figure import Figure
 
     rows = comparisons()[::-1]
-    figure, axes = pyplot.subplots(figsize=(9, 0.4 * len(rows) + 1.2), layout="constrained")
+    figure = Figure(figsize=(9, 0.4 * len(rows) + 1.2), layout="constrained")
+    axes = figure.add_subplot()
     names = [
         f"{task}{' ' if flags else ''}{flags.replace('`', '')}\n{peer}"
         for task, flags, peer, _ in rows
@@ -229,14 +251,16 @@ def plot() -> None:
     axes.minorticks_off()
     axes.set_xlabel("ratio of time or memory (above 1: bert_tf is better)")
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(PLOT, dpi=130)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=130, metadata={"Software": None})
+    return buffer.getvalue()
 
 
 def main() -> None:
     """Writes the tables and the plot."""
     for page in PAGES:
         (ROOT / page).write_text(update(page), encoding="utf-8")
-    plot()
+    PLOT.write_bytes(plot())
 
 
 if __name__ == "__main__":

@@ -1,0 +1,153 @@
+"""Draws the pictures of README.md and docs/.
+
+usage: python docs/pictures.py [NAME ...]
+
+NAME is the path of a picture; by default, all of `PICTURES` are drawn, which takes a minute. A test
+fails if a picture shows something else than the programs print or plot today.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import tables
+
+ROOT = Path(__file__).resolve().parents[1]
+DEMO_COMMAND = ("examples/reviews/demo.py",)
+# The command of "Classify your own texts" in the README, with the seed of the demo.
+CURVE_COMMAND = (
+    *("run_classifier.py", "--task_name=tsv", "--data_dir=examples/reviews"),
+    *("--text_column=text", "--label_column=label", "--do_train=true", "--do_eval=true"),
+    *("--max_seq_length=48", "--train_batch_size=16", "--learning_rate=3e-4"),
+    *("--num_train_epochs=10", "--eval_every=1epoch", "--random_seed=5"),
+    "--init_checkpoint=examples/small_bert",
+)
+
+# A terminal, in characters and in pixels.
+_COLUMNS = 100
+_CHARACTER_WIDTH, _LINE_HEIGHT, _MARGIN, _TITLE_HEIGHT = 8.4, 19, 16, 36
+# The demo prints twelve metrics and twenty predictions; the picture shows the first ones.
+_LINES_PER_RESULT = 7
+_WRAPPER = textwrap.TextWrapper(_COLUMNS, drop_whitespace=False, break_on_hyphens=False)
+_TEXT = "{http://www.w3.org/2000/svg}text"
+
+
+def run(*command: str) -> str:
+    """Runs a Python program in the root of the repository; returns what it prints."""
+    result = subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if result.returncode:
+        raise SystemExit(result.stdout)
+    return result.stdout
+
+
+def draw_demo() -> bytes:
+    """Draws the output of `make demo` in a terminal, as SVG."""
+    return draw_terminal("make demo", demo_lines(run(*DEMO_COMMAND)))
+
+
+def draw_training_curve() -> bytes:
+    """Draws the training curve that `run_classifier.py` plots for the reviews, as PNG."""
+    with tempfile.TemporaryDirectory() as folder:
+        run(*CURVE_COMMAND, f"--output_dir={folder}/run")
+        return Path(folder, "run/training_curve.png").read_bytes()
+
+
+PICTURES: Mapping[str, Callable[[], bytes]] = {
+    "docs/demo.svg": draw_demo,
+    "docs/training_curve.png": draw_training_curve,
+    "docs/speed.png": tables.plot,
+}
+
+
+def demo_lines(output: str) -> list[str]:
+    """Returns the lines of the demo's output that its picture shows.
+
+    The command is one line, progress bars have their last state, and results are shortened.
+    """
+    # subprocess turns the \r between the states of a progress bar into \n.
+    output = re.sub(r"^train: .*\n(?=train: )", "", output, flags=re.M)
+    output = re.sub(r" \\\n +", " ", output)
+    output = re.sub(r" +$", "", output, flags=re.M)
+    output = re.sub(r"\n\n+", "\n\n", output.strip())
+    training, *results = re.split(r"\n\n(?=[23]\. )", output)
+    lines = ["$ make demo", *training.split("\n")]
+    for result in results:
+        rows = result.split("\n")
+        lines += ["", *rows[:_LINES_PER_RESULT], "   ..."]
+    return lines
+
+
+def shape(lines: list[str]) -> list[str]:
+    """Masks what differs between machines and runs: numbers, signs, devices and bars."""
+    text = re.sub(r" on the .*? \(.*?\)\.", " on DEVICE.", "\n".join(lines))
+    text = re.sub(r"\|#* *\|", "|BAR|", text)
+    text = re.sub(r"\d[\d,.:]*(e-?\d+)?", "0", text)
+    text = re.sub(r"0% [+-] ", "0% ", text)
+    return re.sub(r" +", " ", text).split("\n")
+
+
+def draw_terminal(title: str, lines: list[str]) -> bytes:
+    """Draws lines in a terminal window, as SVG; longer lines wrap."""
+    texts, row = [], 0
+    for line in lines:
+        parts = _WRAPPER.wrap(line) or [""]
+        bold = ' class="bold"' if re.match(r"\$|\d\. ", line) else ""
+        spans = ""
+        for part in parts:
+            row += 1
+            y = _TITLE_HEIGHT + row * _LINE_HEIGHT
+            # Browsers' monospaced fonts differ in width.
+            width = f'textLength="{len(part) * _CHARACTER_WIDTH:.1f}"' if part else ""
+            content = escape(part.replace(" ", "\N{NO-BREAK SPACE}"))
+            spans += f'<tspan x="{_MARGIN}" y="{y}" {width}>{content}</tspan>'
+        texts.append(f"<text{bold}>{spans}</text>")
+    width = round(2 * _MARGIN + _COLUMNS * _CHARACTER_WIDTH)
+    height = _TITLE_HEIGHT + row * _LINE_HEIGHT + _MARGIN
+    buttons = "".join(
+        f'<circle cx="{20 + 20 * i}" cy="18" r="6" fill="{color}"/>'
+        for i, color in enumerate(("#ff5f57", "#febc2e", "#28c840"))
+    )
+    size = f'viewBox="0 0 {width} {height}" width="{width}"'
+    svg = f"""<svg xmlns="http://www.w3.org/2000/svg" {size}>
+<style>
+text {{ font: 14px monospace; fill: #c5c8c6 }}
+.bold {{ font-weight: bold; fill: #ffffff }}
+</style>
+<rect width="{width}" height="{height}" rx="8" fill="#292929"/>
+{buttons}
+<title>{escape(title)}</title>
+{chr(10).join(texts)}
+</svg>
+"""
+    return svg.encode()
+
+
+def terminal_lines(svg: bytes) -> list[str]:
+    """Returns the lines that `draw_terminal` drew."""
+    texts = ElementTree.fromstring(svg).iter(_TEXT)
+    return ["".join(text.itertext()).replace("\N{NO-BREAK SPACE}", " ") for text in texts]
+
+
+def main() -> None:
+    """Draws the pictures."""
+    for name in sys.argv[1:] or PICTURES:
+        (ROOT / name).write_bytes(PICTURES[name]())
+        print(f"Drew {name}")
+
+
+if __name__ == "__main__":
+    main()
