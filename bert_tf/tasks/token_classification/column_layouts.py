@@ -7,7 +7,6 @@ also has lines for ranges (`3-4`) and empty nodes (`3.1`), in CoNLL-2012 and in 
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from bert_tf.errors import UserError, excerpt
 from bert_tf.progress import log
@@ -19,66 +18,55 @@ from bert_tf.tokenization import is_cjk
 DOCUMENT = "-DOCSTART-"
 
 Column = int | str
+# The columns of a line; [] if the line is blank, None if it has no word.
+Line = list[str] | None
 
 # Only spaces and tabs separate columns: other spaces, such as U+00A0, are parts of words.
 _COLUMN = re.compile("[^ \t]+")
 _CONLLU = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]
-_NO_WORD_ID = re.compile(r"\d+[-.]\d+").fullmatch
-_FIRST_ID = re.compile(r"[01]([-.]\d+)?").fullmatch
+_CONLLU_ID = re.compile(r"\d+([-.]\d+)?").fullmatch
 _NEW_DOCUMENT = re.compile(r"#\s*(begin document|newdoc)\b").match
-# Names of columns, in a first line that has no words.
-_HEADER = {*("form", "label", "labels", "ner", "ner_tag", "ner_tags", "pos", "pos_tag", "tag")}
-_HEADER |= {*("tags", "token", "tokens", "upos", "word", "words")}
+# A first line with two of these has names of columns, not a word.
+_NAMES = {"form", "label", "labels", "ner", "ner_tag", "ner_tags", "pos", "pos_tag", "tag"}
+_NAMES |= {"tags", "token", "tokens", "upos", "word", "words"}
 # If fewer lines have the same number of columns, each is a sentence.
 _MIN_SHARE = 0.8
 # A line with more Chinese characters is a sentence; on average.
 _MAX_CJK_PER_WORD = 3
 
 
-@dataclass
-class Rows:
-    """The columns of each line; [] if the line is blank, None if it is left out.
-
-    The columns of words and labels count from 1. `is_ragged` says that the number of columns may
-    vary, as in CoNLL-2012.
-    """
-
-    lines: list[list[str] | None]
-    token_column: int
-    label_column: int
-    is_ragged: bool
-
-
 def split_lines(
     path: str, lines: Sequence[str], token_column: Column, label_column: Column
-) -> Rows:
-    """Splits the lines of a file, and finds the columns that are given by name.
+) -> tuple[list[Line], int, int]:
+    """Splits lines into columns; also returns the columns of words and labels, counted from 1.
+
+    A line that starts a document becomes [DOCUMENT].
 
     Raises:
         UserError: there is no column of that name.
     """
-    has_tabs = any(line.count("\t") == len(_CONLLU) - 1 for line in lines)
     # In CoNLL-U, words may have spaces.
+    has_tabs = any(line.count("\t") == len(_CONLLU) - 1 for line in lines)
     rows = [
         list(map(hide_spaces, line.split("\t"))) if has_tabs and "\t" in line
         else _COLUMN.findall(line)
         for line in lines
     ]  # fmt: skip
     data = [row for row in rows if row and row[0][0] != "#" and DOCUMENT not in row]
-    is_conllu = bool(data) and {len(row) for row in data} == {len(_CONLLU)}
-    is_conllu = is_conllu and bool(_FIRST_ID(data[0][0]))
-    header = list(_CONLLU) if is_conllu else _find_header(data, token_column, label_column)
-    if is_conllu and (token_column, label_column) == (1, LAST):
+    is_conllu = all(len(row) == len(_CONLLU) and _CONLLU_ID(row[0]) for row in data)
+    header = _CONLLU
+    if not is_conllu or not data:
+        header = _find_header(data, token_column, label_column)
+    elif (token_column, label_column) == (1, LAST):
         token_column, label_column = "form", "upos"
         log.info("%s is CoNLL-U: reading words from column 2, labels from column 4 (UPOS)", path)
     token_number = _find_number(path, header, "token", token_column)
     label_number = _find_number(path, header, "label", label_column)
-    kept = _drop_comments(lines, rows, data, label_number, is_conllu)
-    if header and not is_conllu:
+    _drop_comments(lines, rows, data, label_number, is_conllu=header is _CONLLU)
+    if header and header is not _CONLLU:
         log.info("%s: the first line has the names of columns: %s", path, ", ".join(header))
-        kept[rows.index(header)] = None
-    is_ragged = any(line.startswith("#begin document") for line in lines)
-    return Rows(kept, token_number, label_number, is_ragged)
+        rows[rows.index(header)] = None
+    return rows, token_number, label_number
 
 
 def hide_spaces(word: str) -> str:
@@ -89,10 +77,8 @@ def hide_spaces(word: str) -> str:
 def _find_header(data: Sequence[list[str]], *columns: Column) -> list[str]:
     """Returns the first row if it has the names of columns, else []."""
     first = data[0] if data else []
-    known = sum(cell.casefold() in _HEADER for cell in first)
     is_named = any(column in first for column in columns if isinstance(column, str))
-    is_repeated = any(first[-1] == row[-1] for row in data[1:])
-    return first if is_named or (known >= 2 and not is_repeated) else []
+    return first if is_named or sum(cell.casefold() in _NAMES for cell in first) > 1 else []
 
 
 def _find_number(path: str, header: Sequence[str], kind: str, column: Column) -> int:
@@ -110,37 +96,34 @@ def _find_number(path: str, header: Sequence[str], kind: str, column: Column) ->
 
 def _drop_comments(
     lines: Sequence[str],
-    rows: Sequence[list[str]],
+    rows: list[Line],
     data: Sequence[list[str]],
-    label_column: int,
+    label_number: int,
     is_conllu: bool,
-) -> list[list[str] | None]:
-    """Replaces comments, ranges and empty nodes with None, and the start of documents.
+) -> None:
+    """Replaces comments, ranges and empty nodes with None, in a file that begins with a comment.
 
-    A file has comments if it begins with one. A word may also be `#`; its row has a label, and as
-    many columns as others.
+    A word may also be `#`; then its row has a label, and as many columns as others.
     """
-    index = label_column - (label_column > 0)
-    widths = set(map(len, data))
-    labels = {row[index] for row in data if index < len(row)}
+    widths, index = {*map(len, data)}, label_number - (label_number > 0)
+    labels = {label for row in data for label in row[index:][:1]}
 
-    def is_comment(row: list[str]) -> bool:
-        if row[0][0] != "#" or len(row) not in widths:
-            return row[0][0] == "#"
-        label = row[index] if index < len(row) else ""
-        return len(row) > 1 and not (label in labels or is_label(label))
+    def is_comment(row: Line) -> bool:
+        if not row or row[0][0] != "#":
+            return False
+        has_label = any(label in labels or is_label(label) for label in row[index:][:1])
+        return len(row) not in widths or not (has_label or len(row) == 1)
 
-    first = next(filter(None, rows), None)
-    if not data or not (is_conllu or (first and is_comment(first))):
-        return list(rows)
-    kept: list[list[str] | None] = []
-    for line, row in zip(lines, rows, strict=True):
-        is_left_out = bool(row) and (is_comment(row) or (is_conllu and _NO_WORD_ID(row[0])))
-        kept.append([DOCUMENT] if _NEW_DOCUMENT(line) else None if is_left_out else row)
-    return kept
+    if not data or not (is_conllu or is_comment(next(filter(None, rows), None))):
+        return
+    for position, (line, row) in enumerate(zip(lines, rows, strict=True)):
+        if _NEW_DOCUMENT(line):
+            rows[position] = [DOCUMENT]
+        elif is_comment(row) or (is_conllu and row and not row[0].isdecimal()):
+            rows[position] = None
 
 
-def are_sentences(lines: Sequence[str], rows: Sequence[list[str] | None]) -> bool:
+def are_sentences(lines: Sequence[str], rows: Sequence[Line]) -> bool:
     """Returns whether lines are plain sentences rather than words in columns."""
     texts = [line for line, row in zip(lines, rows, strict=True) if row]
     widths = Counter(len(row) for row in rows if row)

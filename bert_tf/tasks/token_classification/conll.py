@@ -14,7 +14,7 @@ import itertools
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bert_tf import files
@@ -22,23 +22,22 @@ from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
 from bert_tf.tables.read import LAST
 from bert_tf.tasks.token_classification import column_layouts, json_layouts, schemes
-from bert_tf.tasks.token_classification.column_layouts import DOCUMENT, Column
-from bert_tf.tasks.token_classification.json_layouts import JsonSentences, Sentence
+from bert_tf.tasks.token_classification.column_layouts import DOCUMENT, Column, Line
 from bert_tf.tasks.token_classification.schemes import AUTO, ENTITIES, OUTSIDE, PLAIN
 from bert_tf.tasks.token_classification.windows import split_words
 
 _SPAN = re.compile("(.+)/(o|nr|ns|nt)")
-_SPAN_TYPES = {"nr": "PER", "ns": "LOC", "nt": "ORG"}
+_SPAN_LABELS = {"nr": ("B-PER", "I-PER"), "ns": ("B-LOC", "I-LOC"), "nt": ("B-ORG", "I-ORG")}
 _FORMAT = "Write one word per line and no comments, in columns separated by spaces or tabs"
 
 
 @dataclass(slots=True)
 class ConllFile:
-    """The W words of a file, with their original labels and 1-based line numbers."""
+    """The W words of a file, with their original labels, if any, and 1-based line numbers."""
 
     path: str
     words: list[str] = field(default_factory=list)
-    labels: list[str] | None = None
+    labels: list[str] = field(default_factory=list)
     line_numbers: list[int] = field(default_factory=list)
     # Index of the first word of each sentence, followed by W.
     sentence_starts: list[int] = field(default_factory=lambda: [0])
@@ -46,60 +45,47 @@ class ConllFile:
     document_starts: list[int] = field(default_factory=lambda: [0])
     # 1-based numbers of the `-DOCSTART-` lines.
     docstart_lines: list[int] = field(default_factory=list)
-    num_lines: int = 0
-    # Whether each line is a sentence, as in MSRA's files and in JSON lines.
-    has_spans: bool = False
-    # Numbers of the lines that are comments or the like.
-    left_out: set[int] = field(default_factory=set)
-    # Text of each sentence that was split into words here; empty if files have words.
+    # The columns of each line; [] if each line is a sentence, as in MSRA's files and in JSON lines.
+    rows: list[Line] = field(default_factory=list)
+    # Index of the column of labels, if any.
+    label_index: int | None = None
+    # If each line is a sentence: its text, or None if it has words.
     texts: list[str | None] = field(default_factory=list)
     # The labels in the scheme that the model learns, and the scheme of `labels`.
     targets: list[str] = field(default_factory=list)
     scheme: str = ""
     # What looks wrong in the file, for `check_sentences`.
     problems: list[str] = field(default_factory=list)
-    # Label -> place and columns of its first word.
-    first_rows: dict[str, tuple[str, list[str], int]] = field(default_factory=dict)
 
-    def add(self, sentence: Sentence) -> None:
-        """Appends a sentence that is on a line of its own."""
-        number, words, labels, text = sentence
-        for word, label in itertools.zip_longest(words, labels or ()):
-            self.add_word(number, word, label, [label])
-        self.num_lines, self.has_spans = number, True
-        if text is not None:
-            self.texts.append(text)
-        # A text without words is an empty sentence.
-        self.sentence_starts.append(len(self.words))
-
-    def add_word(
-        self, number: int, word: str, label: str | None, row: list[str], index: int = 0
+    def add(
+        self, number: int, words: Sequence[str], labels: Sequence[str] = (), text: str | None = None
     ) -> None:
-        """Appends the word of a line, its label if any, and the columns with the label's index."""
-        self.words.append(word)
-        self.line_numbers.append(number)
-        if label is not None:
-            self.labels = self.labels or []
-            self.labels.append(label)
-            self.first_rows.setdefault(label, (f"{self.path}:{number}", row, index))
+        """Appends a sentence that is on a line of its own; it may have no words."""
+        self.words += words
+        self.labels += labels
+        self.line_numbers += [number] * len(words)
+        self.texts.append(text)
+        self.sentence_starts.append(len(self.words))
 
     def with_predictions(self, predicted: Sequence[str]) -> str:
         """Returns the file's lines with these columns: word, label if any, predicted label.
 
-        `-DOCSTART-` lines also get labels, as the shared task's script (conlleval) requires. A line
-        of spans becomes one line per character, followed by a blank line.
+        `-DOCSTART-` lines also get labels, as the shared task's script (conlleval) requires. If
+        each line is a sentence, it becomes a line for each word, followed by a blank line.
         """
-        is_known = self.scheme == PLAIN or all(map(schemes.is_label, {*(self.labels or ())}))
+        is_known = self.scheme == PLAIN or all(map(schemes.is_label, {*self.labels}))
         gold = self.labels if is_known else self.targets
         columns = [self.words, *([gold] if gold else []), predicted]
-        lines: list[list[str]] = [[] for _ in range(self.num_lines)]
-        for number in self.docstart_lines:
-            lines[number - 1].append(" ".join([DOCUMENT] + [OUTSIDE] * (len(columns) - 1)))
-        for number, *row in zip(self.line_numbers, *columns, strict=True):
-            lines[number - 1].append(" ".join(row))
-        end = "\n\n" if self.has_spans else "\n"
-        kept = (line for n, line in enumerate(lines, 1) if n not in self.left_out)
-        return "".join("\n".join(line) + end for line in kept)
+        words = map(" ".join, zip(*columns, strict=True))
+        if not self.rows:
+            sizes = (stop - start for start, stop in itertools.pairwise(self.sentence_starts))
+            return "".join("\n".join(itertools.islice(words, size)) + "\n\n" for size in sizes)
+        document = " ".join([DOCUMENT] + [OUTSIDE] * (len(columns) - 1))
+        return "".join(
+            f"{document if DOCUMENT in row else next(words) if row else ''}\n"
+            for row in self.rows
+            if row is not None
+        )
 
 
 def read_conll(
@@ -126,21 +112,20 @@ def read_conll(
     """
     file = ConllFile(path)
     if path.lower().removesuffix(".gz").endswith(json_layouts.EXTENSIONS):
-        sentences = JsonSentences(path, token_column, label_column, need_labels)
-        for sentence in sentences:
-            file.add(sentence)
-        file.problems += sentences.problems()
+        columns = token_column, label_column
+        for sentence in json_layouts.read_json(path, *columns, need_labels, file.problems):
+            file.add(*sentence)
     else:
         _read_lines(file, token_column, label_column, need_labels)
     if not file.words:
         raise UserError(f"{path} contains no words; expected a word and its label on each line")
-    if file.labels and len(file.labels) < len(file.words):
-        file.labels = None
     _end_unit(file.sentence_starts, file.words)
     _end_unit(file.document_starts, file.words)
+    if len(file.labels) < len(file.words):
+        file.labels = []
     if file.labels:
         file.scheme = _choose_scheme(file, label_scheme, label_column, known)
-        if not all(map(schemes.is_label, file.first_rows)) and file.scheme != PLAIN:
+        if file.scheme != PLAIN and not all(map(schemes.is_label, {*file.labels})):
             log.info("%s: labels such as %s are entities (%s)", path, file.labels[0], file.scheme)
         file.targets = schemes.convert(file.labels, file.sentence_starts, file.scheme)
     return file
@@ -149,45 +134,45 @@ def read_conll(
 def _read_lines(
     file: ConllFile, token_column: Column, label_column: Column, need_labels: bool
 ) -> None:
-    path = file.path
-    lines = list(files.read_lines(path))
+    path, lines = file.path, list(files.read_lines(file.path))
     lines[:1] = [line.removeprefix("\ufeff") for line in lines[:1]]
-    rows = column_layouts.split_lines(path, lines, token_column, label_column)
-    first = next((row for row in rows.lines if row and DOCUMENT not in row), [])
+    rows, *numbers = column_layouts.split_lines(path, lines, token_column, label_column)
+    words = ((number, row) for number, row in enumerate(rows, 1) if row and DOCUMENT not in row)
+    first_number, first = next(words, (0, []))
     # If a file may have no labels, a single column such as "w/o" is a word, not a span.
-    are_spans = bool(first) and all(map(_SPAN.fullmatch, first))
-    file.has_spans = are_spans and (need_labels or len(first) > 1)
-    if not (need_labels or file.has_spans) and column_layouts.are_sentences(lines, rows.lines):
+    has_spans = all(map(_SPAN.fullmatch, first)) and (need_labels or len(first) > 1)
+    if not (need_labels or has_spans) and column_layouts.are_sentences(lines, rows):
         for number, line in enumerate(lines, start=1):
-            file.add(Sentence(number, split_words(line), None, line))
+            file.add(number, split_words(line), text=line)
         log.info("%s: each line is a sentence", path)
         return
-    file.num_lines, num_columns = len(lines), len(first)
     token_index, label_index = 0, None
-    for number, columns in enumerate(rows.lines, start=1):
-        where = f"{path}:{number}"
-        if columns is None:
-            file.left_out.add(number)
-        elif not columns or DOCUMENT in columns:
+    if first and not has_spans:
+        place = f"{path}:{first_number}"
+        token_index, label_index = _find_columns(first, *numbers, need_labels, place)
+        file.rows, file.label_index = rows, label_index
+    width = 1 + max(token_index, label_index or 0)
+    # The number of columns varies in CoNLL-2012.
+    is_ragged = any(line.startswith("#begin document") for line in lines)
+    for number, row in enumerate(rows, start=1):
+        if row is None:
+            continue
+        if not row or DOCUMENT in row:
             _end_unit(file.sentence_starts, file.words)
-            if columns:
+            if row:
                 file.docstart_lines.append(number)
                 _end_unit(file.document_starts, file.words)
-        elif file.has_spans:
-            for character, label in _split_spans(columns, where):
-                file.add_word(number, character, label, [character, label], 1)
-            _end_unit(file.sentence_starts, file.words)
+        elif has_spans:
+            file.add(number, *_split_spans(row, f"{path}:{number}"))
+        elif len(row) != len(first) and not (is_ragged and len(row) >= width):
+            problem = f"{counted(len(row), 'column')} ({excerpt(' '.join(row))})"
+            other = f"{counted(len(first), 'column')} in {path}:{first_number}"
+            raise UserError(f"{path}:{number}: {problem}, but {other}. {_FORMAT}")
         else:
-            if not file.words:
-                numbers = rows.token_column, rows.label_column
-                token_index, label_index = _find_columns(columns, *numbers, need_labels, where)
-            is_long_enough = len(columns) > max(token_index, label_index or 0)
-            if len(columns) != num_columns and not (rows.is_ragged and is_long_enough):
-                problem = f"{counted(len(columns), 'column')} ({excerpt(' '.join(columns))})"
-                other = f"{counted(num_columns, 'column')} in {path}:{file.line_numbers[0]}"
-                raise UserError(f"{where}: {problem}, but {other}. {_FORMAT}")
-            label = None if label_index is None else columns[label_index]
-            file.add_word(number, columns[token_index], label, columns, label_index or 0)
+            file.words.append(row[token_index])
+            file.line_numbers.append(number)
+            if label_index is not None:
+                file.labels.append(row[label_index])
 
 
 def _end_unit(starts: list[int], words: list[str]) -> None:
@@ -198,35 +183,33 @@ def _end_unit(starts: list[int], words: list[str]) -> None:
 
 def _choose_scheme(file: ConllFile, wanted: str, label_column: Column, known: bool) -> str:
     """Returns the scheme of a file's labels; raises a UserError if there is none as wanted."""
-    if wanted == PLAIN:
-        return PLAIN
     counts = Counter(file.labels)
-    if scheme := schemes.find_scheme(counts, known or wanted == ENTITIES):
+    known_as_entities = known or wanted == ENTITIES
+    if scheme := PLAIN if wanted == PLAIN else schemes.find_scheme(counts, known_as_entities):
         return scheme
-    odd = [label for label in counts if not schemes.is_label(label)] or list(counts)
-    where, row, index = file.first_rows[odd[0]]
+    position, odd = next(
+        (n, label) for n, label in enumerate(file.labels) if not schemes.is_label(label)
+    )
+    number, index = file.line_numbers[position], file.label_index
+    row = [odd] if index is None else file.rows[number - 1] or []
     # Entities in another column, if the user did not choose one.
     others = [n for n, cell in enumerate(row, 1) if re.fullmatch("O|[BIES]-.+", cell)]
-    num_marked = sum(n for x, n in counts.items() if schemes.is_marked(x) or x == OUTSIDE)
-    is_lower = all(schemes.is_label(label[:1].upper() + label[1:]) for label in counts)
-    advice = (
-        f"{_FORMAT}. Only labels of entities can be learned here: O, B-LOC and I-LOC, not just "
-    )
-    advice += "LOC, and no parts of speech. For other labels, pass --label_scheme=plain"
-    if is_lower:
-        advice = "Write B-, I-, E-, S- and O in capitals, such as B-LOC"
-    elif 2 * num_marked > counts.total() > counts[OUTSIDE]:
-        advice = f"{schemes.describe_misfits(counts)}. Correct them, or pass --label_scheme=plain"
+    if misfits := schemes.explain_misfits(counts):
+        advice = misfits
     elif others and label_column == LAST:
         advice = f"Column {others[-1]} has one: pass --label_column={others[-1]}"
         advice += " and, as --token_column, the column of the words" * (others[-1] == 1)
     elif all(label.lstrip("+-").isdecimal() for label in counts):
         advice = "Replace numbers with the labels that they stand for, such as B-LOC"
     elif wanted == AUTO and len(counts) > 1:
-        log.info("%s: labels such as %s are no entities: --label_scheme=plain", file.path, odd[0])
+        log.info("%s: labels such as %s are no entities: --label_scheme=plain", file.path, odd)
         return PLAIN
-    problem = f"{where}: {excerpt(odd[0])} in column {index + 1} is not a label"
-    problem += ". All words have it" * (len(counts) == 1 and not is_lower)
+    else:
+        advice = f"{_FORMAT}. Only labels of entities can be learned here: O, B-LOC and I-LOC, not "
+        advice += "just LOC, and no parts of speech. For other labels, pass --label_scheme=plain"
+    column = "" if index is None else f" in column {index + 1}"
+    problem = f"{file.path}:{number}: {excerpt(odd)}{column} is not a label"
+    problem += ". All words have it" * (len(counts) == 1)
     check = "Check --label_column; a file to predict may have only words"
     raise UserError(f"{problem}. {advice}. {check}")
 
@@ -243,27 +226,28 @@ def remove_affixes(path: str, words: Sequence[str], kind: str, affixes: str) -> 
     return shortened
 
 
-def _split_spans(spans: list[str], where: str) -> Iterator[list[str]]:
-    """Yields a row [character, BIO label] for each character of a line of spans."""
+def _split_spans(spans: list[str], place: str) -> tuple[list[str], list[str]]:
+    """Returns the characters of a line of spans, and their labels in BIO."""
+    characters, labels = [], []
     for text in spans:
         span = _SPAN.fullmatch(text)
         if span is None:
-            raise UserError(f"{where}: {excerpt(text)} does not end with /o, /nr, /ns or /nt")
-        entity_type = _SPAN_TYPES.get(span[2])
-        for index, character in enumerate(span[1]):
-            yield [character, f"{'I' if index else 'B'}-{entity_type}" if entity_type else OUTSIDE]
+            raise UserError(f"{place}: {excerpt(text)} does not end with /o, /nr, /ns or /nt")
+        first, other = _SPAN_LABELS.get(span[2], (OUTSIDE, OUTSIDE))
+        characters += span[1]
+        labels += [first] + [other] * (len(span[1]) - 1)
+    return characters, labels
 
 
 def _find_columns(
-    columns: list[str], token_column: int, label_column: int, need_labels: bool, where: str
+    row: list[str], token_column: int, label_column: int, need_labels: bool, place: str
 ) -> tuple[int, int | None]:
     """Returns the 0-based indices of the word column and of the label column, if any."""
-    label_number = len(columns) if label_column == LAST else label_column
-    has_word = token_column <= len(columns)
-    has_label = 1 <= label_number <= len(columns) and label_number != token_column
+    label_number = len(row) if label_column == LAST else label_column
+    has_word = token_column <= len(row)
+    has_label = 1 <= label_number <= len(row) and label_number != token_column
     if not has_word or (need_labels and not has_label):
-        problem = f"{counted(len(columns), 'column')} and no {'label' if has_word else 'word'}"
+        problem = f"{counted(len(row), 'column')} and no {'label' if has_word else 'word'}"
         flags = f"--token_column={token_column}, --label_column={label_column}"
-        row = excerpt(" ".join(columns))
-        raise UserError(f"{where}: {problem} ({flags}): {row}. {_FORMAT}")
+        raise UserError(f"{place}: {problem} ({flags}): {excerpt(' '.join(row))}. {_FORMAT}")
     return token_column - 1, label_number - 1 if has_label else None

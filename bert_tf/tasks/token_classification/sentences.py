@@ -55,7 +55,7 @@ class Sentences(Sequence[Any]):
         if isinstance(indices, range):
             return replace(self, indices=indices)
         words = slice(*self.file.sentence_starts[indices : indices + 2])
-        return self.file.words[words], (self.file.labels or [])[words]
+        return self.file.words[words], self.file.labels[words]
 
     @property
     def window_range(self) -> tuple[int, int]:
@@ -89,7 +89,7 @@ def check_sentences(examples: Sentences, doc_context: bool) -> Iterator[str]:
     lengths = np.diff(starts)
     longest = int(np.argmax(lengths))
     is_unsplit = len(examples) == 1 and len(examples.windows) > 1
-    if not file.has_spans and (is_unsplit or lengths[longest] > _MAX_SENTENCE_WORDS):
+    if file.rows and (is_unsplit or lengths[longest] > _MAX_SENTENCE_WORDS):
         line = file.line_numbers[starts[longest]]
         sentence = f"one sentence of {lengths[longest]} words, from line {line} on"
         yield f"{path}: {sentence}. Are blank lines missing?"

@@ -79,16 +79,16 @@ def test_write_predictions(path):
     lines = file.with_predictions(predicted).splitlines()
     assert lines[:4] == ["-DOCSTART- O O", "", "EU B-ORG O", "rejects O O"]
     assert lines[8:] == ["-DOCSTART- O O", "", "Bonn B-LOC B-ORG"]
-    assert len(lines) == file.num_lines == 11
+    assert len(lines) == 11
     (path.parent / "test.txt").write_text("a\nb\n\n\nc\n\n")
     unlabeled = conll.read_conll(str(path.parent / "test.txt"), need_labels=False)
-    assert unlabeled.labels is None
+    assert unlabeled.labels == []
     assert unlabeled.with_predictions(["O", "B-X", "I-X"]) == "a O\nb B-X\n\n\nc I-X\n\n"
 
 
 def test_test_file_without_label_column(path):
     path.write_text("EU NNP\nrejects VBZ\n")
-    assert conll.read_conll(str(path), label_column=4, need_labels=False).labels is None
+    assert conll.read_conll(str(path), label_column=4, need_labels=False).labels == []
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_test_file_without_label_column(path):
         ),
         (b"EU O\n# text = EU\n", r"train\.txt:2: 4 columns \('# text = EU'\).* and no comments"),
         (b"EU PER\n", r"All words have it\. .* Only labels of ent.*: O, B-LOC and I-LOC, not"),
-        (b"EU b-org\n", r"'b-org' .* not a label\. Write B-, I-, E-, S- and O in capitals"),
+        (b"EU b-org\n", r"'b-org' .* not a label\. All words have it\. Write B-, I-, E-, S- and O in capitals"),
         (b"EU o\n", r"'o' in column 2 is not a label\. Write B-, I-, E-, S- and O in capitals"),
         (b"EU 3\n", r"Replace numbers with the labels that they stand for, such as B-LOC"),
         (b"O the\n", r"Column 1 has one: pass --label_column=1 and, as --token_column, the"),
