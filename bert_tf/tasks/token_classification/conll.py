@@ -4,97 +4,54 @@ Tjong Kim Sang and De Meulder 2003, "Introduction to the CoNLL-2003 Shared Task:
 Language-Independent Named Entity Recognition": one word per line, its label in the last column; a
 blank line after each sentence; and `-DOCSTART-` before each document.
 
+Lines that begin with `#` are comments in CoNLL-U (universaldependencies.org/format.html), which
+also has lines for ranges (`3-4`) and empty nodes (`3.1`), in CoNLL-2012 and in many other corpora.
+
 The MSRA corpus of Chinese entities (SIGHAN 2006) has one sentence per line, split into spans such
 as `TEXT/nr` (person), `/ns` (place), `/nt` (organization) or `/o`; each character becomes a word.
 
 `schemes` describes the labels, and `json_layouts` how JSON lines are read.
 """
 
-import itertools
 import logging
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from bert_tf import files
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
 from bert_tf.tables.read import LAST
-from bert_tf.tasks.token_classification import column_layouts, json_layouts, schemes
-from bert_tf.tasks.token_classification.column_layouts import DOCUMENT, Column, Line
-from bert_tf.tasks.token_classification.schemes import AUTO, ENTITIES, OUTSIDE, PLAIN
+from bert_tf.tasks.token_classification import schemes
+from bert_tf.tasks.token_classification.json_layouts import EXTENSIONS, read_json
+from bert_tf.tasks.token_classification.schemes import AUTO, ENTITIES, OUTSIDE, PLAIN, is_label
+from bert_tf.tasks.token_classification.sentences import DOCUMENT, ConllFile
 from bert_tf.tasks.token_classification.windows import split_words
+from bert_tf.tokenization import is_cjk
 
-_SPAN = re.compile("(.+)/(o|nr|ns|nt)")
-_SPAN_LABELS = {"nr": ("B-PER", "I-PER"), "ns": ("B-LOC", "I-LOC"), "nt": ("B-ORG", "I-ORG")}
 _FORMAT = "Write one word per line and no comments, in columns separated by spaces or tabs"
-
-
-@dataclass(slots=True)
-class ConllFile:
-    """The W words of a file, with their original labels, if any, and 1-based line numbers."""
-
-    path: str
-    words: list[str] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    line_numbers: list[int] = field(default_factory=list)
-    # Index of the first word of each sentence, followed by W.
-    sentence_starts: list[int] = field(default_factory=lambda: [0])
-    # Index of the first word of each document, followed by W.
-    document_starts: list[int] = field(default_factory=lambda: [0])
-    # 1-based numbers of the `-DOCSTART-` lines.
-    docstart_lines: list[int] = field(default_factory=list)
-    # The columns of each line; [] if each line is a sentence, as in MSRA's files and in JSON lines.
-    rows: list[Line] = field(default_factory=list)
-    # Index of the column of labels, if any.
-    label_index: int | None = None
-    # If each line is a sentence: its text, or None if it has words.
-    texts: list[str | None] = field(default_factory=list)
-    # The labels in the scheme that the model learns, and the scheme of `labels`.
-    targets: list[str] = field(default_factory=list)
-    scheme: str = ""
-    # What looks wrong in the file, for `check_sentences`.
-    problems: list[str] = field(default_factory=list)
-
-    def add(
-        self, number: int, words: Sequence[str], labels: Sequence[str] = (), text: str | None = None
-    ) -> None:
-        """Appends a sentence that is on a line of its own; it may have no words."""
-        self.words += words
-        self.labels += labels
-        self.line_numbers += [number] * len(words)
-        self.texts.append(text)
-        self.sentence_starts.append(len(self.words))
-
-    def with_predictions(self, predicted: Sequence[str]) -> str:
-        """Returns the file's lines with these columns: word, label if any, predicted label.
-
-        `-DOCSTART-` lines also get labels, as the shared task's script (conlleval) requires. If
-        each line is a sentence, it becomes a line for each word, followed by a blank line.
-        """
-        is_known = self.scheme == PLAIN or all(map(schemes.is_label, {*self.labels}))
-        gold = self.labels if is_known else self.targets
-        columns = [self.words, *([gold] if gold else []), predicted]
-        words = map(" ".join, zip(*columns, strict=True))
-        if not self.rows:
-            sizes = (stop - start for start, stop in itertools.pairwise(self.sentence_starts))
-            return "".join("\n".join(itertools.islice(words, size)) + "\n\n" for size in sizes)
-        document = " ".join([DOCUMENT] + [OUTSIDE] * (len(columns) - 1))
-        return "".join(
-            f"{document if DOCUMENT in row else next(words) if row else ''}\n"
-            for row in self.rows
-            if row is not None
-        )
+# Only spaces and tabs separate columns: other spaces, such as U+00A0, are parts of words.
+_COLUMN = re.compile("[^ \t]+")
+_CONLLU = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]
+_CONLLU_ID = re.compile(r"\d+([-.]\d+)?").fullmatch
+_NEW_DOCUMENT = re.compile(r"#\s*(begin document|newdoc)\b").match
+# A first line with two of these has names of columns, not a word.
+_NAMES = {"form", "label", "labels", "ner", "ner_tag", "ner_tags", "pos", "pos_tag", "tag"}
+_NAMES |= {"tags", "token", "tokens", "upos", "word", "words"}
+_SPAN = re.compile("(.+)/(o|nr|ns|nt)").fullmatch
+_SPAN_LABELS = {"nr": ("B-PER", "I-PER"), "ns": ("B-LOC", "I-LOC"), "nt": ("B-ORG", "I-ORG")}
+# If fewer lines have the same number of columns, each is a sentence.
+_MIN_SHARE = 0.8
+# A line with more Chinese characters is a sentence; on average.
+_MAX_CJK_PER_WORD = 3
 
 
 def read_conll(
     path: str,
-    token_column: Column = 1,
-    label_column: Column = LAST,
+    token_column: int | str = 1,
+    label_column: int | str = LAST,
     need_labels: bool = True,
     label_scheme: str = AUTO,
-    known: bool = False,
 ) -> ConllFile:
     """Reads a UTF-8 file of labeled words: columns separated by spaces or tabs, or JSON lines.
 
@@ -105,52 +62,57 @@ def read_conll(
         label_column: the column of labels; -1 for the last.
         need_labels: whether there must be labels. If not, the lines may also be plain sentences.
         label_scheme: "entities", "plain", or "auto", which decides by the labels.
-        known: whether `label_scheme` is that of a model; then types without prefix are entities.
 
     Raises:
         UserError: the file is invalid, or its labels do not fit the scheme.
     """
     file = ConllFile(path)
-    if path.lower().removesuffix(".gz").endswith(json_layouts.EXTENSIONS):
-        columns = token_column, label_column
-        for sentence in json_layouts.read_json(path, *columns, need_labels, file.problems):
-            file.add(*sentence)
+    if path.lower().removesuffix(".gz").endswith(EXTENSIONS):
+        read_json(file, token_column, label_column, need_labels)
     else:
         _read_lines(file, token_column, label_column, need_labels)
     if not file.words:
         raise UserError(f"{path} contains no words; expected a word and its label on each line")
-    _end_unit(file.sentence_starts, file.words)
-    _end_unit(file.document_starts, file.words)
+    file.end_document()
     if len(file.labels) < len(file.words):
         file.labels = []
     if file.labels:
-        file.scheme = _choose_scheme(file, label_scheme, label_column, known)
-        if file.scheme != PLAIN and not all(map(schemes.is_label, {*file.labels})):
+        file.scheme = _choose_scheme(file, label_scheme, label_column)
+        if file.scheme != PLAIN and not all(map(is_label, {*file.labels})):
             log.info("%s: labels such as %s are entities (%s)", path, file.labels[0], file.scheme)
         file.targets = schemes.convert(file.labels, file.sentence_starts, file.scheme)
     return file
 
 
 def _read_lines(
-    file: ConllFile, token_column: Column, label_column: Column, need_labels: bool
+    file: ConllFile, token_column: int | str, label_column: int | str, need_labels: bool
 ) -> None:
     path, lines = file.path, list(files.read_lines(file.path))
     lines[:1] = [line.removeprefix("\ufeff") for line in lines[:1]]
-    rows, *numbers = column_layouts.split_lines(path, lines, token_column, label_column)
+    # In CoNLL-U, words may have spaces.
+    has_tabs = any(line.count("\t") == len(_CONLLU) - 1 for line in lines)
+    rows: list[list[str] | None] = [
+        [cell or "\xa0" for cell in line.replace(" ", "\xa0").split("\t")]
+        if has_tabs and "\t" in line
+        else _COLUMN.findall(line)
+        for line in lines
+    ]
+    numbers = _number_columns(path, lines, rows, token_column, label_column)
     words = ((number, row) for number, row in enumerate(rows, 1) if row and DOCUMENT not in row)
     first_number, first = next(words, (0, []))
     # If a file may have no labels, a single column such as "w/o" is a word, not a span.
-    has_spans = all(map(_SPAN.fullmatch, first)) and (need_labels or len(first) > 1)
-    if not (need_labels or has_spans) and column_layouts.are_sentences(lines, rows):
+    has_spans = all(map(_SPAN, first)) and (need_labels or len(first) > 1)
+    if not (need_labels or has_spans) and _are_sentences(lines, rows):
         for number, line in enumerate(lines, start=1):
-            file.add(number, split_words(line), text=line)
+            file.add_sentence(number, split_words(line), text=line)
         log.info("%s: each line is a sentence", path)
         return
-    token_index, label_index = 0, None
+    token_index = 0
     if first and not has_spans:
         place = f"{path}:{first_number}"
-        token_index, label_index = _find_columns(first, *numbers, need_labels, place)
-        file.rows, file.label_index = rows, label_index
+        token_index, file.label_index = _find_columns(first, *numbers, need_labels, place)
+        file.rows = rows
+    label_index = file.label_index
     width = 1 + max(token_index, label_index or 0)
     # The number of columns varies in CoNLL-2012.
     is_ragged = any(line.startswith("#begin document") for line in lines)
@@ -158,38 +120,104 @@ def _read_lines(
         if row is None:
             continue
         if not row or DOCUMENT in row:
-            _end_unit(file.sentence_starts, file.words)
+            file.end_sentence()
             if row:
                 file.docstart_lines.append(number)
-                _end_unit(file.document_starts, file.words)
+                file.end_document()
         elif has_spans:
-            file.add(number, *_split_spans(row, f"{path}:{number}"))
+            file.add_sentence(number, *_split_spans(row, f"{path}:{number}"))
         elif len(row) != len(first) and not (is_ragged and len(row) >= width):
             problem = f"{counted(len(row), 'column')} ({excerpt(' '.join(row))})"
             other = f"{counted(len(first), 'column')} in {path}:{first_number}"
             raise UserError(f"{path}:{number}: {problem}, but {other}. {_FORMAT}")
         else:
-            file.words.append(row[token_index])
-            file.line_numbers.append(number)
-            if label_index is not None:
-                file.labels.append(row[label_index])
+            labels = () if label_index is None else (row[label_index],)
+            file.add(number, (row[token_index],), labels)
 
 
-def _end_unit(starts: list[int], words: list[str]) -> None:
-    """Ends the current sentence or document, given the starts of all so far, unless it is empty."""
-    if starts[-1] < len(words):
-        starts.append(len(words))
+def _number_columns(
+    path: str, lines: Sequence[str], rows: list[list[str] | None], *columns: int | str
+) -> list[int]:
+    """Returns the numbers of the columns of words and labels, counting from 1.
+
+    Replaces rows without words with None, and those that begin documents with [DOCUMENT].
+    """
+    data = [row for row in rows if row and row[0][0] != "#" and DOCUMENT not in row]
+    is_conllu = bool(data) and all(len(x) == len(_CONLLU) and _CONLLU_ID(x[0]) for x in data)
+    first = data[0] if data else []
+    is_named = any(column in first for column in columns if isinstance(column, str))
+    header: Sequence[str] = ()
+    if is_conllu:
+        header = _CONLLU
+        if columns == (1, LAST):
+            columns = "form", "upos"
+            log.info("%s is CoNLL-U: reading words from column 2, labels from 4 (UPOS)", path)
+    elif is_named or sum(cell.casefold() in _NAMES for cell in first) > 1:
+        header = first
+        log.info("%s: the first line has the names of columns: %s", path, ", ".join(header))
+        rows[rows.index(first)] = None
+    numbers = []
+    for kind, column in zip(("token", "label"), columns, strict=True):
+        names = [name.casefold() for name in header]
+        if isinstance(column, str) and column.casefold() not in names:
+            available = f"only {', '.join(header)}" if header else "and its first line has no names"
+            problem = f"{path} has no column {excerpt(column)}, {available} (--{kind}_column)"
+            raise UserError(f"{problem}. Pass the number of the column, counting from 1")
+        numbers.append(names.index(column.casefold()) + 1 if isinstance(column, str) else column)
+    _drop_comments(lines, rows, data, numbers[1], is_conllu)
+    return numbers
 
 
-def _choose_scheme(file: ConllFile, wanted: str, label_column: Column, known: bool) -> str:
+def _drop_comments(
+    lines: Sequence[str],
+    rows: list[list[str] | None],
+    data: Sequence[list[str]],
+    label_number: int,
+    is_conllu: bool,
+) -> None:
+    """Replaces comments, ranges and empty nodes with None, in a file that begins with a comment.
+
+    A word may also be `#`; then its row has a label, and as many columns as others.
+    """
+    widths, index = {*map(len, data)}, label_number - (label_number > 0)
+    labels = {label for row in data for label in row[index:][:1]}
+
+    def is_comment(row: list[str] | None) -> bool:
+        if not row or row[0][0] != "#":
+            return False
+        has_label = any(label in labels or is_label(label) for label in row[index:][:1])
+        return len(row) not in widths or not (has_label or len(row) == 1)
+
+    if not data or not (is_conllu or is_comment(next(filter(None, rows), None))):
+        return
+    for position, (line, row) in enumerate(zip(lines, rows, strict=True)):
+        node = _CONLLU_ID(row[0]) if row and is_conllu else None
+        if _NEW_DOCUMENT(line):
+            rows[position] = [DOCUMENT]
+        elif is_comment(row) or (node and node[1]):
+            rows[position] = None
+
+
+def _are_sentences(lines: Sequence[str], rows: Sequence[list[str] | None]) -> bool:
+    """Returns whether lines are plain sentences rather than words in columns."""
+    texts = [line for line, row in zip(lines, rows, strict=True) if row]
+    widths = Counter(len(row) for row in rows if row)
+    if not texts or any("\t" in text or DOCUMENT in text for text in texts):
+        return False
+    if max(widths) == 1:
+        num_cjk = sum(is_cjk(char) for text in texts for char in text)
+        return num_cjk > _MAX_CJK_PER_WORD * len(texts)
+    if len(texts) == 1:
+        return len(split_words(texts[0])) > 2 and not is_label(texts[0].split()[-1])
+    return widths.most_common(1)[0][1] < _MIN_SHARE * len(texts)
+
+
+def _choose_scheme(file: ConllFile, wanted: str, label_column: int | str) -> str:
     """Returns the scheme of a file's labels; raises a UserError if there is none as wanted."""
     counts = Counter(file.labels)
-    known_as_entities = known or wanted == ENTITIES
-    if scheme := PLAIN if wanted == PLAIN else schemes.find_scheme(counts, known_as_entities):
+    if scheme := PLAIN if wanted == PLAIN else schemes.find_scheme(counts, wanted == ENTITIES):
         return scheme
-    position, odd = next(
-        (n, label) for n, label in enumerate(file.labels) if not schemes.is_label(label)
-    )
+    position, odd = next((n, label) for n, label in enumerate(file.labels) if not is_label(label))
     number, index = file.line_numbers[position], file.label_index
     row = [odd] if index is None else file.rows[number - 1] or []
     # Entities in another column, if the user did not choose one.
@@ -230,7 +258,7 @@ def _split_spans(spans: list[str], place: str) -> tuple[list[str], list[str]]:
     """Returns the characters of a line of spans, and their labels in BIO."""
     characters, labels = [], []
     for text in spans:
-        span = _SPAN.fullmatch(text)
+        span = _SPAN(text)
         if span is None:
             raise UserError(f"{place}: {excerpt(text)} does not end with /o, /nr, /ns or /nt")
         first, other = _SPAN_LABELS.get(span[2], (OUTSIDE, OUTSIDE))

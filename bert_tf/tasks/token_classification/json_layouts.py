@@ -9,12 +9,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.tables.read import Row, read_table
-from bert_tf.tasks.token_classification.column_layouts import Column, hide_spaces
 from bert_tf.tasks.token_classification.schemes import OUTSIDE
+from bert_tf.tasks.token_classification.sentences import ConllFile
 from bert_tf.tasks.token_classification.windows import locate_words, split_words
 
 EXTENSIONS = (".json", ".jsonl", ".ndjson")
@@ -40,70 +40,63 @@ _INSIDE_A_WORD = "do not end where a word does", "so whole words are labeled"
 _OVERLAP = "overlap with others", "so only the longest are used"
 
 
-class Sentence(NamedTuple):
-    """The words of an object, their labels if any, and the text that was split into words."""
-
-    number: int
-    words: list[str]
-    labels: Sequence[str] = ()
-    text: str | None = None
-
-
 def read_json(
-    path: str, word_key: Column, label_key: Column, need_labels: bool, problems: list[str]
-) -> Iterator[Sentence]:
-    """Yields the sentences of a file with an object per line, or with a list of objects.
+    file: ConllFile, word_key: int | str, label_key: int | str, need_labels: bool
+) -> None:
+    """Reads a file with an object per line, or with a list of objects.
 
     Args:
-        path: the file.
+        file: where words and labels go, and a sentence for each kind of spans that words cannot
+            express.
         word_key: key of the words or the text; a number, to find it.
         label_key: key of the labels or spans; a number, to find it.
         need_labels: whether objects must have labels.
-        problems: at the end, a sentence is added for each kind of spans that words cannot express.
 
     Raises:
         UserError: an object is invalid.
     """
-    keys = [key if isinstance(key, str) else "" for key in (word_key, label_key)]
-    counts = Counter[tuple[str, str]]()
-    num_spans = 0
-    for row in read_table(path):
+    counts, num_spans = Counter[tuple[str, str]](), 0
+    for row in read_table(file.path):
         number = int(re.findall(r"\d+", row.place)[-1])
-        words, value = _find_values(row, *keys, need_labels)
+        words, value = _find_values(row, word_key, label_key, need_labels)
         if isinstance(words, str):
             text, words = words, split_words(words)
             spans = [] if value is None else list(_parse_spans(value, text, row.place))
             num_spans += len(spans)
-            labels = () if value is None else _label_words(locate_words(words, text), spans, counts)
-            yield Sentence(number, words, labels, text)
+            labels = [] if value is None else _label_words(locate_words(words, text), spans, counts)
+            file.add_sentence(number, words, labels, text)
             continue
         if value is not None and not _is_strings(value):
             advice = "Write the labels' names, such as B-LOC, instead of numbers"
             raise _error(row.place, f"{excerpt(json.dumps(value))} are not labels. {advice}")
         if value is not None and len(value) != len(words):
             raise _error(row.place, f"{counted(len(words), 'word')}, but {len(value)} labels")
-        yield Sentence(number, [hide_spaces(word) for word in words], value or ())
+        words = [re.sub("[ \t\r\n]", "\xa0", word) or "\xa0" for word in words]
+        file.add_sentence(number, words, value or ())
     for (problem, result), count in sorted(counts.items()):
-        problems.append(f"{path}: {counted(count, 'span', problem, of=num_spans)}, {result}")
+        spans = counted(count, "span", problem, of=num_spans)
+        file.problems.append(f"{file.path}: {spans}, {result}")
 
 
-def _find_values(row: Row, word_key: str, label_key: str, need_labels: bool) -> tuple[Any, Any]:
+def _find_values(
+    row: Row, word_key: int | str, label_key: int | str, need_labels: bool
+) -> tuple[Any, Any]:
     """Returns words or text, and labels or spans; these are None if there are none."""
-    cells = row.cells
-    lists = (key for key in _WORD_KEYS if _is_strings(cells.get(key)))
-    texts = (key for key in _TEXT_KEYS if isinstance(cells.get(key), str))
-    word_key = word_key or next(lists, None) or next(texts, "")
-    words = cells.get(word_key)
-    if not (isinstance(words, str) or _is_strings(words)):
-        problem = f"no words or text in {', '.join(cells)}. Pass --token_column=KEY"
-        raise _error(row.place, problem)
-    label_key = label_key or next((k for k in _LABEL_KEYS if k in cells and k != word_key), "")
+    cells, names = row.cells, ", ".join(row.cells)
+    if isinstance(label_key, int):
+        label_key = next((key for key in _LABEL_KEYS if key in cells and key != word_key), "")
     value = cells.get(label_key)
-    if value is None and need_labels:
-        raise _error(row.place, f"no labels in {', '.join(cells)}. Pass --label_column=KEY")
+    lists = [cells[key] for key in _WORD_KEYS if _is_strings(cells.get(key))]
+    texts = [cells[key] for key in _TEXT_KEYS if isinstance(cells.get(key), str)]
     # Beside its tokens, an object may have a text with spans.
-    text = next((cells[key] for key in texts if key != word_key), None)
-    return (text if text and value and not _is_strings(value) else words), value
+    has_spans = texts and value is not None and not (value and _is_strings(value))
+    found = texts if has_spans else [*lists, *texts]
+    words = next(iter(found), None) if isinstance(word_key, int) else cells.get(word_key)
+    if not (isinstance(words, str) or _is_strings(words)):
+        raise _error(row.place, f"no words or text in {names}. Pass --token_column=KEY")
+    if value is None and need_labels:
+        raise _error(row.place, f"no labels in {names}. Pass --label_column=KEY")
+    return words, value
 
 
 def _label_words(
