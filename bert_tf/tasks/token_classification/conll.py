@@ -13,6 +13,7 @@ as `TEXT/nr` (person), `/ns` (place), `/nt` (organization) or `/o`; each charact
 `schemes` describes the labels, and `json_layouts` how JSON lines are read.
 """
 
+import bisect
 import logging
 import re
 from collections import Counter
@@ -25,7 +26,7 @@ from bert_tf.tables.read import LAST
 from bert_tf.tasks.token_classification import schemes
 from bert_tf.tasks.token_classification.json_layouts import EXTENSIONS, read_json
 from bert_tf.tasks.token_classification.schemes import AUTO, ENTITIES, OUTSIDE, PLAIN, is_label
-from bert_tf.tasks.token_classification.sentences import DOCUMENT, ConllFile
+from bert_tf.tasks.token_classification.sentences import DOCUMENT, ConllFile, Row
 from bert_tf.tasks.token_classification.windows import split_words
 from bert_tf.tokenization import is_cjk
 
@@ -73,7 +74,6 @@ def read_conll(
         _read_lines(file, token_column, label_column, need_labels)
     if not file.words:
         raise UserError(f"{path} contains no words; expected a word and its label on each line")
-    file.end_document()
     if len(file.labels) < len(file.words):
         file.labels = []
     if file.labels:
@@ -91,86 +91,81 @@ def _read_lines(
     lines[:1] = [line.removeprefix("\ufeff") for line in lines[:1]]
     # In CoNLL-U, words may have spaces.
     has_tabs = any(line.count("\t") == len(_CONLLU) - 1 for line in lines)
-    rows: list[list[str] | None] = [
+    rows: list[Row] = [
         [cell or "\xa0" for cell in line.replace(" ", "\xa0").split("\t")]
         if has_tabs and "\t" in line
         else _COLUMN.findall(line)
         for line in lines
     ]
     numbers = _number_columns(path, lines, rows, token_column, label_column)
-    words = ((number, row) for number, row in enumerate(rows, 1) if row and DOCUMENT not in row)
-    first_number, first = next(words, (0, []))
+    words = [(number, row) for number, row in enumerate(rows, 1) if row and DOCUMENT not in row]
+    if not words:
+        return
+    first_number, first = words[0]
     # If a file may have no labels, a single column such as "w/o" is a word, not a span.
-    has_spans = all(map(_SPAN, first)) and (need_labels or len(first) > 1)
-    if not (need_labels or has_spans) and _are_sentences(lines, rows):
+    if all(map(_SPAN, first)) and (need_labels or len(first) > 1):
+        for number, row in words:
+            file.add_sentence(number, *_split_spans(row, f"{path}:{number}"))
+        return
+    if not need_labels and _are_sentences(lines, [row for _, row in words]):
         for number, line in enumerate(lines, start=1):
             file.add_sentence(number, split_words(line), text=line)
         log.info("%s: each line is a sentence", path)
         return
-    token_index = 0
-    if first and not has_spans:
-        place = f"{path}:{first_number}"
-        token_index, file.label_index = _find_columns(first, *numbers, need_labels, place)
-        file.rows = rows
-    label_index = file.label_index
-    width = 1 + max(token_index, label_index or 0)
+    indices = _find_columns(first, *numbers, need_labels, f"{path}:{first_number}")
     # The number of columns varies in CoNLL-2012.
     is_ragged = any(line.startswith("#begin document") for line in lines)
-    for number, row in enumerate(rows, start=1):
-        if row is None:
-            continue
-        if not row or DOCUMENT in row:
-            file.end_sentence()
-            if row:
-                file.docstart_lines.append(number)
-                file.end_document()
-        elif has_spans:
-            file.add_sentence(number, *_split_spans(row, f"{path}:{number}"))
-        elif len(row) != len(first) and not (is_ragged and len(row) >= width):
+    for number, row in words:
+        if len(row) != len(first) and not (is_ragged and len(row) > max(indices)):
             problem = f"{counted(len(row), 'column')} ({excerpt(' '.join(row))})"
             other = f"{counted(len(first), 'column')} in {path}:{first_number}"
             raise UserError(f"{path}:{number}: {problem}, but {other}. {_FORMAT}")
-        else:
-            labels = () if label_index is None else (row[label_index],)
-            file.add(number, (row[token_index],), labels)
+    file.rows, file.line_numbers = rows, [number for number, _ in words]
+    file.words, *labels = ([row[index] for _, row in words] for index in indices)
+    file.labels, file.label_index = (labels[0], indices[1]) if labels else ([], None)
+    documents = [number for number, row in enumerate(rows, 1) if row and DOCUMENT in row]
+    blank = [number for number, row in enumerate(rows, 1) if row == []]
+    ends = (
+        {bisect.bisect(file.line_numbers, n) for n in x} for x in (blank + documents, documents)
+    )
+    file.sentence_starts, file.document_starts = (sorted({0, len(words)} | x) for x in ends)
 
 
 def _number_columns(
-    path: str, lines: Sequence[str], rows: list[list[str] | None], *columns: int | str
+    path: str, lines: Sequence[str], rows: list[Row], *columns: int | str
 ) -> list[int]:
     """Returns the numbers of the columns of words and labels, counting from 1.
 
     Replaces rows without words with None, and those that begin documents with [DOCUMENT].
     """
     data = [row for row in rows if row and row[0][0] != "#" and DOCUMENT not in row]
-    is_conllu = bool(data) and all(len(x) == len(_CONLLU) and _CONLLU_ID(x[0]) for x in data)
     first = data[0] if data else []
+    is_conllu = bool(data) and all(len(x) == len(_CONLLU) and _CONLLU_ID(x[0]) for x in data)
+    header = _CONLLU if is_conllu else []
+    if is_conllu and columns == (1, LAST):
+        columns = "form", "upos"
+        log.info("%s is CoNLL-U: reading words from column 2, labels from 4 (UPOS)", path)
     is_named = any(column in first for column in columns if isinstance(column, str))
-    header: Sequence[str] = ()
-    if is_conllu:
-        header = _CONLLU
-        if columns == (1, LAST):
-            columns = "form", "upos"
-            log.info("%s is CoNLL-U: reading words from column 2, labels from 4 (UPOS)", path)
-    elif is_named or sum(cell.casefold() in _NAMES for cell in first) > 1:
+    if not is_conllu and (is_named or sum(cell.casefold() in _NAMES for cell in first) > 1):
         header = first
         log.info("%s: the first line has the names of columns: %s", path, ", ".join(header))
         rows[rows.index(first)] = None
+    number_of = {name.casefold(): number for number, name in enumerate(header, start=1)}
     numbers = []
     for kind, column in zip(("token", "label"), columns, strict=True):
-        names = [name.casefold() for name in header]
-        if isinstance(column, str) and column.casefold() not in names:
+        number = number_of.get(column.casefold()) if isinstance(column, str) else column
+        if number is None:
             available = f"only {', '.join(header)}" if header else "and its first line has no names"
             problem = f"{path} has no column {excerpt(column)}, {available} (--{kind}_column)"
             raise UserError(f"{problem}. Pass the number of the column, counting from 1")
-        numbers.append(names.index(column.casefold()) + 1 if isinstance(column, str) else column)
+        numbers.append(number)
     _drop_comments(lines, rows, data, numbers[1], is_conllu)
     return numbers
 
 
 def _drop_comments(
     lines: Sequence[str],
-    rows: list[list[str] | None],
+    rows: list[Row],
     data: Sequence[list[str]],
     label_number: int,
     is_conllu: bool,
@@ -182,7 +177,7 @@ def _drop_comments(
     widths, index = {*map(len, data)}, label_number - (label_number > 0)
     labels = {label for row in data for label in row[index:][:1]}
 
-    def is_comment(row: list[str] | None) -> bool:
+    def is_comment(row: Row) -> bool:
         if not row or row[0][0] != "#":
             return False
         has_label = any(label in labels or is_label(label) for label in row[index:][:1])
@@ -198,18 +193,18 @@ def _drop_comments(
             rows[position] = None
 
 
-def _are_sentences(lines: Sequence[str], rows: Sequence[list[str] | None]) -> bool:
+def _are_sentences(lines: Sequence[str], rows: Sequence[list[str]]) -> bool:
     """Returns whether lines are plain sentences rather than words in columns."""
-    texts = [line for line, row in zip(lines, rows, strict=True) if row]
-    widths = Counter(len(row) for row in rows if row)
-    if not texts or any("\t" in text or DOCUMENT in text for text in texts):
+    widths = Counter(map(len, rows))
+    if any("\t" in line or DOCUMENT in line for line in lines):
         return False
     if max(widths) == 1:
-        num_cjk = sum(is_cjk(char) for text in texts for char in text)
-        return num_cjk > _MAX_CJK_PER_WORD * len(texts)
-    if len(texts) == 1:
-        return len(split_words(texts[0])) > 2 and not is_label(texts[0].split()[-1])
-    return widths.most_common(1)[0][1] < _MIN_SHARE * len(texts)
+        return sum(is_cjk(char) for (word,) in rows for char in word) > _MAX_CJK_PER_WORD * len(
+            rows
+        )
+    if len(rows) == 1:
+        return len(split_words(" ".join(rows[0]))) > 2 and not is_label(rows[0][-1])
+    return widths.most_common(1)[0][1] < _MIN_SHARE * len(rows)
 
 
 def _choose_scheme(file: ConllFile, wanted: str, label_column: int | str) -> str:
@@ -269,7 +264,7 @@ def _split_spans(spans: list[str], place: str) -> tuple[list[str], list[str]]:
 
 def _find_columns(
     row: list[str], token_column: int, label_column: int, need_labels: bool, place: str
-) -> tuple[int, int | None]:
+) -> list[int]:
     """Returns the 0-based indices of the word column and of the label column, if any."""
     label_number = len(row) if label_column == LAST else label_column
     has_word = token_column <= len(row)
@@ -278,4 +273,4 @@ def _find_columns(
         problem = f"{counted(len(row), 'column')} and no {'label' if has_word else 'word'}"
         flags = f"--token_column={token_column}, --label_column={label_column}"
         raise UserError(f"{place}: {problem} ({flags}): {excerpt(' '.join(row))}. {_FORMAT}")
-    return token_column - 1, label_number - 1 if has_label else None
+    return [token_column - 1, label_number - 1][: 1 + has_label]

@@ -15,6 +15,8 @@ from bert_tf.tasks.token_classification.windows import WordWindows
 
 # A line that begins a document has this column.
 DOCUMENT = "-DOCSTART-"
+# The columns of a line; [] if it is blank, None if it is a comment or the like.
+Row = list[str] | None
 # Label id of positions without a label, and of words whose label the model does not know.
 NO_LABEL = -1
 _MAX_SENTENCE_WORDS = 500
@@ -49,11 +51,8 @@ class ConllFile:
     sentence_starts: list[int] = field(default_factory=lambda: [0])
     # Index of the first word of each document, followed by W.
     document_starts: list[int] = field(default_factory=lambda: [0])
-    # 1-based numbers of the `-DOCSTART-` lines.
-    docstart_lines: list[int] = field(default_factory=list)
-    # The columns of each line: [] if it is blank, None if it is a comment or the like. No rows if
-    # each line is a sentence, as in MSRA's files and in JSON lines.
-    rows: list[list[str] | None] = field(default_factory=list)
+    # The lines of a file with columns; [] if each line is a sentence, as in MSRA's files and JSON.
+    rows: list[Row] = field(default_factory=list)
     # Index of the column of labels, if any.
     label_index: int | None = None
     # If each line is a sentence: its text, or None if it has words.
@@ -64,30 +63,16 @@ class ConllFile:
     # What looks wrong in the file, for `check_sentences`.
     problems: list[str] = field(default_factory=list)
 
-    def add(self, number: int, words: Sequence[str], labels: Sequence[str] = ()) -> None:
-        """Appends words of a line."""
-        self.words += words
-        self.labels += labels
-        self.line_numbers += [number] * len(words)
-
     def add_sentence(
         self, number: int, words: Sequence[str], labels: Sequence[str] = (), text: str | None = None
     ) -> None:
         """Appends a sentence that is on a line of its own; it may have no words."""
-        self.add(number, words, labels)
+        self.words += words
+        self.labels += labels
+        self.line_numbers += [number] * len(words)
         self.texts.append(text)
         self.sentence_starts.append(len(self.words))
-
-    def end_sentence(self) -> None:
-        """Ends the current sentence, unless it is empty."""
-        if self.sentence_starts[-1] < len(self.words):
-            self.sentence_starts.append(len(self.words))
-
-    def end_document(self) -> None:
-        """Ends the current sentence and document, unless they are empty."""
-        self.end_sentence()
-        if self.document_starts[-1] < len(self.words):
-            self.document_starts.append(len(self.words))
+        self.document_starts[1:] = [len(self.words)]
 
     def with_predictions(self, predicted: Sequence[str]) -> str:
         """Returns the file's lines with these columns: word, label if any, predicted label.
@@ -148,8 +133,8 @@ def check_sentences(examples: Sentences, doc_context: bool) -> Iterator[str]:
         if len(odd) > share * len(words):
             yield f"{path}: {len(odd)} of {len(words)} words {problem.format(odd[0])}"
     is_unsplit = len(examples) == 1 and len(examples.windows) > 1
-    has_only_documents = len(file.docstart_lines) > 1 and len(starts) == len(file.document_starts)
-    is_unsplit |= has_only_documents and lengths.mean() > _MAX_MEAN_WORDS
+    are_documents = 2 < len(file.document_starts) == len(starts)
+    is_unsplit |= are_documents and lengths.mean() > _MAX_MEAN_WORDS
     if file.rows and (is_unsplit or max(lengths) > _MAX_SENTENCE_WORDS):
         line = file.line_numbers[starts[int(np.argmax(lengths))]]
         sentence = f"one sentence of {max(lengths)} words, from line {line} on"
@@ -159,7 +144,7 @@ def check_sentences(examples: Sentences, doc_context: bool) -> Iterator[str]:
         yield f"{path}: {problem}. Are there blank lines between the words?"
     yield from file.problems
     yield from _check_distinct_words(path, words)
-    if doc_context and not file.docstart_lines:
+    if doc_context and not any(row and DOCUMENT in row for row in file.rows):
         yield f"--doc_context: {path} has no {DOCUMENT} line; reading it as one document"
     if len(unknown := np.flatnonzero(examples.label_ids == NO_LABEL)):
         labels = [file.targets[index] for index in unknown]

@@ -310,7 +310,6 @@ class TokenClassification(Task):
                 raise UserError(f"{expected}. Received: {repr(item)[:100]}")
             # For a tuple, the places of entities are those of words.
             file.add_sentence(index, words, text=item if isinstance(item, str) else None)
-        file.document_starts.append(len(file.words))
         warn_about_empty_texts(inputs)
         has_spaces = any(" " in word.strip() for word in file.words)
         is_short = 1 < len(inputs) <= len(file.words) < 1.5 * len(inputs)

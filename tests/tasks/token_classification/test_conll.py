@@ -35,11 +35,7 @@ def test_conll_2003_layout(path):
     assert file.words == ["EU", "rejects", "Peter", "Blackburn", "Bonn"]
     assert file.labels == ["B-ORG", "O", "B-PER", "I-PER", "B-LOC"]
     assert file.line_numbers == [3, 4, 6, 7, 11]
-    assert (file.sentence_starts, file.document_starts, file.docstart_lines) == (
-        [0, 2, 4, 5],
-        [0, 4, 5],
-        [1, 9],
-    )
+    assert (file.sentence_starts, file.document_starts) == ([0, 2, 4, 5], [0, 4, 5])
     chunks = conll.read_conll(str(path), token_column=2, label_column=3)
     assert (chunks.words[0], chunks.labels[0]) == ("NNP", "B-NP")
 
@@ -180,7 +176,7 @@ def test_conlleval_tabs(path):
     path.write_text("-DOCSTART-\nEU\tB-ORG\tO\nrejects\tO\tO\n\n北\tB-LOC\tB-LOC\n", "utf-8")
     file = conll.read_conll(str(path), label_column=2)
     assert (file.words, file.labels) == (["EU", "rejects", "北"], ["B-ORG", "O", "B-LOC"])
-    assert (file.sentence_starts, file.docstart_lines) == ([0, 2, 3], [1])
+    assert (file.sentence_starts, file.document_starts) == ([0, 2, 3], [0, 3])
 
 
 def test_iob1_becomes_bio():
@@ -221,11 +217,7 @@ def test_words_are_returned_once_and_in_order(tmp_path_factory, rows):
 @pytest.mark.shared
 def test_real_files():
     file = conll.read_conll(str(data("conll2003/train.txt")))
-    assert (len(file.sentence_starts) - 1, len(file.words), len(file.docstart_lines)) == (
-        14_041,
-        203_621,
-        946,
-    )
+    assert (len(file.sentence_starts) - 1, len(file.words)) == (14_041, 203_621)
     assert len(file.document_starts) == 947
     assert to_bio(file.labels, file.sentence_starts) == file.labels
     types = ("LOC", "MISC", "ORG", "PER")

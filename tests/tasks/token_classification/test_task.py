@@ -597,9 +597,10 @@ SENTENCE = "".join(f"w{n} X O\n" for n in range(61))
     [
         (f"-DOCSTART-\n{SENTENCE}" * 2, True),
         (f"-DOCSTART-\n\n{SENTENCE}\n" * 2, True),
-        # Documents as sentences; a document of one sentence; short documents.
+        # The only sentence, which fills several windows.
+        (f"-DOCSTART-\n\n{SENTENCE}\n", True),
+        # Documents as sentences; short documents; several sentences in each document.
         (f"{SENTENCE}\n" * 2, False),
-        (f"-DOCSTART-\n\n{SENTENCE}\n", False),
         ("-DOCSTART-\na O\nb O\n" * 9, False),
         (f"-DOCSTART-\n\n{SENTENCE}\n{SENTENCE}\n" * 2, False),
     ],
