@@ -112,7 +112,7 @@ def _read_lines(
             file.add_sentence(number, split_words(line), text=line)
         log.info("%s: each line is a sentence", path)
         return
-    indices = _find_columns(first, *numbers, need_labels, f"{path}:{first_number}")
+    indices = _find_columns(first, numbers, need_labels, f"{path}:{first_number}")
     # The number of columns varies in CoNLL-2012.
     is_ragged = any(line.startswith("#begin document") for line in lines)
     for number, row in words:
@@ -124,11 +124,14 @@ def _read_lines(
     file.words, *labels = ([row[index] for _, row in words] for index in indices)
     file.labels, file.label_index = (labels[0], indices[1]) if labels else ([], None)
     documents = [number for number, row in enumerate(rows, 1) if row and DOCUMENT in row]
-    blank = [number for number, row in enumerate(rows, 1) if row == []]
-    ends = (
-        {bisect.bisect(file.line_numbers, n) for n in x} for x in (blank + documents, documents)
-    )
-    file.sentence_starts, file.document_starts = (sorted({0, len(words)} | x) for x in ends)
+    blank_lines = [number for number, row in enumerate(rows, 1) if row == []]
+    file.document_starts = _find_starts(file.line_numbers, documents)
+    file.sentence_starts = _find_starts(file.line_numbers, blank_lines + documents)
+
+
+def _find_starts(line_numbers: list[int], ends: list[int]) -> list[int]:
+    """Returns the first word of each unit that is not empty, followed by W, given lines between."""
+    return sorted({0, len(line_numbers), *(bisect.bisect(line_numbers, end) for end in ends)})
 
 
 def _number_columns(
@@ -156,7 +159,7 @@ def _number_columns(
         number = number_of.get(column.casefold()) if isinstance(column, str) else column
         if number is None:
             available = f"only {', '.join(header)}" if header else "and its first line has no names"
-            problem = f"{path} has no column {excerpt(column)}, {available} (--{kind}_column)"
+            problem = f"{path} has no column {excerpt(str(column))}, {available} (--{kind}_column)"
             raise UserError(f"{problem}. Pass the number of the column, counting from 1")
         numbers.append(number)
     _drop_comments(lines, rows, data, numbers[1], is_conllu)
@@ -263,9 +266,10 @@ def _split_spans(spans: list[str], place: str) -> tuple[list[str], list[str]]:
 
 
 def _find_columns(
-    row: list[str], token_column: int, label_column: int, need_labels: bool, place: str
+    row: list[str], numbers: Sequence[int], need_labels: bool, place: str
 ) -> list[int]:
     """Returns the 0-based indices of the word column and of the label column, if any."""
+    token_column, label_column = numbers
     label_number = len(row) if label_column == LAST else label_column
     has_word = token_column <= len(row)
     has_label = 1 <= label_number <= len(row) and label_number != token_column

@@ -47,16 +47,10 @@ def word_scores(
     labels are those of entities, and a word is right if its entity type is; then the key "" has the
     scores of all words in entities, and O has none.
     """
-    pairs = Counter(
-        (_type_of(one), _type_of(other)) if of_types else (one, other)
-        for row, predicted_row in zip(gold, predicted, strict=True)
-        for one, other in zip(row, predicted_row, strict=True)
-    )
-    correct, support, found = Counter[str](), Counter[str](), Counter[str]()
-    for (one, other), count in pairs.items():
-        support[one] += count
-        found[other] += count
-        correct[one] += count * (one == other)
+    name_of = _type_of if of_types else str
+    words, found_words = ([name_of(x) for row in rows for x in row] for rows in (gold, predicted))
+    support, found = Counter(words), Counter(found_words)
+    correct = Counter(x for x, y in zip(words, found_words, strict=True) if x == y)
     accuracy = correct.total() / max(support.total(), 1)
     names = sorted((support.keys() | found.keys()) - ({OUTSIDE} if of_types else set()))
     scores = {name: _ratios(correct[name], found[name], support[name]) for name in names}

@@ -153,12 +153,12 @@ class TokenClassification(Task):
         return file
 
     def _find_file(self, split: str) -> str:
-        data_dir, name = self.options.data_dir or "", getattr(self.options, f"{split}_file")
+        data_dir, is_named = self.options.data_dir or "", getattr(self.options, f"{split}_file")
         paths = [os.path.join(data_dir, name) for name in _FILE_NAMES[split]]
-        if not name and (path := next(filter(files.exists, paths), None)):
+        if not is_named and (path := next(filter(files.exists, paths), None)):
             return path
         # A file that does not exist is an error when it is read.
-        can_be_found = name or files.is_dir(data_dir)
+        can_be_found = is_named or files.is_dir(data_dir)
         found = find_files(self.options, [split], _EXTENSIONS) if can_be_found else {}
         return found.get(split, paths[0])
 
