@@ -107,20 +107,20 @@ def _read_lines(
         for number, row in words:
             file.add_sentence(number, *_split_spans(row, f"{path}:{number}"))
         return
-    if not need_labels and _are_sentences(lines, [row for _, row in words]):
+    # The number of columns varies in CoNLL-2012.
+    is_ragged = any(line.startswith("#begin document") for line in lines)
+    if not (need_labels or is_ragged) and _are_sentences(lines, [row for _, row in words]):
         for number, line in enumerate(lines, start=1):
             file.add_sentence(number, split_words(line), text=line)
         log.info("%s: each line is a sentence", path)
         return
     indices = _find_columns(first, numbers, need_labels, f"{path}:{first_number}")
-    # The number of columns varies in CoNLL-2012.
-    is_ragged = any(line.startswith("#begin document") for line in lines)
     for number, row in words:
         if len(row) != len(first) and not (is_ragged and len(row) > max(indices)):
             problem = f"{counted(len(row), 'column')} ({excerpt(' '.join(row))})"
             other = f"{counted(len(first), 'column')} in {path}:{first_number}"
             raise UserError(f"{path}:{number}: {problem}, but {other}. {_FORMAT}")
-    file.rows, file.line_numbers = rows, [number for number, _ in words]
+    file.lines, file.rows, file.line_numbers = lines, rows, [number for number, _ in words]
     file.words, *labels = ([row[index] for _, row in words] for index in indices)
     file.labels, file.label_index = (labels[0], indices[1]) if labels else ([], None)
     documents = [number for number, row in enumerate(rows, 1) if row and DOCUMENT in row]
@@ -278,3 +278,21 @@ def _find_columns(
         flags = f"--token_column={token_column}, --label_column={label_column}"
         raise UserError(f"{place}: {problem} ({flags}): {excerpt(' '.join(row))}. {_FORMAT}")
     return [token_column - 1, label_number - 1][: 1 + has_label]
+
+
+def with_labels(file: ConllFile, predicted: Sequence[str]) -> str:
+    """Returns the lines of a file with columns, with predicted labels in the column of labels.
+
+    If the file has no such column, they are in a new one, the last.
+    """
+    labels, index, lines = iter(predicted), file.label_index, []
+    for line, row in zip(file.lines, file.rows, strict=True):
+        if row and DOCUMENT not in row and index is None:
+            line = ("\t" if "\t" in line else " ").join((line, next(labels)))
+        elif row and DOCUMENT not in row and index is not None:
+            cells = list(re.finditer("(?<![^\t])[^\t]*", line))
+            cells = cells if len(cells) == len(row) else list(_COLUMN.finditer(line))
+            start, end = cells[index].span()
+            line = line[:start] + next(labels) + line[end:]
+        lines.append(f"{line}\n")
+    return "".join(lines)

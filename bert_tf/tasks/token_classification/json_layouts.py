@@ -13,6 +13,7 @@ from typing import Any
 
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.tables.read import Row, read_table
+from bert_tf.tasks.token_classification.entities import EntitySpan, LabeledWords
 from bert_tf.tasks.token_classification.schemes import OUTSIDE
 from bert_tf.tasks.token_classification.sentences import ConllFile
 from bert_tf.tasks.token_classification.windows import locate_words, split_words
@@ -58,7 +59,8 @@ def read_json(
     counts, num_spans = Counter[tuple[str, str]](), 0
     for row in read_table(file.path):
         number = int(re.findall(r"\d+", row.place)[-1])
-        words, value = _find_values(row, word_key, label_key, need_labels)
+        words, value, key = _find_values(row, word_key, label_key, need_labels)
+        file.objects.append((row.cells, key))
         if isinstance(words, str):
             text, words = words, split_words(words)
             spans = [] if value is None else list(_parse_spans(value, text, row.place))
@@ -80,8 +82,8 @@ def read_json(
 
 def _find_values(
     row: Row, word_key: int | str, label_key: int | str, need_labels: bool
-) -> tuple[Any, Any]:
-    """Returns words or text, and labels or spans; these are None if there are none."""
+) -> tuple[Any, Any, str]:
+    """Returns words or text; labels or spans, None if there are none; and the key of labels."""
     cells, names = row.cells, ", ".join(row.cells)
     if isinstance(label_key, int):
         label_key = next((key for key in _LABEL_KEYS if key in cells and key != word_key), "")
@@ -96,7 +98,7 @@ def _find_values(
         raise _error(row.place, f"no words or text in {names}. Pass --token_column=KEY")
     if value is None and need_labels:
         raise _error(row.place, f"no labels in {names}. Pass --label_column=KEY")
-    return words, value
+    return words, value, label_key or "labels"
 
 
 def _label_words(
@@ -160,3 +162,34 @@ def _read_span(span: Any) -> tuple[Any, Any, Any, Any]:
     found = (next((span[key] for key in keys if key in span), None) for keys in _SPAN_KEYS)
     start, end, name, quote = found
     return start, end, name[0] if isinstance(name, list) and name else name, quote
+
+
+def with_labels(file: ConllFile, predictions: Sequence[LabeledWords]) -> str:
+    """Returns the objects of a file as lines, with predicted labels, or spans, as their labels.
+
+    Spans are written as in the file; if it has none, as [start, end, type].
+    """
+    values = (cells.get(key) for cells, key in file.objects)
+    example = next((value for value in values if value and not _is_strings(value)), [])
+    lines = []
+    for (cells, key), sentence in zip(file.objects, predictions, strict=True):
+        is_text = sentence.text is not None
+        value = _write_spans(sentence.spans, example) if is_text else sentence.labels
+        lines.append(json.dumps(cells | {key: value}, ensure_ascii=False) + "\n")
+    return "".join(lines)
+
+
+def _write_spans(spans: Sequence[EntitySpan], example: Any) -> Any:
+    """Returns spans in the layout of `example`, the spans of another text."""
+    if isinstance(example, dict):
+        by_type: dict[str, dict[str, list[list[int]]]] = {}
+        for x in spans:
+            by_type.setdefault(x.type, {}).setdefault(x.text, []).append([x.start, x.end - 1])
+        return by_type
+    first = example[0] if example else None
+    if not isinstance(first, dict):
+        return [[x.start, x.end, x.type] for x in spans]
+    keys = [next((key for key in keys if key in first), "") for keys in _SPAN_KEYS]
+    has_list = isinstance(first[keys[2]], list)
+    rows = [(x.start, x.end, [x.type] if has_list else x.type, x.text) for x in spans]
+    return [{key: cell for key, cell in zip(keys, row, strict=True) if key} for row in rows]

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from bert_tf.extras import import_extra
 from bert_tf.progress import log
 from bert_tf.tasks.token_classification.schemes import OUTSIDE
@@ -36,6 +38,22 @@ def entity_scores(gold: Labels, predicted: Labels) -> dict[str, dict[str, float]
         | {"support": int(values["support"])}
         for name, values in by_name.items()
     }
+
+
+def score(
+    gold: Labels, predicted: Labels, is_plain: bool
+) -> tuple[dict[str, float], dict[str, Any], Scores]:
+    """Returns the metrics of a run, its entries for `eval_results.json`, and a table to log."""
+    accuracy, by_name = word_scores(gold, predicted, of_types=not is_plain)
+    if is_plain:
+        words = {"accuracy": accuracy, "by_label": by_name}
+        return {"accuracy": accuracy}, {"words": words}, by_name
+    micro_f1, entities = by_name.pop("")["f1"], entity_scores(gold, predicted)
+    macro_f1 = float(np.mean([x["f1"] for x in by_name.values()] or [0.0]))
+    words = {"accuracy": accuracy, "micro_f1": micro_f1, "macro_f1": macro_f1, "by_type": by_name}
+    by_type = {name: values for name, values in entities.items() if name}
+    metrics = {name: entities[""][name] for name in _SCORES}
+    return metrics, {"words": words, "entities": by_type}, entities
 
 
 def word_scores(

@@ -52,9 +52,12 @@ class ConllFile:
     # Index of the first word of each document, followed by W.
     document_starts: list[int] = field(default_factory=lambda: [0])
     # The lines of a file with columns; [] if each line is a sentence, as in MSRA's files and JSON.
+    lines: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     # Index of the column of labels, if any.
     label_index: int | None = None
+    # The objects of a JSON file, and the keys of their labels.
+    objects: list[tuple[dict[str, Any], str]] = field(default_factory=list)
     # If each line is a sentence: its text, or None if it has words.
     texts: list[str | None] = field(default_factory=list)
     # The labels in the scheme that the model learns, and the scheme of `labels`.

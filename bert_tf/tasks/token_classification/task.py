@@ -24,22 +24,19 @@ from bert_tf.finetuning import run_checks
 from bert_tf.finetuning.prediction import warn_about_empty_texts
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
-from bert_tf.tasks.token_classification import conll, scores
+from bert_tf.tasks.token_classification import conll, json_layouts, scores, sentences
 from bert_tf.tasks.token_classification.entities import LabeledWords
 from bert_tf.tasks.token_classification.options import NerOptions
 from bert_tf.tasks.token_classification.schemes import AUTO, ENTITIES, OUTSIDE, PLAIN, is_label
-from bert_tf.tasks.token_classification.sentences import (
-    NO_LABEL,
-    ConllFile,
-    Sentences,
-    check_sentences,
-)
+from bert_tf.tasks.token_classification.sentences import NO_LABEL, ConllFile, Sentences
 from bert_tf.tasks.token_classification.windows import WordWindows, split_words
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 
 LABEL_TEST = "label_test.txt"
 ENTITIES_TEST = "entities_test.jsonl"
+# Begins the name of the test file with predicted labels.
+PREDICTED = "predicted_"
 # The entry of `run.json` that says which kind of labels a model has.
 _SCHEME = "label_scheme"
 _MANY_LABELS = 20
@@ -136,7 +133,7 @@ class TokenClassification(Task):
                 problem = f"{num_labels} labels for {num_words} different words"
                 yield f"{path}: {problem}. Check --label_column"
         yield from self.tokenizer.check_texts(path, [words for words, _ in examples])
-        yield from check_sentences(examples, self.options.doc_context)
+        yield from sentences.check_sentences(examples, self.options.doc_context)
 
     def _read_file(self, split: str) -> ConllFile:
         options, path = self.options, self._find_file(split)
@@ -242,7 +239,7 @@ class TokenClassification(Task):
         for index, (words, _) in zip(examples.indices, examples, strict=True):
             part = slice(start, start := start + len(words))
             prediction = LabeledWords(list(words), labels[part])
-            prediction.text = next(iter(examples.file.texts[index : index + 1]), None)
+            prediction.text = examples.file.texts[index] if examples.file.texts else None
             prediction.probabilities, prediction.is_plain = probabilities[part], self._is_plain
             predictions.append(prediction)
         return predictions
@@ -257,16 +254,22 @@ class TokenClassification(Task):
         """Reports the metrics of each entity type and label, or writes the labeled test file.
 
         The metrics are under the keys `entities` (not for plain labels) and `words`. The files are
-        `label_test.txt` and, with the entities of each sentence, `entities_test.jsonl`.
+        `label_test.txt`; with the entities of each sentence, `entities_test.jsonl`; and, if its
+        layout has labels, the test file with those that are predicted, `predicted_NAME`.
         """
         if split == "eval":
             return Written(entries=self._score(examples, predictions, log_them=False)[1])
         if self.options.do_eval and examples.file.labels:
             self._score(examples, predictions)
+        file, name = examples.file, os.path.basename(examples.file.path).removesuffix(".gz")
         labels = [label for sentence in predictions for label in sentence.labels]
-        contents = {LABEL_TEST: examples.file.with_predictions(labels)}
+        contents = {LABEL_TEST: file.with_predictions(labels)}
         if not self._is_plain:
             contents[ENTITIES_TEST] = "".join(sentence.to_json() for sentence in predictions)
+        if file.rows:
+            contents[PREDICTED + name] = conll.with_labels(file, labels)
+        elif file.objects and not (self._is_plain and any(file.texts)):
+            contents[PREDICTED + name] = json_layouts.with_labels(file, predictions)
         return Written(files.write_texts(folder, contents))
 
     def _score(
@@ -276,20 +279,11 @@ class TokenClassification(Task):
         file, predicted = examples.file, [sentence.labels for sentence in predictions]
         starts = itertools.pairwise(file.sentence_starts)
         gold = [file.targets[first:stop] for first, stop in starts]
-        accuracy, by_name = scores.word_scores(gold, predicted, of_types=not self._is_plain)
-        metrics, entries = {"accuracy": accuracy}, {}
-        if self._is_plain:
-            words, table = {"by_label": by_name}, by_name
-        else:
-            micro, table = by_name.pop(""), scores.entity_scores(gold, predicted)
-            macro = np.mean([x["f1"] for x in by_name.values()] or [0.0])
-            words = {"micro_f1": micro["f1"], "macro_f1": float(macro), "by_type": by_name}
-            metrics = {name: table[""][name] for name in ("precision", "recall", "f1")}
-            entries = {"entities": {name: x for name, x in table.items() if name}}
+        metrics, entries, table = scores.score(gold, predicted, self._is_plain)
         if log_them:
-            log.info("%s: accuracy %.4f", file.path, accuracy)
+            log.info("%s: accuracy %.4f", file.path, entries["words"]["accuracy"])
             scores.log_scores(table, file.path, "label" if self._is_plain else "entity")
-        return metrics, {"words": {"accuracy": accuracy, **words}, **entries}
+        return metrics, entries
 
     def _split_words(self, text: str) -> list[str]:
         basic = self.tokenizer.reference.basic_tokenizer
