@@ -285,14 +285,14 @@ def with_labels(file: ConllFile, predicted: Sequence[str]) -> str:
 
     If the file has no such column, they are in a new one, the last.
     """
-    labels, index, lines = iter(predicted), file.label_index, []
-    for line, row in zip(file.lines, file.rows, strict=True):
-        if row and DOCUMENT not in row and index is None:
-            line = ("\t" if "\t" in line else " ").join((line, next(labels)))
-        elif row and DOCUMENT not in row and index is not None:
-            cells = list(re.finditer("(?<![^\t])[^\t]*", line))
-            cells = cells if len(cells) == len(row) else list(_COLUMN.finditer(line))
-            start, end = cells[index].span()
-            line = line[:start] + next(labels) + line[end:]
-        lines.append(f"{line}\n")
-    return "".join(lines)
+    lines, index = list(file.lines), file.label_index
+    for number, label in zip(file.line_numbers, predicted, strict=True):
+        line, row = lines[number - 1], file.rows[number - 1] or []
+        if index is None:
+            lines[number - 1] = ("\t" if "\t" in line else " ").join((line, label))
+            continue
+        cells = list(re.finditer("(?<![^\t])[^\t]*", line))
+        cells = cells if len(cells) == len(row) else list(_COLUMN.finditer(line))
+        start, end = cells[index].span()
+        lines[number - 1] = line[:start] + label + line[end:]
+    return "".join(f"{line}\n" for line in lines)

@@ -67,7 +67,7 @@ class LabeledWords(_Pair):
     @property
     def entities(self) -> list[tuple[str, str]]:
         """Type and text of each entity, with its words separated by spaces."""
-        return [(name, " ".join(self.words[n:stop])) for name, n, stop in self._find()]
+        return [(x.type, x.text) for x in self._locate(None)]
 
     @property
     def spans(self) -> list[EntitySpan]:
@@ -87,16 +87,13 @@ class LabeledWords(_Pair):
         ]
         return json.dumps({"text": text, "entities": entities}, ensure_ascii=False) + "\n"
 
-    def _find(self) -> list[tuple[str, int, int]]:
-        return [] if self.is_plain else find_entities(self.labels)
-
     def _locate(self, text: str | None) -> list[EntitySpan]:
         """Lists the entities with their places in a text; None: with the numbers of their words."""
         places = [(n, n + 1) for n in range(len(self.words))]
         if text is not None:
             places = locate_words(self.words, text)
         spans = []
-        for name, first, stop in self._find():
+        for name, first, stop in () if self.is_plain else find_entities(self.labels):
             start, end = places[first][0], places[stop - 1][1]
             quote = " ".join(self.words[first:stop]) if text is None else text[start:end]
             probability = math.prod(self.probabilities[first:stop])

@@ -43,39 +43,27 @@ def entity_scores(gold: Labels, predicted: Labels) -> dict[str, dict[str, float]
 def score(
     gold: Labels, predicted: Labels, is_plain: bool
 ) -> tuple[dict[str, float], dict[str, Any], Scores]:
-    """Returns the metrics of a run, its entries for `eval_results.json`, and a table to log."""
-    accuracy, by_name = word_scores(gold, predicted, of_types=not is_plain)
-    if is_plain:
-        words = {"accuracy": accuracy, "by_label": by_name}
-        return {"accuracy": accuracy}, {"words": words}, by_name
-    micro_f1, entities = by_name.pop("")["f1"], entity_scores(gold, predicted)
-    macro_f1 = float(np.mean([x["f1"] for x in by_name.values()] or [0.0]))
-    words = {"accuracy": accuracy, "micro_f1": micro_f1, "macro_f1": macro_f1, "by_type": by_name}
-    by_type = {name: values for name, values in entities.items() if name}
-    metrics = {name: entities[""][name] for name in _SCORES}
-    return metrics, {"words": words, "entities": by_type}, entities
+    """Scores whole entities, unless labels are plain, and single words.
 
-
-def word_scores(
-    gold: Labels, predicted: Labels, of_types: bool = False
-) -> tuple[float, dict[str, dict[str, float]]]:
-    """Scores the label of each word.
-
-    Returns accuracy and, in the form of `entity_scores`, scores of each label. If `of_types`, the
-    labels are those of entities, and a word is right if its entity type is; then the key "" has the
-    scores of all words in entities, and O has none.
+    A word is right if its label is or, if labels mark entities, its entity type. Returns metrics;
+    entries of `eval_results.json`; and the scores of each entity type, or each plain label.
     """
-    name_of = _type_of if of_types else str
+    name_of = str if is_plain else _type_of
     words, found_words = ([name_of(x) for row in rows for x in row] for rows in (gold, predicted))
     support, found = Counter(words), Counter(found_words)
     correct = Counter(x for x, y in zip(words, found_words, strict=True) if x == y)
-    accuracy = correct.total() / max(support.total(), 1)
-    names = sorted((support.keys() | found.keys()) - ({OUTSIDE} if of_types else set()))
-    scores = {name: _ratios(correct[name], found[name], support[name]) for name in names}
-    if of_types:
-        totals = (sum(counts[name] for name in names) for counts in (correct, found, support))
-        scores = {"": _ratios(*totals)} | scores
-    return accuracy, scores
+    accuracy = {"accuracy": correct.total() / max(support.total(), 1)}
+    names = sorted((support.keys() | found.keys()) - (set() if is_plain else {OUTSIDE}))
+    by_name = {name: _ratios(correct[name], found[name], support[name]) for name in names}
+    if is_plain:
+        return accuracy, {"words": accuracy | {"by_label": by_name}}, by_name
+    totals = (sum(counts[name] for name in names) for counts in (correct, found, support))
+    macro_f1 = float(np.mean([values["f1"] for values in by_name.values()] or [0.0]))
+    f1 = {"micro_f1": _ratios(*totals)["f1"], "macro_f1": macro_f1}
+    scores = entity_scores(gold, predicted)
+    entities = {name: values for name, values in scores.items() if name}
+    metrics = {name: scores[""][name] for name in _SCORES}
+    return metrics, {"words": accuracy | f1 | {"by_type": by_name}, "entities": entities}, scores
 
 
 def _type_of(label: str) -> str:

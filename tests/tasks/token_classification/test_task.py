@@ -528,7 +528,8 @@ def test_real_words_are_predicted_once_and_in_order(tiny, tmp_path, doc_context)
         path, _, copy = ner_task.write("predict", examples, predicted, str(tmp_path)).paths
         if split != "predict":
             # The labels of the file are predicted, so the copy is equal.
-            assert files.read_text(copy) == (folder / f"{name}.txt").read_text()
+            with open(copy) as written:
+                assert written.read() == (folder / f"{name}.txt").read_text()
         with open(path) as written, open(folder / f"{name}.txt") as source:
             for output_line, source_line in zip(written, source, strict=True):
                 # Words and labels are equal in all lines except document marks.
