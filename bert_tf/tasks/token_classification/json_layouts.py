@@ -91,8 +91,8 @@ def _find_values(
     lists = [cells[key] for key in _WORD_KEYS if _is_strings(cells.get(key))]
     texts = [cells[key] for key in _TEXT_KEYS if isinstance(cells.get(key), str)]
     # Beside its tokens, an object may have a text with spans.
-    has_spans = texts and value is not None and not (value and _is_strings(value))
-    found = texts if has_spans else [*lists, *texts]
+    are_labels = _is_strings(value) and (value or label_key not in ("spans", "entities"))
+    found = [*lists, *texts] if value is None or are_labels else texts or lists
     words = next(iter(found), None) if isinstance(word_key, int) else cells.get(word_key)
     if not (isinstance(words, str) or _is_strings(words)):
         raise _error(row.place, f"no words or text in {names}. Pass --token_column=KEY")

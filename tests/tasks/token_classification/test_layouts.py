@@ -147,6 +147,14 @@ def test_json_keys(tmp_path):
     assert rows == [("x", "DT"), ("y\xa0z", "NN")]
 
 
+def test_tokens_and_text_without_spans(tmp_path):
+    row = {"tokens": ["Anna", "lives."], "text": "Anna lives."}
+    rows, _ = read(tmp_path, "a.jsonl", json.dumps(row | {"spans": []}))
+    assert rows == [("Anna", "O"), ("lives", "O"), (".", "O")]
+    with pytest.raises(UserError, match="2 words, but 0 labels"):
+        read(tmp_path, "a.jsonl", json.dumps(row | {"ner_tags": []}))
+
+
 def test_spans_that_words_cannot_express_are_counted(tmp_path):
     spans = [[0, 4, "PER"], [11, 16, "ACT"], [11, 15, "ACT"]]
     rows, file = read(
