@@ -20,7 +20,7 @@ NAMES = {
 _EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
 _MORE_NAMES = {"devel": "dev", "testa": "dev", "testb": "test"}
 # Prefixes of files that hold no data.
-_IGNORED_PREFIXES = (".", "readme", "license", "licence", "label_test", "entities_test")
+_IGNORED_PREFIXES = (".", "readme", "licen", "label_test", "entities_test", "predicted_")
 
 
 def find_files(

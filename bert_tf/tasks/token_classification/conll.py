@@ -4,111 +4,55 @@ Tjong Kim Sang and De Meulder 2003, "Introduction to the CoNLL-2003 Shared Task:
 Language-Independent Named Entity Recognition": one word per line, its label in the last column; a
 blank line after each sentence; and `-DOCSTART-` before each document.
 
+Lines that begin with `#` are comments in CoNLL-U (universaldependencies.org/format.html), which
+also has lines for ranges (`3-4`) and empty nodes (`3.1`), in CoNLL-2012 and in many other corpora.
+
 The MSRA corpus of Chinese entities (SIGHAN 2006) has one sentence per line, split into spans such
 as `TEXT/nr` (person), `/ns` (place), `/nt` (organization) or `/o`; each character becomes a word.
 
 `schemes` describes the labels, and `json_layouts` how JSON lines are read.
 """
 
-import itertools
+import bisect
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from bert_tf import files
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
 from bert_tf.tables.read import LAST
-from bert_tf.tasks.token_classification import column_layouts, json_layouts, schemes
-from bert_tf.tasks.token_classification.column_layouts import DOCUMENT, Column
-from bert_tf.tasks.token_classification.json_layouts import JsonSentences, Sentence
-from bert_tf.tasks.token_classification.schemes import AUTO, ENTITIES, OUTSIDE, PLAIN
+from bert_tf.tasks.token_classification import schemes
+from bert_tf.tasks.token_classification.json_layouts import EXTENSIONS, read_json
+from bert_tf.tasks.token_classification.schemes import AUTO, ENTITIES, OUTSIDE, PLAIN, is_label
+from bert_tf.tasks.token_classification.sentences import DOCUMENT, ConllFile, Row
 from bert_tf.tasks.token_classification.windows import split_words
+from bert_tf.tokenization import is_cjk
 
-_SPAN = re.compile("(.+)/(o|nr|ns|nt)")
-_SPAN_TYPES = {"nr": "PER", "ns": "LOC", "nt": "ORG"}
 _FORMAT = "Write one word per line and no comments, in columns separated by spaces or tabs"
-
-
-@dataclass(slots=True)
-class ConllFile:
-    """The W words of a file, with their original labels and 1-based line numbers."""
-
-    path: str
-    words: list[str] = field(default_factory=list)
-    labels: list[str] | None = None
-    line_numbers: list[int] = field(default_factory=list)
-    # Index of the first word of each sentence, followed by W.
-    sentence_starts: list[int] = field(default_factory=lambda: [0])
-    # Index of the first word of each document, followed by W.
-    document_starts: list[int] = field(default_factory=lambda: [0])
-    # 1-based numbers of the `-DOCSTART-` lines.
-    docstart_lines: list[int] = field(default_factory=list)
-    num_lines: int = 0
-    # Whether each line is a sentence, as in MSRA's files and in JSON lines.
-    has_spans: bool = False
-    # Numbers of the lines that are comments or the like.
-    left_out: set[int] = field(default_factory=set)
-    # Text of each sentence that was split into words here; empty if files have words.
-    texts: list[str | None] = field(default_factory=list)
-    # The labels in the scheme that the model learns, and the scheme of `labels`.
-    targets: list[str] = field(default_factory=list)
-    scheme: str = ""
-    # What looks wrong in the file, for `check_sentences`.
-    problems: list[str] = field(default_factory=list)
-    # Label -> place and columns of its first word.
-    first_rows: dict[str, tuple[str, list[str], int]] = field(default_factory=dict)
-
-    def add(self, sentence: Sentence) -> None:
-        """Appends a sentence that is on a line of its own."""
-        number, words, labels, text = sentence
-        for word, label in itertools.zip_longest(words, labels or ()):
-            self.add_word(number, word, label, [label])
-        self.num_lines, self.has_spans = number, True
-        if text is not None:
-            self.texts.append(text)
-        # A text without words is an empty sentence.
-        self.sentence_starts.append(len(self.words))
-
-    def add_word(
-        self, number: int, word: str, label: str | None, row: list[str], index: int = 0
-    ) -> None:
-        """Appends the word of a line, its label if any, and the columns with the label's index."""
-        self.words.append(word)
-        self.line_numbers.append(number)
-        if label is not None:
-            self.labels = self.labels or []
-            self.labels.append(label)
-            self.first_rows.setdefault(label, (f"{self.path}:{number}", row, index))
-
-    def with_predictions(self, predicted: Sequence[str]) -> str:
-        """Returns the file's lines with these columns: word, label if any, predicted label.
-
-        `-DOCSTART-` lines also get labels, as the shared task's script (conlleval) requires. A line
-        of spans becomes one line per character, followed by a blank line.
-        """
-        is_known = self.scheme == PLAIN or all(map(schemes.is_label, {*(self.labels or ())}))
-        gold = self.labels if is_known else self.targets
-        columns = [self.words, *([gold] if gold else []), predicted]
-        lines: list[list[str]] = [[] for _ in range(self.num_lines)]
-        for number in self.docstart_lines:
-            lines[number - 1].append(" ".join([DOCUMENT] + [OUTSIDE] * (len(columns) - 1)))
-        for number, *row in zip(self.line_numbers, *columns, strict=True):
-            lines[number - 1].append(" ".join(row))
-        end = "\n\n" if self.has_spans else "\n"
-        kept = (line for n, line in enumerate(lines, 1) if n not in self.left_out)
-        return "".join("\n".join(line) + end for line in kept)
+# Only spaces and tabs separate columns: other spaces, such as U+00A0, are parts of words.
+_COLUMN = re.compile("[^ \t]+")
+_CONLLU = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]
+_CONLLU_ID = re.compile(r"\d+([-.]\d+)?").fullmatch
+_NEW_DOCUMENT = re.compile(r"#\s*(begin document|newdoc)\b").match
+# A first line with two of these has names of columns, not a word.
+_NAMES = {"form", "label", "labels", "ner", "ner_tag", "ner_tags", "pos", "pos_tag", "tag"}
+_NAMES |= {"tags", "token", "tokens", "upos", "word", "words"}
+_SPAN = re.compile("(.+)/(o|nr|ns|nt)").fullmatch
+_SPAN_LABELS = {"nr": ("B-PER", "I-PER"), "ns": ("B-LOC", "I-LOC"), "nt": ("B-ORG", "I-ORG")}
+# If fewer lines have the same number of columns, each is a sentence.
+_MIN_SHARE = 0.8
+# A line with more Chinese characters is a sentence; on average.
+_MAX_CJK_PER_WORD = 3
 
 
 def read_conll(
     path: str,
-    token_column: Column = 1,
-    label_column: Column = LAST,
+    token_column: int | str = 1,
+    label_column: int | str = LAST,
     need_labels: bool = True,
     label_scheme: str = AUTO,
-    known: bool = False,
 ) -> ConllFile:
     """Reads a UTF-8 file of labeled words: columns separated by spaces or tabs, or JSON lines.
 
@@ -119,114 +63,179 @@ def read_conll(
         label_column: the column of labels; -1 for the last.
         need_labels: whether there must be labels. If not, the lines may also be plain sentences.
         label_scheme: "entities", "plain", or "auto", which decides by the labels.
-        known: whether `label_scheme` is that of a model; then types without prefix are entities.
 
     Raises:
         UserError: the file is invalid, or its labels do not fit the scheme.
     """
     file = ConllFile(path)
-    if path.lower().removesuffix(".gz").endswith(json_layouts.EXTENSIONS):
-        sentences = JsonSentences(path, token_column, label_column, need_labels)
-        for sentence in sentences:
-            file.add(sentence)
-        file.problems += sentences.problems()
+    if path.lower().removesuffix(".gz").endswith(EXTENSIONS):
+        read_json(file, token_column, label_column, need_labels)
     else:
         _read_lines(file, token_column, label_column, need_labels)
     if not file.words:
         raise UserError(f"{path} contains no words; expected a word and its label on each line")
-    if file.labels and len(file.labels) < len(file.words):
-        file.labels = None
-    _end_unit(file.sentence_starts, file.words)
-    _end_unit(file.document_starts, file.words)
+    if len(file.labels) < len(file.words):
+        file.labels = []
     if file.labels:
-        file.scheme = _choose_scheme(file, label_scheme, label_column, known)
-        if not all(map(schemes.is_label, file.first_rows)) and file.scheme != PLAIN:
+        file.scheme = _choose_scheme(file, label_scheme, label_column)
+        if file.scheme != PLAIN and not all(map(is_label, {*file.labels})):
             log.info("%s: labels such as %s are entities (%s)", path, file.labels[0], file.scheme)
         file.targets = schemes.convert(file.labels, file.sentence_starts, file.scheme)
     return file
 
 
 def _read_lines(
-    file: ConllFile, token_column: Column, label_column: Column, need_labels: bool
+    file: ConllFile, token_column: int | str, label_column: int | str, need_labels: bool
 ) -> None:
-    path = file.path
-    lines = list(files.read_lines(path))
+    path, lines = file.path, list(files.read_lines(file.path))
     lines[:1] = [line.removeprefix("\ufeff") for line in lines[:1]]
-    rows = column_layouts.split_lines(path, lines, token_column, label_column)
-    first = next((row for row in rows.lines if row and DOCUMENT not in row), [])
+    # In CoNLL-U, words may have spaces.
+    has_tabs = any(line.count("\t") == len(_CONLLU) - 1 for line in lines)
+    rows: list[Row] = [
+        [cell or "\xa0" for cell in line.replace(" ", "\xa0").split("\t")]
+        if has_tabs and "\t" in line
+        else _COLUMN.findall(line)
+        for line in lines
+    ]
+    numbers = _number_columns(path, lines, rows, token_column, label_column)
+    words = [(number, row) for number, row in enumerate(rows, 1) if row and DOCUMENT not in row]
+    if not words:
+        return
+    first_number, first = words[0]
     # If a file may have no labels, a single column such as "w/o" is a word, not a span.
-    are_spans = bool(first) and all(map(_SPAN.fullmatch, first))
-    file.has_spans = are_spans and (need_labels or len(first) > 1)
-    if not (need_labels or file.has_spans) and column_layouts.are_sentences(lines, rows.lines):
+    if all(map(_SPAN, first)) and (need_labels or len(first) > 1):
+        for number, row in words:
+            file.add_sentence(number, *_split_spans(row, f"{path}:{number}"))
+        return
+    # The number of columns varies in CoNLL-2012.
+    is_ragged = any(line.startswith("#begin document") for line in lines)
+    if not (need_labels or is_ragged) and _are_sentences(lines, [row for _, row in words]):
         for number, line in enumerate(lines, start=1):
-            file.add(Sentence(number, split_words(line), None, line))
+            file.add_sentence(number, split_words(line), text=line)
         log.info("%s: each line is a sentence", path)
         return
-    file.num_lines, num_columns = len(lines), len(first)
-    token_index, label_index = 0, None
-    for number, columns in enumerate(rows.lines, start=1):
-        where = f"{path}:{number}"
-        if columns is None:
-            file.left_out.add(number)
-        elif not columns or DOCUMENT in columns:
-            _end_unit(file.sentence_starts, file.words)
-            if columns:
-                file.docstart_lines.append(number)
-                _end_unit(file.document_starts, file.words)
-        elif file.has_spans:
-            for character, label in _split_spans(columns, where):
-                file.add_word(number, character, label, [character, label], 1)
-            _end_unit(file.sentence_starts, file.words)
-        else:
-            if not file.words:
-                numbers = rows.token_column, rows.label_column
-                token_index, label_index = _find_columns(columns, *numbers, need_labels, where)
-            is_long_enough = len(columns) > max(token_index, label_index or 0)
-            if len(columns) != num_columns and not (rows.is_ragged and is_long_enough):
-                problem = f"{counted(len(columns), 'column')} ({excerpt(' '.join(columns))})"
-                other = f"{counted(num_columns, 'column')} in {path}:{file.line_numbers[0]}"
-                raise UserError(f"{where}: {problem}, but {other}. {_FORMAT}")
-            label = None if label_index is None else columns[label_index]
-            file.add_word(number, columns[token_index], label, columns, label_index or 0)
+    indices = _find_columns(first, numbers, need_labels, f"{path}:{first_number}")
+    for number, row in words:
+        if len(row) != len(first) and not (is_ragged and len(row) > max(indices)):
+            problem = f"{counted(len(row), 'column')} ({excerpt(' '.join(row))})"
+            other = f"{counted(len(first), 'column')} in {path}:{first_number}"
+            raise UserError(f"{path}:{number}: {problem}, but {other}. {_FORMAT}")
+    file.lines, file.rows, file.line_numbers = lines, rows, [number for number, _ in words]
+    file.words, *labels = ([row[index] for _, row in words] for index in indices)
+    file.labels, file.label_index = (labels[0], indices[1]) if labels else ([], None)
+    documents = [number for number, row in enumerate(rows, 1) if row and DOCUMENT in row]
+    blank_lines = [number for number, row in enumerate(rows, 1) if row == []]
+    file.document_starts = _find_starts(file.line_numbers, documents)
+    file.sentence_starts = _find_starts(file.line_numbers, blank_lines + documents)
 
 
-def _end_unit(starts: list[int], words: list[str]) -> None:
-    """Ends the current sentence or document, given the starts of all so far, unless it is empty."""
-    if starts[-1] < len(words):
-        starts.append(len(words))
+def _find_starts(line_numbers: list[int], ends: list[int]) -> list[int]:
+    """Returns the first word of each unit that is not empty, followed by W, given lines between."""
+    return sorted({0, len(line_numbers), *(bisect.bisect(line_numbers, end) for end in ends)})
 
 
-def _choose_scheme(file: ConllFile, wanted: str, label_column: Column, known: bool) -> str:
+def _number_columns(
+    path: str, lines: Sequence[str], rows: list[Row], *columns: int | str
+) -> list[int]:
+    """Returns the numbers of the columns of words and labels, counting from 1.
+
+    Replaces rows without words with None, and those that begin documents with [DOCUMENT].
+    """
+    data = [row for row in rows if row and row[0][0] != "#" and DOCUMENT not in row]
+    first = data[0] if data else []
+    is_conllu = bool(data) and all(len(x) == len(_CONLLU) and _CONLLU_ID(x[0]) for x in data)
+    header = _CONLLU if is_conllu else []
+    if is_conllu and columns == (1, LAST):
+        columns = "form", "upos"
+        log.info("%s is CoNLL-U: reading words from column 2, labels from 4 (UPOS)", path)
+    is_named = any(column in first for column in columns if isinstance(column, str))
+    if not is_conllu and (is_named or sum(cell.casefold() in _NAMES for cell in first) > 1):
+        header = first
+        log.info("%s: the first line has the names of columns: %s", path, ", ".join(header))
+        rows[rows.index(first)] = None
+    number_of = {name.casefold(): number for number, name in enumerate(header, start=1)}
+    numbers = []
+    for kind, column in zip(("token", "label"), columns, strict=True):
+        number = number_of.get(column.casefold()) if isinstance(column, str) else column
+        if number is None:
+            available = f"only {', '.join(header)}" if header else "and its first line has no names"
+            problem = f"{path} has no column {excerpt(str(column))}, {available} (--{kind}_column)"
+            raise UserError(f"{problem}. Pass the number of the column, counting from 1")
+        numbers.append(number)
+    _drop_comments(lines, rows, data, numbers[1], is_conllu)
+    return numbers
+
+
+def _drop_comments(
+    lines: Sequence[str],
+    rows: list[Row],
+    data: Sequence[list[str]],
+    label_number: int,
+    is_conllu: bool,
+) -> None:
+    """Replaces comments, ranges and empty nodes with None, in a file that begins with a comment.
+
+    A word may also be `#`; then its row has a label, and as many columns as others.
+    """
+    widths, index = {*map(len, data)}, label_number - (label_number > 0)
+    labels = {label for row in data for label in row[index:][:1]}
+
+    def is_comment(row: Row) -> bool:
+        if not row or row[0][0] != "#":
+            return False
+        has_label = any(label in labels or is_label(label) for label in row[index:][:1])
+        return len(row) not in widths or not (has_label or len(row) == 1)
+
+    if not data or not (is_conllu or is_comment(next(filter(None, rows), None))):
+        return
+    for position, (line, row) in enumerate(zip(lines, rows, strict=True)):
+        node = _CONLLU_ID(row[0]) if row and is_conllu else None
+        if _NEW_DOCUMENT(line):
+            rows[position] = [DOCUMENT]
+        elif is_comment(row) or (node and node[1]):
+            rows[position] = None
+
+
+def _are_sentences(lines: Sequence[str], rows: Sequence[list[str]]) -> bool:
+    """Returns whether lines are plain sentences rather than words in columns."""
+    widths = Counter(map(len, rows))
+    if any("\t" in line or DOCUMENT in line for line in lines):
+        return False
+    if max(widths) == 1:
+        return sum(is_cjk(char) for (word,) in rows for char in word) > _MAX_CJK_PER_WORD * len(
+            rows
+        )
+    if len(rows) == 1:
+        return len(split_words(" ".join(rows[0]))) > 2 and not is_label(rows[0][-1])
+    return widths.most_common(1)[0][1] < _MIN_SHARE * len(rows)
+
+
+def _choose_scheme(file: ConllFile, wanted: str, label_column: int | str) -> str:
     """Returns the scheme of a file's labels; raises a UserError if there is none as wanted."""
-    if wanted == PLAIN:
-        return PLAIN
     counts = Counter(file.labels)
-    if scheme := schemes.find_scheme(counts, known or wanted == ENTITIES):
+    if scheme := PLAIN if wanted == PLAIN else schemes.find_scheme(counts, wanted == ENTITIES):
         return scheme
-    odd = [label for label in counts if not schemes.is_label(label)] or list(counts)
-    where, row, index = file.first_rows[odd[0]]
+    position, odd = next((n, label) for n, label in enumerate(file.labels) if not is_label(label))
+    number, index = file.line_numbers[position], file.label_index
+    row = [odd] if index is None else file.rows[number - 1] or []
     # Entities in another column, if the user did not choose one.
     others = [n for n, cell in enumerate(row, 1) if re.fullmatch("O|[BIES]-.+", cell)]
-    num_marked = sum(n for x, n in counts.items() if schemes.is_marked(x) or x == OUTSIDE)
-    is_lower = all(schemes.is_label(label[:1].upper() + label[1:]) for label in counts)
-    advice = (
-        f"{_FORMAT}. Only labels of entities can be learned here: O, B-LOC and I-LOC, not just "
-    )
-    advice += "LOC, and no parts of speech. For other labels, pass --label_scheme=plain"
-    if is_lower:
-        advice = "Write B-, I-, E-, S- and O in capitals, such as B-LOC"
-    elif 2 * num_marked > counts.total() > counts[OUTSIDE]:
-        advice = f"{schemes.describe_misfits(counts)}. Correct them, or pass --label_scheme=plain"
+    if misfits := schemes.explain_misfits(counts):
+        advice = misfits
     elif others and label_column == LAST:
         advice = f"Column {others[-1]} has one: pass --label_column={others[-1]}"
         advice += " and, as --token_column, the column of the words" * (others[-1] == 1)
     elif all(label.lstrip("+-").isdecimal() for label in counts):
         advice = "Replace numbers with the labels that they stand for, such as B-LOC"
     elif wanted == AUTO and len(counts) > 1:
-        log.info("%s: labels such as %s are no entities: --label_scheme=plain", file.path, odd[0])
+        log.info("%s: labels such as %s are no entities: --label_scheme=plain", file.path, odd)
         return PLAIN
-    problem = f"{where}: {excerpt(odd[0])} in column {index + 1} is not a label"
-    problem += ". All words have it" * (len(counts) == 1 and not is_lower)
+    else:
+        advice = f"{_FORMAT}. Only labels of entities can be learned here: O, B-LOC and I-LOC, not "
+        advice += "just LOC, and no parts of speech. For other labels, pass --label_scheme=plain"
+    column = "" if index is None else f" in column {index + 1}"
+    problem = f"{file.path}:{number}: {excerpt(odd)}{column} is not a label"
+    problem += ". All words have it" * (len(counts) == 1)
     check = "Check --label_column; a file to predict may have only words"
     raise UserError(f"{problem}. {advice}. {check}")
 
@@ -243,27 +252,47 @@ def remove_affixes(path: str, words: Sequence[str], kind: str, affixes: str) -> 
     return shortened
 
 
-def _split_spans(spans: list[str], where: str) -> Iterator[list[str]]:
-    """Yields a row [character, BIO label] for each character of a line of spans."""
+def _split_spans(spans: list[str], place: str) -> tuple[list[str], list[str]]:
+    """Returns the characters of a line of spans, and their labels in BIO."""
+    characters, labels = [], []
     for text in spans:
-        span = _SPAN.fullmatch(text)
+        span = _SPAN(text)
         if span is None:
-            raise UserError(f"{where}: {excerpt(text)} does not end with /o, /nr, /ns or /nt")
-        entity_type = _SPAN_TYPES.get(span[2])
-        for index, character in enumerate(span[1]):
-            yield [character, f"{'I' if index else 'B'}-{entity_type}" if entity_type else OUTSIDE]
+            raise UserError(f"{place}: {excerpt(text)} does not end with /o, /nr, /ns or /nt")
+        first, other = _SPAN_LABELS.get(span[2], (OUTSIDE, OUTSIDE))
+        characters += span[1]
+        labels += [first] + [other] * (len(span[1]) - 1)
+    return characters, labels
 
 
 def _find_columns(
-    columns: list[str], token_column: int, label_column: int, need_labels: bool, where: str
-) -> tuple[int, int | None]:
+    row: list[str], numbers: Sequence[int], need_labels: bool, place: str
+) -> list[int]:
     """Returns the 0-based indices of the word column and of the label column, if any."""
-    label_number = len(columns) if label_column == LAST else label_column
-    has_word = token_column <= len(columns)
-    has_label = 1 <= label_number <= len(columns) and label_number != token_column
+    token_column, label_column = numbers
+    label_number = len(row) if label_column == LAST else label_column
+    has_word = token_column <= len(row)
+    has_label = 1 <= label_number <= len(row) and label_number != token_column
     if not has_word or (need_labels and not has_label):
-        problem = f"{counted(len(columns), 'column')} and no {'label' if has_word else 'word'}"
+        problem = f"{counted(len(row), 'column')} and no {'label' if has_word else 'word'}"
         flags = f"--token_column={token_column}, --label_column={label_column}"
-        row = excerpt(" ".join(columns))
-        raise UserError(f"{where}: {problem} ({flags}): {row}. {_FORMAT}")
-    return token_column - 1, label_number - 1 if has_label else None
+        raise UserError(f"{place}: {problem} ({flags}): {excerpt(' '.join(row))}. {_FORMAT}")
+    return [token_column - 1, label_number - 1][: 1 + has_label]
+
+
+def with_labels(file: ConllFile, predicted: Sequence[str]) -> str:
+    """Returns the lines of a file with columns, with predicted labels in the column of labels.
+
+    If the file has no such column, they are in a new one, the last.
+    """
+    lines, index = list(file.lines), file.label_index
+    for number, label in zip(file.line_numbers, predicted, strict=True):
+        line, row = lines[number - 1], file.rows[number - 1] or []
+        if index is None:
+            lines[number - 1] = ("\t" if "\t" in line else " ").join((line, label))
+            continue
+        cells = list(re.finditer("(?<![^\t])[^\t]*", line))
+        cells = cells if len(cells) == len(row) else list(_COLUMN.finditer(line))
+        start, end = cells[index].span()
+        lines[number - 1] = line[:start] + label + line[end:]
+    return "".join(f"{line}\n" for line in lines)

@@ -9,6 +9,24 @@ from bert_tf.tasks.token_classification.schemes import OUTSIDE
 from bert_tf.tasks.token_classification.windows import locate_words
 
 
+def find_entities(labels: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Lists the entities that labels in BIO or BIOES mark: type, first word, and end (exclusive).
+
+    As in the script of the CoNLL shared tasks (conlleval), an `I-` or `E-` that continues no entity
+    begins one.
+    """
+    entities: list[tuple[str, int, int]] = []
+    open_type: str | None = None
+    for index, label in enumerate(labels):
+        prefix, _, name = label.partition("-")
+        if prefix in ("I", "E") and open_type == name:
+            entities[-1] = (name, entities[-1][1], index + 1)
+        elif label != OUTSIDE:
+            entities.append((name, index, index + 1))
+        open_type = name if prefix in ("B", "I") else None
+    return entities
+
+
 class EntitySpan(NamedTuple):
     """An entity in a text.
 
@@ -49,51 +67,35 @@ class LabeledWords(_Pair):
     @property
     def entities(self) -> list[tuple[str, str]]:
         """Type and text of each entity, with its words separated by spaces."""
-        return [(name, " ".join(self.words[n:stop])) for name, n, stop in self._find()]
+        return [(x.type, x.text) for x in self._locate(None)]
 
     @property
     def spans(self) -> list[EntitySpan]:
         """The entities with their probabilities and places in the input."""
-        if self.text is not None:
-            places = locate_words(self.words, self.text)
-        spans = []
-        for name, first, stop in self._find():
-            probability = math.prod(self.probabilities[first:stop])
-            start, end, text = first, stop, " ".join(self.words[first:stop])
-            if self.text is not None:
-                start, end = places[first][0], places[stop - 1][1]
-                text = self.text[start:end]
-            spans.append(EntitySpan(name, text, probability, start, end))
-        return spans
+        return self._locate(self.text)
 
-    def _find(self) -> list[tuple[str, int, int]]:
-        """Lists the entities: type, first word, and the word after the last.
+    def to_json(self) -> str:
+        """Returns a line of JSON with the text and its entities, as doccano writes them.
 
-        An `I-` or `E-` that continues no entity begins one.
+        If the input had words, the text is these words, separated by spaces.
         """
-        entities: list[tuple[str, int, int]] = []
-        open_type: str | None = None
-        for index, label in enumerate(() if self.is_plain else self.labels):
-            prefix, _, name = label.partition("-")
-            if prefix in ("I", "E") and open_type == name:
-                entities[-1] = (name, entities[-1][1], index + 1)
-            elif label != OUTSIDE:
-                entities.append((name, index, index + 1))
-            open_type = name if prefix in ("B", "I") else None
-        return entities
+        text = " ".join(self.words) if self.text is None else self.text
+        entities = [
+            {"start": x.start, "end": x.end, "label": x.type, "text": x.text}
+            | {"probability": round(x.probability, 6)}
+            for x in self._locate(text)
+        ]
+        return json.dumps({"text": text, "entities": entities}, ensure_ascii=False) + "\n"
 
-
-def entities_json(sentence: LabeledWords) -> str:
-    """Returns a line of JSON with the text of a sentence and its entities, as doccano writes them.
-
-    If the input had words, the text is these words, separated by spaces.
-    """
-    text = " ".join(sentence.words) if sentence.text is None else sentence.text
-    whole = LabeledWords(*sentence)
-    whole.text, whole.probabilities = text, sentence.probabilities
-    entities = [
-        {"start": x.start, "end": x.end, "label": x.type, "text": x.text}
-        | {"probability": round(x.probability, 6)}
-        for x in whole.spans
-    ]
-    return json.dumps({"text": text, "entities": entities}, ensure_ascii=False) + "\n"
+    def _locate(self, text: str | None) -> list[EntitySpan]:
+        """Lists the entities with their places in a text; None: with the numbers of their words."""
+        places = [(n, n + 1) for n in range(len(self.words))]
+        if text is not None:
+            places = locate_words(self.words, text)
+        spans = []
+        for name, first, stop in () if self.is_plain else find_entities(self.labels):
+            start, end = places[first][0], places[stop - 1][1]
+            quote = " ".join(self.words[first:stop]) if text is None else text[start:end]
+            probability = math.prod(self.probabilities[first:stop])
+            spans.append(EntitySpan(name, quote, probability, start, end))
+        return spans

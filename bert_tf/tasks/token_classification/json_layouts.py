@@ -7,13 +7,15 @@ dictionary type -> text -> spans).
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.tables.read import Row, read_table
-from bert_tf.tasks.token_classification.column_layouts import hide_spaces
+from bert_tf.tasks.token_classification.entities import EntitySpan, LabeledWords
 from bert_tf.tasks.token_classification.schemes import OUTSIDE
+from bert_tf.tasks.token_classification.sentences import ConllFile
 from bert_tf.tasks.token_classification.windows import locate_words, split_words
 
 EXTENSIONS = (".json", ".jsonl", ".ndjson")
@@ -34,113 +36,106 @@ _FORMAT = (
     '{"tokens": ["Anna", ...], "ner_tags": ["B-PER", ...]} or '
     '{"text": "Anna ...", "labels": [[0, 4, "PER"], ...]}'
 )
+# What words cannot express about a span, and what is done about it.
+_INSIDE_A_WORD = "do not end where a word does", "so whole words are labeled"
+_OVERLAP = "overlap with others", "so only the longest are used"
 
 
-class Sentence(NamedTuple):
-    """The words of an object, their labels, and its text with the place of each word, if any."""
-
-    number: int
-    words: Sequence[str]
-    labels: Sequence[str] | None
-    text: str | None = None
-
-
-class JsonSentences:
-    """The sentences of a file of objects; iterate over it once.
+def read_json(
+    file: ConllFile, word_key: int | str, label_key: int | str, need_labels: bool
+) -> None:
+    """Reads a file with an object per line, or with a list of objects.
 
     Args:
-        path: the file, one object per line, or a list of objects.
+        file: where words and labels go, and a sentence for each kind of spans that words cannot
+            express.
         word_key: key of the words or the text; a number, to find it.
         label_key: key of the labels or spans; a number, to find it.
         need_labels: whether objects must have labels.
+
+    Raises:
+        UserError: an object is invalid.
     """
+    counts, num_spans = Counter[tuple[str, str]](), 0
+    for row in read_table(file.path):
+        number = int(re.findall(r"\d+", row.place)[-1])
+        words, value, key = _find_values(row, word_key, label_key, need_labels)
+        file.objects.append((row.cells, key))
+        if isinstance(words, str):
+            text, words = words, split_words(words)
+            spans = [] if value is None else list(_parse_spans(value, text, row.place))
+            num_spans += len(spans)
+            labels = [] if value is None else _label_words(locate_words(words, text), spans, counts)
+            file.add_sentence(number, words, labels, text)
+            continue
+        if value is not None and not _is_strings(value):
+            advice = "Write the labels' names, such as B-LOC, instead of numbers"
+            raise _error(row.place, f"{excerpt(json.dumps(value))} are not labels. {advice}")
+        if value is not None and len(value) != len(words):
+            raise _error(row.place, f"{counted(len(words), 'word')}, but {len(value)} labels")
+        words = [re.sub("[ \t\r\n]", "\xa0", word) or "\xa0" for word in words]
+        file.add_sentence(number, words, value or ())
+    for (problem, result), count in sorted(counts.items()):
+        spans = counted(count, "span", problem, of=num_spans)
+        file.problems.append(f"{file.path}: {spans}, {result}")
 
-    def __init__(
-        self, path: str, word_key: str | int, label_key: str | int, need_labels: bool
-    ) -> None:
-        self._path = path
-        self._keys = [key if isinstance(key, str) else "" for key in (word_key, label_key)]
-        self._need_labels = need_labels
-        self._counts = {"do not end where a word does": 0, "overlap with others": 0, "": 0}
 
-    def __iter__(self) -> Iterator[Sentence]:
-        for row in read_table(self._path):
-            number = int(re.findall(r"\d+", row.place)[-1])
-            words, value = self._find_values(row)
-            if isinstance(words, str):
-                spans = None if value is None else list(_parse_spans(value, words, row.place))
-                yield self._label_text(number, words, spans)
-                continue
-            if value is not None and not _is_strings(value):
-                advice = "Write the labels' names, such as B-LOC, instead of numbers"
-                raise _error(row, f"{excerpt(json.dumps(value))} are not labels. {advice}")
-            if value is not None and len(value) != len(words):
-                raise _error(row, f"{counted(len(words), 'word')}, but {len(value)} labels")
-            yield Sentence(number, [hide_spaces(word) for word in words], value)
+def _find_values(
+    row: Row, word_key: int | str, label_key: int | str, need_labels: bool
+) -> tuple[Any, Any, str]:
+    """Returns words or text; labels or spans, None if there are none; and the key of labels."""
+    cells, names = row.cells, ", ".join(row.cells)
+    if isinstance(label_key, int):
+        label_key = next((key for key in _LABEL_KEYS if key in cells and key != word_key), "")
+    value = cells.get(label_key)
+    lists = [cells[key] for key in _WORD_KEYS if _is_strings(cells.get(key))]
+    texts = [cells[key] for key in _TEXT_KEYS if isinstance(cells.get(key), str)]
+    # Beside its tokens, an object may have a text with spans.
+    are_labels = _is_strings(value) and (value or label_key not in ("spans", "entities"))
+    found = [*lists, *texts] if value is None or are_labels else texts or lists
+    words = next(iter(found), None) if isinstance(word_key, int) else cells.get(word_key)
+    if not (isinstance(words, str) or _is_strings(words)):
+        raise _error(row.place, f"no words or text in {names}. Pass --token_column=KEY")
+    if value is None and need_labels:
+        raise _error(row.place, f"no labels in {names}. Pass --label_column=KEY")
+    return words, value, label_key or "labels"
 
-    def _find_values(self, row: Row) -> tuple[Any, Any]:
-        """Returns words or text, and labels or spans; these are None if there are none."""
-        cells, (word_key, label_key) = row.cells, self._keys
-        lists = (key for key in _WORD_KEYS if _is_strings(cells.get(key)))
-        texts = (key for key in _TEXT_KEYS if isinstance(cells.get(key), str))
-        word_key = word_key or next(lists, None) or next(texts, None)
-        words = cells.get(word_key)
-        if not (isinstance(words, str) or _is_strings(words)):
-            raise _error(row, f"no words or text in {', '.join(cells)}. Pass --token_column=KEY")
-        label_key = label_key or next((k for k in _LABEL_KEYS if k in cells and k != word_key), "")
-        value = cells.get(label_key)
-        if value is None and self._need_labels:
-            raise _error(row, f"no labels in {', '.join(cells)}. Pass --label_column=KEY")
-        # Beside its tokens, an object may have a text with spans.
-        text = next((cells[key] for key in texts if key != word_key), None)
-        return (text if text and value and not _is_strings(value) else words), value
 
-    def _label_text(self, number: int, text: str, spans: list[tuple] | None) -> Sentence:
-        """Splits a text into words, and labels those that overlap with a span in BIO."""
-        words = split_words(text)
-        if spans is None:
-            return Sentence(number, words, None, text)
-        places, labels = locate_words(words, text), [OUTSIDE] * len(words)
-        for start, end, name in sorted(spans, key=lambda span: span[0] - span[1]):
-            inside = [n for n, (first, stop) in enumerate(places) if first < end and start < stop]
-            self._counts[""] += 1
-            if any(labels[n] != OUTSIDE for n in inside):
-                self._counts["overlap with others"] += 1
-                continue
-            bounds = (places[inside[0]][0], places[inside[-1]][1]) if inside else ()
-            self._counts["do not end where a word does"] += bounds != (start, end)
-            for n in inside:
-                labels[n] = f"{'I' if n > inside[0] else 'B'}-{name}"
-        return Sentence(number, words, labels, text)
-
-    def problems(self) -> Iterator[str]:
-        """Yields a sentence for each kind of spans that words cannot express."""
-        results = ("so whole words are labeled", "so only the longest are used")
-        total = self._counts.pop("")
-        for (problem, count), result in zip(self._counts.items(), results, strict=True):
-            if count:
-                yield f"{self._path}: {counted(count, 'span', problem, of=total)}, {result}"
+def _label_words(
+    places: Sequence[tuple[int, int]], spans: Iterable[tuple], counts: Counter[tuple[str, str]]
+) -> list[str]:
+    """Labels the words at `places` that overlap with spans, in BIO; counts what is not exact."""
+    labels = [OUTSIDE] * len(places)
+    for start, end, name in sorted(spans, key=lambda span: span[0] - span[1]):
+        inside = [n for n, (first, stop) in enumerate(places) if first < end and start < stop]
+        if any(labels[n] != OUTSIDE for n in inside):
+            counts[_OVERLAP] += 1
+            continue
+        if not inside or (places[inside[0]][0], places[inside[-1]][1]) != (start, end):
+            counts[_INSIDE_A_WORD] += 1
+        for n in inside:
+            labels[n] = f"{'I' if n > inside[0] else 'B'}-{name}"
+    return labels
 
 
 def _is_strings(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _error(row: Row, problem: str) -> UserError:
-    return UserError(f"{row.place}: {problem}. Write objects such as {_FORMAT}")
+def _error(place: str, problem: str) -> UserError:
+    return UserError(f"{place}: {problem}. Write objects such as {_FORMAT}")
 
 
 def _parse_spans(value: Any, text: str, place: str) -> Iterator[tuple[int, int, str]]:
     """Yields start, end (exclusive, without white space at the ends) and type of each span."""
-    for item in _list_spans(value):
-        start, end, name, quote = item
+    for start, end, name, quote in _list_spans(value):
         is_valid = isinstance(start, int) and isinstance(end, int) and isinstance(name, str)
         if is_valid and isinstance(quote, str) and text[start:end] != quote:
             end += text[start : end + 1] == quote  # CLUENER's ends are those of the last character
             is_valid = text[start:end] == quote
         if not is_valid or not 0 <= start < end <= len(text) or not name:
-            problem = f"{excerpt(json.dumps(item, ensure_ascii=False))} is not a span of the text"
-            raise _error(Row(place, {}), problem)
+            item = excerpt(json.dumps([start, end, name, quote], ensure_ascii=False))
+            raise _error(place, f"{item} is not a span of the text")
         part = text[start:end]
         start, end = start + len(part) - len(part.lstrip()), end - len(part) + len(part.rstrip())
         if start < end:
@@ -149,20 +144,52 @@ def _parse_spans(value: Any, text: str, place: str) -> Iterator[tuple[int, int, 
 
 def _list_spans(value: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
     """Yields start, end, type and text (None if unknown) of spans in any layout, unchecked."""
-    if isinstance(value, dict):
-        for name, texts in value.items():
-            by_text = texts if isinstance(texts, dict) else {None: texts}
-            for quote, spans in by_text.items():
-                for span in spans if isinstance(spans, list) else [spans]:
-                    start, end = span if isinstance(span, list) and len(span) == 2 else (span, None)
-                    yield start, end, name, quote
+    if not isinstance(value, dict):
+        yield from map(_read_span, value if isinstance(value, list) else [value])
         return
-    for span in value if isinstance(value, list) else [value]:
-        if isinstance(span, dict):
-            found = (next((span[k] for k in keys if k in span), None) for keys in _SPAN_KEYS)
-            start, end, name, quote = found
-            yield start, end, name[0] if isinstance(name, list) and name else name, quote
-        elif isinstance(span, list) and len(span) == 3:
-            yield (*span, None)
-        else:
-            yield span, None, None, None
+    for name, texts in value.items():
+        for quote, spans in texts.items() if isinstance(texts, dict) else [(None, texts)]:
+            for span in spans if isinstance(spans, list) else [spans]:
+                start, end = span if isinstance(span, list) and len(span) == 2 else (span, None)
+                yield start, end, name, quote
+
+
+def _read_span(span: Any) -> tuple[Any, Any, Any, Any]:
+    if isinstance(span, list) and len(span) == 3:
+        return (*span, None)
+    if not isinstance(span, dict):
+        return span, None, None, None
+    found = (next((span[key] for key in keys if key in span), None) for keys in _SPAN_KEYS)
+    start, end, name, quote = found
+    return start, end, name[0] if isinstance(name, list) and name else name, quote
+
+
+def with_labels(file: ConllFile, predictions: Sequence[LabeledWords]) -> str:
+    """Returns the objects of a file as lines, with predicted labels, or spans, as their labels.
+
+    Spans are written as in the file; if it has none, as [start, end, type].
+    """
+    values = (cells.get(key) for cells, key in file.objects)
+    example = next((value for value in values if value and not _is_strings(value)), [])
+    lines = []
+    for (cells, key), sentence in zip(file.objects, predictions, strict=True):
+        is_text = sentence.text is not None
+        value = _write_spans(sentence.spans, example) if is_text else sentence.labels
+        lines.append(json.dumps(cells | {key: value}, ensure_ascii=False) + "\n")
+    return "".join(lines)
+
+
+def _write_spans(spans: Sequence[EntitySpan], example: Any) -> Any:
+    """Returns spans in the layout of `example`, the spans of another text."""
+    if isinstance(example, dict):
+        by_type: dict[str, dict[str, list[list[int]]]] = {}
+        for x in spans:
+            by_type.setdefault(x.type, {}).setdefault(x.text, []).append([x.start, x.end - 1])
+        return by_type
+    first = example[0] if example else None
+    if not isinstance(first, dict):
+        return [[x.start, x.end, x.type] for x in spans]
+    keys = [next((key for key in keys if key in first), "") for keys in _SPAN_KEYS]
+    has_list = isinstance(first[keys[2]], list)
+    rows = [(x.start, x.end, [x.type] if has_list else x.type, x.text) for x in spans]
+    return [{key: cell for key, cell in zip(keys, row, strict=True) if key} for row in rows]

@@ -69,10 +69,5 @@ class NerOptions(FineTuningOptions, affects=DATA):
     )
 
     def _not_needed(self) -> set[str]:
-        used = {"train": self.do_train, "eval": self.evaluates, "predict": self.do_predict}
-        names_files = all(
-            getattr(self, f"{name}_file") for name, is_used in used.items() if is_used
-        )
-        return super()._not_needed() | (
-            {"data_dir"} if names_files and any(used.values()) else set()
-        )
+        named_files = self.train_file or self.eval_file or self.predict_file
+        return super()._not_needed() | ({"data_dir"} if named_files else set())

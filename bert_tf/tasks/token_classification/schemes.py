@@ -19,12 +19,12 @@ AUTO, ENTITIES, PLAIN = "auto", "entities", "plain"
 is_label = re.compile("O|[BIES](-.+)?").fullmatch
 # Scheme -> the prefixes it may have besides O.
 _PREFIXES = {"BIO": "BI", "BIOES": "BIES", "BILOU": "BILU", "BMES": "BMES", "BMEWO": "BMEW"}
-_AS_BIOES = {"L": "E", "U": "S", "W": "S", "M": "I"}
+_AS_BIOES = str.maketrans("LUWM", "ESSI")
 _IO, _BRACKETS = "IO", "brackets"
 _LABEL = re.compile("([BIESLUMW])(?:[-_](.+))?|(.+)[-_]([BIESLUMW])")
-# Labels of this form are hardly ever plain ones.
-is_marked = re.compile(r"[BIESLUM]-.*|\(.*\*|\*\)*").fullmatch
 _BRACKET = re.compile(r"(\([^()*|\d][^()*|]*)?\*?\)?")
+# Labels of this form are hardly ever plain ones.
+_is_marked = re.compile(r"[BIESLUM]-.*|\(.*\*|\*\)*").fullmatch
 
 
 def find_scheme(counts: Mapping[str, int], known_as_entities: bool = False) -> str | None:
@@ -36,30 +36,32 @@ def find_scheme(counts: Mapping[str, int], known_as_entities: bool = False) -> s
     names = counts.keys() - {OUTSIDE}
     if OUTSIDE not in counts and all(label and _BRACKET.fullmatch(label) for label in names):
         return _BRACKETS
-    parts = [_parse(label) for label in names]
-    prefixes = {prefix for prefix, _ in parts}
-    for scheme, allowed in _PREFIXES.items():
-        if prefixes <= {*allowed}:
-            return scheme
-    has_types = not any(is_marked(name) or name.isdecimal() for name in names)
+    prefixes = {_parse(label)[0] for label in names}
+    if scheme := next((name for name, x in _PREFIXES.items() if prefixes <= {*x}), None):
+        return scheme
+    has_types = not any(_is_marked(name) or name.isdecimal() for name in names)
     is_most = max(counts, key=lambda label: counts[label]) == OUTSIDE
     return _IO if has_types and (is_most or (known_as_entities and OUTSIDE in counts)) else None
 
 
-def describe_misfits(counts: Mapping[str, int]) -> str:
-    """Names the scheme that fits most words, and the labels that do not fit it."""
-
+def explain_misfits(counts: Mapping[str, int]) -> str:
+    """Says which labels do not fit their scheme, and what to do; "" if most are in no scheme."""
+    num_marked = sum(n for label, n in counts.items() if _is_marked(label) or label == OUTSIDE)
+    if all(is_label(label[:1].upper() + label[1:]) for label in counts):
+        return "Write B-, I-, E-, S- and O in capitals, such as B-LOC"
+    if not 2 * num_marked > sum(counts.values()) > counts.get(OUTSIDE, 0):
+        return ""
+    advice = "Correct them, or pass --label_scheme=plain"
     if nested := next((label for label in counts if label.count("(") > 1), None):
-        return f"Brackets must not be nested, as in {excerpt(nested)}"
-
-    def misfits(scheme: str) -> list[str]:
-        allowed = {*_PREFIXES[scheme]}
-        return [x for x in counts if x != OUTSIDE and _parse(x)[0] not in allowed]
-
-    nearest = min(_PREFIXES, key=lambda scheme: sum(counts[x] for x in misfits(scheme)))
-    odd = sorted(misfits(nearest), key=lambda label: -counts[label])
+        return f"Brackets must not be nested, as in {excerpt(nested)}. {advice}"
+    misfits = {
+        scheme: [x for x in counts if x != OUTSIDE and _parse(x)[0] not in {*prefixes}]
+        for scheme, prefixes in _PREFIXES.items()
+    }
+    nearest = min(misfits, key=lambda scheme: sum(counts[x] for x in misfits[scheme]))
+    odd = sorted(misfits[nearest], key=lambda label: -counts[label])
     names = shortened([f"{excerpt(x)} ({counted(counts[x], 'word')})" for x in odd], 5)
-    return f"All other labels are in {nearest}, but not {names}"
+    return f"All other labels are in {nearest}, but not {names}. {advice}"
 
 
 def convert(labels: Sequence[str], sentence_starts: Sequence[int], scheme: str) -> list[str]:
@@ -71,7 +73,7 @@ def convert(labels: Sequence[str], sentence_starts: Sequence[int], scheme: str) 
     new = {OUTSIDE: OUTSIDE}
     for label in {*labels} - {OUTSIDE}:
         prefix, name = ("I", label) if scheme == _IO else _parse(label)
-        new[label] = f"{_AS_BIOES.get(prefix, prefix)}{name and '-'}{name}"
+        new[label] = f"{prefix.translate(_AS_BIOES)}{name and '-'}{name}"
     return to_bio([new[label] for label in labels], sentence_starts)
 
 
@@ -82,15 +84,14 @@ def _parse(label: str) -> tuple[str, str]:
 
 
 def _from_brackets(labels: Sequence[str], sentence_starts: Sequence[int]) -> list[str]:
-    starts, entity_type = set(sentence_starts), None
+    starts, entity_type = set(sentence_starts), ""
     converted: list[str] = []
     for index, label in enumerate(labels):
         new_type = label.strip("(*)")
-        entity_type = new_type or (None if index in starts else entity_type)
-        prefix = "B" if new_type else "I"
-        converted.append(f"{prefix}-{entity_type}" if entity_type else OUTSIDE)
+        entity_type = new_type or ("" if index in starts else entity_type)
+        converted.append(f"{'B' if new_type else 'I'}-{entity_type}" if entity_type else OUTSIDE)
         if not label.endswith("*"):
-            entity_type = None
+            entity_type = ""
     return converted
 
 

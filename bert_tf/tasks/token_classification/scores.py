@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from bert_tf.extras import import_extra
 from bert_tf.progress import log
 from bert_tf.tasks.token_classification.schemes import OUTSIDE
@@ -38,32 +40,30 @@ def entity_scores(gold: Labels, predicted: Labels) -> dict[str, dict[str, float]
     }
 
 
-def word_scores(
-    gold: Labels, predicted: Labels, of_types: bool = False
-) -> tuple[float, dict[str, dict[str, float]]]:
-    """Scores the label of each word.
+def score(
+    gold: Labels, predicted: Labels, is_plain: bool
+) -> tuple[dict[str, float], dict[str, Any], Scores]:
+    """Scores whole entities, unless labels are plain, and single words.
 
-    Returns accuracy and, in the form of `entity_scores`, scores of each label. If `of_types`, the
-    labels are those of entities, and a word is right if its entity type is; then the key "" has the
-    scores of all words in entities, and O has none.
+    A word is right if its label is or, if labels mark entities, its entity type. Returns metrics;
+    entries of `eval_results.json`; and the scores of each entity type, or each plain label.
     """
-    pairs = Counter(
-        (_type_of(one), _type_of(other)) if of_types else (one, other)
-        for row, predicted_row in zip(gold, predicted, strict=True)
-        for one, other in zip(row, predicted_row, strict=True)
-    )
-    correct, support, found = Counter[str](), Counter[str](), Counter[str]()
-    for (one, other), count in pairs.items():
-        support[one] += count
-        found[other] += count
-        correct[one] += count * (one == other)
-    accuracy = correct.total() / max(support.total(), 1)
-    names = sorted((support.keys() | found.keys()) - ({OUTSIDE} if of_types else set()))
-    scores = {name: _ratios(correct[name], found[name], support[name]) for name in names}
-    if of_types:
-        totals = (sum(counts[name] for name in names) for counts in (correct, found, support))
-        scores = {"": _ratios(*totals)} | scores
-    return accuracy, scores
+    name_of = str if is_plain else _type_of
+    words, found_words = ([name_of(x) for row in rows for x in row] for rows in (gold, predicted))
+    support, found = Counter(words), Counter(found_words)
+    correct = Counter(x for x, y in zip(words, found_words, strict=True) if x == y)
+    accuracy = {"accuracy": correct.total() / max(support.total(), 1)}
+    names = sorted((support.keys() | found.keys()) - (set() if is_plain else {OUTSIDE}))
+    by_name = {name: _ratios(correct[name], found[name], support[name]) for name in names}
+    if is_plain:
+        return accuracy, {"words": accuracy | {"by_label": by_name}}, by_name
+    totals = (sum(counts[name] for name in names) for counts in (correct, found, support))
+    macro_f1 = float(np.mean([values["f1"] for values in by_name.values()] or [0.0]))
+    f1 = {"micro_f1": _ratios(*totals)["f1"], "macro_f1": macro_f1}
+    scores = entity_scores(gold, predicted)
+    entities = {name: values for name, values in scores.items() if name}
+    metrics = {name: scores[""][name] for name in _SCORES}
+    return metrics, {"words": accuracy | f1 | {"by_type": by_name}, "entities": entities}, scores
 
 
 def _type_of(label: str) -> str:

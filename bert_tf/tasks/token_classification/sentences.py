@@ -1,18 +1,22 @@
-"""Sentences of a CoNLL file, with their windows and label ids, and what looks wrong in them."""
+"""The labeled words of a file, its sentences with their windows, and what looks wrong in them."""
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from bert_tf.errors import counted
-from bert_tf.tasks.token_classification import conll
-from bert_tf.tasks.token_classification.conll import ConllFile
+from bert_tf.tasks.token_classification.schemes import OUTSIDE, PLAIN, is_label
 from bert_tf.tasks.token_classification.windows import WordWindows
 
+# A line that begins a document has this column.
+DOCUMENT = "-DOCSTART-"
+# The columns of a line; [] if it is blank, None if it is a comment or the like.
+Row = list[str] | None
 # Label id of positions without a label, and of words whose label the model does not know.
 NO_LABEL = -1
 _MAX_SENTENCE_WORDS = 500
@@ -35,6 +39,65 @@ _AFFIXES = {
 _MIN_WORDS_PER_AFFIX = 4  # distinct ones
 
 
+@dataclass(slots=True)
+class ConllFile:
+    """The W words of a file, with their original labels, if any, and 1-based line numbers."""
+
+    path: str
+    words: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    line_numbers: list[int] = field(default_factory=list)
+    # Index of the first word of each sentence, followed by W.
+    sentence_starts: list[int] = field(default_factory=lambda: [0])
+    # Index of the first word of each document, followed by W.
+    document_starts: list[int] = field(default_factory=lambda: [0])
+    # The lines of a file with columns; [] if each line is a sentence, as in MSRA's files and JSON.
+    lines: list[str] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    # Index of the column of labels, if any.
+    label_index: int | None = None
+    # The objects of a JSON file, and the keys of their labels.
+    objects: list[tuple[dict[str, Any], str]] = field(default_factory=list)
+    # If each line is a sentence: its text, or None if it has words.
+    texts: list[str | None] = field(default_factory=list)
+    # The labels in the scheme that the model learns, and the scheme of `labels`.
+    targets: list[str] = field(default_factory=list)
+    scheme: str = ""
+    # What looks wrong in the file, for `check_sentences`.
+    problems: list[str] = field(default_factory=list)
+
+    def add_sentence(
+        self, number: int, words: Sequence[str], labels: Sequence[str] = (), text: str | None = None
+    ) -> None:
+        """Appends a sentence that is on a line of its own; it may have no words."""
+        self.words += words
+        self.labels += labels
+        self.line_numbers += [number] * len(words)
+        self.texts.append(text)
+        self.sentence_starts.append(len(self.words))
+        self.document_starts[1:] = [len(self.words)]
+
+    def with_predictions(self, predicted: Sequence[str]) -> str:
+        """Returns the file's lines with these columns: word, label if any, predicted label.
+
+        `-DOCSTART-` lines also get labels, as the shared task's script (conlleval) requires. If
+        each line is a sentence, it becomes a line for each word, followed by a blank line.
+        """
+        is_known = self.scheme == PLAIN or all(map(is_label, {*self.labels}))
+        gold = self.labels if is_known else self.targets
+        columns = [self.words, *([gold] if gold else []), predicted]
+        words = map(" ".join, zip(*columns, strict=True))
+        if not self.rows:
+            sizes = (stop - start for start, stop in itertools.pairwise(self.sentence_starts))
+            return "".join("\n".join(itertools.islice(words, size)) + "\n\n" for size in sizes)
+        document = " ".join([DOCUMENT] + [OUTSIDE] * (len(columns) - 1))
+        return "".join(
+            f"{document if DOCUMENT in row else next(words) if row else ''}\n"
+            for row in self.rows
+            if row is not None
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Sentences(Sequence[Any]):
     """Sentences of a file, as pairs (words, labels or [] if there are none). Slices are views."""
@@ -55,7 +118,7 @@ class Sentences(Sequence[Any]):
         if isinstance(indices, range):
             return replace(self, indices=indices)
         words = slice(*self.file.sentence_starts[indices : indices + 2])
-        return self.file.words[words], (self.file.labels or [])[words]
+        return self.file.words[words], self.file.labels[words]
 
     @property
     def window_range(self) -> tuple[int, int]:
@@ -64,7 +127,36 @@ class Sentences(Sequence[Any]):
         return int(first_window[self.indices.start]), int(first_window[self.indices.stop])
 
 
-def _check_words(path: str, words: Sequence[str]) -> Iterator[str]:
+def check_sentences(examples: Sentences, doc_context: bool) -> Iterator[str]:
+    """Yields a sentence for each problem of a file that has been read."""
+    file, path = examples.file, examples.file.path
+    words, starts, lengths = file.words, file.sentence_starts, np.diff(file.sentence_starts)
+    for pattern, share, problem in _ODD_WORDS:
+        odd = list(filter(re.compile(pattern).fullmatch, words))
+        if len(odd) > share * len(words):
+            yield f"{path}: {len(odd)} of {len(words)} words {problem.format(odd[0])}"
+    is_unsplit = len(examples) == 1 and len(examples.windows) > 1
+    are_documents = 2 < len(file.document_starts) == len(starts)
+    is_unsplit |= are_documents and lengths.mean() > _MAX_MEAN_WORDS
+    if file.rows and (is_unsplit or max(lengths) > _MAX_SENTENCE_WORDS):
+        line = file.line_numbers[starts[int(np.argmax(lengths))]]
+        sentence = f"one sentence of {max(lengths)} words, from line {line} on"
+        yield f"{path}: {sentence}. Are blank lines missing?"
+    if len(examples) > 1 and len(words) < _MIN_SENTENCE_WORDS * len(examples):
+        problem = f"{len(examples)} sentences have only {len(words)} words"
+        yield f"{path}: {problem}. Are there blank lines between the words?"
+    yield from file.problems
+    yield from _check_distinct_words(path, words)
+    if doc_context and not any(row and DOCUMENT in row for row in file.rows):
+        yield f"--doc_context: {path} has no {DOCUMENT} line; reading it as one document"
+    if len(unknown := np.flatnonzero(examples.label_ids == NO_LABEL)):
+        labels = [file.targets[index] for index in unknown]
+        problem = f"label {labels[0]} is not in the training data, so it counts as wrong"
+        names = f"{counted(len(labels), 'such word')}: {', '.join(sorted({*labels}))}"
+        yield f"{path}:{file.line_numbers[unknown[0]]}: {problem} ({names})"
+
+
+def _check_distinct_words(path: str, words: Sequence[str]) -> Iterator[str]:
     """Yields a sentence if words are probably tags, or all have a prefix or suffix in common."""
     distinct = set(words)
     if len(distinct) <= _MAX_TAGS and len(words) >= max(_MIN_WORDS, _MIN_REPEATS * len(distinct)):
@@ -76,39 +168,3 @@ def _check_words(path: str, words: Sequence[str]) -> Iterator[str]:
             names = shlex.quote(",".join(sorted(found)))
             problem = f"all words have the {kind} {names}. If it is not part of the words, pass"
             yield f"{path}: {problem} --word_{kind}={names}"
-
-
-def check_sentences(examples: Sentences, doc_context: bool) -> Iterator[str]:
-    """Yields a sentence for each problem of a file that has been read."""
-    file = examples.file
-    words, starts, path = file.words, file.sentence_starts, file.path
-    for pattern, share, problem in _ODD_WORDS:
-        odd = list(filter(re.compile(pattern).fullmatch, words))
-        if len(odd) > share * len(words):
-            yield f"{path}: {len(odd)} of {len(words)} words {problem.format(odd[0])}"
-    lengths = np.diff(starts)
-    longest = int(np.argmax(lengths))
-    is_unsplit = len(examples) == 1 and len(examples.windows) > 1
-    if not file.has_spans and (is_unsplit or lengths[longest] > _MAX_SENTENCE_WORDS):
-        line = file.line_numbers[starts[longest]]
-        sentence = f"one sentence of {lengths[longest]} words, from line {line} on"
-        yield f"{path}: {sentence}. Are blank lines missing?"
-    only_documents = len(file.docstart_lines) > 1 and len(starts) == len(file.document_starts)
-    if only_documents and lengths.mean() > _MAX_MEAN_WORDS:
-        sentences = f"sentences of {lengths.mean():.0f} words on average, separated only by"
-        yield f"{path}: {sentences} {conll.DOCUMENT}. Are blank lines missing?"
-    if len(examples) > 1 and len(words) < _MIN_SENTENCE_WORDS * len(examples):
-        problem = f"{len(examples)} sentences have only {len(words)} words"
-        yield f"{path}: {problem}. Are there blank lines between the words?"
-    yield from file.problems
-    yield from _check_words(path, words)
-    if doc_context and not file.docstart_lines:
-        line = conll.DOCUMENT
-        yield f"--doc_context: {path} has no {line} line; reading it as one document"
-    unknown = np.flatnonzero(examples.label_ids == NO_LABEL)
-    if len(unknown):
-        labels = file.targets
-        names = ", ".join(sorted({labels[index] for index in unknown}))
-        problem = f"label {labels[unknown[0]]} is not in the training data, so it counts as wrong"
-        number = counted(len(unknown), "such word")
-        yield f"{path}:{file.line_numbers[unknown[0]]}: {problem} ({number}: {names})"

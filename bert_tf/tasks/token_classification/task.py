@@ -22,29 +22,23 @@ from bert_tf.errors import UserError, counted
 from bert_tf.extras import import_extra
 from bert_tf.finetuning import run_checks
 from bert_tf.finetuning.prediction import warn_about_empty_texts
-from bert_tf.finetuning.task import LOSS, NO_SCHEMA, Metric, Schema, Task, Traits, Written
+from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
-from bert_tf.tasks.token_classification import conll
-from bert_tf.tasks.token_classification.entities import LabeledWords, entities_json
+from bert_tf.tasks.token_classification import conll, json_layouts, scores, sentences
+from bert_tf.tasks.token_classification.entities import LabeledWords
 from bert_tf.tasks.token_classification.options import NerOptions
 from bert_tf.tasks.token_classification.schemes import AUTO, ENTITIES, OUTSIDE, PLAIN, is_label
-from bert_tf.tasks.token_classification.scores import (
-    Scores,
-    entity_scores,
-    log_scores,
-    word_scores,
-)
-from bert_tf.tasks.token_classification.sentences import NO_LABEL, Sentences, check_sentences
+from bert_tf.tasks.token_classification.sentences import NO_LABEL, ConllFile, Sentences
 from bert_tf.tasks.token_classification.windows import WordWindows, split_words
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 
 LABEL_TEST = "label_test.txt"
+ENTITIES_TEST = "entities_test.jsonl"
+# Begins the name of the test file with predicted labels.
+PREDICTED = "predicted_"
 # The entry of `run.json` that says which kind of labels a model has.
 _SCHEME = "label_scheme"
-
-ENTITIES_TEST = "entities_test.jsonl"
-
 _MANY_LABELS = 20
 # Names of each split's file that are preferred to those of `find_files`; the last one is its name
 # in the CoNLL-2003 shared task.
@@ -139,19 +133,16 @@ class TokenClassification(Task):
                 problem = f"{num_labels} labels for {num_words} different words"
                 yield f"{path}: {problem}. Check --label_column"
         yield from self.tokenizer.check_texts(path, [words for words, _ in examples])
-        yield from check_sentences(examples, self.options.doc_context)
+        yield from sentences.check_sentences(examples, self.options.doc_context)
 
-    def _read_file(self, split: str) -> conll.ConllFile:
-        options = self.options
-        path = self._find_file(split)
-        is_known = self.schema is not NO_SCHEMA
+    def _read_file(self, split: str) -> ConllFile:
+        options, path = self.options, self._find_file(split)
         file = conll.read_conll(
             path,
             options.token_column,
             options.label_column,
             need_labels=split != "predict",
-            label_scheme=self.schema.entries[_SCHEME] if is_known else options.label_scheme,
-            known=is_known,
+            label_scheme=self.schema.entries.get(_SCHEME, options.label_scheme),
         )
         for kind, affixes in (("prefix", options.word_prefix), ("suffix", options.word_suffix)):
             if affixes:
@@ -159,16 +150,16 @@ class TokenClassification(Task):
         return file
 
     def _find_file(self, split: str) -> str:
-        data_dir = self.options.data_dir or ""
+        data_dir, is_named = self.options.data_dir or "", getattr(self.options, f"{split}_file")
         paths = [os.path.join(data_dir, name) for name in _FILE_NAMES[split]]
-        if not getattr(self.options, f"{split}_file"):
-            if path := next(filter(files.exists, paths), None):
-                return path
-            if not files.is_dir(data_dir):
-                return paths[0]  # an error when it is read
-        return find_files(self.options, [split], _EXTENSIONS).get(split, paths[0])
+        if not is_named and (path := next(filter(files.exists, paths), None)):
+            return path
+        # A file that does not exist is an error when it is read.
+        can_be_found = is_named or files.is_dir(data_dir)
+        found = find_files(self.options, [split], _EXTENSIONS) if can_be_found else {}
+        return found.get(split, paths[0])
 
-    def _make_sentences(self, file: conll.ConllFile) -> Sentences:
+    def _make_sentences(self, file: ConllFile) -> Sentences:
         documents = file.document_starts if self.options.doc_context else None
         length, starts = self.options.max_seq_length, file.sentence_starts
         windows = WordWindows(file.words, starts, self.tokenizer, length, documents)
@@ -248,18 +239,14 @@ class TokenClassification(Task):
         for index, (words, _) in zip(examples.indices, examples, strict=True):
             part = slice(start, start := start + len(words))
             prediction = LabeledWords(list(words), labels[part])
-            texts = examples.file.texts
-            prediction.text = texts[index] if texts else None
+            prediction.text = examples.file.texts[index] if examples.file.texts else None
             prediction.probabilities, prediction.is_plain = probabilities[part], self._is_plain
             predictions.append(prediction)
         return predictions
 
     def metrics(self, examples: Sentences, predictions: Sequence[LabeledWords]) -> dict[str, Any]:
         """Computes `precision`, `recall` and `f1` of entities, or `accuracy` of plain labels."""
-        scores, words = self._score(examples, predictions)
-        if self._is_plain:
-            return {"accuracy": words["accuracy"]}
-        return {name: scores[""][name] for name in ("precision", "recall", "f1")}
+        return self._score(examples, predictions)[0]
 
     def write(
         self, split: str, examples: Sentences, predictions: Sequence[LabeledWords], folder: str
@@ -267,42 +254,36 @@ class TokenClassification(Task):
         """Reports the metrics of each entity type and label, or writes the labeled test file.
 
         The metrics are under the keys `entities` (not for plain labels) and `words`. The files are
-        `label_test.txt` and, with the entities of each sentence, `entities_test.jsonl`.
+        `label_test.txt`; with the entities of each sentence, `entities_test.jsonl`; and, if its
+        layout has labels, the test file with those that are predicted, `predicted_NAME`.
         """
         if split == "eval":
-            scores, words = self._score(examples, predictions, log_them=False)
-            by_type = {name: values for name, values in scores.items() if name}
-            is_plain = self._is_plain
-            return Written(entries={"words": words} | ({} if is_plain else {"entities": by_type}))
+            return Written(entries=self._score(examples, predictions, log_them=False)[1])
         if self.options.do_eval and examples.file.labels:
             self._score(examples, predictions)
+        file, name = examples.file, os.path.basename(examples.file.path).removesuffix(".gz")
         labels = [label for sentence in predictions for label in sentence.labels]
-        contents = {LABEL_TEST: examples.file.with_predictions(labels)}
+        contents = {LABEL_TEST: file.with_predictions(labels)}
         if not self._is_plain:
-            contents[ENTITIES_TEST] = "".join(map(entities_json, predictions))
+            contents[ENTITIES_TEST] = "".join(sentence.to_json() for sentence in predictions)
+        if file.rows:
+            contents[PREDICTED + name] = conll.with_labels(file, labels)
+        elif file.objects and not (self._is_plain and any(file.texts)):
+            contents[PREDICTED + name] = json_layouts.with_labels(file, predictions)
         return Written(files.write_texts(folder, contents))
 
     def _score(
         self, examples: Sentences, predictions: Sequence[LabeledWords], log_them: bool = True
-    ) -> tuple[Scores, dict[str, Any]]:
-        """Returns scores of entities, or else of labels, and the scores of words as in files."""
+    ) -> tuple[dict[str, float], dict[str, Any]]:
+        """Returns the metrics, and scores of each entity type and label."""
         file, predicted = examples.file, [sentence.labels for sentence in predictions]
         starts = itertools.pairwise(file.sentence_starts)
         gold = [file.targets[first:stop] for first, stop in starts]
-        accuracy, by_label = word_scores(gold, predicted, of_types=not self._is_plain)
-        kind = "label" if self._is_plain else "type"
-        table = {f"by_{kind}": {name: x for name, x in by_label.items() if name}}
-        if self._is_plain:
-            if log_them:
-                log.info("%s: accuracy %.4f", file.path, accuracy)
-                log_scores(by_label, file.path, kind)
-            return by_label, {"accuracy": accuracy, **table}
-        scores = entity_scores(gold, predicted)
-        macro = np.mean([x["f1"] for x in table["by_type"].values()] or [0.0])
+        metrics, entries, table = scores.score(gold, predicted, self._is_plain)
         if log_them:
-            log_scores(scores, file.path, "entity")
-        f1_scores = {"micro_f1": by_label[""]["f1"], "macro_f1": float(macro)}
-        return scores, {"accuracy": accuracy, **f1_scores, **table}
+            log.info("%s: accuracy %.4f", file.path, entries["words"]["accuracy"])
+            scores.log_scores(table, file.path, "label" if self._is_plain else "entity")
+        return metrics, entries
 
     def _split_words(self, text: str) -> list[str]:
         basic = self.tokenizer.reference.basic_tokenizer
@@ -315,20 +296,16 @@ class TokenClassification(Task):
 
         With `doc_context`, the inputs are the sentences of one document, in order.
         """
-        file, has_spaces = conll.ConllFile(""), False
+        file = ConllFile("")
         for index, item in enumerate(inputs):
             words = self._split_words(item) if isinstance(item, str) else item
             if not isinstance(words, list | tuple) or not all(isinstance(x, str) for x in words):
                 expected = f"Input {index}: expected a string, or a tuple of words"
                 raise UserError(f"{expected}. Received: {repr(item)[:100]}")
-            file.words += words
             # For a tuple, the places of entities are those of words.
-            file.texts.append(item if isinstance(item, str) else None)
-            has_spaces |= any(" " in word.strip() for word in words)
-            # An input without words is an empty sentence.
-            file.sentence_starts.append(len(file.words))
-        file.document_starts.append(len(file.words))
+            file.add_sentence(index, words, text=item if isinstance(item, str) else None)
         warn_about_empty_texts(inputs)
+        has_spaces = any(" " in word.strip() for word in file.words)
         is_short = 1 < len(inputs) <= len(file.words) < 1.5 * len(inputs)
         if has_spaces or (is_short and all(isinstance(item, str) for item in inputs)):
             advice = "pass a text as a string, or as a tuple of its words; several texts as a list"

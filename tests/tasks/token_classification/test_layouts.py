@@ -6,7 +6,9 @@ import json
 import pytest
 
 from bert_tf.errors import UserError
+from bert_tf.tasks.token_classification import conll, json_layouts
 from bert_tf.tasks.token_classification.conll import read_conll
+from bert_tf.tasks.token_classification.entities import LabeledWords
 
 UD = """# newdoc id = 1
 # sent_id = 1
@@ -145,6 +147,14 @@ def test_json_keys(tmp_path):
     assert rows == [("x", "DT"), ("y\xa0z", "NN")]
 
 
+def test_tokens_and_text_without_spans(tmp_path):
+    row = {"tokens": ["Anna", "lives."], "text": "Anna lives."}
+    rows, _ = read(tmp_path, "a.jsonl", json.dumps(row | {"spans": []}))
+    assert rows == [("Anna", "O"), ("lives", "O"), (".", "O")]
+    with pytest.raises(UserError, match="2 words, but 0 labels"):
+        read(tmp_path, "a.jsonl", json.dumps(row | {"ner_tags": []}))
+
+
 def test_spans_that_words_cannot_express_are_counted(tmp_path):
     spans = [[0, 4, "PER"], [11, 16, "ACT"], [11, 15, "ACT"]]
     rows, file = read(
@@ -198,3 +208,75 @@ def test_plain_sentences(tmp_path, text, sentences):
     _, file = read(tmp_path, "a.txt", text, need_labels=False)
     pairs = itertools.pairwise(file.sentence_starts)
     assert [stop - start for start, stop in pairs if stop > start] == sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "expected"),
+    [
+        (UD, (1, -1), {"\tPRON\t": "\tX0\t", "\tAUX\t": "\tX1\t", "\tPART": "\tX2", "NUM": "X3"}),
+        (
+            CONLL_2012,
+            (4, 11),
+            {
+                "(DATE*": "X0",
+                "- *) *\n\n": "- X1 *\n\n",
+                "(GPE)": "X2",
+                "- * *\n\n#": "- X3 *\n\n#",
+            },
+        ),
+        (
+            "# a [2020-01-01]\n1\ta \tB-PER\tO\n-DOCSTART-\tO\n\n \n2\tb\tO\tO\t\n",
+            (2, 3),
+            {"B-PER": "X0", "b\tO": "b\tX1"},
+        ),
+        ("token ner\na  B-P\n\nO  O \n", (1, -1), {"B-P": "X0", "O  O ": "O  X1 "}),
+        ("a\n\nb\n-DOCSTART-\nc\n", (1, -1), {"a\n": "a X0\n", "b\n": "b X1\n", "c\n": "c X2\n"}),
+        ("a\tN\nb\tN\n", (1, 5), {"a\tN": "a\tN\tX0", "b\tN": "b\tN\tX1"}),
+    ],
+    ids=["CoNLL-U", "CoNLL-2012", "GermEval 2014", "header", "only words", "no labels"],
+)
+def test_labels_are_written_back_in_columns(tmp_path, text, columns, expected):
+    """All other columns and lines stay as they are."""
+    arguments = {"need_labels": False, "token_column": columns[0], "label_column": columns[1]}
+    _, file = read(tmp_path, "a.tsv", text, **arguments)
+    predicted = [f"X{n}" for n in range(len(file.words))]
+    written = conll.with_labels(file, predicted)
+    for old, new in expected.items():
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    assert written == text
+    # What was written can be read.
+    arguments |= {"label_scheme": "plain"}
+    if file.label_index is None:
+        arguments["label_column"] = -1
+    _, again = read(tmp_path, "a.tsv", written, **arguments)
+    assert (again.words, again.labels) == (file.words, predicted)
+    assert again.sentence_starts == file.sentence_starts
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_labels_are_written_back_in_json(tmp_path, name):
+    unlabeled = (
+        {"text": "Bonn, \U0001f600", "tokens": None} if "text" in CASES[name] else {"tokens": ["x"]}
+    )
+    text = json.dumps([CASES[name], unlabeled, CASES[name]])
+    _, file = read(tmp_path, "a.json", text, need_labels=False)
+    words = [file.words[n:stop] for n, stop in itertools.pairwise(file.sentence_starts)]
+    predictions = []
+    for row, sentence_text in zip(words, file.texts, strict=True):
+        prediction = LabeledWords(row, ["B-LOC", "O", "B-PER"][: len(row)])
+        prediction.text, prediction.probabilities = sentence_text, [1.0] * len(row)
+        predictions.append(prediction)
+    written = json_layouts.with_labels(file, predictions)
+    first, second, third = map(json.loads, written.splitlines())
+    assert first == third != CASES[name]
+    # Only the labels differ, and they are in the same layout.
+    (key,) = [key for key in first if first[key] != CASES[name][key]]
+    assert {**first, key: 0} == {**CASES[name], key: 0}
+    assert type(first[key]) is type(CASES[name][key])
+    assert type(next(iter(first[key]))) is type(next(iter(CASES[name][key])))
+    assert {**second, key: 0, "labels": 0} == {**unlabeled, key: 0, "labels": 0}
+    # What was written can be read.
+    _, again = read(tmp_path, "a.jsonl", written)
+    assert again.words == file.words
+    assert again.labels == [label for prediction in predictions for label in prediction.labels]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_tf.tasks.token_classification.schemes import convert, describe_misfits, find_scheme
+from bert_tf.tasks.token_classification.schemes import convert, explain_misfits, find_scheme
 
 
 def counts(labels):
@@ -48,6 +48,6 @@ def test_types_without_prefix_are_entities_if_the_model_is_for_entities():
 
 def test_misfits_are_named():
     labels = ["B-A", "L-A", "U-A", "O", "E-A", "X-A", "X-A"]
-    assert describe_misfits(counts(labels)) == (
-        "All other labels are in BILOU, but not 'X-A' (2 words), 'E-A' (1 word)"
-    )
+    problem = "All other labels are in BILOU, but not 'X-A' (2 words), 'E-A' (1 word). Correct them"
+    assert explain_misfits(counts(labels)) == f"{problem}, or pass --label_scheme=plain"
+    assert explain_misfits(counts(["DT", "NN", "B-A", "O"])) == ""

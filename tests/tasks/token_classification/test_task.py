@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bert_tf import files
 from bert_tf.data.parallel import chunks
 from bert_tf.errors import UserError
 from bert_tf.finetuning.run_checks import describe_data, give_schema
@@ -18,6 +19,7 @@ from bert_tf.options import NerOptions
 from bert_tf.predictor import Predictor
 from bert_tf.tasks import ner
 from bert_tf.tasks.token_classification import conll
+from bert_tf.tasks.token_classification.sentences import DOCUMENT
 from bert_tf.tasks.token_classification.task import TokenClassification
 from bert_tf.tokenization import FullTokenizer
 from tests.conftest import WORDS
@@ -106,6 +108,7 @@ def test_train_evaluate_and_predict(tiny, folder, caplog):
         results = ner.run(run)
     out = folder / "out"
     names = ["eval_results.txt", "eval_results.json", "label_test.txt", "entities_test.jsonl"]
+    names.append("predicted_test.txt")
     assert sorted(results.files) == sorted(str(out / name) for name in names)
     assert results.metrics["global_step"] == 120
     assert results.metrics["f1"] > 0.9
@@ -187,7 +190,7 @@ def test_folder_without_conll_files(tiny, tmp_path):
 
 WORD_PART = st.characters(exclude_characters=" \t\r\n", codec="utf-8") | st.sampled_from(WORDS)
 TOKEN = st.lists(WORD_PART, min_size=1, max_size=30).map("".join)
-TOKEN = TOKEN.filter(lambda word: word != conll.DOCUMENT and not word.startswith("\ufeff"))
+TOKEN = TOKEN.filter(lambda word: word != DOCUMENT and not word.startswith("\ufeff"))
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -216,7 +219,7 @@ def test_words_are_predicted_once_and_in_order(tiny, tmp_path, sentences, size, 
         examples, {"label_ids": ids % len(ner_task.schema.labels)}
     )
     assert [sentence.words for sentence in predicted_sentences] == sentences
-    path, _ = ner_task.write("predict", examples, predicted_sentences, str(tmp_path)).paths
+    path, _, _ = ner_task.write("predict", examples, predicted_sentences, str(tmp_path)).paths
     with open(path, encoding="utf-8", newline="\n") as file:
         written = [block.split("\n") for block in file.read().strip("\n").split("\n\n")]
     assert [[row.split(" ")[0] for row in rows] for rows in written] == sentences
@@ -470,7 +473,7 @@ def test_missing_seqeval_is_reported_before_work_starts(tiny, folder, monkeypatc
     assert not (folder / "out").exists()
     # seqeval is needed only for evaluation.
     results = ner.run(options(tiny, folder, **TRAINING, do_predict=True))
-    names = ("label_test.txt", "entities_test.jsonl")
+    names = ("label_test.txt", "entities_test.jsonl", "predicted_test.txt")
     assert results.files == [str(folder / "out" / name) for name in names]
 
 
@@ -522,7 +525,11 @@ def test_real_words_are_predicted_once_and_in_order(tiny, tmp_path, doc_context)
         predicted = ner_task.decode(examples, {"label_ids": label_ids})
         if split != "predict":
             assert [(sentence.words, sentence.labels) for sentence in predicted] == list(examples)
-        path, _ = ner_task.write("predict", examples, predicted, str(tmp_path)).paths
+        path, _, copy = ner_task.write("predict", examples, predicted, str(tmp_path)).paths
+        if split != "predict":
+            # The labels of the file are predicted, so the copy is equal.
+            with open(copy) as written:
+                assert written.read() == (folder / f"{name}.txt").read_text()
         with open(path) as written, open(folder / f"{name}.txt") as source:
             for output_line, source_line in zip(written, source, strict=True):
                 # Words and labels are equal in all lines except document marks.
@@ -596,9 +603,10 @@ SENTENCE = "".join(f"w{n} X O\n" for n in range(61))
     [
         (f"-DOCSTART-\n{SENTENCE}" * 2, True),
         (f"-DOCSTART-\n\n{SENTENCE}\n" * 2, True),
-        # Documents as sentences; a document of one sentence; short documents.
+        # The only sentence, which fills several windows.
+        (f"-DOCSTART-\n\n{SENTENCE}\n", True),
+        # Documents as sentences; short documents; several sentences in each document.
         (f"{SENTENCE}\n" * 2, False),
-        (f"-DOCSTART-\n\n{SENTENCE}\n", False),
         ("-DOCSTART-\na O\nb O\n" * 9, False),
         (f"-DOCSTART-\n\n{SENTENCE}\n{SENTENCE}\n" * 2, False),
     ],
@@ -606,8 +614,8 @@ SENTENCE = "".join(f"w{n} X O\n" for n in range(61))
 def test_sentences_separated_only_by_document_marks_warn(tiny, folder, text, warns):
     (folder / "test.txt").write_text(text)
     problems = "\n".join(find_problems(task(tiny, folder)))
-    message = "sentences of 61 words on average, separated only by -DOCSTART-. Are blank lines mis"
-    assert (message in problems) == ("average" in problems) == warns
+    message = "one sentence of 61 words, from line "
+    assert (message in problems) == ("Are blank lines missing?" in problems) == warns
 
 
 @pytest.mark.parametrize(
@@ -685,6 +693,7 @@ def test_plain_labels(tiny, tmp_path, caplog):
         results = ner.run(options(tiny, tmp_path, **flags, do_eval=True, do_predict=True))
     assert "train.txt: labels such as DT are no entities: --label_scheme=plain" in caplog.text
     out = tmp_path / "out"
+    # Plain sentences have no labels that could be replaced.
     assert [os.path.basename(path) for path in results.files][-1] == "label_test.txt"
     assert sorted(results.metrics) == ["accuracy", "global_step", "loss"]
     assert results.metrics["accuracy"] == 1.0
@@ -723,11 +732,12 @@ def test_files_of_people(tiny, tmp_path):
         assert found == [*names]
     (tmp_path / "start").mkdir(exist_ok=True)
     assert task(tiny, tmp_path).read("eval").file.path == str(tmp_path / "devel.tsv")
-    files = {"train_file": "test.tsv", "eval_file": str(tmp_path / "train.tsv")}
-    ner_task = task(tiny, tmp_path, **files)
+    named = {"train_file": "test.tsv", "eval_file": str(tmp_path / "train.tsv")}
+    ner_task = task(tiny, tmp_path, **named)
     assert ner_task.read("train").file.path == str(tmp_path / "test.tsv")
     assert ner_task.read("eval").file.path == str(tmp_path / "train.tsv")
     (tmp_path / "more-test.tsv").write_text("a O\n")
+    (tmp_path / "predicted_test.tsv").write_text("a O\n")
     assert task(tiny, tmp_path).read("predict").file.path == str(tmp_path / "test.tsv")
     (tmp_path / "test.tsv").rename(tmp_path / "other-test.tsv")
     with pytest.raises(UserError, match=r"contains more-test\.tsv and other-test\.tsv\. Pass one"):
@@ -744,9 +754,14 @@ def test_entities_of_a_text_have_probabilities_and_places(tiny, tmp_path):
     examples = ner_task.read("predict")
     predictions = ner_task.decode(examples, outputs)
     assert predictions[0].spans == [("A", "good  film", 0.25, 0, 10), ("B", "slow", 0.5, 12, 16)]
-    _, path = ner_task.write("predict", examples, predictions, str(tmp_path)).paths
+    _, path, copy = ner_task.write("predict", examples, predictions, str(tmp_path)).paths
     with open(path, encoding="utf-8") as file:
         first, second = map(json.loads, file)
+    assert os.path.basename(copy) == "predicted_test.jsonl"
+    assert files.read_text(copy).splitlines() == [
+        '{"text": "good  film, slow", "labels": [[0, 10, "A"], [12, 16, "B"]]}',
+        '{"text": "", "labels": []}',
+    ]
     assert (first["text"], second) == ("good  film, slow", {"text": "", "entities": []})
     assert first["entities"][1] == {
         **{"start": 12, "end": 16, "label": "B", "text": "slow", "probability": 0.5}
