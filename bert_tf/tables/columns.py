@@ -1,6 +1,5 @@
 """Finds the columns of a user's table by name or number, and converts the values of cells."""
 
-import contextlib
 import difflib
 import json
 import math
@@ -22,47 +21,44 @@ COLUMN_NAME = re.compile(rf"\s*({_COMMON_WORD})([ _]({_COMMON_WORD}))?\s*", re.I
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
-class Several(tuple[tuple[str, Any], ...]):
-    """The position of a list of columns: pairs of a name and a position."""
-
-
-def positions_in(position: Any) -> list[Any]:
-    """Returns the positions in a `Several`, or in a list with one position."""
-    return [p for _, p in position] if isinstance(position, Several) else [position]
-
-
 def find_positions(
     path: str, first_row: Row, columns: Mapping[str, str], header: Sequence[str], split: str = ""
 ) -> dict[str, Any]:
     """Maps each purpose to a column index, or to a JSON key if `first_row` is a JSON object.
 
-    The label may be a list of columns, such as `toxic,insult`: its position is a `Several`. The
+    The label may be several columns, such as `toxic,insult`, with a dict: name -> position. The
     message for a missing column says how to pass another one for `split`.
     """
-    purpose_at: dict[Any, str] = {}
+    positions: dict[str, Any] = {}
     for purpose, column in columns.items():
         position = _find_position(first_row, purpose, column, header, split)
-        other = purpose_at.setdefault(position, purpose)
-        if other != purpose:
-            raise UserError(
-                f"{path}: --{other}_column and --{purpose}_column={column} are the same column"
-            )
-    return {purpose: position for position, purpose in purpose_at.items()}
+        for other, other_position in positions.items():
+            if position == other_position:
+                same = f"--{other}_column and --{purpose}_column={column}"
+                raise UserError(f"{path}: {same} are the same column")
+        positions[purpose] = position
+    return positions
 
 
-def cell(row: Row, purpose: str, position: Any) -> Any:
+def positions_in(position: Any) -> list[Any]:
+    """Returns the positions of several columns, or a list with that of a single one."""
+    return [*position.values()] if isinstance(position, dict) else [position]
+
+
+def cell(row: Row, purpose: str, position: Any, split: str = "") -> Any:
     """Returns the value of a cell, or name -> value for several; position may be a JSON path.
 
     Raises a UserError if a JSON object lacks the key.
     """
-    if isinstance(position, Several):
-        return {name: cell(row, purpose, column) for name, column in position}
+    if isinstance(position, dict):
+        return {name: cell(row, purpose, column) for name, column in position.items()}
     if not isinstance(row.cells, dict):
         return row.cells[position]
     try:
         return value_at(row.cells, position)
     except KeyError:
-        raise _no_such_column(row.place, purpose, position, paths_in(row.cells), "key") from None
+        names = paths_in(row.cells)
+        raise _no_such_column(row.place, purpose, position, names, "key", split) from None
 
 
 def value_at(value: Any, path: str) -> Any:
@@ -116,12 +112,10 @@ def _find_position(
             raise UserError(f"{first_row.place}: --label_column={column} repeats a column")
         if header:
             parts = [header[int(position)] for position in positions]
-        return Several(zip(parts, positions, strict=True))
+        return dict(zip(parts, positions, strict=True))
     if isinstance(cells, dict):
-        with contextlib.suppress(KeyError):
-            value_at(cells, column)
-            return column
-        raise _no_such_column(first_row.place, purpose, column, names, "key", split)
+        cell(first_row, purpose, column, split)  # raises an error if there is none
+        return column
     matches = [position for position, name in enumerate(header) if name == column.strip()]
     if len(matches) > 1:
         columns = f"{first_row.place}: columns {matches[0] + 1} and {matches[1] + 1}"

@@ -80,7 +80,7 @@ class LabelParser:
     def _named_values(self, value: Any, place: str) -> list[str]:
         """Lists the numbers in a cell, as text, or the names of those that are 1."""
         texts = [to_text(part, "label", place).strip() for part in _parts(value) or [""]]
-        names = tuple(value) if self.problem_type == MULTILABEL else target_names(value)
+        names = target_names(value, self.problem_type)
         for text in texts:
             if parse_number(text) is None:
                 in_columns = "Label columns have numbers, or 0 and 1"
@@ -134,11 +134,15 @@ def _parts(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def target_names(value: Any) -> tuple[str, ...]:
-    """Returns the names of the numbers in a label: keys or indexes; () for a single number."""
-    if not isinstance(value, list | dict) or len(value) < 2:
-        return ()
-    return tuple(value if isinstance(value, dict) else map(str, range(len(value))))
+def target_names(value: Any, problem_type: str = REGRESSION) -> tuple[str, ...]:
+    """Returns the names of the numbers in a label: keys or indexes; () for a single number.
+
+    If `problem_type` is multilabel, the numbers are 0 or 1, and only an object has names.
+    """
+    if isinstance(value, list) and problem_type == REGRESSION:
+        value = dict(enumerate(value))
+    is_named = isinstance(value, dict) and (len(value) > 1 or problem_type == MULTILABEL)
+    return tuple(map(str, value)) if is_named else ()
 
 
 def unpack_numbers(cell: Any) -> Any:
@@ -175,16 +179,14 @@ def infer_labels(
         problem_type = _infer_type_of_lists(path, values, given)
     elif problem_type == AUTO:
         problem_type = _infer_problem_type(places, values, given)
-    is_named = isinstance(values[0], dict) and problem_type == MULTILABEL
-    known = tuple(values[0]) if is_named else ()
-    known = target_names(values[0]) if problem_type == REGRESSION else known
+    known = target_names(values[0], problem_type)
     require_valid_labels(known, path)
     parser = dataclasses.replace(given, problem_type=problem_type, labels=given.labels or known)
     names = list(map(parser.names, values, places))
     counts = Counter(itertools.chain.from_iterable(names))
     if problem_type == MULTILABEL and max(map(len, names)) < 2:
         advice = f"Is --label_separator={given.separator} correct?"
-        if is_named:
+        if known:
             advice = "If there is one label per text, write its name into a single column"
         log.warning("%s: multilabel, but no row has two labels. %s", path, advice)
     if problem_type == REGRESSION:
