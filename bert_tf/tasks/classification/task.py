@@ -22,7 +22,7 @@ from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.prediction import PairCheck, require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
-from bert_tf.tasks.classification import checks, entity_markers
+from bert_tf.tasks.classification import checks
 from bert_tf.tasks.classification.dataset_factory import (
     label_source,
     make_dataset,
@@ -90,7 +90,7 @@ class Classification(Task):
         self.tokenizer = BatchTokenizer(tokenizer)
         self._uses_windows = options.long_text == "windows"
         # The markers before two entities, and their ids; {} if the classifier does not read them.
-        self._markers = entity_markers.find(options.pooling, tokenizer)
+        self._markers = checks.find_markers(options.pooling, tokenizer)
 
     def infer_schema(self, source: str | RunFolder) -> ClassificationSchema:
         """Infers labels and problem type from a user's training file or task module.
@@ -137,7 +137,7 @@ class Classification(Task):
         examples = self.schema.data.read(split)
         if not examples:
             raise UserError(f"{self.schema.data.describe(split)} contains no examples")
-        entity_markers.require_in(examples, self._markers, self.schema.data.describe(split))
+        checks.require_markers(examples, self._markers, self.schema.data.describe(split))
         return examples
 
     def check(
@@ -148,11 +148,11 @@ class Classification(Task):
     ) -> Iterator[str]:
         """Yields what looks wrong in labels and texts."""
         yield from checks.check(self.schema.data, split, examples, train_examples)
+        source = self.schema.data.describe(split)
         if self._markers:
             rows = self.featurize(examples[:_NUM_CHECKED], "predict")["input_ids"]
-            yield from entity_markers.check(rows, self._markers, self.schema.data.describe(split))
-        texts = [texts for _, texts in self.identity(examples)]
-        yield from self.tokenizer.check_texts(self.schema.data.describe(split), texts)
+            yield from checks.check_markers(examples, rows, self._markers, source)
+        yield from self.tokenizer.check_texts(source, [x for _, x in self.identity(examples)])
 
     def identity(self, examples: Sequence[InputExample]) -> Iterator[tuple[Any, Sequence[str]]]:
         """Returns each example and its two texts; the second may be empty."""
@@ -275,7 +275,7 @@ class Classification(Task):
         tuples = [item if isinstance(item, tuple) else (item,) for item in inputs]
         examples = [InputExample("", *texts, label=label) for texts in tuples]
         for index, example in enumerate(examples):
-            entity_markers.require_in([example], self._markers, f"Input {index}")
+            checks.require_markers([example], self._markers, f"Input {index}")
         return examples
 
     def epoch_size(self, examples: Sequence[InputExample]) -> int:
