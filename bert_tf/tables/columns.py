@@ -24,20 +24,26 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 def find_positions(
     path: str, first_row: Row, columns: Mapping[str, str], header: Sequence[str], split: str = ""
 ) -> dict[str, Any]:
-    """Maps each purpose to a column index, or to a JSON key if `first_row` is a JSON object.
+    """Maps each purpose to a column index, or to a JSON path if `first_row` is a JSON object.
 
-    The label may be several columns, such as `toxic,insult`, with a dict: name -> position. The
-    message for a missing column says how to pass another one for `split`.
+    A purpose such as "text" stands for the flag --text_column. The label, and "ending_columns", may
+    be several columns, such as `toxic,insult`: then name -> position. The message for a missing
+    column says how to pass another one for `split`.
     """
     positions: dict[str, Any] = {}
+    purpose_at: dict[Any, str] = {}
     for purpose, column in columns.items():
-        position = _find_position(first_row, purpose, column, header, split)
-        for other, other_position in positions.items():
-            if position == other_position:
-                same = f"--{other}_column and --{purpose}_column={column}"
+        positions[purpose] = _find_position(first_row, purpose, column, header, split)
+        for position in positions_in(positions[purpose]):
+            other = purpose_at.setdefault(position, purpose)
+            if other != purpose:
+                same = f"{_flag(other)} and {_flag(purpose)}={column}"
                 raise UserError(f"{path}: {same} are the same column")
-        positions[purpose] = position
     return positions
+
+
+def _flag(purpose: str) -> str:
+    return f"--{purpose}" if purpose.endswith("_columns") else f"--{purpose}_column"
 
 
 def positions_in(position: Any) -> list[Any]:
@@ -89,12 +95,6 @@ def paths_in(cells: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def split_advice(flag: str, split: str, end: str = ".") -> str:
-    """Ends advice with how to name another column for the file of a split; see `value_for`."""
-    is_later = split in ("eval", "predict")
-    return f"{end} If only this file differs, add ,{split}:NAME to --{flag}" if is_later else ""
-
-
 def is_name(column: str) -> bool:
     """Returns whether a column is given by name, not by number; or any of several columns."""
     return not re.fullmatch("[0-9]{1,9}(, *[0-9]{1,9})*", column)
@@ -105,11 +105,11 @@ def _find_position(
 ) -> Any:
     cells = first_row.cells
     names = paths_in(cells) if isinstance(cells, dict) else header
-    if purpose == "label" and "," in column and column.strip() not in names:
+    if purpose in ("label", "ending_columns") and "," in column and column.strip() not in names:
         parts = [part.strip() for part in column.split(",") if part.strip()]
         positions = [_find_position(first_row, purpose, part, header, split) for part in parts]
         if len({*positions}) < len(parts):
-            raise UserError(f"{first_row.place}: --label_column={column} repeats a column")
+            raise UserError(f"{first_row.place}: {_flag(purpose)}={column} repeats a column")
         if header:
             parts = [header[int(position)] for position in positions]
         return dict(zip(parts, positions, strict=True))
@@ -127,7 +127,7 @@ def _find_position(
     if not 1 <= int(column) <= len(first_row.cells):
         place, cells = first_row.place, first_row.cells
         problem = f"but the row has {counted(len(cells), 'column')}.{_csv_hint(place, cells)}"
-        raise UserError(f"{place}: --{purpose}_column={column}, {problem}")
+        raise UserError(f"{place}: {_flag(purpose)}={column}, {problem}")
     return int(column) - 1
 
 
@@ -142,14 +142,18 @@ def _no_such_column(
     elif hint := _csv_hint(place, names):
         advice = hint
     elif close:
-        advice = f" Did you mean --{purpose}_column={by_folded_name[close[0]]}?"
+        advice = f" Did you mean {_flag(purpose)}={by_folded_name[close[0]]}?"
+    elif purpose == "question":
+        advice = " If the endings have no common beginning, pass --question_column="
     elif kind == "key":
         advice = " Pass one of these, or correct the line"
     else:
         advice = " If this row is data, pass 1-based column numbers"
-    advice += split_advice(f"{purpose}_column", split, "" if advice.endswith("?") else ".")
+    if split in ("eval", "predict"):
+        end = "" if advice.endswith("?") else "."
+        advice += f"{end} If only this file differs, add ,{split}:NAME to {_flag(purpose)}"
     rest = f", only {available}" if names else ": the object is empty"
-    return UserError(f"{place}: there is no {kind} {column!r} (--{purpose}_column){rest}.{advice}")
+    return UserError(f"{place}: there is no {kind} {column!r} ({_flag(purpose)}){rest}.{advice}")
 
 
 def _csv_hint(place: str, cells: Sequence[str]) -> str:
