@@ -99,11 +99,9 @@ def _check_labels(path: str, data: TextDataset) -> Iterator[str]:
     missing = [label for label in data.labels if is_placeholder(label) and label not in is_class]
     # If these are more than half of all labels, they are names such as + and -, or emojis.
     if 0 < 2 * len(missing) <= len(data.labels):
-        advice = "remove its rows (with --task_name=tsv, pass --skip_labels=" + (
-            ",".join(missing) or ","
-        )
-        names = " and ".join(map(repr, missing))
-        yield f"{path}: there is a label {names}. If it means no label, {advice})"
+        names, skip = " and ".join(map(repr, missing)), ",".join(missing)
+        advice = f"remove its rows (with --task_name=tsv, pass --skip_labels={skip})"
+        yield f"{path}: there is a label {names}. If it means no label, {advice}"
     for label in data.labels:
         is_list = label[0] == "[" and label[-1] == "]"
         if is_list or (data.problem_type == MULTILABEL and label[0] in "[]'\""):

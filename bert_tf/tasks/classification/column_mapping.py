@@ -94,7 +94,8 @@ def warn_about_columns(
 ) -> None:
     """Warns about rows that repeat the header, and columns that differ from the training file's.
 
-    The latter only for columns that are not given for this split.
+    The latter only for columns that are not given for this split. Also warns if texts have other
+    columns than those of the model or teacher, but the file has columns with those names, too.
     """
     repeated = [r.place for r in rows[1:] if header and [c.strip() for c in r.cells] == header]
     if repeated:
@@ -122,19 +123,9 @@ def warn_about_columns(
             if name.casefold() != trained.casefold():
                 message = "%s: column %d is %r, but %r in the training file. Check --%s_column"
                 log.warning(message, rows[0].place, number, name, trained, purpose)
-
-
-def warn_about_texts(
-    options: ClassifierOptions, names: Sequence[str], trained: Mapping[str, Sequence[str]]
-) -> None:
-    """Warns if the texts of a run have other columns than those of its model or teacher.
-
-    `names` are the columns of a file, and `trained` maps the folders of models to text columns. A
-    new file may name its columns differently, unless it also has the same names.
-    """
     used = list(columns_of_split(options, "train", without=("label", "id")).values())
-    for folder, columns in trained.items():
-        others = list(filter(None, (value_for(column, "train") for column in columns)))
+    for folder, text_columns in training.text_columns.items():
+        others = list(filter(None, (value_for(column, "train") for column in text_columns)))
         is_other = is_name(used[0]) and others != used and {*others} <= {*names}
         if others and (is_other or len(others) != len(used)):
             message = "%s: trained on column %s, not %s. Check --text_column, --text_pair_column"

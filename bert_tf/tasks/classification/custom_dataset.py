@@ -110,8 +110,6 @@ class CustomDataset(TextDataset):
         header = column_mapping.find_header(path, rows, *table, self._parser, self._training.header)
         positions = find_positions(path, rows[0], columns, header, split)
         column_mapping.warn_about_columns(rows, *table, header, self._training)
-        names, others = header or rows[0].cells, self._training.text_columns
-        column_mapping.warn_about_texts(self._options, names, others)
         self._training = self._training._replace(text_columns={})  # to warn once
         if header:
             del rows[0]

@@ -26,6 +26,7 @@ from bert_tf.tasks.classification import checks
 from bert_tf.tasks.classification.dataset_factory import (
     label_source,
     make_dataset,
+    resumed_folders,
     scale_entry,
     trained_problem_type,
 )
@@ -289,10 +290,9 @@ class Classification(Task):
 
 def _require_problem_type(options: ClassifierOptions, data: TextDataset) -> None:
     """Raises a UserError if a model in `output_dir` has another kind of output."""
-    output = RunFolder(options.output_dir or "")
-    for folder in output.subfolders(options.num_runs) if options.num_runs > 1 else [output]:
+    for folder in resumed_folders(options):
         trained = trained_problem_type(folder)
-        if folder.will_be_resumed_by(options) and trained not in (None, data.problem_type):
+        if trained not in (None, data.problem_type):
             raise UserError(
                 f"--output_dir={folder} contains a run with problem_type={trained}, but this run "
                 f"has problem_type={data.problem_type}. Choose another --output_dir; to start from "
