@@ -1,5 +1,6 @@
 """Finds a user's training, evaluation and prediction files by their names."""
 
+import dataclasses
 import logging
 import os
 import re
@@ -7,6 +8,7 @@ from collections.abc import Collection
 from typing import Any
 
 from bert_tf import files
+from bert_tf.declare import DATA, PATH, Options, option
 from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
@@ -20,6 +22,34 @@ NAMES = {
 _EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
 # Prefixes of files that hold no data.
 _IGNORED_PREFIXES = (".", "readme", "license", "licence", "label_test", "entities_test")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitFileOptions(Options, affects=DATA | PATH):
+    """Options of `find_files`."""
+
+    data_dir: str | None = option(
+        None,
+        "Folder with the data files. Not needed if all files are passed by name.",
+        required=True,
+    )
+    train_file: str | None = option(
+        None,
+        "Training file: a path, or a name in --data_dir; by default train.tsv (or .csv, .jsonl), "
+        "or the only file in --data_dir.",
+        new=True,
+    )
+    eval_file: str | None = option(
+        None, "Evaluation file; by default dev.tsv, valid.tsv or similar.", new=True
+    )
+    predict_file: str | None = option(
+        None, "File to make predictions for; by default test.tsv or similar.", new=True
+    )
+
+    @property
+    def names_files(self) -> bool:
+        """Whether any file is passed."""
+        return bool(self.train_file or self.eval_file or self.predict_file)
 
 
 def find_files(

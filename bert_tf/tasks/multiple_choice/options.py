@@ -2,30 +2,15 @@
 
 import dataclasses
 
-from bert_tf.declare import DATA, MODEL, PATH, RESULTS, option, value_for
+from bert_tf.data.split_files import SplitFileOptions
+from bert_tf.declare import DATA, MODEL, RESULTS, option, value_for
 from bert_tf.options.fine_tuning import FineTuningOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MultipleChoiceOptions(FineTuningOptions, affects=DATA):
+class MultipleChoiceOptions(SplitFileOptions, FineTuningOptions, affects=DATA):
     """Options of `run_multiple_choice.py`. By default, the columns are those of SWAG's files."""
 
-    data_dir: str | None = option(
-        None,
-        "Folder with train, val (or dev) and test files: .csv, .tsv or .jsonl. Not needed if all "
-        "files are passed by name.",
-        affects=DATA | PATH,
-        required=True,
-    )
-    train_file: str | None = option(
-        None, "Training file; by default the one in --data_dir.", affects=DATA | PATH
-    )
-    eval_file: str | None = option(
-        None, "Evaluation file; by default the one in --data_dir.", affects=DATA | PATH
-    )
-    predict_file: str | None = option(
-        None, "File to make predictions for; by default the one in --data_dir.", affects=DATA | PATH
-    )
     context_column: str = option(
         "sent1", "Column of the text before the endings; in JSON, also a path: question.stem."
     )
@@ -61,5 +46,4 @@ class MultipleChoiceOptions(FineTuningOptions, affects=DATA):
         }
 
     def _not_needed(self) -> set[str]:
-        named_files = self.train_file or self.eval_file or self.predict_file
-        return super()._not_needed() | ({"data_dir"} if named_files else set())
+        return super()._not_needed() | ({"data_dir"} if self.names_files else set())
