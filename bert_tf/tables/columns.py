@@ -4,7 +4,7 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_tf.errors import UserError, counted, excerpt, shortened
@@ -19,6 +19,20 @@ _COMMON_WORD = (
 COLUMN_NAME = re.compile(rf"\s*({_COMMON_WORD})([ _]({_COMMON_WORD}))?\s*", re.IGNORECASE)
 # Stricter than float(), which also accepts "1_0" and non-ASCII digits.
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+
+
+def read_cells(
+    path: str, rows: Iterable[Row], columns: Mapping[str, str], has_header: bool, split: str = ""
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the place of each row, and purpose -> `cell`; see `find_positions`."""
+    positions: dict[str, Any] = {}
+    for row in rows:
+        is_header = has_header and not (positions or isinstance(row.cells, dict))
+        if not positions:
+            header = [name.strip() for name in row.cells] if is_header else []
+            positions = find_positions(path, row, columns, header, split)
+        if not is_header:
+            yield row.place, {purpose: cell(row, purpose, at) for purpose, at in positions.items()}
 
 
 def find_positions(

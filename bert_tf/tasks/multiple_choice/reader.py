@@ -1,12 +1,12 @@
 """Reads multiple-choice questions, such as SWAG's, from CSV, TSV or JSON lines."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from bert_tf.data.split_files import find_files
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
-from bert_tf.tables.columns import cell, find_positions, to_text
+from bert_tf.tables.columns import read_cells, to_text
 from bert_tf.tables.read import read_table
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 
@@ -33,7 +33,8 @@ def read_questions(
     if split not in paths:
         raise UserError(f"There is no {split} file: pass --{split}_file, or add it to --data_dir")
     questions: list[Question] = []
-    for place, cells in _read_cells(paths[split], options.columns(split), split):
+    rows = read_table(paths[split])
+    for place, cells in read_cells(paths[split], rows, options.columns(split), True, split):
         question = _parse_question(cells, place)
         count = len(question.endings)
         if num_endings and count > num_endings:
@@ -47,20 +48,6 @@ def read_questions(
     varied = f" with {min(counts)} to {max(counts)} endings" if min(counts) < max(counts) else ""
     log.info("%s: %s%s", paths[split], counted(len(questions), "question"), varied)
     return questions
-
-
-def _read_cells(
-    path: str, columns: Mapping[str, str], split: str
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields file and line of each row, and purpose -> cell, or column -> cell if several."""
-    positions: dict[str, Any] = {}
-    for row in read_table(path):
-        is_header = not (positions or isinstance(row.cells, dict))
-        if not positions:
-            header = [name.strip() for name in row.cells] if is_header else []
-            positions = find_positions(path, row, columns, header, split)
-        if not is_header:
-            yield row.place, {purpose: cell(row, purpose, at) for purpose, at in positions.items()}
 
 
 def _parse_question(cells: dict[str, Any], place: str) -> Question:

@@ -209,7 +209,7 @@ def test_column_mapping(tmp_path):
         (",".join(COLUMNS) + "\na,b,c,d,e,f,4\n", "train.csv:2: the label must be one of 0, 1, 2"),
         (",".join(COLUMNS) + "\na,b,c,d,e,f,\n", "Received: ''. Correct or remove the row"),
         (",".join(COLUMNS) + "\na,b,c,d,e,f,?\n", "train.csv:2: .* Received: '.'. Correct or"),
-        (",".join(COLUMNS) + ",ending1\n", "train.csv:1: columns 4 and 8 are both called 'ending1'"),
+        (",".join(COLUMNS) + ",ending1\n", "train.csv:1: columns 4 and 8 are both called 'ending1"),
         (",".join(COLUMNS) + "\n", "contains no question"),
         ("", "contains no question"),
     ],
@@ -448,7 +448,7 @@ def test_columns_of_one_split(tmp_path):
     with pytest.raises(UserError, match="only this file differs, add ,eval:NAME to --context_col"):
         read_questions(run_options, "eval", None)
     run_options = MultipleChoiceOptions(**flags | {"question_column": "sent2"})
-    with pytest.raises(UserError, match="no common beginning, pass --question_column=$"):
+    with pytest.raises(UserError, match=r"no common beginning, pass --question_column=$"):
         read_questions(run_options, "train", None)
 
 
