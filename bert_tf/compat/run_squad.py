@@ -102,8 +102,8 @@ def write_predictions(
             null_logits = [(result.start_logits[0], result.end_logits[0]) for _, result in windows]
             null_start, null_end = min(null_logits, key=sum, default=(0.0, 0.0))
             null_answer = decoding.Answer("", null_start, null_end)
-        get_text = functools.partial(_get_answer, example.doc_tokens, do_lower_case)
-        n_best_lists.append(decoding.make_n_best(valid_spans, null_answer, get_text, n_best_size))
+        find = functools.partial(_find_answer, example.doc_tokens, do_lower_case)
+        n_best_lists.append(decoding.make_n_best(valid_spans, null_answer, find, n_best_size))
     threshold = FLAGS.null_score_diff_threshold
     contents = decoding.Predictions(all_examples, n_best_lists, threshold).contents()
     paths = (output_prediction_file, output_nbest_file, output_null_log_odds_file)
@@ -122,10 +122,10 @@ def _best_spans(feature: InputFeatures, result: RawResult, size: int) -> Iterato
             yield (feature, start), end, result.start_logits[start], result.end_logits[end]
 
 
-def _get_answer(
+def _find_answer(
     words: list[str], do_lower_case: bool, feature_and_start: tuple[InputFeatures, int], end: int
-) -> str:
+) -> tuple[str, None, None]:
     feature, start = feature_and_start
     span = slice(feature.token_to_orig_map[start], feature.token_to_orig_map[end] + 1)
     pieces = join_pieces(feature.tokens[start : end + 1])
-    return get_final_text(pieces, " ".join(words[span]), do_lower_case)
+    return get_final_text(pieces, " ".join(words[span]), do_lower_case), None, None

@@ -1,12 +1,14 @@
 """Finds a user's training, evaluation and prediction files by their names."""
 
+import dataclasses
 import logging
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from bert_tf import files
+from bert_tf.declare import DATA, PATH, Options, option
 from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
@@ -14,13 +16,40 @@ _logger = logging.getLogger(__name__)
 # Split -> the file names, without extension, by which its file is found; the most common first.
 NAMES = {
     "train": ("train",),
-    "eval": ("dev", "val", "valid", "validation", "eval"),
-    "predict": ("test",),
+    "eval": ("dev", "val", "valid", "validation", "eval", "devel", "testa"),
+    "predict": ("test", "testb"),
 }
 _EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
-_MORE_NAMES = {"devel": "dev", "testa": "dev", "testb": "test"}
 # Prefixes of files that hold no data.
 _IGNORED_PREFIXES = (".", "readme", "licen", "label_test", "entities_test", "predicted_")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitFileOptions(Options, affects=DATA | PATH):
+    """Options of `find_files`."""
+
+    data_dir: str | None = option(
+        None,
+        "Folder with the data files. Not needed if all files are passed by name.",
+        required=True,
+    )
+    train_file: str | None = option(
+        None,
+        "Training file: a path, or a name in --data_dir; by default train.tsv (or .csv, .jsonl), "
+        "or the only file in --data_dir.",
+        new=True,
+    )
+    eval_file: str | None = option(
+        None, "Evaluation file; by default dev.tsv, valid.tsv or similar.", new=True
+    )
+    predict_file: str | None = option(
+        None, "File to make predictions for; by default test.tsv or similar.", new=True
+    )
+
+    @property
+    def names_files(self) -> bool:
+        """Whether any file is passed."""
+        return bool(self.train_file or self.eval_file or self.predict_file)
 
 
 def find_files(
@@ -29,16 +58,15 @@ def find_files(
     """Finds the files of splits from the options `data_dir` and `<split>_file`.
 
     A file option is a path or, if there is no such path, a name in the folder. Without a file
-    option, a file is found in the folder by its name: `train`, `dev` (`val`, `valid`,
-    `validation`, `eval`) or `test` with a known extension, optionally followed by `.gz`. If no name
-    matches, and the folder has one data file besides those passed, that is the training file. If
-    it has none either, subfolders with these names are found.
+    option, a file is found in the folder by its name: one of `NAMES` with a known extension,
+    optionally followed by `.gz`. If no name matches, and the folder has one data file besides those
+    passed, that is the training file. If it has none either, subfolders with these names are found.
 
     Args:
         options: the options; those of other splits are not checked.
         splits: some of "train", "eval" and "predict".
         more_extensions: extensions that files may also have. If any, the split may also be a
-            part of the name, such as `de-ud-train.conllu` or `esp.testa`, or be called `devel`.
+            part of the name, such as `de-ud-train.conllu` or `esp.testa`.
 
     Returns:
         Split -> path, for each of `splits` that has a file.
@@ -62,13 +90,11 @@ def find_files(
         raise UserError(
             f"--data_dir={data_dir}: no such folder ({files.describe_parent(data_dir)})"
         )
-    existing = files.list_dir(data_dir)
+    existing = _list_data_files(data_dir)
     for split in missing:
         names = [name for name in existing if _find_split(name, more_extensions) == split]
         if more_extensions and not names:
             names = [name for name in existing if _find_split(name, more_extensions, True) == split]
-        if more_extensions:
-            names = _filter_data_files(names, data_dir, ())
         if len(names) > 1:
             candidates = " and ".join(names[:3])
             raise UserError(f"{data_dir} contains {candidates}. Pass one of them as --{split}_file")
@@ -77,7 +103,8 @@ def find_files(
     if "train" in missing and paths.keys() <= specified.keys():
         # A file that was passed for any split must not become the training file.
         passed = [*specified.values(), *(os.path.join(data_dir, f) for f in specified.values())]
-        others = _filter_data_files(existing, data_dir, {os.path.realpath(path) for path in passed})
+        used = {*map(os.path.realpath, passed)}
+        others = [n for n in existing if os.path.realpath(os.path.join(data_dir, n)) not in used]
         if others and os.path.realpath(data_dir) == os.path.realpath(options.output_dir or ""):
             problem = f"--output_dir={options.output_dir} is also the folder with the data, which"
             advice = "Choose another --output_dir, or pass the name of the file with --train_file"
@@ -108,20 +135,21 @@ def _find_split(
     name: str, more_extensions: Collection[str] = (), anywhere: bool = False
 ) -> str | None:
     """Returns the split whose name is that of a file or, with `anywhere`, a part of it."""
-    stem, extension = os.path.splitext(name.lower().removesuffix(".gz"))
-    parts = [stem, *re.split("[-_.]", stem), extension[1:]] if anywhere else [stem]
-    found = {s for s, stems in NAMES.items() for x in parts if _MORE_NAMES.get(x, x) in stems}
+    base = name.lower().removesuffix(".gz")
+    stem, extension = os.path.splitext(base)
+    parts = re.split("[-_.]", base) if anywhere else [stem]
+    found = {split for split, stems in NAMES.items() if not {*stems}.isdisjoint(parts)}
     is_data = extension in (*_EXTENSIONS, *more_extensions)
-    is_data |= anywhere and _MORE_NAMES.get(extension[1:], extension[1:]) in sum(NAMES.values(), ())
+    is_data |= anywhere and extension[1:] in sum(NAMES.values(), ())
     return found.pop() if len(found) == 1 and is_data else None
 
 
-def _filter_data_files(names: Sequence[str], data_dir: str, excluded: Collection[str]) -> list[str]:
+def _list_data_files(data_dir: str) -> list[str]:
     return [
         name
-        for name in names
+        for name in files.list_dir(data_dir)
         if not name.lower().startswith(_IGNORED_PREFIXES)
         and not name.lower().endswith(".md")
-        and os.path.realpath(path := os.path.join(data_dir, name)) not in excluded
-        and not files.is_dir(path)
+        # A folder with the extension of a table is refused when it is read.
+        and (name.endswith(_EXTENSIONS) or not files.is_dir(os.path.join(data_dir, name)))
     ]

@@ -1,6 +1,5 @@
 """Streams unlabeled texts and text pairs from the lines or the columns of a file."""
 
-import itertools
 import logging
 import re
 import sys
@@ -9,7 +8,7 @@ from typing import IO, NamedTuple
 
 from bert_tf import files, text_lines
 from bert_tf.errors import UserError, counted
-from bert_tf.tables.columns import cell, find_positions, to_text
+from bert_tf.tables.columns import read_cells, to_text
 from bert_tf.tables.read import read_table
 
 _logger = logging.getLogger(__name__)
@@ -45,17 +44,10 @@ def read_columns(
     """Yields the texts of a table; a column is a name (or JSON key), or a number from 1 on."""
     stream = _standard_input() if path == STDIN else None
     rows = read_table(display_name(path), stream=stream)
-    first = next(rows, None)
-    if first is None:
-        return
-    is_json = isinstance(first.cells, dict)
-    header = [name.strip() for name in first.cells] if has_header and not is_json else []
-    columns = {"text": text_column}
-    if text_pair_column:
-        columns["text_pair"] = text_pair_column
-    positions = find_positions(path, first, columns, header)
-    for row in rows if header else itertools.chain([first], rows):
-        yield Text(*(to_text(cell(row, *item), "text", row.place) for item in positions.items()))
+    columns = {"text": text_column, "text_pair": text_pair_column or ""}
+    columns = {purpose: column for purpose, column in columns.items() if column}
+    for place, cells in read_cells(path, rows, columns, has_header):
+        yield Text(*(to_text(value, "text", place) for value in cells.values()))
 
 
 def lines(path: str) -> Iterator[str]:

@@ -1,11 +1,10 @@
 """Finds the columns of a user's table by name or number, and converts the values of cells."""
 
-import contextlib
 import difflib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_tf.errors import UserError, counted, excerpt, shortened
@@ -22,47 +21,64 @@ COLUMN_NAME = re.compile(rf"\s*({_COMMON_WORD})([ _]({_COMMON_WORD}))?\s*", re.I
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
-class Several(tuple[tuple[str, Any], ...]):
-    """The position of a list of columns: pairs of a name and a position."""
-
-
-def positions_in(position: Any) -> list[Any]:
-    """Returns the positions in a `Several`, or in a list with one position."""
-    return [p for _, p in position] if isinstance(position, Several) else [position]
+def read_cells(
+    path: str, rows: Iterable[Row], columns: Mapping[str, str], has_header: bool, split: str = ""
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the place of each row, and purpose -> `cell`; see `find_positions`."""
+    positions: dict[str, Any] = {}
+    for row in rows:
+        is_header = has_header and not (positions or isinstance(row.cells, dict))
+        if not positions:
+            header = [name.strip() for name in row.cells] if is_header else []
+            positions = find_positions(path, row, columns, header, split)
+        if not is_header:
+            yield row.place, {purpose: cell(row, purpose, at) for purpose, at in positions.items()}
 
 
 def find_positions(
     path: str, first_row: Row, columns: Mapping[str, str], header: Sequence[str], split: str = ""
 ) -> dict[str, Any]:
-    """Maps each purpose to a column index, or to a JSON key if `first_row` is a JSON object.
+    """Maps each purpose to a column index, or to a JSON path if `first_row` is a JSON object.
 
-    The label may be a list of columns, such as `toxic,insult`: its position is a `Several`. The
-    message for a missing column says how to pass another one for `split`.
+    A purpose such as "text" stands for the flag --text_column. The label, and "ending_columns", may
+    be several columns, such as `toxic,insult`: then name -> position. The message for a missing
+    column says how to pass another one for `split`.
     """
+    positions: dict[str, Any] = {}
     purpose_at: dict[Any, str] = {}
     for purpose, column in columns.items():
-        position = _find_position(first_row, purpose, column, header, split)
-        other = purpose_at.setdefault(position, purpose)
-        if other != purpose:
-            raise UserError(
-                f"{path}: --{other}_column and --{purpose}_column={column} are the same column"
-            )
-    return {purpose: position for position, purpose in purpose_at.items()}
+        positions[purpose] = _find_position(first_row, purpose, column, header, split)
+        for position in positions_in(positions[purpose]):
+            other = purpose_at.setdefault(position, purpose)
+            if other != purpose:
+                same = f"{_flag(other)} and {_flag(purpose)}={column}"
+                raise UserError(f"{path}: {same} are the same column")
+    return positions
 
 
-def cell(row: Row, purpose: str, position: Any) -> Any:
+def _flag(purpose: str) -> str:
+    return f"--{purpose}" if purpose.endswith("_columns") else f"--{purpose}_column"
+
+
+def positions_in(position: Any) -> list[Any]:
+    """Returns the positions of several columns, or a list with that of a single one."""
+    return [*position.values()] if isinstance(position, dict) else [position]
+
+
+def cell(row: Row, purpose: str, position: Any, split: str = "") -> Any:
     """Returns the value of a cell, or name -> value for several; position may be a JSON path.
 
     Raises a UserError if a JSON object lacks the key.
     """
-    if isinstance(position, Several):
-        return {name: cell(row, purpose, column) for name, column in position}
+    if isinstance(position, dict):
+        return {name: cell(row, purpose, column) for name, column in position.items()}
     if not isinstance(row.cells, dict):
         return row.cells[position]
     try:
         return value_at(row.cells, position)
     except KeyError:
-        raise _no_such_column(row.place, purpose, position, paths_in(row.cells), "key") from None
+        names = paths_in(row.cells)
+        raise _no_such_column(row.place, purpose, position, names, "key", split) from None
 
 
 def value_at(value: Any, path: str) -> Any:
@@ -93,12 +109,6 @@ def paths_in(cells: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def split_advice(flag: str, split: str, end: str = ".") -> str:
-    """Ends advice with how to name another column for the file of a split; see `value_for`."""
-    is_later = split in ("eval", "predict")
-    return f"{end} If only this file differs, add ,{split}:NAME to --{flag}" if is_later else ""
-
-
 def is_name(column: str) -> bool:
     """Returns whether a column is given by name, not by number; or any of several columns."""
     return not re.fullmatch("[0-9]{1,9}(, *[0-9]{1,9})*", column)
@@ -109,19 +119,17 @@ def _find_position(
 ) -> Any:
     cells = first_row.cells
     names = paths_in(cells) if isinstance(cells, dict) else header
-    if purpose == "label" and "," in column and column.strip() not in names:
+    if purpose in ("label", "ending_columns") and "," in column and column.strip() not in names:
         parts = [part.strip() for part in column.split(",") if part.strip()]
         positions = [_find_position(first_row, purpose, part, header, split) for part in parts]
         if len({*positions}) < len(parts):
-            raise UserError(f"{first_row.place}: --label_column={column} repeats a column")
+            raise UserError(f"{first_row.place}: {_flag(purpose)}={column} repeats a column")
         if header:
             parts = [header[int(position)] for position in positions]
-        return Several(zip(parts, positions, strict=True))
+        return dict(zip(parts, positions, strict=True))
     if isinstance(cells, dict):
-        with contextlib.suppress(KeyError):
-            value_at(cells, column)
-            return column
-        raise _no_such_column(first_row.place, purpose, column, names, "key", split)
+        cell(first_row, purpose, column, split)  # raises an error if there is none
+        return column
     matches = [position for position, name in enumerate(header) if name == column.strip()]
     if len(matches) > 1:
         columns = f"{first_row.place}: columns {matches[0] + 1} and {matches[1] + 1}"
@@ -133,7 +141,7 @@ def _find_position(
     if not 1 <= int(column) <= len(first_row.cells):
         place, cells = first_row.place, first_row.cells
         problem = f"but the row has {counted(len(cells), 'column')}.{_csv_hint(place, cells)}"
-        raise UserError(f"{place}: --{purpose}_column={column}, {problem}")
+        raise UserError(f"{place}: {_flag(purpose)}={column}, {problem}")
     return int(column) - 1
 
 
@@ -148,14 +156,18 @@ def _no_such_column(
     elif hint := _csv_hint(place, names):
         advice = hint
     elif close:
-        advice = f" Did you mean --{purpose}_column={by_folded_name[close[0]]}?"
+        advice = f" Did you mean {_flag(purpose)}={by_folded_name[close[0]]}?"
+    elif purpose == "question":
+        advice = " If the endings have no common beginning, pass --question_column="
     elif kind == "key":
         advice = " Pass one of these, or correct the line"
     else:
         advice = " If this row is data, pass 1-based column numbers"
-    advice += split_advice(f"{purpose}_column", split, "" if advice.endswith("?") else ".")
+    if split in ("eval", "predict"):
+        end = "" if advice.endswith("?") else "."
+        advice += f"{end} If only this file differs, add ,{split}:NAME to {_flag(purpose)}"
     rest = f", only {available}" if names else ": the object is empty"
-    return UserError(f"{place}: there is no {kind} {column!r} (--{purpose}_column){rest}.{advice}")
+    return UserError(f"{place}: there is no {kind} {column!r} ({_flag(purpose)}){rest}.{advice}")
 
 
 def _csv_hint(place: str, cells: Sequence[str]) -> str:

@@ -102,8 +102,10 @@ class HuggingFaceSource(Source):
         if not isinstance(lower, bool) and isinstance(normalizer, dict):
             lower = normalizer.get("lowercase")
         self.do_lower_case = lower if isinstance(lower, bool) else None
-        if isinstance(normalizer, dict) and "strip_accents" not in settings:
-            self._set_accents(normalizer, lower)
+        if isinstance(normalizer, dict):
+            chinese = {"tokenize_chinese_chars": normalizer.get("handle_chinese_chars")}
+            others = {name: x for name, x in (normalizer | chinese).items() if name not in settings}
+            self._follow_tokenizer(others, os.path.join(folder, _TOKENIZER), lower)
         pieces = _read_word_pieces(fast_tokenizer) if self.vocab_file is None else None
         if pieces:
             self.vocab_file = os.path.join(temporary_folder(), VOCAB)

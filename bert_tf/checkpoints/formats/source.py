@@ -55,16 +55,25 @@ class Source(abc.ABC):
         self.casing_is_recorded = False
         self.run: RunFolder | None = None
         self.tokenizer_settings: dict[str, str] = {}
-        if settings_file := RunFolder(folder).find(TOKENIZER_CONFIG):
-            self._set_accents(files.read_json(settings_file))
         self.unknown: list[str] = []
         self.notes: list[str] = []
+        if settings_file := RunFolder(folder).find(TOKENIZER_CONFIG):
+            self._follow_tokenizer(files.read_json(settings_file), settings_file)
 
-    def _set_accents(self, settings: Mapping[str, Any], lower_case: object = None) -> None:
-        """Notes `strip_accents`, of transformers, if it does not follow `do_lower_case`."""
+    def _follow_tokenizer(
+        self, settings: Mapping[str, Any], path: str, lower_case: object = None
+    ) -> None:
+        """Sets `strip_accents`, if it does not follow `do_lower_case`; notes what we cannot do."""
         accents = settings.get("strip_accents")
         if isinstance(accents, bool) and accents != settings.get("do_lower_case", lower_case):
             self.tokenizer_settings["strip_accents"] = str(accents).lower()
+        if settings.get("tokenize_chinese_chars") is False:
+            problem = "tokenize_chinese_chars is false, but each Chinese character becomes a word"
+            advice = "Tokens of texts that have any differ from those of the model's training"
+            self.notes.append(f"{path}: {problem}. {advice}")
+        if (kind := settings.get("word_tokenizer_type")) not in (None, "basic"):
+            advice = "Split the texts into its words, separated by spaces, and pass --pretokenized"
+            self.notes.append(f"{path}: the model needs the words of {kind}. {advice}")
 
     def read_run(self, folder: str) -> None:
         """Sets model and casing from the `run.json` of a bert_tf training run."""

@@ -1,20 +1,31 @@
-"""What looks wrong in labels and texts, and makes training or evaluation useless."""
+"""What looks wrong in labels, texts and entity markers, and makes a run useless."""
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from bert_tf.data.features import InputExample
-from bert_tf.errors import counted, excerpt, shortened
+from bert_tf.errors import UserError, counted, excerpt, shortened
 from bert_tf.finetuning.run_checks import check_similar_labels
+from bert_tf.progress import log
 from bert_tf.tasks.classification.datasets import TextDataset
 from bert_tf.tasks.classification.label_inference import is_placeholder
-from bert_tf.tasks.classification.options import CLASSIFICATION, MULTILABEL, REGRESSION
+from bert_tf.tasks.classification.options import (
+    CLASSIFICATION,
+    ENTITY_STARTS,
+    MULTILABEL,
+    REGRESSION,
+)
+from bert_tf.tokenization import FullTokenizer
 
 # Tolerated fraction of training rows whose text also occurs with a different label.
 _MAX_CONTRADICTORY = 0.1
 _NUMBER = r"[+-]?[\d.,]*\d"
+# A special token that follows an entity: a closing tag, or the word "end".
+_END = re.compile(r"^\W*/|(?<![a-z])end(?![a-z])", re.IGNORECASE)
 
 
 def check(
@@ -88,11 +99,9 @@ def _check_labels(path: str, data: TextDataset) -> Iterator[str]:
     missing = [label for label in data.labels if is_placeholder(label) and label not in is_class]
     # If these are more than half of all labels, they are names such as + and -, or emojis.
     if 0 < 2 * len(missing) <= len(data.labels):
-        advice = "remove its rows (with --task_name=tsv, pass --skip_labels=" + (
-            ",".join(missing) or ","
-        )
-        names = " and ".join(map(repr, missing))
-        yield f"{path}: there is a label {names}. If it means no label, {advice})"
+        names, skip = " and ".join(map(repr, missing)), ",".join(missing)
+        advice = f"remove its rows (with --task_name=tsv, pass --skip_labels={skip})"
+        yield f"{path}: there is a label {names}. If it means no label, {advice}"
     for label in data.labels:
         is_list = label[0] == "[" and label[-1] == "]"
         if is_list or (data.problem_type == MULTILABEL and label[0] in "[]'\""):
@@ -104,3 +113,56 @@ def _check_labels(path: str, data: TextDataset) -> Iterator[str]:
 def _collect_labels(examples: Sequence[InputExample]) -> set[str]:
     labels = (e.label if isinstance(e.label, tuple) else (e.label,) for e in examples)
     return set().union(*labels)
+
+
+def find_markers(pooling: str, tokenizer: FullTokenizer) -> dict[str, int]:
+    """Returns the markers before two entities, and their ids; {} with other values of `pooling`.
+
+    Special tokens such as [/E1] or [E1_END] follow an entity; of four others, the second and the
+    fourth do. Raises a UserError unless two are left.
+    """
+    if pooling != ENTITY_STARTS:
+        return {}
+    special_tokens = tokenizer.basic_tokenizer.special_tokens
+    starts = [token for token in special_tokens if not _END.search(token)]
+    starts = starts[::2] if len(starts) == len(special_tokens) == 4 else starts
+    if len(starts) != 2:
+        found = f"{len(starts)} in --special_tokens: {', '.join(starts) or 'none'}"
+        advice = "Pass their names, as in --special_tokens=[E1],[/E1],[E2],[/E2]"
+        problem = "needs the markers before two entities, but there are"
+        raise UserError(f"--pooling=entity_starts {problem} {found}. {advice}")
+    log.info("The classifier reads the entities after %s and %s", *starts)
+    return {marker: tokenizer.vocab[marker] for marker in starts}
+
+
+def require_markers(examples: Sequence[InputExample], markers: Iterable[str], source: str) -> None:
+    """Raises a UserError if a marker is in no text of a file."""
+    for marker in markers:
+        if examples and not any(marker in _text(example) for example in examples):
+            advice = "Mark the two entities of each text, or omit --pooling=entity_starts"
+            found = f"no text has {marker}, such as {excerpt(_text(examples[0]))}"
+            raise UserError(f"{source}: {found}. {advice}")
+
+
+def check_markers(
+    examples: Sequence[InputExample],
+    rows: np.ndarray,
+    marker_ids: Mapping[str, int],
+    source: str,
+) -> Iterator[str]:
+    """Yields a sentence for each marker that is not once in the `input_ids` [E, S] of examples."""
+    for marker, id_ in marker_ids.items():
+        counts = (rows == id_).sum(axis=1)
+        lack = f"lack {marker}, or have it after --max_seq_length={rows.shape[1]}"
+        for wrong, problem, effect in (
+            (counts == 0, lack, "the vector of [CLS] takes its place"),
+            (counts > 1, f"have {marker} more than once", "the first one counts"),
+        ):
+            if count := int(wrong.sum()):
+                share = counted(count, "text", problem, of=len(rows))
+                text = excerpt(_text(examples[wrong.argmax()]))
+                yield f"{source}: {share}: {effect}. Example: {text}"
+
+
+def _text(example: InputExample) -> str:
+    return f"{example.text_a} {example.text_b or ''}"

@@ -2,7 +2,7 @@
 
 import types
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from bert_tf.declare import value_for
@@ -18,8 +18,6 @@ from bert_tf.tables.columns import (
 from bert_tf.tables.read import Row
 from bert_tf.tasks.classification.label_inference import LabelParser, is_number_like
 from bert_tf.tasks.classification.options import ClassifierOptions
-
-UNLABELED = "unlabeled"
 
 
 class TrainingTable(NamedTuple):
@@ -38,26 +36,14 @@ class TrainingTable(NamedTuple):
     text_columns: Mapping[str, Sequence[str]] = types.MappingProxyType({})
 
 
-def columns_of_split(options: ClassifierOptions, split: str, every: bool = False) -> dict[str, str]:
-    """Returns purpose -> column for a split, or for `UNLABELED`, a training set without labels.
-
-    With `every`, also returns the columns that are not read.
-    """
-    columns = {
-        "text": options.text_column,
-        "text_pair": options.text_pair_column,
-        "label": options.label_column,
-        "id": options.id_column,
-    }
-    unused = {"predict": {"label"}, UNLABELED: {"label", "id"}}.get(split, {"id"})
-    used = columns.keys() - (set() if every else unused)
-    file = _file_of(split)
-    found = {name: value_for(columns[name] or "", file) for name in columns if name in used}
-    return {name: column for name, column in found.items() if column}
-
-
-def _file_of(split: str) -> str:
-    return "train" if split == UNLABELED else split
+def columns_of_split(
+    options: ClassifierOptions, split: str, without: Collection[str] = ()
+) -> dict[str, str]:
+    """Returns purpose -> column in the file of a split, `without` some purposes."""
+    purposes = ("text", "text_pair", "label", "id")
+    columns = {name: getattr(options, f"{name}_column") or "" for name in purposes}
+    found = {name: value_for(column, split) for name, column in columns.items()}
+    return {name: column for name, column in found.items() if column and name not in without}
 
 
 def find_header(
@@ -65,26 +51,24 @@ def find_header(
     rows: Sequence[Row],
     options: ClassifierOptions,
     split: str,
+    columns: Mapping[str, str],
     labels: LabelParser,
     training_header: Sequence[str] | None,
 ) -> list[str]:
     """Returns the column names in the first row of a table, or [] if that row is data.
 
-    If `has_header` is "auto" and all columns are given by number,
-    guesses: the first row is a header if its label does not look like the labels below, or if it
-    equals `training_header` (None: not read; []: no header).
+    `columns` are those that are read. If `has_header` is "auto" and all columns are given by
+    number, guesses: the first row is a header if its label does not look like the labels below, or
+    if it equals `training_header` (None: not read; []: no header).
     """
     if isinstance(rows[0].cells, dict):
         return []
     header = [name.strip() for name in rows[0].cells]
-    has_header, text_column = (
-        value_for(value or "", _file_of(split))
-        for value in (options.has_header, options.text_column)
-    )
+    has_header = value_for(options.has_header, split)
     # If a split has values of its own, only the columns that are read there need names.
-    every = (has_header, text_column) == (options.has_header, options.text_column)
-    flags = columns_of_split(options, split, every).items()
-    by_name = [f"--{purpose}_column={name}" for purpose, name in flags if is_name(name)]
+    is_special = has_header != options.has_header or columns["text"] != options.text_column
+    flags = columns if is_special else columns_of_split(options, split)
+    by_name = [f"--{purpose}_column={name}" for purpose, name in flags.items() if is_name(name)]
     if has_header == "no":
         if by_name:
             flag = f"--has_header={options.has_header}"
@@ -92,7 +76,7 @@ def find_header(
         return []
     if by_name or has_header == "yes":
         return header
-    positions = find_positions(path, rows[0], columns_of_split(options, split), [])
+    positions = find_positions(path, rows[0], columns, [])
     if not _is_header(rows, positions, labels, training_header):
         return []
     message = "%s: the first row is used as column names: %s (--has_header=no reads it as data)"
@@ -104,12 +88,14 @@ def warn_about_columns(
     rows: Sequence[Row],
     options: ClassifierOptions,
     split: str,
+    columns: Mapping[str, str],
     header: Sequence[str],
     training: TrainingTable,
 ) -> None:
     """Warns about rows that repeat the header, and columns that differ from the training file's.
 
-    The latter only for columns that are not given for this split.
+    The latter only for columns that are not given for this split. Also warns if texts have other
+    columns than those of the model or teacher, but the file has columns with those names, too.
     """
     repeated = [r.place for r in rows[1:] if header and [c.strip() for c in r.cells] == header]
     if repeated:
@@ -119,7 +105,7 @@ def warn_about_columns(
     # Columns given by name were found in the header; ids are only read for prediction.
     numbers = {
         purpose: int(column)
-        for purpose, column in columns_of_split(options, split).items()
+        for purpose, column in columns.items()
         if purpose != "id" and not is_name(column) and "," not in column and column not in header
         if column == getattr(options, f"{purpose}_column")
     }
@@ -137,19 +123,9 @@ def warn_about_columns(
             if name.casefold() != trained.casefold():
                 message = "%s: column %d is %r, but %r in the training file. Check --%s_column"
                 log.warning(message, rows[0].place, number, name, trained, purpose)
-
-
-def warn_about_texts(
-    options: ClassifierOptions, names: Sequence[str], trained: Mapping[str, Sequence[str]]
-) -> None:
-    """Warns if the texts of a run have other columns than those of its model or teacher.
-
-    `names` are the columns of a file, and `trained` maps the folders of models to text columns. A
-    new file may name its columns differently, unless it also has the same names.
-    """
-    used = list(columns_of_split(options, UNLABELED).values())
-    for folder, columns in trained.items():
-        others = list(filter(None, (value_for(column, "train") for column in columns)))
+    used = list(columns_of_split(options, "train", without=("label", "id")).values())
+    for folder, text_columns in training.text_columns.items():
+        others = list(filter(None, (value_for(column, "train") for column in text_columns)))
         is_other = is_name(used[0]) and others != used and {*others} <= {*names}
         if others and (is_other or len(others) != len(used)):
             message = "%s: trained on column %s, not %s. Check --text_column, --text_pair_column"

@@ -104,15 +104,12 @@ class CustomDataset(TextDataset):
         if not rows:
             raise UserError(f"{path} is empty")
         is_unlabeled = self.is_unlabeled and split == "train"
-        kind = column_mapping.UNLABELED if is_unlabeled else split
-        columns = column_mapping.columns_of_split(self._options, kind)
-        header = column_mapping.find_header(
-            path, rows, self._options, kind, self._parser, self._training.header
-        )
+        unused = {"label"} if split == "predict" else {"id", "label"} if is_unlabeled else {"id"}
+        columns = column_mapping.columns_of_split(self._options, split, unused)
+        table = self._options, split, columns
+        header = column_mapping.find_header(path, rows, *table, self._parser, self._training.header)
         positions = find_positions(path, rows[0], columns, header, split)
-        column_mapping.warn_about_columns(rows, self._options, kind, header, self._training)
-        names, others = header or rows[0].cells, self._training.text_columns
-        column_mapping.warn_about_texts(self._options, names, others)
+        column_mapping.warn_about_columns(rows, *table, header, self._training)
         self._training = self._training._replace(text_columns={})  # to warn once
         if header:
             del rows[0]

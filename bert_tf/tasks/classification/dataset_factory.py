@@ -143,15 +143,20 @@ def require_same_labels(labels: Sequence[str], source: str, options: ClassifierO
     run_checks.require_same_labels(labels, source, options, advice)
 
 
+def resumed_folders(options: ClassifierOptions) -> list[RunFolder]:
+    """Returns the folders of the runs that this run, or each of its runs, resumes."""
+    output = RunFolder(options.output_dir or "")
+    folders = output.subfolders(options.num_runs) if options.num_runs > 1 else [output]
+    return [folder for folder in folders if folder.will_be_resumed_by(options)]
+
+
 def scale_entry(options: ClassifierOptions, examples: Sequence[InputExample]) -> dict[str, str]:
     """Returns an entry for `run.json` with [mean, standard deviation] of each target.
 
     It is empty if all numbers are small. A run that resumes, or has a teacher, has the entry of
     that model, or none.
     """
-    output = RunFolder(options.output_dir or "")
-    models = output.subfolders(options.num_runs) if options.num_runs > 1 else [output]
-    models = [model for model in models if model.will_be_resumed_by(options)]
+    models = resumed_folders(options)
     if options.teacher:
         models.append(RunFolder(options.teacher))
     if models:

@@ -48,47 +48,23 @@ class LabelParser:
 
     def parse(self, value: Any, place: str) -> Any:
         """Converts a cell to a label: a tuple if there are several labels or numbers, in order."""
-        if self.problem_type == REGRESSION:
-            texts = self.number_texts(value, place)
-            return tuple(texts) if self.labels else texts[0]
-        names = self.label_names(value, place)
+        names = self.names(value, place)
         if self.problem_type == MULTILABEL:
             return tuple(label for label in self.labels if label in names)
-        return names[0]
+        return tuple(names) if self.problem_type == REGRESSION and self.labels else names[0]
 
-    def number_texts(self, value: Any, place: str) -> list[str]:
-        """Lists the numbers in a cell, as text: one, or one for each of `labels`."""
-        parts = [*value.values()] if isinstance(value, dict) else value
-        parts = (parts or [""]) if isinstance(parts, list) else [parts]
-        texts = [to_text(part, "label", place).strip() for part in parts]
-        for text in texts:
-            if parse_number(text) is None:
-                advice = "Label columns have numbers, or 0 and 1"
-                if not isinstance(value, dict):
-                    advice = self._advice(text, place)
-                raise _not_a_number(text, advice, place)
-        names = target_names(value)
-        self._require_names(names, place)
-        by_name = dict(zip(names, texts, strict=False))
-        return [by_name[name] for name in self.labels] or texts
-
-    def _require_names(self, names: Sequence[str], place: str) -> None:
-        if sorted(names) != sorted(self.labels):
-            found, expected = (shortened(x) or "one number" for x in (names, self.labels))
-            raise UserError(f"{place}: the label has {found}, but others have {expected}")
-
-    def label_names(self, value: Any, place: str) -> list[str]:
-        """Lists the labels in a cell: exactly one, unless the problem type is multilabel."""
-        if isinstance(value, dict) and self.problem_type == MULTILABEL:
-            self._require_names(tuple(value), place)
-            names = [name for name in value if self._is_one(value[name], name, place)]
-        elif not isinstance(value, list | dict):
+    def names(self, value: Any, place: str) -> list[str]:
+        """Lists the labels in a cell, exactly one unless multilabel, or the numbers, as text."""
+        is_multilabel = self.problem_type == MULTILABEL
+        if self.problem_type == REGRESSION or (isinstance(value, dict) and is_multilabel):
+            return self._named_values(value, place)
+        if not isinstance(value, list | dict):
             names = self.split(to_text(value, "label", place))
-        elif self.problem_type == MULTILABEL:
+        elif is_multilabel:
             names = [self._strip(to_text(part, "label", place)) for part in value]
         else:
             raise UserError(f"{place}: a list of labels needs problem_type=multilabel")
-        if "" in names or not (names or self.problem_type == MULTILABEL):
+        if "" in names or not (names or is_multilabel):
             raise UserError(f"{place}: the label is empty. {self._advice('', place)}")
         for name in names:
             if self.labels and name not in self.labels:
@@ -96,18 +72,31 @@ class LabelParser:
                 close = difflib.get_close_matches(name, self.labels, n=1) if is_new else []
                 advice = f"Did you mean {close[0]}?" if close else self._advice(name, place)
                 if self.is_inferred and is_new:
-                    end = "" if close else "."
-                    advice += f"{end} If the label is new, pass all labels as --labels"
+                    advice += " If the label is new, pass all labels as --labels"
                 allowed = shortened(self.labels)
                 raise UserError(f"{place}: label {excerpt(name)} is not one of {allowed}. {advice}")
         return list(dict.fromkeys(names))
 
-    def _is_one(self, value: Any, name: str, place: str) -> bool:
-        if value not in (0, 1):
-            shown = str(value).removesuffix(".0")
-            problem = f"label {name} is {excerpt(shown)}, not 0 or 1"
-            raise UserError(f"{place}: {problem}. {self._advice(shown, place)}")
-        return value == 1
+    def _named_values(self, value: Any, place: str) -> list[str]:
+        """Lists the numbers in a cell, as text, or the names of those that are 1."""
+        texts = [to_text(part, "label", place).strip() for part in _parts(value) or [""]]
+        names = target_names(value, self.problem_type)
+        for text in texts:
+            if parse_number(text) is None:
+                in_columns = "Label columns have numbers, or 0 and 1"
+                advice = in_columns if isinstance(value, dict) else self._advice(text, place)
+                raise _not_a_number(text, advice, place)
+        if sorted(names) != sorted(self.labels):
+            found, expected = (shortened(x) or "one number" for x in (names, self.labels))
+            raise UserError(f"{place}: the label has {found}, but others have {expected}")
+        by_name = dict(zip(names, texts, strict=False))
+        if self.problem_type == REGRESSION:
+            return [by_name[name] for name in self.labels] or texts
+        for name, text in by_name.items():
+            if text not in ("0", "1"):
+                problem = f"label {name} is {text!r}, not 0 or 1"
+                raise UserError(f"{place}: {problem}. {self._advice(text, place)}")
+        return [name for name in names if by_name[name] == "1"]
 
     def split(self, text: str) -> list[str]:
         """Splits the text of a cell into labels; returns [] if it is blank."""
@@ -117,12 +106,10 @@ class LabelParser:
 
     def is_skipped(self, value: Any, place: str) -> bool:
         """Returns whether the row of a cell is left out."""
-        if isinstance(value, list | dict):
-            parts = value.values() if isinstance(value, dict) else value
-            names = ["" if part is None else str(part) for part in parts]
-        else:
-            names = self.split("" if value is None else to_text(value, "label", place)) or [""]
-        return not {*(self.skipped or ())}.isdisjoint(map(str.strip, names))
+        names = ["" if part is None else str(part).strip() for part in _parts(value)]
+        if not isinstance(value, list | dict | None):
+            names = self.split(to_text(value, "label", place)) or [""]
+        return not {*(self.skipped or ())}.isdisjoint(names)
 
     def _advice(self, name: str, place: str) -> str:
         if self.skipped is not None and is_placeholder(name):
@@ -141,11 +128,21 @@ def is_placeholder(label: str) -> bool:
     return bool(re.fullmatch(r"[\W_]*|-1|#?n/?a|nan|null|unsup|unlabell?ed", label, re.IGNORECASE))
 
 
-def target_names(value: Any) -> tuple[str, ...]:
-    """Returns the names of the numbers in a label: keys or indexes; () for a single number."""
-    if not isinstance(value, list | dict) or len(value) < 2:
-        return ()
-    return tuple(value if isinstance(value, dict) else map(str, range(len(value))))
+def _parts(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [*value.values()]
+    return value if isinstance(value, list) else [value]
+
+
+def target_names(value: Any, problem_type: str = REGRESSION) -> tuple[str, ...]:
+    """Returns the names of the numbers in a label: keys or indexes; () for a single number.
+
+    If `problem_type` is multilabel, the numbers are 0 or 1, and only an object has names.
+    """
+    if isinstance(value, list) and problem_type == REGRESSION:
+        value = dict(enumerate(value))
+    is_named = isinstance(value, dict) and (len(value) > 1 or problem_type == MULTILABEL)
+    return tuple(map(str, value)) if is_named else ()
 
 
 def unpack_numbers(cell: Any) -> Any:
@@ -182,18 +179,14 @@ def infer_labels(
         problem_type = _infer_type_of_lists(path, values, given)
     elif problem_type == AUTO:
         problem_type = _infer_problem_type(places, values, given)
-    parser = dataclasses.replace(given, problem_type=problem_type)
-    is_named = isinstance(values[0], dict) and problem_type == MULTILABEL
-    if problem_type == REGRESSION or is_named:
-        names = tuple(values[0]) if is_named else target_names(values[0])
-        parser = dataclasses.replace(parser, labels=given.labels or names)
-        require_valid_labels(parser.labels, path)
-    parse = parser.number_texts if problem_type == REGRESSION else parser.label_names
-    names = list(map(parse, values, places))
+    known = target_names(values[0], problem_type)
+    require_valid_labels(known, path)
+    parser = dataclasses.replace(given, problem_type=problem_type, labels=given.labels or known)
+    names = list(map(parser.names, values, places))
     counts = Counter(itertools.chain.from_iterable(names))
     if problem_type == MULTILABEL and max(map(len, names)) < 2:
         advice = f"Is --label_separator={given.separator} correct?"
-        if is_named:
+        if known:
             advice = "If there is one label per text, write its name into a single column"
         log.warning("%s: multilabel, but no row has two labels. %s", path, advice)
     if problem_type == REGRESSION:
@@ -218,13 +211,13 @@ def _infer_type_of_lists(path: str, values: Sequence[Any], given: LabelParser) -
     either.
     """
     lists = [value for value in values if isinstance(value, list | dict)]
-    rows = [[*value.values()] if isinstance(value, dict) else value for value in lists]
+    rows = list(map(_parts, lists))
     numbers = list(itertools.chain.from_iterable(rows))
     is_auto = given.problem_type == AUTO and not given.labels
     problem_type = MULTILABEL if given.problem_type == AUTO else given.problem_type
-    if isinstance(lists[0], dict) and problem_type == MULTILABEL:
+    if isinstance(lists[0], dict):
         if not is_auto or (numbers and all(x in (0, 1) for x in numbers)):
-            return MULTILABEL
+            return problem_type
         if -1 in numbers and all(x in (-1, 0, 1) for x in numbers):
             advice = "If -1 means no label, pass --skip_labels=-1; else --problem_type=regression"
             raise UserError(f"{path}: labels are -1, 0 and 1. {advice}")

@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from bert_tf.declare import DATA, MODEL, PATH, RESULTS, ROWS, RUN, WEIGHTS, Options, option
+from bert_tf.data.split_files import SplitFileOptions
+from bert_tf.declare import DATA, MODEL, PATH, RESULTS, ROWS, RUN, WEIGHTS, option
 from bert_tf.errors import UserError
 from bert_tf.options.fine_tuning import FineTuningOptions
 
@@ -22,7 +23,7 @@ _MIN_WINDOW_LENGTH = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TableOptions(Options, affects=DATA):
+class TableOptions(SplitFileOptions, affects=DATA):
     """Options that only apply to a user's own table files (`--task_name=tsv`)."""
 
     text_column: str | None = option(
@@ -84,37 +85,12 @@ class TableOptions(Options, affects=DATA):
         new=True,
         limits=(0, 0.9),
     )
-    train_file: str | None = option(
-        None,
-        "Training file: a path, or a name in --data_dir; by default train.tsv (or .csv, .jsonl), "
-        "or the only file in --data_dir.",
-        affects=DATA | PATH,
-        new=True,
-    )
-    eval_file: str | None = option(
-        None,
-        "Evaluation file; by default dev.tsv, valid.tsv or similar.",
-        affects=DATA | PATH,
-        new=True,
-    )
-    predict_file: str | None = option(
-        None,
-        "File to make predictions for; by default test.tsv or similar.",
-        affects=DATA | PATH,
-        new=True,
-    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
     """Options of `run_classifier.py`."""
 
-    data_dir: str | None = option(
-        None,
-        "Folder with the data files. Not needed if all files are passed by name.",
-        affects=DATA | PATH,
-        required=True,
-    )
     task_name: str | None = option(
         None,
         "Name of the task, case-insensitive: cola, mnli, mrpc or xnli; also sst-2, sts-b "
@@ -202,7 +178,8 @@ class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
         if self.uses_custom_tables and not self.text_column:
             raise UserError("--task_name=tsv needs --text_column, a column's name or number")
         for field in dataclasses.fields(TableOptions):
-            if getattr(self, field.name) != field.default and not self.uses_custom_tables:
+            is_passed = field.name != "data_dir" and getattr(self, field.name) != field.default
+            if is_passed and not self.uses_custom_tables:
                 raise UserError(f"--{field.name} only applies to --task_name=tsv (your own files)")
         labels = {*map(str.strip, (self.labels or "").split(","))} - {""}
         if both := labels & {*self.skipped_labels}:
@@ -218,9 +195,8 @@ class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
                 raise UserError(f"--{flag} needs --{needed}=true")
 
     def _not_needed(self) -> set[str]:
-        names_files = bool(self.train_file or self.eval_file or self.predict_file)
         task = {"task_name"} if self.task_module else set()
-        needs_no_folder = self.task_module or (self.uses_custom_tables and names_files)
+        needs_no_folder = self.task_module or (self.uses_custom_tables and self.names_files)
         return super()._not_needed() | task | ({"data_dir"} if needs_no_folder else set())
 
 

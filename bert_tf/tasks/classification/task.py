@@ -22,10 +22,11 @@ from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.prediction import PairCheck, require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
-from bert_tf.tasks.classification import checks, entity_markers
+from bert_tf.tasks.classification import checks
 from bert_tf.tasks.classification.dataset_factory import (
     label_source,
     make_dataset,
+    resumed_folders,
     scale_entry,
     trained_problem_type,
 )
@@ -90,7 +91,7 @@ class Classification(Task):
         self.tokenizer = BatchTokenizer(tokenizer)
         self._uses_windows = options.long_text == "windows"
         # The markers before two entities, and their ids; {} if the classifier does not read them.
-        self._markers = entity_markers.find(options.pooling, tokenizer)
+        self._markers = checks.find_markers(options.pooling, tokenizer)
 
     def infer_schema(self, source: str | RunFolder) -> ClassificationSchema:
         """Infers labels and problem type from a user's training file or task module.
@@ -137,7 +138,7 @@ class Classification(Task):
         examples = self.schema.data.read(split)
         if not examples:
             raise UserError(f"{self.schema.data.describe(split)} contains no examples")
-        entity_markers.require_in(examples, self._markers, self.schema.data.describe(split))
+        checks.require_markers(examples, self._markers, self.schema.data.describe(split))
         return examples
 
     def check(
@@ -148,11 +149,11 @@ class Classification(Task):
     ) -> Iterator[str]:
         """Yields what looks wrong in labels and texts."""
         yield from checks.check(self.schema.data, split, examples, train_examples)
+        source = self.schema.data.describe(split)
         if self._markers:
             rows = self.featurize(examples[:_NUM_CHECKED], "predict")["input_ids"]
-            yield from entity_markers.check(rows, self._markers, self.schema.data.describe(split))
-        texts = [texts for _, texts in self.identity(examples)]
-        yield from self.tokenizer.check_texts(self.schema.data.describe(split), texts)
+            yield from checks.check_markers(examples, rows, self._markers, source)
+        yield from self.tokenizer.check_texts(source, [x for _, x in self.identity(examples)])
 
     def identity(self, examples: Sequence[InputExample]) -> Iterator[tuple[Any, Sequence[str]]]:
         """Returns each example and its two texts; the second may be empty."""
@@ -275,7 +276,7 @@ class Classification(Task):
         tuples = [item if isinstance(item, tuple) else (item,) for item in inputs]
         examples = [InputExample("", *texts, label=label) for texts in tuples]
         for index, example in enumerate(examples):
-            entity_markers.require_in([example], self._markers, f"Input {index}")
+            checks.require_markers([example], self._markers, f"Input {index}")
         return examples
 
     def epoch_size(self, examples: Sequence[InputExample]) -> int:
@@ -289,10 +290,9 @@ class Classification(Task):
 
 def _require_problem_type(options: ClassifierOptions, data: TextDataset) -> None:
     """Raises a UserError if a model in `output_dir` has another kind of output."""
-    output = RunFolder(options.output_dir or "")
-    for folder in output.subfolders(options.num_runs) if options.num_runs > 1 else [output]:
+    for folder in resumed_folders(options):
         trained = trained_problem_type(folder)
-        if folder.will_be_resumed_by(options) and trained not in (None, data.problem_type):
+        if trained not in (None, data.problem_type):
             raise UserError(
                 f"--output_dir={folder} contains a run with problem_type={trained}, but this run "
                 f"has problem_type={data.problem_type}. Choose another --output_dir; to start from "

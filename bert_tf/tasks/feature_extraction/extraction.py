@@ -62,19 +62,16 @@ def run(options: ExtractionOptions) -> None:
     # Read the whole input first to find errors early, unless it is a stream.
     is_stream = input_file == STDIN or files.is_stream(input_file)
     total = 0 if is_stream else sum(1 for _ in _read(options))
-    texts, first_texts = _read(options), []
-    for text in texts:
-        first_texts.append(text)
-        if any(text):
-            break
-    else:
+    texts, texts_ahead = itertools.tee(_read(options))
+    if not any(map(any, texts_ahead)):
         raise UserError(f"{display_name(input_file)} contains no text")
+    del texts_ahead  # so that the texts are not kept for it
     if options.file_format == "jsonl" and output_file.lower().endswith(_NON_JSON_EXTENSIONS):
         message = "%s will contain JSON lines. Pass --output_format=npz to write NumPy arrays"
         log.warning(message, output_file)
     extractor = Extractor(options, total)
     options = extractor.options
-    indexed_texts = enumerate(itertools.chain(first_texts, texts))
+    indexed_texts = enumerate(texts)
     with (
         files.atomic_write(output_file) as temporary,
         FORMATS[options.file_format](temporary, extractor.layers) as write,

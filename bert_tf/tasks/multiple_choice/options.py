@@ -1,34 +1,16 @@
 """Options of `run_multiple_choice.py`."""
 
 import dataclasses
-from typing import Any
 
-from bert_tf.data.split_files import NAMES
-from bert_tf.declare import DATA, MODEL, PATH, RESULTS, option, value_for
-from bert_tf.errors import UserError
+from bert_tf.data.split_files import SplitFileOptions
+from bert_tf.declare import DATA, MODEL, RESULTS, option, value_for
 from bert_tf.options.fine_tuning import FineTuningOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MultipleChoiceOptions(FineTuningOptions, affects=DATA):
+class MultipleChoiceOptions(SplitFileOptions, FineTuningOptions, affects=DATA):
     """Options of `run_multiple_choice.py`. By default, the columns are those of SWAG's files."""
 
-    data_dir: str | None = option(
-        None,
-        "Folder with train, val (or dev) and test files: .csv, .tsv or .jsonl. Not needed if all "
-        "files are passed by name.",
-        affects=DATA | PATH,
-        required=True,
-    )
-    train_file: str | None = option(
-        None, "Training file; by default the one in --data_dir.", affects=DATA | PATH
-    )
-    eval_file: str | None = option(
-        None, "Evaluation file; by default the one in --data_dir.", affects=DATA | PATH
-    )
-    predict_file: str | None = option(
-        None, "File to make predictions for; by default the one in --data_dir.", affects=DATA | PATH
-    )
     context_column: str = option(
         "sent1", "Column of the text before the endings; in JSON, also a path: question.stem."
     )
@@ -50,23 +32,18 @@ class MultipleChoiceOptions(FineTuningOptions, affects=DATA):
     )
     eval_batch_size: int = option(8, "Evaluation batch size, in questions.", affects=RESULTS)
 
-    def check(self) -> None:
-        """Checks the options without reading any data files."""
-        super().check()
-        for split in NAMES:
-            columns = self.columns(split)
-            names = [*columns.pop("ending_columns"), *filter(None, columns.values())]
-            for name in names:
-                if names.count(name) > 1:
-                    raise UserError(f"Column {name} is given twice. All columns must be different")
-
-    def columns(self, split: str) -> dict[str, Any]:
-        """Returns flag -> column in the file of a split, or ""; `ending_columns` -> list."""
-        flags = ("context_column", "question_column", "ending_columns", "label_column")
-        found: dict[str, Any] = {f: value_for(getattr(self, f) or "", split) for f in flags}
-        names = found["ending_columns"].split(",")
-        return found | {"ending_columns": [name.strip() for name in names if name.strip()]}
+    def columns(self, split: str) -> dict[str, str]:
+        """Returns purpose -> column in the file of a split, see `find_positions`."""
+        endings = value_for(self.ending_columns, split)
+        # The path of the texts is that of choices that may also have labels.
+        endings = endings if "," in endings else endings.removesuffix(".text")
+        question = value_for(self.question_column or "", split)
+        return {
+            "context": value_for(self.context_column, split),
+            **({"question": question} if question else {}),
+            **({"ending_columns": endings} if endings else {}),
+            **({"label": value_for(self.label_column, split)} if split != "predict" else {}),
+        }
 
     def _not_needed(self) -> set[str]:
-        named_files = self.train_file or self.eval_file or self.predict_file
-        return super()._not_needed() | ({"data_dir"} if named_files else set())
+        return super()._not_needed() | ({"data_dir"} if self.names_files else set())

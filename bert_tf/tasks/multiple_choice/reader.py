@@ -1,12 +1,12 @@
 """Reads multiple-choice questions, such as SWAG's, from CSV, TSV or JSON lines."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from bert_tf.data.split_files import find_files
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
-from bert_tf.tables.columns import paths_in, split_advice, to_text, value_at
+from bert_tf.tables.columns import read_cells, to_text
 from bert_tf.tables.read import read_table
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 
@@ -33,9 +33,9 @@ def read_questions(
     if split not in paths:
         raise UserError(f"There is no {split} file: pass --{split}_file, or add it to --data_dir")
     questions: list[Question] = []
-    columns = options.columns(split)
-    for place, row in _read_rows(paths[split], columns):
-        question = _parse_question(row, place, columns, split)
+    rows = read_table(paths[split])
+    for place, cells in read_cells(paths[split], rows, options.columns(split), True, split):
+        question = _parse_question(cells, place)
         count = len(question.endings)
         if num_endings and count > num_endings:
             advice = "Pass it as --init_checkpoint with another --output_dir"
@@ -50,60 +50,31 @@ def read_questions(
     return questions
 
 
-def _read_rows(path: str, columns: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields the file and line of each row, and its cells by column name."""
-    header: list[str] | None = None
-    for row in read_table(path):
-        if isinstance(row.cells, dict):
-            yield row.place, row.cells
-        elif header is None:
-            header = [name.strip() for name in row.cells]
-            for name in (*columns["ending_columns"], *columns.values()):
-                if name and header.count(name) > 1:
-                    raise UserError(f"{row.place}: two columns are called {name!r}. Rename one")
-        else:
-            yield row.place, dict(zip(header, row.cells, strict=True))
-
-
-def _parse_question(
-    row: Mapping[str, Any], place: str, columns: Mapping[str, Any], split: str
-) -> Question:
-    def text_of(flag: str) -> str:
-        value = _value(row, flag, columns[flag], place, split)
-        return to_text(value, f"value of {columns[flag]!r}", place)
-
-    question = text_of("question_column") if columns["question_column"] else ""
-    endings, names = _find_endings(row, place, columns["ending_columns"], split)
+def _parse_question(cells: dict[str, Any], place: str) -> Question:
+    endings, names = _find_endings(cells.pop("ending_columns", None), place)
+    texts = {purpose: to_text(value, purpose, place) for purpose, value in cells.items()}
+    question, label = texts.get("question", ""), None
+    if "label" in texts:
+        label = _find_label(texts["label"].strip(), names, len(endings), place)
     full_endings = tuple(f"{question} {ending}".strip() for ending in endings)
-    label = None
-    if split != "predict":
-        label = _find_label(text_of("label_column").strip(), names, len(endings), place)
-    return Question(text_of("context_column"), full_endings, label)
+    return Question(texts["context"], full_endings, label)
 
 
-def _find_endings(
-    row: Mapping[str, Any], place: str, columns: Sequence[str], split: str
-) -> tuple[list[str], Sequence[str]]:
+def _find_endings(cells: Any, place: str) -> tuple[list[str], Sequence[str]]:
     """Returns the endings, and their names: columns, or the labels of choices in JSON, if any.
 
     JSON has a list of texts; objects with text and label, as in CommonsenseQA, or an object of two
     such lists; or an object with a text for each label. Columns that are empty at the end of a row
     are no endings.
     """
-    # The path of the texts is that of choices that may also have labels.
-    names = [columns[0].removesuffix(".text")] if len(columns) == 1 else columns
-    values = [_value(row, "ending_columns", name, place, split) for name in names]
-    if len(names) == 1 and isinstance(values[0], list | dict):
-        texts, names = _unpack_choices(values[0], place)
-    else:
-        while values and (values[-1] is None or not str(values[-1]).strip()):
-            values.pop()
-        texts, names = values, names[: len(values)]
+    texts, names = _unpack_choices(cells, place) if isinstance(cells, list | dict) else ([], [])
+    while isinstance(cells, dict) and texts and (texts[-1] is None or not str(texts[-1]).strip()):
+        texts.pop()
     endings = [to_text(text, "ending", place) for text in texts]
     if len(endings) < 2:
         needed = "a question needs at least two endings: two or more columns, or a list in JSON"
         raise UserError(f"{place}: {needed} (--ending_columns)")
-    return endings, [to_text(name, "label of an ending", place) for name in names]
+    return endings, [to_text(name, "label of an ending", place) for name in names[: len(endings)]]
 
 
 def _unpack_choices(choices: Any, place: str) -> tuple[list[Any], list[Any]]:
@@ -138,14 +109,3 @@ def _find_label(cell: str, names: Sequence[str], count: int, place: str) -> int:
     advice = "Correct or remove the row" + ". Indices count from 0" * (cell == str(count))
     expected = f"one of {', '.join(indices)}"
     raise UserError(f"{place}: the label must be {expected}. Received: {excerpt(cell)}. {advice}")
-
-
-def _value(row: Mapping[str, Any], flag: str, path: str, place: str, split: str) -> Any:
-    try:
-        return value_at(row, path)
-    except KeyError:
-        advice = ". If the endings have no common beginning, pass --question_column="
-        advice = advice * (flag == "question_column") + split_advice(flag, split)
-        available = ", ".join(map(str, paths_in(row)))[:200]
-        problem = f"there is no column {path!r} (--{flag}), only {available}{advice}"
-        raise UserError(f"{place}: {problem}") from None

@@ -83,15 +83,11 @@ class MultipleChoice(Task):
             source, [texts for _, texts in self.identity(examples)]
         )
         # An empty ending leaves only the cell of --question_column, with which all begin.
-        has_stem = bool(self.options.question_column)
-        stems = [
-            os.path.commonprefix(q.endings).strip() if has_stem else ""  # noqa: RUF071
-            for q in examples
-        ]
-        num_empty = sum(
-            stem in question.endings and len({*question.endings}) > 1
-            for stem, question in zip(stems, examples, strict=True)
-        )
+        num_empty = 0
+        for endings in (question.endings for question in examples):
+            stem = os.path.commonprefix(endings).strip()  # noqa: RUF071
+            is_empty = (stem if self.options.question_column else "") in endings
+            num_empty += is_empty and len({*endings}) > 1
         if num_empty:
             share = counted(num_empty, "question", "have an empty ending", of=count)
             yield f"{source}: {share}. Check --ending_columns"

@@ -28,15 +28,11 @@ _NO_VALID_SPAN = "empty"
 
 
 class Answer(NamedTuple):
-    """An answer in an n-best list; the text "" means that the question has no answer.
-
-    `tokens` are the first and last token of its span; None if it has none.
-    """
+    """An answer in an n-best list; the text "" means that the question has no answer."""
 
     text: str
     start_logit: float
     end_logit: float
-    tokens: tuple[Any, Any] | None = None
     # In characters of the context; None if there is no answer, or the context is unknown.
     start: int | None = None
     end: int | None = None
@@ -79,16 +75,11 @@ def decode(
     With `version_2_with_negative`, the original fails if a question has no valid span; here the
     answer is "", and the null odds are the score of "no answer", as if the best answer scored 0.
     """
-    find = _make_find(windows, tokenizer)
-
-    def get_text(start: int, end: int) -> str:
-        _, text, part = find(start, end)
-        return text[part]
-
+    normalize = functools.cache(lambda word: " ".join(tokenizer.basic_tokenizer.tokenize(word)))
     row_splits = np.searchsorted(windows.question_index, np.arange(len(windows.questions) + 1))
     null_logits = np.stack([top["null_start_logits"], top["null_end_logits"]], axis=1).tolist()
     n_best_lists = []
-    for first, stop in itertools.pairwise(row_splits.tolist()):
+    for question, (first, stop) in enumerate(itertools.pairwise(row_splits.tolist())):
         rows = np.arange(first, stop)
         null = None
         if options.version_2_with_negative:
@@ -96,8 +87,8 @@ def decode(
             start_logit, end_logit = min(null_logits[first:stop], key=sum, default=(0.0, 0.0))
             null = Answer("", start_logit, end_logit)
         spans = _find_valid_spans(windows, top, options.max_answer_length, rows)
-        n_best = make_n_best(spans, null, get_text, options.n_best_size)
-        n_best_lists.append(_locate(windows, len(n_best_lists), n_best, find))
+        find = _make_find(windows, question, tokenizer.inv_vocab, normalize)
+        n_best_lists.append(make_n_best(spans, null, find, options.n_best_size))
     return n_best_lists
 
 
@@ -125,13 +116,14 @@ def _find_valid_spans(
 def make_n_best(
     spans: Iterable[Span],
     null: Answer | None,
-    get_text: Callable[[Any, Any], str],
+    find: Callable[[Any, Any], tuple[str, int | None, int | None]],
     n_best_size: int,
 ) -> NBest:
     """Returns the n-best list for spans sorted best first; drops spans whose text is in the list.
 
     `null` is SQuAD 2.0's "no answer", which is always in the list, if necessary in addition to
-    `n_best_size` others. `get_text` returns the text of a span, given its first and last token.
+    `n_best_size` others. `find` returns the text, start and end of an answer, given the first and
+    last token of a span.
     """
     answers: dict[str, Answer] = {}
     for start, end, start_logit, end_logit in spans:
@@ -139,9 +131,9 @@ def make_n_best(
             answers.setdefault("", null)
         if len(answers) >= n_best_size:
             break
-        text = get_text(start, end)
+        text, *place = find(start, end)
         if text not in answers:
-            answers[text] = Answer(text, start_logit, end_logit, (start, end))
+            answers[text] = Answer(text, start_logit, end_logit, *place)
     if not null:
         return NBest(list(answers.values()) or [Answer(_NO_VALID_SPAN, 0.0, 0.0)])
     answers.setdefault("", null)
@@ -149,45 +141,31 @@ def make_n_best(
     return NBest(list(answers.values()), null.score - best.start_logit - best.end_logit)
 
 
-# From the first and last token of a span to its first word, the text of its words, and the part
-# of this text that is the span.
-_Find = Callable[[int, int], tuple[int, str, slice]]
+def _make_find(
+    windows: Windows, question: int, pieces: Mapping[int, str], normalize: Callable[[str], str]
+) -> Callable[[int, int], tuple[str, int | None, int | None]]:
+    """Returns the function `find` of `make_n_best` for a question."""
+    text_start = windows.first_word(question)
+    # Context and words have the same characters, except for spaces.
+    context = enumerate(windows.questions[question].context)
+    places = [index for index, char in context if char not in SEPARATORS]
 
-
-def _make_find(windows: Windows, tokenizer: FullTokenizer) -> _Find:
-    normalize = functools.cache(lambda word: " ".join(tokenizer.basic_tokenizer.tokenize(word)))
-
-    def find(start: int, end: int) -> tuple[int, str, slice]:
+    def find(start: int, end: int) -> tuple[str, int | None, int | None]:
         first, last = int(windows.token_words[start]), int(windows.token_words[end])
         words = windows.words[first : last + 1]
         text = " ".join(words)
+        part = slice(0, len(text))
         # A span of whole words needs no alignment with the characters of the words.
-        if windows.word_splits[first] == start and windows.word_splits[last + 1] == end + 1:
-            return first, text, slice(0, len(text))
-        ids = windows.token_ids[start : end + 1].tolist()
-        pieces = join_pieces(tokenizer.inv_vocab[token_id] for token_id in ids)
-        return first, text, _align(pieces, text, " ".join(filter(None, map(normalize, words))))
+        if windows.word_splits[first] != start or windows.word_splits[last + 1] != end + 1:
+            answer = join_pieces(pieces[id_] for id_ in windows.token_ids[start : end + 1].tolist())
+            part = _align(answer, text, " ".join(filter(None, map(normalize, words))))
+        if not places:
+            return text[part], None, None
+        before = sum(map(len, windows.words[text_start:first]))
+        i, j = (before + len(text[:n].replace(" ", "")) for n in (part.start, part.stop))
+        return text[part], places[i], places[j - 1] + 1
 
     return find
-
-
-def _locate(windows: Windows, question: int, n_best: NBest, find: _Find) -> NBest:
-    """Adds the places of the answers in the question's context, if it is known."""
-    context = windows.questions[question].context
-    if not context:
-        return n_best
-    # Context and words have the same characters, except for spaces.
-    places = [index for index, char in enumerate(context) if char not in SEPARATORS]
-    text_start, answers = windows.first_word(question), []
-    for answer in n_best.answers:
-        if answer.tokens:
-            first, text, part = find(*answer.tokens)
-            before = sum(map(len, windows.words[text_start:first]))
-            counts = (before + len(text[:n].replace(" ", "")) for n in (part.start, part.stop))
-            start, stop = counts
-            answer = answer._replace(start=places[start], end=places[stop - 1] + 1)
-        answers.append(answer)
-    return n_best._replace(answers=answers)
 
 
 def join_pieces(pieces: Iterable[str]) -> str:
@@ -239,10 +217,8 @@ def n_best_json(n_best_lists: Mapping[str, Sequence[Answer]]) -> str:
     keys = "text", "probability", "start_logit", "end_logit"
     contents = {
         qas_id: [
-            dict(zip(keys, (text, probability, *logits), strict=True))
-            for (text, *logits), probability in zip(
-                (a[:3] for a in answers), probabilities(answers), strict=True
-            )
+            dict(zip(keys, (answer.text, probability, *answer[1:3]), strict=True))
+            for answer, probability in zip(answers, probabilities(answers), strict=True)
         ]
         for qas_id, answers in n_best_lists.items()
     }
@@ -302,13 +278,11 @@ class Predictions(Sequence[AnswerPrediction]):
 
     def __getitem__(self, index: Any) -> Any:
         n_best = self._n_best_lists[index]
+        pairs = zip(n_best.answers, probabilities(n_best.answers), strict=True)
         spans = [
-            AnswerSpan(answer.text, probability, answer.start, answer.end)
-            for answer, probability in zip(
-                n_best.answers, probabilities(n_best.answers), strict=True
-            )
+            AnswerSpan(answer.text, share, answer.start, answer.end) for answer, share in pairs
         ]
-        answers = [(span.text, span.probability) for span in spans]
+        answers = [span[:2] for span in spans]
         prediction = AnswerPrediction(n_best.text(self.threshold), answers, n_best.null_odds)
         prediction.spans = spans
         return prediction

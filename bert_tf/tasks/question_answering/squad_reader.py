@@ -35,10 +35,10 @@ _TOLERATED = {_ABSENT: 0.1}
 _MAX_LISTED = 5
 # The default limit of `files.read_text` is for small files; data sets may be larger.
 _MAX_BYTES = 1 << 36
-# Key of questions that may have several answers in training, which uses the first, as in MRQA.
-_FIRST_COUNTS = "first_answer_counts"
-# Keys of paragraphs, and of questions with their text.
-_PARAGRAPH_KEYS = {"context", "qas", "question"}
+# The lists in SQuAD's files, each in the objects of the one before; and the level, an index of
+# this tuple or its length, of an object with one of these keys.
+_LISTS = ("data", "paragraphs", "qas")
+_LEVELS = {"qas": 2, "question": 3, "context": 2, "paragraphs": 1}
 _FORMAT = (
     '{"data": [{"paragraphs": [{"context": TEXT, "qas": [{"id": TEXT, "question": TEXT, '
     '"answers": [{"text": TEXT, "answer_start": NUMBER}]}]}]}]}; with '
@@ -150,23 +150,26 @@ def _read_questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]
     or questions with their "context".
     """
     for location, entry in _read_objects(path):
-        is_dict = isinstance(entry, dict)
-        if is_dict and entry.keys() == {"header"}:  # the first line of MRQA's files
-            continue
-        is_part = is_dict and {"paragraphs", *_PARAGRAPH_KEYS} & entry.keys()
-        for place, article in (
-            [(location, entry)] if is_part else _children(entry, "data", location, ": ")
-        ):
-            has_text = isinstance(article, dict) and _PARAGRAPH_KEYS & article.keys()
-            for where, paragraph in (
-                [(place, article)] if has_text else _children(article, "paragraphs", place)
-            ):
-                words = _split_words(_get(paragraph, "context", str, where))
-                is_question = "question" in paragraph and "qas" not in paragraph
-                for at, question in (
-                    [(where, paragraph)] if is_question else _children(paragraph, "qas", where)
-                ):
-                    yield at, words, _to_squad(question, at)
+        # The first line of MRQA's files is a header.
+        if not (isinstance(entry, dict) and entry.keys() == {"header"}):
+            yield from _find_questions(entry, location)
+
+
+def _find_questions(
+    entry: Any, location: str, level: int = 0, paragraph: Paragraph | None = None
+) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
+    """Yields the questions in a file's object, an article, a paragraph or a question: `level`."""
+    keys = entry.keys() if isinstance(entry, dict) else ()
+    if level < len(_LISTS):
+        level = next((n for key, n in _LEVELS.items() if key in keys), level)
+    if level >= _LEVELS["context"] and not paragraph:
+        paragraph = _split_words(_get(entry, "context", str, location))
+    if level == len(_LISTS) and paragraph:
+        yield location, paragraph, _to_squad(entry, location)
+        return
+    path = f"{location}{'.' if level else ': '}{_LISTS[level]}"
+    for index, child in enumerate(_get(entry, _LISTS[level], list, location)):
+        yield from _find_questions(child, f"{path}[{index}]", level + 1, paragraph)
 
 
 def _read_objects(path: str) -> Iterator[tuple[str, Any]]:
@@ -184,13 +187,6 @@ def _read_objects(path: str) -> Iterator[tuple[str, Any]]:
         yield path, content
 
 
-def _children(
-    parent: Any, key: str, location: str, separator: str = "."
-) -> Iterator[tuple[str, Any]]:
-    for index, child in enumerate(_get(parent, key, list, location)):
-        yield f"{location}{separator}{key}[{index}]", child
-
-
 def _to_squad(entry: Any, location: str) -> Any:
     """Converts a question of Hugging Face's or MRQA's files to SQuAD's form."""
     if not isinstance(entry, dict):
@@ -205,7 +201,7 @@ def _to_squad(entry: Any, location: str) -> Any:
         pairs = ((a, span) for a in detected for span in _get(a, "char_spans", list, location)[:1])
         found = [{**answer, "answer_start": span[0]} for answer, span in pairs if span]
         found += [{"text": text} for text in answers or () if isinstance(text, str)]
-        entry = {"id": entry.get("qid"), **entry, "answers": found, _FIRST_COUNTS: True}
+        entry = {"id": entry.get("qid"), **entry, "answers": found}
     return entry
 
 
@@ -236,7 +232,7 @@ def _training_answer(
     if version_2_with_negative and _get(entry, "is_impossible", bool, location):
         return "", -1, -1, True
     answers = _get(entry, "answers", list, location)
-    if entry.get(_FIRST_COUNTS):
+    if "detected_answers" in entry:  # As in MRQA, the first one counts.
         answers = answers[:1]
     if len(answers) != 1:
         needed = "training questions need exactly one"

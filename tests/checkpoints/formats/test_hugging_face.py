@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 from collections import Counter
 
@@ -241,6 +242,24 @@ def test_strip_accents_is_read(modified, lower, accents, expected):
     normalizer = {"lowercase": lower, "strip_accents": accents}
     (folder / "tokenizer.json").write_text(json.dumps({"normalizer": normalizer}))
     assert find_source(str(folder)).tokenizer_settings.get("strip_accents") == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "note"),
+    [
+        ("tokenizer_config", {"tokenize_chinese_chars": False}, "each Chinese character becomes"),
+        ("tokenizer", {"normalizer": {"handle_chinese_chars": False}}, "each Chinese character"),
+        ("tokenizer_config", {"word_tokenizer_type": "mecab"}, "words of mecab. .*--pretokenized"),
+        ("tokenizer_config", {"word_tokenizer_type": "basic", "tokenize_chinese_chars": True}, ""),
+    ],
+)
+def test_unsupported_tokenizers_are_noted(modified, name, settings, note):
+    folder = modified("encoder")
+    (folder / "tokenizer_config.json").unlink()
+    (folder / f"{name}.json").write_text(json.dumps(settings))
+    notes = [text for text in find_source(str(folder)).notes if "token" in text]
+    assert len(notes) == bool(note)
+    assert all(re.search(f"{name}.json: .*{note}", text) for text in notes)
 
 
 def test_special_tokens_are_read(modified):

@@ -734,6 +734,7 @@ def test_label_columns_by_number_and_in_json(read_dataset):
         ({}, "3,bad,1,0", "3,bad,-1,-1", "labels are -1, 0 and 1. .* pass --skip_labels=-1"),
         ({"label_column": "toxic,insul"}, "", "", "Did you mean --label_column=insult"),
         ({"label_column": "toxic,toxic"}, "", "", "repeats a column"),
+        ({"label_column": "toxic,comment_text"}, "", "", "are the same column"),
         ({"problem_type": "classification"}, "", "", "needs problem_type=multilabel"),
         ({"problem_type": "multilabel"}, "1,0", "2,0", "label toxic is '2', not 0 or 1"),
     ],

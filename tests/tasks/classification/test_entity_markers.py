@@ -15,7 +15,7 @@ from bert_tf.checkpoints.formats import find_source
 from bert_tf.errors import UserError
 from bert_tf.options import ConversionOptions, ExportOptions
 from bert_tf.tasks import classification
-from bert_tf.tasks.classification.entity_markers import find
+from bert_tf.tasks.classification.checks import find_markers
 from bert_tf.tokenization import FullTokenizer
 from tests.tasks.classification.test_custom_runs import custom_options, write
 
@@ -97,12 +97,18 @@ def test_converted_models_keep_the_markers(relations, tmp_path):
 
 def test_missing_markers_are_reported(marked, tmp_path, run_log):
     rows = [*ROWS[:8], ("is a", "the film a"), ("is b", "b " * 20 + TEXTS[0])]
+    rows[0] = ("is a", "[E1] a [/E1] b [E1] c [/E1] [E2] a [/E2]")
     write(tmp_path / "data", "train.tsv", rows)
     write(tmp_path / "data", "dev.tsv", ROWS[:2])
     run = custom_options(marked, tmp_path, **OWN, do_train=True, num_train_epochs=0.5)
     classification.run(run)
     lack = r"train.tsv: 2 of 10 texts lack \[E1\], or have it after --max_seq_length=16: the vector"
     assert re.search(lack, run_log.text)
+    repeated = (
+        r"train.tsv: 1 of 10 texts has \[E1\] more than once: the first one counts. Exam.* c \["
+    )
+    assert re.search(repeated, run_log.text)
+    assert "[E2] more than once" not in run_log.text
 
 
 @pytest.mark.parametrize(
@@ -133,4 +139,4 @@ def test_unsuitable_options_are_errors(marked, tmp_path, flags, problem):
 )
 def test_markers_before_the_entities(marked, special_tokens, expected):
     tokenizer = FullTokenizer(marked.flags["vocab_file"], special_tokens=special_tokens)
-    assert find("entity_starts", tokenizer) == expected
+    assert find_markers("entity_starts", tokenizer) == expected

@@ -205,11 +205,11 @@ def test_column_mapping(tmp_path):
 @pytest.mark.parametrize(
     ("csv_text", "message"),
     [
-        ("sent1,sent2\na,b\n", "there is no column 'ending0' .--ending_columns., only sent1"),
+        ("sent1,sent2\na,b\n", "there is no column 'ending0' .--ending_columns., only 'sent1'"),
         (",".join(COLUMNS) + "\na,b,c,d,e,f,4\n", "train.csv:2: the label must be one of 0, 1, 2"),
         (",".join(COLUMNS) + "\na,b,c,d,e,f,\n", "Received: ''. Correct or remove the row"),
         (",".join(COLUMNS) + "\na,b,c,d,e,f,?\n", "train.csv:2: .* Received: '.'. Correct or"),
-        (",".join(COLUMNS) + ",ending1\n", "train.csv:1: two columns are called 'ending1'"),
+        (",".join(COLUMNS) + ",ending1\n", "train.csv:1: columns 4 and 8 are both called 'ending1"),
         (",".join(COLUMNS) + "\n", "contains no question"),
         ("", "contains no question"),
     ],
@@ -225,8 +225,8 @@ def test_invalid_files(tiny, tmp_path, csv_text, message):
     ("flags", "message"),
     [
         ({"ending_columns": ""}, "train.csv:2: a question needs at least two endings"),
-        ({"context_column": ""}, "train.csv:2: there is no column ''"),
-        ({"label_column": "sent1"}, "Column sent1 is given twice"),
+        ({"context_column": ""}, "train.csv:1: there is no column ''"),
+        ({"label_column": "sent1"}, "--context_column and --label_column=sent1 are the same"),
     ],
 )
 def test_invalid_flags(tiny, tmp_path, data, flags, message):
@@ -447,6 +447,9 @@ def test_columns_of_one_split(tmp_path):
     run_options = MultipleChoiceOptions(**flags | {"context_column": "q"})
     with pytest.raises(UserError, match="only this file differs, add ,eval:NAME to --context_col"):
         read_questions(run_options, "eval", None)
+    run_options = MultipleChoiceOptions(**flags | {"question_column": "sent2"})
+    with pytest.raises(UserError, match=r"no common beginning, pass --question_column=$"):
+        read_questions(run_options, "train", None)
 
 
 def test_missing_endings_have_no_probability(tiny, tmp_path, run_log):
