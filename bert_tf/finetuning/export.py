@@ -37,7 +37,9 @@ def export_task(
     ]
     takes_texts = tuple(features) == sequence_features(options.max_seq_length)
     has_texts = text_input and takes_texts and task.traits.exports_texts
-    text_inputs = make_text_inputs(options) if has_texts else None
+    text_inputs = None
+    if has_texts:
+        text_inputs = modules.TextInputs(options.tokenizer(), options.max_seq_length)
     with new_version(export_dir, model_files(options, task.schema)) as (folder, assets, version):
         variants = {folder: text_inputs}
         if text_inputs:
@@ -47,11 +49,6 @@ def export_task(
         for path, inputs in variants.items():
             modules.save_task(path, model, fetch, inputs, *settings)
     return version
-
-
-def make_text_inputs(options: FineTuningOptions) -> modules.TextInputs:
-    """Makes tokenizer ops; UserError if TensorFlow Text is missing or rejects the vocabulary."""
-    return modules.TextInputs(options.tokenizer(), options.max_seq_length)
 
 
 @contextlib.contextmanager

@@ -47,8 +47,9 @@ class Splits:
     With a `teacher`, the training records include its logits.
     """
 
-    def __init__(self, task: Task, folder: str, devices: Devices, teacher: Teacher | None) -> None:
-        self._task, self._folder, self._devices = task, folder, devices
+    def __init__(self, task: Task, devices: Devices, teacher: Teacher | None) -> None:
+        self._task, self._devices = task, devices
+        self._folder = task.options.output_dir or ""
         self.teacher = teacher
         # (split) -> its examples.
         self.examples = functools.cache(self._read_and_log)

@@ -4,6 +4,7 @@ import dataclasses
 import os
 
 from bert_tf import files
+from bert_tf.config import BertConfig
 from bert_tf.declare import (
     DEVICES,
     MODEL,
@@ -53,6 +54,10 @@ class EncoderOptions(Options, affects=PATH):
         "Maximum input length in word pieces and special tokens; longer texts are truncated.",
         affects=ROWS | MODEL,
     )
+
+    def config(self) -> BertConfig:
+        """Returns the configuration; UserError if the file cannot be read, or is invalid."""
+        return BertConfig.from_json_file(self.bert_config_file or "")
 
     def _not_needed(self) -> set[str]:
         """Returns the required options that may be unset: their files are next to a checkpoint."""

@@ -21,7 +21,7 @@ from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.texts import STDIN, display_name, warn_about_columns
 from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.engines import loaded, open_model
-from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
+from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.modeling import BertPretrainer
 from bert_tf.progress import bar, log
@@ -103,8 +103,7 @@ class FillMask:
     """
 
     def __init__(self, options: MaskedWordsOptions) -> None:
-        options = find_model_files(options)
-        config, tokenizer = load_config_and_tokenizer(options)
+        options, config, tokenizer = read_model_files(options)
         if MASK not in tokenizer.vocab:
             raise UserError(f"{options.vocab_file} has no {MASK}: pass the model's vocabulary")
         tokenizer.basic_tokenizer.keep([MASK])
