@@ -1,10 +1,9 @@
 """Converts models between checkpoint formats; the work of `convert_checkpoint.py`."""
 
-from bert_tf import files
+from bert_tf import signals
 from bert_tf.checkpoints.formats import convert, describe, find_source
 from bert_tf.commands.options import ConversionOptions
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
-from bert_tf.tokenization import load_vocab, warn_if_cased
 
 
 def run(options: ConversionOptions) -> None:
@@ -12,12 +11,10 @@ def run(options: ConversionOptions) -> None:
     options.check()
     source = find_source(options.input or "")
     if options.inspect:
-        with files.standard_output() as output:
+        with signals.standard_output() as output:
             output.write(describe(source, options.bert_config_file).encode())
         return
     vocab_file = options.vocab_file or source.vocab_file
     if vocab_file and (options.vocab_file or options.do_lower_case is not None):
         check_vocabulary(vocab_file, options.do_lower_case, sources=[source])
-        if options.do_lower_case and not source.do_lower_case:
-            warn_if_cased(vocab_file, load_vocab(vocab_file))
     convert(source, options)

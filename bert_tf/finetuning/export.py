@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bert_tf import files, locks
-from bert_tf.checkpoints.run_folder import EXTRA_FOLDER, LABELS, RunFolder
+from bert_tf.checkpoints.formats.saved_model import EXTRA_FOLDER
+from bert_tf.checkpoints.run_folder import LABELS, RunFolder
 from bert_tf.data.features import sequence_features
 from bert_tf.finetuning.run_metadata import model_files
 from bert_tf.finetuning.task import Task

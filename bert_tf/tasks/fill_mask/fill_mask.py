@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoints, file_names, files, training
+from bert_tf import checkpoints, file_names, files, signals, training
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.features import Feature, sequence_features
@@ -65,7 +65,7 @@ def run(options: MaskedWordsOptions) -> None:
         raise UserError(f"{input_file} contains no text")
     model = FillMask(options)
     format_text = FORMATS[options.output_format]
-    output = files.standard_output() if to_stdout else files.open_atomically(output_file)
+    output = signals.standard_output() if to_stdout else files.open_atomically(output_file)
     with output as file, bar(total, "texts") as progress:
         texts = _read(options)
         while chunk := list(itertools.islice(texts, _MAX_TEXTS)):
