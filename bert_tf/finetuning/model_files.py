@@ -9,17 +9,16 @@ from bert_tf import files
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.formats.configs import count_layers, warn_of_other_config
 from bert_tf.checkpoints.formats.source import tokenizer_settings
-from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
+from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, counted
+from bert_tf.finetuning.run_metadata import COPIES
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 from bert_tf.inference.exported_model import MODEL_FILES
 from bert_tf.options import ModelOptions
 from bert_tf.progress import log
 from bert_tf.tokenization import FullTokenizer
 
-# Flag with the path of a file -> its name next to a checkpoint.
-_FILES = {"bert_config_file": CONFIG, "vocab_file": VOCAB}
 # Tokens that are required to convert texts to inputs.
 _REQUIRED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
 
@@ -38,7 +37,7 @@ class ModelFiles(NamedTuple):
     tokenizer: FullTokenizer
 
 
-def read_model_files(options: Any, export: str = "") -> ModelFiles:
+def read_model_files(options: Any, export: str | None = None) -> ModelFiles:
     """Finds the files of the model that a run starts from, and reads them.
 
     If the folder `export` has an export for `options.engine`, they are those of the export.
@@ -46,8 +45,9 @@ def read_model_files(options: Any, export: str = "") -> ModelFiles:
     Raises:
         UserError: files are missing or invalid, or do not match each other or the model.
     """
-    if export and options.engine != "tensorflow" and is_exported(export, options.engine):
-        options, sources = _use_export(options, RunFolder(export)), []
+    engine, sources = options.engine, []
+    if export is not None and engine != "tensorflow" and is_exported(export, engine):
+        options = _use_export(options, RunFolder(export))
     else:
         options, sources = find_model_files(options)
     return ModelFiles(options, *load_config_and_tokenizer(options, sources))
@@ -65,7 +65,7 @@ def find_model_files(options: Any) -> tuple[Any, list[formats.Source]]:
     Raises:
         UserError: a file is missing, or `do_lower_case` does not match the model.
     """
-    unset_flags = [flag for flag in _FILES if not getattr(options, flag, "not needed")]
+    unset_flags = [flag for flag in COPIES.values() if not getattr(options, flag, "not needed")]
     newest: list[str | None] = []
     if options.resume != "never":
         folder, count = RunFolder(options.output_dir or ""), options.num_runs
@@ -167,7 +167,7 @@ def _use_export(options: Any, folder: RunFolder) -> Any:
     if exported != options.do_lower_case:
         setting = f"do_lower_case={str(exported).lower()}"
         raise UserError(f"{folder} was exported with {setting}: pass {setting}")
-    paths = {flag: folder.file(name) for flag, name in _FILES.items()}
+    paths = {flag: folder.file(name) for name, flag in COPIES.items()}
     for flag, path in paths.items():
         other = getattr(options, flag) or path
         if files.read_text(other).rstrip() != files.read_text(path).rstrip():
@@ -180,7 +180,7 @@ def load_config_and_tokenizer(
 ) -> tuple[BertConfig, FullTokenizer]:
     """Loads the configuration and tokenizer; checks that they match each other, and `sources`."""
     config = options.config()
-    check_length("--max_seq_length", options.max_seq_length, config)
+    check_length(options.max_seq_length, config)
     layers = options.init_layer_numbers
     if layers and len(layers) != config.num_hidden_layers:
         raise UserError(
@@ -209,10 +209,10 @@ def load_config_and_tokenizer(
     return config, tokenizer
 
 
-def check_length(name: str, length: int, config: BertConfig) -> None:
-    """Raises a UserError if texts may be longer than the model's `max_position_embeddings`."""
-    if length > config.max_position_embeddings:
+def check_length(max_seq_length: int, config: BertConfig) -> None:
+    """Raises a UserError if `max_seq_length` exceeds the model's `max_position_embeddings`."""
+    if max_seq_length > config.max_position_embeddings:
         raise UserError(
-            f"{name}={length} exceeds the model's {config.max_position_embeddings} positions: pass "
-            "at most this number"
+            f"--max_seq_length={max_seq_length} exceeds the model's "
+            f"{config.max_position_embeddings} positions: pass at most this number"
         )

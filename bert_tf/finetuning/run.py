@@ -17,7 +17,7 @@ from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.distillation import open_teacher
 from bert_tf.finetuning.engines import open_model
 from bert_tf.finetuning.export import export_task
-from bert_tf.finetuning.model_files import check_length, read_model_files
+from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.records import Splits, report_shared_examples
 from bert_tf.finetuning.run_checks import check_resumed, give_schema, result_suffix
 from bert_tf.finetuning.task import MakeTask, Task, Written
@@ -40,8 +40,12 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     devices = training.open_devices(options, one_process=bool(options.teacher))
     give_schema(task)
     for feature in task.features("train" if options.do_train else "predict"):
-        if feature.per_token:  # Its length may be another than --max_seq_length.
-            check_length(feature.name, feature.shape[-1], config)
+        # `read_model_files` checks --max_seq_length, but texts may have other lengths.
+        if feature.per_token and feature.shape[-1] > config.max_position_embeddings:
+            raise UserError(
+                f"{feature.name} has {feature.shape[-1]} tokens, but the model has "
+                f"{config.max_position_embeddings} positions: choose a smaller maximum length"
+            )
     teacher = open_teacher(make_task, task, devices)
     if "batch" in task.traits.loss_depends_on and options.do_train:
         _check_whole_batches(options, devices.replicas)

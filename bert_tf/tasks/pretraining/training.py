@@ -38,7 +38,7 @@ def run(options: PretrainingOptions) -> Results:
     options.check()
     options, _ = find_model_files(options)
     config = options.config()
-    check_length("--max_seq_length", options.max_seq_length, config)
+    check_length(options.max_seq_length, config)
     paths = file_names.expand(options.input_file or "")
     # Connect workers before reading records: TensorFlow must not compute anything before.
     devices = training.open_devices(options)
