@@ -24,15 +24,9 @@ _REQUIRED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
 
 
 class ModelFiles(NamedTuple):
-    """What a run starts from; the arguments of `make_task`.
+    """What a run starts from; the arguments of `make_task`."""
 
-    Attributes:
-        options: the run's options, with the files and tokenizer options that the model has.
-        config: configuration of the model.
-        tokenizer: tokenizer of the model.
-    """
-
-    options: Any
+    options: Any  # the run's, with the files and tokenizer options that it left to the model
     config: BertConfig
     tokenizer: FullTokenizer
 
@@ -56,14 +50,9 @@ def read_model_files(options: Any, export: str | None = None) -> ModelFiles:
 def find_model_files(options: Any) -> tuple[Any, list[formats.Source]]:
     """Fills in unset files and tokenizer options from the folder of `init_checkpoint`.
 
-    Without `init_checkpoint`, uses the files that an earlier run saved in `output_dir`.
-
-    Returns:
-        The complete options, and the checkpoints that the run loads: the newest of each run in
-        `output_dir` and, unless all runs have one, `init_checkpoint`.
-
-    Raises:
-        UserError: a file is missing, or `do_lower_case` does not match the model.
+    Without `init_checkpoint`, uses those that an earlier run saved in `output_dir`. Also returns
+    the checkpoints to load: the newest of each run in `output_dir` and, unless all runs have one,
+    `init_checkpoint`. Raises a UserError if a file is missing, or the casing is another.
     """
     unset_flags = [flag for flag in COPIES.values() if not getattr(options, flag, "not needed")]
     newest: list[str | None] = []
@@ -89,13 +78,13 @@ def find_model_files(options: Any) -> tuple[Any, list[formats.Source]]:
     num_layers = len(options.init_layer_numbers)
     available = {"bert_config_file": _config_file(source, num_layers)}
     available["vocab_file"] = source.vocab_file
-    for name in unset_flags:
-        if available[name] is None:
-            raise UserError(f"Pass --{name}: none was found with --{flag}={path}")
-    log_paths = {**available, "bert_config_file": source.config_file or source.path}
-    listed = ", ".join(str(log_paths[name]) for name in unset_flags)
-    log.info("Using the model files of --%s: %s", flag, listed)
     found = {name: available[name] for name in unset_flags}
+    for name in unset_flags:
+        if found[name] is None:
+            raise UserError(f"Pass --{name}: none was found with --{flag}={path}")
+    logged = {**available, "bert_config_file": source.config_file or source.path}
+    listed = ", ".join(str(logged[name]) for name in unset_flags)
+    log.info("Using the model files of --%s: %s", flag, listed)
     return dataclasses.replace(options, **found), sources
 
 
