@@ -15,7 +15,7 @@ from typing import Any
 
 from absl import flags
 
-from bert_tf import files, registry
+from bert_tf import registry, signals
 from bert_tf.declare import (
     DATA,
     DEVICES,
@@ -94,7 +94,7 @@ def read_options(script: str, argv: Sequence[str]) -> Any:
     entry = registry.SCRIPTS[script]
     if any(argument in _HELP_FLAGS for argument in argv[1:]):
         program = os.path.basename(argv[0])
-        with files.standard_output():
+        with signals.standard_output():
             print(help_text(entry, program), flush=True)
         sys.exit(0)
     try:

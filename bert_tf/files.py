@@ -11,7 +11,6 @@ import io
 import json
 import os
 import shutil
-import sys
 import uuid
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -187,25 +186,20 @@ def open_binary(path: str, regular_only: bool = True) -> IO[bytes]:
         return _gfile().GFile(path, "rb") if is_remote(path) else open(path, "rb")
 
 
-def is_gzip(path: str) -> bool:
-    """Returns whether a regular file is gzipped."""
-    with open_binary(path) as file:
-        return _is_gzip(path, file)
-
-
-def _is_gzip(path: str, file: Any) -> bool:
+def is_gzip(path: str, file: Any) -> bool:
+    """Returns whether an open file is gzipped, by its first bytes if it is local."""
     starts_so = isinstance(file, io.BufferedReader) and file.peek(2)[:2] == b"\x1f\x8b"
     return starts_so or os.fspath(path).endswith(".gz")
 
 
 @contextlib.contextmanager
 def open_decompressed(path: str, regular_only: bool = False) -> Iterator[Any]:
-    """Opens a file to read bytes; decompresses gzipped files, by their first bytes if local."""
+    """Opens a file to read bytes; decompresses gzipped files."""
     with open_binary(path, regular_only) as file, wrap_errors("read", path):
         try:
             with (
                 gzip.open(file)
-                if _is_gzip(path, file)
+                if is_gzip(path, file)
                 else contextlib.nullcontext(file) as decompressed
             ):
                 yield decompressed
@@ -303,20 +297,6 @@ def open_atomically(path: str) -> Iterator[IO[bytes]]:
     open_file = _gfile().GFile if is_remote(path) else open
     with atomic_write(path) as temporary, open_file(temporary, "wb") as file:
         yield file
-
-
-@contextlib.contextmanager
-def standard_output() -> Iterator[IO[bytes]]:
-    """Yields stdout as a binary file. If it is a closed pipe (`| head`), the block just ends."""
-    try:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-    except OSError as error:
-        # Discard the rest, which Python would otherwise write at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            with wrap_errors("write to", "the standard output"):
-                raise
 
 
 def write_text(path: str, text: str) -> None:

@@ -1,14 +1,19 @@
-"""Handles SIGINT, SIGTERM and SIGHUP in scripts, their worker processes and training."""
+"""Handles SIGINT, SIGTERM and SIGHUP in scripts, their worker processes and training.
+
+Also writes to a standard output that may be closed, for which other programs receive SIGPIPE.
+"""
 
 import contextlib
 import logging
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
-from bert_tf.errors import Terminated
+from bert_tf.errors import Terminated, UserError
 
 # The same logger as `progress.log`. Importing `progress` would also import tqdm.
 log = logging.getLogger("bert_tf")
@@ -68,3 +73,17 @@ def stop_request() -> Iterator[StopRequest]:
         if threading.current_thread() is threading.main_thread():
             handle_signals(request.handle)
         yield request
+
+
+@contextlib.contextmanager
+def standard_output() -> Iterator[IO[bytes]]:
+    """Yields stdout as a binary file. If it is a closed pipe (`| head`), the block just ends."""
+    try:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        # Discard the rest, which Python would otherwise write at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            problem = f"Cannot write to the standard output: {error.strerror or error}"
+            raise UserError(problem) from error

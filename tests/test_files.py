@@ -130,9 +130,9 @@ def test_remote_file_systems_use_tensorflow():
 def test_stdout_errors(redirection, code, message):
     """A closed pipe is not an error, a full disk is; the write is not retried at exit."""
     script = (
-        "import sys; from bert_tf import errors, files\n"
+        "import sys; from bert_tf import errors, signals\n"
         "try:\n"
-        "    with files.standard_output() as file:\n"
+        "    with signals.standard_output() as file:\n"
         "        for _ in range(50): file.write(b'bytes' * 1000)\n"
         "except errors.UserError as error: sys.exit(str(error))"
     )

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import json
 import os
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -20,16 +19,13 @@ CONFIG = "bert_config.json"
 VOCAB = "vocab.txt"
 LABELS = "labels.txt"
 RUN = "run.json"
-# Subfolder of a SavedModel for extra files, which TensorFlow ignores.
-EXTRA_FOLDER = "assets.extra"
 # Entry of `run.json`: mean and deviation of each target of a regression that was standardized.
 TARGET_SCALE = "target_scale"
 # The subfolder with the best weights of a training run with --eval_every, and their name.
 BEST_FOLDER, BEST_NAME = "best", "model.ckpt"
-EVALUATIONS = "evaluations.json"
 # The summary of a run with several seeds, and the metrics of an evaluation.
 RUNS, EVAL_RESULTS_JSON = "runs.json", "eval_results.json"
-_TEXT_HASHES, _MANIFEST = "train_texts.npy", "records.json"
+_TEXT_HASHES = "train_texts.npy"
 _ADVICE = "Use the file that the training run wrote"  # about labels.txt
 
 
@@ -291,20 +287,6 @@ class RunFolder:
         content = io.BytesIO()
         np.save(content, hashes)
         files.write_bytes(self.file(_TEXT_HASHES), content.getvalue())
-
-    def records_stats(self, name: str, key: str) -> dict[str, Any] | None:
-        """Returns statistics of a record file; None if it has a different key, or was modified."""
-        entry, path = self._read_json(_MANIFEST).get(name), self.find(name)
-        if not path or not isinstance(entry, dict):
-            return None
-        expected = (key, [*files.size_and_mtime(path)])
-        return entry.get("about") if (entry.get("key"), entry.get("stamp")) == expected else None
-
-    def write_records_stats(self, name: str, key: str, stats: Mapping[str, Any]) -> None:
-        """Stores the statistics and the key of a record file that was just written."""
-        entry = {"key": key, "stamp": files.size_and_mtime(self.file(name)), "about": stats}
-        text = json.dumps({**self._read_json(_MANIFEST), name: entry}, indent=1) + "\n"
-        files.write_text(self.file(_MANIFEST), text)
 
 
 def fingerprint(*settings: Any, examples: Iterable[Any] = ()) -> str:

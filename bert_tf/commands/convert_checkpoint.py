@@ -1,6 +1,6 @@
 """Converts models between checkpoint formats; the work of `convert_checkpoint.py`."""
 
-from bert_tf import files
+from bert_tf import signals
 from bert_tf.checkpoints.formats import convert, describe, find_source
 from bert_tf.commands.options import ConversionOptions
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
@@ -11,7 +11,7 @@ def run(options: ConversionOptions) -> None:
     options.check()
     source = find_source(options.input or "")
     if options.inspect:
-        with files.standard_output() as output:
+        with signals.standard_output() as output:
             output.write(describe(source, options.bert_config_file).encode())
         return
     vocab_file = options.vocab_file or source.vocab_file

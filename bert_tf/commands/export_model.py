@@ -54,7 +54,8 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None, 
         raise UserError("--pooling is for encoders: pass --form=encoder")
     task_options.check_model()
     export_dir, make_task = options.export_dir or "", registry.load(entry.make_task)
-    task = give_schema(make_task(task_options, *load_config_and_tokenizer(task_options)))
+    files_of_model = load_config_and_tokenizer(task_options, [find_source(folder)])
+    task = give_schema(make_task(task_options, *files_of_model))
     model = task.build_model(zero_init_encoder=True)
     checkpoints.load_weights(model, RunFolder(folder).checkpoint()).require_exact()
     if options.format != "saved_model":
@@ -88,7 +89,7 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
     for name in _TASK_FLAGS:
         if getattr(options, name) != getattr(ExportOptions(), name):
             raise UserError(f"--{name} applies only to fine-tuned models, not to encoders: omit it")
-    config, tokenizer = load_config_and_tokenizer(encoder_options)
+    config, tokenizer = load_config_and_tokenizer(encoder_options, [find_source(folder)])
     export_dir = options.export_dir or ""
     model = None if options.form == "preprocessor" else _restore_encoder(options, folder, config)
     if options.format != "saved_model":

@@ -1,5 +1,8 @@
 """Writes and reads TFRecord files, whose records are described by `Feature`s."""
 
+import contextlib
+import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +14,8 @@ from bert_tf.data.features import Feature
 from bert_tf.errors import UserError, reason
 
 _COUNT_BATCH_SIZE = 4096
+# Describes the record files in its folder, so that a later run can reuse them.
+_MANIFEST = "records.json"
 
 
 def write_records(
@@ -69,6 +74,29 @@ def _validate(
             raise ValueError(f"Feature {feature.name!r} must {problem} {where}")
         arrays[feature.name] = values.astype(feature.dtype)
     return arrays
+
+
+def read_stats(path: str, key: str) -> dict[str, Any] | None:
+    """Returns statistics of a record file; None if it has a different key, or was modified."""
+    entry = _read_manifest(path).get(os.path.basename(path))
+    if not files.exists(path) or not isinstance(entry, dict):
+        return None
+    expected = (key, [*files.size_and_mtime(path)])
+    return entry.get("about") if (entry.get("key"), entry.get("stamp")) == expected else None
+
+
+def write_stats(path: str, key: str, stats: Mapping[str, Any]) -> None:
+    """Stores the statistics and the key of a record file that was just written."""
+    entry = {"key": key, "stamp": files.size_and_mtime(path), "about": stats}
+    entries = {**_read_manifest(path), os.path.basename(path): entry}
+    text = json.dumps(entries, indent=1) + "\n"
+    files.write_text(os.path.join(os.path.dirname(path), _MANIFEST), text)
+
+
+def _read_manifest(path: str) -> dict[str, Any]:
+    with contextlib.suppress(UserError):  # missing or damaged
+        return files.read_json(os.path.join(os.path.dirname(path), _MANIFEST))
+    return {}
 
 
 def encode_examples(batch: Mapping[str, np.ndarray]) -> list[bytes]:

@@ -15,7 +15,7 @@ from bert_tf.data.features import Feature
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.engines import loaded, open_model
-from bert_tf.finetuning.model_files import load_config_and_tokenizer
+from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.finetuning.task import Task
 from bert_tf.progress import log
@@ -157,7 +157,7 @@ def open_teacher(
     _require_same_rows(folder, task)
     # With the options for a Predictor, the task reads no data.
     options = run_metadata.options_for_model(folder)
-    teacher = give_schema(make_task(options, *load_config_and_tokenizer(options)))
+    teacher = give_schema(make_task(*read_model_files(options)))
     if teacher.traits.soft_targets != task.traits.soft_targets:
         kinds = [dict(x.traits.soft_targets) for x in (teacher, task)]
         raise UserError(f"--teacher={folder} has the outputs {kinds[0]}, but this run {kinds[1]}")

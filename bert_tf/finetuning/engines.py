@@ -3,18 +3,16 @@
 For the engines onnx and litert, finds the model file, and exports it once if it is missing.
 """
 
-import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bert_tf import files
-from bert_tf.checkpoints.formats.source import tokenizer_settings
-from bert_tf.checkpoints.run_folder import CONFIG, LABELS, VOCAB, RunFolder, fingerprint
+from bert_tf.checkpoints.run_folder import LABELS, RunFolder, fingerprint
 from bert_tf.data.features import Feature, texts_per_row
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.model_files import find_model_files, follow_tokenizer
+from bert_tf.finetuning.model_files import is_exported
 from bert_tf.finetuning.task import NO_SCHEMA, Schema
 from bert_tf.inference.exported_model import MODEL_FILES, ExportedModel
 from bert_tf.inference.row_batches import RowBatches
@@ -90,36 +88,6 @@ def loaded(build: Callable[..., Any], load: Callable[[Any], object]) -> Callable
         return model
 
     return get_model
-
-
-def is_exported(folder: str, engine: str) -> bool:
-    """Returns whether a folder has an export for an engine; UserError if only for others."""
-    engines = [name for name, file in MODEL_FILES.items() if RunFolder(folder).find(file)]
-    if engines and engine not in engines:
-        advice = f"pass engine={engines[0]}"
-        raise UserError(f"{folder} was exported for the engine {engines[0]}: {advice}")
-    return bool(engines)
-
-
-def with_model_files(options: Any, folder: str) -> Any:
-    """Fills in the model files of `folder` if it is exported; otherwise calls `find_model_files`.
-
-    Raises a UserError if files are missing, or if files or casing differ from the exported model's.
-    """
-    if options.engine == "tensorflow" or not is_exported(folder, options.engine):
-        return find_model_files(options)
-    options = follow_tokenizer(tokenizer_settings(RunFolder(folder)), folder, options)
-    exported = RunFolder(folder).require_flags().get("do_lower_case", options.do_lower_case)
-    if exported != options.do_lower_case:
-        setting = f"do_lower_case={str(exported).lower()}"
-        raise UserError(f"{folder} was exported with {setting}: pass {setting}")
-    flags = {"bert_config_file": CONFIG, "vocab_file": VOCAB}
-    paths = {flag: os.path.join(folder, name) for flag, name in flags.items()}
-    for flag, path in paths.items():
-        other = getattr(options, flag) or path
-        if files.read_text(other).rstrip() != files.read_text(path).rstrip():
-            raise UserError(f"{folder} was exported with {path}, not {flag}={other}: omit {flag}")
-    return dataclasses.replace(options, init_checkpoint=None, **paths)
 
 
 def find_exported_model(

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bert_tf import files, locks
-from bert_tf.checkpoints.run_folder import EXTRA_FOLDER, LABELS, RunFolder
+from bert_tf.checkpoints.formats.saved_model import EXTRA_FOLDER
+from bert_tf.checkpoints.run_folder import LABELS, RunFolder
 from bert_tf.data.features import sequence_features
 from bert_tf.finetuning.run_metadata import model_files
 from bert_tf.finetuning.task import Task
@@ -37,7 +38,9 @@ def export_task(
     ]
     takes_texts = tuple(features) == sequence_features(options.max_seq_length)
     has_texts = text_input and takes_texts and task.traits.exports_texts
-    text_inputs = make_text_inputs(options) if has_texts else None
+    text_inputs = None
+    if has_texts:
+        text_inputs = modules.TextInputs(options.tokenizer(), options.max_seq_length)
     with new_version(export_dir, model_files(options, task.schema)) as (folder, assets, version):
         variants = {folder: text_inputs}
         if text_inputs:
@@ -47,11 +50,6 @@ def export_task(
         for path, inputs in variants.items():
             modules.save_task(path, model, fetch, inputs, *settings)
     return version
-
-
-def make_text_inputs(options: FineTuningOptions) -> modules.TextInputs:
-    """Makes tokenizer ops; UserError if TensorFlow Text is missing or rejects the vocabulary."""
-    return modules.TextInputs(options.tokenizer(), options.max_seq_length)
 
 
 @contextlib.contextmanager

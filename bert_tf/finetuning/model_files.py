@@ -1,18 +1,21 @@
-"""Finds the configuration and vocabulary of a model for all scripts; imports no TensorFlow."""
+"""Finds and reads the files of the model that a run starts from; imports no TensorFlow."""
 
 import dataclasses
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from bert_tf import files
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.formats.configs import count_layers, warn_of_other_config
+from bert_tf.checkpoints.formats.source import tokenizer_settings
 from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, counted
+from bert_tf.finetuning.run_metadata import COPIES
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
-from bert_tf.options import EncoderOptions, ModelOptions
+from bert_tf.inference.exported_model import MODEL_FILES
+from bert_tf.options import ModelOptions
 from bert_tf.progress import log
 from bert_tf.tokenization import FullTokenizer
 
@@ -20,42 +23,87 @@ from bert_tf.tokenization import FullTokenizer
 _REQUIRED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
 
 
-def find_model_files(options: Any) -> Any:
+class ModelFiles(NamedTuple):
+    """What a run starts from; the arguments of `make_task`."""
+
+    options: Any  # the run's, with the files and tokenizer options that it left to the model
+    config: BertConfig
+    tokenizer: FullTokenizer
+
+
+def read_model_files(options: Any, export: str | None = None) -> ModelFiles:
+    """Finds the files of the model that a run starts from, and reads them.
+
+    If the folder `export` has an export for `options.engine`, they are those of the export.
+
+    Raises:
+        UserError: files are missing or invalid, or do not match each other or the model.
+    """
+    engine, sources = options.engine, []
+    if export is not None and engine != "tensorflow" and is_exported(export, engine):
+        options = _use_export(options, RunFolder(export))
+    else:
+        options, sources = find_model_files(options)
+    return ModelFiles(options, *load_config_and_tokenizer(options, sources))
+
+
+def find_model_files(options: Any) -> tuple[Any, list[formats.Source]]:
     """Fills in unset files and tokenizer options from the folder of `init_checkpoint`.
 
-    Without `init_checkpoint`, uses the files that an earlier run saved in `output_dir`. Raises a
-    UserError if a file is missing, or if `do_lower_case` does not match the model.
+    Without `init_checkpoint`, uses those that an earlier run saved in `output_dir`. Also returns
+    the checkpoints to load: the newest of each run in `output_dir` and, unless all runs have one,
+    `init_checkpoint`. Raises a UserError if a file is missing, or the casing is another.
     """
-    flags = ("bert_config_file", "vocab_file")
-    unset_flags = [name for name in flags if not getattr(options, name, "not needed")]
-    sources, all_resume = _resumed_runs(options)
+    unset_flags = [flag for flag in COPIES.values() if not getattr(options, flag, "not needed")]
+    newest: list[str | None] = []
+    if options.resume != "never":
+        folder, count = RunFolder(options.output_dir or ""), options.num_runs
+        newest = [run.newest for run in (folder.subfolders(count) if count > 1 else [folder])]
+    sources: list[formats.Source] = [formats.OriginalSource(path) for path in newest if path]
     for source in sources:
-        _require_same_casing(source, "output_dir", options)
-        options = follow_tokenizer(source.tokenizer_settings, source.path, options)
+        options = _follow_tokenizer(source, "output_dir", options)
     flag = "init_checkpoint" if options.init_checkpoint or not unset_flags else "output_dir"
-    path = getattr(options, flag, None)
+    path, all_resume = getattr(options, flag, None), bool(newest) and all(newest)
     # When resuming, `init_checkpoint` is not read and may have been deleted.
     if not path or (all_resume and not unset_flags):
-        return options
+        return options, sources
     source = formats.find_source(path)
     if not all_resume:
-        _require_same_casing(source, flag, options)
-        options = follow_tokenizer(source.tokenizer_settings, source.path, options)
+        options = _follow_tokenizer(source, flag, options)
+        if options.init_checkpoint:
+            _require_layers(source, options.init_layer_numbers)
+            sources.append(source)
     if not unset_flags:
-        return options
+        return options, sources
     num_layers = len(options.init_layer_numbers)
     available = {"bert_config_file": _config_file(source, num_layers)}
     available["vocab_file"] = source.vocab_file
+    found = {name: available[name] for name in unset_flags}
     for name in unset_flags:
-        if available[name] is None:
+        if found[name] is None:
             raise UserError(f"Pass --{name}: none was found with --{flag}={path}")
-    log_paths = {**available, "bert_config_file": source.config_file or source.path}
-    listed = ", ".join(str(log_paths[name]) for name in unset_flags)
+    logged = {**available, "bert_config_file": source.config_file or source.path}
+    listed = ", ".join(str(logged[name]) for name in unset_flags)
     log.info("Using the model files of --%s: %s", flag, listed)
-    return dataclasses.replace(options, **{name: available[name] for name in unset_flags})
+    return dataclasses.replace(options, **found), sources
 
 
-def follow_tokenizer(settings: Mapping[str, str], model: str, options: Any) -> Any:
+def _follow_tokenizer(source: formats.Source, flag: str, options: Any) -> Any:
+    """Like `_follow_settings`, for the model of a flag; UserError if casing was another."""
+    lower_case = source.do_lower_case
+    # Pre-training has no flag --do_lower_case, because it reads no text. `options.check` already
+    # checks the casing of Google's released models by their folder names.
+    is_other = lower_case not in (None, getattr(options, "do_lower_case", lower_case))
+    if is_other and (source.casing_is_recorded or source.kind != "original"):
+        raise UserError(
+            f"--do_lower_case={str(options.do_lower_case).lower()}, but --{flag}="
+            f"{getattr(options, flag)} was trained on {'lower-' if lower_case else ''}cased text: "
+            f"pass --do_lower_case={str(lower_case).lower()}"
+        )
+    return _follow_settings(source.tokenizer_settings, source.path, options)
+
+
+def _follow_settings(settings: Mapping[str, str], model: str, options: Any) -> Any:
     """Fills in unset tokenizer options with the settings of a model; warns of other values."""
     passed = {name: getattr(options, name, value) for name, value in settings.items()}
     unset = {name: settings[name] for name, value in passed.items() if value in (None, "auto")}
@@ -68,28 +116,11 @@ def follow_tokenizer(settings: Mapping[str, str], model: str, options: Any) -> A
     return dataclasses.replace(options, **unset) if unset else options
 
 
-def _resumed_runs(options: Any) -> tuple[list[formats.Source], bool]:
-    """Returns the newest checkpoint of each run in `output_dir`, and whether all runs have one."""
-    if options.resume == "never":
-        return [], False
-    folder, count = RunFolder(options.output_dir or ""), options.num_runs
-    newest = [run.newest for run in (folder.subfolders(count) if count > 1 else [folder])]
-    return [formats.OriginalSource(prefix) for prefix in newest if prefix], all(newest)
-
-
-def _require_same_casing(source: formats.Source, flag: str, options: Any) -> None:
-    lower_case = source.do_lower_case
-    # Pre-training has no flag --do_lower_case, because it reads no text.
-    if lower_case in (None, getattr(options, "do_lower_case", lower_case)):
-        return
-    # `options.check` already checks the casing of Google's released models by their folder names.
-    if source.kind == "original" and not source.casing_is_recorded:
-        return
-    raise UserError(
-        f"--do_lower_case={str(options.do_lower_case).lower()}, but --{flag}="
-        f"{getattr(options, flag)} was trained on {'lower-' if lower_case else ''}cased text: pass "
-        f"--do_lower_case={str(lower_case).lower()}"
-    )
+def _require_layers(source: formats.Source, layers: Sequence[int]) -> None:
+    """Raises a UserError, before the data are read, if a checkpoint lacks some of the layers."""
+    if layers and max(layers) >= (count := count_layers(source.shapes())):
+        existing = counted(count, "layer", "are")
+        raise UserError(f"{source.path} has no layer {max(layers)}: its {existing} numbered from 0")
 
 
 def _config_file(source: formats.Source, num_layers: int) -> str | None:
@@ -109,10 +140,36 @@ def _config_file(source: formats.Source, num_layers: int) -> str | None:
     return path
 
 
-def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTokenizer]:
-    """Loads the configuration and tokenizer, and checks that they match each other."""
-    config = BertConfig.from_json_file(options.bert_config_file or "")
-    check_length(options, config)
+def is_exported(folder: str, engine: str) -> bool:
+    """Returns whether a folder has an export for an engine; UserError if only for others."""
+    engines = [name for name, file in MODEL_FILES.items() if RunFolder(folder).find(file)]
+    if engines and engine not in engines:
+        advice = f"pass engine={engines[0]}"
+        raise UserError(f"{folder} was exported for the engine {engines[0]}: {advice}")
+    return bool(engines)
+
+
+def _use_export(options: Any, folder: RunFolder) -> Any:
+    """Like `find_model_files`, for an exported folder: its files are those of the model."""
+    options = _follow_settings(tokenizer_settings(folder), folder.path, options)
+    exported = folder.require_flags().get("do_lower_case", options.do_lower_case)
+    if exported != options.do_lower_case:
+        setting = f"do_lower_case={str(exported).lower()}"
+        raise UserError(f"{folder} was exported with {setting}: pass {setting}")
+    paths = {flag: folder.file(name) for name, flag in COPIES.items()}
+    for flag, path in paths.items():
+        other = getattr(options, flag) or path
+        if files.read_text(other).rstrip() != files.read_text(path).rstrip():
+            raise UserError(f"{folder} was exported with {path}, not {flag}={other}: omit {flag}")
+    return dataclasses.replace(options, init_checkpoint=None, **paths)
+
+
+def load_config_and_tokenizer(
+    options: ModelOptions, sources: Sequence[formats.Source]
+) -> tuple[BertConfig, FullTokenizer]:
+    """Loads the configuration and tokenizer; checks that they match each other, and `sources`."""
+    config = options.config()
+    check_length(options.max_seq_length, config)
     layers = options.init_layer_numbers
     if layers and len(layers) != config.num_hidden_layers:
         raise UserError(
@@ -132,15 +189,6 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
             f"The vocabulary {options.vocab_file} lacks {', '.join(missing)}: it is not a BERT "
             "vocabulary, which has one token per line"
         )
-    sources, all_resume = _resumed_runs(options)
-    if options.init_checkpoint and not all_resume:
-        source = formats.find_source(options.init_checkpoint)
-        sources.append(source)
-        if layers and max(layers) >= (count := count_layers(source.shapes())):
-            # Raise this before the data is read.
-            existing = counted(count, "layer", "are")
-            problem = f"has no layer {max(layers)}: its {existing} numbered from 0"
-            raise UserError(f"{source.path} {problem}")
     vocab_files = [options.vocab_file or "", *(source.vocab_file or "" for source in sources)]
     for folder in dict.fromkeys(map(os.path.dirname, vocab_files)):
         RunFolder(folder).warn_of_edits()
@@ -150,10 +198,10 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
     return config, tokenizer
 
 
-def check_length(options: EncoderOptions, config: BertConfig) -> None:
+def check_length(max_seq_length: int, config: BertConfig) -> None:
     """Raises a UserError if `max_seq_length` exceeds the model's `max_position_embeddings`."""
-    if options.max_seq_length > config.max_position_embeddings:
+    if max_seq_length > config.max_position_embeddings:
         raise UserError(
-            f"--max_seq_length={options.max_seq_length} exceeds the model's "
+            f"--max_seq_length={max_seq_length} exceeds the model's "
             f"{config.max_position_embeddings} positions: pass at most this number"
         )

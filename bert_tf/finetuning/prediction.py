@@ -10,8 +10,8 @@ from bert_tf import checkpoints
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.errors import UserError, counted
-from bert_tf.finetuning.engines import loaded, open_model, with_model_files
-from bert_tf.finetuning.model_files import load_config_and_tokenizer
+from bert_tf.finetuning.engines import loaded, open_model
+from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.finetuning.task import MakeTask
 from bert_tf.options import FineTuningOptions
@@ -22,10 +22,9 @@ class TaskPredictor:
     """Predicts with a task's model in `output_dir`; thread-safe."""
 
     def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
-        options = with_model_files(options, options.output_dir or "")
-        self._task = task = give_schema(make_task(options, *load_config_and_tokenizer(options)))
-        features = task.features("predict")
         folder = RunFolder(options.output_dir or "")
+        model_files = read_model_files(options, export=folder.path)
+        self._task = task = give_schema(make_task(*model_files))
 
         def load(model: Any) -> None:
             checkpoints.load_weights(model, folder.checkpoint()).require_exact()
@@ -34,9 +33,9 @@ class TaskPredictor:
             folder,
             loaded(task.build_model, load),
             task.fetch,
-            features,
-            options,
-            options.predict_batch_size,
+            task.features("predict"),
+            task.options,
+            task.options.predict_batch_size,
             schema=task.schema,
         )
         self._warned_of_truncation = False

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf import files
-from bert_tf.checkpoints.run_folder import RunFolder, fingerprint
+from bert_tf.checkpoints.run_folder import fingerprint
 from bert_tf.data import records
 from bert_tf.data.features import NUM_LOGGED, Feature, log_rows, texts_per_row
 from bert_tf.data.packing import CUT_TOKENS
@@ -47,8 +47,9 @@ class Splits:
     With a `teacher`, the training records include its logits.
     """
 
-    def __init__(self, task: Task, folder: str, devices: Devices, teacher: Teacher | None) -> None:
-        self._task, self._folder, self._devices = task, folder, devices
+    def __init__(self, task: Task, devices: Devices, teacher: Teacher | None) -> None:
+        self._task, self._devices = task, devices
+        self._folder = task.options.output_dir or ""
         self.teacher = teacher
         # (split) -> its examples.
         self.examples = functools.cache(self._read_and_log)
@@ -110,9 +111,8 @@ class Splits:
         settings = options.values(ROWS), list(task.schema.labels), vocabulary, features
         teacher_identity = (teacher.identity,) if teacher else ()
         digest = fingerprint(*settings, *teacher_identity, self.digest(split)[0])
-        key, name = f"{_FORMAT_VERSION} {digest}", f"{split}.tf_record"
-        folder = RunFolder(self._folder)
-        stats: Counter[str] = Counter(folder.records_stats(name, key))
+        key = f"{_FORMAT_VERSION} {digest}"
+        stats: Counter[str] = Counter(records.read_stats(path, key))
         if stats:
             log.info("Reusing %s, which was written from the same data and flags", path)
         else:
@@ -121,7 +121,7 @@ class Splits:
             rows = _featurize(task, examples, split, stats)
             rows = teacher.add_logits(rows) if teacher else rows
             stats["records"] = records.write_records(path, features, rows)
-            folder.write_records_stats(name, key, stats)
+            records.write_stats(path, key, stats)
         _report(split, stats, options.max_seq_length)
         mean_length = stats["tokens"] / max(1, stats["records"]) / texts_per_row(features)
         if self._devices.fixed_shapes and 0 < _MUCH_PADDING * mean_length < options.max_seq_length:

@@ -9,15 +9,15 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_tf import registry, training
+from bert_tf import training
 from bert_tf.checkpoints.run_folder import RunFolder, labels_file
 from bert_tf.data.features import texts_per_row
 from bert_tf.errors import UserError, counted
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.distillation import open_teacher
 from bert_tf.finetuning.engines import open_model
-from bert_tf.finetuning.export import export_task, make_text_inputs
-from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
+from bert_tf.finetuning.export import export_task
+from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.records import Splits, report_shared_examples
 from bert_tf.finetuning.run_checks import check_resumed, give_schema, result_suffix
 from bert_tf.finetuning.task import MakeTask, Task, Written
@@ -27,22 +27,20 @@ from bert_tf.progress import log
 from bert_tf.runs import output_dir
 from bert_tf.runs.output_dir import Results
 from bert_tf.runs.training_run import Plan, TrainingRecords, TrainingRun
+from bert_tf.saved_models.modules import TextInputs
 from bert_tf.training.evaluation import Monitor
 
 
 def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     """Implements `registry.run` for fine-tuning; each run first checks its own folder."""
     options.check()
-    options = find_model_files(options)
-    if not options.do_train:
-        RunFolder.used_by(options).require_script(registry.script_of(type(options)))
     # Errors in configuration and devices appear before the data are read.
-    config, tokenizer = load_config_and_tokenizer(options)
+    options, config, tokenizer = read_model_files(options)
     task = make_task(options, config, tokenizer)
     devices = training.open_devices(options, one_process=bool(options.teacher))
     give_schema(task)
     for feature in task.features("train" if options.do_train else "predict"):
-        # load_config_and_tokenizer checks --max_seq_length, but texts may have other lengths.
+        # `read_model_files` checks --max_seq_length, but texts may have other lengths.
         if feature.per_token and feature.shape[-1] > config.max_position_embeddings:
             raise UserError(
                 f"{feature.name} has {feature.shape[-1]} tokens, but the model has "
@@ -53,9 +51,10 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
         _check_whole_batches(options, devices.replicas)
     monitor = Monitor(options.best_metric, task.traits.monitors)
     if options.do_export and task.traits.exports_texts:
-        make_text_inputs(options)  # fails now rather than after the training
-    with training.explained_errors(devices.workers), output_dir.locked(options, devices.is_chief):
-        splits = Splits(task, options.output_dir or "", devices, teacher)
+        TextInputs(tokenizer, options.max_seq_length)  # fails now rather than after the training
+    lock = output_dir.locked(options.output_dir or "", devices.is_chief, options.do_train)
+    with training.explained_errors(devices.workers), lock:
+        splits = Splits(task, devices, teacher)
         if options.num_runs > 1:
             return _run_with_several_seeds(task, devices, monitor, splits)
         return FineTuningRun(task.options, devices, monitor, task, splits).run()

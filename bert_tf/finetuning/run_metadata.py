@@ -28,7 +28,7 @@ from bert_tf.progress import log
 # The `vocab_digest` of pre-training records, in their descriptions and in `run.json`.
 VOCABULARY = "vocab_sha256"
 # Name of the copy -> flag with the path of the file.
-_COPIES = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
+COPIES = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
 
 
 def run_files(
@@ -40,7 +40,7 @@ def run_files(
     begun_from = folder.entry("begun_from") if resumes else options.init_checkpoint
     extra |= {"begun_from": begun_from, "training_data": data_description}
     contents = model_files(options, schema, **extra)
-    for name, flag in _COPIES.items():
+    for name, flag in COPIES.items():
         if name in contents:
             folder.require_same({name: contents[name]}, f"--{flag}={getattr(options, flag)}")
     return contents
@@ -54,7 +54,7 @@ def model_files(options: Any, schema: Schema = NO_SCHEMA, **extra: Any) -> dict[
     run = {"script": registry.script_of(type(options)), "flags": dataclasses.asdict(options)}
     copies = {
         name: files.read_text(getattr(options, flag)) + "\n"
-        for name, flag in _COPIES.items()
+        for name, flag in COPIES.items()
         if hasattr(options, flag)
     }
     contents = {**labels_file(schema.labels), **copies}
@@ -100,7 +100,7 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
     if script != saved_script:  # In another script, a flag of the same name may be another flag.
         kept &= {*options_class.names(MODEL)}
     values = {name: saved_flags[name] for name in kept}
-    for name, flag in _COPIES.items():
+    for name, flag in COPIES.items():
         values[flag] = run.file(name)
         if flag not in flags and not files.exists(values[flag]):
             absence = files.describe_parent(values[flag])

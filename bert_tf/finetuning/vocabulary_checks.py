@@ -18,8 +18,9 @@ _MAX_PADDING, _PADDING_MULTIPLE = 64, 8
 def check_vocabulary(
     path: str, lower_case: bool | None, vocab_size: int = 0, sources: Sequence[Source] = ()
 ) -> None:
-    """Warns if a vocabulary does not seem to match the model, or the casing (None: unknown).
+    """Warns if a vocabulary does not seem to match the model, or is that of an uncased model.
 
+    For the latter, `lower_case` must be False. (`FullTokenizer` warns of the opposite.)
     Compares the vocabulary with the first one found next to `sources`, the checkpoints to restore.
     Without another vocabulary, compares its size with `vocab_size`, and looks for signs of damage.
     """
@@ -43,9 +44,7 @@ def check_vocabulary(
     if any(source.do_lower_case is lower_case for source in sources):
         return
     num_lower = sum("a" <= entry.removeprefix("##")[:1] <= "z" for entry in entries)
-    if lower_case:
-        casing.warn_if_cased(path, entries)
-    elif lower_case is False and num_lower and not casing.is_cased(entries):
+    if lower_case is False and num_lower and not casing.is_cased(entries):
         num_capitals = casing.count_capitals(entries)
         counts = f"{num_lower} lower-case tokens and {num_capitals} with capitals"
         effect = "words with capitals become [UNK]. For an uncased model, pass --do_lower_case=true"

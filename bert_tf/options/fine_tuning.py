@@ -4,6 +4,7 @@ import dataclasses
 import os
 import re
 
+from bert_tf import registry
 from bert_tf.declare import (
     DURATION,
     PATH,
@@ -123,9 +124,9 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
 
     def check(self) -> None:
         """Raises a UserError for missing or invalid options; checks in the original's order."""
-        if not self.do_train:
-            from bert_tf.checkpoints.run_folder import RunFolder  # imports NumPy, unlike --help
+        from bert_tf.checkpoints.run_folder import RunFolder  # imports NumPy, unlike --help
 
+        if not self.do_train:
             RunFolder(self.output_dir or "").require_one_run()
         self.check_required()
         self.check_case()
@@ -140,6 +141,8 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
         self.check_engine()
         if self.engine != "tensorflow" and (self.do_train or self.do_export):
             raise UserError(f"--engine={self.engine} is for evaluation and prediction only")
+        if not self.do_train:
+            RunFolder.used_by(self).require_script(registry.script_of(type(self)))
 
     @property
     def ignores_labels(self) -> bool:

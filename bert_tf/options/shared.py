@@ -4,6 +4,7 @@ import dataclasses
 import os
 
 from bert_tf import files
+from bert_tf.config import BertConfig
 from bert_tf.declare import (
     DEVICES,
     MODEL,
@@ -65,6 +66,10 @@ class EncoderOptions(Options, affects=PATH):
             not_needed |= {"init_checkpoint", "bert_config_file", "vocab_file"}
             model = "--init_checkpoint=FOLDER (Folder of the model; or pass its files by name.)"
         check_required(self, not_needed, model)
+
+    def config(self) -> BertConfig:
+        """Returns the configuration; UserError if the file cannot be read, or is invalid."""
+        return BertConfig.from_json_file(self.bert_config_file or "")
 
     def _not_needed(self) -> set[str]:
         """Returns the required options that may be unset: their files are next to a checkpoint."""

@@ -31,9 +31,8 @@ class Results:
 
 
 @contextlib.contextmanager
-def locked(options: Any, is_chief: bool) -> Iterator[None]:
+def locked(folder: str, is_chief: bool, trains: bool) -> Iterator[None]:
     """Locks `output_dir` while training, after checking that it can be created and written to."""
-    folder = options.output_dir or ""
     flag, existing = f"--output_dir={folder}", os.path.abspath(folder)
     while not os.path.exists(existing) and not files.is_remote(folder):
         existing = os.path.dirname(existing)
@@ -41,7 +40,7 @@ def locked(options: Any, is_chief: bool) -> Iterator[None]:
         raise UserError(f"{flag} cannot be a folder: {existing} is a file")
     if is_chief and os.path.isdir(existing) and not os.access(existing, os.W_OK | os.X_OK):
         raise UserError(f"{flag} cannot be written to: {existing} is read-only")
-    is_locked, lock = is_chief and options.do_train, os.path.join(folder, ".lock")
+    is_locked, lock = is_chief and trains, os.path.join(folder, ".lock")
     with locks.exclusive(lock, flag) if is_locked else contextlib.nullcontext():
         yield
 

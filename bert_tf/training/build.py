@@ -13,8 +13,8 @@ from bert_tf.optimization import create_optimizer
 from bert_tf.options import TrainingOptions
 from bert_tf.progress import log
 from bert_tf.training.devices import Devices
-from bert_tf.training.memory import SAVE_MEMORY, estimate_training_bytes, machine_memory
-from bert_tf.training.precision import LossScale, compute_dtype
+from bert_tf.training.memory import log_memory
+from bert_tf.training.precision import LossScale
 from bert_tf.training.step import TrainState
 
 
@@ -63,11 +63,10 @@ def freeze_layers(model: Any, count: int) -> None:
 
 
 def check_training(model: Any, options: Any, devices: Devices, texts_per_row: int = 1) -> None:
-    """Checks batch size and learning rate, and logs the estimated training memory.
+    """Checks batch size and learning rate, and logs the estimated memory, see `log_memory`.
 
-    `texts_per_row` is C for multiple choice, whose rows have the shape [C, S]; 1 for rows of
-    shape [S]. Raises a UserError if the batch size is too small, or not a multiple of the number
-    of devices where this is needed.
+    Raises a UserError if the batch size is too small, or not a multiple of the number of devices
+    where this is needed.
     """
     if options.learning_rate > 0.01 and options.optimizer == "adamw":
         message = "--learning_rate=%g exceeds 0.01; check the exponent"
@@ -87,27 +86,7 @@ def check_training(model: Any, options: Any, devices: Devices, texts_per_row: in
             f"which is {replicas} (number of devices) times {micro_batches} "
             "(--gradient_accumulation_steps)"
         )
-    rows_per_device = -(-batch_size // replicas)
-    num_bytes = estimate_training_bytes(
-        model.config,
-        model.count_params(),
-        rows_per_device * texts_per_row,
-        options.max_seq_length,
-        precision=compute_dtype(devices.precision),
-        accumulation_steps=micro_batches,
-        recompute_layers=options.recompute_layers,
-    )
-    batches, per_device = f"batches of {counted(batch_size, 'row')}", ""
-    if replicas > 1:
-        batches += f" ({rows_per_device} on each of {replicas} devices)"
-        per_device = " per device"
-    batches += f", in {micro_batches} micro-batches" if micro_batches > 1 else ""
-    gigabytes = max(num_bytes / 1e9, 0.1)
-    log.info("Training: %s, about %.1f GB of memory%s (estimated)", batches, gigabytes, per_device)
-    needed = num_bytes * replicas / devices.workers
-    if not devices.has_gpus and devices.kind != "tpu" and needed > (available := machine_memory()):
-        message = "This machine has %.1f GB of memory. Training will probably fail: %s"
-        log.warning(message, available / 1e9, SAVE_MEMORY)
+    log_memory(model, options, devices, texts_per_row)
 
 
 def create_train_state(

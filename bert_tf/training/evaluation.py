@@ -13,13 +13,14 @@ import keras
 import numpy as np
 
 from bert_tf import checkpoints, files
-from bert_tf.checkpoints.run_folder import BEST_FOLDER, BEST_NAME, EVALUATIONS
+from bert_tf.checkpoints.run_folder import BEST_FOLDER, BEST_NAME
 from bert_tf.errors import UserError, counted
 from bert_tf.progress import log
 from bert_tf.training.curve import Points, Scalars
 
 # Folder of the evaluation summaries for TensorBoard, as in the original BERT code.
 EVAL_FOLDER = "eval"
+_EVALUATIONS = "evaluations.json"
 
 
 def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,7 +90,7 @@ class EvalCallback:
     is_chief: bool
 
     def __post_init__(self) -> None:
-        self._path = os.path.join(self.output_dir, EVALUATIONS)
+        self._path = os.path.join(self.output_dir, _EVALUATIONS)
         self._evaluations = self._read_earlier()
 
     @property

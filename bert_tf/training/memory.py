@@ -2,8 +2,13 @@
 
 import math
 import os
+from typing import Any
 
 from bert_tf.config import BertConfig
+from bert_tf.errors import counted
+from bert_tf.progress import log
+from bert_tf.training.devices import Devices
+from bert_tf.training.precision import compute_dtype
 
 # Mean bytes per activation kept for the backward pass.
 _BYTES_PER_ACTIVATION = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
@@ -55,3 +60,33 @@ def estimate_training_bytes(
         activation_bytes = layer_bytes + config.num_hidden_layers * hidden_bytes
     backward_bytes = copies * parameter_bytes + activation_bytes
     return int(max(backward_bytes, _COPIES_IN_UPDATE * parameter_bytes))
+
+
+def log_memory(model: Any, options: Any, devices: Devices, texts_per_row: int = 1) -> None:
+    """Logs the memory that training on a device is estimated to need; warns if there is less.
+
+    `texts_per_row` is C for multiple choice, whose rows have the shape [C, S]; 1 for rows of
+    shape [S].
+    """
+    replicas, batch_size = devices.replicas, options.train_batch_size
+    micro_batches, rows = options.gradient_accumulation_steps, -(-batch_size // replicas)
+    num_bytes = estimate_training_bytes(
+        model.config,
+        model.count_params(),
+        rows * texts_per_row,
+        options.max_seq_length,
+        precision=compute_dtype(devices.precision),
+        accumulation_steps=micro_batches,
+        recompute_layers=options.recompute_layers,
+    )
+    batches, per_device = f"batches of {counted(batch_size, 'row')}", ""
+    if replicas > 1:
+        batches += f" ({rows} on each of {replicas} devices)"
+        per_device = " per device"
+    batches += f", in {micro_batches} micro-batches" if micro_batches > 1 else ""
+    gigabytes = max(num_bytes / 1e9, 0.1)
+    log.info("Training: %s, about %.1f GB of memory%s (estimated)", batches, gigabytes, per_device)
+    needed = num_bytes * replicas / devices.workers
+    if not devices.has_gpus and devices.kind != "tpu" and needed > (available := machine_memory()):
+        message = "This machine has %.1f GB of memory. Training will probably fail: %s"
+        log.warning(message, available / 1e9, SAVE_MEMORY)

@@ -15,7 +15,7 @@ from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.records import Feature, count_records, read_chunks
 from bert_tf.errors import UserError
 from bert_tf.finetuning.distillation import open_teacher, row_loss
-from bert_tf.finetuning.model_files import load_config_and_tokenizer
+from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.records import hash_texts
 from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.finetuning.task import Traits
@@ -424,7 +424,7 @@ def test_teacher_with_other_inputs_warns(tiny, teacher, tmp_path, run_log):
     run["flags"]["long_text"] = "windows"
     (teacher_dir / "run.json").write_text(json.dumps(run))
     run_options = student_options(tiny, teacher_dir, tmp_path)
-    task = give_schema(Classification(run_options, *load_config_and_tokenizer(run_options)))
+    task = give_schema(Classification(*read_model_files(run_options)))
     open_teacher(Classification, task, ONE_DEVICE)
     assert "teacher was trained with --long_text='windows', not 'truncate'" in run_log.text
 

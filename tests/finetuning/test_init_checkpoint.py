@@ -11,7 +11,7 @@ import pytest
 
 from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.errors import UserError
-from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
+from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.options import ClassifierOptions, ConversionOptions, ExtractionOptions
 from bert_tf.tasks import classification, extraction
 from tests.tasks.classification.test_task import options
@@ -129,15 +129,16 @@ def test_tokenizer_settings_are_those_of_the_model(tiny, tmp_path, model_sources
     run_json = {"script": "run_classifier", "flags": flags}
     (trained / "run.json").write_text(json.dumps(run_json))
     run = options(tiny, tmp_path, do_predict=True, init_checkpoint=str(trained))
-    run = find_model_files(run)
+    run = read_model_files(run).options
     assert (run.special_tokens, run.strip_accents) == ("film,good", "false")
     # What the texts are is not a property of the model.
     assert not run.pretokenized
     run_log.clear()
-    run = find_model_files(dataclasses.replace(run, strip_accents="true", special_tokens=""))
+    run = dataclasses.replace(run, strip_accents="true", special_tokens="")
+    run = read_model_files(run).options
     assert (run.special_tokens, run.strip_accents) == ("", "true")
     assert "--strip_accents=true was passed, but " in run_log.text
-    _, tokenizer = load_config_and_tokenizer(dataclasses.replace(run, pretokenized=True))
+    tokenizer = read_model_files(dataclasses.replace(run, pretokenized=True)).tokenizer
     assert tokenizer.tokenize("a, Good film") == ["[UNK]", "[UNK]", "film"]
 
 
@@ -172,7 +173,7 @@ def test_lower_casing_with_a_cased_vocabulary_warns(tiny, tmp_path, run_log):
     vocab.write_text("\n".join([*tokens[:-3], "The", "Film", "Good"]), encoding="utf-8")
     for do_lower_case in (True, False):
         run_log.clear()
-        load_config_and_tokenizer(
+        read_model_files(
             options(tiny, tmp_path, vocab_file=str(vocab), do_lower_case=do_lower_case)
         )
         assert ("For a cased model, set do_lower_case to false" in run_log.text) == do_lower_case

@@ -11,7 +11,7 @@ from bert_tf import checkpoint, checkpoints, registry
 from bert_tf.checkpoints.formats import convert, describe, find_source
 from bert_tf.data.features import sequence_features
 from bert_tf.errors import UserError
-from bert_tf.finetuning.model_files import load_config_and_tokenizer
+from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.run_metadata import model_files
 from bert_tf.finetuning.task import Schema
 from bert_tf.inference.exported_model import ExportedModel
@@ -77,7 +77,7 @@ def test_exported_head_has_equal_outputs(relations, tmp_path, format):
     assert list(config["id2label"].values()) == ["other", "same", "third"]
     predict = Predictor.from_output_dir(str(folder))
     assert Predictor.from_output_dir(str(out), engine=format)(INPUTS) == predict(INPUTS)
-    task = Relations(options, *load_config_and_tokenizer(options))
+    task = Relations(*read_model_files(options))
     rows = task.featurize(task.from_inputs(INPUTS), "predict")
     (path,) = out.glob("model.*")
     exported = ExportedModel(str(path), lambda outputs, _: outputs, task.features("predict"), 2)

@@ -14,7 +14,7 @@ from bert_tf.commands import export_model
 from bert_tf.declare import check_values
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks, run_metadata
-from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
+from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.modeling import BertModel
 from bert_tf.options import (
     ClassifierOptions,
@@ -286,7 +286,7 @@ def test_folder_of_several_runs_is_explained(tmp_path):
     with pytest.raises(UserError, match=message):
         run_metadata.options_for_model(str(tmp_path))
     with pytest.raises(UserError, match=message):
-        find_model_files(ClassifierOptions(init_checkpoint=str(tmp_path), output_dir="x"))
+        read_model_files(ClassifierOptions(init_checkpoint=str(tmp_path), output_dir="x"))
     with pytest.raises(UserError, match=message):
         find_source(str(tmp_path))
     with pytest.raises(UserError, match=message):
@@ -402,7 +402,7 @@ def test_changed_config_warns(tiny, tmp_path, run_log):
     ):
         run_log.clear()
         config_file.write_text(json.dumps({**tiny.config.to_dict(), **change}))
-        load_config_and_tokenizer(options(tiny, tmp_path, bert_config_file=str(config_file)))
+        read_model_files(options(tiny, tmp_path, bert_config_file=str(config_file)))
         assert [expected in message for message in warning_messages(run_log)] == [True] * bool(
             expected
         )

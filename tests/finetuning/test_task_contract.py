@@ -13,7 +13,7 @@ from bert_tf import files, registry
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.model_files import load_config_and_tokenizer
+from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.finetuning.task import NO_SCHEMA, Traits, Written
 from bert_tf.options import ClassifierOptions, MultipleChoiceOptions, NerOptions, SquadOptions
@@ -151,7 +151,7 @@ CASES = {
 
 def make_task(options):
     entry = registry.entries()[registry.script_of(type(options))]
-    return registry.load(entry.make_task)(options, *load_config_and_tokenizer(options))
+    return registry.load(entry.make_task)(*read_model_files(options))
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: case.__name__)
@@ -184,7 +184,7 @@ def assert_equal(rows, others):
 
 
 def test_constructor_reads_no_file(case, monkeypatch):
-    config_and_tokenizer = load_config_and_tokenizer(case.options)
+    model_files = read_model_files(case.options)
     entry = registry.entries()[registry.script_of(type(case.options))]
 
     def fail(*args, **kwargs):
@@ -194,8 +194,8 @@ def test_constructor_reads_no_file(case, monkeypatch):
         patch.setattr(builtins, "open", fail)
         for name in ("open_binary", "read_text", "read_lines", "exists", "list_dir", "is_dir"):
             patch.setattr(files, name, fail)
-        task = registry.load(entry.make_task)(case.options, *config_and_tokenizer)
-    assert task.options is case.options
+        task = registry.load(entry.make_task)(*model_files)
+    assert task.options is model_files.options
     # Either unknown, or the same for all data.
     assert task.schema is type(task).schema or task.schema is NO_SCHEMA
 

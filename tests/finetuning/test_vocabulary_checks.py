@@ -3,7 +3,7 @@
 import pytest
 
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.model_files import load_config_and_tokenizer
+from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.options import ExtractionOptions
 from bert_tf.tokenization import load_vocab
 from tests.oracle import vocabulary
@@ -29,7 +29,7 @@ def vocabulary_warnings(tmp_path, tiny, run_log):
         path = tmp_path / "other.txt"
         path.write_text("\n".join(entries) + "\n", encoding="utf-8")
         run_log.clear()
-        load_config_and_tokenizer(
+        read_model_files(
             ExtractionOptions(
                 init_checkpoint=str(folder),
                 bert_config_file=str(folder / "bert_config.json"),

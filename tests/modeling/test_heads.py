@@ -38,6 +38,8 @@ def test_fit_with_a_metric_of_probabilities():
 
 def test_only_the_outermost_model_checks_its_inputs(monkeypatch):
     ranks = []
-    monkeypatch.setattr("bert_tf.modeling.bert.check_inputs", lambda *args: ranks.append(args[2]))
+    monkeypatch.setattr(
+        "bert_tf.modeling.configured_model.check_inputs", lambda *args: ranks.append(args[2])
+    )
     BertClassifier(config(), 2)({"input_ids": np.ones((1, 4), "int32")})
     assert ranks == [2]

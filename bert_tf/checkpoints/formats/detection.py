@@ -19,7 +19,7 @@ from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.checkpoints.tensors import OBJECT_GRAPH, open_reader
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel
-from bert_tf.modeling.bert import ConfiguredModel
+from bert_tf.modeling.configured_model import ConfiguredModel
 from bert_tf.progress import log
 
 _CONVERT = "BertModel.from_pretrained(folder{}).save_pretrained(new_folder)"

@@ -16,13 +16,15 @@ import tensorflow as tf
 from bert_tf import checkpoints, files
 from bert_tf.checkpoints.formats import heads
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
-from bert_tf.checkpoints.run_folder import CONFIG, EXTRA_FOLDER, RunFolder
+from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, reason
 from bert_tf.modeling import BertModel
 from bert_tf.modeling.heads import ROOT_HEAD
 
 GRAPH_FILE = "saved_model.pb"
+# Subfolder for extra files, which TensorFlow ignores.
+EXTRA_FOLDER = "assets.extra"
 # Inputs of TensorFlow Hub's encoders, in the order input_ids, input_mask, segment_ids.
 ENCODER_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 # Attributes with the vocabulary: in TensorFlow Hub's encoders, and in fine-tuned bert_tf models.

@@ -32,8 +32,8 @@ from bert_tf.data.texts import (
 )
 from bert_tf.declare import DefaultInt, DefaultStr
 from bert_tf.errors import UserError, counted, excerpt
-from bert_tf.finetuning.engines import loaded, open_model, with_model_files
-from bert_tf.finetuning.model_files import load_config_and_tokenizer
+from bert_tf.finetuning.engines import loaded, open_model
+from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.prediction import PairCheck, require_texts
 from bert_tf.inference.exported_model import HIDDEN_STATES, ExportedModel
 from bert_tf.inference.row_batches import RowBatches
@@ -152,14 +152,12 @@ class Extractor:
     def __init__(self, options: ExtractionOptions, total: int = 0) -> None:
         self._folder = RunFolder.of(options.init_checkpoint or "")
         options, self._declared = _follow_folder(options, self._folder)
-        options = with_model_files(options, self._folder.path)
-        self.config, tokenizer = load_config_and_tokenizer(options)
-        self.layers = options.layer_indexes(self.config.num_hidden_layers)
+        self.options, self.config, tokenizer = read_model_files(options, export=self._folder.path)
+        self.layers = self.options.layer_indexes(self.config.num_hidden_layers)
         self.tokenizer = BatchTokenizer(tokenizer)
         self._check_pairs = PairCheck(trained_on_pairs=None)
         self.num_texts = self.num_truncated = 0
         self._lock = threading.Lock()
-        self.options = options
         self._inference = self._open(total)
 
     def _open(self, total: int) -> RowBatches:

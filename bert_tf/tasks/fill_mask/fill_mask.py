@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoints, file_names, files, training
+from bert_tf import checkpoints, file_names, files, signals, training
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.texts import STDIN, display_name, warn_about_columns
 from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.engines import loaded, open_model
-from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
+from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.modeling import BertPretrainer
 from bert_tf.progress import bar, log
@@ -65,7 +65,7 @@ def run(options: MaskedWordsOptions) -> None:
         raise UserError(f"{input_file} contains no text")
     model = FillMask(options)
     format_text = FORMATS[options.output_format]
-    output = files.standard_output() if to_stdout else files.open_atomically(output_file)
+    output = signals.standard_output() if to_stdout else files.open_atomically(output_file)
     with output as file, bar(total, "texts") as progress:
         texts = _read(options)
         while chunk := list(itertools.islice(texts, _MAX_TEXTS)):
@@ -103,8 +103,7 @@ class FillMask:
     """
 
     def __init__(self, options: MaskedWordsOptions) -> None:
-        options = find_model_files(options)
-        config, tokenizer = load_config_and_tokenizer(options)
+        options, config, tokenizer = read_model_files(options)
         if MASK not in tokenizer.vocab:
             raise UserError(f"{options.vocab_file} has no {MASK}: pass the model's vocabulary")
         tokenizer.basic_tokenizer.keep([MASK])

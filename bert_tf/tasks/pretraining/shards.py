@@ -38,7 +38,9 @@ def plan(paths: Sequence[str], shard_bytes: int) -> list[Unit]:
     room = -1  # bytes that small files may add to the last group; -1: no file can be added
     for path in paths:
         size = files.size(path)
-        if files.is_gzip(path):
+        with files.open_binary(path) as file:
+            is_gzip = files.is_gzip(path, file)
+        if is_gzip:
             groups.append([(path, 0, None)])
             room = -1
         elif size > shard_bytes:

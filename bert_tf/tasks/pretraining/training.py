@@ -36,13 +36,14 @@ _TRAINED_ON = "trained_on"
 def run(options: PretrainingOptions) -> Results:
     """Trains a model on pre-training records, and evaluates it, as the options say."""
     options.check()
-    options = find_model_files(options)
-    config = BertConfig.from_json_file(options.bert_config_file or "")
-    check_length(options, config)
+    options, _ = find_model_files(options)
+    config = options.config()
+    check_length(options.max_seq_length, config)
     paths = file_names.expand(options.input_file or "")
     # Connect workers before reading records: TensorFlow must not compute anything before.
     devices = training.open_devices(options)
-    with training.explained_errors(devices.workers), output_dir.locked(options, devices.is_chief):
+    lock = output_dir.locked(options.output_dir or "", devices.is_chief, options.do_train)
+    with training.explained_errors(devices.workers), lock:
         vocabulary = check_records(paths, options, config, _find_vocabularies(options))
         try:
             monitor = Monitor("loss", [("loss", True)])
