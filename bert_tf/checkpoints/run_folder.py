@@ -29,6 +29,8 @@ BEST_FOLDER, BEST_NAME = "best", "model.ckpt"
 EVALUATIONS = "evaluations.json"
 # The summary of a run with several seeds, and the metrics of an evaluation.
 RUNS, EVAL_RESULTS_JSON = "runs.json", "eval_results.json"
+# The loss and the learning rate of each step.
+CURVE = "training_curve.tsv"
 _TEXT_HASHES, _MANIFEST = "train_texts.npy", "records.json"
 _ADVICE = "Use the file that the training run wrote"  # about labels.txt
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.errors import UserError, counted
@@ -22,13 +23,14 @@ class TaskPredictor:
     """Predicts with a task's model in `output_dir`; thread-safe."""
 
     def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
-        options = with_model_files(options, options.output_dir or "")
+        folder = RunFolder.used_by(options)
+        options = with_model_files(options, folder.path)
         self._task = task = give_schema(make_task(options, *load_config_and_tokenizer(options)))
         features = task.features("predict")
-        folder = RunFolder(options.output_dir or "")
 
         def load(model: Any) -> None:
-            checkpoints.load_weights(model, folder.checkpoint()).require_exact()
+            source = formats.find_source(folder.model) if folder.model else folder.checkpoint()
+            checkpoints.load_weights(model, source).require_exact()
 
         self._inference = open_model(
             folder,
