@@ -1,12 +1,10 @@
-"""Texts and labels of a Python program as files of JSON lines, which the scripts read."""
+"""Texts and labels of a Python program as a file of JSON lines, which the scripts read."""
 
 import contextlib
-import dataclasses
 import itertools
 import json
 import logging
 import math
-import random
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -18,49 +16,62 @@ from bert_tf.progress import log
 from bert_tf.tables.columns import to_text
 from bert_tf.text_inputs import items_of
 
-LIST_TYPES = (list, tuple, set, frozenset, Mapping, np.ndarray)
+LIST_TYPES = (list, tuple, set, frozenset, np.ndarray, Mapping)
 _MISSING_TYPES = ("NAType", "NaTType")  # of pandas
 _ABSENT = object()
 
 
-@dataclasses.dataclass
-class Data:
+class Rows:
     """A file for `fit`, and what its rows have in common.
 
-    Attributes:
+    Args:
         path: path of the file.
+        to_row: (text, label, these rows) -> row.
         unit: what a row is called in messages.
+
+    Attributes:
         place: the current row in messages, such as "text 3"; rows are counted from 0.
-        names: name of each label -> the label; the names are those in `labels.txt`.
-        kind: number of texts in a row; 0 if unknown.
-        is_multilabel: whether a text has a list of labels; None if unknown.
-        as_columns: whether labels are a table.
+        names: name of each label, as in `labels.txt` -> the label.
+        first: what the first row is.
     """
 
-    path: str
-    unit: str = "text"
-    place: str = ""
-    names: dict[str, Any] = dataclasses.field(default_factory=dict)
-    kind: int = 0
-    is_multilabel: bool | None = None
-    as_columns: bool = False
+    def __init__(
+        self, path: str, to_row: Callable[[Any, Any, "Rows"], Any], unit: str = "text"
+    ) -> None:
+        self.path, self._to_row, self._unit = path, to_row, unit
+        self.place, self.first = "", ""
+        self.names: dict[str, Any] = {}
 
-    def require_same(self, kind: int, *names: str) -> None:
-        """Raises a UserError if the row has another number of texts than the first one."""
-        self.kind = self.kind or kind
-        if kind != self.kind:
-            raise UserError(
-                f"{self.place} is {names[kind - 1]}, but text 0 is {names[self.kind - 1]}"
-            )
+    def write(self, texts: Any, labels: Any) -> None:
+        """Writes a line of JSON for each text and its label; reads one at a time.
+
+        Raises a UserError if there is no text, or if the numbers of texts and labels differ.
+        """
+        items = items_of(texts, "texts"), label_items(labels)
+        with open(self.path, "w", encoding="utf-8") as file:
+            for index, pair in enumerate(itertools.zip_longest(*items, fillvalue=_ABSENT)):
+                self.place = f"{self._unit} {index}"
+                for item, name, other in zip(pair, ("texts", "labels"), ("labels", "texts")):
+                    if item is _ABSENT:
+                        raise UserError(f"There are {index} {name}, but more {other}")
+                file.write(json.dumps(self._to_row(*pair, self)) + "\n")
+        if not self.place:
+            raise UserError(f"There are no {self._unit}s")
+
+    def require_same(self, what: str) -> None:
+        """Raises a UserError if the row is something else than the first one."""
+        self.first = self.first or what
+        if self.first != what:
+            raise UserError(f"{self.place} is {what}, but the first one is {self.first}")
 
     @contextlib.contextmanager
     def named_in_messages(self) -> Iterator[None]:
         """In log and errors, replaces the file and its lines by the texts: "text 3" for line 4."""
+        line = re.compile(re.escape(self.path) + r"(:(\d+))?")
 
         def rename(message: str) -> str:
-            line = re.compile(re.escape(self.path) + r":(\d+)")
-            message = line.sub(lambda match: f"{self.unit} {int(match[1]) - 1}", message)
-            return message.replace(self.path, f"{self.unit}s")
+            names = lambda x: f"{self._unit} {int(x[2]) - 1}" if x[1] else f"{self._unit}s"  # noqa: E731
+            return line.sub(names, message)
 
         def rename_record(record: logging.LogRecord) -> bool:
             record.msg, record.args = rename(record.getMessage()), ()
@@ -75,47 +86,21 @@ class Data:
             log.removeFilter(rename_record)
 
 
-def write_rows(
-    data: Data, texts: Any, labels: Any, to_row: Callable[[Any, Any, Data], Mapping[str, Any]]
-) -> None:
-    """Writes a line of JSON for each text and its label; reads one at a time.
-
-    Raises a UserError if there is no text, or if the numbers of texts and labels differ.
-    """
-    data.as_columns = data.as_columns or _is_table(labels)
-    pairs = itertools.zip_longest(items_of(texts, "texts"), _label_items(labels), fillvalue=_ABSENT)
-    index = -1
-    with open(data.path, "w", encoding="utf-8") as file:
-        for index, (text, label) in enumerate(pairs):
-            data.place = f"{data.unit} {index}"
-            for item, name, other in ((text, "texts", "labels"), (label, "labels", "texts")):
-                if item is _ABSENT:
-                    raise UserError(f"There are only {index} {name}, but more {other}")
-            file.write(json.dumps(to_row(text, label, data)) + "\n")
-    if index < 0:
-        raise UserError(f"There are no {data.unit}s")
-
-
-def _is_table(labels: Any) -> bool:
-    shape = getattr(labels, "shape", ())
-    return len(shape) == 2 and shape[1] > 1
-
-
-def _label_items(labels: Any) -> Iterator[Any]:
+def label_items(labels: Any) -> Iterator[Any]:
     """Yields labels; the rows of a table as dicts, by the names or numbers of its columns."""
-    if not _is_table(labels):
+    shape = getattr(labels, "shape", ())
+    if len(shape) != 2 or shape[1] < 2:
         yield from items_of(labels, "labels")
         return
-    names = [str(name) for name in getattr(labels, "columns", range(labels.shape[1]))]
-    yield from (dict(zip(names, row, strict=True)) for row in items_of(labels, "labels"))
+    names = [str(name) for name in getattr(labels, "columns", range(shape[1]))]
+    yield from (dict(zip(names, row, strict=True)) for row in items_of(labels))
 
 
 def require_text(text: Any, place: str) -> list[str]:
     """Returns a text, or the two texts of a pair; raises a UserError for anything else."""
     parts = [*text] if isinstance(text, list | tuple) else [text]
-    for part in parts:
-        if _is_missing(part):
-            raise UserError(f"{place} is missing ({part}). Remove it, or replace it by ''")
+    for part in filter(_is_missing, parts):
+        raise UserError(f"{place} is missing ({part}). Remove it, or replace it by ''")
     if len(parts) not in (1, 2) or not all(isinstance(part, str) for part in parts):
         expected = "must be a string, or a tuple of two strings"
         raise UserError(f"{place} {expected}. Received: {text!r:.60}")
@@ -137,16 +122,18 @@ def plain(label: Any, place: str) -> Any:
     return value
 
 
-def class_name(label: Any, data: Data) -> str:
-    """Returns the name of a label, as in `labels.txt`, and notes the label."""
-    value = plain(label, data.place)
+def class_names(label: Any, rows: Rows) -> Any:
+    """Converts a label or a list of labels to names, as in `labels.txt`, and notes the labels."""
+    if isinstance(label, LIST_TYPES):
+        return [class_names(item, rows) for item in label]
+    value = plain(label, rows.place)
     if isinstance(value, float) and not value.is_integer():
         advice = "For numbers, use TextRegressor; write names of classes as strings"
-        raise UserError(f"The label of {data.place} is {label}. {advice}")
-    name = to_text(value, "label", data.place).strip()
+        raise UserError(f"The label of {rows.place} is {label}. {advice}")
+    name = to_text(value, "label", rows.place).strip()
     if not name:
-        raise UserError(f"The label of {data.place} is empty")
-    if (other := data.names.setdefault(name, label)) != label:
+        raise UserError(f"The label of {rows.place} is empty")
+    if (other := rows.names.setdefault(name, label)) != label:
         raise UserError(f"The labels {other!r} and {label!r} have the same name. Use only one")
     return name
 
@@ -156,21 +143,9 @@ def _is_missing(value: Any) -> bool:
     return value is None or is_nan or type(value).__name__ in _MISSING_TYPES
 
 
-def to_array(values: list[Any], dtype: Any = None) -> np.ndarray:
-    """Returns values of one type as an array of that type, and others as objects."""
-    if dtype is None and len({*map(type, values)}) == 1:
-        return np.array(values)
+def to_array(values: list[Any]) -> np.ndarray:
+    """Returns values of one type, but not lists, as an array of that type; others as objects."""
     array = np.empty(len(values), object)
     array[:] = values
-    return array
-
-
-@contextlib.contextmanager
-def kept_random_state() -> Iterator[None]:
-    """Restores the random generators of Python and NumPy, which training seeds."""
-    states = random.getstate(), np.random.get_state()
-    try:
-        yield
-    finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])
+    is_uniform = len({*map(type, values)}) == 1 and not isinstance(values[0], list)
+    return np.array(values) if is_uniform else array
