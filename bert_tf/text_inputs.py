@@ -43,12 +43,10 @@ def encode(
 
     Example:
         inputs = bert_tf.encode(["The soup was cold."], "uncased_L-12_H-768_A-12")
-        model = BertClassifier.from_checkpoint("uncased_L-12_H-768_A-12", num_labels=2)
-        model.predict(inputs)
+        BertModel.from_checkpoint("uncased_L-12_H-768_A-12").predict(inputs)
 
     Args:
-        texts: strings, or pairs of strings as tuples, in a list, an array, a Series or any other
-            iterable; a table of two columns has pairs.
+        texts: strings or tuples of two strings, in a list, an array, a Series or another iterable.
         folder: the model, in any format that `convert_checkpoint.py` reads.
         max_seq_length: S; longer texts are truncated, and shorter ones padded.
         flags: options of the tokenizer, such as `do_lower_case`; by default those of the model.

@@ -8,7 +8,7 @@ classifier.predict(["The soup was cold."])
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
@@ -37,7 +37,7 @@ class _TextEstimator(Estimator):
     """What `TextClassifier` and `TextRegressor` have in common."""
 
     # `fit` trains on all texts that it gets.
-    _defaults = Estimator._defaults | {"dev_fraction": 0.0}
+    _defaults: ClassVar = {**Estimator._defaults, "dev_fraction": 0.0}
 
     def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:
         texts = require_text(text, rows.place)

@@ -7,9 +7,8 @@ import json
 import os
 import re
 import tempfile
-import types
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -42,7 +41,7 @@ class Estimator(BaseEstimator):
 
     _script = "run_classifier"
     # Defaults that differ from the script's: a second `fit` starts anew.
-    _defaults: Mapping[str, Any] = types.MappingProxyType({"resume": "never"})
+    _defaults: ClassVar[Mapping[str, Any]] = {"resume": "never"}
     _other_kinds: tuple[str, ...] = ()  # problem types of other estimators
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -50,16 +49,15 @@ class Estimator(BaseEstimator):
         options = {field.name: field.default for field in fields}
         cls._defaults = defaults = {"init_checkpoint": None, **options, **cls._defaults}
 
-        def __init__(self: Any, init_checkpoint: Any = None, **flags: Any) -> None:  # noqa: N807
+        def __init__(self: Any, init_checkpoint: Any = None, **flags: Any) -> None:
             vars(self).update(defaults, init_checkpoint=init_checkpoint)
             self.set_params(**flags)
 
-        # Editors and scikit-learn take the parameters from here.
-        kind, names = inspect.Parameter.POSITIONAL_OR_KEYWORD, {"self": inspect.Parameter.empty}
-        parameters = [
-            inspect.Parameter(n, kind, default=x) for n, x in {**names, **defaults}.items()
-        ]
-        vars(__init__)["__signature__"] = inspect.Signature(parameters)
+        # Editors and scikit-learn take the parameters from the signature.
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters = [inspect.Parameter(n, kind, default=x) for n, x in defaults.items()]
+        first = inspect.Parameter("self", kind)
+        vars(__init__)["__signature__"] = inspect.Signature([first, *parameters])
         cls.__init__ = __init__
         super().__init_subclass__(**kwargs)
 
@@ -212,9 +210,6 @@ class Estimator(BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_predictor": None}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-
 
 def _read_model(folder: RunFolder) -> dict[str, bytes]:
     """Returns the files of a model, without the state of its training."""
@@ -242,15 +237,12 @@ def _read_history(folder: RunFolder) -> dict[str, np.ndarray]:
     if path := folder.find(CURVE):
         names, *rows = (line.split("\t") for line in files.read_lines(path))
         history = dict(zip(names, np.array(rows, np.float64).T, strict=True))
-    evaluations: list[dict[str, Any]] = []
-    if path := folder.find(EVALUATIONS):
-        evaluations = files.read_json(path)["evaluations"]
-    elif path := folder.find(EVAL_RESULTS_JSON):
-        metrics = files.read_json(path)
-        evaluations = [{"step": metrics.pop("global_step"), **metrics}]
-    for name, value in (evaluations[0] if evaluations else {}).items():
-        key = f"eval_{name.removeprefix('eval_')}"
-        # In classification, `loss` is that of `eval_loss` over batches, as in the original.
-        if isinstance(value, int | float) and (key == name or key not in evaluations[0]):
-            history[key] = np.array([evaluation[name] for evaluation in evaluations])
+    if path := folder.find(EVALUATIONS) or folder.find(EVAL_RESULTS_JSON):
+        content = files.read_json(path)
+        evaluations = content.get("evaluations", [content])
+        for name, value in evaluations[0].items():
+            key = f"eval_{name.removeprefix('eval_').removeprefix('global_')}"
+            # In classification, `loss` is `eval_loss` as a mean over batches, as in the original.
+            if isinstance(value, int | float) and (key == name or key not in evaluations[0]):
+                history[key] = np.array([evaluation[name] for evaluation in evaluations])
     return history

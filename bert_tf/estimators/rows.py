@@ -51,9 +51,8 @@ class Rows:
         with open(self.path, "w", encoding="utf-8") as file:
             for index, pair in enumerate(itertools.zip_longest(*items, fillvalue=_ABSENT)):
                 self.place = f"{self._unit} {index}"
-                for item, name, other in zip(pair, ("texts", "labels"), ("labels", "texts")):
-                    if item is _ABSENT:
-                        raise UserError(f"There are {index} {name}, but more {other}")
+                if any(item is _ABSENT for item in pair):
+                    raise UserError(f"Texts and labels differ in number: one has only {index}")
                 file.write(json.dumps(self._to_row(*pair, self)) + "\n")
         if not self.place:
             raise UserError(f"There are no {self._unit}s")

@@ -156,11 +156,18 @@ class EncoderWithHead(ConfiguredModel):
         self.encoded_shape = (None, None, self.config.hidden_size)
         self.built = True
 
-    def _encode(self, inputs: Any, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Returns the outputs of the encoder, and those among them that a head passes on."""
-        encoded = self.bert.call_unchecked(inputs, **kwargs)
-        names = {"all_attention_probs"} & encoded.keys()
-        return encoded, {name: encoded[name] for name in names}
+    def __call__(
+        self, inputs: Any, *args: Any, return_attention_probs: bool = False, **kwargs: Any
+    ) -> Any:
+        """Calls the model; `return_attention_probs` adds the encoder's `all_attention_probs`.
+
+        It runs the encoder once more. Not for multiple choice, whose encoder has other rows.
+        """
+        outputs = super().__call__(inputs, *args, **kwargs)
+        if not return_attention_probs:
+            return outputs
+        encoded = self.bert(inputs, *args, return_attention_probs=True, **kwargs)
+        return {**outputs, "all_attention_probs": encoded["all_attention_probs"]}
 
 
 class _LabelModel(EncoderWithHead):
@@ -193,24 +200,16 @@ class _LabelModel(EncoderWithHead):
         return {**super().get_config(), "num_labels": self.num_labels}
 
     def call(
-        self,
-        inputs: dict[str, Any],
-        training: bool | None = None,
-        dropout_seed: Any = None,
-        return_attention_probs: bool = False,
+        self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
     ) -> dict[str, Any]:
-        """Inputs of `BertModel` -> `logits` and `probabilities`, both [B, L] or [B, S, L].
-
-        `return_attention_probs` adds `all_attention_probs`, as in `BertModel`.
-        """
+        """Inputs of `BertModel` -> `logits` and `probabilities`, both [B, L] or [B, S, L]."""
         seeds = self._dropout_seeds(2, dropout_seed, training)
-        flags = {"training": training, "return_attention_probs": return_attention_probs}
-        encoded, passed_on = self._encode(inputs, dropout_seed=seeds[0], **flags)
+        encoded = self.bert.call_unchecked(inputs, training=training, dropout_seed=seeds[0])
         x = self.pool(encoded, inputs)
         logits = self.head(self.dropout(x, seeds[1], training=training))
         # A single output (regression) has probability 1; Keras' softmax would warn about it.
         normalize = ops.softmax if self.num_labels > 1 else ops.ones_like
-        return {"logits": logits, "probabilities": normalize(logits), **passed_on}
+        return {"logits": logits, "probabilities": normalize(logits)}
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -262,20 +261,12 @@ class BertSpanLabeler(EncoderWithHead):
             self.head.build(self.encoded_shape)
 
     def call(
-        self,
-        inputs: dict[str, Any],
-        training: bool | None = None,
-        dropout_seed: Any = None,
-        return_attention_probs: bool = False,
+        self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
     ) -> dict[str, Any]:
-        """Inputs of `BertModel` -> `start_logits` and `end_logits`, both [B, S].
-
-        `return_attention_probs` adds `all_attention_probs`, as in `BertModel`.
-        """
-        flags = {"training": training, "return_attention_probs": return_attention_probs}
-        encoded, passed_on = self._encode(inputs, dropout_seed=dropout_seed, **flags)
+        """Inputs of `BertModel` -> `start_logits` and `end_logits`, both [B, S]."""
+        encoded = self.bert.call_unchecked(inputs, training=training, dropout_seed=dropout_seed)
         logits = self.head(encoded["sequence_output"])  # [B, S, 2]
-        return {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1], **passed_on}
+        return {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]}
 
     def onnx_outputs(self, graph: Any, hidden: str) -> dict[str, Any]:
         """Adds the head to an ONNX graph."""
@@ -307,11 +298,7 @@ class BertPretrainer(EncoderWithHead):
             self.next_sentence.build(self.encoded_shape)
 
     def call(
-        self,
-        inputs: dict[str, Any],
-        training: bool | None = None,
-        dropout_seed: Any = None,
-        return_attention_probs: bool = False,
+        self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
     ) -> dict[str, Any]:
         """Predicts masked tokens and whether the second text follows the first.
 
@@ -319,7 +306,6 @@ class BertPretrainer(EncoderWithHead):
             inputs: inputs of `BertModel`, and `masked_lm_positions` [B, P].
             training: whether to apply dropout.
             dropout_seed: see `BertModel`.
-            return_attention_probs: whether to return `all_attention_probs`, as in `BertModel`.
 
         Returns:
             `masked_lm_logits` [B, P, V] and `next_sentence_logits` [B, 2], where class 0 means
@@ -327,8 +313,7 @@ class BertPretrainer(EncoderWithHead):
         """
         positions = inputs["masked_lm_positions"]
         check_positions(positions, inputs["input_ids"].shape)
-        flags = {"training": training, "return_attention_probs": return_attention_probs}
-        encoded, passed_on = self._encode(inputs, dropout_seed=dropout_seed, **flags)
+        encoded = self.bert.call_unchecked(inputs, training=training, dropout_seed=dropout_seed)
         return {
             "masked_lm_logits": self.masked_lm(
                 encoded["sequence_output"],
@@ -336,5 +321,4 @@ class BertPretrainer(EncoderWithHead):
                 self.bert.embeddings.word_embeddings,
             ),
             "next_sentence_logits": self.next_sentence(encoded["pooled_output"]),
-            **passed_on,
         }

@@ -41,16 +41,9 @@ class BertMultipleChoice(BertClassifier):
         super().__init__(config, num_labels, **kwargs)
 
     def call(
-        self,
-        inputs: dict[str, Any],
-        training: bool | None = None,
-        dropout_seed: Any = None,
-        return_attention_probs: bool = False,
+        self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
     ) -> dict[str, Any]:
-        """Maps the inputs of `BertModel`, here [B, C, S], to `logits`, `probabilities` [B, C].
-
-        `return_attention_probs` adds `all_attention_probs`, a list of [B * C, N, S, S].
-        """
+        """Maps the inputs of `BertModel`, here [B, C, S], to `logits`, `probabilities` [B, C]."""
         shape = ops.shape(inputs["input_ids"])
         rows = {
             name: ops.reshape(inputs[name], (-1, shape[-1]))  # [B * C, S]
@@ -59,12 +52,12 @@ class BertMultipleChoice(BertClassifier):
         }
         if "token_positions" in inputs:  # positions in the flattened batch: need no reshape
             rows["token_positions"] = inputs["token_positions"]
-        outputs = super().call(rows, training, dropout_seed, return_attention_probs)
+        outputs = super().call(rows, training=training, dropout_seed=dropout_seed)
         logits = ops.reshape(outputs["logits"], (-1, shape[1]))  # [B, C]
         if inputs.get("input_mask") is not None:
             num_tokens = ops.sum(inputs["input_mask"], axis=-1)
             logits = ops.where(num_tokens > _NUM_SPECIAL_TOKENS, logits, MASK_BIAS)
-        return {**outputs, "logits": logits, "probabilities": ops.softmax(logits, axis=-1)}
+        return {"logits": logits, "probabilities": ops.softmax(logits, axis=-1)}
 
     def onnx_outputs(self, graph: Any, hidden: str) -> dict[str, Any]:
         """Adds the head to an ONNX graph, in which `hidden` is [B * C, S, H]."""
