@@ -33,7 +33,7 @@ def items_of(container: Any, name: str = "inputs") -> Iterator[Any]:
         return
     table: Any = container
     for row in table.to_numpy() if hasattr(table, "to_numpy") else table:
-        yield tuple(row) if len(row) > 1 else row[0]
+        yield row[0] if len(row) == 1 else tuple(row)
 
 
 def encode(

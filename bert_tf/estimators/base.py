@@ -207,6 +207,11 @@ class Estimator(BaseEstimator):
                 files.write_bytes(os.path.join(temporary, name), content)
             files.rename(temporary, path)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        return tags
+
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_predictor": None}
 
@@ -240,7 +245,7 @@ def _read_history(folder: RunFolder) -> dict[str, np.ndarray]:
     if path := folder.find(EVALUATIONS) or folder.find(EVAL_RESULTS_JSON):
         content = files.read_json(path)
         evaluations = content.get("evaluations", [content])
-        for name, value in evaluations[0].items():
+        for name, value in sorted(evaluations[0].items(), key=lambda item: "step" not in item[0]):
             key = f"eval_{name.removeprefix('eval_').removeprefix('global_')}"
             # In classification, `loss` is `eval_loss` as a mean over batches, as in the original.
             if isinstance(value, int | float) and (key == name or key not in evaluations[0]):

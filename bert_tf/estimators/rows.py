@@ -49,6 +49,7 @@ class Rows:
         """
         items = items_of(texts, "texts"), label_items(labels)
         with open(self.path, "w", encoding="utf-8") as file:
+            file.write("\n")  # because advice about line 1 is about headers
             for index, pair in enumerate(itertools.zip_longest(*items, fillvalue=_ABSENT)):
                 self.place = f"{self._unit} {index}"
                 if any(item is _ABSENT for item in pair):
@@ -65,11 +66,11 @@ class Rows:
 
     @contextlib.contextmanager
     def named_in_messages(self) -> Iterator[None]:
-        """In log and errors, replaces the file and its lines by the texts: "text 3" for line 4."""
+        """In log and errors, replaces the file and its lines by the texts: "text 3" for line 5."""
         line = re.compile(re.escape(self.path) + r"(:(\d+))?")
 
         def rename(message: str) -> str:
-            names = lambda x: f"{self._unit} {int(x[2]) - 1}" if x[1] else f"{self._unit}s"  # noqa: E731
+            names = lambda x: f"{self._unit} {int(x[2]) - 2}" if x[1] else f"{self._unit}s"  # noqa: E731
             return line.sub(names, message)
 
         def rename_record(record: logging.LogRecord) -> bool:
