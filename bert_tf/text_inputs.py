@@ -1,7 +1,7 @@
 """Texts of Python programs: in the containers of NumPy, pandas and polars, and as model inputs."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,9 @@ def items_of(container: Any, name: str = "inputs") -> Iterator[Any]:
     Raises:
         UserError: `container` is a single text, is not iterable, or has no order.
     """
-    if isinstance(container, str | bytes | Mapping | Set) or not isinstance(container, Iterable):
+    if isinstance(container, str | bytes | Mapping | set | frozenset) or not isinstance(
+        container, Iterable
+    ):
         received = f"Received: {type(container).__name__}"
         raise UserError(f"Pass {name} as a list, such as [text], an array or a Series. {received}")
     if len(getattr(container, "shape", ())) != 2:
