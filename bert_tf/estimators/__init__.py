@@ -66,15 +66,14 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
     label is a string, an integer or a boolean. For a model with any number of labels per text, pass
     a list of labels for each text, or a table with a column of 0 and 1 for each label.
 
+    The arguments are `init_checkpoint`, the folder, prefix or file of the model to start from, and
+    flags of the script by name. `output_dir` keeps all files of the training run; by default, `fit`
+    leaves none.
+
     Example:
         classifier = TextClassifier("uncased_L-12_H-768_A-12", max_seq_length=128)
         classifier.fit(texts, labels, validation=(dev_texts, dev_labels), num_train_epochs=2.0)
         classifier.predict(["The soup was cold."])
-
-    Args:
-        init_checkpoint: model to start from: a folder, a prefix or a file.
-        flags: flags of `run_classifier.py`. `output_dir` keeps all files of the training run; by
-            default, `fit` leaves none.
 
     Attributes:
         classes_: the labels [L], of the type that `fit` got; strings if the script trained the
