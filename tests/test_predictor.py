@@ -284,11 +284,13 @@ def test_keras_file(tmp_path):
     path = str(tmp_path / "model.keras")
     model.save(path)
     with pytest.raises(UserError, match=r"No such file: .*vocab.txt .*Pass vocab_file="):
+        Predictor(path, "run_classifier")
+    with pytest.raises(UserError, match=r"Without it, pass the script"):
         Predictor(path)
     flags = {"vocab_file": f"{SMALL_BERT}/vocab.txt", "max_seq_length": 16}
     with pytest.raises(UserError, match=r"or --labels in the order of the model's outputs"):
-        Predictor(path, **flags)
-    predictor = Predictor(path, labels="neg,pos", **flags)
+        Predictor(path, "run_classifier", **flags)
+    predictor = Predictor(path, "run_classifier", labels="neg,pos", **flags)
     texts = ["a good film", "bad"]
     inputs = encode(texts, SMALL_BERT, 16)
     expected = keras.ops.convert_to_numpy(model(inputs)["probabilities"])
@@ -299,7 +301,7 @@ def test_keras_file(tmp_path):
     model = BertTokenClassifier.from_checkpoint(SMALL_BERT, num_labels=2)
     model.save(path)
     (tmp_path / "labels.txt").write_text("O\nB-X\n")
-    assert len(Predictor(path, **flags)("a film").labels) == 2
+    assert len(Predictor(path, "run_ner", **flags)("a film").labels) == 2
 
 
 def test_predictor_requires_options():

@@ -16,21 +16,9 @@ from sklearn.metrics import accuracy_score
 
 from bert_tf.errors import UserError
 from bert_tf.estimators.base import Estimator
-from bert_tf.estimators.rows import (
-    LIST_TYPES,
-    Rows,
-    class_names,
-    label_items,
-    plain,
-    require_text,
-    to_array,
-)
+from bert_tf.estimators.rows import LIST_TYPES, Rows, label_items, to_array
 from bert_tf.tasks.token_classification.scores import entity_scores, word_scores
 from bert_tf.text_inputs import items_of
-
-# What texts and labels are, in messages.
-_KINDS = {1: "text", 2: "pair"}
-_SEVERAL = "several labels"
 
 
 class _TextEstimator(Estimator):
@@ -40,22 +28,23 @@ class _TextEstimator(Estimator):
     _defaults: ClassVar = {**Estimator._defaults, "dev_fraction": 0.0}
 
     def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:
-        texts = require_text(text, rows.place)
-        has_list = isinstance(label, LIST_TYPES)
-        rows.require_same(f"a {_KINDS[len(texts)]} with {_SEVERAL if has_list else 'one label'}")
-        row = dict(zip(("text", "text_pair"), texts, strict=False))
-        return {**row, "label": self._to_label(label, rows)}
+        is_pair = isinstance(text, list | tuple)
+        if is_pair and len(text) != 2:
+            raise UserError(f"{rows.place} must be a string or a pair. Received: {text!r:.60}")
+        rows.kinds.add("pair" if is_pair else "single")
+        if {"pair", "single"} <= rows.kinds:
+            raise UserError(f"{rows.place} is a {'pair' if is_pair else 'text'}, unlike the others")
+        texts = {"text": text[0], "text_pair": text[1]} if is_pair else {"text": text}
+        return {**texts, "label": self._to_label(label, rows)}
 
     def _to_label(self, label: Any, rows: Rows) -> Any:
-        """Converts a label to a value that JSON has."""
-        return plain(label, rows.place)
+        return label
 
-    def _to_input(self, text: Any, place: str) -> Any:
-        texts = require_text(text, place)
-        return texts[0] if len(texts) == 1 else tuple(texts)
+    def _to_input(self, text: Any) -> Any:
+        return tuple(text) if isinstance(text, list) else text
 
     def _run_flags(self, rows: Rows) -> dict[str, Any]:
-        pair = {"text_pair_column": "text_pair"} if _KINDS[2] in rows.first else {}
+        pair = {"text_pair_column": "text_pair"} if "pair" in rows.kinds else {}
         return {"task_name": "tsv", "text_column": "text", "label_column": "label", **pair}
 
 
@@ -108,17 +97,20 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
         return float(np.average([{*a} == {*b} for a, b in pairs], weights=sample_weight))
 
     def _to_label(self, label: Any, rows: Rows) -> Any:
-        if isinstance(label, Mapping):
-            rows.names.update(zip(label, label, strict=True))
-            return plain(label, rows.place)
-        return class_names(label, rows)
+        if not isinstance(label, LIST_TYPES):
+            return rows.class_name(label)
+        rows.kinds.add("several labels")
+        names = [rows.class_name(item) for item in label]
+        return (
+            dict(zip(names, label.values(), strict=True)) if isinstance(label, Mapping) else names
+        )
 
     def _run_flags(self, rows: Rows) -> dict[str, Any]:
-        is_multilabel = _SEVERAL in rows.first
-        if not is_multilabel and len(rows.names) < 2 and not self.labels:
-            (label,) = rows.names.values()
-            raise UserError(f"All labels are of one class, {label!r}: there is nothing to learn")
-        kind = "multilabel" if is_multilabel else "classification"
+        kind = "multilabel" if "several labels" in rows.kinds else "classification"
+        if kind == "classification" and len(rows.names) < 2 and not self.labels:
+            raise UserError(
+                f"All labels are of one class: {[*rows.names]}. There is nothing to learn"
+            )
         return {**super()._run_flags(rows), "problem_type": kind}
 
 
@@ -172,17 +164,8 @@ class TokenClassifier(Estimator):
         return entity_scores(true, predicted)[""]["f1"]
 
     def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:
-        words = self._to_input(text, rows.place)
-        labels = self._to_input(label, f"The label of {rows.place}")
-        if len(words) != len(labels) or not words or isinstance(text, str):
-            counts = f"{len(words)} words, but {len(labels)} labels"
-            raise UserError(
-                f"{rows.place} must be a list of words, with a label for each: {counts}"
-            )
-        return {"tokens": words, "ner_tags": labels}
+        words, labels = items_of(text, rows.place), items_of(label, f"labels of {rows.place}")
+        return {"tokens": list(words), "ner_tags": list(labels)}
 
-    def _to_input(self, text: Any, place: str) -> Any:
-        words = text if isinstance(text, str) else tuple(items_of(text, place))
-        if not all(isinstance(word, str) for word in words):
-            raise UserError(f"{place} must be a list of strings. Received: {text!r:.60}")
-        return words
+    def _to_input(self, text: Any) -> Any:
+        return text if isinstance(text, str) else tuple(items_of(text))

@@ -2,12 +2,11 @@
 
 import dataclasses
 import inspect
-import itertools
 import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,8 +29,6 @@ from bert_tf.predictor import Predictor
 from bert_tf.progress import show_table
 from bert_tf.text_inputs import items_of
 
-# Number of texts that `predict` passes to the model at a time, which bounds its memory.
-_CHUNK_SIZE = 4096
 # The files of a run that belong to its model or describe it, apart from the checkpoint.
 _MODEL_FILES = re.compile(r"(?!records\.).*\.(json|txt|tsv|npy)")
 
@@ -117,12 +114,12 @@ class Estimator(BaseEstimator):
         if values["eval_every"] and validation is None and not values.get("dev_fraction"):
             raise UserError("eval_every needs fit(..., validation=(texts, labels))")
         with tempfile.TemporaryDirectory(prefix="bert_tf_") as temporary:
-            rows = Rows(os.path.join(temporary, "train.jsonl"), self._to_row)
-            rows.write(texts, labels)
+            rows = Rows(os.path.join(temporary, "train.jsonl"))
+            rows.write(texts, labels, self._to_row)
             fixed = self._run_flags(rows) | {"train_file": rows.path, "do_train": True}
-            dev_rows = Rows(os.path.join(temporary, "eval.jsonl"), self._to_row, "validation text")
+            dev_rows = Rows(os.path.join(temporary, "eval.jsonl"), "validation text")
             if validation is not None:
-                dev_rows.write(*validation)
+                dev_rows.write(*validation, self._to_row)
                 fixed |= {"eval_file": dev_rows.path, "do_eval": True}
             for name, value in fixed.items():
                 if values[name] not in (value, self._defaults[name]):
@@ -148,7 +145,7 @@ class Estimator(BaseEstimator):
         """Converts a text and its label to a row of the file that the script reads."""
         raise NotImplementedError
 
-    def _to_input(self, text: Any, place: str) -> Any:
+    def _to_input(self, text: Any) -> Any:
         """Converts a text to the input of a `Predictor`."""
         raise NotImplementedError
 
@@ -171,14 +168,9 @@ class Estimator(BaseEstimator):
         self._kind = run.get("problem_type") or run["flags"].get("problem_type")
         self.history = _read_history(folder)
 
-    def _predictions(self, texts: Any) -> Iterator[Any]:
-        """Yields what a `Predictor` returns for each text."""
-        predictor = self._open()
-        inputs = (self._to_input(x, f"text {i}") for i, x in enumerate(items_of(texts, "texts")))
-        # The sentences of one document belong together.
-        size = None if self._run["flags"].get("doc_context") else _CHUNK_SIZE
-        while chunk := list(itertools.islice(inputs, size)):
-            yield from predictor(chunk)
+    def _predictions(self, texts: Any) -> list[Any]:
+        """Returns what a `Predictor` returns for each text."""
+        return self._open()([self._to_input(text) for text in items_of(texts, "texts")])
 
     def _open(self) -> Predictor:
         check_is_fitted(self, "_files")

@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import json
 import logging
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -17,7 +16,6 @@ from bert_tf.tables.columns import to_text
 from bert_tf.text_inputs import items_of
 
 LIST_TYPES = (list, tuple, set, frozenset, np.ndarray, Mapping)
-_MISSING_TYPES = ("NAType", "NaTType")  # of pandas
 _ABSENT = object()
 
 
@@ -26,24 +24,23 @@ class Rows:
 
     Args:
         path: path of the file.
-        to_row: (text, label, these rows) -> row.
         unit: what a row is called in messages.
 
     Attributes:
         place: the current row in messages, such as "text 3"; rows are counted from 0.
+        kinds: kinds of texts and labels in the rows.
         names: name of each label, as in `labels.txt` -> the label.
-        first: what the first row is.
     """
 
-    def __init__(
-        self, path: str, to_row: Callable[[Any, Any, "Rows"], Any], unit: str = "text"
-    ) -> None:
-        self.path, self._to_row, self._unit = path, to_row, unit
-        self.place, self.first = "", ""
+    def __init__(self, path: str, unit: str = "text") -> None:
+        self.path, self._unit, self.place = path, unit, ""
+        self.kinds: set[str] = set()
         self.names: dict[str, Any] = {}
 
-    def write(self, texts: Any, labels: Any) -> None:
-        """Writes a line of JSON for each text and its label; reads one at a time.
+    def write(
+        self, texts: Any, labels: Any, to_row: Callable[[Any, Any, "Rows"], Mapping[str, Any]]
+    ) -> None:
+        """Writes a line for each text and its label, which are read one at a time.
 
         Raises a UserError if there is no text, or if the numbers of texts and labels differ.
         """
@@ -54,24 +51,18 @@ class Rows:
                 self.place = f"{self._unit} {index}"
                 if any(item is _ABSENT for item in pair):
                     raise UserError(f"Texts and labels differ in number: one has only {index}")
-                file.write(json.dumps(self._to_row(*pair, self)) + "\n")
+                file.write(json.dumps(to_row(*pair, self), default=_plain) + "\n")
         if not self.place:
             raise UserError(f"There are no {self._unit}s")
-
-    def require_same(self, what: str) -> None:
-        """Raises a UserError if the row is something else than the first one."""
-        self.first = self.first or what
-        if self.first != what:
-            raise UserError(f"{self.place} is {what}, but the first one is {self.first}")
 
     @contextlib.contextmanager
     def named_in_messages(self) -> Iterator[None]:
         """In log and errors, replaces the file and its lines by the texts: "text 3" for line 5."""
-        line = re.compile(re.escape(self.path) + r"(:(\d+))?")
+        line = re.compile(re.escape(self.path) + r":(\d+)")
 
         def rename(message: str) -> str:
-            names = lambda x: f"{self._unit} {int(x[2]) - 2}" if x[1] else f"{self._unit}s"  # noqa: E731
-            return line.sub(names, message)
+            message = line.sub(lambda match: f"{self._unit} {int(match[1]) - 2}", message)
+            return message.replace(self.path, f"{self._unit}s")
 
         def rename_record(record: logging.LogRecord) -> bool:
             record.msg, record.args = rename(record.getMessage()), ()
@@ -85,6 +76,24 @@ class Rows:
         finally:
             log.removeFilter(rename_record)
 
+    def class_name(self, label: Any) -> str:
+        """Returns the name of a label, and notes the label."""
+        value = label if isinstance(label, str | int | float) else _plain(label)
+        if isinstance(value, float) and value % 1 > 0:
+            advice = "For numbers, use TextRegressor; write names of classes as strings"
+            raise UserError(f"{self.place}: the label is {label}. {advice}")
+        name = to_text(value, "label", self.place).strip()
+        if (other := self.names.setdefault(name, label)) != label:
+            raise UserError(f"The labels {other!r} and {label!r} have the same name. Use only one")
+        return name
+
+
+def _plain(value: Any) -> Any:
+    """Converts what JSON does not have; missing values of pandas and unknown ones become None."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return list(value) if isinstance(value, set | frozenset) else None
+
 
 def label_items(labels: Any) -> Iterator[Any]:
     """Yields labels; the rows of a table as dicts, by the names or numbers of its columns."""
@@ -94,53 +103,6 @@ def label_items(labels: Any) -> Iterator[Any]:
         return
     names = [str(name) for name in getattr(labels, "columns", range(shape[1]))]
     yield from (dict(zip(names, row, strict=True)) for row in items_of(labels))
-
-
-def require_text(text: Any, place: str) -> list[str]:
-    """Returns a text, or the two texts of a pair; raises a UserError for anything else."""
-    parts = [*text] if isinstance(text, list | tuple) else [text]
-    for part in filter(_is_missing, parts):
-        raise UserError(f"{place} is missing ({part}). Remove it, or replace it by ''")
-    if len(parts) not in (1, 2) or not all(isinstance(part, str) for part in parts):
-        expected = "must be a string, or a tuple of two strings"
-        raise UserError(f"{place} {expected}. Received: {text!r:.60}")
-    return parts
-
-
-def plain(label: Any, place: str) -> Any:
-    """Converts a label to a value that JSON has; raises a UserError if it is missing or unknown."""
-    if _is_missing(label):
-        raise UserError(f"The label of {place} is missing ({label}). Remove the text")
-    if isinstance(label, Mapping):
-        return {str(name): plain(value, place) for name, value in label.items()}
-    if isinstance(label, LIST_TYPES):
-        return [plain(value, place) for value in label]
-    value = label.item() if isinstance(label, np.generic) else label
-    if not isinstance(value, str | int | float):
-        expected = "must be a string, a number, a boolean or a list of these"
-        raise UserError(f"The label of {place} {expected}. Received: {label!r:.60}")
-    return value
-
-
-def class_names(label: Any, rows: Rows) -> Any:
-    """Converts a label or a list of labels to names, as in `labels.txt`, and notes the labels."""
-    if isinstance(label, LIST_TYPES):
-        return [class_names(item, rows) for item in label]
-    value = plain(label, rows.place)
-    if isinstance(value, float) and not value.is_integer():
-        advice = "For numbers, use TextRegressor; write names of classes as strings"
-        raise UserError(f"The label of {rows.place} is {label}. {advice}")
-    name = to_text(value, "label", rows.place).strip()
-    if not name:
-        raise UserError(f"The label of {rows.place} is empty")
-    if (other := rows.names.setdefault(name, label)) != label:
-        raise UserError(f"The labels {other!r} and {label!r} have the same name. Use only one")
-    return name
-
-
-def _is_missing(value: Any) -> bool:
-    is_nan = isinstance(value, float | np.floating) and math.isnan(value)
-    return value is None or is_nan or type(value).__name__ in _MISSING_TYPES
 
 
 def to_array(values: list[Any]) -> np.ndarray:

@@ -67,14 +67,12 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
 
     Flags of the training run apply, except device flags; `flags` override them. `script` defaults
     to the script that trained the model, or to `predict_masked` after pre-training. `folder` may
-    also be a `.keras` file, whose class tells the script.
+    also be a `.keras` file.
     """
     folder = os.path.expanduser(folder)
     is_file = folder.endswith(".keras")
     run = RunFolder.of(folder) if is_file else RunFolder(folder)
     saved_flags, saved_script = run.require_flags(), run.script
-    if is_file:  # perhaps not the model of the run in its folder
-        saved_flags, saved_script = {}, _script_of_file(folder)
     scripts = [name for name, entry in registry.entries().items() if entry.has_predictor]
     script = script or ("predict_masked" if saved_script == "run_pretraining" else saved_script)
     run.require_one_run()
@@ -105,8 +103,9 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
     if script != saved_script:  # In another script, a flag of the same name may be another flag.
         kept &= {*options_class.names(MODEL)}
     values = {name: saved_flags[name] for name in kept}
-    # The file of a model has its configuration.
-    for name, flag in [item for item in _COPIES.items() if not (is_file and item[0] == CONFIG)]:
+    for name, flag in _COPIES.items():
+        if is_file and name == CONFIG:  # part of the file
+            continue
         values[flag] = run.file(name)
         if flag not in flags and not files.exists(values[flag]):
             absence = files.describe_parent(values[flag])
@@ -125,17 +124,6 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
         warn_of_other_inputs(run, options)
         return options
     return options_class(**values, init_checkpoint=folder)
-
-
-def _script_of_file(path: str) -> str:
-    """Returns the script for the class of the model in a file."""
-    from bert_tf.checkpoints.formats import find_source
-
-    model = find_source(path).model
-    names = [
-        n for n, x in registry.entries().items() if x.model and registry.load(x.model) is model
-    ]
-    return names[0] if names else ""
 
 
 def warn_of_other_inputs(folder: RunFolder, options: Any, longest: int = 0) -> None:

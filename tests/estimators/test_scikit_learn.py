@@ -16,7 +16,7 @@ from sklearn.utils import estimator_checks
 
 from bert_tf import TextClassifier, TextRegressor, TokenClassifier
 from bert_tf.errors import UserError
-from bert_tf.estimators.rows import Rows, class_names, to_array
+from bert_tf.estimators.rows import Rows, to_array
 from bert_tf.options import ClassifierOptions
 from tests.estimators.test_training import CHECKPOINT, FLAGS, LABELS, TAGS, TEXTS, WORDS
 from tests.oracle import ROOT
@@ -120,8 +120,8 @@ def test_pipeline():
     ],
 )
 def test_labels_keep_their_type(labels, expected):
-    rows = Rows("", dict)
-    names = [class_names(label, rows) for label in labels]
+    rows = Rows("")
+    names = [rows.class_name(label) for label in labels]
     assert all(isinstance(name, str) for name in names)
     actual = to_array([rows.names[name] for name in names])
     np.testing.assert_array_equal(actual, expected)
@@ -129,11 +129,11 @@ def test_labels_keep_their_type(labels, expected):
 
 
 def test_names_of_labels_are_those_of_the_script():
-    rows = Rows("", dict)
+    rows = Rows("")
     labels = [True, 1, 2.0, "a ", np.str_("b"), np.int64(7)]
-    assert class_names(labels, rows) == ["true", "1", "2", "a", "b", "7"]
+    assert [rows.class_name(label) for label in labels] == ["true", "1", "2", "a", "b", "7"]
     with pytest.raises(UserError, match="'a ' and 'a' have the same name"):
-        class_names("a", rows)
+        rows.class_name("a")
 
 
 def test_importing_the_package_does_not_import_scikit_learn():
