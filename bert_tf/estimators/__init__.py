@@ -90,9 +90,7 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
         true, predicted = list(label_items(labels)), self.predict(texts)
         if self._kind != "multilabel":
             return accuracy_score(true, predicted, sample_weight=sample_weight)
-        rows = [
-            [n for n, x in row.items() if x] if isinstance(row, Mapping) else row for row in true
-        ]
+        rows = ([n for n in x if x[n]] if isinstance(x, Mapping) else x for x in true)
         pairs = zip(rows, predicted, strict=True)
         return float(np.average([{*a} == {*b} for a, b in pairs], weights=sample_weight))
 
@@ -101,16 +99,12 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
             return rows.class_name(label)
         rows.kinds.add("several labels")
         names = [rows.class_name(item) for item in label]
-        return (
-            dict(zip(names, label.values(), strict=True)) if isinstance(label, Mapping) else names
-        )
+        return {n: label[n] for n in names} if isinstance(label, Mapping) else names
 
     def _run_flags(self, rows: Rows) -> dict[str, Any]:
         kind = "multilabel" if "several labels" in rows.kinds else "classification"
         if kind == "classification" and len(rows.names) < 2 and not self.labels:
-            raise UserError(
-                f"All labels are of one class: {[*rows.names]}. There is nothing to learn"
-            )
+            raise UserError(f"All labels are of one class, {[*rows.names]}: nothing to learn")
         return {**super()._run_flags(rows), "problem_type": kind}
 
 

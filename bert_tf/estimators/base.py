@@ -111,6 +111,8 @@ class Estimator(BaseEstimator):
             UserError: texts, labels or flags are invalid. An earlier model remains.
         """
         values = type(self)(**self.get_params() | flags).get_params()
+        if validation is not None and not (isinstance(validation, tuple) and len(validation) == 2):
+            raise UserError(f"validation must be (texts, labels). Received: {validation!r:.60}")
         if values["eval_every"] and validation is None and not values.get("dev_fraction"):
             raise UserError("eval_every needs fit(..., validation=(texts, labels))")
         with tempfile.TemporaryDirectory(prefix="bert_tf_") as temporary:
@@ -119,7 +121,7 @@ class Estimator(BaseEstimator):
             fixed = self._run_flags(rows) | {"train_file": rows.path, "do_train": True}
             dev_rows = Rows(os.path.join(temporary, "eval.jsonl"), "validation text")
             if validation is not None:
-                dev_rows.write(*validation, self._to_row)
+                dev_rows.write(validation[0], validation[1], self._to_row)
                 fixed |= {"eval_file": dev_rows.path, "do_eval": True}
             for name, value in fixed.items():
                 if values[name] not in (value, self._defaults[name]):

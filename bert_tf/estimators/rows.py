@@ -101,7 +101,7 @@ def label_items(labels: Any) -> Iterator[Any]:
     if len(shape) != 2 or shape[1] < 2:
         yield from items_of(labels, "labels")
         return
-    names = [str(name) for name in getattr(labels, "columns", range(shape[1]))]
+    names = [str(name).strip() for name in getattr(labels, "columns", range(shape[1]))]
     yield from (dict(zip(names, row, strict=True)) for row in items_of(labels))
 
 
