@@ -41,8 +41,8 @@ class Predictor:
             loaded, or the folder of a published model; or options of a script, such as
             `ClassifierOptions(...)`. Training with this package writes all required files to its
             folder. For any other folder, pass `script`, and if `bert_config.json` or `vocab.txt`
-            is missing, `bert_config_file` or `vocab_file`. So does a `.keras` file, whose
-            folder also has `labels.txt`, unless you pass `labels`.
+            is missing, `bert_config_file` or `vocab_file`. The same holds for a `.keras`
+            file; for classification, also pass `labels` if its folder has no `labels.txt`.
         script: name of the script whose predictions to return; by default the script that trained
             the model, or `predict_masked` for a model from `run_pretraining`.
         flags: flags of the script that override those of the training run. Device flags are not
