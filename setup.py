@@ -38,6 +38,8 @@ TEST = [
     "nbclient>=0.10",  # runs the notebooks in examples/
     "ipykernel>=6",  # kernel of the notebooks
     "tokenizers>=0.20",  # checks the ids of an exported tokenizer.json
+    "pandas>=2",  # Series and DataFrames as inputs
+    "polars>=1",  # the same
     *DOCS,
     *NER,
     *ONNX,

@@ -12,11 +12,20 @@ __version__ = "1.0.0"
 
 # The module that defines each public name; `__init__.pyi` has the same names.
 _MODULES = {
+    "BertClassifier": "bert_tf.modeling",
     "BertConfig": "bert_tf.config",
     "BertModel": "bert_tf.modeling",
+    "BertMultipleChoice": "bert_tf.tasks.multiple_choice.model",
+    "BertPretrainer": "bert_tf.modeling",
+    "BertSpanLabeler": "bert_tf.modeling",
+    "BertTokenClassifier": "bert_tf.modeling",
     "FullTokenizer": "bert_tf.tokenization",
     "Predictor": "bert_tf.predictor",
+    "TextClassifier": "bert_tf.estimators",
+    "TextRegressor": "bert_tf.estimators",
+    "TokenClassifier": "bert_tf.estimators",
     "UserError": "bert_tf.errors",
+    "encode": "bert_tf.text_inputs",
     "register": "bert_tf.registry",
     "run": "bert_tf.registry",
 }
@@ -30,11 +39,11 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(_MODULES[name])
-    if name == "BertModel":
+    if name.startswith("Bert") and name != "BertConfig":
         # Registers the optimizer classes, which a .keras file of the model may need.
         import_module("bert_tf.optimization")
     return getattr(module, name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_MODULES, *_COMPAT_MODULES])
+    return ["__version__", *_MODULES]

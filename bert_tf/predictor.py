@@ -10,15 +10,16 @@ import os
 from typing import Any
 
 from bert_tf import backend, registry
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, shortened
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.prediction import TaskPredictor
 from bert_tf.progress import log
 from bert_tf.quiet import import_tensorflow
+from bert_tf.text_inputs import items_of
 
 
 class Predictor:
-    """A trained model that predicts for one input or a list of inputs. Calls are thread-safe.
+    """A trained model that predicts for one input or several. Calls are thread-safe.
 
     It works only in the process that loaded it, not in forks of that process. The class of the
     options selects a script, which determines the types of inputs and predictions:
@@ -40,7 +41,8 @@ class Predictor:
             loaded, or the folder of a published model; or options of a script, such as
             `ClassifierOptions(...)`. Training with this package writes all required files to its
             folder. For any other folder, pass `script`, and if `bert_config.json` or `vocab.txt`
-            is missing, `bert_config_file` or `vocab_file`.
+            is missing, `bert_config_file` or `vocab_file`. The same holds for a `.keras`
+            file; for classification, also pass `labels` if its folder has no `labels.txt`.
         script: name of the script whose predictions to return; by default the script that trained
             the model, or `predict_masked` for a model from `run_pretraining`.
         flags: flags of the script that override those of the training run. Device flags are not
@@ -62,7 +64,7 @@ class Predictor:
         elif script or flags:
             raise UserError("Pass flags either with a folder, or in the options")
         scripts = {s.options_class: s for s in registry.entries().values() if s.has_predictor}
-        entry = scripts.get(type(options))
+        entry, self._model = scripts.get(type(options)), model
         if entry is None:
             names = ", ".join(options_class.__name__ for options_class in scripts)
             received = f"Received: {model!r:.100}"
@@ -84,29 +86,52 @@ class Predictor:
         return cls(output_dir, script, **flags)
 
     def __call__(self, inputs: Any) -> Any:
-        """Returns predictions for an input or a list of inputs.
+        """Returns predictions for an input or several.
 
         Args:
-            inputs: an input, or a list of any length, which is processed in batches.
+            inputs: an input, or any number of them, which are processed in batches: a list, an
+                array, a Series, a generator or another iterable, or a table (a DataFrame or 2-D
+                array) whose rows are the inputs.
 
         Returns:
-            A prediction for an input; for a list, a list of predictions in the same order.
+            A prediction for an input; for several, a list of predictions in the same order.
 
         Raises:
             UserError: an input has the wrong type for the task, or TensorFlow cannot run here.
         """
         backend.require_runtime()
-        if isinstance(inputs, list):
-            return self._predict(inputs)
-        if hasattr(inputs, "__iter__") and not isinstance(inputs, str | bytes | tuple | dict):
-            received = f"Received: {type(inputs).__name__}"
-            raise UserError(f"Pass several inputs as a list, such as list(inputs). {received}")
-        return self._predict([inputs])[0]
+        if isinstance(inputs, str | bytes | tuple | dict) or not hasattr(inputs, "__iter__"):
+            return self._predict([inputs])[0]
+        return self._predict(inputs if isinstance(inputs, list) else [*items_of(inputs)])
+
+    def columns(self, inputs: Any) -> dict[str, list[Any]]:
+        """Returns predictions for several inputs as columns, such as for `pandas.DataFrame`.
+
+        Returns:
+            Values of all inputs by name, which are those of the attributes of a prediction. Those
+            of `probabilities` by label are columns `probability_<label>`; numbers, `prediction`.
+        """
+        rows = [_as_row(prediction) for prediction in self(list(items_of(inputs)))]
+        return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
 
     @property
     def labels(self) -> list[str]:
         """Names of the model's outputs, in order; [] if it has none."""
         return list(getattr(self._predict, "labels", ()))
 
+    def __repr__(self) -> str:
+        labels = f", labels=[{shortened(list(map(repr, self.labels)))}]" if self.labels else ""
+        return f"Predictor({self._model!r}{labels})"
+
     def __reduce__(self) -> Any:
         raise UserError("A Predictor cannot be pickled: create one in each process")
+
+
+def _as_row(prediction: Any) -> dict[str, Any]:
+    if not hasattr(prediction, "_asdict"):
+        return prediction if isinstance(prediction, dict) else {"prediction": prediction}
+    values = prediction._asdict()
+    if isinstance(values.get("probabilities"), dict):
+        by_label = values.pop("probabilities")
+        values |= {f"probability_{label}": value for label, value in by_label.items()}
+    return values

@@ -8,7 +8,9 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from tqdm import tqdm
 
@@ -70,26 +72,53 @@ class _LineWriter:
         sys.stderr.flush()
 
 
+def _notebook() -> Any:
+    """Returns IPython if this is the kernel of a notebook; otherwise None."""
+    ipython: Any = sys.modules.get("IPython")
+    shell = ipython and ipython.get_ipython()
+    return ipython if type(shell).__name__ == "ZMQInteractiveShell" else None
+
+
+def show_table(names: Sequence[str], rows: Iterable[Sequence[float]]) -> None:
+    """In a notebook, shows a table of numbers with the names of its columns."""
+    if (ipython := _notebook()) and names:
+        cells = [[f"{value:.4g}" for value in row] for row in rows]
+        lines = ["".join(f"<th>{name}</th>" for name in names)]
+        lines += ["".join(f"<td>{cell}</td>" for cell in row) for row in cells]
+        table = "".join(f"<tr>{line}</tr>" for line in lines)
+        ipython.display.display(ipython.display.HTML(f"<table>{table}</table>"))
+
+
+_bars: "weakref.WeakSet[tqdm]" = weakref.WeakSet()
+
+
 def bar(total: int, description: str, initial: int = 0, unit: str = "") -> tqdm:
-    """Creates a progress bar on stderr; with a `unit` such as "B", it also shows the speed."""
-    terminal = sys.stderr.isatty()
+    """Creates a progress bar on stderr; with a `unit` such as "B", it also shows the speed.
+
+    In a notebook, which has no lines above each other, only the outermost bar is visible.
+    """
+    notebook = bool(_notebook())
+    is_hidden = notebook and any(not other.disable for other in _bars)
+    terminal = sys.stderr.isatty() or notebook
     refresh = _REFRESH_TERMINAL if terminal else _REFRESH_LOG
     stderr = sys.stderr if terminal else _LineWriter()
-    return tqdm(
+    new = tqdm(
         total=total,
         initial=initial,
         desc=description,
-        file=io.StringIO() if log.level > logging.INFO else stderr,
+        file=io.StringIO() if is_hidden or log.level > logging.INFO else stderr,
         mininterval=refresh,
         # Otherwise tqdm's monitor thread repeats lines.
         miniters=1,
         delay=refresh,
-        ncols=None if terminal else 80,
-        dynamic_ncols=terminal,
+        ncols=80 if notebook or not terminal else None,
+        dynamic_ncols=terminal and not notebook,
         unit=unit,
         unit_scale=bool(unit),
         bar_format=_BAR.replace("@", unit) + (", {rate_fmt}" if unit else ""),
     )
+    _bars.add(new)
+    return new
 
 
 class TrainingProgress:

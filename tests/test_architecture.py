@@ -16,7 +16,9 @@ ROWS = [
     ["batch_tokenization", "checkpoint", "conversion"],
     ["extract_features", "run_classifier", "run_squad"],
     ["scripts"],
-    ["cli", "compat", "predictor"],
+    ["cli", "compat", "estimators"],
+    ["predictor"],
+    ["text_inputs"],
     ["commands", "tasks"],
     ["finetuning"],
     ["runs"],
@@ -60,6 +62,9 @@ ALLOWED_IMPORTS = {
     "data/input_pipeline": {"tensorflow"},
     "data/records": {"numpy", "tensorflow"},
     "errors": set(),
+    # Inside functions only.
+    "estimators": {"numpy", "sklearn"},
+    "estimators/rows": {"numpy"},
     "file_names": set(),
     # Inside functions only, for paths on remote file systems.
     "files": {"tensorflow"},

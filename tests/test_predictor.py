@@ -8,11 +8,14 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
+import keras
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 
 import bert_tf
+from bert_tf import BertClassifier, BertTokenClassifier, encode
 from bert_tf.errors import UserError
 from bert_tf.options import ClassifierOptions, ExtractionOptions, NerOptions, SquadOptions
 from bert_tf.predictor import Predictor
@@ -73,6 +76,19 @@ def test_classification_matches_the_script(tiny, trained, classifier):
     probabilities = [[prediction.probabilities[label] for label in "01"] for prediction in actual]
     np.testing.assert_allclose(probabilities, expected, atol=1e-6)
     assert [p.label for p in actual] == [str(row.argmax()) for row in expected]
+
+
+def test_inputs_in_other_containers(classifier):
+    pairs = [("a film", "a plot"), ("bad", "good")]
+    expected = classifier(pairs)
+    for inputs in (iter(pairs), np.array(pairs), pd.DataFrame(pairs), pd.Series(pairs)):
+        assert classifier(inputs) == expected
+    frame = pd.DataFrame(classifier.columns(pd.DataFrame(pairs)))
+    assert [*frame.columns] == ["label", "probability_0", "probability_1"]
+    assert [*frame["label"]] == [prediction.label for prediction in expected]
+    assert [*frame["probability_1"]] == [p.probabilities["1"] for p in expected]
+    assert classifier.columns([]) == {}
+    assert repr(classifier).endswith("/mrpc', labels=['0', '1'])")
 
 
 def test_question_answering_matches_the_script(trained, caplog):
@@ -263,6 +279,31 @@ def test_saved_null_score_threshold_is_used(trained, tmp_path):
     assert Predictor.from_output_dir(folder, null_score_diff_threshold=10**9)(question).text
 
 
+def test_keras_file(tmp_path):
+    model = BertClassifier.from_checkpoint(SMALL_BERT, num_labels=2)
+    path = str(tmp_path / "model.keras")
+    model.save(path)
+    with pytest.raises(UserError, match=r"No such file: .*vocab.txt .*Pass vocab_file="):
+        Predictor(path, "run_classifier")
+    with pytest.raises(UserError, match=r"Without it, pass the script"):
+        Predictor(path)
+    flags = {"vocab_file": f"{SMALL_BERT}/vocab.txt", "max_seq_length": 16}
+    with pytest.raises(UserError, match=r"or --labels in the order of the model's outputs"):
+        Predictor(path, "run_classifier", **flags)
+    predictor = Predictor(path, "run_classifier", labels="neg,pos", **flags)
+    texts = ["a good film", "bad"]
+    inputs = encode(texts, SMALL_BERT, 16)
+    expected = keras.ops.convert_to_numpy(model(inputs)["probabilities"])
+    actual = [[*prediction.probabilities.values()] for prediction in predictor(texts)]
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
+    vectors = Predictor(path, "extract_features", pooling="mean", layers="-1", **flags)
+    assert vectors(texts)[0].values.shape == (1, 128)
+    model = BertTokenClassifier.from_checkpoint(SMALL_BERT, num_labels=2)
+    model.save(path)
+    (tmp_path / "labels.txt").write_text("O\nB-X\n")
+    assert len(Predictor(path, "run_ner", **flags)("a film").labels) == 2
+
+
 def test_predictor_requires_options():
     with pytest.raises(UserError, match="takes a folder, or one of ClassifierOptions, "):
         Predictor(None)
@@ -272,8 +313,8 @@ def test_predictor_requires_options():
     ("script", "inputs", "message"),
     [
         ("mrpc", 5, "Input 0: expected a string, or a tuple of two strings. Received: 5"),
-        ("mrpc", np.array(["a", "b"]), "Pass several inputs as a list, .* Received: ndarray"),
-        ("mrpc", iter(["a", "b"]), "Pass several inputs as a list"),
+        ("mrpc", {"a", "b"}, "Pass inputs as a list, .* Received: set"),
+        ("mrpc", np.array(["a", 3], object), "Input 1: expected a string, .* Received: 3"),
         ("mrpc", ["a", ("a", "b", "c")], "Input 1: expected a string, or a tuple of two strings"),
         ("squad", "a", "Input 0: expected a tuple: question, text"),
         ("ner", [("a", 3)], "Input 0: expected a string, or a tuple of words"),

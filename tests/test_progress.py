@@ -4,6 +4,7 @@ import io
 import logging
 import os
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -169,3 +170,39 @@ def test_non_finite_scalars_are_omitted(tmp_path):
     (path,) = (tmp_path / "curves").iterdir()
     assert b"learning_rate" in path.read_bytes()
     assert b"loss" not in path.read_bytes()
+
+
+@pytest.fixture
+def displayed(monkeypatch):
+    """What a notebook displays; the program then looks as if it ran in one."""
+    shell, shown = type("ZMQInteractiveShell", (), {})(), []
+    display = SimpleNamespace(display=shown.append, HTML=str)
+    ipython = SimpleNamespace(get_ipython=lambda: shell, display=display)
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    return shown
+
+
+def test_notebooks_show_one_bar_and_a_table(monkeypatch, displayed):
+    monkeypatch.setattr(progress, "_REFRESH_TERMINAL", 0.0)
+    monkeypatch.setattr(sys, "stderr", output := io.StringIO())
+    with progress.bar(2, "train") as outer:
+        outer.update(1)
+        with progress.bar(3, "eval") as inner:
+            inner.update(3)
+        outer.update(1)
+    with progress.bar(1, "predict") as other:
+        other.update(1)
+    assert "train: 2/2" in output.getvalue()
+    assert "predict: 1/1" in output.getvalue()
+    assert "eval" not in output.getvalue()
+    assert "\x1b" not in output.getvalue()
+    progress.show_table(["step", "loss"], [(5, 0.25), (10, 1 / 3)])
+    (table,) = displayed
+    assert "<tr><th>step</th><th>loss</th></tr>" in table
+    assert "<tr><td>10</td><td>0.3333</td></tr>" in table
+
+
+def test_no_table_outside_of_notebooks(monkeypatch, displayed):
+    monkeypatch.delitem(sys.modules, "IPython")
+    progress.show_table(["step"], [(5,)])
+    assert not displayed

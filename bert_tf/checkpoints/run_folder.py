@@ -25,6 +25,8 @@ TARGET_SCALE = "target_scale"
 BEST_FOLDER, BEST_NAME = "best", "model.ckpt"
 # The summary of a run with several seeds, and the metrics of an evaluation.
 RUNS, EVAL_RESULTS_JSON = "runs.json", "eval_results.json"
+# The loss and the learning rate of each step.
+CURVE = "training_curve.tsv"
 _TEXT_HASHES = "train_texts.npy"
 _ADVICE = "Use the file that the training run wrote"  # about labels.txt
 

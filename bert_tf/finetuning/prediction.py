@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.errors import UserError, counted
@@ -22,12 +23,13 @@ class TaskPredictor:
     """Predicts with a task's model in `output_dir`; thread-safe."""
 
     def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
-        folder = RunFolder(options.output_dir or "")
+        folder = RunFolder.used_by(options)
         model_files = read_model_files(options, export=folder.path)
         self._task = task = give_schema(make_task(*model_files))
 
         def load(model: Any) -> None:
-            checkpoints.load_weights(model, folder.checkpoint()).require_exact()
+            source = formats.find_source(folder.model) if folder.model else folder.checkpoint()
+            checkpoints.load_weights(model, source).require_exact()
 
         self._inference = open_model(
             folder,

@@ -66,9 +66,12 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
     """Returns the options for using a model from a run's output folder or a downloaded checkpoint.
 
     Flags of the training run apply, except device flags; `flags` override them. `script` defaults
-    to the script that trained the model, or to `predict_masked` after pre-training.
+    to the script that trained the model, or to `predict_masked` after pre-training. `folder` may
+    also be a `.keras` file.
     """
-    run = RunFolder(os.path.expanduser(folder))
+    folder = os.path.expanduser(folder)
+    is_file = folder.endswith(".keras")
+    run = RunFolder.of(folder) if is_file else RunFolder(folder)
     saved_flags, saved_script = run.require_flags(), run.script
     scripts = [name for name, entry in registry.entries().items() if entry.has_predictor]
     script = script or ("predict_masked" if saved_script == "run_pretraining" else saved_script)
@@ -101,6 +104,8 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
         kept &= {*options_class.names(MODEL)}
     values = {name: saved_flags[name] for name in kept}
     for name, flag in COPIES.items():
+        if is_file and name == CONFIG:  # part of the file
+            continue
         values[flag] = run.file(name)
         if flag not in flags and not files.exists(values[flag]):
             absence = files.describe_parent(values[flag])
@@ -112,11 +117,13 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
     passed = {name: check_type(name, value, types[name]) for name, value in flags.items()}
     values = options_class.complete(values, passed, run)
     # Fine-tuning scripts load the model from `output_dir`, other scripts from `init_checkpoint`.
+    if entry.make_task and is_file:
+        return options_class(**values, init_checkpoint=folder, resume="never")
     if entry.make_task:
         options = options_class(**values, init_checkpoint=None, output_dir=run.path)
         warn_of_other_inputs(run, options)
         return options
-    return options_class(**values, init_checkpoint=run.path)
+    return options_class(**values, init_checkpoint=folder)
 
 
 def warn_of_other_inputs(folder: RunFolder, options: Any, longest: int = 0) -> None:

@@ -81,7 +81,7 @@ class ConfiguredModel(keras.Model):
         return super().__call__(inputs, *args, **kwargs)
 
     def fit(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Trains as Keras does, after checking the values of `x` if it is a dict of arrays."""
+        """Trains as Keras does, after checking the values of `x` unless it is a dataset."""
         self._check_arrays(x)
         return super().fit(x, *args, **kwargs)
 
@@ -96,8 +96,9 @@ class ConfiguredModel(keras.Model):
         return super().predict(x, *args, **kwargs)
 
     def _check_arrays(self, x: Any) -> None:
-        # A compiled step cannot check values, and would ignore segments out of range.
-        if isinstance(x, dict):
+        # A compiled step cannot check values, and would ignore segments out of range. For texts,
+        # Keras' own errors are about dtypes.
+        if isinstance(x, dict | list | tuple | str) or hasattr(x, "dtype"):
             check_inputs(x, self.config, self.input_rank)
 
     def build_from_config(self, config: dict[str, Any]) -> None:

@@ -157,6 +157,19 @@ class EncoderWithHead(ConfiguredModel):
         self.encoded_shape = (None, None, self.config.hidden_size)
         self.built = True
 
+    def __call__(
+        self, inputs: Any, *args: Any, return_attention_probs: bool = False, **kwargs: Any
+    ) -> Any:
+        """Calls the model; `return_attention_probs` adds the encoder's `all_attention_probs`.
+
+        It runs the encoder once more. Not for multiple choice, whose encoder has other rows.
+        """
+        outputs = super().__call__(inputs, *args, **kwargs)
+        if not return_attention_probs:
+            return outputs
+        encoded = self.bert(inputs, *args, return_attention_probs=True, **kwargs)
+        return {**outputs, "all_attention_probs": encoded["all_attention_probs"]}
+
 
 class _LabelModel(EncoderWithHead):
     """A model with dropout and a linear head for `num_labels` labels, see `ROOT_HEAD`."""

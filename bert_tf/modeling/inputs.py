@@ -39,7 +39,8 @@ def check_inputs(
     """
     if not isinstance(inputs, Mapping) or "input_ids" not in inputs:
         received = list(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
-        raise ValueError(f'inputs must be a dict {{"input_ids": ids, ...}}. Received: {received}')
+        expected = 'a dict {"input_ids": ids, ...}, such as bert_tf.encode(texts, folder) returns'
+        raise ValueError(f"inputs must be {expected}. Received: {received}")
     for name in inputs.keys() - set(_INPUTS):
         for similar in _similar_names(str(name).lower()):
             raise ValueError(f"Unknown input {name!r}: use {_KNOWN_NAMES[similar]!r}")

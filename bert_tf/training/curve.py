@@ -11,10 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf.checkpoints.run_folder import CURVE
 from bert_tf.errors import UserError
 from bert_tf.progress import log
 
-CURVE = "training_curve.tsv"
 CURVE_PLOT = "training_curve.png"
 
 _HEADER = "step\tloss\tlearning_rate\n"

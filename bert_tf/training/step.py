@@ -130,6 +130,8 @@ def compile_for_replicas(
             name: strategy.experimental_local_results(value)[0] for name, value in results.items()
         }
 
+    # Not a warning, but several runs in one process, as in a grid search.
+    vars(step)["_omit_frequent_tracing_warning"] = True
     return step
 
 

@@ -2,9 +2,15 @@
 
 import keras
 import numpy as np
+import pytest
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling import BertClassifier, EncoderWithHead
+from bert_tf.modeling import (
+    BertClassifier,
+    BertSpanLabeler,
+    BertTokenClassifier,
+    EncoderWithHead,
+)
 from bert_tf.modeling.heads import LinearHead
 from tests.modeling.helpers import config
 
@@ -34,6 +40,17 @@ def test_fit_with_a_metric_of_probabilities():
     inputs = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
     history = model.fit(inputs, {"logits": labels, "probabilities": labels}, verbose=0).history
     assert {*history} == {"loss", "probabilities_accuracy"}
+
+
+@pytest.mark.parametrize("model_class", [BertClassifier, BertTokenClassifier, BertSpanLabeler])
+def test_attention_of_models_with_a_head(model_class):
+    model = model_class(config(), **({} if model_class is BertSpanLabeler else {"num_labels": 2}))
+    inputs = {"input_ids": np.full((2, 4), 5, np.int32)}
+    outputs = model(inputs, return_attention_probs=True)
+    expected = model.bert(inputs, return_attention_probs=True)["all_attention_probs"]
+    for actual, layer in zip(outputs.pop("all_attention_probs"), expected, strict=True):
+        np.testing.assert_array_equal(actual, layer)
+    assert outputs.keys() == model(inputs).keys()
 
 
 def test_only_the_outermost_model_checks_its_inputs(monkeypatch):

@@ -153,10 +153,12 @@ class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
     def complete(
         cls, flags: dict[str, Any], passed: Mapping[str, Any], folder: Any
     ) -> dict[str, Any]:
-        """Keeps only one of `task_name` and `task_module`."""
+        """Keeps only one of `task_name` and `task_module`; a Keras file may have neither."""
         for name, other in (("task_name", "task_module"), ("task_module", "task_name")):
             if passed.get(name):
                 flags.pop(other, None)
+        if str(folder.model).endswith(".keras") and not passed.get("task_module"):
+            flags.setdefault("task_name", CUSTOM_TABLES)
         return super().complete(flags, passed, folder)
 
     @property

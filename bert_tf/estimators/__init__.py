@@ -1,0 +1,165 @@
+"""Estimators for texts, with the methods of scikit-learn's.
+
+from bert_tf import TextClassifier
+
+classifier = TextClassifier("uncased_L-12_H-768_A-12", max_seq_length=128)
+classifier.fit(["Good soup.", "Cold soup."], ["pos", "neg"])
+classifier.predict(["The soup was cold."])
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score
+
+from bert_tf.errors import UserError
+from bert_tf.estimators.base import Estimator
+from bert_tf.estimators.rows import LIST_TYPES, Rows, label_items, to_array
+from bert_tf.tasks.token_classification.scores import entity_scores, word_scores
+from bert_tf.text_inputs import items_of
+
+
+class _TextEstimator(Estimator):
+    """What `TextClassifier` and `TextRegressor` have in common."""
+
+    # `fit` trains on all texts that it gets.
+    _defaults: ClassVar = {**Estimator._defaults, "dev_fraction": 0.0}
+
+    def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:
+        is_pair = isinstance(text, list | tuple)
+        if is_pair and len(text) != 2:
+            raise UserError(f"{rows.place} must be a string or a pair. Received: {text!r:.60}")
+        rows.kinds.add("pair" if is_pair else "single")
+        if {"pair", "single"} <= rows.kinds:
+            raise UserError(f"{rows.place} is a {'pair' if is_pair else 'text'}, unlike the others")
+        texts = {"text": text[0], "text_pair": text[1]} if is_pair else {"text": text}
+        return {**texts, "label": self._to_label(label, rows)}
+
+    def _to_label(self, label: Any, rows: Rows) -> Any:
+        return label
+
+    def _to_input(self, text: Any) -> Any:
+        return tuple(text) if isinstance(text, list) else text
+
+    def _run_flags(self, rows: Rows) -> dict[str, Any]:
+        pair = {"text_pair_column": "text_pair"} if "pair" in rows.kinds else {}
+        return {"task_name": "tsv", "text_column": "text", "label_column": "label", **pair}
+
+
+class TextClassifier(ClassifierMixin, _TextEstimator):
+    """Classifies texts and pairs of texts, as `run_classifier.py` does with the same flags.
+
+    A text is a string, and a pair a tuple of two strings, or the row of a table with two columns. A
+    label is a string, an integer or a boolean. For a model with any number of labels per text, pass
+    a list of labels for each text, or a table with a column of 0 and 1 for each label.
+
+    The arguments are `init_checkpoint`, the folder, prefix or file of the model to start from, and
+    flags of the script by name. `output_dir` keeps all files of the training run; by default, `fit`
+    leaves none.
+
+    Example:
+        classifier = TextClassifier("uncased_L-12_H-768_A-12", max_seq_length=128)
+        classifier.fit(texts, labels, validation=(dev_texts, dev_labels), num_train_epochs=2.0)
+        classifier.predict(["The soup was cold."])
+
+    Attributes:
+        classes_: the labels [L], of the type that `fit` got; strings if the script trained the
+            model.
+        history: the course of the training, in arrays: `step`, `loss` and `learning_rate` of each
+            step; `eval_step`, and metrics such as `eval_accuracy`, of each evaluation.
+    """
+
+    _other_kinds = ("regression",)
+
+    def predict(self, texts: Any) -> np.ndarray:
+        """Returns the most likely label of each text [N]; for several labels per text, lists."""
+        probabilities = self.predict_proba(texts)
+        if self._kind == "multilabel":
+            return to_array([self.classes_[row >= 0.5].tolist() for row in probabilities])
+        return self.classes_[probabilities.argmax(axis=1)]
+
+    def predict_proba(self, texts: Any) -> np.ndarray:
+        """Returns the probability of each label, float32 [N, L], in the order of `classes_`."""
+        rows = [[*prediction.probabilities.values()] for prediction in self._predictions(texts)]
+        return np.array(rows, np.float32).reshape(-1, len(self.classes_))
+
+    def score(self, texts: Any, labels: Any, sample_weight: Any = None) -> float:
+        """Returns the accuracy; for several labels per text, all of them must be right."""
+        true, predicted = list(label_items(labels)), self.predict(texts)
+        if self._kind != "multilabel":
+            return accuracy_score(true, predicted, sample_weight=sample_weight)
+        rows = ([n for n in x if x[n]] if isinstance(x, Mapping) else x for x in true)
+        pairs = zip(rows, predicted, strict=True)
+        return float(np.average([{*a} == {*b} for a, b in pairs], weights=sample_weight))
+
+    def _to_label(self, label: Any, rows: Rows) -> Any:
+        if not isinstance(label, LIST_TYPES):
+            return rows.class_name(label)
+        rows.kinds.add("several labels")
+        names = [rows.class_name(item) for item in label]
+        return {n: label[n] for n in names} if isinstance(label, Mapping) else names
+
+    def _run_flags(self, rows: Rows) -> dict[str, Any]:
+        kind = "multilabel" if "several labels" in rows.kinds else "classification"
+        if kind == "classification" and len(rows.names) < 2 and not self.labels:
+            raise UserError(f"All labels are of one class, {[*rows.names]}: nothing to learn")
+        return {**super()._run_flags(rows), "problem_type": kind}
+
+
+class TextRegressor(RegressorMixin, _TextEstimator):
+    """Predicts a number for each text or pair of texts, or several numbers.
+
+    Its texts, arguments and `history` are those of `TextClassifier`. A label is a number, or a list
+    of numbers; for numbers with names, pass a table with a column for each.
+
+    Example:
+        regressor = TextRegressor("uncased_L-12_H-768_A-12", num_train_epochs=2.0)
+        regressor.fit(frame[["sentence1", "sentence2"]], frame["similarity"])
+        regressor.predict([("A plane takes off.", "An air plane is taking off.")])
+    """
+
+    _other_kinds = ("classification", "multilabel")
+
+    def predict(self, texts: Any) -> np.ndarray:
+        """Returns the number of each text, float32 [N], or its numbers, [N, L]."""
+        rows = self._predictions(texts)
+        values = [[*row.values()] if isinstance(row, Mapping) else row for row in rows]
+        return np.array(values, np.float32)
+
+    def _run_flags(self, rows: Rows) -> dict[str, Any]:
+        return {**super()._run_flags(rows), "problem_type": "regression"}
+
+
+class TokenClassifier(Estimator):
+    """Labels words, for instance as named entities, as `run_ner.py` does with the same flags.
+
+    A text is a list of words, and its label a list of as many labels, such as B-PER and O. For
+    arguments, `classes_` and `history`, see `TextClassifier`.
+
+    Example:
+        tagger = TokenClassifier("cased_L-12_H-768_A-12", do_lower_case=False)
+        tagger.fit([["Anna", "lives", "in", "Rome"]], [["B-PER", "O", "O", "B-LOC"]])
+        tagger.predict([["Rome", "sleeps"]])
+    """
+
+    _script = "run_ner"
+
+    def predict(self, texts: Any) -> list[list[str]]:
+        """Returns the labels of the words of each text; a string is first split into words."""
+        return [prediction.labels for prediction in self._predictions(texts)]
+
+    def score(self, texts: Any, labels: Any) -> float:
+        """Returns F1 of the entities, as the script, or the accuracy if labels are plain."""
+        true, predicted = [[*row] for row in items_of(labels, "labels")], self.predict(texts)
+        if self._run["label_scheme"] == "plain":
+            return word_scores(true, predicted)[0]
+        return entity_scores(true, predicted)[""]["f1"]
+
+    def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:
+        words, labels = items_of(text, rows.place), items_of(label, f"labels of {rows.place}")
+        return {"tokens": list(words), "ner_tags": list(labels)}
+
+    def _to_input(self, text: Any) -> Any:
+        return text if isinstance(text, str) else tuple(items_of(text))

@@ -1,0 +1,247 @@
+"""The base class of the estimators: flags as parameters, training, and the files of the model."""
+
+import dataclasses
+import inspect
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from bert_tf import checkpoints, files, registry
+from bert_tf.checkpoints.run_folder import (
+    CURVE,
+    EVAL_RESULTS_JSON,
+    EVALUATIONS,
+    RUN,
+    RUNS,
+    RunFolder,
+)
+from bert_tf.declare import DATA, DEVICES, RESULTS, Affects
+from bert_tf.errors import UserError
+from bert_tf.estimators.rows import Rows, to_array
+from bert_tf.predictor import Predictor
+from bert_tf.progress import show_table
+from bert_tf.text_inputs import items_of
+
+# The files of a run that belong to its model or describe it, apart from the checkpoint.
+_MODEL_FILES = re.compile(r"(?!records\.).*\.(json|txt|tsv|npy)")
+
+
+class Estimator(BaseEstimator):
+    """Trains and applies a model as a script does, whose flags are the parameters."""
+
+    _script = "run_classifier"
+    # Defaults that differ from the script's: a second `fit` starts anew.
+    _defaults: ClassVar[Mapping[str, Any]] = {"resume": "never"}
+    _other_kinds: tuple[str, ...] = ()  # problem types of other estimators
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        fields = dataclasses.fields(cls._options_class())
+        options = {field.name: field.default for field in fields}
+        cls._defaults = defaults = {"init_checkpoint": None, **options, **cls._defaults}
+
+        def __init__(self: Any, init_checkpoint: Any = None, **flags: Any) -> None:
+            vars(self).update(defaults, init_checkpoint=init_checkpoint)
+            self.set_params(**flags)
+
+        # Editors and scikit-learn take the parameters from the signature.
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters = [inspect.Parameter(n, kind, default=x) for n, x in defaults.items()]
+        first = inspect.Parameter("self", kind)
+        vars(__init__)["__signature__"] = inspect.Signature([first, *parameters])
+        cls.__init__ = __init__
+        super().__init_subclass__(**kwargs)
+
+    @classmethod
+    def _options_class(cls) -> Any:
+        return registry.SCRIPTS[cls._script].options_class
+
+    @classmethod
+    def from_checkpoint(cls, init_checkpoint: str | os.PathLike, **flags: Any) -> Any:
+        """Returns an estimator that `fit` trains from a checkpoint, as the constructor does."""
+        return cls(init_checkpoint, **flags)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike, **flags: Any) -> Any:
+        """Opens a trained model: a folder that `save` or the script wrote.
+
+        Args:
+            folder: path of the folder.
+            flags: flags that override those of the training: of devices and batches, such as
+                `engine`, for predictions; all others for `fit`.
+
+        Raises:
+            UserError: it is not the folder of such a model.
+        """
+        trained = RunFolder(os.path.expanduser(os.fspath(folder)))
+        if not trained.find(RUN):
+            raise UserError(f"{trained} is not the folder of a trained model: it has no {RUN}")
+        trained.require_script(cls._script)
+        names = {"init_checkpoint", *cls._options_class().names(~DATA, without=DATA | Affects.RUN)}
+        saved = {name: value for name, value in trained.flags.items() if name in names}
+        estimator = cls(**saved | flags)
+        estimator._keep(trained)
+        if estimator._kind in cls._other_kinds:
+            raise UserError(f"{trained} is a model for {estimator._kind}, not a {cls.__name__}")
+        estimator._open()
+        return estimator
+
+    def fit(self, texts: Any, labels: Any, validation: Any = None, **flags: Any) -> Any:
+        """Trains a model from `init_checkpoint`, as the script does with the same data and flags.
+
+        After Ctrl-C, or the stop button of a notebook, the model trained so far can be used.
+
+        Args:
+            texts: a list, tuple, array, Series, generator or another iterable.
+            labels: the same, with a label for each text.
+            validation: (texts, labels) to evaluate on after training and, with `eval_every`, at
+                intervals, to keep the best weights.
+            flags: flags for this call only.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            UserError: texts, labels or flags are invalid. An earlier model remains.
+        """
+        values = type(self)(**self.get_params() | flags).get_params()
+        if validation is not None and not (isinstance(validation, tuple) and len(validation) == 2):
+            raise UserError(f"validation must be (texts, labels). Received: {validation!r:.60}")
+        if values["eval_every"] and validation is None and not values.get("dev_fraction"):
+            raise UserError("eval_every needs fit(..., validation=(texts, labels))")
+        with tempfile.TemporaryDirectory(prefix="bert_tf_") as temporary:
+            rows = Rows(os.path.join(temporary, "train.jsonl"))
+            rows.write(texts, labels, self._to_row)
+            fixed = self._run_flags(rows) | {"train_file": rows.path, "do_train": True}
+            dev_rows = Rows(os.path.join(temporary, "eval.jsonl"), "validation text")
+            if validation is not None:
+                dev_rows.write(validation[0], validation[1], self._to_row)
+                fixed |= {"eval_file": dev_rows.path, "do_eval": True}
+            for name, value in fixed.items():
+                if values[name] not in (value, self._defaults[name]):
+                    raise UserError(f"fit determines {name}: do not pass {name}={values[name]!r}")
+            if not values["output_dir"]:
+                values |= {"output_dir": f"{temporary}/run", "keep_checkpoint_max": 1}
+            options = self._options_class()(**values | fixed)
+            try:
+                with rows.named_in_messages(), dev_rows.named_in_messages():
+                    registry.run(options)
+            except KeyboardInterrupt:
+                newest = RunFolder(options.output_dir).newest
+                if newest and checkpoints.step_of(newest):
+                    self._keep(RunFolder(options.output_dir), rows.names)
+                raise
+            self._keep(RunFolder(options.output_dir), rows.names)
+        names = [name for name in self.history if name.startswith("eval_")]
+        columns = [self.history[name].tolist() for name in names]
+        show_table([name.removeprefix("eval_") for name in names], zip(*columns, strict=True))
+        return self
+
+    def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:
+        """Converts a text and its label to a row of the file that the script reads."""
+        raise NotImplementedError
+
+    def _to_input(self, text: Any) -> Any:
+        """Converts a text to the input of a `Predictor`."""
+        raise NotImplementedError
+
+    def _run_flags(self, rows: Rows) -> dict[str, Any]:
+        """Returns the flags with which the script reads the rows."""
+        return {}
+
+    def _keep(self, folder: RunFolder, names: Mapping[str, Any] | None = None) -> None:
+        """Keeps the model of a run; `names` maps the names of labels to the labels of `fit`."""
+        if summary := folder.find(RUNS):
+            folder = RunFolder(folder.file(files.read_json(summary)["best"]["folder"]))
+        run, classes = files.read_json(folder.file(RUN)), folder.labels() or []
+        if names is not None:
+            classes = [names.get(name, name) for name in classes]
+            run["classes"] = [x.item() if isinstance(x, np.generic) else x for x in classes]
+            files.write_text(folder.file(RUN), json.dumps(run, indent=1) + "\n")
+        if classes:
+            self.classes_ = to_array(classes if names is not None else run.get("classes", classes))
+        self._run, self._files, self._predictor = run, _read_model(folder), None
+        self._kind = run.get("problem_type") or run["flags"].get("problem_type")
+        self.history = _read_history(folder)
+
+    def _predictions(self, texts: Any) -> list[Any]:
+        """Returns what a `Predictor` returns for each text."""
+        return self._open()([self._to_input(text) for text in items_of(texts, "texts")])
+
+    def _open(self) -> Predictor:
+        check_is_fitted(self, "_files")
+        flags = {
+            name: getattr(self, name) for name in self._options_class().names(DEVICES | RESULTS)
+        }
+        if self._predictor is None or self._predictor[0] != flags:
+            with tempfile.TemporaryDirectory(prefix="bert_tf_") as folder:
+                self.save(f"{folder}/model")
+                predictor = Predictor(f"{folder}/model", self._script, **flags)
+            self._predictor = flags, predictor
+        return self._predictor[1]
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Writes the model to a new folder, for `load`, `Predictor` and the scripts.
+
+        Raises:
+            UserError: the folder exists.
+        """
+        check_is_fitted(self, "_files")
+        path = os.path.expanduser(os.fspath(folder))
+        if files.exists(path):
+            raise UserError(f"{path} exists. Remove it, or choose another folder")
+        with files.temporary_folder_at(files.temporary_name(path)) as temporary:
+            for name, content in self._files.items():
+                files.write_bytes(os.path.join(temporary, name), content)
+            files.rename(temporary, path)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_predictor": None}
+
+
+def _read_model(folder: RunFolder) -> dict[str, bytes]:
+    """Returns the files of a model, without the state of its training."""
+    from bert_tf.checkpoints.model import is_training_state
+
+    prefix = folder.checkpoint(check=False)
+    step = checkpoints.step_of(prefix)
+    names = [name for name in checkpoints.shapes(prefix) if not is_training_state(name)]
+    weights = {**dict(checkpoints.read(prefix, names)), checkpoints.GLOBAL_STEP: np.int64(step)}
+    contents = {}
+    with tempfile.TemporaryDirectory(prefix="bert_tf_") as temporary:
+        checkpoints.write(os.path.join(temporary, f"model.ckpt-{step}"), weights)
+        checkpoints.add_newest(temporary, f"model.ckpt-{step}")
+        paths = [os.path.join(temporary, name) for name in files.list_dir(temporary)]
+        paths += [folder.file(x) for x in files.list_dir(folder.path) if _MODEL_FILES.fullmatch(x)]
+        for path in paths:
+            with files.open_binary(path) as file:
+                contents[os.path.basename(path)] = file.read()
+    return contents
+
+
+def _read_history(folder: RunFolder) -> dict[str, np.ndarray]:
+    """Returns the losses and the evaluations of a run, as far as there are any."""
+    history = {}
+    if path := folder.find(CURVE):
+        names, *rows = (line.split("\t") for line in files.read_lines(path))
+        history = dict(zip(names, np.array(rows, np.float64).T, strict=True))
+    if path := folder.find(EVALUATIONS) or folder.find(EVAL_RESULTS_JSON):
+        content = files.read_json(path)
+        evaluations = content.get("evaluations", [content])
+        for name, value in sorted(evaluations[0].items(), key=lambda item: "step" not in item[0]):
+            key = f"eval_{name.removeprefix('eval_').removeprefix('global_')}"
+            # In classification, `loss` is `eval_loss` as a mean over batches, as in the original.
+            if isinstance(value, int | float) and (key == name or key not in evaluations[0]):
+                history[key] = np.array([evaluation[name] for evaluation in evaluations])
+    return history

@@ -1,0 +1,113 @@
+"""Texts and labels of a Python program as a file of JSON lines, which the scripts read."""
+
+import contextlib
+import itertools
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from bert_tf.errors import UserError
+from bert_tf.progress import log
+from bert_tf.tables.columns import to_text
+from bert_tf.text_inputs import items_of
+
+LIST_TYPES = (list, tuple, set, frozenset, np.ndarray, Mapping)
+_ABSENT = object()
+
+
+class Rows:
+    """A file for `fit`, and what its rows have in common.
+
+    Args:
+        path: path of the file.
+        unit: what a row is called in messages.
+
+    Attributes:
+        place: the current row in messages, such as "text 3"; rows are counted from 0.
+        kinds: kinds of texts and labels in the rows.
+        names: name of each label, as in `labels.txt` -> the label.
+    """
+
+    def __init__(self, path: str, unit: str = "text") -> None:
+        self.path, self._unit, self.place = path, unit, ""
+        self.kinds: set[str] = set()
+        self.names: dict[str, Any] = {}
+
+    def write(
+        self, texts: Any, labels: Any, to_row: Callable[[Any, Any, "Rows"], Mapping[str, Any]]
+    ) -> None:
+        """Writes a line for each text and its label, which are read one at a time.
+
+        Raises a UserError if there is no text, or if the numbers of texts and labels differ.
+        """
+        items = items_of(texts, "texts"), label_items(labels)
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write("\n")  # because advice about line 1 is about headers
+            for index, pair in enumerate(itertools.zip_longest(*items, fillvalue=_ABSENT)):
+                self.place = f"{self._unit} {index}"
+                if any(item is _ABSENT for item in pair):
+                    raise UserError(f"Texts and labels differ in number: one has only {index}")
+                file.write(json.dumps(to_row(*pair, self), default=_plain) + "\n")
+        if not self.place:
+            raise UserError(f"There are no {self._unit}s")
+
+    @contextlib.contextmanager
+    def named_in_messages(self) -> Iterator[None]:
+        """In log and errors, replaces the file and its lines by the texts: "text 3" for line 5."""
+        line = re.compile(re.escape(self.path) + r":(\d+)")
+
+        def rename(message: str) -> str:
+            message = line.sub(lambda match: f"{self._unit} {int(match[1]) - 2}", message)
+            return message.replace(self.path, f"{self._unit}s")
+
+        def rename_record(record: logging.LogRecord) -> bool:
+            record.msg, record.args = rename(record.getMessage()), ()
+            return True
+
+        log.addFilter(rename_record)
+        try:
+            yield
+        except UserError as error:
+            raise type(error)(rename(str(error))) from error
+        finally:
+            log.removeFilter(rename_record)
+
+    def class_name(self, label: Any) -> str:
+        """Returns the name of a label, and notes the label."""
+        value = label if isinstance(label, str | int | float) else _plain(label)
+        if isinstance(value, float) and value % 1 > 0:
+            advice = "For numbers, use TextRegressor; write names of classes as strings"
+            raise UserError(f"{self.place}: the label is {label}. {advice}")
+        name = to_text(value, "label", self.place).strip()
+        if (other := self.names.setdefault(name, label)) != label:
+            raise UserError(f"The labels {other!r} and {label!r} have the same name. Use only one")
+        return name
+
+
+def _plain(value: Any) -> Any:
+    """Converts what JSON does not have; missing values of pandas and unknown ones become None."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return list(value) if isinstance(value, set | frozenset) else None
+
+
+def label_items(labels: Any) -> Iterator[Any]:
+    """Yields labels; the rows of a table as dicts, by the names or numbers of its columns."""
+    shape = getattr(labels, "shape", ())
+    if len(shape) != 2 or shape[1] < 2:
+        yield from items_of(labels, "labels")
+        return
+    names = [str(name).strip() for name in getattr(labels, "columns", range(shape[1]))]
+    yield from (dict(zip(names, row, strict=True)) for row in items_of(labels))
+
+
+def to_array(values: list[Any]) -> np.ndarray:
+    """Returns values of one type, but not lists, as an array of that type; others as objects."""
+    array = np.empty(len(values), object)
+    array[:] = values
+    is_uniform = len({*map(type, values)}) == 1 and not isinstance(values[0], list)
+    return np.array(values) if is_uniform else array

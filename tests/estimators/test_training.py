@@ -1,0 +1,330 @@
+"""Estimators train as the scripts do, and leave only what the user asks for."""
+
+import json
+import os
+import pickle
+import signal
+import tempfile
+import threading
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from bert_tf import Predictor, TextClassifier, TextRegressor, TokenClassifier, checkpoint, run
+from bert_tf.errors import UserError
+from bert_tf.options import ClassifierOptions, NerOptions
+from bert_tf.progress import TrainingProgress
+from tests.oracle import ROOT
+
+TEXTS = ["good film", "bad film", "a good plot", "the bad\tstory", 'not "good"', "bad, bad"] * 4
+LABELS = [text.count("good") for text in TEXTS]
+WORDS = [text.split() for text in TEXTS]
+TAGS = [["B-X" if word == "good" else "O" for word in words] for words in WORDS]
+
+
+# The model in examples/ learns these texts in a second.
+CHECKPOINT = str(ROOT / "examples" / "small_bert")
+FLAGS = {"max_seq_length": 16, "train_batch_size": 4, "learning_rate": 1e-3}
+FLAGS["num_train_epochs"] = 4.0
+
+
+@pytest.fixture(scope="module")
+def trained():
+    validation = TEXTS[:6], LABELS[:6]
+    classifier = TextClassifier.from_checkpoint(CHECKPOINT, **FLAGS)
+    return classifier.fit(TEXTS, LABELS, validation=validation, eval_every="6")
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The folder for temporary files."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def weights_in(folder):
+    prefix = checkpoint.resolve(str(folder))
+    return dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+
+
+def assert_same_weights(folder, other):
+    weights, others = weights_in(folder), weights_in(other)
+    assert weights.keys() <= others.keys()
+    assert {"output_weights", "bert/pooler/dense/kernel"} <= weights.keys()
+    for name, value in weights.items():
+        np.testing.assert_array_equal(value, others[name], name)
+
+
+def write_json_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_the_weights_equal_those_of_the_script(tmp_path):
+    classifier = TextClassifier(CHECKPOINT, **FLAGS).fit(pd.Series(TEXTS), np.array(LABELS))
+    classifier.save(tmp_path / "saved")
+    rows = [{"text": text, "label": label} for text, label in zip(TEXTS, LABELS, strict=True)]
+    script = {"task_name": "tsv", "text_column": "text", "label_column": "label", "dev_fraction": 0}
+    script |= {"train_file": write_json_lines(tmp_path / "train.jsonl", rows), "do_train": True}
+    script |= {"init_checkpoint": CHECKPOINT, "output_dir": str(tmp_path / "script"), **FLAGS}
+    run(ClassifierOptions(**script))
+    assert_same_weights(tmp_path / "saved", tmp_path / "script")
+    predictor = Predictor(tmp_path / "script")
+    probabilities = [[*x.probabilities.values()] for x in predictor(TEXTS)]
+    np.testing.assert_array_equal(classifier.predict_proba(TEXTS), np.float32(probabilities))
+
+
+def test_token_classifier_equals_the_script(tmp_path):
+    tagger = TokenClassifier(CHECKPOINT, **FLAGS)
+    tagger.fit(WORDS, TAGS, validation=(WORDS, TAGS), output_dir=tmp_path / "kept")
+    rows = [{"tokens": words, "ner_tags": t} for words, t in zip(WORDS, TAGS, strict=True)]
+    path = write_json_lines(tmp_path / "train.jsonl", rows)
+    script = {"train_file": path, "eval_file": path, "do_train": True, "do_eval": True}
+    script |= {"init_checkpoint": CHECKPOINT, "output_dir": str(tmp_path / "script"), **FLAGS}
+    metrics = run(NerOptions(**script)).metrics
+    assert_same_weights(tmp_path / "kept", tmp_path / "script")
+    assert tagger.score(WORDS, TAGS) == metrics["f1"] == tagger.history["eval_f1"][-1]
+    assert tagger.predict(WORDS[:2]) == TAGS[:2]
+    assert tagger.predict(["a good film."]) == [["O", "B-X", "O", "O"]]
+    assert [*tagger.classes_] == ["O", "B-X"]
+    assert os.path.exists(tmp_path / "kept" / "eval_results.json")
+    with pytest.raises(UserError, match=r"resume=never.*has checkpoints"):
+        tagger.fit(WORDS, TAGS, output_dir=tmp_path / "kept")
+    with pytest.raises(UserError, match=r"^text 1: 2 words, but 1 labels"):
+        tagger.fit(WORDS, [TAGS[0], ["O"], *TAGS[2:]])
+    with pytest.raises(UserError, match=r"^text 0: .* Write the labels. names"):
+        tagger.fit(WORDS[:1], [[0, 0]])
+
+
+def test_history_and_predictions(trained):
+    assert len(trained.history["loss"]) == len(trained.history["step"]) == 24
+    assert [*trained.history["eval_step"]] == [6, 12, 18, 24]
+    assert trained.history["eval_accuracy"][-1] == trained.score(TEXTS, LABELS) == 1.0
+    assert trained.classes_.tolist() == [0, 1]
+    assert trained.predict(iter(TEXTS[:3])).tolist() == LABELS[:3]
+    probabilities = trained.predict_proba(pl.Series(TEXTS))
+    assert probabilities.shape == (24, 2)
+    assert probabilities.sum(axis=1) == pytest.approx(1)
+    assert trained.predict([]).tolist() == []
+    assert trained.predict_proba([]).shape == (0, 2)
+
+
+def test_saved_model(trained, tmp_path):
+    trained.save(tmp_path / "saved")
+    with pytest.raises(UserError, match=r"exists\. Remove it"):
+        trained.save(tmp_path / "saved")
+    again = TextClassifier.load(tmp_path / "saved", predict_batch_size=3)
+    assert again.classes_.tolist() == [0, 1]
+    np.testing.assert_allclose(again.predict_proba(TEXTS), trained.predict_proba(TEXTS), atol=1e-6)
+    np.testing.assert_array_equal(again.history["eval_loss"], trained.history["eval_loss"])
+    assert again.fit(TEXTS[:8], LABELS[:8]).classes_.tolist() == [0, 1]
+    assert Predictor(tmp_path / "saved")("good").label == "1"
+    path = write_json_lines(tmp_path / "dev.jsonl", [{"text": "good", "label": 1}])
+    options = {"task_name": "tsv", "text_column": "text", "label_column": "label"}
+    options |= {"eval_file": path, "do_eval": True, "max_seq_length": 16}
+    options["init_checkpoint"] = str(tmp_path / "saved")
+    results = run(ClassifierOptions(**options, output_dir=str(tmp_path / "evaluation")))
+    assert results.metrics["eval_accuracy"] == 1
+    for estimator, message in (
+        (TextRegressor, "is a model for classification, not a TextRegressor"),
+        (TokenClassifier, "was fine-tuned with run_classifier, not run_ner"),
+    ):
+        with pytest.raises(UserError, match=message):
+            estimator.load(tmp_path / "saved")
+    with pytest.raises(UserError, match=r"has no run\.json"):
+        TextClassifier.load(tmp_path)
+
+
+def test_nothing_is_left_on_the_disk(trained, temporary):
+    classifier = pickle.loads(pickle.dumps(trained))
+    np.testing.assert_array_equal(classifier.predict(TEXTS), trained.predict(TEXTS))
+    classifier.fit(TEXTS, LABELS)
+    assert classifier.predict(["good"]).tolist() == [1]
+    assert [*temporary.iterdir()] == []
+
+
+def test_an_error_leaves_the_earlier_model(trained):
+    classifier = pickle.loads(pickle.dumps(trained))
+    before = classifier.predict_proba(TEXTS)
+    with pytest.raises(UserError, match="less than one step"):
+        classifier.fit(TEXTS, ["x", "y"] * 12, num_train_epochs=0.01)
+    np.testing.assert_array_equal(classifier.predict_proba(TEXTS), before)
+    assert classifier.classes_.tolist() == [0, 1]
+    # Flags of a single call do not stay.
+    assert classifier.num_train_epochs == 4.0
+    classifier.fit(TEXTS, ["x", "y"] * 12, num_train_epochs=1)
+    assert classifier.classes_.tolist() == ["x", "y"]
+    assert len(classifier.history["loss"]) == 6
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_interrupted_training_leaves_a_usable_model(monkeypatch, temporary, step):
+    update = TrainingProgress.update
+
+    def interrupt(self, number, metrics):
+        update(self, number, metrics)
+        if number == step:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(TrainingProgress, "update", interrupt)
+    classifier = TextClassifier(CHECKPOINT, **FLAGS)
+    with pytest.raises(KeyboardInterrupt):
+        classifier.fit(TEXTS, LABELS)
+    assert step <= len(classifier.history["loss"]) < 24
+    assert {*classifier.predict(TEXTS)} <= {0, 1}
+    assert [*temporary.iterdir()] == []
+
+
+def test_training_in_a_thread():
+    classifier = TextClassifier(CHECKPOINT, **FLAGS)
+    thread = threading.Thread(target=classifier.fit, args=(TEXTS, LABELS))
+    thread.start()
+    thread.join()
+    assert classifier.score(TEXTS, LABELS) == 1
+
+
+def test_several_labels_for_each_text():
+    labels = [["good"] * ("good" in text) + ["film"] * ("film" in text) for text in TEXTS]
+    classifier = TextClassifier(CHECKPOINT, **FLAGS).fit(TEXTS, labels, num_train_epochs=12)
+    assert classifier.classes_.tolist() == ["film", "good"]
+    assert [sorted(x) for x in classifier.predict(TEXTS)] == [sorted(x) for x in labels]
+    assert classifier.score(TEXTS, labels) == 1
+    table = pd.DataFrame({name: [int(name in x) for x in labels] for name in ("good", "film")})
+    same = TextClassifier(CHECKPOINT, **FLAGS).fit(TEXTS, table, num_train_epochs=12)
+    assert same.classes_.tolist() == ["good", "film"]
+    assert same.score(TEXTS, table) == same.score(TEXTS, labels) == 1
+    with pytest.raises(UserError, match="text 1: label good is '2', not 0 or 1"):
+        same.fit(TEXTS, table.replace(0, 2))
+
+
+def test_one_label_or_none_for_each_text():
+    labels = [["good"] * ("good" in text) for text in TEXTS]
+    classifier = TextClassifier(CHECKPOINT, **FLAGS).fit(TEXTS, labels, num_train_epochs=12)
+    assert classifier.predict(TEXTS).tolist() == labels
+
+
+def test_forty_labels():
+    texts, labels = TEXTS * 5, [index % 40 for index in range(120)]
+    classifier = TextClassifier(CHECKPOINT, **FLAGS)
+    assert classifier.fit(texts, labels, num_train_epochs=0.1).classes_.tolist() == [*range(40)]
+    assert classifier.predict_proba(["good"]).shape == (1, 40)
+
+
+def test_regression_of_pairs():
+    pairs = pd.DataFrame({"a": TEXTS, "b": TEXTS[::-1]})
+    regressor = TextRegressor(CHECKPOINT, **FLAGS).fit(pairs, np.array(LABELS) * 50.0)
+    assert regressor.predict(pairs).shape == (24,)
+    assert regressor.predict([("good film", "a plot")]).dtype == np.float32
+    assert regressor.score(pairs, np.array(LABELS) * 50.0) > 0.5
+    targets = pd.DataFrame({"x": LABELS, "y": [0.5, 1] * 12})
+    regressor.fit(pairs.to_numpy(), targets, num_train_epochs=1)
+    assert regressor.predict(pairs).shape == (24, 2)
+    with pytest.raises(UserError, match="text 2 is a text, unlike the others"):
+        regressor.fit([("a", "b"), ("b", "c"), "a"], [0.5, 1, 2])
+
+
+def test_unicode():
+    texts = ["日本語 😀", "Füße \u2028 x\0y\r\nz"] * 12
+    classifier = TextClassifier(CHECKPOINT, **FLAGS).fit(texts, ["é", "Ω👍"] * 12)
+    assert [*classifier.classes_] == ["é", "Ω👍"]
+    assert classifier.predict(texts).shape == (24,)
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "flags", "message"),
+    [
+        ("good", [1], {}, r"Pass texts as a list, such as \[text\], .* Received: str"),
+        ({"good", "bad"}, [0, 1], {}, "Pass texts as a list.* Received: set"),
+        (TEXTS, None, {}, "Pass labels as a list.* Received: NoneType"),
+        (TEXTS, LABELS[1:], {}, "Texts and labels differ in number: one has only 23"),
+        ([], [], {}, "There are no texts"),
+        (
+            ["a", float("nan")],
+            [0, 1],
+            {},
+            "text 1: the text must be a string or a number. Received: 'NaN'",
+        ),
+        (pd.Series(["a", pd.NA]), [0, 1], {}, "text 1: the text must be .* Received: 'NaN'"),
+        (
+            [("a", "b"), ("b", None)],
+            [0, 1],
+            {},
+            "text 1: the text_pair must be a string or a number. Received: 'null'",
+        ),
+        (["a", ("b", "c", "d")], [0, 1], {}, "text 1 must be a string or a pair. Received: .'b'"),
+        (
+            ["a", "b"],
+            [0, None],
+            {},
+            "text 1: the label must be a string or a number. Received: 'null'",
+        ),
+        (["a", ("b", "c")], [0, 1], {}, "text 1 is a pair, unlike the others"),
+        (["a", "b"], [0, object()], {}, "text 1: the label must be a string or a number"),
+        (["a", "b"], ["x", " "], {}, "text 1: the label is empty"),
+        (["a", "b"], [0, 0.5], {}, "text 1: the label is 0.5. For numbers, use TextRegressor"),
+        (["a", "b"], [0, "0"], {}, "The labels 0 and '0' have the same name"),
+        (
+            ["a", "b"],
+            [1, 1],
+            {},
+            r"All labels are of one class, \['1'\]: nothing to learn",
+        ),
+        (["a", "\ud800"] * 4, [0, 1] * 4, {}, r"^text 1: the text contains half a character"),
+        (TEXTS, LABELS, {"eval_every": "1"}, "eval_every needs fit.*validation="),
+        (TEXTS, LABELS, {"validation": 0.2}, "validation must be .texts, labels.. Received: 0.2"),
+        (TEXTS, LABELS, {"task_name": "MRPC"}, "fit determines task_name"),
+        (TEXTS, LABELS, {"max_seq_length": 999}, "max_seq_length=999 exceeds the model's 512"),
+        (TEXTS, LABELS, {"learning_rate": -1.0}, "learning_rate must be a finite number above 0"),
+        (
+            TEXTS,
+            LABELS,
+            {"validation": (["a"], [7])},
+            "^validation text 0: label '7' is not one of 0",
+        ),
+    ],
+)
+def test_mistakes_are_reported_by_their_place(temporary, texts, labels, flags, message):
+    classifier = TextClassifier(CHECKPOINT, **FLAGS)
+    with pytest.raises(UserError, match=message) as error:
+        classifier.fit(texts, labels, **flags)
+    assert str(temporary) not in str(error.value)
+    assert [*temporary.iterdir()] == []
+
+
+def test_log_names_texts_instead_of_files(caplog, temporary):
+    caplog.set_level("WARNING", "bert_tf")
+    classifier = TextClassifier(CHECKPOINT, **FLAGS)
+    classifier.fit([*TEXTS, ""], [*LABELS, 1], num_train_epochs=0.2)
+    assert "texts: 1 row with an empty text, the first at text 24" in caplog.text
+    assert str(temporary) not in caplog.text
+
+
+def _predict_in_another_process(classifier):
+    return classifier.predict(TEXTS).tolist()
+
+
+@pytest.mark.slow
+def test_process_pool(trained):
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        assert pool.submit(_predict_in_another_process, trained).result() == LABELS
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_texts():
+    """Memory stays below what the texts, their rows and the model need: 300 MB."""
+    import resource
+
+    classifier = TextClassifier(CHECKPOINT, **FLAGS).fit(TEXTS, LABELS)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    texts = (TEXTS[index % 24] for index in range(100_000))
+    labels = (LABELS[index % 24] for index in range(100_000))
+    classifier.fit(texts, labels, num_train_epochs=0.001)
+    predictions = classifier.predict(TEXTS[index % 24] for index in range(100_000))
+    assert len(predictions) == 100_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000
