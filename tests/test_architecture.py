@@ -19,6 +19,7 @@ ROWS = [
     ["cli", "compat", "predictor"],
     ["commands", "tasks"],
     ["finetuning"],
+    ["report"],
     ["runs"],
     ["saved_models"],
     ["training"],

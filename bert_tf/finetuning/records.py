@@ -28,6 +28,7 @@ from bert_tf.finetuning.run_checks import describe_data
 from bert_tf.finetuning.task import Task
 from bert_tf.inference.row_batches import unpadded_lengths
 from bert_tf.progress import bar, log
+from bert_tf.tokenization import load_vocab
 from bert_tf.training import Devices, Lengths
 
 _CHUNK_EXAMPLES = 1024
@@ -50,6 +51,9 @@ class Splits:
     def __init__(self, task: Task, folder: str, devices: Devices, teacher: Teacher | None) -> None:
         self._task, self._folder, self._devices = task, folder, devices
         self.teacher = teacher
+        # (split) -> what looks wrong in it, and, in the chief, counts of its rows.
+        self.problems: dict[str, list[str]] = {}
+        self.stats: dict[str, Counter[str]] = {}
         # (split) -> its examples.
         self.examples = functools.cache(self._read_and_log)
         # (splits) -> None: reads the splits, and logs what looks wrong in them, once.
@@ -71,7 +75,9 @@ class Splits:
     def _check(self, *splits: str) -> None:
         examples = {split: self.examples(split) for split in splits}
         for split in splits:
-            for problem in self._task.check(split, examples[split], examples.get("train", ())):
+            problems = self._task.check(split, examples[split], examples.get("train", ()))
+            self.problems[split] = list(problems)
+            for problem in self.problems[split]:
                 log.warning("%s", problem)
 
     def _compute_digest(self, split: str) -> tuple[str, str]:
@@ -118,10 +124,12 @@ class Splits:
         else:
             examples = self.examples(split)
             stats["examples"] = len(examples)
-            rows = _featurize(task, examples, split, stats)
+            unknown_id = load_vocab(options.vocab_file or "").get("[UNK]", -1)
+            rows = _featurize(task, examples, split, stats, unknown_id)
             rows = teacher.add_logits(rows) if teacher else rows
             stats["records"] = records.write_records(path, features, rows)
             folder.write_records_stats(name, key, stats)
+        self.stats[split] = stats
         _report(split, stats, options.max_seq_length)
         mean_length = stats["tokens"] / max(1, stats["records"]) / texts_per_row(features)
         if self._devices.fixed_shapes and 0 < _MUCH_PADDING * mean_length < options.max_seq_length:
@@ -134,7 +142,7 @@ class Splits:
 
 
 def _featurize(
-    task: Task, examples: Sequence[Any], split: str, stats: Counter[str]
+    task: Task, examples: Sequence[Any], split: str, stats: Counter[str], unknown_id: int
 ) -> Iterator[Mapping[str, np.ndarray]]:
     """Yields rows chunk by chunk; counts truncated examples, and rows by length, in `stats`."""
     names = [feature.name for feature in task.features(split)]
@@ -149,6 +157,8 @@ def _featurize(
             stats["cut_examples"] += int((cut_tokens > 0).sum())
             stats["cut_tokens"] += int(cut_tokens.sum())
             stats["most_cut"] = max(stats["most_cut"], int(cut_tokens.max(initial=0)))
+            if "input_ids" in rows:
+                stats["unknown_tokens"] += int((rows["input_ids"] == unknown_id).sum())
             if "input_mask" in rows:
                 stats["tokens"] += int(rows["input_mask"].sum())
                 lengths = unpadded_lengths(rows["input_mask"])

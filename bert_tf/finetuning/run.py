@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from bert_tf.errors import UserError, counted
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.distillation import open_teacher
 from bert_tf.finetuning.engines import open_model
+from bert_tf.finetuning.evaluation_report import describe_run, write_report, write_summary_report
 from bert_tf.finetuning.export import export_task, make_text_inputs
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.finetuning.records import Splits, report_shared_examples
@@ -24,6 +26,7 @@ from bert_tf.finetuning.task import MakeTask, Task, Written
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
+from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.runs import output_dir
 from bert_tf.runs.output_dir import Results
 from bert_tf.runs.training_run import Plan, TrainingRecords, TrainingRun
@@ -101,7 +104,10 @@ def _run_with_several_seeds(
     if not devices.is_chief:
         return Results()
     scores = [monitor.score(result.metrics) for result in results]
-    return output_dir.write_summary(folder.path, results, seeds, scores.index(max(scores)))
+    summary = output_dir.write_summary(folder.path, results, seeds, scores.index(max(scores)))
+    if options.report:
+        summary.files.append(write_summary_report(options, devices))
+    return summary
 
 
 @dataclasses.dataclass(eq=False)
@@ -119,6 +125,7 @@ class FineTuningRun(TrainingRun):
         self.texts_per_row = texts_per_row(self.task.features("predict"))
         self.loss_uses_padding = "padding" in self.task.traits.loss_depends_on
         self._inference: dict[str, RowBatches] = {}
+        self._start = time.monotonic()
 
     def prepare(self) -> Plan:
         """Reads all splits and checks them against each other and against earlier runs."""
@@ -206,7 +213,8 @@ class FineTuningRun(TrainingRun):
         """Evaluates the model on the dev set."""
         return self._evaluate()[0]
 
-    def _evaluate(self) -> tuple[dict[str, Any], Sequence[Any]]:
+    def _evaluate(self) -> tuple[dict[str, Any], Sequence[Any], np.ndarray | None]:
+        """Returns metrics, predictions, and the loss of each row if it is known."""
         examples = self.splits.examples("eval")
         predictions, losses = self._predict("eval")
         metrics = self.task.metrics(examples, predictions)
@@ -215,7 +223,7 @@ class FineTuningRun(TrainingRun):
             size = self.options.batch_size("eval")
             batches = np.split(losses, range(size, len(losses), size))
             metrics["loss"] = np.float32(np.mean([batch.mean() for batch in batches]))
-        return metrics, predictions
+        return metrics, predictions, losses
 
     def _predict(self, split: str) -> tuple[Sequence[Any], np.ndarray | None]:
         """Returns predictions, and the loss of each row if the records have all it needs."""
@@ -262,7 +270,8 @@ class FineTuningRun(TrainingRun):
             longest = max((self.splits.records(name)[2].longest for name in used), default=0)
             suffix = result_suffix(options, longest * is_chief)
         if options.do_eval:
-            metrics, predictions = self._evaluate()
+            before = time.monotonic()
+            metrics, predictions, losses = self._evaluate()
             results.metrics = {**metrics, "global_step": self.step}
             names = output_dir.EVAL_FILES
             results.files += [output_dir.result_path(folder, name, suffix) for name in names]
@@ -272,6 +281,9 @@ class FineTuningRun(TrainingRun):
                 main = {*[metric.name for metric in task.traits.monitors[:2]], "loss"}
                 count, entries = len(predictions), written.entries
                 output_dir.write_metrics(folder, results.metrics, count, entries, suffix, main)
+                if options.report:
+                    args = results.metrics, predictions, losses, suffix, time.monotonic() - before
+                    results.files += self._write_report(*args)
         if options.do_predict and not (options.do_eval and split == "eval"):
             predictions, _ = self._predict(split)
             if is_chief:
@@ -280,6 +292,29 @@ class FineTuningRun(TrainingRun):
             export_dir = os.path.join(folder, "export")
             results.files.append(export_task(task, self.model, options, export_dir))
         return results
+
+    def _write_report(
+        self,
+        metrics: Mapping[str, Any],
+        predictions: Sequence[Any],
+        losses: np.ndarray | None,
+        suffix: str,
+        seconds: float,
+    ) -> Sequence[str]:
+        options, splits = self.options, self.splits
+        report = self.task.evaluation_report(splits.examples("eval"), predictions, losses)
+        name = self.restored or options.init_checkpoint or "random weights"
+        size = f"{self.model.count_params():,} parameters"
+        total = time.monotonic() - self._start
+        run = describe_run(
+            options,
+            self.devices,
+            model=f"{name}, {size}; evaluated at step {self.step:,}",
+            seconds=f"{total:.1f}, of which this evaluation took {seconds:.1f}",
+        )
+        paths = write_report(report, run, splits, options, metrics, suffix)
+        log.info("Report: %s", ", ".join(paths))
+        return paths
 
     def _write(self, split: str, predictions: Sequence[Any], suffix: str) -> Written:
         examples = self.splits.examples(split)

@@ -19,6 +19,7 @@ from bert_tf.data.split_files import find_files
 from bert_tf.errors import counted
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits
+from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 from bert_tf.tasks.multiple_choice.reader import Question, read_questions
 from bert_tf.tokenization import FullTokenizer
@@ -171,6 +172,31 @@ class MultipleChoice(Task):
         """Computes the fraction of questions whose correct ending was chosen."""
         correct = [q.label == p.choice for q, p in zip(examples, predictions, strict=True)]
         return {"eval_accuracy": np.float32(np.mean(correct))}
+
+    def evaluation_report(
+        self,
+        examples: Sequence[Question],
+        predictions: Sequence[ChoicePrediction],
+        losses: np.ndarray | None,
+    ) -> EvaluationReport:
+        """Compares the chosen endings with the correct ones."""
+        right = np.array([q.label == p.choice for q, p in zip(examples, predictions, strict=True)])
+        columns = {
+            "text": [question.context for question in examples],
+            "label": [question.endings[question.label or 0] for question in examples],
+            "prediction": [prediction.ending for prediction in predictions],
+        }
+        for index, name in enumerate(self.schema.labels):
+            columns[f"probability_{name}"] = [
+                p.probabilities[index] if index < len(p.probabilities) else 0.0 for p in predictions
+            ]
+        return EvaluationReport(
+            columns=columns,
+            losses=losses,
+            is_wrong=~right,
+            values={"accuracy": right, **({} if losses is None else {"loss": losses})},
+            confidence=(np.array([max(p.probabilities) for p in predictions]), right),
+        )
 
     def from_inputs(self, inputs: Sequence[Any]) -> list[Question]:
         """Converts tuples of strings: a context and its endings."""

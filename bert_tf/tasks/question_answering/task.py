@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
+from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.tasks.question_answering import decoding, scoring, squad_reader
 from bert_tf.tasks.question_answering.decoding import Predictions
 from bert_tf.tasks.question_answering.options import SquadOptions
@@ -170,6 +172,39 @@ class QuestionAnswering(Task):
     ) -> Written:
         """Writes answers, n-best lists and, with `version_2_with_negative`, null odds."""
         return Written(files.write_texts(folder, predictions.contents()))
+
+    def evaluation_report(
+        self, examples: Windows, predictions: Predictions, losses: np.ndarray | None
+    ) -> EvaluationReport:
+        """Scores each question; lists the lowest F1 first, and of those the highest probability."""
+        questions, texts = examples.questions, predictions.texts
+        score = scoring.score_each_with_negative
+        if not self.options.version_2_with_negative:
+            score = partial(scoring.score_each, metrics=scoring.BY_WORDS)
+        scores = {name: np.array(values) for name, values in score(questions, texts).items()}
+        probabilities = np.array([dict(p.n_best).get(p.text, 0.0) for p in predictions])
+        order = np.lexsort((-probabilities, scores["f1"])).tolist()
+        questions = [questions[index] for index in order]
+        probabilities, scores = probabilities[order], {n: x[order] for n, x in scores.items()}
+        exact = next(x for name, x in scores.items() if name.startswith("exact")) > 0
+        return EvaluationReport(
+            columns={
+                "id": [q.qas_id for q in questions],
+                "question": [q.question_text for q in questions],
+                "answers": [" | ".join(dict.fromkeys(q.answers or ())) for q in questions],
+                "prediction": [texts[q.qas_id] for q in questions],
+                "probability": probabilities,
+                **scores,
+            },
+            is_wrong=~exact,
+            values={name: 100 * values for name, values in scores.items()},
+            confidence=(probabilities, exact),
+            groups={
+                "By question word": [scoring.question_word(q.question_text) for q in questions],
+                "By answer": ["answer" if q.answers else "no answer" for q in questions],
+            },
+            context=lambda index: " ".join(questions[index].doc_tokens),
+        )
 
     def from_inputs(self, inputs: Sequence[Any]) -> Windows:
         """Converts tuples (question, text)."""

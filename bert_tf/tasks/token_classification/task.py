@@ -24,8 +24,10 @@ from bert_tf.finetuning import run_checks
 from bert_tf.finetuning.prediction import warn_about_empty_texts
 from bert_tf.finetuning.task import LOSS, NO_SCHEMA, Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
+from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.tasks.token_classification import conll
 from bert_tf.tasks.token_classification.entities import LabeledWords, entities_json
+from bert_tf.tasks.token_classification.evaluation_report import make_report
 from bert_tf.tasks.token_classification.options import NerOptions
 from bert_tf.tasks.token_classification.schemes import AUTO, ENTITIES, OUTSIDE, PLAIN, is_label
 from bert_tf.tasks.token_classification.scores import (
@@ -281,6 +283,20 @@ class TokenClassification(Task):
         if not self._is_plain:
             contents[ENTITIES_TEST] = "".join(map(entities_json, predictions))
         return Written(files.write_texts(folder, contents))
+
+    def evaluation_report(
+        self,
+        examples: Sentences,
+        predictions: Sequence[LabeledWords],
+        losses: np.ndarray | None,
+    ) -> EvaluationReport:
+        """Compares entities or labels; the loss of a sentence is the mean of its windows."""
+        if losses is not None:
+            first = examples.windows.first_window
+            losses = np.add.reduceat(losses, first[:-1]) / np.diff(first)
+        starts = itertools.pairwise(examples.file.sentence_starts)
+        gold = [examples.file.targets[first:stop] for first, stop in starts]
+        return make_report(gold, predictions, self._is_plain, losses)
 
     def _score(
         self, examples: Sentences, predictions: Sequence[LabeledWords], log_them: bool = True
