@@ -18,97 +18,96 @@ from bert_tf import files, registry
 from bert_tf.checkpoints.run_folder import RUNS, RunFolder
 from bert_tf.finetuning.records import Splits
 from bert_tf.finetuning.task import Written
-from bert_tf.options import FineTuningOptions
 from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.report.page import Data, evaluation_page, summary_page
 from bert_tf.runs import output_dir
+from bert_tf.runs.training_run import TrainingRun
 from bert_tf.training import Devices
 from bert_tf.training.evaluation import plain_metrics
 
 REPORT, EVAL_PREDICTIONS = "report.html", "eval_predictions.tsv"
+_COUNTS = {
+    "examples": "examples",
+    "records": "rows",
+    "cut_examples": "truncated examples",
+    "cut_tokens": "tokens cut off",
+    "tokens": "tokens",
+    "unknown_tokens": "unknown tokens ([UNK])",
+}
 
 
 def write_report(
-    report: EvaluationReport,
-    run: Mapping[str, Any],
+    run: TrainingRun,
     splits: Splits,
-    options: FineTuningOptions,
+    report: EvaluationReport,
     metrics: Mapping[str, Any],
     suffix: str,
+    seconds: Mapping[str, float],
 ) -> Sequence[str]:
-    """Writes both files to `output_dir`, with `suffix` in their names; returns the paths."""
-    folder = options.output_dir or ""
-    data = [_describe(splits, split) for split in ("train", "eval") if split in splits.stats]
-    title = f"Evaluation: {os.path.basename(os.path.abspath(folder))}"
-    page = evaluation_page(title, run, data, RunFolder(folder), plain_metrics(metrics), report)
-    contents = {REPORT: page, **({EVAL_PREDICTIONS: report.table()} if len(report) else {})}
+    """Writes both files to `output_dir`, with `suffix` in their names; returns the paths.
 
-    def write(folder: str) -> Written:
-        return Written(files.write_texts(folder, contents))
+    `seconds` says how long the parts of the run took.
+    """
+    options, size = run.options, f"{run.model.count_params():,} parameters"
+    model = f"{run.restored or options.init_checkpoint or 'random weights'}: {size}"
+    times = ", ".join(f"{name} {value:.1f}" for name, value in seconds.items())
+    about = {**_describe_run(options, run.devices), "model": model, "seconds": times}
+    data = [_count(splits, split) for split in ("train", "eval") if split in splits.stats]
+    title, plain = f"Evaluation: {_name(run.folder)}", plain_metrics(metrics)
+    epoch = splits.epoch_size / options.train_batch_size if options.do_train else None
+    contents = {REPORT: evaluation_page(title, about, data, run.folder, epoch, plain, report)}
+    if len(report):
+        contents[EVAL_PREDICTIONS] = report.table()
+    return output_dir.write_results(
+        run.folder.path, suffix, lambda folder: Written(files.write_texts(folder, contents))
+    ).paths
 
-    return output_dir.write_results(folder, suffix, write).paths
 
-
-def write_summary_report(options: FineTuningOptions, devices: Devices) -> str:
+def write_summary_report(options: Any, devices: Devices) -> str:
     """Writes the report of runs with several seeds; returns its path."""
     folder = RunFolder(options.output_dir or "")
-    title = f"{options.num_runs} runs: {os.path.basename(os.path.abspath(folder.path))}"
-    run = describe_run(options, devices)
-    page = summary_page(title, run, files.read_json(folder.file(RUNS)))
-    files.write_text(folder.file(REPORT), page)
+    title, summary = f"Runs: {_name(folder)}", files.read_json(folder.file(RUNS))
+    files.write_text(
+        folder.file(REPORT), summary_page(title, _describe_run(options, devices), summary)
+    )
     return folder.file(REPORT)
 
 
-def describe_run(options: FineTuningOptions, devices: Devices, **more: Any) -> dict[str, Any]:
-    """Returns command, versions and devices, and `more`, by description."""
+def _name(folder: RunFolder) -> str:
+    return os.path.basename(os.path.abspath(folder.path))
+
+
+def _describe_run(options: Any, devices: Devices) -> dict[str, str]:
+    """Returns command, versions and devices, by description."""
+    values = {f.name: (getattr(options, f.name), f.default) for f in dataclasses.fields(options)}
     flags = [
-        f"--{field.name}={shlex.quote(str(getattr(options, field.name)))}"
-        for field in dataclasses.fields(options)
-        if getattr(options, field.name) != field.default
+        f"--{name}={shlex.quote(str(value))}"
+        for name, (value, default) in values.items()
+        if value != default
     ]
-    versions = {"bert_tf": bert_tf, "TensorFlow": tf, "Keras": keras, "NumPy": np}
+    modules = {"bert_tf": bert_tf, "TensorFlow": tf, "Keras": keras, "NumPy": np}
+    versions = [f"{name} {module.__version__}" for name, module in modules.items()]
     return {
-        "command": " ".join([f"{registry.script_of(type(options))}.py", *flags]),
-        "versions": ", ".join(
-            [f"Python {platform.python_version()}"]
-            + [f"{name} {module.__version__}" for name, module in versions.items()]
-        ),
+        "command": " ".join([registry.script_of(type(options)), *flags]),
+        "versions": ", ".join([*versions, f"Python {platform.python_version()}"]),
         "devices": f"{devices.description}, {devices.precision}",
         "machine": platform.platform(),
         "written": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        **more,
     }
 
 
-def _describe(splits: Splits, split: str) -> Data:
-    """Returns counts, lengths and labels of a split."""
-    lengths, stats, hashes = splits.records(split)[2], splits.stats[split], splits.hashes(split)
-    counts: dict[str, Any] = {
-        "rows": stats["examples"],
-        "windows": stats["records"],
-        "truncated rows": stats["cut_examples"],
-        "truncated tokens": stats["cut_tokens"],
-        "tokens": stats["tokens"],
-    }
-    if "unknown_tokens" in stats:  # otherwise, an older version wrote the records
-        counts["unknown tokens, [UNK]"] = stats["unknown_tokens"]
-    counts["repeated rows"] = len(hashes) - len(np.unique(hashes))
+def _count(splits: Splits, split: str) -> Data:
+    """Counts rows, tokens, labels and repeated texts of a split."""
+    stats, hashes = splits.stats[split], splits.hashes(split)
+    # Records of an older version lack some of them.
+    counts = {text: stats[key] for key, text in _COUNTS.items() if key in stats}
+    counts["repeated texts"] = len(hashes) - len(np.unique(hashes))
     if split == "eval" and "train" in splits.stats:
         shared = np.isin(hashes, splits.hashes("train"))
-        counts["rows that are also training rows"] = int(shared.sum())
-    name = "training" if split == "train" else "evaluation"
-    labels = Counter(label for example in splits.examples(split) for label in _labels_of(example))
-    return Data(
-        name=name,
-        counts=counts,
-        lengths=lengths.counts,
-        labels=labels,
-        problems=splits.problems.get(split, ()),
-    )
-
-
-def _labels_of(example: Any) -> Sequence[str]:
-    """Returns the labels of an example that has text labels in an attribute `label`; or ()."""
-    label = getattr(example, "label", None)
-    labels = label if isinstance(label, tuple) else (label,)
-    return [x for x in labels if isinstance(x, str)]
+        counts["texts that are also in the training data"] = int(shared.sum())
+    labels = (getattr(example, "label", None) for example in splits.examples(split))
+    names = (label if isinstance(label, tuple) else (label,) for label in labels)
+    by_label = Counter(name for row in names for name in row if isinstance(name, str))
+    counts |= {f"label {name}": count for name, count in by_label.items()}
+    name = {"train": "training", "eval": "evaluation"}[split]
+    return Data(name, counts, splits.records(split)[2].counts, splits.problems[split])

@@ -89,6 +89,11 @@ class Splits:
         identities = self._task.identity(self.examples(split))
         return hash_texts(texts for _, texts in identities if texts)
 
+    @property
+    def epoch_size(self) -> int:
+        """Number of training rows in an epoch."""
+        return self._task.epoch_size(self.examples("train"))
+
     def features(self, split: str) -> tuple[Feature, ...]:
         """Returns the features of the records of a split."""
         logits = self.teacher.features if self.teacher and split == "train" else ()

@@ -17,7 +17,7 @@ from bert_tf.errors import UserError, counted
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.distillation import open_teacher
 from bert_tf.finetuning.engines import open_model
-from bert_tf.finetuning.evaluation_report import describe_run, write_report, write_summary_report
+from bert_tf.finetuning.evaluation_report import write_report, write_summary_report
 from bert_tf.finetuning.export import export_task, make_text_inputs
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.finetuning.records import Splits, report_shared_examples
@@ -26,7 +26,6 @@ from bert_tf.finetuning.task import MakeTask, Task, Written
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
-from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.runs import output_dir
 from bert_tf.runs.output_dir import Results
 from bert_tf.runs.training_run import Plan, TrainingRecords, TrainingRun
@@ -282,8 +281,12 @@ class FineTuningRun(TrainingRun):
                 count, entries = len(predictions), written.entries
                 output_dir.write_metrics(folder, results.metrics, count, entries, suffix, main)
                 if options.report:
-                    args = results.metrics, predictions, losses, suffix, time.monotonic() - before
-                    results.files += self._write_report(*args)
+                    now = time.monotonic()
+                    seconds = {"in all": now - self._start, "this evaluation": now - before}
+                    examples = self.splits.examples("eval")
+                    report = task.evaluation_report(examples, predictions, losses)
+                    args = self, self.splits, report, results.metrics, suffix, seconds
+                    results.files += write_report(*args)
         if options.do_predict and not (options.do_eval and split == "eval"):
             predictions, _ = self._predict(split)
             if is_chief:
@@ -292,29 +295,6 @@ class FineTuningRun(TrainingRun):
             export_dir = os.path.join(folder, "export")
             results.files.append(export_task(task, self.model, options, export_dir))
         return results
-
-    def _write_report(
-        self,
-        metrics: Mapping[str, Any],
-        predictions: Sequence[Any],
-        losses: np.ndarray | None,
-        suffix: str,
-        seconds: float,
-    ) -> Sequence[str]:
-        options, splits = self.options, self.splits
-        report = self.task.evaluation_report(splits.examples("eval"), predictions, losses)
-        name = self.restored or options.init_checkpoint or "random weights"
-        size = f"{self.model.count_params():,} parameters"
-        total = time.monotonic() - self._start
-        run = describe_run(
-            options,
-            self.devices,
-            model=f"{name}, {size}; evaluated at step {self.step:,}",
-            seconds=f"{total:.1f}, of which this evaluation took {seconds:.1f}",
-        )
-        paths = write_report(report, run, splits, options, metrics, suffix)
-        log.info("Report: %s", ", ".join(paths))
-        return paths
 
     def _write(self, split: str, predictions: Sequence[Any], suffix: str) -> Written:
         examples = self.splits.examples(split)

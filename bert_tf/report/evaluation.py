@@ -1,6 +1,6 @@
 """What a task knows about the rows of an evaluation: the declarative part of a report.
 
-Shapes: N rows, L labels, T numbers per row.
+Shapes: N rows, L labels, T numbers per row, M occurrences of labels in all rows.
 """
 
 import csv
@@ -13,29 +13,17 @@ import numpy as np
 
 
 class Counts(NamedTuple):
-    """Where labels occur: rows and label ids, int [2, occurrences] each.
-
-    Attributes:
-        true: labels in the data.
-        predicted: labels that the model predicts.
-        right: predicted labels that are correct.
-    """
+    """Rows and label ids, int [2, M] each, of true, of predicted, and of correct labels."""
 
     true: np.ndarray
     predicted: np.ndarray
     right: np.ndarray
 
     @classmethod
-    def of_classes(cls, true: np.ndarray, predicted: np.ndarray) -> "Counts":
-        """Counts one label per row, given label ids [N]."""
-        rows = np.arange(len(true))
+    def of_classes(cls, true: np.ndarray, predicted: np.ndarray, rows: np.ndarray) -> "Counts":
+        """Counts pairs of a true and a predicted label id, [M] each, in their `rows` [M]."""
         right = np.stack([rows, true])[:, true == predicted]
         return cls(np.stack([rows, true]), np.stack([rows, predicted]), right)
-
-    @classmethod
-    def of_indicators(cls, true: np.ndarray, predicted: np.ndarray) -> "Counts":
-        """Counts any number of labels per row, given bool [N, L]."""
-        return cls(*(np.stack(np.nonzero(x)) for x in (true, predicted, true & predicted)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,16 +39,16 @@ class EvaluationReport:
             mistakes shows the highest numbers in `probability_...` in one cell.
         losses: the loss of each row [N], by which rows are sorted, highest first. Without it, the
             rows must be sorted, worst first.
-        is_wrong: which rows are mistakes, bool [N]; all may be if it is None.
-        values: values [N] by name of the metric, without `eval_`, that is their mean.
-        labels: names of labels; of numbers if there are several per row.
-        counts: the occurrences of labels; see `statistics.label_metrics`.
+        is_wrong: which rows are mistakes, bool [N]; without it, the worst rows are shown.
+        values: values [N] by name of the metric that is their mean; names have no `eval_`.
+        labels: names of labels; if there are several numbers per row, their names.
+        counts: the occurrences of labels; for their metrics, see `statistics.label_metrics`.
         positive: id of the label that `f1`, `precision` and `recall` are about; None: all labels.
-        confusion: ids of true and of predicted labels, both [M], for a matrix.
-        confidence: the probabilities of predictions and whether these are correct, both [M].
-        numbers: true and predicted numbers, both float [N, T].
-        groups: the name of a group for each row, by heading; the page shows their mean `values`.
-        context: returns more text about a row, given its index; None if there is none.
+        confusion: pairs of true and of predicted label ids, both [M], for a matrix.
+        confidence: probabilities of predictions, and whether these are correct, both [M].
+        numbers: true and predicted numbers, both [N, T].
+        groups: the group of each row, by heading; the page shows the mean `values` of each group.
+        context: returns a longer text about a row, given its index.
     """
 
     columns: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
@@ -88,11 +76,10 @@ class EvaluationReport:
 
     def table(self) -> str:
         """Formats the rows, worst first, as the text of `eval_predictions.tsv`."""
-        columns = dict(self.columns)
-        if self.losses is not None:
-            columns["loss"] = self.losses
-        rows = (tuple(column[index] for column in columns.values()) for index in self.order)
-        return format_table([(*columns,), *rows])
+        losses = {} if self.losses is None else {"loss": self.losses}
+        columns = {**self.columns, **losses}
+        rows = ([column[index] for column in columns.values()] for index in self.order)
+        return format_table([[*columns], *rows])
 
 
 def format_table(rows: Iterable[Sequence[Any]]) -> str:

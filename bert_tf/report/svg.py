@@ -12,21 +12,19 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 40
 _NUM_TICKS = 5
 
 Limits = tuple[float, float]
+Values = Sequence[float] | np.ndarray
 
 
 class Series(NamedTuple):
-    """Points of a chart, in a color of its own.
+    """Points of a chart, in a color of its own; a point that is not finite leaves a gap.
 
-    Attributes:
-        name: name in the legend; "" for none.
-        x: values of the horizontal axis; those that are not finite leave a gap.
-        y: values of the vertical axis.
-        kind: "line", "dots", "both", "bars" (x is the middle of a bar) or "guide", a dashed line.
+    `kind` is "line", "dots", "bars" (x is the middle of a bar) or "guide", a dashed line. Series
+    without a name are not in the legend.
     """
 
     name: str
-    x: Sequence[float] | np.ndarray
-    y: Sequence[float] | np.ndarray
+    x: Values
+    y: Values
     kind: str = "line"
 
 
@@ -38,55 +36,48 @@ def chart(
     y_limits: Limits | None = None,
 ) -> str:
     """Draws series with axes and a legend; limits default to those of the finite values."""
-    low, high = x_limits or _limits([s.x for s in series])
-    bottom, top = y_limits or _limits([s.y for s in series])
+    low, high = x_limits or _limits([item.x for item in series])
+    bottom, top = y_limits or _limits([item.y for item in series])
     width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
 
     def place(x: float, y: float) -> tuple[float, float]:
         across, up = (x - low) / (high - low), (y - bottom) / (top - bottom)
         return round(_LEFT + width * across, 1), round(_TOP + height * (1 - up), 1)
 
-    title = escape(f"{y_label} by {x_label}")
-    parts = [f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{title}">']
+    parts = []
     for value, text in _ticks(bottom, top):
         y = place(low, value)[1]
         parts.append(f'<path class="grid" d="M{_LEFT} {y}h{width}"/>')
         parts.append(f'<text x="{_LEFT - 6}" y="{y + 4}" text-anchor="end">{text}</text>')
-    for value, text in _ticks(low, high):
-        x = place(value, bottom)[0]
-        parts.append(f'<text x="{x}" y="{_HEIGHT - 22}" text-anchor="middle">{text}</text>')
+    ticks = [(place(value, bottom)[0], _HEIGHT - 22, text) for value, text in _ticks(low, high)]
+    for x, y, text in [*ticks, (_LEFT + width / 2, _HEIGHT - 5, escape(x_label))]:
+        parts.append(f'<text x="{x}" y="{y}" text-anchor="middle">{text}</text>')
     for number, item in enumerate(series):
-        points = [
-            place(x, y)
-            for x, y in zip(item.x, item.y, strict=True)
-            if math.isfinite(x) and math.isfinite(y)
-        ]
-        parts.append(_draw(points, item, number, width / max(len(item.x), 1)))
-    middle = _LEFT + width / 2
-    parts.append(
-        f'<text x="{middle}" y="{_HEIGHT - 5}" text-anchor="middle">{escape(x_label)}</text></svg>'
-    )
+        pairs = zip(map(float, item.x), map(float, item.y), strict=True)
+        points = [place(*pair) if all(map(math.isfinite, pair)) else None for pair in pairs]
+        path = _path(points, item.kind, 0.8 * width / max(len(points), 1))
+        parts.append(f'<path class="{item.kind} s{number}" d="{path}"/>')
     names = (f'<b class="s{n}">{escape(s.name)}</b>' for n, s in enumerate(series) if s.name)
-    caption = " ".join([f"{escape(y_label)}:", *names])
-    return f"<figure><figcaption>{caption}</figcaption>{''.join(parts)}</figure>"
+    caption = " ".join([escape(y_label), *names])
+    start = f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(y_label)}">'
+    drawing = "".join([start, *parts, "</svg>"])
+    return f"<figure><figcaption>{caption}</figcaption>{drawing}</figure>"
 
 
-def _draw(points: Sequence[tuple[float, float]], item: Series, color: int, width: float) -> str:
-    base = _HEIGHT - _BOTTOM
-    if item.kind == "bars":
-        d = "".join(
-            f"M{x - 0.4 * width:.1f} {base}V{y}h{0.8 * width:.1f}V{base}z" for x, y in points
-        )
-        return f'<path class="bar s{color}" d="{d}"/>'
-    line = "M" + "L".join(f"{x} {y}" for x, y in points) if points else ""
-    # A round cap makes a dot of a line without length.
-    dots = "".join(f"M{x} {y}h0" for x, y in points)
-    kinds = {"line": [(line, "line")], "guide": [(line, "guide")], "dots": [(dots, "dots")]}
-    drawn = kinds.get(item.kind, [(line, "line"), (dots, "dots")])
-    return "".join(f'<path class="{kind} s{color}" d="{d}"/>' for d, kind in drawn)
+def _path(points: Sequence[tuple[float, float] | None], kind: str, bar_width: float) -> str:
+    base, before, parts = _HEIGHT - _BOTTOM, None, []
+    for point in points:
+        if point:
+            x, y = point
+            if kind == "bars":
+                parts.append(f"M{x - bar_width / 2:.1f} {base}V{y}h{bar_width:.1f}V{base}z")
+            else:  # With round caps, a line without length is a dot.
+                parts.append(f"{'L' if before and kind != 'dots' else 'M'}{x} {y}h0")
+        before = point
+    return "".join(parts)
 
 
-def _limits(values: Sequence[Sequence[float] | np.ndarray]) -> Limits:
+def _limits(values: Sequence[Values]) -> Limits:
     joined = np.concatenate([np.asarray(x, np.float64) for x in values])
     finite = joined[np.isfinite(joined)]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)

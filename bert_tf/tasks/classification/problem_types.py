@@ -16,7 +16,7 @@ from bert_tf.data import array_ops
 from bert_tf.data.features import Feature, InputExample, label_ids_of
 from bert_tf.errors import UserError
 from bert_tf.progress import log
-from bert_tf.report.evaluation import Counts, EvaluationReport
+from bert_tf.report.evaluation import Counts
 from bert_tf.tables.columns import parse_number
 from bert_tf.tasks.classification.datasets import TextDataset
 from bert_tf.tasks.classification.metrics import (
@@ -107,29 +107,13 @@ class ProblemType(abc.ABC):
         """Converts the values of one example to cells."""
         return [self.answer(value), *value]
 
-    def report(
-        self,
-        columns: dict[str, Sequence[Any]],
-        values: np.ndarray,
-        label_ids: np.ndarray,
-        losses: np.ndarray | None,
-    ) -> EvaluationReport:
-        """Describes an evaluation of E examples, given columns of a table of predictions."""
-        parts = self._compare(values, label_ids)
-        if losses is not None:
-            parts["values"] = {"loss": losses, **parts.get("values", {})}
-        columns = self._label_columns(label_ids) | columns
-        first = [name for name in columns if name in ("id", "text", "text_pair")]
-        ordered = {name: columns[name] for name in [*first, *columns]}
-        return EvaluationReport(columns=ordered, losses=losses, labels=self.labels, **parts)
+    def label_columns(self, label_ids: np.ndarray) -> dict[str, Sequence[Any]]:
+        """Returns columns with the labels of the data for a table of predictions."""
+        return {"label": [self.labels[label_id] for label_id in label_ids]}
 
     @abc.abstractmethod
-    def _compare(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
-        """Returns the parts of a report that compare predictions with labels."""
-
-    def _label_columns(self, label_ids: np.ndarray) -> dict[str, Sequence[Any]]:
-        """Returns the columns of a table with the labels of the data."""
-        return {"label": [self.labels[label_id] for label_id in label_ids]}
+    def compare(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
+        """Compares `values` with labels; returns arguments of an `EvaluationReport`."""
 
     def serve(self, values: Any) -> dict[str, Any]:
         """Returns the outputs of an exported model, given its `values`."""
@@ -171,12 +155,12 @@ class _SingleLabel(ProblemType):
         best = tf.argmax(values, axis=-1)
         return {self.output: values, "label": tf.gather(tf.constant(list(self.labels)), best)}
 
-    def _compare(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
+    def compare(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
         predicted = values.argmax(axis=-1)
         right = predicted == label_ids
         return {
             "is_wrong": ~right,
-            "counts": Counts.of_classes(label_ids, predicted),
+            "counts": Counts.of_classes(label_ids, predicted, np.arange(len(values))),
             "positive": 1 if len(self.labels) == 2 else None,
             "confusion": (label_ids, predicted),
             "confidence": (values.max(axis=-1), right),
@@ -219,18 +203,18 @@ class _MultiLabel(ProblemType):
     def values(self, logits: Any) -> Any:
         return array_ops.sigmoid(logits)
 
-    def _compare(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
+    def label_columns(self, label_ids: np.ndarray) -> dict[str, Sequence[Any]]:
+        return {"label": [*map(self.answer, label_ids)]}
+
+    def compare(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
         true, predicted = label_ids > 0, values >= THRESHOLD
         right = (true == predicted).all(axis=-1)
         return {
             "is_wrong": ~right,
             "values": {"accuracy": right},
-            "counts": Counts.of_indicators(true, predicted),
+            "counts": Counts(*(np.array(x.nonzero()) for x in (true, predicted, true & predicted))),
             "confidence": (values.ravel(), true.ravel()),
         }
-
-    def _label_columns(self, label_ids: np.ndarray) -> dict[str, Sequence[Any]]:
-        return {"label": [*map(self.answer, label_ids)]}
 
     def prediction(self, value: Any) -> LabelsPrediction:
         labels = self._predicted_labels(value)
@@ -280,16 +264,14 @@ class _Regression(ProblemType):
         outputs = logits if self.labels else logits[:, 0]
         return outputs if self._scale is None else outputs * self._scale[1] + self._scale[0]
 
-    def _compare(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
-        size = len(values), self.num_outputs
-        true, predicted = label_ids.reshape(size), values.reshape(size)
+    def label_columns(self, label_ids: np.ndarray) -> dict[str, Sequence[Any]]:
+        names = [name.replace("prediction", "label", 1) for name in self.columns()]
+        return dict(zip(names, np.atleast_2d(label_ids.T), strict=True))
+
+    def compare(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
+        true, predicted = (x.reshape(-1, self.num_outputs) for x in (label_ids, values))
         errors = np.abs(predicted.astype(np.float64) - true).mean(axis=1)
         return {"values": {"mean_absolute_error": errors}, "numbers": (true, predicted)}
-
-    def _label_columns(self, label_ids: np.ndarray) -> dict[str, Sequence[Any]]:
-        if not self.labels:
-            return {"label": label_ids}
-        return {f"label_{name}": x for name, x in zip(self.labels, label_ids.T, strict=True)}
 
     def prediction(self, value: Any) -> float | dict[str, float]:
         return dict(zip(self.labels, value, strict=True)) if self.labels else float(value)

@@ -250,12 +250,17 @@ class Classification(Task):
         self, examples: Sequence[InputExample], predictions: Predictions, losses: np.ndarray | None
     ) -> EvaluationReport:
         """Compares predictions with labels, as the problem type does."""
-        header, *rows = _prediction_rows(examples, predictions.values, self.problem)
-        cells = zip(*rows, strict=True)
-        names = ["prediction" if name == self.problem.answer_column else name for name in header]
-        columns = dict(zip(names, cells, strict=True))
-        return self.problem.report(
-            columns, predictions.values, self.problem.label_ids(examples), predictions.losses
+        values, label_ids = predictions.values, self.problem.label_ids(examples)
+        header, *rows = _prediction_rows(examples, values, self.problem)
+        cells = dict(zip(header, zip(*rows, strict=True), strict=True))
+        texts = {name: cells.pop(name) for name in ("id", "text", "text_pair") if name in cells}
+        if self.problem.answer_column in cells:
+            cells = {"prediction": cells.pop(self.problem.answer_column), **cells}
+        return EvaluationReport(
+            columns={**texts, **self.problem.label_columns(label_ids), **cells},
+            losses=predictions.losses,
+            labels=self.schema.labels,
+            **self.problem.compare(values, label_ids),
         )
 
     def _write_predictions(

@@ -181,21 +181,23 @@ class MultipleChoice(Task):
     ) -> EvaluationReport:
         """Compares the chosen endings with the correct ones."""
         right = np.array([q.label == p.choice for q, p in zip(examples, predictions, strict=True)])
-        columns = {
+        columns: dict[str, Sequence[Any]] = {
             "text": [question.context for question in examples],
             "label": [question.endings[question.label or 0] for question in examples],
             "prediction": [prediction.ending for prediction in predictions],
         }
-        for index, name in enumerate(self.schema.labels):
-            columns[f"probability_{name}"] = [
-                p.probabilities[index] if index < len(p.probabilities) else 0.0 for p in predictions
-            ]
+        # Endings that a question lacks have the probability 0.
+        probabilities = np.zeros((len(examples), len(self.schema.labels)))
+        for row, prediction in zip(probabilities, predictions, strict=True):
+            row[: len(prediction.probabilities)] = prediction.probabilities
+        names = (f"probability_{name}" for name in self.schema.labels)
+        columns |= zip(names, probabilities.T, strict=True)
         return EvaluationReport(
             columns=columns,
             losses=losses,
             is_wrong=~right,
-            values={"accuracy": right, **({} if losses is None else {"loss": losses})},
-            confidence=(np.array([max(p.probabilities) for p in predictions]), right),
+            values={"accuracy": right},
+            confidence=(probabilities.max(axis=1), right),
         )
 
     def from_inputs(self, inputs: Sequence[Any]) -> list[Question]:

@@ -102,7 +102,6 @@ def _normalize_korean(text: str) -> list[str]:
 
 
 BY_WORDS = {"exact_match": exact_match, "f1": f1}
-_QUESTION_WORD = re.compile(r"\b(how many|how much|what|who|when|where|which|why|how)\b", re.I)
 
 
 def score(
@@ -115,35 +114,12 @@ def score(
     A prediction is compared with the most similar of the correct answers; "" is correct if there
     are none. `predictions` are keyed by question id.
     """
-    by_question = score_each(examples, predictions, metrics)
-    return {name: 100 * sum(values) / len(examples) for name, values in by_question.items()}
-
-
-def score_each(
-    examples: Sequence[SquadExample],
-    predictions: Mapping[str, str],
-    metrics: Mapping[str, Callable[[str, str], float]],
-) -> dict[str, list[float]]:
-    """Returns each metric of each question, from 0 to 1; see `score`."""
     return {
-        name: [max(metric(predictions[e.qas_id], a) for a in e.answers or [""]) for e in examples]
+        name: 100
+        * sum(max(metric(predictions[e.qas_id], a) for a in e.answers or [""]) for e in examples)
+        / len(examples)
         for name, metric in metrics.items()
     }
-
-
-def score_each_with_negative(
-    examples: Sequence[SquadExample], predictions: Mapping[str, str]
-) -> dict[str, list[float]]:
-    """Returns `exact` and `f1` of each question, from 0 to 1; see `score_with_negative`."""
-    metrics = {"exact": exact_match, "f1": _f1_or_exact}
-    scores = {name: _score_all(examples, predictions, x) for name, x in metrics.items()}
-    return {name: [values[e.qas_id] for e in examples] for name, values in scores.items()}
-
-
-def question_word(question: str) -> str:
-    """Returns the first English question word, in lower case; "other" without one."""
-    match = _QUESTION_WORD.search(question)
-    return match[0].lower() if match else "other"
 
 
 def score_with_negative(

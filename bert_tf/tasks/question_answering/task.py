@@ -3,8 +3,8 @@
 import itertools
 import math
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ _NUM_CHECKED = 2000
 _MANY_LONG_ANSWERS = 0.02
 # With more windows per question, a warning says that an epoch does not cover all of them.
 _MANY_WINDOWS = 1.5
+_QUESTION_WORDS = re.compile(r"(?i)\b(how many|how much|how|what|when|where|which|who|why)\b")
 
 
 class QuestionAnswering(Task):
@@ -176,31 +177,34 @@ class QuestionAnswering(Task):
     def evaluation_report(
         self, examples: Windows, predictions: Predictions, losses: np.ndarray | None
     ) -> EvaluationReport:
-        """Scores each question; lists the lowest F1 first, and of those the highest probability."""
-        questions, texts = examples.questions, predictions.texts
-        score = scoring.score_each_with_negative
-        if not self.options.version_2_with_negative:
-            score = partial(scoring.score_each, metrics=scoring.BY_WORDS)
-        scores = {name: np.array(values) for name, values in score(questions, texts).items()}
-        probabilities = np.array([dict(p.n_best).get(p.text, 0.0) for p in predictions])
-        order = np.lexsort((-probabilities, scores["f1"])).tolist()
+        """Scores each question; sorts by F1 and, if this is equal, by falling probability."""
+        questions, texts, odds = examples.questions, predictions.texts, predictions.null_odds
+        if self.options.version_2_with_negative:
+            scores = [scoring.score_with_negative([q], texts, odds) for q in questions]
+        else:
+            scores = [scoring.score([q], texts) for q in questions]
+        f1 = np.array([score["f1"] for score in scores])
+        name = "exact" if self.options.version_2_with_negative else "exact_match"
+        exact = np.array([score[name] for score in scores])
+        probability = np.array([dict(p.n_best).get(p.text, 0.0) for p in predictions])
+        order = np.lexsort((-probability, f1))
+        f1, exact, probability = f1[order], exact[order], probability[order]
         questions = [questions[index] for index in order]
-        probabilities, scores = probabilities[order], {n: x[order] for n, x in scores.items()}
-        exact = next(x for name, x in scores.items() if name.startswith("exact")) > 0
         return EvaluationReport(
             columns={
                 "id": [q.qas_id for q in questions],
                 "question": [q.question_text for q in questions],
                 "answers": [" | ".join(dict.fromkeys(q.answers or ())) for q in questions],
                 "prediction": [texts[q.qas_id] for q in questions],
-                "probability": probabilities,
-                **scores,
+                "probability": probability,
+                name: exact,
+                "f1": f1,
             },
-            is_wrong=~exact,
-            values={name: 100 * values for name, values in scores.items()},
-            confidence=(probabilities, exact),
+            is_wrong=exact == 0,
+            values={name: exact, "f1": f1},
+            confidence=(probability, exact > 0),
             groups={
-                "By question word": [scoring.question_word(q.question_text) for q in questions],
+                "By question word": [_question_word(q.question_text) for q in questions],
                 "By answer": ["answer" if q.answers else "no answer" for q in questions],
             },
             context=lambda index: " ".join(questions[index].doc_tokens),
@@ -229,6 +233,12 @@ class QuestionAnswering(Task):
     def identity(self, examples: Windows) -> Iterator[tuple[SquadExample, Sequence[str]]]:
         """Returns each question with its text and answers, and its words and those of the text."""
         return ((q, [q.question_text, *q.doc_tokens]) for q in examples.questions)
+
+
+def _question_word(question: str) -> str:
+    """Returns the first English question word, in lower case; "other" if there is none."""
+    match = _QUESTION_WORDS.search(question)
+    return match[0].lower() if match else "other"
 
 
 def _require_answers(examples: Sequence[SquadExample], path: str, negative: bool) -> None:

@@ -67,7 +67,7 @@ def word_scores(
 
 
 def type_of(label: str) -> str:
-    """Returns the entity type of a label; `entity` for the labels B and I of an unnamed type."""
+    """Returns the entity type of a label; `entity` for B and I, those of an unnamed type."""
     return label if label == OUTSIDE else label.partition("-")[2] or "entity"
 
 

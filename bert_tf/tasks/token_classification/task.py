@@ -285,10 +285,7 @@ class TokenClassification(Task):
         return Written(files.write_texts(folder, contents))
 
     def evaluation_report(
-        self,
-        examples: Sentences,
-        predictions: Sequence[LabeledWords],
-        losses: np.ndarray | None,
+        self, examples: Sentences, predictions: Sequence[LabeledWords], losses: np.ndarray | None
     ) -> EvaluationReport:
         """Compares entities or labels; the loss of a sentence is the mean of its windows."""
         if losses is not None:
@@ -296,7 +293,7 @@ class TokenClassification(Task):
             losses = np.add.reduceat(losses, first[:-1]) / np.diff(first)
         starts = itertools.pairwise(examples.file.sentence_starts)
         gold = [examples.file.targets[first:stop] for first, stop in starts]
-        return make_report(gold, predictions, self._is_plain, losses)
+        return make_report(gold, predictions, losses)
 
     def _score(
         self, examples: Sentences, predictions: Sequence[LabeledWords], log_them: bool = True
