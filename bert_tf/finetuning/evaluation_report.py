@@ -18,6 +18,7 @@ from bert_tf import files, registry
 from bert_tf.checkpoints.run_folder import RUNS, RunFolder
 from bert_tf.finetuning.records import Splits
 from bert_tf.finetuning.task import Written
+from bert_tf.progress import log
 from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.report.page import Data, evaluation_page, summary_page
 from bert_tf.runs import output_dir
@@ -28,7 +29,7 @@ from bert_tf.training.evaluation import plain_metrics
 REPORT, EVAL_PREDICTIONS = "report.html", "eval_predictions.tsv"
 _COUNTS = {
     "examples": "examples",
-    "records": "rows",
+    "records": "model inputs",
     "cut_examples": "truncated examples",
     "cut_tokens": "tokens cut off",
     "tokens": "tokens",
@@ -54,23 +55,31 @@ def write_report(
     about = {**_describe_run(options, run.devices), "model": model, "seconds": times}
     data = [_count(splits, split) for split in ("train", "eval") if split in splits.stats]
     title, plain = f"Evaluation: {_name(run.folder)}", plain_metrics(metrics)
-    epoch = splits.epoch_size / options.train_batch_size if options.do_train else None
+    epoch = None
+    if options.do_train:
+        epoch = splits.task.epoch_size(splits.examples("train")) / options.train_batch_size
     contents = {REPORT: evaluation_page(title, about, data, run.folder, epoch, plain, report)}
     if len(report):
         contents[EVAL_PREDICTIONS] = report.table()
-    return output_dir.write_results(
-        run.folder.path, suffix, lambda folder: Written(files.write_texts(folder, contents))
-    ).paths
+    # JSON can express half of a character, which UTF-8 cannot.
+    contents = {n: text.encode("utf-8", "replace").decode() for n, text in contents.items()}
+
+    def write(folder: str) -> Written:
+        return Written(files.write_texts(folder, contents))
+
+    paths = output_dir.write_results(run.folder.path, suffix, write).paths
+    log.info("Report: %s", ", ".join(paths))
+    return paths
 
 
 def write_summary_report(options: Any, devices: Devices) -> str:
     """Writes the report of runs with several seeds; returns its path."""
     folder = RunFolder(options.output_dir or "")
-    title, summary = f"Runs: {_name(folder)}", files.read_json(folder.file(RUNS))
-    files.write_text(
-        folder.file(REPORT), summary_page(title, _describe_run(options, devices), summary)
-    )
-    return folder.file(REPORT)
+    title, path = f"Runs: {_name(folder)}", folder.file(REPORT)
+    about, summary = _describe_run(options, devices), files.read_json(folder.file(RUNS))
+    files.write_text(path, summary_page(title, about, summary))
+    log.info("Report: %s", path)
+    return path
 
 
 def _name(folder: RunFolder) -> str:
@@ -87,8 +96,10 @@ def _describe_run(options: Any, devices: Devices) -> dict[str, str]:
     ]
     modules = {"bert_tf": bert_tf, "TensorFlow": tf, "Keras": keras, "NumPy": np}
     versions = [f"{name} {module.__version__}" for name, module in modules.items()]
+    name = registry.script_of(type(options))
+    script = f"python {name}.py" if name in registry.SCRIPTS else name
     return {
-        "command": " ".join([registry.script_of(type(options)), *flags]),
+        "command": " \\\n".join([script, *flags]),
         "versions": ", ".join([*versions, f"Python {platform.python_version()}"]),
         "devices": f"{devices.description}, {devices.precision}",
         "machine": platform.platform(),
@@ -107,7 +118,8 @@ def _count(splits: Splits, split: str) -> Data:
         counts["texts that are also in the training data"] = int(shared.sum())
     labels = (getattr(example, "label", None) for example in splits.examples(split))
     names = (label if isinstance(label, tuple) else (label,) for label in labels)
-    by_label = Counter(name for row in names for name in row if isinstance(name, str))
-    counts |= {f"label {name}": count for name, count in by_label.items()}
+    by_label = Counter(str(name) for row in names for name in row)
+    known = splits.task.schema.labels
+    counts |= {f"label {name}": by_label[name] for name in known if name in by_label}
     name = {"train": "training", "eval": "evaluation"}[split]
     return Data(name, counts, splits.records(split)[2].counts, splits.problems[split])

@@ -49,7 +49,7 @@ class Splits:
     """
 
     def __init__(self, task: Task, folder: str, devices: Devices, teacher: Teacher | None) -> None:
-        self._task, self._folder, self._devices = task, folder, devices
+        self.task, self._folder, self._devices = task, folder, devices
         self.teacher = teacher
         # (split) -> what looks wrong in it, and, in the chief, counts of its rows.
         self.problems: dict[str, list[str]] = {}
@@ -66,38 +66,33 @@ class Splits:
         self.records = functools.cache(self._find_records)
 
     def _read_and_log(self, split: str) -> Sequence[Any]:
-        examples = self._task.read(split)
+        examples = self.task.read(split)
         if log.isEnabledFor(logging.DEBUG):
-            rows = self._task.featurize(examples[:NUM_LOGGED], split)
-            log_rows(split, rows, self._task.options.tokenizer())
+            rows = self.task.featurize(examples[:NUM_LOGGED], split)
+            log_rows(split, rows, self.task.options.tokenizer())
         return examples
 
     def _check(self, *splits: str) -> None:
         examples = {split: self.examples(split) for split in splits}
         for split in splits:
-            problems = self._task.check(split, examples[split], examples.get("train", ()))
+            problems = self.task.check(split, examples[split], examples.get("train", ()))
             self.problems[split] = list(problems)
             for problem in self.problems[split]:
                 log.warning("%s", problem)
 
     def _compute_digest(self, split: str) -> tuple[str, str]:
-        items = [item for item, _ in self._task.identity(self.examples(split))]
+        items = [item for item, _ in self.task.identity(self.examples(split))]
         digest = fingerprint(examples=items)
         return digest, describe_data(items, digest)
 
     def _hash_texts(self, split: str) -> np.ndarray:
-        identities = self._task.identity(self.examples(split))
+        identities = self.task.identity(self.examples(split))
         return hash_texts(texts for _, texts in identities if texts)
-
-    @property
-    def epoch_size(self) -> int:
-        """Number of training rows in an epoch."""
-        return self._task.epoch_size(self.examples("train"))
 
     def features(self, split: str) -> tuple[Feature, ...]:
         """Returns the features of the records of a split."""
         logits = self.teacher.features if self.teacher and split == "train" else ()
-        return (*self._task.features(split), *logits)
+        return (*self.task.features(split), *logits)
 
     def _find_records(self, split: str) -> tuple[str, int, Lengths]:
         path = os.path.join(self._folder, f"{split}.tf_record")  # as in the original
@@ -110,11 +105,11 @@ class Splits:
                 f"Worker 0 wrote {path}, but this worker cannot see it: --output_dir must be on a "
                 "file system that all workers share"
             )
-        return path, num_records, Lengths(self._task.options.max_seq_length, counts)
+        return path, num_records, Lengths(self.task.options.max_seq_length, counts)
 
     def _write_records(self, split: str, path: str) -> tuple[int, Sequence[int]]:
         """Writes the records, unless they exist; returns their number and `Lengths.counts`."""
-        task, options, features = self._task, self._task.options, self.features(split)
+        task, options, features = self.task, self.task.options, self.features(split)
         teacher = self.teacher if split == "train" else None
         vocabulary = files.read_text(options.vocab_file or "")
         # The digest of the examples stands for the flags that say how to read them.

@@ -237,13 +237,12 @@ class Task(abc.ABC):
         texts = [" ".join(texts) for _, texts in self.identity(examples) if texts]
         if len(texts) != len(predictions):
             return EvaluationReport()
-        labels = [getattr(example, "label", "") for example in examples[: len(texts)]]
         columns = {"text": texts, "prediction": predictions}
-        if len(labels) == len(texts) and any(label not in ("", None) for label in labels):
+        labels = [getattr(example, "label", None) for example in examples[: len(texts)]]
+        if len(labels) == len(texts) and None not in labels:
             columns["label"] = labels
-        losses = None if losses is None or len(losses) != len(texts) else losses
-        values = {} if losses is None else {"loss": losses}
-        return EvaluationReport(columns=columns, losses=losses, values=values)
+        has_losses = losses is not None and len(losses) == len(texts)
+        return EvaluationReport(columns=columns, losses=losses if has_losses else None)
 
     def epoch_size(self, examples: Sequence[Any]) -> int:
         """Returns the number of rows per epoch; by default, the number of examples."""

@@ -13,7 +13,7 @@ from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.report.svg import Series, chart
 from bert_tf.training.curve import CURVE, metric_limits, read_table
 
-_NUM_MISTAKES, _MAX_CHARS, _LONG, _MAX_PROBABILITIES = 50, 1000, 24, 3
+_NUM_MISTAKES, _MAX_CHARS, _LONG, _MAX_PROBABILITIES = 50, 1000, 32, 3
 _MAX_ROWS, _MAX_MATRIX, _MAX_DOTS, _NUM_BARS, _NUM_POINTS = 200, 40, 2000, 32, 150
 _PROBABILITY = "probability_"
 _STYLE = """
@@ -198,13 +198,14 @@ def _calibration(report: EvaluationReport) -> str:
         return ""
     bins, error = statistics.calibration(*report.confidence)
     series = [Series("predictions", *bins.T), Series("ideal", [0, 1], [0, 1], "guide")]
-    series.append(Series("", *bins.T, "dots")._replace(name=""))
     figure = chart(series, "mean probability", "share of correct predictions", (0, 1), (0, 1))
     return f"<p>Expected calibration error: {error:.4g}</p>{_figures(figure)}"
 
 
 def _by_group(report: EvaluationReport, names: Sequence[str]) -> str:
     groups, inverse = np.unique(np.array(names), return_inverse=True)
+    if len(groups) < 2:
+        return ""
     counts = np.bincount(inverse)
     columns = [counts, *(np.bincount(inverse, x) / counts for x in report.values.values())]
     rows = ((str(groups[i]), *(x[i] for x in columns)) for i in np.argsort(-counts, kind="stable"))
@@ -270,7 +271,8 @@ def _curve(folder: RunFolder, epoch: float | None) -> str:
 def _data(splits: Sequence[Data]) -> str:
     names = dict.fromkeys(name for split in splits for name in split.counts)
     rows = [(name, *(split.counts.get(name, "") for split in splits)) for name in names]
-    rows += [("", *("; ".join(split.problems) for split in splits))]
+    if any(split.problems for split in splits):
+        rows.append(("looks wrong", *("\n".join(split.problems) for split in splits)))
     figures = [_histogram(s.name, np.array(s.lengths)) for s in splits if any(s.lengths)]
     return _table(["", *(split.name for split in splits)], rows) + _figures(*figures)
 

@@ -10,6 +10,8 @@ import numpy as np
 _WIDTH, _HEIGHT = 480, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 40
 _NUM_TICKS = 5
+# Lines with more points have no dots at them.
+_MAX_MARKED = 40
 
 Limits = tuple[float, float]
 Values = Sequence[float] | np.ndarray
@@ -55,8 +57,10 @@ def chart(
     for number, item in enumerate(series):
         pairs = zip(map(float, item.x), map(float, item.y), strict=True)
         points = [place(*pair) if all(map(math.isfinite, pair)) else None for pair in pairs]
-        path = _path(points, item.kind, 0.8 * width / max(len(points), 1))
-        parts.append(f'<path class="{item.kind} s{number}" d="{path}"/>')
+        with_dots = item.kind == "line" and len(points) <= _MAX_MARKED
+        for kind in (item.kind, "dots")[: 1 + with_dots]:
+            path = _path(points, kind, 0.8 * width / max(len(points), 1))
+            parts.append(f'<path class="{kind} s{number}" d="{path}"/>')
     names = (f'<b class="s{n}">{escape(s.name)}</b>' for n, s in enumerate(series) if s.name)
     caption = " ".join([escape(y_label), *names])
     start = f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(y_label)}">'
@@ -65,15 +69,16 @@ def chart(
 
 
 def _path(points: Sequence[tuple[float, float] | None], kind: str, bar_width: float) -> str:
-    base, before, parts = _HEIGHT - _BOTTOM, None, []
+    base, parts, is_open = _HEIGHT - _BOTTOM, [], False
     for point in points:
-        if point:
-            x, y = point
-            if kind == "bars":
-                parts.append(f"M{x - bar_width / 2:.1f} {base}V{y}h{bar_width:.1f}V{base}z")
-            else:  # With round caps, a line without length is a dot.
-                parts.append(f"{'L' if before and kind != 'dots' else 'M'}{x} {y}h0")
-        before = point
+        if point and kind == "bars" and point[1] < base:
+            left = point[0] - bar_width / 2
+            parts.append(f"M{left:.1f} {base}V{point[1]}h{bar_width:.1f}V{base}z")
+        elif point and kind == "dots":  # with round caps, a line without length is a dot
+            parts.append(f"M{point[0]} {point[1]}h0")
+        elif point and kind != "bars":
+            parts.append(f"{'L' if is_open else 'M'}{point[0]} {point[1]}")
+        is_open = bool(point)
     return "".join(parts)
 
 
