@@ -72,6 +72,7 @@ ALLOWED_IMPORTS = {
     "quiet": {"tensorflow"},
     "registry": set(),
     "releases": set(),
+    "report": {"numpy"},
     "removed_api": set(),
     "scripts": set(),
     "signals": set(),

@@ -7,13 +7,11 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
-import keras
 import numpy as np
-import tensorflow as tf
 
-import bert_tf
 from bert_tf import files, registry
 from bert_tf.checkpoints.run_folder import RUNS, RunFolder
 from bert_tf.finetuning.records import Splits
@@ -94,13 +92,13 @@ def _describe_run(options: Any, devices: Devices) -> dict[str, str]:
         for name, (value, default) in values.items()
         if value != default
     ]
-    modules = {"bert_tf": bert_tf, "TensorFlow": tf, "Keras": keras, "NumPy": np}
-    versions = [f"{name} {module.__version__}" for name, module in modules.items()]
+    modules = ("bert_tf", "tensorflow", "keras", "numpy")
+    versions = [f"{name} {import_module(name).__version__}" for name in modules]
     name = registry.script_of(type(options))
     script = f"python {name}.py" if name in registry.SCRIPTS else name
     return {
         "command": " \\\n".join([script, *flags]),
-        "versions": ", ".join([*versions, f"Python {platform.python_version()}"]),
+        "versions": ", ".join([*versions, f"python {platform.python_version()}"]),
         "devices": f"{devices.description}, {devices.precision}",
         "machine": platform.platform(),
         "written": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+Column = Sequence[Any] | np.ndarray
+
 
 class Counts(NamedTuple):
     """Rows and label ids, int [2, M] each, of true, of predicted, and of correct labels."""
@@ -51,7 +53,7 @@ class EvaluationReport:
         context: returns a longer text about a row, given its index.
     """
 
-    columns: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+    columns: Mapping[str, Column] = dataclasses.field(default_factory=dict)
     losses: np.ndarray | None = None
     is_wrong: np.ndarray | None = None
     values: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)

@@ -14,20 +14,19 @@ from bert_tf.report.svg import Series, chart
 from bert_tf.training.curve import CURVE, metric_limits, read_table
 
 _NUM_MISTAKES, _MAX_CHARS, _LONG, _MAX_PROBABILITIES = 50, 1000, 32, 3
-_MAX_ROWS, _MAX_MATRIX, _MAX_DOTS, _NUM_BARS, _NUM_POINTS = 200, 40, 2000, 32, 150
+_MAX_ROWS, _MAX_MATRIX, _MAX_DOTS, _NUM_BARS, _NUM_POINTS = 200, 40, 4000, 32, 150
 _PROBABILITY = "probability_"
 _STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #666 }
-@media (prefers-color-scheme: dark) { :root { --soft: #aaa } }
+:root { color-scheme: light dark }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 1100px; margin: auto; padding: 0 16px }
-h1, .text { overflow-wrap: anywhere } h1 { font-size: 1.5em } h2 { margin-top: 2em }
-h2 { font-size: 1.2em } p, figcaption { color: var(--soft) } figure { margin: 0; flex: 1 1 300px }
-.figures { display: flex; flex-wrap: wrap; gap: 24px } svg { width: 100%; display: block }
-figure { max-width: 560px } .scroll { overflow-x: auto } table { border-collapse: collapse }
-th, td { padding: 4px 10px; border-bottom: 1px solid var(--line); text-align: left }
+h1, .text { overflow-wrap: anywhere } h1 { font-size: 1.5em } h2 { font-size: 1.2em }
+h2 { margin-top: 2em } p, figcaption, svg text { opacity: .75 } .scroll { overflow-x: auto }
+.figures { display: flex; flex-wrap: wrap; gap: 24px } figure { margin: 0; flex: 1 1 300px }
+figure { max-width: 560px } svg { width: 100%; display: block } table { border-collapse: collapse }
+th, td { padding: 4px 10px; border-bottom: 1px solid #8884; text-align: left }
 td { vertical-align: top; white-space: nowrap } .number { text-align: right }
 .text { white-space: pre-line; min-width: 14em } path { fill: none; stroke: currentColor }
-svg text { font-size: 13px; fill: var(--soft) } .grid { stroke: var(--line) }
+svg text { font-size: 13px; fill: currentColor } .grid { stroke: #8884 }
 .line { stroke-width: 2 } .guide { stroke-dasharray: 5 4 } .bars { fill: currentColor }
 .dots { stroke-width: 6; stroke-linecap: round; opacity: .7 }
 .s0 { color: #3b82c4 } .s1 { color: #d9690f } .s2 { color: #1b9e77 } .s3 { color: #b04fa8 }
@@ -186,7 +185,8 @@ def _matrix(report: EvaluationReport) -> str:
 def _scatter(report: EvaluationReport) -> str:
     figures = []
     for index, (x, y) in enumerate(zip(*(n.T for n in report.numbers or ()), strict=True)):
-        shown = np.linspace(0, len(x) - 1, min(len(x), _MAX_DOTS)).astype(int)
+        limit = _MAX_DOTS // max(len(report.labels), 1)
+        shown = np.linspace(0, len(x) - 1, min(len(x), limit)).astype(int)
         ends, name = [x.min(), x.max()], report.labels[index] if report.labels else "number"
         dots, guide = Series("rows", x[shown], y[shown], "dots"), Series("", ends, ends, "guide")
         figures.append(chart([dots, guide], f"true {name}", f"predicted {name}"))
@@ -244,7 +244,7 @@ def _curve(folder: RunFolder, epoch: float | None) -> str:
     # Means of neighboring steps: a curve instead of noise.
     size = -(-len(steps) // _NUM_POINTS)
     starts = np.arange(0, len(steps), size)
-    counts = np.diff([*starts, len(steps)])
+    counts = np.diff(np.append(starts, len(steps)))
     means = [np.add.reduceat(values, starts) / counts for values in (steps, losses)]
     series, limits, figures = [Series("training", *means)], (0.0, float(steps[-1])), []
 

@@ -22,7 +22,7 @@ def metrics(report: EvaluationReport, weights: np.ndarray) -> dict[str, Any]:
     results = label_metrics(report, weights) if report.counts else {}
     if report.numbers:
         columns = [x.astype(np.float64).T for x in report.numbers]
-        scores = [_correlations(*pair, weights) for pair in zip(*columns, strict=True)]
+        scores = [_correlations(x, y, weights) for x, y in zip(*columns, strict=True)]
         results["pearson"], results["spearman"] = np.mean(scores, axis=0)
     losses = {} if report.losses is None else {"loss": report.losses}
     means = {**losses, **report.values}

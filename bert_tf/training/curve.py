@@ -4,7 +4,7 @@ import dataclasses
 import io
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -107,7 +107,7 @@ def read_table(path: str) -> list[tuple[int, float, float]]:
         return []
 
 
-def metric_limits(values: Sequence[float]) -> tuple[float, float] | None:
+def metric_limits(values: Iterable[float]) -> tuple[float, float] | None:
     """Returns the ends of an axis: 0 and 1, or 0 and 100 for percentages; None for other values."""
     finite = [value for value in values if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=1.0)

@@ -92,7 +92,8 @@ def test_skipped_training_warns_about_changes(tiny, out, tmp_path, run_log):
     written = {path.name for path in after if after[path] != before.get(path)}
     written = {name for name in written if "tfevents" not in name}
     assert written <= {"eval_results.txt", "eval_results.json", "confusion_matrix.png",
-                       "eval.tf_record", "records.json"}  # fmt: skip
+                       "eval.tf_record", "records.json", "report.html",
+                       "eval_predictions.tsv"}  # fmt: skip
 
 
 def test_more_epochs_do_not_warn(tiny, out, tmp_path, run_log):

@@ -22,7 +22,8 @@ FRAME = """<!doctype html><body><iframe width="{width}" height="800" srcdoc="{pa
   const boxes = [...page.querySelectorAll("svg")].map(x => x.getBoundingClientRect().width);
   document.title = JSON.stringify({{
     width: root.clientWidth, scrolled: root.scrollWidth, wide: wide.map(x => x.outerHTML),
-    narrowest: Math.min(...boxes), loaded: frame.performance.getEntriesByType("resource").map(x => x.name),
+    narrowest: Math.min(...boxes),
+    loaded: frame.performance.getEntriesByType("resource").map(x => x.name),
   }});
 }}</script>"""
 

@@ -19,7 +19,7 @@ from bert_tf.data.split_files import find_files
 from bert_tf.errors import counted
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits
-from bert_tf.report.evaluation import EvaluationReport
+from bert_tf.report.evaluation import Column, EvaluationReport
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 from bert_tf.tasks.multiple_choice.reader import Question, read_questions
 from bert_tf.tokenization import FullTokenizer
@@ -181,7 +181,7 @@ class MultipleChoice(Task):
     ) -> EvaluationReport:
         """Compares the chosen endings with the correct ones."""
         right = np.array([q.label == p.choice for q, p in zip(examples, predictions, strict=True)])
-        columns: dict[str, Sequence[Any]] = {
+        columns: dict[str, Column] = {
             "text": [question.context for question in examples],
             "label": [question.endings[question.label or 0] for question in examples],
             "prediction": [prediction.ending for prediction in predictions],
@@ -191,7 +191,7 @@ class MultipleChoice(Task):
         for row, prediction in zip(probabilities, predictions, strict=True):
             row[: len(prediction.probabilities)] = prediction.probabilities
         names = (f"probability_{name}" for name in self.schema.labels)
-        columns |= zip(names, probabilities.T, strict=True)
+        columns |= dict(zip(names, probabilities.T, strict=True))
         return EvaluationReport(
             columns=columns,
             losses=losses,

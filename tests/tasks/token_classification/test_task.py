@@ -106,6 +106,7 @@ def test_train_evaluate_and_predict(tiny, folder, caplog):
         results = ner.run(run)
     out = folder / "out"
     names = ["eval_results.txt", "eval_results.json", "label_test.txt", "entities_test.jsonl"]
+    names += ["report.html", "eval_predictions.tsv"]
     assert sorted(results.files) == sorted(str(out / name) for name in names)
     assert results.metrics["global_step"] == 120
     assert results.metrics["f1"] > 0.9
