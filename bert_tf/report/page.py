@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf import files
 from bert_tf.checkpoints.run_folder import EVALUATIONS, RunFolder
 from bert_tf.report import statistics
 from bert_tf.report.evaluation import EvaluationReport
@@ -245,25 +244,26 @@ def _curve(folder: RunFolder, epoch: float | None) -> str:
     size = -(-len(steps) // _NUM_POINTS)
     starts = np.arange(0, len(steps), size)
     counts = np.diff(np.append(starts, len(steps)))
-    means = [np.add.reduceat(values, starts) / counts for values in (steps, losses)]
-    series, limits, figures = [Series("training", *means)], (0.0, float(steps[-1])), []
+    x, y = (np.add.reduceat(values, starts) / counts for values in (steps, losses))
+    series, limits, figures = [Series("training", x, y)], (0.0, max(steps[-1], 1.0)), []
 
     def place(step: float) -> str:
         return f"step {step:,.0f}" + (f", epoch {step / epoch:.3g}" if epoch else "")
 
     texts = [f"last: {place(steps[-1])}"]
-    if folder.best:
-        content = files.read_json(folder.file(EVALUATIONS))
-        metric, best, evaluations = (content[x] for x in ("metric", "best", "evaluations"))
-        x, name = [e["step"] for e in evaluations], metric if metric in best else f"eval_{metric}"
-        loss = next((key for key in ("eval_loss", "loss") if key in best), None)
-        if loss:
-            series.append(Series("evaluation", x, [e[loss] for e in evaluations]))
-        if metric != "loss":
-            y = [e[name] for e in evaluations]
-            line, limits_of_metric = Series("evaluation", x, y), metric_limits(y)
-            figures.append(chart([line], "step", name, limits, limits_of_metric))
-        texts.append(f"best {name}: {best[name]:.4g} at {place(best['step'])}")
+    content = folder.read_json(EVALUATIONS) if folder.best else {}
+    if {"metric", "best", "evaluations"} <= content.keys():
+        metric, best = content["metric"], content["best"]
+        for name in dict.fromkeys(["eval_loss", metric, f"eval_{metric}"]):
+            points = [(e["step"], e[name]) for e in content["evaluations"] if name in e]
+            x, y = np.reshape(points, (-1, 2)).T
+            if name in ("eval_loss", "loss"):
+                series.append(Series("evaluation", x, y))
+            elif points:
+                line = Series("evaluation", x, y)
+                figures.append(chart([line], "step", name, limits, metric_limits(y)))
+            if name in best and metric in name:
+                texts.append(f"best {name}: {best[name]:.4g} at {place(best['step'])}")
     figures.insert(0, chart(series, "step", "loss", limits))
     return f"<p>{escape('; '.join(texts))}</p>{_figures(*figures)}"
 

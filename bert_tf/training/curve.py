@@ -92,6 +92,7 @@ class TrainingCurve:
             path = os.path.join(self.output_dir, CURVE_PLOT)
             files.write_bytes(path, plot_training_curve(steps, losses, self.get_metrics()))
             log.info("Training curve: %s", path)
+            log.info("Training curve: %s", path)
         except UserError as error:
             log.warning("%s", error)
 
@@ -148,8 +149,9 @@ def plot_training_curve(
         color = _METRIC_COLORS[index % len(_METRIC_COLORS)]
         metric_axes = all_axes[0 if "loss" in name else -1]
         metric_axes.plot(x, y, color, marker="os"[index % 2], label=name)
-        if "loss" not in name:
-            metric_axes.set(ylabel=name, ylim=metric_limits(y))
+    if has_metrics:
+        points = [point for name in metrics if "loss" not in name for point in metrics[name]]
+        all_axes[1].set(ylabel="evaluation", ylim=metric_limits(value for _, value in points))
     figure.legend(loc="outside lower center", ncols=4, frameon=False)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})

@@ -16,7 +16,6 @@ from bert_tf.data import array_ops
 from bert_tf.data.features import Feature, InputExample, label_ids_of
 from bert_tf.errors import UserError
 from bert_tf.progress import log
-from bert_tf.report.evaluation import Counts
 from bert_tf.tables.columns import parse_number
 from bert_tf.tasks.classification.datasets import TextDataset
 from bert_tf.tasks.classification.metrics import (
@@ -107,14 +106,6 @@ class ProblemType(abc.ABC):
         """Converts the values of one example to cells."""
         return [self.answer(value), *value]
 
-    def label_columns(self, label_ids: np.ndarray) -> dict[str, Sequence[Any]]:
-        """Returns columns with the labels of the data for a table of predictions."""
-        return {"label": [self.labels[label_id] for label_id in label_ids]}
-
-    @abc.abstractmethod
-    def compare(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
-        """Compares `values` with labels; returns arguments of an `EvaluationReport`."""
-
     def serve(self, values: Any) -> dict[str, Any]:
         """Returns the outputs of an exported model, given its `values`."""
         return {self.output: values}
@@ -155,17 +146,6 @@ class _SingleLabel(ProblemType):
         best = tf.argmax(values, axis=-1)
         return {self.output: values, "label": tf.gather(tf.constant(list(self.labels)), best)}
 
-    def compare(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
-        predicted = values.argmax(axis=-1)
-        right = predicted == label_ids
-        return {
-            "is_wrong": ~right,
-            "counts": Counts.of_classes(label_ids, predicted, np.arange(len(values))),
-            "positive": 1 if len(self.labels) == 2 else None,
-            "confusion": (label_ids, predicted),
-            "confidence": (values.max(axis=-1), right),
-        }
-
     def prediction(self, value: Any) -> ClassPrediction:
         return ClassPrediction(self.answer(value), dict(zip(self.labels, value, strict=True)))
 
@@ -202,19 +182,6 @@ class _MultiLabel(ProblemType):
 
     def values(self, logits: Any) -> Any:
         return array_ops.sigmoid(logits)
-
-    def label_columns(self, label_ids: np.ndarray) -> dict[str, Sequence[Any]]:
-        return {"label": [*map(self.answer, label_ids)]}
-
-    def compare(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
-        true, predicted = label_ids > 0, values >= THRESHOLD
-        right = (true == predicted).all(axis=-1)
-        return {
-            "is_wrong": ~right,
-            "values": {"accuracy": right},
-            "counts": Counts(*(np.array(x.nonzero()) for x in (true, predicted, true & predicted))),
-            "confidence": (values.ravel(), true.ravel()),
-        }
 
     def prediction(self, value: Any) -> LabelsPrediction:
         labels = self._predicted_labels(value)
@@ -263,15 +230,6 @@ class _Regression(ProblemType):
     def values(self, logits: Any) -> Any:
         outputs = logits if self.labels else logits[:, 0]
         return outputs if self._scale is None else outputs * self._scale[1] + self._scale[0]
-
-    def label_columns(self, label_ids: np.ndarray) -> dict[str, Sequence[Any]]:
-        names = [name.replace("prediction", "label", 1) for name in self.columns()]
-        return dict(zip(names, np.atleast_2d(label_ids.T), strict=True))
-
-    def compare(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
-        true, predicted = (x.reshape(-1, self.num_outputs) for x in (label_ids, values))
-        errors = np.abs(predicted.astype(np.float64) - true).mean(axis=1)
-        return {"values": {"mean_absolute_error": errors}, "numbers": (true, predicted)}
 
     def prediction(self, value: Any) -> float | dict[str, float]:
         return dict(zip(self.labels, value, strict=True)) if self.labels else float(value)

@@ -29,6 +29,7 @@ from bert_tf.tasks.classification.dataset_factory import (
     trained_problem_type,
 )
 from bert_tf.tasks.classification.datasets import PROBLEM_TYPE, TextDataset
+from bert_tf.tasks.classification.evaluation_report import make_report
 from bert_tf.tasks.classification.glue import SUBMISSION_SIZES
 from bert_tf.tasks.classification.metrics import (
     classification_report,
@@ -249,19 +250,10 @@ class Classification(Task):
     def evaluation_report(
         self, examples: Sequence[InputExample], predictions: Predictions, losses: np.ndarray | None
     ) -> EvaluationReport:
-        """Compares predictions with labels, as the problem type does."""
+        """Compares predictions with labels."""
         values, label_ids = predictions.values, self.problem.label_ids(examples)
-        header, *rows = _prediction_rows(examples, values, self.problem)
-        cells = dict(zip(header, zip(*rows, strict=True), strict=True))
-        texts = {name: cells.pop(name) for name in ("id", "text", "text_pair") if name in cells}
-        if self.problem.answer_column in cells:
-            cells = {"prediction": cells.pop(self.problem.answer_column), **cells}
-        return EvaluationReport(
-            columns={**texts, **self.problem.label_columns(label_ids), **cells},
-            losses=predictions.losses,
-            labels=self.schema.labels,
-            **self.problem.compare(values, label_ids),
-        )
+        rows = [*_prediction_rows(examples, values, self.problem)]
+        return make_report(self.problem, rows, values, label_ids, predictions.losses)
 
     def _write_predictions(
         self, examples: Sequence[InputExample], values: np.ndarray, folder: str

@@ -1,5 +1,6 @@
 """The report of an evaluation of labeled words: by entity type, or by plain label."""
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,12 +8,21 @@ import numpy as np
 from bert_tf.report.evaluation import Counts, EvaluationReport
 from bert_tf.tasks.token_classification.entities import LabeledWords
 from bert_tf.tasks.token_classification.scores import type_of
+from bert_tf.tasks.token_classification.sentences import Sentences
 
 
 def make_report(
-    gold: Sequence[Sequence[str]], predicted: Sequence[LabeledWords], losses: np.ndarray | None
+    examples: Sentences, predicted: Sequence[LabeledWords], losses: np.ndarray | None
 ) -> EvaluationReport:
-    """Compares predictions with the labels of each sentence; `losses` are those of sentences."""
+    """Compares the labels of all sentences of a file; `losses` are those of their windows.
+
+    The loss of a sentence is the mean of those of its windows.
+    """
+    if losses is not None:
+        first = examples.windows.first_window
+        losses = np.add.reduceat(losses, first[:-1]) / np.diff(first)
+    starts = itertools.pairwise(examples.file.sentence_starts)
+    gold = [examples.file.targets[first:stop] for first, stop in starts]
     is_plain, rows = predicted[0].is_plain, range(len(gold))
     true = [LabeledWords(predicted[row].words, [*gold[row]]) for row in rows]
     for sentence in true:

@@ -287,13 +287,8 @@ class TokenClassification(Task):
     def evaluation_report(
         self, examples: Sentences, predictions: Sequence[LabeledWords], losses: np.ndarray | None
     ) -> EvaluationReport:
-        """Compares entities or labels; the loss of a sentence is the mean of its windows."""
-        if losses is not None:
-            first = examples.windows.first_window
-            losses = np.add.reduceat(losses, first[:-1]) / np.diff(first)
-        starts = itertools.pairwise(examples.file.sentence_starts)
-        gold = [examples.file.targets[first:stop] for first, stop in starts]
-        return make_report(gold, predictions, losses)
+        """Compares entities, or else labels."""
+        return make_report(examples, predictions, losses)
 
     def _score(
         self, examples: Sentences, predictions: Sequence[LabeledWords], log_them: bool = True
