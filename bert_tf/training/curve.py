@@ -92,7 +92,6 @@ class TrainingCurve:
             path = os.path.join(self.output_dir, CURVE_PLOT)
             files.write_bytes(path, plot_training_curve(steps, losses, self.get_metrics()))
             log.info("Training curve: %s", path)
-            log.info("Training curve: %s", path)
         except UserError as error:
             log.warning("%s", error)
 
