@@ -26,9 +26,8 @@ from bert_tf.training.evaluation import plain_metrics
 
 REPORT, EVAL_PREDICTIONS = "report.html", "eval_predictions.tsv"
 _COUNTS = {
-    "examples": "examples",
     "records": "model inputs",
-    "cut_examples": "truncated examples",
+    "cut_examples": "truncated rows",
     "cut_tokens": "tokens cut off",
     "tokens": "tokens",
     "unknown_tokens": "unknown tokens ([UNK])",
@@ -109,7 +108,8 @@ def _count(splits: Splits, split: str) -> Data:
     """Counts rows, tokens, labels and repeated texts of a split."""
     stats, hashes = splits.stats[split], splits.hashes(split)
     # Records of an older version lack some of them.
-    counts = {text: stats[key] for key, text in _COUNTS.items() if key in stats}
+    counts = {"rows": len(hashes)}
+    counts |= {text: stats[key] for key, text in _COUNTS.items() if key in stats}
     counts["repeated texts"] = len(hashes) - len(np.unique(hashes))
     if split == "eval" and "train" in splits.stats:
         shared = np.isin(hashes, splits.hashes("train"))

@@ -109,4 +109,5 @@ def calibration(probabilities: np.ndarray, is_right: np.ndarray) -> tuple[np.nda
     )
     used = counts > 0
     means = np.stack([x[used] / counts[used] for x in sums], axis=1)
-    return means, float(np.average(np.abs(means[:, 0] - means[:, 1]), weights=counts[used]))
+    distances = np.abs(means[:, 0] - means[:, 1])
+    return means, float(distances @ counts[used] / max(counts.sum(), 1.0))

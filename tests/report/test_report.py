@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -129,8 +130,9 @@ def test_page_is_self_contained_and_its_metrics_are_those_of_the_files(run, case
     data = page.column("Data", "evaluation")
     counts = json.loads((out / "records.json").read_text())["eval.tf_record"]["about"]
     assert close(data["model inputs"], counts["records"])
+    assert int(data["rows"]) == len(rows)
     assert close(data["tokens"], counts["tokens"])
-    assert close(data["truncated examples"], counts["cut_examples"])
+    assert close(data["truncated rows"], counts["cut_examples"])
 
 
 @pytest.mark.parametrize("case", [contract.classification, contract.windows, nasty])
@@ -218,8 +220,7 @@ def test_multiple_choice(run):
     right = np.array([row["label"] == row["prediction"] for row in rows])
     assert results["eval_accuracy"] == right.mean()
     _check_mistakes(page, [r for r in rows if r["label"] != r["prediction"]], ["text", "label"])
-    highest = [max(float(row[f"probability_{n}"]) for n in range(4)) for row in rows]
-    _check_calibration(page, np.array(highest), right)
+    _check_calibration(page, np.array([float(row["probability"]) for row in rows]), right)
 
 
 def test_entities(run):
@@ -389,3 +390,32 @@ def test_label_metrics_are_those_of_scikit_learn():
         found = statistics.metrics(report, np.ones(60))
         for name, value in expected.items():
             assert found[name.removeprefix("eval_")] == pytest.approx(value, rel=1e-5, abs=1e-7)
+
+
+def test_diverged_model(tmp_path):
+    """Predictions that are not finite give a page, too."""
+    nan = np.full(4, np.nan)
+    report = EvaluationReport(
+        columns={"text": ["a"] * 4, "probability_x": nan},
+        losses=nan,
+        labels=["x", "y"],
+        counts=Counts.of_classes(np.array([0, 1, 1, 0]), np.zeros(4, int), np.arange(4)),
+        confidence=(nan, np.array([True, False, False, True])),
+        numbers=(np.arange(8.0).reshape(4, 2), np.full((4, 2), np.nan)),
+    )
+    metrics = {"eval_loss": float("nan"), "eval_pearson": 0.0}
+    (tmp_path / "report.html").write_text(
+        evaluation_page("t", {}, [], RunFolder(str(tmp_path)), None, metrics, report)
+    )
+    assert Page(tmp_path / "report.html").column("Metrics", "value")["eval_loss"] == "nan"
+
+
+def test_damaged_files_of_the_training(run, tmp_path):
+    out, _, _ = run(contract.classification, eval_every="1", num_train_epochs=4.0)
+    shutil.copytree(out, tmp_path / "copy")
+    for name in ("evaluations.json", "training_curve.tsv"):
+        (tmp_path / "copy" / name).write_text("damaged")
+        folder = RunFolder(str(tmp_path / "copy"))
+        html = evaluation_page("t", {}, [], folder, None, {"loss": 1.0}, EvaluationReport())
+        assert ("<h2>Training</h2>" in html) == (name == "evaluations.json")
+        assert "best eval_accuracy" not in html

@@ -181,23 +181,19 @@ class MultipleChoice(Task):
     ) -> EvaluationReport:
         """Compares the chosen endings with the correct ones."""
         right = np.array([q.label == p.choice for q, p in zip(examples, predictions, strict=True)])
+        highest = np.array([max(prediction.probabilities) for prediction in predictions])
         columns: dict[str, Column] = {
             "text": [question.context for question in examples],
             "label": [question.endings[question.label or 0] for question in examples],
             "prediction": [prediction.ending for prediction in predictions],
+            "probability": highest,
         }
-        # Endings that a question lacks have the probability 0.
-        probabilities = np.zeros((len(examples), len(self.schema.labels)))
-        for row, prediction in zip(probabilities, predictions, strict=True):
-            row[: len(prediction.probabilities)] = prediction.probabilities
-        names = (f"probability_{name}" for name in self.schema.labels)
-        columns |= dict(zip(names, probabilities.T, strict=True))
         return EvaluationReport(
             columns=columns,
             losses=losses,
             is_wrong=~right,
             values={"accuracy": right},
-            confidence=(probabilities.max(axis=1), right),
+            confidence=(highest, right),
         )
 
     def from_inputs(self, inputs: Sequence[Any]) -> list[Question]:
