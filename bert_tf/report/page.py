@@ -231,7 +231,9 @@ def _mistakes(report: EvaluationReport) -> str:
             row.append(_Html(f"<details><summary>show</summary>{text}</details>"))
         rows.append(row)
     kind = "rows" if report.is_wrong is None else "wrong rows"
-    note = f"The worst {len(rows)} of {len(order):,} {kind}. All are in eval_predictions.tsv."
+    note = (
+        f"The worst {len(rows)} of {len(order):,} {kind}. All are in the table next to this page."
+    )
     return _table(header, rows, note)
 
 
@@ -253,17 +255,16 @@ def _curve(folder: RunFolder, epoch: float | None) -> str:
     texts = [f"last: {place(steps[-1])}"]
     content = folder.read_json(EVALUATIONS) if folder.best else {}
     if {"metric", "best", "evaluations"} <= content.keys():
-        metric, best = content["metric"], content["best"]
-        for name in dict.fromkeys(["eval_loss", metric, f"eval_{metric}"]):
-            points = [(e["step"], e[name]) for e in content["evaluations"] if name in e]
-            x, y = np.reshape(points, (-1, 2)).T
-            if name in ("eval_loss", "loss"):
-                series.append(Series("evaluation", x, y))
-            elif points:
-                line = Series("evaluation", x, y)
-                figures.append(chart([line], "step", name, limits, metric_limits(y)))
-            if name in best and metric in name:
-                texts.append(f"best {name}: {best[name]:.4g} at {place(best['step'])}")
+        metric, best, evaluations = (content[key] for key in ("metric", "best", "evaluations"))
+        name = f"eval_{metric}" if f"eval_{metric}" in best else metric
+        x, loss = [e["step"] for e in evaluations], "eval_loss" if "eval_loss" in best else "loss"
+        if loss in best:
+            series.append(Series("evaluation", x, [e[loss] for e in evaluations]))
+        if name != loss:
+            y = [e[name] for e in evaluations]
+            line, ends = Series("evaluation", x, y), metric_limits(y)
+            figures.append(chart([line], "step", name, limits, ends))
+        texts.append(f"best {name}: {best[name]:.4g} at {place(best['step'])}")
     figures.insert(0, chart(series, "step", "loss", limits))
     return f"<p>{escape('; '.join(texts))}</p>{_figures(*figures)}"
 

@@ -141,6 +141,7 @@ def test_results_of_another_task_are_not_overwritten(tiny, out, tmp_path, run_lo
     assert {name: (out / name).read_text() for name in before} == before
     names = {"eval_results_cola.txt", "eval_results_cola.json", "confusion_matrix_cola.png"}
     names |= {"test_results_cola.tsv", "test_predictions_cola.tsv"}
+    names |= {"report_cola.html", "eval_predictions_cola.tsv"}
     assert names == {path.rsplit("/", 1)[1] for path in results.files}
     assert all((out / name).exists() for name in names)
     assert not (out / "test_results.tsv").exists()

@@ -292,6 +292,14 @@ def test_curve_and_epochs(run):
     assert "eval_accuracy <b" in page.html
 
 
+def test_losses_share_an_axis_in_tasks_without_eval_loss(run):
+    out, _, page = run(entities, eval_every="1", num_train_epochs=2.0)
+    best = json.loads((out / "evaluations.json").read_text())["best"]
+    assert f"best f1: {best['f1']:.4g} at step {best['step']}" in page.texts["Training"]
+    assert '>training</b> <b class="s1">evaluation</b>' in page.html
+    assert 'f1 <b class="s0">evaluation</b>' in page.html
+
+
 def test_several_runs(tiny, tmp_path):
     out = tmp_path / "out"
     flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, "output_dir": str(out)}
