@@ -241,7 +241,7 @@ def test_output_is_quiet_by_default(run_on_mrpc, environment):
     result, _ = run_on_mrpc("--do_predict", "--do_eval", **environment)
     assert result.stdout == ""
     lines = result.stderr.splitlines()
-    assert len(lines) == 9, result.stderr
+    assert len(lines) == 10, result.stderr
     assert lines[0].startswith("BertClassifier with ")
     assert "39 variables restored" in lines[1]
     assert lines[2].startswith("WARNING: Not in ")
@@ -249,7 +249,8 @@ def test_output_is_quiet_by_default(run_on_mrpc, environment):
     assert [line.split()[0] for line in lines[4:6]] == ["0", "1"]
     assert lines[6] == "eval_f1, eval_precision and eval_recall are those of label 1"
     assert "Evaluation of 11 examples: eval_accuracy = " in lines[7]
-    assert "Predictions for 13 examples: " in lines[8]
+    assert lines[8] == "Report: ./report.html, ./eval_predictions.tsv"
+    assert "Predictions for 13 examples: " in lines[9]
 
 
 def test_verbose_logging_prints_examples(run_on_mrpc):

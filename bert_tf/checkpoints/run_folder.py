@@ -77,7 +77,7 @@ class RunFolder:
         """Returns the path of a file in the folder; None if it does not exist."""
         return self.file(name) if files.exists(self.file(name)) else None
 
-    def read_json(self, name: str) -> dict[str, Any]:
+    def _read_json(self, name: str) -> dict[str, Any]:
         """Returns the content of a JSON file; {} if it is missing or damaged."""
         try:
             return files.read_json(self.file(name))
@@ -88,7 +88,7 @@ class RunFolder:
 
     def entry(self, *keys: str, kind: type = str) -> Any:
         """Returns the value of type `kind` at nested keys of `run.json`; None if there is none."""
-        value: Any = self.read_json(RUN)
+        value: Any = self._read_json(RUN)
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
         return value if isinstance(value, kind) else None
@@ -141,7 +141,7 @@ class RunFolder:
         """Raises a UserError if the folder contains several runs with different seeds."""
         # An interrupted command has not written the summary yet.
         if self.find(RUNS) or (self.find("run_1") and not self.find(RUN)):
-            best = self.read_json(RUNS).get("best", {}).get("folder")
+            best = self._read_json(RUNS).get("best", {}).get("folder")
             which = "the best is" if best else "the first is"
             advice = f"pass one of them; {which} {self.file(best or 'run_1')}"
             raise UserError(f"{self} contains several runs: {advice}")
@@ -190,7 +190,7 @@ class RunFolder:
         if self.find(LABELS):
             labels = read_labels(path, is_label)
             # Exports have a config.json. For multiple choice, labels name endings, not outputs.
-            num_outputs = len(self.read_json("config.json").get("id2label", ()))
+            num_outputs = len(self._read_json("config.json").get("id2label", ()))
             if 1 < num_outputs != len(labels):
                 counts = f"{counted(len(labels), 'label')}, but the model has {num_outputs} outputs"
                 raise UserError(f"{path} has {counts}. {_ADVICE}")
@@ -294,7 +294,7 @@ class RunFolder:
 
     def records_stats(self, name: str, key: str) -> dict[str, Any] | None:
         """Returns statistics of a record file; None if it has a different key, or was modified."""
-        entry, path = self.read_json(_MANIFEST).get(name), self.find(name)
+        entry, path = self._read_json(_MANIFEST).get(name), self.find(name)
         if not path or not isinstance(entry, dict):
             return None
         expected = (key, [*files.size_and_mtime(path)])
@@ -303,7 +303,7 @@ class RunFolder:
     def write_records_stats(self, name: str, key: str, stats: Mapping[str, Any]) -> None:
         """Stores the statistics and the key of a record file that was just written."""
         entry = {"key": key, "stamp": files.size_and_mtime(self.file(name)), "about": stats}
-        text = json.dumps({**self.read_json(_MANIFEST), name: entry}, indent=1) + "\n"
+        text = json.dumps({**self._read_json(_MANIFEST), name: entry}, indent=1) + "\n"
         files.write_text(self.file(_MANIFEST), text)
 
 

@@ -303,6 +303,4 @@ class FineTuningRun(TrainingRun):
         if split == self.options.predict_split:
             paths = ", ".join(written.paths)
             log.info("Predictions for %s: %s", counted(len(predictions), "example"), paths)
-        elif written.paths:
-            log.info("Files of the evaluation: %s", ", ".join(written.paths))
         return written

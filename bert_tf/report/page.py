@@ -1,12 +1,15 @@
 """Renders the report of an evaluation as one HTML page that loads nothing and needs no script."""
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf.checkpoints.run_folder import EVALUATIONS, RunFolder
+from bert_tf import files
+from bert_tf.checkpoints.run_folder import RunFolder
+from bert_tf.errors import UserError
 from bert_tf.report import statistics
 from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.report.svg import Series, chart
@@ -14,7 +17,7 @@ from bert_tf.training.curve import CURVE, metric_limits, read_table
 
 _NUM_MISTAKES, _MAX_CHARS, _LONG, _MAX_PROBABILITIES = 50, 1000, 32, 3
 _MAX_ROWS, _MAX_MATRIX, _MAX_DOTS, _NUM_BARS, _NUM_POINTS = 200, 40, 4000, 32, 150
-_PROBABILITY = "probability_"
+_PROBABILITY, _EVALUATIONS = "probability_", "evaluations.json"
 _STYLE = """
 :root { color-scheme: light dark }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 1100px; margin: auto; padding: 0 16px }
@@ -253,7 +256,10 @@ def _curve(folder: RunFolder, epoch: float | None) -> str:
         return f"step {step:,.0f}" + (f", epoch {step / epoch:.3g}" if epoch else "")
 
     texts = [f"last: {place(steps[-1])}"]
-    content = folder.read_json(EVALUATIONS) if folder.best else {}
+    content = {}
+    if folder.best:
+        with contextlib.suppress(UserError):  # damaged
+            content = files.read_json(folder.file(_EVALUATIONS))
     if {"metric", "best", "evaluations"} <= content.keys():
         metric, best, evaluations = (content[key] for key in ("metric", "best", "evaluations"))
         name = f"eval_{metric}" if f"eval_{metric}" in best else metric

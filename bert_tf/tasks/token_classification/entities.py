@@ -49,7 +49,7 @@ class LabeledWords(_Pair):
     @property
     def entities(self) -> list[tuple[str, str]]:
         """Type and text of each entity, with its words separated by spaces."""
-        return [(name, " ".join(self.words[n:stop])) for name, n, stop in self.find()]
+        return [(name, " ".join(self.words[n:stop])) for name, n, stop in self._find()]
 
     @property
     def spans(self) -> list[EntitySpan]:
@@ -57,7 +57,7 @@ class LabeledWords(_Pair):
         if self.text is not None:
             places = locate_words(self.words, self.text)
         spans = []
-        for name, first, stop in self.find():
+        for name, first, stop in self._find():
             probability = math.prod(self.probabilities[first:stop])
             start, end, text = first, stop, " ".join(self.words[first:stop])
             if self.text is not None:
@@ -66,7 +66,7 @@ class LabeledWords(_Pair):
             spans.append(EntitySpan(name, text, probability, start, end))
         return spans
 
-    def find(self) -> list[tuple[str, int, int]]:
+    def _find(self) -> list[tuple[str, int, int]]:
         """Lists the entities: type, first word, and the word after the last.
 
         An `I-` or `E-` that continues no entity begins one.

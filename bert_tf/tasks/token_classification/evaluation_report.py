@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_tf.extras import import_extra
 from bert_tf.report.evaluation import Counts, EvaluationReport
 from bert_tf.tasks.token_classification.entities import LabeledWords
-from bert_tf.tasks.token_classification.scores import type_of
+from bert_tf.tasks.token_classification.schemes import OUTSIDE
 from bert_tf.tasks.token_classification.sentences import Sentences
 
 
@@ -28,17 +29,21 @@ def make_report(
     for sentence in true:
         sentence.is_plain = is_plain
     labels = [np.array([x for row in part for x in row.labels]) for part in (true, predicted)]
-    kinds = [[x if is_plain else type_of(x) for x in column] for column in labels]
+    kinds = [[x if is_plain else _type_of(x) for x in column] for column in labels]
     names, ids = np.unique(kinds, return_inverse=True)
     true_ids, predicted_ids = ids.reshape(2, -1)
     sentences, right = np.repeat(rows, [*map(len, gold)]), labels[0] == labels[1]
     counts = Counts.of_classes(true_ids, predicted_ids, sentences)
     if not is_plain:  # The metrics are those of entities, as in `scores.entity_scores`.
+        find = import_extra("seqeval.metrics.sequence_labeling", "ner").get_entities
         both = true, predicted
-        parts = [{(row, *x) for row in rows for x in part[row].find()} for part in both]
+        parts = [{(row, *x) for row in rows for x in find([*part[row].labels])} for part in both]
         id_of = {name: index for index, name in enumerate(names)}
         found = (sorted(part) for part in (*parts, parts[0] & parts[1]))
-        pairs = ([(row, id_of[name or "entity"]) for row, name, *_ in part] for part in found)
+        pairs = (
+            [(row, id_of["entity" if name == "_" else name]) for row, name, *_ in part]
+            for part in found
+        )
         counts = Counts(*(np.array(part, int).reshape(-1, 2).T for part in pairs))
     return EvaluationReport(
         columns={
@@ -56,6 +61,11 @@ def make_report(
         confusion=(true_ids, predicted_ids),
         confidence=(np.concatenate([s.probabilities for s in predicted]), right),
     )
+
+
+def _type_of(label: str) -> str:
+    # Entities of a single, unnamed type have the labels B and I.
+    return label if label == OUTSIDE else label.partition("-")[2] or "entity"
 
 
 def _format(sentence: LabeledWords) -> str:

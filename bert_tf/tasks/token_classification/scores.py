@@ -48,7 +48,7 @@ def word_scores(
     scores of all words in entities, and O has none.
     """
     pairs = Counter(
-        (type_of(one), type_of(other)) if of_types else (one, other)
+        (_type_of(one), _type_of(other)) if of_types else (one, other)
         for row, predicted_row in zip(gold, predicted, strict=True)
         for one, other in zip(row, predicted_row, strict=True)
     )
@@ -66,8 +66,8 @@ def word_scores(
     return accuracy, scores
 
 
-def type_of(label: str) -> str:
-    """Returns the entity type of a label; `entity` for B and I, those of an unnamed type."""
+def _type_of(label: str) -> str:
+    # Entities of a single, unnamed type have the labels B and I.
     return label if label == OUTSIDE else label.partition("-")[2] or "entity"
 
 
