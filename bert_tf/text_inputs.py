@@ -65,8 +65,7 @@ def encode(
     flags = ({} if lower_case is None else {"do_lower_case": lower_case}) | flags
     options = ModelOptions(init_checkpoint=path, max_seq_length=max_seq_length, **flags)
     options.check_model()
-    options = find_model_files(options)
-    tokenizer = BatchTokenizer(load_config_and_tokenizer(options)[1])
+    tokenizer = BatchTokenizer(load_config_and_tokenizer(*find_model_files(options))[1])
     examples = [InputExample("", *((x,) if isinstance(x, str) else x)) for x in inputs]
     rows = convert_examples(examples, None, max_seq_length, tokenizer)
     if num_cut := np.count_nonzero(rows[CUT_TOKENS]):

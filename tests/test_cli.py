@@ -290,7 +290,8 @@ def test_output_is_quiet_by_default(run_on_mrpc, environment):
     assert lines[6] == "eval_f1, eval_precision and eval_recall are those of label 1"
     assert lines[7] == "Plot: ./confusion_matrix.png"
     assert "Evaluation of 11 examples: eval_accuracy = " in lines[8]
-    assert "Predictions for 13 examples: " in lines[9]
+    assert lines[9] == "Report: ./report.html, ./eval_predictions.tsv"
+    assert "Predictions for 13 examples: " in lines[10]
 
 
 def test_verbose_logging_prints_examples(run_on_mrpc):

@@ -24,7 +24,7 @@ TOLERANCE = 2e-5
 NEW_FILES = {"eval_results.json", "bert_config.json", "vocab.txt", "run.json", "records.json"}
 NEW_FILES |= {"train_texts.npy"}
 NEW_FILES |= {"test_predictions.tsv", "confusion_matrix.png", "labels.txt"}
-NEW_FILES |= {"training_curve.tsv", "training_curve.png"}
+NEW_FILES |= {"training_curve.tsv", "training_curve.png", "report.html", "eval_predictions.tsv"}
 
 
 def _load_runs():

@@ -17,7 +17,7 @@ from sklearn.metrics import accuracy_score
 from bert_tf.errors import UserError
 from bert_tf.estimators.base import Estimator
 from bert_tf.estimators.rows import LIST_TYPES, Rows, label_items, to_array
-from bert_tf.tasks.token_classification.scores import entity_scores, word_scores
+from bert_tf.tasks.token_classification.scores import score
 from bert_tf.text_inputs import items_of
 
 
@@ -153,9 +153,8 @@ class TokenClassifier(Estimator):
     def score(self, texts: Any, labels: Any) -> float:
         """Returns F1 of the entities, as the script, or the accuracy if labels are plain."""
         true, predicted = [[*row] for row in items_of(labels, "labels")], self.predict(texts)
-        if self._run["label_scheme"] == "plain":
-            return word_scores(true, predicted)[0]
-        return entity_scores(true, predicted)[""]["f1"]
+        is_plain = self._run["label_scheme"] == "plain"
+        return score(true, predicted, is_plain)[0]["accuracy" if is_plain else "f1"]
 
     def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:
         words, labels = items_of(text, rows.place), items_of(label, f"labels of {rows.place}")

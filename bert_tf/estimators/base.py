@@ -17,7 +17,6 @@ from bert_tf import checkpoints, files, registry
 from bert_tf.checkpoints.run_folder import (
     CURVE,
     EVAL_RESULTS_JSON,
-    EVALUATIONS,
     RUN,
     RUNS,
     RunFolder,
@@ -28,6 +27,7 @@ from bert_tf.estimators.rows import Rows, to_array
 from bert_tf.predictor import Predictor
 from bert_tf.progress import show_table
 from bert_tf.text_inputs import items_of
+from bert_tf.training.evaluation import EVALUATIONS
 
 # The files of a run that belong to its model or describe it, apart from the checkpoint.
 _MODEL_FILES = re.compile(r"(?!records\.).*\.(json|txt|tsv|npy)")

@@ -28,6 +28,7 @@ from bert_tf.finetuning.run_checks import describe_data
 from bert_tf.finetuning.task import Task
 from bert_tf.inference.row_batches import unpadded_lengths
 from bert_tf.progress import bar, log
+from bert_tf.tokenization import load_vocab
 from bert_tf.training import Devices, Lengths
 
 _CHUNK_EXAMPLES = 1024
@@ -48,9 +49,12 @@ class Splits:
     """
 
     def __init__(self, task: Task, devices: Devices, teacher: Teacher | None) -> None:
-        self._task, self._devices = task, devices
+        self.task, self._devices = task, devices
         self._folder = task.options.output_dir or ""
         self.teacher = teacher
+        # (split) -> what looks wrong in it, and, in the chief, counts of its rows.
+        self.problems: dict[str, list[str]] = {}
+        self.stats: dict[str, Counter[str]] = {}
         # (split) -> its examples.
         self.examples = functools.cache(self._read_and_log)
         # (splits) -> None: reads the splits, and logs what looks wrong in them, once.
@@ -63,31 +67,33 @@ class Splits:
         self.records = functools.cache(self._find_records)
 
     def _read_and_log(self, split: str) -> Sequence[Any]:
-        examples = self._task.read(split)
+        examples = self.task.read(split)
         if log.isEnabledFor(logging.DEBUG):
-            rows = self._task.featurize(examples[:NUM_LOGGED], split)
-            log_rows(split, rows, self._task.options.tokenizer())
+            rows = self.task.featurize(examples[:NUM_LOGGED], split)
+            log_rows(split, rows, self.task.options.tokenizer())
         return examples
 
     def _check(self, *splits: str) -> None:
         examples = {split: self.examples(split) for split in splits}
         for split in splits:
-            for problem in self._task.check(split, examples[split], examples.get("train", ())):
+            problems = self.task.check(split, examples[split], examples.get("train", ()))
+            self.problems[split] = list(problems)
+            for problem in self.problems[split]:
                 log.warning("%s", problem)
 
     def _compute_digest(self, split: str) -> tuple[str, str]:
-        items = [item for item, _ in self._task.identity(self.examples(split))]
+        items = [item for item, _ in self.task.identity(self.examples(split))]
         digest = fingerprint(examples=items)
         return digest, describe_data(items, digest)
 
     def _hash_texts(self, split: str) -> np.ndarray:
-        identities = self._task.identity(self.examples(split))
+        identities = self.task.identity(self.examples(split))
         return hash_texts(texts for _, texts in identities if texts)
 
     def features(self, split: str) -> tuple[Feature, ...]:
         """Returns the features of the records of a split."""
         logits = self.teacher.features if self.teacher and split == "train" else ()
-        return (*self._task.features(split), *logits)
+        return (*self.task.features(split), *logits)
 
     def _find_records(self, split: str) -> tuple[str, int, Lengths]:
         path = os.path.join(self._folder, f"{split}.tf_record")  # as in the original
@@ -100,11 +106,11 @@ class Splits:
                 f"Worker 0 wrote {path}, but this worker cannot see it: --output_dir must be on a "
                 "file system that all workers share"
             )
-        return path, num_records, Lengths(self._task.options.max_seq_length, counts)
+        return path, num_records, Lengths(self.task.options.max_seq_length, counts)
 
     def _write_records(self, split: str, path: str) -> tuple[int, Sequence[int]]:
         """Writes the records, unless they exist; returns their number and `Lengths.counts`."""
-        task, options, features = self._task, self._task.options, self.features(split)
+        task, options, features = self.task, self.task.options, self.features(split)
         teacher = self.teacher if split == "train" else None
         vocabulary = files.read_text(options.vocab_file or "")
         # The digest of the examples stands for the flags that say how to read them.
@@ -118,10 +124,12 @@ class Splits:
         else:
             examples = self.examples(split)
             stats["examples"] = len(examples)
-            rows = _featurize(task, examples, split, stats)
+            unknown_id = load_vocab(options.vocab_file or "").get("[UNK]", -1)
+            rows = _featurize(task, examples, split, stats, unknown_id)
             rows = teacher.add_logits(rows) if teacher else rows
             stats["records"] = records.write_records(path, features, rows)
             records.write_stats(path, key, stats)
+        self.stats[split] = stats
         _report(split, stats, options.max_seq_length)
         mean_length = stats["tokens"] / max(1, stats["records"]) / texts_per_row(features)
         if self._devices.fixed_shapes and 0 < _MUCH_PADDING * mean_length < options.max_seq_length:
@@ -134,7 +142,7 @@ class Splits:
 
 
 def _featurize(
-    task: Task, examples: Sequence[Any], split: str, stats: Counter[str]
+    task: Task, examples: Sequence[Any], split: str, stats: Counter[str], unknown_id: int
 ) -> Iterator[Mapping[str, np.ndarray]]:
     """Yields rows chunk by chunk; counts truncated examples, and rows by length, in `stats`."""
     names = [feature.name for feature in task.features(split)]
@@ -149,6 +157,8 @@ def _featurize(
             stats["cut_examples"] += int((cut_tokens > 0).sum())
             stats["cut_tokens"] += int(cut_tokens.sum())
             stats["most_cut"] = max(stats["most_cut"], int(cut_tokens.max(initial=0)))
+            if "input_ids" in rows:
+                stats["unknown_tokens"] += int((rows["input_ids"] == unknown_id).sum())
             if "input_mask" in rows:
                 stats["tokens"] += int(rows["input_mask"].sum())
                 lengths = unpadded_lengths(rows["input_mask"])

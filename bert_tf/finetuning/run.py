@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from bert_tf.errors import UserError, counted
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.distillation import open_teacher
 from bert_tf.finetuning.engines import open_model
+from bert_tf.finetuning.evaluation_report import write_report, write_summary_report
 from bert_tf.finetuning.export import export_task
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.records import Splits, report_shared_examples
@@ -100,7 +102,10 @@ def _run_with_several_seeds(
     if not devices.is_chief:
         return Results()
     scores = [monitor.score(result.metrics) for result in results]
-    return output_dir.write_summary(folder.path, results, seeds, scores.index(max(scores)))
+    summary = output_dir.write_summary(folder.path, results, seeds, scores.index(max(scores)))
+    if options.report:
+        summary.files.append(write_summary_report(options, devices))
+    return summary
 
 
 @dataclasses.dataclass(eq=False)
@@ -118,6 +123,7 @@ class FineTuningRun(TrainingRun):
         self.texts_per_row = texts_per_row(self.task.features("predict"))
         self.loss_uses_padding = "padding" in self.task.traits.loss_depends_on
         self._inference: dict[str, RowBatches] = {}
+        self._start = time.monotonic()
 
     def prepare(self) -> Plan:
         """Reads all splits and checks them against each other and against earlier runs."""
@@ -205,7 +211,8 @@ class FineTuningRun(TrainingRun):
         """Evaluates the model on the dev set."""
         return self._evaluate()[0]
 
-    def _evaluate(self) -> tuple[dict[str, Any], Sequence[Any]]:
+    def _evaluate(self) -> tuple[dict[str, Any], Sequence[Any], np.ndarray | None]:
+        """Returns metrics, predictions, and the loss of each row if it is known."""
         examples = self.splits.examples("eval")
         predictions, losses = self._predict("eval")
         metrics = self.task.metrics(examples, predictions)
@@ -214,7 +221,7 @@ class FineTuningRun(TrainingRun):
             size = self.options.batch_size("eval")
             batches = np.split(losses, range(size, len(losses), size))
             metrics["loss"] = np.float32(np.mean([batch.mean() for batch in batches]))
-        return metrics, predictions
+        return metrics, predictions, losses
 
     def _predict(self, split: str) -> tuple[Sequence[Any], np.ndarray | None]:
         """Returns predictions, and the loss of each row if the records have all it needs."""
@@ -261,7 +268,8 @@ class FineTuningRun(TrainingRun):
             longest = max((self.splits.records(name)[2].longest for name in used), default=0)
             suffix = result_suffix(options, longest * is_chief)
         if options.do_eval:
-            metrics, predictions = self._evaluate()
+            before = time.monotonic()
+            metrics, predictions, losses = self._evaluate()
             results.metrics = {**metrics, "global_step": self.step}
             names = output_dir.EVAL_FILES
             results.files += [output_dir.result_path(folder, name, suffix) for name in names]
@@ -271,6 +279,13 @@ class FineTuningRun(TrainingRun):
                 main = {*[metric.name for metric in task.traits.monitors[:2]], "loss"}
                 count, entries = len(predictions), written.entries
                 output_dir.write_metrics(folder, results.metrics, count, entries, suffix, main)
+                if options.report:
+                    now = time.monotonic()
+                    seconds = {"in all": now - self._start, "this evaluation": now - before}
+                    examples = self.splits.examples("eval")
+                    report = task.evaluation_report(examples, predictions, losses)
+                    args = self, self.splits, report, results.metrics, suffix, seconds
+                    results.files += write_report(*args)
         if options.do_predict and not (options.do_eval and split == "eval"):
             predictions, _ = self._predict(split)
             if is_chief:

@@ -18,6 +18,7 @@ from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
+from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.tokenization import FullTokenizer
 
 PREDICTIONS = "predictions.jsonl"
@@ -225,6 +226,23 @@ class Task(abc.ABC):
         )
         content = "".join(f"{line}\n" for line in lines)
         return Written(files.write_texts(folder, {PREDICTIONS: content}))
+
+    def evaluation_report(
+        self, examples: Sequence[Any], predictions: Sequence[Any], losses: np.ndarray | None
+    ) -> EvaluationReport:
+        """Describes an evaluation for `report.html`; by default, texts, predictions and losses.
+
+        `losses` are those of the rows [rows]; None if they are unknown.
+        """
+        texts = [" ".join(texts) for _, texts in self.identity(examples) if texts]
+        if len(texts) != len(predictions):
+            return EvaluationReport()
+        columns = {"text": texts, "prediction": predictions}
+        labels = [getattr(example, "label", None) for example in examples[: len(texts)]]
+        if len(labels) == len(texts) and None not in labels:
+            columns["label"] = labels
+        has_losses = losses is not None and len(losses) == len(texts)
+        return EvaluationReport(columns=columns, losses=losses if has_losses else None)
 
     def epoch_size(self, examples: Sequence[Any]) -> int:
         """Returns the number of rows per epoch; by default, the number of examples."""

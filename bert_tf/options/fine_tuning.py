@@ -67,6 +67,11 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
         new=True,
         limits=(1, 1000),
     )
+    report: bool = option(
+        True,
+        "Write report.html, a page about an evaluation, and eval_predictions.tsv, its rows.",
+        new=True,
+    )
     freeze_layers: int = option(
         0,
         "Freeze the embeddings and the first N layers, to save time and memory. 0: freeze nothing.",

@@ -4,7 +4,7 @@ import dataclasses
 import io
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,8 @@ class TrainingCurve:
     is_chief: bool = True
 
     def __post_init__(self) -> None:
-        self._rows = _read_table(os.path.join(self.output_dir, CURVE), self.initial_step)
+        path = os.path.join(self.output_dir, CURVE)
+        self._rows = [row for row in read_table(path) if row[0] <= self.initial_step]
 
     def on_step(self, step: int, results: Mapping[str, float]) -> None:
         """Records the loss and the learning rate."""
@@ -95,33 +96,45 @@ class TrainingCurve:
             log.warning("%s", error)
 
 
-def _read_table(path: str, last_step: int) -> list[tuple[int, float, float]]:
-    if not last_step or not files.exists(path):
+def read_table(path: str) -> list[tuple[int, float, float]]:
+    """Returns step, loss and learning rate of each row; [] without a valid file."""
+    if not files.exists(path):
         return []
     try:
         lines = [line.split("\t") for line in files.read_lines(path)][1:]
-        rows = [(int(step), float(loss), float(rate)) for step, loss, rate in lines]
+        return [(int(step), float(loss), float(rate)) for step, loss, rate in lines]
     except (UserError, ValueError):
         return []
-    return [row for row in rows if row[0] <= last_step]
+
+
+def metric_limits(values: Iterable[float]) -> tuple[float, float] | None:
+    """Returns the ends of an axis: 0 and 1, or 0 and 100 for percentages; None for other values."""
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=1.0)
+    return (0.0, 1.0 if high <= 1 else 100.0) if low >= 0 and high <= 100 else None
 
 
 def plot_training_curve(
     steps: Sequence[int], losses: Sequence[float], metrics: Mapping[str, Points]
 ) -> bytes:
-    """Plots losses with their running mean, and metrics on a second axis; returns PNG bytes.
+    """Plots losses with their running mean, and other metrics below them; returns PNG bytes.
 
-    Non-finite losses leave a gap.
+    Names of losses contain "loss". Non-finite losses leave a gap.
     """
     # Not pyplot: it may open a window, and its global state is not thread-safe.
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(8, 4.5), dpi=_DOTS_PER_INCH, layout="constrained")
-    axes = figure.add_subplot(title="Training", xlabel="step")
-    axes.set_ylabel("loss", color=_LOSS_COLOR)
-    axes.grid(color="#dddddd", linewidth=0.6)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    has_metrics = any("loss" not in name for name in metrics)
+    figure = Figure((8, 6 if has_metrics else 4.5), dpi=_DOTS_PER_INCH, layout="constrained")
+    ratios = [3, 2][: 1 + has_metrics]
+    all_axes = figure.subplots(len(ratios), sharex=True, squeeze=False, height_ratios=ratios)[:, 0]
+    axes = all_axes[0]
+    axes.set(title="Training", ylabel="loss")
+    all_axes[-1].set_xlabel("step")
+    for each in all_axes:
+        each.grid(color="#dddddd", linewidth=0.6)
+        each.xaxis.set_major_locator(MaxNLocator(integer=True))
     values = np.asarray(losses, np.float64)
     values[~np.isfinite(values)] = np.nan
     marker = "o" if len(steps) <= 50 else None
@@ -130,12 +143,14 @@ def plot_training_curve(
     means = np.convolve(values, np.full(2 * half + 1, 1 / (2 * half + 1)), "valid")
     mean_steps = steps[half : len(steps) - half]
     axes.plot(mean_steps, means, _LOSS_COLOR, linewidth=1.8, label="running mean")
-    if metrics:
-        metric_axes = axes.twinx()
-        metric_axes.set_ylabel("evaluation")
     for index, (name, points) in enumerate(metrics.items()):
+        x, y = np.reshape(points, (-1, 2)).T
         color = _METRIC_COLORS[index % len(_METRIC_COLORS)]
-        metric_axes.plot(*zip(*points, strict=True), color, marker="os"[index % 2], label=name)
+        metric_axes = all_axes[0 if "loss" in name else -1]
+        metric_axes.plot(x, y, color, marker="os"[index % 2], label=name)
+    if has_metrics:
+        points = [point for name in metrics if "loss" not in name for point in metrics[name]]
+        all_axes[1].set(ylabel="evaluation", ylim=metric_limits(value for _, value in points))
     figure.legend(loc="outside lower center", ncols=4, frameon=False)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})

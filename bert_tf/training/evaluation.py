@@ -20,7 +20,7 @@ from bert_tf.training.curve import Points, Scalars
 
 # Folder of the evaluation summaries for TensorBoard, as in the original BERT code.
 EVAL_FOLDER = "eval"
-_EVALUATIONS = "evaluations.json"
+EVALUATIONS = "evaluations.json"
 
 
 def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class EvalCallback:
     is_chief: bool
 
     def __post_init__(self) -> None:
-        self._path = os.path.join(self.output_dir, _EVALUATIONS)
+        self._path = os.path.join(self.output_dir, EVALUATIONS)
         self._evaluations = self._read_earlier()
 
     @property
@@ -112,10 +112,11 @@ class EvalCallback:
 
     @property
     def points(self) -> dict[str, Points]:
-        """The (step, value) points of the monitored metric and `eval_loss`, for the plot."""
+        """The (step, value) points of the monitored metric and the loss, for the plot."""
         evaluations = self._evaluations
+        losses = [(e["step"], e.get("eval_loss", e.get("loss"))) for e in evaluations]
         points = {
-            "eval_loss": [(e["step"], e["eval_loss"]) for e in evaluations if "eval_loss" in e],
+            "eval_loss": [point for point in losses if point[1] is not None],
             f"eval_{self.monitor.name}": [(e["step"], self.monitor.value(e)) for e in evaluations],
         }
         return {name: values for name, values in points.items() if values}

@@ -92,7 +92,8 @@ def test_skipped_training_warns_about_changes(tiny, out, tmp_path, run_log):
     written = {path.name for path in after if after[path] != before.get(path)}
     written = {name for name in written if "tfevents" not in name}
     assert written <= {"eval_results.txt", "eval_results.json", "confusion_matrix.png",
-                       "eval.tf_record", "records.json"}  # fmt: skip
+                       "eval.tf_record", "records.json", "report.html",
+                       "eval_predictions.tsv"}  # fmt: skip
 
 
 def test_more_epochs_do_not_warn(tiny, out, tmp_path, run_log):
@@ -140,6 +141,7 @@ def test_results_of_another_task_are_not_overwritten(tiny, out, tmp_path, run_lo
     assert {name: (out / name).read_text() for name in before} == before
     names = {"eval_results_cola.txt", "eval_results_cola.json", "confusion_matrix_cola.png"}
     names |= {"test_results_cola.tsv", "test_predictions_cola.tsv"}
+    names |= {"report_cola.html", "eval_predictions_cola.tsv"}
     assert names == {path.rsplit("/", 1)[1] for path in results.files}
     assert all((out / name).exists() for name in names)
     assert not (out / "test_results.tsv").exists()

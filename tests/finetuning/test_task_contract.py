@@ -327,6 +327,9 @@ def test_evaluation_and_results(case, model):
             metrics = task.metrics(examples, predictions)
             names = {name.removeprefix("eval_") for name in metrics} | {"loss"}
             assert {metric.name for metric in task.traits.monitors} <= names
+            report = task.evaluation_report(examples, predictions, arrays.get("loss"))
+            assert len(report) == len(predictions)
+            assert len({len(column) for column in report.columns.values()}) == 1
         written = task.write(split, examples, predictions, str(folder))
         assert isinstance(written, Written)
         json.dumps(dict(written.entries))

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from bert_tf.training.curve import plot_training_curve
+from bert_tf.training.curve import metric_limits, plot_training_curve
 from tests.tasks.classification.test_plots import pixels
 
 
@@ -62,3 +62,18 @@ def test_single_loss_spike_stays_visible():
     losses[54_321] = 5
     after = pixels(plot_training_curve(range(100_000), losses, {}))
     assert 3 < (before != after).any(axis=-1).sum() < 2000
+
+
+@pytest.mark.parametrize(
+    ("values", "limits"),
+    [
+        ([0.2, 1.0], (0, 1)),
+        ([0.0, float("nan")], (0, 1)),
+        ([2.0, 80.5], (0, 100)),
+        ([-0.1, 0.5], None),
+        ([3.0, 250.0], None),
+        ([], (0, 1)),
+    ],
+)
+def test_axis_of_a_metric(values, limits):
+    assert metric_limits(values) == limits

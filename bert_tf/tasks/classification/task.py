@@ -3,12 +3,10 @@
 Shapes: B rows in a batch, E examples, L labels, S max_seq_length.
 """
 
-import csv
 import dataclasses
 import functools
-import io
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +20,7 @@ from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.prediction import PairCheck, require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
+from bert_tf.report.evaluation import EvaluationReport, format_table
 from bert_tf.tasks.classification import checks
 from bert_tf.tasks.classification.dataset_factory import (
     label_source,
@@ -31,6 +30,7 @@ from bert_tf.tasks.classification.dataset_factory import (
     trained_problem_type,
 )
 from bert_tf.tasks.classification.datasets import PROBLEM_TYPE, TextDataset
+from bert_tf.tasks.classification.evaluation_report import make_report
 from bert_tf.tasks.classification.glue import SUBMISSION_SIZES
 from bert_tf.tasks.classification.metrics import (
     classification_report,
@@ -248,6 +248,14 @@ class Classification(Task):
         files.write_bytes(path, plot_confusion_matrix(matrix, labels))
         return Written([path], report)
 
+    def evaluation_report(
+        self, examples: Sequence[InputExample], predictions: Predictions, losses: np.ndarray | None
+    ) -> EvaluationReport:
+        """Compares predictions with labels."""
+        values, label_ids = predictions.values, self.problem.label_ids(examples)
+        rows = [*_prediction_rows(examples, values, self.problem)]
+        return make_report(self.problem, rows, values, label_ids, predictions.losses)
+
     def _write_predictions(
         self, examples: Sequence[InputExample], values: np.ndarray, folder: str
     ) -> Sequence[str]:
@@ -255,12 +263,12 @@ class Classification(Task):
         contents = {
             # As in the original: a line for each example, its values in the order of the labels.
             TEST_RESULTS: "".join("\t".join(map(str, row)) + "\n" for row in rows),
-            TEST_PREDICTIONS: _format_table(_prediction_rows(examples, values, self.problem)),
+            TEST_PREDICTIONS: format_table(_prediction_rows(examples, values, self.problem)),
         }
         if self.options.glue_submission:
             answers = enumerate(map(self.problem.answer, values))
             name = self.schema.data.submission or ""
-            contents[name] = _format_table([("index", "prediction"), *answers])
+            contents[name] = format_table([("index", "prediction"), *answers])
             if len(examples) != SUBMISSION_SIZES[name]:
                 message = "%s has %s, but gluebenchmark.com expects %d. Check %s"
                 sizes = counted(len(examples), "prediction"), SUBMISSION_SIZES[name]
@@ -315,16 +323,3 @@ def _prediction_rows(
     for example, value in zip(examples, values, strict=True):
         texts = [example.text_a, example.text_b or ""] if has_pairs else [example.text_a]
         yield [example.guid, *texts, *problem.cells(value)]
-
-
-def _format_table(rows: Iterable[Sequence[Any]]) -> str:
-    """Formats tab-separated lines; cells with quotes are quoted, as most programs expect.
-
-    Tabs and line breaks in texts become spaces, so that each row is a single line.
-    """
-    text = io.StringIO()
-    writer = csv.writer(text, delimiter="\t", lineterminator="\n")
-    for row in rows:
-        cells = (str(cell) for cell in row)
-        writer.writerow([" ".join(cell.replace("\t", " ").splitlines()) for cell in cells])
-    return text.getvalue()

@@ -19,6 +19,7 @@ from bert_tf.data.split_files import find_files
 from bert_tf.errors import counted
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits
+from bert_tf.report.evaluation import Column, EvaluationReport
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 from bert_tf.tasks.multiple_choice.reader import Question, read_questions
 from bert_tf.tokenization import FullTokenizer
@@ -167,6 +168,29 @@ class MultipleChoice(Task):
         """Computes the fraction of questions whose correct ending was chosen."""
         correct = [q.label == p.choice for q, p in zip(examples, predictions, strict=True)]
         return {"eval_accuracy": np.float32(np.mean(correct))}
+
+    def evaluation_report(
+        self,
+        examples: Sequence[Question],
+        predictions: Sequence[ChoicePrediction],
+        losses: np.ndarray | None,
+    ) -> EvaluationReport:
+        """Compares the chosen endings with the correct ones."""
+        right = np.array([q.label == p.choice for q, p in zip(examples, predictions, strict=True)])
+        highest = np.array([max(prediction.probabilities) for prediction in predictions])
+        columns: dict[str, Column] = {
+            "text": [question.context for question in examples],
+            "label": [question.endings[question.label or 0] for question in examples],
+            "prediction": [prediction.ending for prediction in predictions],
+            "probability": highest,
+        }
+        return EvaluationReport(
+            columns=columns,
+            losses=losses,
+            is_wrong=~right,
+            values={"accuracy": right},
+            confidence=(highest, right),
+        )
 
     def from_inputs(self, inputs: Sequence[Any]) -> list[Question]:
         """Converts tuples of strings: a context and its endings."""

@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
+from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.tasks.question_answering import decoding, scoring, squad_reader
 from bert_tf.tasks.question_answering.decoding import Predictions
 from bert_tf.tasks.question_answering.options import SquadOptions
@@ -32,6 +34,7 @@ _NUM_CHECKED = 2000
 _MANY_LONG_ANSWERS = 0.02
 # With more windows per question, a warning says that an epoch does not cover all of them.
 _MANY_WINDOWS = 1.5
+_QUESTION_WORDS = re.compile(r"(?i)\b(how many|how much|how|what|when|where|which|who|why)\b")
 
 
 class QuestionAnswering(Task):
@@ -171,6 +174,42 @@ class QuestionAnswering(Task):
         """Writes answers, n-best lists and, with `version_2_with_negative`, null odds."""
         return Written(files.write_texts(folder, predictions.contents()))
 
+    def evaluation_report(
+        self, examples: Windows, predictions: Predictions, losses: np.ndarray | None
+    ) -> EvaluationReport:
+        """Scores each question; sorts by F1 and, if this is equal, by falling probability."""
+        questions, texts, odds = examples.questions, predictions.texts, predictions.null_odds
+        if self.options.version_2_with_negative:
+            scores = [scoring.score_with_negative([q], texts, odds) for q in questions]
+        else:
+            scores = [scoring.score([q], texts) for q in questions]
+        f1 = np.array([score["f1"] for score in scores])
+        name = "exact" if self.options.version_2_with_negative else "exact_match"
+        exact = np.array([score[name] for score in scores])
+        probability = np.array([dict(p.n_best).get(p.text, 0.0) for p in predictions])
+        order = np.lexsort((-probability, f1))
+        f1, exact, probability = f1[order], exact[order], probability[order]
+        questions = [questions[index] for index in order]
+        return EvaluationReport(
+            columns={
+                "id": [q.qas_id for q in questions],
+                "question": [q.question_text for q in questions],
+                "answers": [" | ".join(dict.fromkeys(q.answers or ())) for q in questions],
+                "prediction": [texts[q.qas_id] for q in questions],
+                "probability": probability,
+                name: exact,
+                "f1": f1,
+            },
+            is_wrong=exact == 0,
+            values={name: exact, "f1": f1},
+            confidence=(probability, exact > 0),
+            groups={
+                "By question word": [_question_word(q.question_text) for q in questions],
+                "By answer": ["answer" if q.answers else "no answer" for q in questions],
+            },
+            context=lambda index: " ".join(questions[index].doc_tokens),
+        )
+
     def from_inputs(self, inputs: Sequence[Any]) -> Windows:
         """Converts tuples (question, text)."""
         require_texts(inputs, [2], "a tuple: question, text")
@@ -194,6 +233,12 @@ class QuestionAnswering(Task):
     def identity(self, examples: Windows) -> Iterator[tuple[SquadExample, Sequence[str]]]:
         """Returns each question with its text and answers, and its words and those of the text."""
         return ((q, [q.question_text, *q.doc_tokens]) for q in examples.questions)
+
+
+def _question_word(question: str) -> str:
+    """Returns the first English question word, in lower case; "other" if there is none."""
+    match = _QUESTION_WORDS.search(question)
+    return match[0].lower() if match else "other"
 
 
 def _require_answers(examples: Sequence[SquadExample], path: str, negative: bool) -> None:

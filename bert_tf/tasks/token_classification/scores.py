@@ -48,7 +48,7 @@ def score(
     A word is right if its label is or, if labels mark entities, its entity type. Returns metrics;
     entries of `eval_results.json`; and the scores of each entity type, or each plain label.
     """
-    name_of = str if is_plain else _type_of
+    name_of = str if is_plain else type_of
     words, found_words = ([name_of(x) for row in rows for x in row] for rows in (gold, predicted))
     support, found = Counter(words), Counter(found_words)
     correct = Counter(x for x, y in zip(words, found_words, strict=True) if x == y)
@@ -66,8 +66,8 @@ def score(
     return metrics, {"words": accuracy | f1 | {"by_type": by_name}, "entities": entities}, scores
 
 
-def _type_of(label: str) -> str:
-    # Entities of a single, unnamed type have the labels B and I.
+def type_of(label: str) -> str:
+    """Returns the entity type of a label; entities of one unnamed type have the labels B and I."""
     return label if label == OUTSIDE else label.partition("-")[2] or "entity"
 
 

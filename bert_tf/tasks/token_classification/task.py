@@ -24,8 +24,10 @@ from bert_tf.finetuning import run_checks
 from bert_tf.finetuning.prediction import warn_about_empty_texts
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
+from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.tasks.token_classification import conll, json_layouts, scores, sentences
 from bert_tf.tasks.token_classification.entities import LabeledWords
+from bert_tf.tasks.token_classification.evaluation_report import make_report
 from bert_tf.tasks.token_classification.options import NerOptions
 from bert_tf.tasks.token_classification.schemes import AUTO, ENTITIES, OUTSIDE, PLAIN, is_label
 from bert_tf.tasks.token_classification.sentences import NO_LABEL, ConllFile, Sentences
@@ -271,6 +273,12 @@ class TokenClassification(Task):
         elif file.objects and not (self._is_plain and any(file.texts)):
             contents[PREDICTED + name] = json_layouts.with_labels(file, predictions)
         return Written(files.write_texts(folder, contents))
+
+    def evaluation_report(
+        self, examples: Sentences, predictions: Sequence[LabeledWords], losses: np.ndarray | None
+    ) -> EvaluationReport:
+        """Compares entities, or else labels."""
+        return make_report(examples, predictions, losses)
 
     def _score(
         self, examples: Sentences, predictions: Sequence[LabeledWords], log_them: bool = True

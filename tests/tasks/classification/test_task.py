@@ -58,6 +58,7 @@ def test_all_steps_write_the_same_files_as_the_original(tiny, tmp_path, run_log)
     expected |= {"bert_config.json", "vocab.txt", "labels.txt", "run.json", "records.json"}
     expected |= {"train_texts.npy"}
     expected |= {"test_predictions.tsv", "confusion_matrix.png"}
+    expected |= {"report.html", "eval_predictions.tsv"}
     expected |= {"training_curve.tsv", "training_curve.png"}
     expected |= {
         f"model.ckpt-{step}.{suffix}"

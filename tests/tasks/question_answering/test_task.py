@@ -74,6 +74,7 @@ def test_train_predict_and_evaluate(tiny, folder):
     # The number of steps depends on the 12 questions, not on their windows.
     assert results.metrics["global_step"] == 90
     names = ["eval_results.txt", "eval_results.json", "predictions.json", "nbest_predictions.json"]
+    names += ["report.html", "eval_predictions.tsv"]
     assert sorted(results.files) == sorted(str(folder / "out" / name) for name in names)
     predictions = read(folder, "predictions.json")
     assert list(predictions) == ["good", "fast", "bad"]

@@ -108,7 +108,7 @@ def test_train_evaluate_and_predict(tiny, folder, caplog):
         results = ner.run(run)
     out = folder / "out"
     names = ["eval_results.txt", "eval_results.json", "label_test.txt", "entities_test.jsonl"]
-    names.append("predicted_test.txt")
+    names += ["predicted_test.txt", "report.html", "eval_predictions.tsv"]
     assert sorted(results.files) == sorted(str(out / name) for name in names)
     assert results.metrics["global_step"] == 120
     assert results.metrics["f1"] > 0.9

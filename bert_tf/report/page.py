@@ -1,0 +1,294 @@
+"""Renders the report of an evaluation as one HTML page that loads nothing and needs no script."""
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bert_tf import files
+from bert_tf.checkpoints.run_folder import RunFolder
+from bert_tf.errors import UserError
+from bert_tf.report import statistics
+from bert_tf.report.evaluation import EvaluationReport
+from bert_tf.report.svg import Series, chart
+from bert_tf.training.curve import CURVE, metric_limits, read_table
+from bert_tf.training.evaluation import EVALUATIONS
+
+_NUM_MISTAKES, _MAX_CHARS, _LONG, _MAX_PROBABILITIES = 50, 1000, 32, 3
+_MAX_ROWS, _MAX_MATRIX, _MAX_DOTS, _NUM_BARS, _NUM_POINTS = 200, 40, 4000, 32, 150
+_PROBABILITY = "probability_"
+_STYLE = """
+:root { color-scheme: light dark }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 1100px; margin: auto; padding: 0 16px }
+h1, .text { overflow-wrap: anywhere } h1 { font-size: 1.5em } h2 { font-size: 1.2em }
+h2 { margin-top: 2em } p, figcaption, svg text { opacity: .75 } .scroll { overflow-x: auto }
+.figures { display: flex; flex-wrap: wrap; gap: 24px } figure { margin: 0; flex: 1 1 300px }
+figure { max-width: 560px } svg { width: 100%; display: block } table { border-collapse: collapse }
+th, td { padding: 4px 10px; border-bottom: 1px solid #8884; text-align: left }
+td { vertical-align: top; white-space: nowrap } .number { text-align: right }
+.text { white-space: pre-line; min-width: 14em } path { fill: none; stroke: currentColor }
+svg text { font-size: 13px; fill: currentColor } .grid { stroke: #8884 }
+.line { stroke-width: 2 } .guide { stroke-dasharray: 5 4 } .bars { fill: currentColor }
+.dots { stroke-width: 6; stroke-linecap: round; opacity: .7 }
+.s0 { color: #3b82c4 } .s1 { color: #d9690f } .s2 { color: #1b9e77 } .s3 { color: #b04fa8 }
+"""
+
+
+class Data(NamedTuple):
+    """What a run counted in a split.
+
+    `counts` are numbers by description, and `lengths` numbers of rows with 0, 1, 2, ... tokens;
+    `problems` are sentences about what looks wrong.
+    """
+
+    name: str
+    counts: Mapping[str, Any]
+    lengths: Sequence[int] = ()
+    problems: Sequence[str] = ()
+
+
+class _Html(str):
+    """Text that is HTML already."""
+
+
+def evaluation_page(
+    title: str,
+    run: Mapping[str, Any],
+    data: Sequence[Data],
+    folder: RunFolder,
+    epoch: float | None,
+    metrics: Mapping[str, Any],
+    report: EvaluationReport,
+) -> str:
+    """Renders a report.
+
+    Args:
+        title: heading of the page.
+        run: what was run, by description.
+        data: the splits of the run.
+        folder: the folder of the training curve and its evaluations, if the model was trained.
+        epoch: number of steps in an epoch; None if it is unknown.
+        metrics: metrics of the evaluation by name.
+        report: what the task says about the rows.
+    """
+    ends, resamples = statistics.intervals(report) if len(report) else ({}, 0)
+    rows = [(*item, _interval(ends, item[0].removeprefix("eval_"))) for item in metrics.items()]
+    note = f"The intervals are from {resamples:,} bootstrap resamples of the rows."
+    return _page(
+        title,
+        {
+            "Metrics": _table(["metric", "value", "95% interval"], rows, note if ends else ""),
+            "By label": _by_label(report, ends),
+            "Confusion matrix": _matrix(report),
+            "Predicted and true numbers": _scatter(report),
+            "Calibration": _calibration(report),
+            **{heading: _by_group(report, names) for heading, names in report.groups.items()},
+            "Mistakes": _mistakes(report),
+            "Training": _curve(folder, epoch),
+            "Data": _data(data),
+            "Run": _table(["", ""], run.items()),
+        },
+    )
+
+
+def summary_page(title: str, run: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
+    """Renders the spread of the metrics in `summary`, the content of `runs.json`."""
+    runs, mean, deviation = summary["runs"], summary["mean"], summary["deviation"]
+    names = [entry["folder"] for entry in runs]
+    rows = [(name, mean[name], deviation[name], *(r[name] for r in runs)) for name in mean]
+    rows.append(("seed", "", "", *(entry["random_seed"] for entry in runs)))
+    links = (f'<a href="{name}/report.html">{name}</a>' for name in map(escape, names))
+    best = f"The best run is {escape(summary['best']['folder'])}. Reports: {', '.join(links)}"
+    spread = _table(["metric", "mean", "deviation", *names], rows, _Html(best))
+    return _page(title, {"Spread of the metrics": spread, "Run": _table(["", ""], run.items())})
+
+
+def _page(title: str, sections: Mapping[str, str]) -> str:
+    parts = (f"<h2>{escape(name)}</h2>\n{html}\n" for name, html in sections.items() if html)
+    return (
+        f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{escape(title)}</title>'
+        '\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<style>{_STYLE}</style>\n<h1>{escape(title)}</h1>\n{''.join(parts)}</html>\n"
+    )
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool | int | np.integer):
+        return f'<td class="number">{value:,}</td>'
+    if isinstance(value, float | np.floating):
+        return f'<td class="number">{value:.4g}</td>'
+    text = str(value)
+    kind = "text" if len(text) > _LONG else ""
+    shortened = text[:_MAX_CHARS] + "…" * (len(text) > _MAX_CHARS)
+    return f'<td class="{kind}">{value if isinstance(value, _Html) else escape(shortened)}</td>'
+
+
+def _table(header: Sequence[str], rows: Iterable[Iterable[Any]], note: str = "") -> str:
+    """Renders a table, which scrolls in its own box, and a note below it."""
+    rows = list(rows)
+    if len(rows) > _MAX_ROWS:
+        note = f"The first {_MAX_ROWS} of {len(rows):,} rows. {note}"
+    cells = ["".join(f"<th>{escape(name)}</th>" for name in header)]
+    cells += ["".join(map(_cell, row)) for row in rows[:_MAX_ROWS]]
+    return _scroll(cells, note) if rows else ""
+
+
+def _scroll(rows: Iterable[str], note: str) -> str:
+    lines = "\n".join(f"<tr>{row}</tr>" for row in rows)
+    below = note if isinstance(note, _Html) else escape(note)
+    return f'<div class="scroll"><table>\n{lines}\n</table></div>\n<p>{below}</p>'
+
+
+def _figures(*figures: str) -> str:
+    return f'<div class="figures">{"".join(figures)}</div>' if figures else ""
+
+
+def _interval(ends: Mapping[str, np.ndarray], name: str, index: Any = ...) -> str:
+    if name not in ends:
+        return ""
+    low, high = ends[name][(slice(None), index)]
+    return f"{low:.4g} – {high:.4g}"
+
+
+def _by_label(report: EvaluationReport, ends: Mapping[str, np.ndarray]) -> str:
+    if not report.counts:
+        return ""
+    scores = statistics.label_metrics(report, np.ones(len(report)))
+    names = ["precision", "recall", "f1"]
+    rows = []
+    for index, label in enumerate(report.labels):
+        support = int(scores["label_support"][index])
+        if support or scores["label_predicted"][index]:
+            ratios = (float(scores[f"label_{name}"][index]) for name in names)
+            rows.append((label, *ratios, _interval(ends, "label_f1", index), support))
+    return _table(["label", *names, "95% interval of f1", "support"], rows)
+
+
+def _matrix(report: EvaluationReport) -> str:
+    size = len(report.labels)
+    if report.confusion is None or size > _MAX_MATRIX:
+        return ""
+    true, predicted = report.confusion
+    matrix = np.bincount(size * true + predicted, minlength=size**2).reshape(size, size)
+    names = [f"<th>{escape(label)}</th>" for label in report.labels]
+    rows = ["".join(["<th>true \\ predicted</th>", *names])]
+    for name, counts in zip(names, matrix, strict=True):
+        # The square root makes errors of a few percent visible.
+        shades = 0.7 * np.sqrt(counts / max(counts.sum(), 1))
+        cells = (
+            f'<td class="number" style="background: rgba(59, 130, 196, {shade:.2f})">{count:,}</td>'
+            for count, shade in zip(counts.tolist(), shades, strict=True)
+        )
+        rows.append("".join([name, *cells]))
+    return _scroll(rows, "Colors show shares of a row, which has all occurrences of a label.")
+
+
+def _scatter(report: EvaluationReport) -> str:
+    figures = []
+    for index, (x, y) in enumerate(zip(*(n.T for n in report.numbers or ()), strict=True)):
+        limit = _MAX_DOTS // max(len(report.labels), 1)
+        shown = np.linspace(0, len(x) - 1, min(len(x), limit)).astype(int)
+        ends, name = [x.min(), x.max()], report.labels[index] if report.labels else "number"
+        dots, guide = Series("rows", x[shown], y[shown], "dots"), Series("", ends, ends, "guide")
+        figures.append(chart([dots, guide], f"true {name}", f"predicted {name}"))
+    return _figures(*figures)
+
+
+def _calibration(report: EvaluationReport) -> str:
+    if not report.confidence:
+        return ""
+    bins, error = statistics.calibration(*report.confidence)
+    series = [Series("predictions", *bins.T), Series("ideal", [0, 1], [0, 1], "guide")]
+    figure = chart(series, "mean probability", "share of correct predictions", (0, 1), (0, 1))
+    return f"<p>Expected calibration error: {error:.4g}</p>{_figures(figure)}"
+
+
+def _by_group(report: EvaluationReport, names: Sequence[str]) -> str:
+    groups, inverse = np.unique(np.array(names), return_inverse=True)
+    if len(groups) < 2:
+        return ""
+    counts = np.bincount(inverse)
+    columns = [counts, *(np.bincount(inverse, x) / counts for x in report.values.values())]
+    rows = ((str(groups[i]), *(x[i] for x in columns)) for i in np.argsort(-counts, kind="stable"))
+    return _table(["", "rows", *report.values], rows)
+
+
+def _mistakes(report: EvaluationReport) -> str:
+    order = report.order if report.is_wrong is None else report.order[report.is_wrong[report.order]]
+    names = [name for name in report.columns if not name.startswith(_PROBABILITY)]
+    probabilities = [name for name in report.columns if name.startswith(_PROBABILITY)]
+    header = [*names, *["probabilities"][: len(probabilities)]]
+    header += ["loss"] * (report.losses is not None) + ["text"] * bool(report.context)
+    rows = []
+    for index in order[:_NUM_MISTAKES].tolist():
+        row = [report.columns[name][index] for name in names]
+        if probabilities:
+            pairs = sorted((-report.columns[name][index], name) for name in probabilities)
+            best = (f"{name.removeprefix(_PROBABILITY)} {-p:.3f}" for p, name in pairs)
+            row.append(", ".join([*best][:_MAX_PROBABILITIES]))
+        if report.losses is not None:
+            row.append(report.losses[index])
+        if report.context:
+            text = escape(report.context(index)[: 2 * _MAX_CHARS])
+            row.append(_Html(f"<details><summary>show</summary>{text}</details>"))
+        rows.append(row)
+    kind = "rows" if report.is_wrong is None else "wrong rows"
+    note = (
+        f"The worst {len(rows)} of {len(order):,} {kind}. All are in the table next to this page."
+    )
+    return _table(header, rows, note)
+
+
+def _curve(folder: RunFolder, epoch: float | None) -> str:
+    table = read_table(folder.file(CURVE))
+    if not table:
+        return ""
+    steps, losses = np.array(table, np.float64)[:, :2].T
+    # Means of neighboring steps: a curve instead of noise.
+    size = -(-len(steps) // _NUM_POINTS)
+    starts = np.arange(0, len(steps), size)
+    counts = np.diff(np.append(starts, len(steps)))
+    x, y = (np.add.reduceat(values, starts) / counts for values in (steps, losses))
+    series, limits, figures = [Series("training", x, y)], (0.0, max(steps[-1], 1.0)), []
+
+    def place(step: float) -> str:
+        return f"step {step:,.0f}" + (f", epoch {step / epoch:.3g}" if epoch else "")
+
+    texts = [f"last: {place(steps[-1])}"]
+    content = {}
+    if folder.best:
+        with contextlib.suppress(UserError):  # damaged
+            content = files.read_json(folder.file(EVALUATIONS))
+    if {"metric", "best", "evaluations"} <= content.keys():
+        metric, best, evaluations = (content[key] for key in ("metric", "best", "evaluations"))
+        name = f"eval_{metric}" if f"eval_{metric}" in best else metric
+        x, loss = [e["step"] for e in evaluations], "eval_loss" if "eval_loss" in best else "loss"
+        if loss in best:
+            series.append(Series("evaluation", x, [e[loss] for e in evaluations]))
+        if name != loss:
+            y = [e[name] for e in evaluations]
+            line, ends = Series("evaluation", x, y), metric_limits(y)
+            figures.append(chart([line], "step", name, limits, ends))
+        texts.append(f"best {name}: {best[name]:.4g} at {place(best['step'])}")
+    figures.insert(0, chart(series, "step", "loss", limits))
+    return f"<p>{escape('; '.join(texts))}</p>{_figures(*figures)}"
+
+
+def _data(splits: Sequence[Data]) -> str:
+    names = dict.fromkeys(name for split in splits for name in split.counts)
+    rows = [(name, *(split.counts.get(name, "") for split in splits)) for name in names]
+    if any(split.problems for split in splits):
+        rows.append(("looks wrong", *("\n".join(split.problems) for split in splits)))
+    figures = [_histogram(s.name, np.array(s.lengths)) for s in splits if any(s.lengths)]
+    return _table(["", *(split.name for split in splits)], rows) + _figures(*figures)
+
+
+def _histogram(name: str, counts: np.ndarray) -> str:
+    longest = len(counts) - 1  # max_seq_length
+    edges = np.unique(np.linspace(1, longest + 1, _NUM_BARS + 1).astype(int))
+    bars = np.add.reduceat(counts, edges[:-1])
+    series = [Series("", (edges[:-1] + edges[1:] - 1) / 2, bars, "bars")]
+    label, limits = f"tokens, up to max_seq_length={longest}", (0.5, longest + 0.5)
+    return chart(series, label, f"{name} rows", limits, (0.0, float(bars.max())))

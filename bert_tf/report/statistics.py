@@ -1,0 +1,113 @@
+"""Metrics of a report, with bootstrap intervals: metrics of rows that are drawn with replacement.
+
+Efron 1979, "Bootstrap Methods: Another Look at the Jackknife". Shapes: N rows, L labels, T numbers
+per row.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from bert_tf.report.evaluation import EvaluationReport
+
+_MIN_RESAMPLES, _MAX_RESAMPLES = 200, 1000
+# Rows that all resamples together have, unless these are `_MIN_RESAMPLES`: a second of computation.
+_MAX_ROWS = 5_000_000
+_PERCENTILES = (2.5, 97.5)
+_NUM_BINS = 10
+
+
+def metrics(report: EvaluationReport, weights: np.ndarray) -> dict[str, Any]:
+    """Computes all metrics from rows that count `weights` [N] times; names have no `eval_`."""
+    results = label_metrics(report, weights) if report.counts else {}
+    if report.numbers:
+        columns = [x.astype(np.float64).T for x in report.numbers]
+        scores = [_correlations(x, y, weights) for x, y in zip(*columns, strict=True)]
+        results["pearson"], results["spearman"] = np.mean(scores, axis=0)
+    losses = {} if report.losses is None else {"loss": report.losses}
+    means = {**losses, **report.values}
+    return results | {name: np.average(x, weights=weights) for name, x in means.items()}
+
+
+def label_metrics(report: EvaluationReport, weights: np.ndarray) -> dict[str, Any]:
+    """Computes metrics of labels from rows that count `weights` [N] times; 0 if a metric is 0/0.
+
+    Returns:
+        `label_precision`, `label_recall`, `label_f1` and `label_support` [L]; numbers such as
+        `f1_macro`, the mean of a metric over labels, and `f1_micro`, that of all labels together;
+        `f1` etc., that of the positive label, or else micro; `accuracy`, the share of true labels
+        that are predicted; `matthews`, which is meaningful with one label per row.
+    """
+    size = len(report.labels)
+    true, found, right = (
+        np.bincount(labels, weights[rows], minlength=size) for rows, labels in report.counts or ()
+    )
+    total, num_found, num_right = true.sum(), found.sum(), right.sum()
+    ratios = {
+        "precision": (_ratio(right, found), _ratio(num_right, num_found)),
+        "recall": (_ratio(right, true), _ratio(num_right, total)),
+        "f1": (_ratio(2 * right, true + found), _ratio(2 * num_right, total + num_found)),
+    }
+    results: dict[str, Any] = {"label_support": true, "label_predicted": found}
+    for name, (of_labels, micro) in ratios.items():
+        one = micro if report.positive is None else of_labels[report.positive]
+        results |= {f"label_{name}": of_labels, f"{name}_macro": of_labels.mean()}
+        results |= {f"{name}_micro": micro, name: one}
+    variances = (total**2 - (true**2).sum()) * (total**2 - (found**2).sum())
+    covariance = num_right * total - (true * found).sum()
+    results["matthews"] = _ratio(covariance, np.sqrt(np.maximum(variances, 0.0)))
+    return results | {"accuracy": results["recall_micro"]}
+
+
+def _ratio(numerator: Any, denominator: Any) -> Any:
+    return np.where(denominator > 0, numerator / np.maximum(denominator, 1e-300), 0.0)
+
+
+def _correlations(true: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> list[float]:
+    """Returns Pearson's and Spearman's correlation; 0 if either number is always the same."""
+    scores = []
+    for pair in ((true, predicted), (_ranks(true, weights), _ranks(predicted, weights))):
+        x, y = (values - np.average(values, weights=weights) for values in pair)
+        xx, yy, xy = (np.dot(weights, product) for product in (x * x, y * y, x * y))
+        scores.append(float(_ratio(xy, np.sqrt(xx * yy))))
+    return scores
+
+
+def _ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Returns the mean rank of each value among rows that are repeated `weights` times."""
+    _, groups = np.unique(values, return_inverse=True)
+    counts = np.bincount(groups, weights)
+    return (np.cumsum(counts) - counts / 2)[groups]
+
+
+def intervals(report: EvaluationReport) -> tuple[dict[str, np.ndarray], int]:
+    """Returns the ends of 95% intervals, [2] or [2, L] by name, and the number of resamples.
+
+    The seed is fixed, so that a report is always the same.
+    """
+    rng, num_rows = np.random.default_rng(0), len(report)
+    most = _MAX_ROWS // (num_rows * (1 + 2 * len(report.labels) * bool(report.numbers)))
+    count = min(max(most, _MIN_RESAMPLES), _MAX_RESAMPLES)
+    draws = (rng.integers(num_rows, size=num_rows) for _ in range(count))
+    samples = [metrics(report, np.bincount(x, minlength=num_rows).astype(float)) for x in draws]
+    ends = {n: np.percentile([x[n] for x in samples], _PERCENTILES, axis=0) for n in samples[0]}
+    return ends, count
+
+
+def calibration(probabilities: np.ndarray, is_right: np.ndarray) -> tuple[np.ndarray, float]:
+    """Returns means of probabilities and accuracies in ten bins, and their mean distance.
+
+    Guo et al. 2017, "On Calibration of Modern Neural Networks". Bins [bins, 2] have equal widths;
+    empty ones are left out. The distance is the expected calibration error.
+    """
+    finite = np.isfinite(probabilities)
+    probabilities, is_right = probabilities[finite], is_right[finite]
+    bins = np.minimum((probabilities * _NUM_BINS).astype(int), _NUM_BINS - 1)
+    counts, *sums = (
+        np.bincount(bins, x, minlength=_NUM_BINS)
+        for x in (np.ones(len(bins)), probabilities, is_right)
+    )
+    used = counts > 0
+    means = np.stack([x[used] / counts[used] for x in sums], axis=1)
+    distances = np.abs(means[:, 0] - means[:, 1])
+    return means, float(distances @ counts[used] / max(counts.sum(), 1.0))
