@@ -128,6 +128,7 @@ class Estimator(BaseEstimator):
                     raise UserError(f"fit determines {name}: do not pass {name}={values[name]!r}")
             if not values["output_dir"]:
                 values |= {"output_dir": f"{temporary}/run", "keep_checkpoint_max": 1}
+                values["report"] = False
             options = self._options_class()(**values | fixed)
             try:
                 with rows.named_in_messages(), dev_rows.named_in_messages():
