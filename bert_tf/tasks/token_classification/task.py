@@ -24,7 +24,7 @@ from bert_tf.finetuning import run_checks
 from bert_tf.finetuning.prediction import warn_about_empty_texts
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
-from bert_tf.tasks.token_classification import conll, json_layouts, scores, sentences
+from bert_tf.tasks.token_classification import columns, conll, json_layouts, scores, sentences
 from bert_tf.tasks.token_classification.entities import LabeledWords
 from bert_tf.tasks.token_classification.options import NerOptions
 from bert_tf.tasks.token_classification.schemes import AUTO, ENTITIES, OUTSIDE, PLAIN, is_label
@@ -47,7 +47,18 @@ _FILE_NAMES = {
     "eval": ("dev.txt", "valid.txt", "eng.testa"),
     "predict": ("test.txt", "eng.testb"),
 }
-_EXTENSIONS = ("", ".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2", ".bioes", ".bmes")
+_EXTENSIONS = (
+    "",
+    ".conll",
+    ".conllu",
+    ".conllup",
+    ".cupt",
+    ".bio",
+    ".iob",
+    ".iob2",
+    ".bioes",
+    ".bmes",
+)
 
 
 class TokenClassification(Task):
@@ -143,10 +154,11 @@ class TokenClassification(Task):
             options.label_column,
             need_labels=split != "predict",
             label_scheme=self.schema.entries.get(_SCHEME, options.label_scheme),
+            split=self._split_words,
         )
         for kind, affixes in (("prefix", options.word_prefix), ("suffix", options.word_suffix)):
             if affixes:
-                file.words = conll.remove_affixes(path, file.words, kind, affixes)
+                file.words = sentences.remove_affixes(path, file.words, kind, affixes)
         return file
 
     def _find_file(self, split: str) -> str:
@@ -267,7 +279,7 @@ class TokenClassification(Task):
         if not self._is_plain:
             contents[ENTITIES_TEST] = "".join(sentence.to_json() for sentence in predictions)
         if file.rows:
-            contents[PREDICTED + name] = conll.with_labels(file, labels)
+            contents[PREDICTED + name] = columns.with_labels(file, labels)
         elif file.objects and not (self._is_plain and any(file.texts)):
             contents[PREDICTED + name] = json_layouts.with_labels(file, predictions)
         return Written(files.write_texts(folder, contents))

@@ -6,7 +6,8 @@ import json
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.tasks.token_classification import conll, json_layouts
+from bert_tf.tasks.token_classification import json_layouts
+from bert_tf.tasks.token_classification.columns import with_labels
 from bert_tf.tasks.token_classification.conll import read_conll
 from bert_tf.tasks.token_classification.entities import LabeledWords
 
@@ -240,7 +241,7 @@ def test_labels_are_written_back_in_columns(tmp_path, text, columns, expected):
     arguments = {"need_labels": False, "token_column": columns[0], "label_column": columns[1]}
     _, file = read(tmp_path, "a.tsv", text, **arguments)
     predicted = [f"X{n}" for n in range(len(file.words))]
-    written = conll.with_labels(file, predicted)
+    written = with_labels(file, predicted)
     for old, new in expected.items():
         assert text.count(old) == 1
         text = text.replace(old, new)
