@@ -75,8 +75,8 @@ def read_conll(
         UserError: the file is invalid, or its labels do not fit the scheme.
     """
     file = ConllFile(path)
-    first_line = next(files.read_lines(path), "").removeprefix("\ufeff")
-    if path.lower().removesuffix(".gz").endswith(EXTENSIONS) or is_object(first_line):
+    is_json = path.lower().removesuffix(".gz").endswith(EXTENSIONS)
+    if is_json or is_object(next(files.read_lines(path), "").removeprefix("\ufeff")):
         read_json(file, token_column, label_column, need_labels, split)
     else:
         _read_lines(file, token_column, label_column, need_labels, split)

@@ -4,7 +4,7 @@ import itertools
 import logging
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -65,7 +65,9 @@ class ConllFile:
     # Index of the column of labels, if any.
     label_index: int | None = None
     # The objects of a JSON file, and the keys of their labels.
-    objects: list[tuple[dict[str, Any], str]] = field(default_factory=list)
+    objects: list[tuple[Mapping[str, Any], str]] = field(default_factory=list)
+    # If a JSON file has spans that count words: what to add to their ends, so that they are exclusive.
+    end_offset: int | None = None
     # If each line is a sentence: its text, or None if it has words.
     texts: list[str | None] = field(default_factory=list)
     # The labels in the scheme that the model learns, and the scheme of `labels`.

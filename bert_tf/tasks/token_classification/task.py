@@ -166,10 +166,12 @@ class TokenClassification(Task):
         paths = [os.path.join(data_dir, name) for name in _FILE_NAMES[split]]
         if not is_named and (path := next(filter(files.exists, paths), None)):
             return path
-        # A file that does not exist is an error when it is read.
         can_be_found = is_named or files.is_dir(data_dir)
         found = find_files(self.options, [split], _EXTENSIONS) if can_be_found else {}
-        return found.get(split, paths[0])
+        if split not in found:
+            problem = f"No such file: {paths[0]} ({files.describe_parent(paths[0])})"
+            raise UserError(f"{problem}. For a file with another name, pass --{split}_file")
+        return found[split]
 
     def _make_sentences(self, file: ConllFile) -> Sentences:
         documents = file.document_starts if self.options.doc_context else None
