@@ -45,7 +45,8 @@ def read_table(path: str, quoted: str = "auto", stream: IO[bytes] | None = None)
     `.csv`: columns separated by `,`, `;` or tab, whichever is the most frequent in the first line,
     and by spaces after it if the first line has one after each;
     JSON, whatever the extension: one object per line, or a list of objects, or of pairs of a text
-    and an object, as for spaCy, whose texts get the key "text"; others: tab-separated columns. All may be gzipped. A folder has a text per file, and a subfolder for each label: the
+    and an object, as for spaCy, whose texts get the key "text"; others: tab-separated columns. All
+    may be gzipped. A folder has a text per file, and a subfolder for each label: the
     keys of its rows are "text", "label" and "file". Lines end with LF or CRLF. A byte order mark
     and blank lines at the end are ignored. Any other blank line is ignored in JSON, is an empty
     text in a table with one column, and is an error in other tables.

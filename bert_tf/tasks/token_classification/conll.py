@@ -29,7 +29,7 @@ from bert_tf.progress import log
 from bert_tf.tables.read import LAST, is_object
 from bert_tf.tasks.token_classification import schemes
 from bert_tf.tasks.token_classification.columns import EMPTY, find_separator, split_columns
-from bert_tf.tasks.token_classification.json_layouts import EXTENSIONS, read_json
+from bert_tf.tasks.token_classification.json_layouts import EXTENSIONS, Columns, read_json
 from bert_tf.tasks.token_classification.schemes import AUTO, ENTITIES, OUTSIDE, PLAIN, is_label
 from bert_tf.tasks.token_classification.sentences import DOCUMENT, ConllFile, Row
 from bert_tf.tasks.token_classification.windows import split_words
@@ -77,9 +77,9 @@ def read_conll(
     file = ConllFile(path)
     is_json = path.lower().removesuffix(".gz").endswith(EXTENSIONS)
     if is_json or is_object(next(files.read_lines(path), "").removeprefix("\ufeff")):
-        read_json(file, token_column, label_column, need_labels, split)
+        read_json(file, (token_column, label_column), need_labels, split)
     else:
-        _read_lines(file, token_column, label_column, need_labels, split)
+        _read_lines(file, (token_column, label_column), need_labels, split)
     if not file.words:
         raise UserError(f"{path} contains no words; expected a word and its label on each line")
     if len(file.labels) < len(file.words):
@@ -93,17 +93,13 @@ def read_conll(
 
 
 def _read_lines(
-    file: ConllFile,
-    token_column: int | str,
-    label_column: int | str,
-    need_labels: bool,
-    split: Callable[[str], list[str]],
+    file: ConllFile, columns: Columns, need_labels: bool, split: Callable[[str], list[str]]
 ) -> None:
     path, lines = file.path, list(files.read_lines(file.path))
     lines[:1] = [line.removeprefix("\ufeff") for line in lines[:1]]
     file.separator = find_separator(path, lines)
     rows: list[Row] = [split_columns(line, file.separator) for line in lines]
-    *numbers, sentence_number = _number_columns(path, lines, rows, token_column, label_column)
+    *numbers, sentence_number = _number_columns(path, lines, rows, columns)
     words = [(number, row) for number, row in enumerate(rows, 1) if row and DOCUMENT not in row]
     if not words:
         return
@@ -140,7 +136,7 @@ def _read_lines(
     blank_lines = [number for number, row in enumerate(rows, 1) if row == []]
     file.document_starts = _find_starts(file.line_numbers, documents)
     ends = blank_lines + documents
-    if sentence_number:
+    if 0 < sentence_number <= len(first):
         named = [(n, name) for n, row in words if (name := row[sentence_number - 1]) != EMPTY]
         ends += [n - 1 for (_, old), (n, new) in itertools.pairwise(named) if old != new]
     file.sentence_starts = _find_starts(file.line_numbers, ends)
@@ -152,11 +148,7 @@ def _find_starts(line_numbers: list[int], ends: list[int]) -> list[int]:
 
 
 def _number_columns(
-    path: str,
-    lines: Sequence[str],
-    rows: list[Row],
-    token_column: int | str,
-    label_column: int | str,
+    path: str, lines: Sequence[str], rows: list[Row], columns: Columns
 ) -> list[int]:
     """Returns the numbers of the columns of words, labels and sentences (0 if there is none).
 
@@ -168,17 +160,18 @@ def _number_columns(
     header = declared[1].split() if declared else []
     if data and all(len(row) == len(_CONLLU) and _CONLLU_ID(row[0]) for row in data):
         header = header or _CONLLU
-    is_conllu, columns, first = bool(header), [token_column, label_column], next(iter(data), [])
+    is_conllu, first = bool(header), data[0] if data else []
     is_named = any(column in first for column in columns if isinstance(column, str))
     if not is_conllu and (is_named or sum(cell.casefold() in _NAMES for cell in first) > 1):
         header, *data = data
         log.info("%s: the first line has the names of columns: %s", path, ", ".join(header))
         rows[rows.index(header)] = None
     number_of = {name.casefold(): number for number, name in enumerate(header, start=1)}
-    if token_column == 1:
-        columns[0] = next((name for name in number_of if name in _TOKEN_NAMES), 1)
-        if is_conllu and label_column == LAST:
-            columns[1] = "upos" if "upos" in number_of else LAST
+    if columns[0] == 1:
+        use_upos = is_conllu and columns[1] == LAST and "upos" in number_of
+        token = next((name for name in number_of if name in _TOKEN_NAMES), 1)
+        columns = token, "upos" if use_upos else columns[1]
+        if use_upos:
             log.info("%s is CoNLL-U: reading words from %s, labels from %s", path, *columns)
     numbers = []
     for kind, column in zip(("token", "label"), columns, strict=True):
@@ -191,7 +184,10 @@ def _number_columns(
     id_index = number_of.get("id", 1) - 1
     ids = [row[id_index] for row in data if len(row) > id_index != numbers[0] - 1]
     has_ids = any(map(str.isdecimal, ids)) and all(map(_CONLLU_ID, ids))
-    _drop_comments(lines, rows, data, numbers[1], is_conllu, id_index if has_ids else None)
+    if has_ids and (is_conllu or lines[0].startswith("#")):
+        nodes = {x for x in ids if not x.isdecimal()}
+        rows[:] = [None if row and nodes & {*row[id_index:][:1]} else row for row in rows]
+    _drop_comments(lines, rows, data, numbers[1], is_conllu)
     sentence = (n for name, n in number_of.items() if name.startswith("sent") and n != numbers[0])
     return [*numbers, next(sentence, 0)]
 
@@ -202,9 +198,8 @@ def _drop_comments(
     data: Sequence[list[str]],
     label_number: int,
     is_conllu: bool,
-    id_index: int | None,
 ) -> None:
-    """Replaces comments, ranges and empty nodes with None, in a file that begins with a comment.
+    """Replaces comments with None, in a file that begins with one.
 
     A word may also be `#`; then its row has a label, and as many columns as others.
     """
@@ -220,11 +215,9 @@ def _drop_comments(
     if not data or not (is_conllu or is_comment(next(filter(None, rows), None))):
         return
     for position, (line, row) in enumerate(zip(lines, rows, strict=True)):
-        has_id = row and id_index is not None and id_index < len(row)
-        node = _CONLLU_ID(row[id_index]) if has_id else None
         if _NEW_DOCUMENT(line):
             rows[position] = [DOCUMENT]
-        elif is_comment(row) or (node and node[1]):
+        elif is_comment(row):
             rows[position] = None
 
 

@@ -5,7 +5,6 @@ doccano, Label Studio, Prodigy and spaCy (`text`, and a list of spans), of CLUEN
 dictionary type -> text -> spans), and of SpERT and GLiNER (words, and spans of words).
 """
 
-import contextlib
 import json
 import re
 from collections import Counter
@@ -14,13 +13,14 @@ from typing import Any
 
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
-from bert_tf.tables.columns import value_at
-from bert_tf.tables.read import Row, read_table
+from bert_tf.tables.read import read_table
 from bert_tf.tasks.token_classification.entities import EntitySpan, LabeledWords
 from bert_tf.tasks.token_classification.schemes import OUTSIDE
 from bert_tf.tasks.token_classification.sentences import ConllFile
 from bert_tf.tasks.token_classification.windows import locate_words
 
+# The numbers or names of the columns of words and labels.
+Columns = tuple[int | str, int | str]
 EXTENSIONS = (".json", ".jsonl", ".ndjson")
 _WORD_KEYS = ("tokens", "tokenized_text", "words", "token", "word", "sentence", "text")
 _TEXT_KEYS = ("text", "sentence", "content")
@@ -48,34 +48,20 @@ _OVERLAP = "overlap with others", "so only the longest are used"
 
 
 def read_json(
-    file: ConllFile,
-    word_key: int | str,
-    label_key: int | str,
-    need_labels: bool,
-    split: Callable[[str], list[str]],
+    file: ConllFile, keys: Columns, need_labels: bool, split: Callable[[str], list[str]]
 ) -> None:
     """Reads a file with an object per line, or with a list of objects.
 
-    Args:
-        file: where words and labels go, and a sentence for each kind of spans that words cannot
-            express.
-        word_key: key of the words or the text; a number, to find it.
-        label_key: key of the labels or spans; a number, to find it.
-        need_labels: whether objects must have labels. If so, those that were rejected, or not yet
-            labeled, in an annotation tool are left out.
-        split: splits a text into words.
-
-    Raises:
-        UserError: an object is invalid.
+    The keys of words and labels are found if they are numbers. If there must be labels, objects
+    that were rejected, or not yet labeled, in an annotation tool are left out.
     """
-    counts, num_spans, found = Counter[tuple[str, str]](), 0, []
-    num_skipped = 0
+    counts, num_spans, num_skipped, found = Counter[tuple[str, str]](), 0, 0, []
     for row in read_table(file.path):
         cells, is_labeled = _flatten(row.cells)
         if need_labels and not is_labeled:
             num_skipped += 1
             continue
-        words, value, key = _find_values(Row(row.place, cells), word_key, label_key, need_labels)
+        words, value, key = _find_values(cells, keys, need_labels, row.place)
         found.append((row.place, words, value if is_labeled else None))
         file.objects.append((cells, key))
     if num_skipped:
@@ -90,9 +76,10 @@ def read_json(
         else:
             words = [re.sub("[ \t\r\n]", "\xa0", word) or "\xa0" for word in words]
             places = [(n, n + 1) for n in range(len(words))]
-        if value == [] and text is file.end_offset is None and not need_labels:
+        has_spans = text is not None or file.end_offset is not None
+        if value == [] and not has_spans and not need_labels:
             value = None
-        if value is not None and (text is not None or _are_spans(value, file.end_offset)):
+        if has_spans and value is not None and (text is not None or _are_spans(value)):
             spans = list(_parse_spans(value, words if text is None else text, file, place))
             num_spans += len(spans)
             value = _label_words(places, spans, counts)
@@ -119,7 +106,8 @@ def _flatten(cells: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
     results = done[0].get("result") if done else []
     values = [x.get("value") for x in results or [] if isinstance(x, dict)]
     spans = [x for x in values if isinstance(x, dict) and "labels" in x]
-    return {**cells, **data, "annotations": spans}, bool(done)
+    others = {key: value for key, value in cells.items() if key != "data"}
+    return {**others, **data, "annotations": spans}, bool(done)
 
 
 def _find_end_offset(path: str, found: Sequence[tuple[str, Any, Any]]) -> int | None:
@@ -127,42 +115,43 @@ def _find_end_offset(path: str, found: Sequence[tuple[str, Any, Any]]) -> int | 
 
     1: a span ends with its last word, as for GLiNER; 0: before the word after it, as for SpERT.
     """
-    pairs = [(words, value) for _, words, value in found if isinstance(words, list)]
-    values = [(len(words), value) for words, value in pairs if value and _are_spans(value)]
-    spans = [(n, span[0], span[1]) for n, value in values for span in _list_spans(value)]
+    spans = [
+        (end == len(words), start == end, isinstance(value[0], list))
+        for _, words, value in found
+        if isinstance(words, list) and value and _are_spans(value)
+        for start, end, _, _ in _list_spans(value)
+    ]
     if not spans:
         return None
-    offset = int(isinstance(values[0][1][0], list) and len(spans) < _MANY_SPANS)
-    offset = 0 if any(end == n for n, _, end in spans) else offset
-    offset = 1 if any(start == end for _, start, end in spans) else offset
+    reach_the_end, are_single, are_lists = map(any, zip(*spans, strict=True))
+    is_probable = are_lists and not reach_the_end and len(spans) < _MANY_SPANS
+    offset = int(are_single or is_probable)
     log.info("%s: spans count words; the end of a span is %s", path, _ENDS[offset])
     return offset
 
 
-def _are_spans(value: Any, end_offset: int | None = None) -> bool:
-    """Returns whether the labels of words are spans; end_offset: that of other words' spans."""
-    is_list = isinstance(value, list) and all(isinstance(x, list | dict) for x in value)
-    return is_list and (bool(value) or end_offset is not None)
+def _are_spans(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(x, list | dict) for x in value)
 
 
 def _find_values(
-    row: Row, word_key: int | str, label_key: int | str, need_labels: bool
+    cells: Mapping[str, Any], keys: Columns, need_labels: bool, place: str
 ) -> tuple[Any, Any, str]:
     """Returns words or text; labels or spans, None if there are none; and the key of labels."""
-    cells, names = row.cells, ", ".join(row.cells)
+    (word_key, label_key), names = keys, ", ".join(cells)
     if isinstance(label_key, int):
         label_key = next((key for key in _LABEL_KEYS if key in cells and key != word_key), "")
-    value = _value_at(cells, label_key)
+    value = cells.get(label_key)
     lists = [cells[key] for key in _WORD_KEYS if _is_strings(cells.get(key))]
     texts = [cells[key] for key in _TEXT_KEYS if isinstance(cells.get(key), str)]
     # Beside its tokens, an object may have a text with spans.
     are_labels = _is_strings(value) and (value or label_key not in ("spans", "entities"))
     found = [*lists, *texts] if value is None or are_labels else texts or lists
-    words = next(iter(found), None) if isinstance(word_key, int) else _value_at(cells, word_key)
+    words = next(iter(found), None) if isinstance(word_key, int) else cells.get(word_key)
     if not (isinstance(words, str) or _is_strings(words)):
-        raise _error(row.place, f"no words or text in {names}. Pass --token_column=KEY")
+        raise _error(place, f"no words or text in {names}. Pass --token_column=KEY")
     if value is None and need_labels:
-        raise _error(row.place, f"no labels in {names}. Pass --label_column=KEY")
+        raise _error(place, f"no labels in {names}. Pass --label_column=KEY")
     return words, value, label_key or "labels"
 
 
@@ -181,12 +170,6 @@ def _label_words(
         for n in inside:
             labels[n] = f"{'I' if n > inside[0] else 'B'}-{name}"
     return labels
-
-
-def _value_at(cells: Mapping[str, Any], path: str) -> Any:
-    with contextlib.suppress(KeyError):
-        return value_at(cells, path)
-    return None
 
 
 def _is_strings(value: Any) -> bool:

@@ -66,7 +66,7 @@ class ConllFile:
     label_index: int | None = None
     # The objects of a JSON file, and the keys of their labels.
     objects: list[tuple[Mapping[str, Any], str]] = field(default_factory=list)
-    # If a JSON file has spans that count words: what to add to their ends, so that they are exclusive.
+    # What to add to the ends of a JSON file's spans that count words, so that they are exclusive.
     end_offset: int | None = None
     # If each line is a sentence: its text, or None if it has words.
     texts: list[str | None] = field(default_factory=list)

@@ -47,18 +47,8 @@ _FILE_NAMES = {
     "eval": ("dev.txt", "valid.txt", "eng.testa"),
     "predict": ("test.txt", "eng.testb"),
 }
-_EXTENSIONS = (
-    "",
-    ".conll",
-    ".conllu",
-    ".conllup",
-    ".cupt",
-    ".bio",
-    ".iob",
-    ".iob2",
-    ".bioes",
-    ".bmes",
-)
+_EXTENSIONS = ("", ".conll", ".conllu", ".conllup", ".cupt")
+_EXTENSIONS += (".bio", ".iob", ".iob2", ".bioes", ".bmes")
 
 
 class TokenClassification(Task):
