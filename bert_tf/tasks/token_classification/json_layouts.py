@@ -235,12 +235,9 @@ def with_labels(file: ConllFile, predictions: Sequence[LabeledWords]) -> str:
     example = next((value for value in values if value and not _is_strings(value)), [])
     lines = []
     for (cells, key), sentence in zip(file.objects, predictions, strict=True):
-        value: Any = sentence.labels
-        if sentence.text is not None:
-            value = _write_spans(sentence.spans, example)
-        elif file.end_offset is not None:
-            spans = [x._replace(end=x.end - file.end_offset) for x in sentence.spans]
-            value = _write_spans(spans, example)
+        offset = file.end_offset if sentence.text is None else 0
+        spans = [x._replace(end=x.end - (offset or 0)) for x in sentence.spans]
+        value = sentence.labels if offset is None else _write_spans(spans, example)
         lines.append(json.dumps({**cells, key: value}, ensure_ascii=False) + "\n")
     return "".join(lines)
 
