@@ -149,7 +149,8 @@ def _find_values(
     found = [*lists, *texts] if value is None or are_labels else texts or lists
     words = next(iter(found), None) if isinstance(word_key, int) else cells.get(word_key)
     if not (isinstance(words, str) or _is_strings(words)):
-        raise _error(place, f"no words or text in {names}. Pass --token_column=KEY")
+        where = names if isinstance(word_key, int) else f"{word_key}; the keys are {names}"
+        raise _error(place, f"no words or text in {where}. Pass --token_column=KEY")
     if value is None and need_labels:
         raise _error(place, f"no labels in {names}. Pass --label_column=KEY")
     return words, value, label_key or "labels"

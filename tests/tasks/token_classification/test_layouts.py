@@ -323,6 +323,13 @@ def test_markup_is_no_text(tmp_path, run_log):
     assert "a.xml: 3 of the first 4 lines have tabs, JSON or HTML: pass plain text" in run_log.text
 
 
+def test_unknown_key_of_words(tmp_path):
+    with pytest.raises(
+        UserError, match=r"no words or text in a\.b; the keys are id, text, label. Pass"
+    ):
+        read(tmp_path, "a.jsonl", json.dumps(CASES["doccano"] | {"id": 0}), token_column="a.b")
+
+
 def test_chinese_dictionaries(tmp_path):
     label = {"name": {"小王": [[0, 1]]}, "address": {"北京": [[3, 4]]}}
     rows, _ = read(tmp_path, "a.json", json.dumps({"text": "小王在北京", "label": label}))
