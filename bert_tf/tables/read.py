@@ -44,8 +44,9 @@ def read_table(path: str, quoted: str = "auto", stream: IO[bytes] | None = None)
 
     `.csv`: columns separated by `,`, `;` or tab, whichever is the most frequent in the first line,
     and by spaces after it if the first line has one after each;
-    JSON, whatever the extension: one object per line, or a list of objects; others: tab-separated
-    columns. All may be gzipped. A folder has a text per file, and a subfolder for each label: the
+    JSON, whatever the extension: one object per line, or a list of objects, or of pairs of a text
+    and an object, as for spaCy, whose texts get the key "text"; others: tab-separated columns. All
+    may be gzipped. A folder has a text per file, and a subfolder for each label: the
     keys of its rows are "text", "label" and "file". Lines end with LF or CRLF. A byte order mark
     and blank lines at the end are ignored. Any other blank line is ignored in JSON, is an empty
     text in a table with one column, and is an error in other tables.
@@ -173,6 +174,9 @@ def _read_json(path: str, lines: Iterator[str]) -> Iterator[Row]:
 
 
 def _json_row(value: Any, place: str) -> Row:
+    # Training data of spaCy: a text, and an object with its labels.
+    if isinstance(value, list) and [*map(type, value)] == [str, dict]:
+        value = {"text": value[0], **value[1]}
     if not isinstance(value, dict):
         raise UserError(f"{place}: {excerpt(json.dumps(value))} is not an object{_OBJECT_ADVICE}")
     if value and all(isinstance(column, dict) and "0" in column for column in value.values()):

@@ -6,39 +6,44 @@ blank line after each sentence; and `-DOCSTART-` before each document.
 
 Lines that begin with `#` are comments in CoNLL-U (universaldependencies.org/format.html), which
 also has lines for ranges (`3-4`) and empty nodes (`3.1`), in CoNLL-2012 and in many other corpora.
+In CoNLL-U Plus (universaldependencies.org/ext-format.html), such a line names the columns.
 
 The MSRA corpus of Chinese entities (SIGHAN 2006) has one sentence per line, split into spans such
 as `TEXT/nr` (person), `/ns` (place), `/nt` (organization) or `/o`; each character becomes a word.
+
+In CSV, the columns are separated by commas or semicolons.
 
 `schemes` describes the labels, and `json_layouts` how JSON lines are read.
 """
 
 import bisect
-import logging
+import itertools
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bert_tf import files
+from bert_tf.data.texts import warn_about_columns
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
-from bert_tf.tables.read import LAST
+from bert_tf.tables.read import LAST, is_object
 from bert_tf.tasks.token_classification import schemes
-from bert_tf.tasks.token_classification.json_layouts import EXTENSIONS, read_json
+from bert_tf.tasks.token_classification.columns import EMPTY, find_separator, split_columns
+from bert_tf.tasks.token_classification.json_layouts import EXTENSIONS, Columns, read_json
 from bert_tf.tasks.token_classification.schemes import AUTO, ENTITIES, OUTSIDE, PLAIN, is_label
 from bert_tf.tasks.token_classification.sentences import DOCUMENT, ConllFile, Row
 from bert_tf.tasks.token_classification.windows import split_words
 from bert_tf.tokenization import is_cjk
 
 _FORMAT = "Write one word per line and no comments, in columns separated by spaces or tabs"
-# Only spaces and tabs separate columns: other spaces, such as U+00A0, are parts of words.
-_COLUMN = re.compile("[^ \t]+")
 _CONLLU = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]
 _CONLLU_ID = re.compile(r"\d+([-.]\d+)?").fullmatch
+_GLOBAL_COLUMNS = re.compile(r"#\s*global\.columns\s*=(.+)").match
 _NEW_DOCUMENT = re.compile(r"#\s*(begin document|newdoc)\b").match
 # A first line with two of these has names of columns, not a word.
-_NAMES = {"form", "label", "labels", "ner", "ner_tag", "ner_tags", "pos", "pos_tag", "tag"}
-_NAMES |= {"tags", "token", "tokens", "upos", "word", "words"}
+_TOKEN_NAMES = {"form", "token", "tokens", "word", "words"}
+_NAMES = {"label", "labels", "ner", "ner_tag", "ner_tags", "pos", "pos_tag", "tag", "tags", "upos"}
+_NAMES |= _TOKEN_NAMES
 _SPAN = re.compile("(.+)/(o|nr|ns|nt)").fullmatch
 _SPAN_LABELS = {"nr": ("B-PER", "I-PER"), "ns": ("B-LOC", "I-LOC"), "nt": ("B-ORG", "I-ORG")}
 # If fewer lines have the same number of columns, each is a sentence.
@@ -53,8 +58,9 @@ def read_conll(
     label_column: int | str = LAST,
     need_labels: bool = True,
     label_scheme: str = AUTO,
+    split: Callable[[str], list[str]] = split_words,
 ) -> ConllFile:
-    """Reads a UTF-8 file of labeled words: columns separated by spaces or tabs, or JSON lines.
+    """Reads a UTF-8 file of labeled words: columns, CSV, or JSON lines whatever the extension.
 
     Args:
         path: the file.
@@ -63,15 +69,17 @@ def read_conll(
         label_column: the column of labels; -1 for the last.
         need_labels: whether there must be labels. If not, the lines may also be plain sentences.
         label_scheme: "entities", "plain", or "auto", which decides by the labels.
+        split: splits a sentence into words that are parts of it.
 
     Raises:
         UserError: the file is invalid, or its labels do not fit the scheme.
     """
     file = ConllFile(path)
-    if path.lower().removesuffix(".gz").endswith(EXTENSIONS):
-        read_json(file, token_column, label_column, need_labels)
+    is_json = path.lower().removesuffix(".gz").endswith(EXTENSIONS)
+    if is_json or is_object(next(files.read_lines(path), "").removeprefix("\ufeff")):
+        read_json(file, (token_column, label_column), need_labels, split)
     else:
-        _read_lines(file, token_column, label_column, need_labels)
+        _read_lines(file, (token_column, label_column), need_labels, split)
     if not file.words:
         raise UserError(f"{path} contains no words; expected a word and its label on each line")
     if len(file.labels) < len(file.words):
@@ -85,19 +93,13 @@ def read_conll(
 
 
 def _read_lines(
-    file: ConllFile, token_column: int | str, label_column: int | str, need_labels: bool
+    file: ConllFile, columns: Columns, need_labels: bool, split: Callable[[str], list[str]]
 ) -> None:
     path, lines = file.path, list(files.read_lines(file.path))
     lines[:1] = [line.removeprefix("\ufeff") for line in lines[:1]]
-    # In CoNLL-U, words may have spaces.
-    has_tabs = any(line.count("\t") == len(_CONLLU) - 1 for line in lines)
-    rows: list[Row] = [
-        [cell or "\xa0" for cell in line.replace(" ", "\xa0").split("\t")]
-        if has_tabs and "\t" in line
-        else _COLUMN.findall(line)
-        for line in lines
-    ]
-    numbers = _number_columns(path, lines, rows, token_column, label_column)
+    file.separator = find_separator(path, lines)
+    rows: list[Row] = [split_columns(line, file.separator) for line in lines]
+    *numbers, sentence_number = _number_columns(path, lines, rows, columns)
     words = [(number, row) for number, row in enumerate(rows, 1) if row and DOCUMENT not in row]
     if not words:
         return
@@ -109,10 +111,12 @@ def _read_lines(
         return
     # The number of columns varies in CoNLL-2012.
     is_ragged = any(line.startswith("#begin document") for line in lines)
-    if not (need_labels or is_ragged) and _are_sentences(lines, [row for _, row in words]):
+    is_table = need_labels or is_ragged or file.separator
+    if not is_table and _are_sentences(lines, [row for _, row in words]):
         for number, line in enumerate(lines, start=1):
-            file.add_sentence(number, split_words(line), text=line)
+            file.add_sentence(number, split(line), text=line)
         log.info("%s: each line is a sentence", path)
+        warn_about_columns(path, lines)
         return
     indices = _find_columns(first, numbers, need_labels, f"{path}:{first_number}")
     for number, row in words:
@@ -120,13 +124,22 @@ def _read_lines(
             problem = f"{counted(len(row), 'column')} ({excerpt(' '.join(row))})"
             other = f"{counted(len(first), 'column')} in {path}:{first_number}"
             raise UserError(f"{path}:{number}: {problem}, but {other}. {_FORMAT}")
+        if need_labels and row[indices[1]] == EMPTY:
+            problem = f"the label in column {indices[1] + 1} is empty: {excerpt(' '.join(row))}"
+            raise UserError(f"{path}:{number}: {problem}. {_FORMAT}")
     file.lines, file.rows, file.line_numbers = lines, rows, [number for number, _ in words]
     file.words, *labels = ([row[index] for _, row in words] for index in indices)
     file.labels, file.label_index = (labels[0], indices[1]) if labels else ([], None)
+    if EMPTY in file.labels:
+        file.labels = []
     documents = [number for number, row in enumerate(rows, 1) if row and DOCUMENT in row]
     blank_lines = [number for number, row in enumerate(rows, 1) if row == []]
     file.document_starts = _find_starts(file.line_numbers, documents)
-    file.sentence_starts = _find_starts(file.line_numbers, blank_lines + documents)
+    ends = blank_lines + documents
+    if 0 < sentence_number <= len(first):
+        named = [(n, name) for n, row in words if (name := row[sentence_number - 1]) != EMPTY]
+        ends += [n - 1 for (_, old), (n, new) in itertools.pairwise(named) if old != new]
+    file.sentence_starts = _find_starts(file.line_numbers, ends)
 
 
 def _find_starts(line_numbers: list[int], ends: list[int]) -> list[int]:
@@ -135,25 +148,31 @@ def _find_starts(line_numbers: list[int], ends: list[int]) -> list[int]:
 
 
 def _number_columns(
-    path: str, lines: Sequence[str], rows: list[Row], *columns: int | str
+    path: str, lines: Sequence[str], rows: list[Row], columns: Columns
 ) -> list[int]:
-    """Returns the numbers of the columns of words and labels, counting from 1.
+    """Returns the numbers of the columns of words, labels and sentences (0 if there is none).
 
-    Replaces rows without words with None, and those that begin documents with [DOCUMENT].
+    Numbers count from 1. Replaces rows without words with None, and those that begin documents with
+    [DOCUMENT].
     """
     data = [row for row in rows if row and row[0][0] != "#" and DOCUMENT not in row]
-    first = data[0] if data else []
-    is_conllu = bool(data) and all(len(x) == len(_CONLLU) and _CONLLU_ID(x[0]) for x in data)
-    header = _CONLLU if is_conllu else []
-    if is_conllu and columns == (1, LAST):
-        columns = "form", "upos"
-        log.info("%s is CoNLL-U: reading words from column 2, labels from 4 (UPOS)", path)
+    declared = next(filter(None, map(_GLOBAL_COLUMNS, lines)), None)
+    header = declared[1].split() if declared else []
+    if data and all(len(row) == len(_CONLLU) and _CONLLU_ID(row[0]) for row in data):
+        header = header or _CONLLU
+    is_conllu, first = bool(header), data[0] if data else []
     is_named = any(column in first for column in columns if isinstance(column, str))
     if not is_conllu and (is_named or sum(cell.casefold() in _NAMES for cell in first) > 1):
-        header = first
+        header, *data = data
         log.info("%s: the first line has the names of columns: %s", path, ", ".join(header))
-        rows[rows.index(first)] = None
+        rows[rows.index(header)] = None
     number_of = {name.casefold(): number for number, name in enumerate(header, start=1)}
+    if columns[0] == 1:
+        use_upos = is_conllu and columns[1] == LAST and "upos" in number_of
+        token = next((name for name in number_of if name in _TOKEN_NAMES), 1)
+        columns = token, "upos" if use_upos else columns[1]
+        if use_upos:
+            log.info("%s is CoNLL-U: reading words from %s, labels from %s", path, *columns)
     numbers = []
     for kind, column in zip(("token", "label"), columns, strict=True):
         number = number_of.get(column.casefold()) if isinstance(column, str) else column
@@ -162,8 +181,15 @@ def _number_columns(
             problem = f"{path} has no column {excerpt(str(column))}, {available} (--{kind}_column)"
             raise UserError(f"{problem}. Pass the number of the column, counting from 1")
         numbers.append(number)
+    id_index = number_of.get("id", 1) - 1
+    ids = [row[id_index] for row in data if len(row) > id_index != numbers[0] - 1]
+    has_ids = any(map(str.isdecimal, ids)) and all(map(_CONLLU_ID, ids))
+    if has_ids and (is_conllu or lines[0].startswith("#")):
+        nodes = {x for x in ids if not x.isdecimal()}
+        rows[:] = [None if row and nodes & {*row[id_index:][:1]} else row for row in rows]
     _drop_comments(lines, rows, data, numbers[1], is_conllu)
-    return numbers
+    sentence = (n for name, n in number_of.items() if name.startswith("sent") and n != numbers[0])
+    return [*numbers, next(sentence, 0)]
 
 
 def _drop_comments(
@@ -173,7 +199,7 @@ def _drop_comments(
     label_number: int,
     is_conllu: bool,
 ) -> None:
-    """Replaces comments, ranges and empty nodes with None, in a file that begins with a comment.
+    """Replaces comments with None, in a file that begins with one.
 
     A word may also be `#`; then its row has a label, and as many columns as others.
     """
@@ -189,10 +215,9 @@ def _drop_comments(
     if not data or not (is_conllu or is_comment(next(filter(None, rows), None))):
         return
     for position, (line, row) in enumerate(zip(lines, rows, strict=True)):
-        node = _CONLLU_ID(row[0]) if row and is_conllu else None
         if _NEW_DOCUMENT(line):
             rows[position] = [DOCUMENT]
-        elif is_comment(row) or (node and node[1]):
+        elif is_comment(row):
             rows[position] = None
 
 
@@ -240,18 +265,6 @@ def _choose_scheme(file: ConllFile, wanted: str, label_column: int | str) -> str
     raise UserError(f"{problem}. {advice}. {check}")
 
 
-def remove_affixes(path: str, words: Sequence[str], kind: str, affixes: str) -> list[str]:
-    """Removes any of `affixes`, separated by commas, from words of which more is left."""
-    names = "|".join(map(re.escape, sorted(affixes.split(","), key=len, reverse=True)))
-    pattern = rf"\A({names})(?=.)" if kind == "prefix" else rf"(?<=.)({names})\Z"
-    shortened = [re.sub(pattern, "", word) for word in words]
-    count = sum(len(word) < len(old) for word, old in zip(shortened, words, strict=True))
-    share = f"{count:,} of {counted(len(words), 'word')}"
-    level = logging.INFO if count == len(words) else logging.WARNING
-    log.log(level, "%s: removed --word_%s=%s from %s", path, kind, affixes, share)
-    return shortened
-
-
 def _split_spans(spans: list[str], place: str) -> tuple[list[str], list[str]]:
     """Returns the characters of a line of spans, and their labels in BIO."""
     characters, labels = [], []
@@ -278,21 +291,3 @@ def _find_columns(
         flags = f"--token_column={token_column}, --label_column={label_column}"
         raise UserError(f"{place}: {problem} ({flags}): {excerpt(' '.join(row))}. {_FORMAT}")
     return [token_column - 1, label_number - 1][: 1 + has_label]
-
-
-def with_labels(file: ConllFile, predicted: Sequence[str]) -> str:
-    """Returns the lines of a file with columns, with predicted labels in the column of labels.
-
-    If the file has no such column, they are in a new one, the last.
-    """
-    lines, index = list(file.lines), file.label_index
-    for number, label in zip(file.line_numbers, predicted, strict=True):
-        line, row = lines[number - 1], file.rows[number - 1] or []
-        if index is None:
-            lines[number - 1] = ("\t" if "\t" in line else " ").join((line, label))
-            continue
-        cells = list(re.finditer("(?<![^\t])[^\t]*", line))
-        cells = cells if len(cells) == len(row) else list(_COLUMN.finditer(line))
-        start, end = cells[index].span()
-        lines[number - 1] = line[:start] + label + line[end:]
-    return "".join(f"{line}\n" for line in lines)

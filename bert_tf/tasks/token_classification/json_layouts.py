@@ -1,28 +1,31 @@
-"""Reads labeled words from JSON lines: words with labels, or texts with spans of characters.
+"""Reads labeled words from JSON lines: words with labels, or texts or words with spans.
 
 The layouts are those of Hugging Face datasets (`tokens`, `ner_tags`), of annotation tools such as
-doccano, Label Studio and Prodigy (`text`, and a list of spans), and of CLUENER (`text`, and a
-dictionary type -> text -> spans).
+doccano, Label Studio, Prodigy and spaCy (`text`, and a list of spans), of CLUENER (`text`, and a
+dictionary type -> text -> spans), and of SpERT and GLiNER (words, and spans of words).
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_tf.errors import UserError, counted, excerpt
-from bert_tf.tables.read import Row, read_table
+from bert_tf.progress import log
+from bert_tf.tables.read import read_table
 from bert_tf.tasks.token_classification.entities import EntitySpan, LabeledWords
 from bert_tf.tasks.token_classification.schemes import OUTSIDE
 from bert_tf.tasks.token_classification.sentences import ConllFile
-from bert_tf.tasks.token_classification.windows import locate_words, split_words
+from bert_tf.tasks.token_classification.windows import locate_words
 
+# The numbers or names of the columns of words and labels.
+Columns = tuple[int | str, int | str]
 EXTENSIONS = (".json", ".jsonl", ".ndjson")
-_WORD_KEYS = ("tokens", "words", "token", "word", "sentence", "text")
+_WORD_KEYS = ("tokens", "tokenized_text", "words", "token", "word", "sentence", "text")
 _TEXT_KEYS = ("text", "sentence", "content")
 _LABEL_KEYS = (
-    *("ner_tags", "labels", "label", "tags", "ner", "entities", "spans", "annotations"),
+    *("ner_tags", "labels", "label", "tags", "ner", "entities", "spans", "annotations", "ents"),
     *("pos_tags", "pos", "upos", "chunk_tags"),
 )
 # Keys of a span's start, end, type and text.
@@ -36,55 +39,106 @@ _FORMAT = (
     '{"tokens": ["Anna", ...], "ner_tags": ["B-PER", ...]} or '
     '{"text": "Anna ...", "labels": [[0, 4, "PER"], ...]}'
 )
+# Of so many spans of words, one has a single word.
+_MANY_SPANS = 20
+_ENDS = ("the word after it", "its last word")
 # What words cannot express about a span, and what is done about it.
 _INSIDE_A_WORD = "do not end where a word does", "so whole words are labeled"
 _OVERLAP = "overlap with others", "so only the longest are used"
 
 
 def read_json(
-    file: ConllFile, word_key: int | str, label_key: int | str, need_labels: bool
+    file: ConllFile, keys: Columns, need_labels: bool, split: Callable[[str], list[str]]
 ) -> None:
     """Reads a file with an object per line, or with a list of objects.
 
-    Args:
-        file: where words and labels go, and a sentence for each kind of spans that words cannot
-            express.
-        word_key: key of the words or the text; a number, to find it.
-        label_key: key of the labels or spans; a number, to find it.
-        need_labels: whether objects must have labels.
-
-    Raises:
-        UserError: an object is invalid.
+    The keys of words and labels are found if they are numbers. If there must be labels, objects
+    that were rejected, or not yet labeled, in an annotation tool are left out.
     """
-    counts, num_spans = Counter[tuple[str, str]](), 0
+    counts, num_spans, num_skipped, found = Counter[tuple[str, str]](), 0, 0, []
     for row in read_table(file.path):
-        number = int(re.findall(r"\d+", row.place)[-1])
-        words, value, key = _find_values(row, word_key, label_key, need_labels)
-        file.objects.append((row.cells, key))
-        if isinstance(words, str):
-            text, words = words, split_words(words)
-            spans = [] if value is None else list(_parse_spans(value, text, row.place))
-            num_spans += len(spans)
-            labels = [] if value is None else _label_words(locate_words(words, text), spans, counts)
-            file.add_sentence(number, words, labels, text)
+        cells, is_labeled = _flatten(row.cells)
+        if need_labels and not is_labeled:
+            num_skipped += 1
             continue
-        if value is not None and not _is_strings(value):
+        words, value, key = _find_values(cells, keys, need_labels, row.place)
+        found.append((row.place, words, value if is_labeled else None))
+        file.objects.append((cells, key))
+    if num_skipped:
+        reason = "were rejected, ignored or not labeled in the annotation tool"
+        log.info("%s: left out %s", file.path, counted(num_skipped, "object", f"that {reason}"))
+    file.end_offset = _find_end_offset(file.path, found)
+    for place, words, value in found:
+        number, text = int(re.findall(r"\d+", place)[-1]), None
+        if isinstance(words, str):
+            text, words = words, split(words)
+            places = locate_words(words, text)
+        else:
+            words = [re.sub("[ \t\r\n]", "\xa0", word) or "\xa0" for word in words]
+            places = [(n, n + 1) for n in range(len(words))]
+        has_spans = text is not None or file.end_offset is not None
+        if value == [] and not has_spans and not need_labels:
+            value = None
+        if has_spans and value is not None and (text is not None or _are_spans(value)):
+            spans = list(_parse_spans(value, words if text is None else text, file, place))
+            num_spans += len(spans)
+            value = _label_words(places, spans, counts)
+        elif value is not None and not _is_strings(value):
             advice = "Write the labels' names, such as B-LOC, instead of numbers"
-            raise _error(row.place, f"{excerpt(json.dumps(value))} are not labels. {advice}")
-        if value is not None and len(value) != len(words):
-            raise _error(row.place, f"{counted(len(words), 'word')}, but {len(value)} labels")
-        words = [re.sub("[ \t\r\n]", "\xa0", word) or "\xa0" for word in words]
-        file.add_sentence(number, words, value or ())
+            raise _error(place, f"{excerpt(json.dumps(value))} are not labels. {advice}")
+        elif value is not None and len(value) != len(words):
+            raise _error(place, f"{counted(len(words), 'word')}, but {len(value)} labels")
+        file.add_sentence(number, words, value or (), text)
     for (problem, result), count in sorted(counts.items()):
         spans = counted(count, "span", problem, of=num_spans)
         file.problems.append(f"{file.path}: {spans}, {result}")
 
 
+def _flatten(cells: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
+    """Moves the text and spans of Label Studio's objects to the top.
+
+    Also returns whether the object has labels that were accepted, in Label Studio or Prodigy.
+    """
+    data, annotations = cells.get("data"), cells.get("annotations")
+    if not isinstance(data, dict) or not isinstance(annotations, list):
+        return cells, cells.get("answer") not in ("reject", "ignore")
+    done = [x for x in annotations if isinstance(x, dict) and not x.get("was_cancelled")]
+    results = done[0].get("result") if done else []
+    values = [x.get("value") for x in results or [] if isinstance(x, dict)]
+    spans = [x for x in values if isinstance(x, dict) and "labels" in x]
+    others = {key: value for key, value in cells.items() if key != "data"}
+    return {**others, **data, "annotations": spans}, bool(done)
+
+
+def _find_end_offset(path: str, found: Sequence[tuple[str, Any, Any]]) -> int | None:
+    """Returns what to add to the ends of spans that count words; None if there are none.
+
+    1: a span ends with its last word, as for GLiNER; 0: before the word after it, as for SpERT.
+    """
+    spans = [
+        (end == len(words), start == end, isinstance(value[0], list))
+        for _, words, value in found
+        if isinstance(words, list) and value and _are_spans(value)
+        for start, end, _, _ in _list_spans(value)
+    ]
+    if not spans:
+        return None
+    reach_the_end, are_single, are_lists = map(any, zip(*spans, strict=True))
+    is_probable = are_lists and not reach_the_end and len(spans) < _MANY_SPANS
+    offset = int(are_single or is_probable)
+    log.info("%s: spans count words; the end of a span is %s", path, _ENDS[offset])
+    return offset
+
+
+def _are_spans(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(x, list | dict) for x in value)
+
+
 def _find_values(
-    row: Row, word_key: int | str, label_key: int | str, need_labels: bool
+    cells: Mapping[str, Any], keys: Columns, need_labels: bool, place: str
 ) -> tuple[Any, Any, str]:
     """Returns words or text; labels or spans, None if there are none; and the key of labels."""
-    cells, names = row.cells, ", ".join(row.cells)
+    (word_key, label_key), names = keys, ", ".join(cells)
     if isinstance(label_key, int):
         label_key = next((key for key in _LABEL_KEYS if key in cells and key != word_key), "")
     value = cells.get(label_key)
@@ -95,9 +149,10 @@ def _find_values(
     found = [*lists, *texts] if value is None or are_labels else texts or lists
     words = next(iter(found), None) if isinstance(word_key, int) else cells.get(word_key)
     if not (isinstance(words, str) or _is_strings(words)):
-        raise _error(row.place, f"no words or text in {names}. Pass --token_column=KEY")
+        where = names if isinstance(word_key, int) else f"{word_key}; the keys are {names}"
+        raise _error(place, f"no words or text in {where}. Pass --token_column=KEY")
     if value is None and need_labels:
-        raise _error(row.place, f"no labels in {names}. Pass --label_column=KEY")
+        raise _error(place, f"no labels in {names}. Pass --label_column=KEY")
     return words, value, label_key or "labels"
 
 
@@ -126,18 +181,26 @@ def _error(place: str, problem: str) -> UserError:
     return UserError(f"{place}: {problem}. Write objects such as {_FORMAT}")
 
 
-def _parse_spans(value: Any, text: str, place: str) -> Iterator[tuple[int, int, str]]:
-    """Yields start, end (exclusive, without white space at the ends) and type of each span."""
+def _parse_spans(
+    value: Any, text: str | Sequence[str], file: ConllFile, place: str
+) -> Iterator[tuple[int, int, str]]:
+    """Yields start, end (exclusive) and type of each span of a text, or of a list of words.
+
+    A span of a text has no white space at its ends.
+    """
     for start, end, name, quote in _list_spans(value):
         is_valid = isinstance(start, int) and isinstance(end, int) and isinstance(name, str)
-        if is_valid and isinstance(quote, str) and text[start:end] != quote:
+        if is_valid and not isinstance(text, str):
+            end += file.end_offset or 0
+        elif is_valid and isinstance(quote, str) and text[start:end] != quote:
             end += text[start : end + 1] == quote  # CLUENER's ends are those of the last character
             is_valid = text[start:end] == quote
         if not is_valid or not 0 <= start < end <= len(text) or not name:
             item = excerpt(json.dumps([start, end, name, quote], ensure_ascii=False))
             raise _error(place, f"{item} is not a span of the text")
-        part = text[start:end]
-        start, end = start + len(part) - len(part.lstrip()), end - len(part) + len(part.rstrip())
+        if isinstance(text, str):
+            part = text[start:end]
+            start, end = end - len(part.lstrip()), start + len(part.rstrip())
         if start < end:
             yield start, end, name
 
@@ -173,9 +236,10 @@ def with_labels(file: ConllFile, predictions: Sequence[LabeledWords]) -> str:
     example = next((value for value in values if value and not _is_strings(value)), [])
     lines = []
     for (cells, key), sentence in zip(file.objects, predictions, strict=True):
-        is_text = sentence.text is not None
-        value = _write_spans(sentence.spans, example) if is_text else sentence.labels
-        lines.append(json.dumps(cells | {key: value}, ensure_ascii=False) + "\n")
+        offset = file.end_offset if sentence.text is None else 0
+        spans = [x._replace(end=x.end - (offset or 0)) for x in sentence.spans]
+        value = sentence.labels if offset is None else _write_spans(spans, example)
+        lines.append(json.dumps({**cells, key: value}, ensure_ascii=False) + "\n")
     return "".join(lines)
 
 

@@ -1,15 +1,17 @@
 """The labeled words of a file, its sentences with their windows, and what looks wrong in them."""
 
 import itertools
+import logging
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from bert_tf.errors import counted
+from bert_tf.progress import log
 from bert_tf.tasks.token_classification.schemes import OUTSIDE, PLAIN, is_label
 from bert_tf.tasks.token_classification.windows import WordWindows
 
@@ -27,16 +29,20 @@ _MIN_SENTENCE_WORDS = 1.5  # on average
 _ODD_WORDS = (
     (r"\d+", 0.5, "are numbers, such as {}. Check --token_column"),
     (r"(?=..).*[,;].*", 0.5, "have , or ;, such as {}. Separate columns with spaces or tabs"),
+    (r".*\xa0.*", 0.5, "have spaces, such as {}. Check --token_column"),
     (r'".*"".*"', 0.0, "are in CSV quotes, such as {}. Write the file without quoting"),
 )
 # Distinct words that are probably tags: at most so many, which repeat this often on average.
 _MAX_TAGS, _MIN_REPEATS, _MIN_WORDS = 200, 20, 1000
 # What words may begin or end with that is not part of them, such as `en:`, `_2` or `|`.
+_MARK = "[!#-+./:-@[-`{-~｜／＿-]"  # not every \W: in Hindi, vowels are
 _AFFIXES = {
-    "prefix": re.compile(r'\A[^\W_]{0,8}(?![",])[\W_]'),
-    "suffix": re.compile(r'((?![",])[\W_][^\W_]{0,8}|(?<=[^\W\d])\d{1,2})\Z'),
+    "prefix": re.compile(rf"\A[^\W_]{{0,8}}{_MARK}"),
+    "suffix": re.compile(rf"(?<=.)({_MARK}?\d{{1,2}}|{_MARK}[^\W_]{{0,8}})\Z"),
 }
 _MIN_WORDS_PER_AFFIX = 4  # distinct ones
+# Fewer words are exceptions, such as numbers.
+_MIN_SHARE_WITH_AFFIX = 0.9
 
 
 @dataclass(slots=True)
@@ -54,10 +60,14 @@ class ConllFile:
     # The lines of a file with columns; [] if each line is a sentence, as in MSRA's files and JSON.
     lines: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
+    # What separates columns: a tab, "," or ";"; "" for spaces and tabs.
+    separator: str = ""
     # Index of the column of labels, if any.
     label_index: int | None = None
     # The objects of a JSON file, and the keys of their labels.
-    objects: list[tuple[dict[str, Any], str]] = field(default_factory=list)
+    objects: list[tuple[Mapping[str, Any], str]] = field(default_factory=list)
+    # What to add to the ends of a JSON file's spans that count words, so that they are exclusive.
+    end_offset: int | None = None
     # If each line is a sentence: its text, or None if it has words.
     texts: list[str | None] = field(default_factory=list)
     # The labels in the scheme that the model learns, and the scheme of `labels`.
@@ -163,8 +173,23 @@ def _check_distinct_words(path: str, words: Sequence[str]) -> Iterator[str]:
         share = f"only {len(distinct)} of {len(words)} words are distinct, such as {words[0]}"
         yield f"{path}: {share}. Check --token_column"
     for kind, pattern in _AFFIXES.items():
-        found = {match[0] if (match := pattern.search(word)) else "" for word in distinct}
-        if "" not in found and _MIN_WORDS_PER_AFFIX * len(found) <= len(distinct):
+        matches = list(filter(None, map(pattern.search, distinct)))
+        found = {match[0] for match in matches}
+        is_common = len(matches) >= _MIN_SHARE_WITH_AFFIX * len(distinct)
+        if is_common and _MIN_WORDS_PER_AFFIX * len(found) <= len(distinct):
             names = shlex.quote(",".join(sorted(found)))
-            problem = f"all words have the {kind} {names}. If it is not part of the words, pass"
+            count = "all" if len(matches) == len(distinct) else f"{len(matches)} of {len(distinct)}"
+            problem = f"{count} words have the {kind} {names}. If it is not part of the words, pass"
             yield f"{path}: {problem} --word_{kind}={names}"
+
+
+def remove_affixes(path: str, words: Sequence[str], kind: str, affixes: str) -> list[str]:
+    """Removes any of `affixes`, separated by commas, from words of which more is left."""
+    names = "|".join(map(re.escape, sorted(affixes.split(","), key=len, reverse=True)))
+    pattern = rf"\A({names})(?=.)" if kind == "prefix" else rf"(?<=.)({names})\Z"
+    shortened = [re.sub(pattern, "", word) for word in words]
+    count = sum(len(word) < len(old) for word, old in zip(shortened, words, strict=True))
+    share = f"{count:,} of {counted(len(words), 'word')}"
+    level = logging.INFO if count == len(words) else logging.WARNING
+    log.log(level, "%s: removed --word_%s=%s from %s", path, kind, affixes, share)
+    return shortened

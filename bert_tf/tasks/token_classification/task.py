@@ -25,7 +25,7 @@ from bert_tf.finetuning.prediction import warn_about_empty_texts
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
 from bert_tf.report.evaluation import EvaluationReport
-from bert_tf.tasks.token_classification import conll, json_layouts, scores, sentences
+from bert_tf.tasks.token_classification import columns, conll, json_layouts, scores, sentences
 from bert_tf.tasks.token_classification.entities import LabeledWords
 from bert_tf.tasks.token_classification.evaluation_report import make_report
 from bert_tf.tasks.token_classification.options import NerOptions
@@ -49,7 +49,8 @@ _FILE_NAMES = {
     "eval": ("dev.txt", "valid.txt", "eng.testa"),
     "predict": ("test.txt", "eng.testb"),
 }
-_EXTENSIONS = ("", ".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2", ".bioes", ".bmes")
+_EXTENSIONS = ("", ".conll", ".conllu", ".conllup", ".cupt")
+_EXTENSIONS += (".bio", ".iob", ".iob2", ".bioes", ".bmes")
 
 
 class TokenClassification(Task):
@@ -145,10 +146,11 @@ class TokenClassification(Task):
             options.label_column,
             need_labels=split != "predict",
             label_scheme=self.schema.entries.get(_SCHEME, options.label_scheme),
+            split=self._split_words,
         )
         for kind, affixes in (("prefix", options.word_prefix), ("suffix", options.word_suffix)):
             if affixes:
-                file.words = conll.remove_affixes(path, file.words, kind, affixes)
+                file.words = sentences.remove_affixes(path, file.words, kind, affixes)
         return file
 
     def _find_file(self, split: str) -> str:
@@ -156,10 +158,12 @@ class TokenClassification(Task):
         paths = [os.path.join(data_dir, name) for name in _FILE_NAMES[split]]
         if not is_named and (path := next(filter(files.exists, paths), None)):
             return path
-        # A file that does not exist is an error when it is read.
         can_be_found = is_named or files.is_dir(data_dir)
         found = find_files(self.options, [split], _EXTENSIONS) if can_be_found else {}
-        return found.get(split, paths[0])
+        if split not in found:
+            problem = f"No such file: {paths[0]} ({files.describe_parent(paths[0])})"
+            raise UserError(f"{problem}. For a file with another name, pass --{split}_file")
+        return found[split]
 
     def _make_sentences(self, file: ConllFile) -> Sentences:
         documents = file.document_starts if self.options.doc_context else None
@@ -269,7 +273,7 @@ class TokenClassification(Task):
         if not self._is_plain:
             contents[ENTITIES_TEST] = "".join(sentence.to_json() for sentence in predictions)
         if file.rows:
-            contents[PREDICTED + name] = conll.with_labels(file, labels)
+            contents[PREDICTED + name] = columns.with_labels(file, labels)
         elif file.objects and not (self._is_plain and any(file.texts)):
             contents[PREDICTED + name] = json_layouts.with_labels(file, predictions)
         return Written(files.write_texts(folder, contents))

@@ -6,7 +6,8 @@ import json
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.tasks.token_classification import conll, json_layouts
+from bert_tf.tasks.token_classification import json_layouts
+from bert_tf.tasks.token_classification.columns import with_labels
 from bert_tf.tasks.token_classification.conll import read_conll
 from bert_tf.tasks.token_classification.entities import LabeledWords
 
@@ -99,6 +100,98 @@ def test_number_signs_are_words_in_other_files(tmp_path):
         read(tmp_path, "a.txt", "a O\n\n# text = b\nb O\n")
 
 
+CUPT = """# global.columns = ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC PARSEME:MWE
+# text = part au
+1\tpart\tpart\tNOUN\t_\t_\t0\tdep\t_\t_\t1:LVC
+2-3\tau\t_\t_\t_\t_\t_\t_\t_\t_\t*
+2\tà\tà\tADP\t_\t_\t0\tdep\t_\t_\t*
+3\tle\tle\tDET\t_\t_\t0\tdep\t_\t_\t1
+3.1\tdu\tle\tDET\t_\t_\t0\tdep\t_\t_\t1
+"""
+
+
+@pytest.mark.parametrize(
+    ("columns", "labels"),
+    [
+        ((1, -1), ["NOUN", "ADP", "DET"]),
+        (("form", "parseme:mwe"), ["1:LVC", "*", "1"]),
+        ((2, 11), ["1:LVC", "*", "1"]),
+        ((1, "DEPREL"), ["dep"] * 3),
+    ],
+)
+def test_conllu_plus(tmp_path, columns, labels):
+    arguments = {"token_column": columns[0], "label_column": columns[1], "label_scheme": "plain"}
+    rows, _ = read(tmp_path, "a.cupt", CUPT, **arguments)
+    assert rows == list(zip(["part", "à", "le"], labels, strict=True))
+    with pytest.raises(UserError, match=r"no column 'ner', only ID, FORM, .*, PARSEME:MWE"):
+        read(tmp_path, "a.cupt", CUPT, label_column="ner")
+    # The columns need not be those of CoNLL-U.
+    text = "# global.columns = FORM ID NER\nau\t1-2\tO\nà\t1\tO\nBonn\t2\tB-LOC\n"
+    assert read(tmp_path, "a.conllup", text)[0] == [("à", "O"), ("Bonn", "B-LOC")]
+
+
+def test_ranges_are_no_words_whatever_the_number_of_columns(tmp_path):
+    lines = "1-2\tim\tO\n1\tin\tO\n2\tdem\tO\n3\tBonn\tB-LOC\n"
+    rows, _ = read(tmp_path, "a.tsv", f"# id 1\n{lines}", token_column=2)
+    assert rows == [("in", "O"), ("dem", "O"), ("Bonn", "B-LOC")]
+    # These are not ids: a file without comments, and one with the numbers of sentence and word.
+    times = "0.5\tin\tO\n1\tBonn\tB-LOC\n"
+    assert len(read(tmp_path, "a.tsv", times, token_column=2)[0]) == 2
+    numbers = "# id 1\n1-1\tin\tO\n1-2\tBonn\tB-LOC\n"
+    assert len(read(tmp_path, "a.tsv", numbers, token_column=2)[0]) == 2
+
+
+def test_words_of_conllu_are_forms_whatever_the_label(tmp_path):
+    rows, _ = read(tmp_path, "a.conllu", UD, label_column="xpos")
+    assert rows == [("It", "PRP"), ("is", "VBZ"), ("n't", "RB"), ("1\xa0000", "CD")]
+
+
+def test_spaces_are_words(tmp_path):
+    """A character per line, as in KLUE: all words stay, and so do all lines of predictions."""
+    text = "## a-1\t<김:PS> 은 #\n김\tB-PS\n \tO\n#\tO\n\n New York\tB-LC\n"
+    rows, file = read(tmp_path, "a.tsv", text)
+    assert rows == [("김", "B-PS"), ("\xa0", "O"), ("#", "O"), ("New\xa0York", "B-LC")]
+    assert file.sentence_starts == [0, 3, 4]
+    written = with_labels(file, ["X0", "X1", "X2", "X3"])
+    assert written.splitlines()[1:] == ["김\tX0", " \tX1", "#\tX2", "", " New York\tX3"]
+    # A label is not a space.
+    with pytest.raises(UserError, match=r"a\.tsv:2: the label in column 2 is empty: 'b "):
+        read(tmp_path, "a.tsv", "a\tNN\nb\t \nc\tNN\n", label_scheme="plain")
+    assert read(tmp_path, "a.tsv", "a\tNN\nb\t \nc\tNN\n", need_labels=False)[1].labels == []
+    # Spaces separate columns where the number of columns is the same with them.
+    assert read(tmp_path, "a.txt", "a X\tO\n b X\tO\n")[1].words == ["a", "b"]
+
+
+CSV = """Sentence #,Word,POS,Tag
+Sentence: 1,London,NNP,B-geo
+,",",",",O
+,\"""\",``,O
+Sentence: 2,a b,NN,O
+"""
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_csv(tmp_path, separator):
+    text = CSV.replace(",", separator)
+    rows, file = read(tmp_path, "a.csv", text)
+    assert rows == [("London", "B-geo"), (separator, "O"), ('"', "O"), ("a\xa0b", "O")]
+    assert (file.sentence_starts, file.line_numbers) == ([0, 3, 4], [2, 3, 4, 5])
+    named, _ = read(tmp_path, "a.csv", text, token_column="POS", label_column="Tag")
+    assert named[0] == ("NNP", "B-geo")
+    lines = with_labels(file, ["X0", "X1", "X2", "X3"]).splitlines()
+    assert lines[1:4:2] == ["Sentence: 1,London,NNP,X0".replace(",", separator), lines[3]]
+    assert [line.rpartition(separator)[2] for line in lines] == ["Tag", "X0", "X1", "X2", "X3"]
+    assert read(tmp_path, "b.csv", "\n".join(lines), label_scheme="plain")[1].words == file.words
+
+
+def test_sentences_of_csv_by_blank_lines_or_repeated_numbers(tmp_path):
+    for text in ("in,O\nBonn,B-X\n\nin,O\n", "in,O\nBonn,B-X\n,\nin,O\n"):
+        assert read(tmp_path, "a.csv", text)[1].sentence_starts == [0, 2, 3]
+    text = "sentence_id\tword\ttag\n7\tin\tO\n7\tBonn\tB-X\n8\tin\tO\n"
+    rows, file = read(tmp_path, "a.tsv", text)
+    assert (rows[1], file.sentence_starts) == (("Bonn", "B-X"), [0, 2, 3])
+
+
 CASES = {
     "datasets": {"tokens": ["Anna", "lives"], "ner_tags": ["B-PER", "O"], "pos_tags": ["N", "V"]},
     "doccano": {"id": 7, "text": "Anna lives", "label": [[0, 4, "PER"]]},
@@ -121,6 +214,17 @@ CASES = {
         "spans": [[0, 4, "PER"]],
     },
     "CLUENER": {"text": "Anna lives", "label": {"PER": {"Anna": [[0, 3]]}}},
+    "spaCy, to_json": {
+        "text": "Anna lives",
+        "ents": [{"start": 0, "end": 4, "label": "PER"}],
+        "tokens": [{"id": 0, "start": 0, "end": 4}, {"id": 1, "start": 5, "end": 10}],
+    },
+    "SpERT": {
+        "tokens": ["Anna", "lives"],
+        "entities": [{"type": "PER", "start": 0, "end": 1}],
+        "relations": [],
+    },
+    "GLiNER": {"tokenized_text": ["Anna", "lives"], "ner": [[0, 0, "PER"]]},
 }
 
 
@@ -131,6 +235,99 @@ def test_json(tmp_path, name, as_list):
     rows, file = read(tmp_path, "a.json", text)
     assert rows == [("Anna", "B-PER"), ("lives", "O")] * 2
     assert (file.sentence_starts, file.line_numbers) == ([0, 2, 4], [1, 1, 2, 2])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_json_in_a_file_of_another_extension(tmp_path, name):
+    rows, _ = read(tmp_path, "a.txt", f"\ufeff{json.dumps(CASES[name])}\n")
+    assert rows == [("Anna", "B-PER"), ("lives", "O")]
+
+
+def test_pairs_of_spacy(tmp_path):
+    pairs = [["Anna lives", {"entities": [[0, 4, "PER"]]}], ["Hi", {"entities": []}]]
+    rows, _ = read(tmp_path, "a.json", json.dumps(pairs, indent=1))
+    assert rows == [("Anna", "B-PER"), ("lives", "O"), ("Hi", "O")]
+
+
+def test_answers_of_prodigy(tmp_path, run_log):
+    spans = {"text": "Anna lives", "spans": [{"start": 0, "end": 10, "label": "PER"}]}
+    answers = [{**spans, "answer": answer} for answer in ("accept", "reject", "ignore", "accept")]
+    text = "".join(f"{json.dumps(row)}\n" for row in answers)
+    rows, file = read(tmp_path, "a.jsonl", text)
+    assert rows == [("Anna", "B-PER"), ("lives", "I-PER")] * 2
+    assert (len(file.objects), file.line_numbers) == (2, [1, 1, 4, 4])
+    assert "a.jsonl: left out 2 objects that were rejected, ignored or not" in run_log.text
+    predicted, file = read(tmp_path, "a.jsonl", text, need_labels=False)
+    assert (len(predicted), file.labels) == (8, [])
+
+
+def test_label_studio(tmp_path, run_log):
+    value = {"start": 0, "end": 4, "text": "Anna", "labels": ["PER"]}
+    result = [{"value": value, "type": "labels"}, {"from_id": "a", "type": "relation"}]
+    choice = {"value": {"choices": ["good"]}, "type": "choices"}
+    tasks = [
+        [{"result": [*result, choice], "was_cancelled": False}, {"result": []}],
+        [{"result": result, "was_cancelled": True}],
+        [],
+        [{"result": [], "was_cancelled": False}],
+    ]
+    rows = [{"id": 1, "data": {"text": "Anna lives"}, "annotations": task} for task in tasks]
+    words, file = read(tmp_path, "a.json", json.dumps(rows, indent=1))
+    assert words == [("Anna", "B-PER"), ("lives", "O"), ("Anna", "O"), ("lives", "O")]
+    assert "left out 2 objects that were" in run_log.text
+    predictions = [LabeledWords(["Anna", "lives"], ["O", "B-X"]) for _ in range(2)]
+    for prediction in predictions:
+        prediction.text, prediction.probabilities = "Anna lives", [1.0, 1.0]
+    again, _ = read(tmp_path, "b.jsonl", json_layouts.with_labels(file, predictions))
+    assert again == [("Anna", "O"), ("lives", "B-X")] * 2
+    text = json.dumps(rows).replace('"text": "Anna lives"', '"review": "Anna lives"')
+    assert read(tmp_path, "a.json", text, token_column="review")[0] == words
+    assert len(read(tmp_path, "a.json", text, token_column="review", need_labels=False)[0]) == 8
+
+
+@pytest.mark.parametrize(
+    ("spans", "labels"),
+    [
+        ([[0, 1, "X"]], "B-X I-X O"),
+        ([[0, 1, "X"]] * 30, "B-X O O"),
+        ([[0, 1, "X"], [2, 2, "Y"]], "B-X I-X B-Y"),
+        ([[0, 1, "X"], [2, 3, "Y"]], "B-X O B-Y"),
+        ([{"start": 0, "end": 1, "type": "X"}], "B-X O O"),
+        ([{"start": 0, "end": 1, "type": "X"}, {"start": 2, "end": 2, "type": "Y"}], "B-X I-X B-Y"),
+    ],
+)
+def test_ends_of_spans_of_words(tmp_path, spans, labels):
+    """Spans with one word, or to the end, show whether ends are inclusive; else it is probable."""
+    rows = [{"tokens": ["a", "b", "c"], "entities": [span]} for span in spans]
+    rows.append({"tokens": ["d"], "entities": []})
+    _, file = read(tmp_path, "a.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+    by_sentence = [file.labels[n : n + 3] for n in range(0, 3 * len(spans), 3)]
+    distinct = {tuple(x) for x in by_sentence}
+    merged = [next((x for x in column if x != "O"), "O") for column in zip(*distinct, strict=True)]
+    assert " ".join(merged) == labels
+    assert file.labels[-1] == "O"
+
+
+def test_texts_are_split_by_the_given_function(tmp_path):
+    rows = [{"text": "[E1] Anna, hi", "label": [[5, 9, "PER"]]}]
+    _, file = read(tmp_path, "a.jsonl", json.dumps(rows[0]), split=str.split)
+    assert file.words == ["[E1]", "Anna,", "hi"]
+    text = "Anna, hi you.\nHi, Bonn (D) and.\n"
+    _, file = read(tmp_path, "a.txt", text, need_labels=False, split=str.split)
+    assert file.words == ["Anna,", "hi", "you.", "Hi,", "Bonn", "(D)", "and."]
+
+
+def test_markup_is_no_text(tmp_path, run_log):
+    text = "<a>\n<b>Good food here.</b>\n<c>And it was <i>cheap</i></c>\n</a>\n"
+    read(tmp_path, "a.xml", text, need_labels=False)
+    assert "a.xml: 3 of the first 4 lines have tabs, JSON or HTML: pass plain text" in run_log.text
+
+
+def test_unknown_key_of_words(tmp_path):
+    with pytest.raises(
+        UserError, match=r"no words or text in a\.b; the keys are id, text, label. Pass"
+    ):
+        read(tmp_path, "a.jsonl", json.dumps(CASES["doccano"] | {"id": 0}), token_column="a.b")
 
 
 def test_chinese_dictionaries(tmp_path):
@@ -187,6 +384,12 @@ def test_spans_that_words_cannot_express_are_counted(tmp_path):
         ({"text": "a b", "labels": {"X": {"b": [[0, 0]]}}}, "is not a span of the text"),
         ({"text": "a b", "labels": [["a", "X"]]}, "is not a span of the text"),
         ({"text": "a b", "labels": "X"}, "is not a span of the text"),
+        ({"tokens": ["a"], "ner": [[0, 3, "X"]]}, r"'\[0, 4, .*is not a span of the text"),
+        ({"tokens": ["a"], "ner": [{"index": [0], "type": "X"}]}, "is not a span of the text"),
+        (
+            {"data": {"a": "b"}, "annotations": [{"result": None}]},
+            "no words or text in annotations, a",
+        ),
     ],
 )
 def test_invalid_json(tmp_path, row, message):
@@ -240,7 +443,7 @@ def test_labels_are_written_back_in_columns(tmp_path, text, columns, expected):
     arguments = {"need_labels": False, "token_column": columns[0], "label_column": columns[1]}
     _, file = read(tmp_path, "a.tsv", text, **arguments)
     predicted = [f"X{n}" for n in range(len(file.words))]
-    written = conll.with_labels(file, predicted)
+    written = with_labels(file, predicted)
     for old, new in expected.items():
         assert text.count(old) == 1
         text = text.replace(old, new)

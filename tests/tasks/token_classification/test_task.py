@@ -184,7 +184,7 @@ def find_problems(ner_task, split="predict"):
 
 
 def test_folder_without_conll_files(tiny, tmp_path):
-    with pytest.raises(UserError, match=r"No such file: .*test\.txt \(the folder"):
+    with pytest.raises(UserError, match=r"No such file: .*test\.txt \(.* pass --predict_file$"):
         task(tiny, tmp_path).read("predict")
 
 
@@ -639,6 +639,40 @@ def test_common_prefixes_and_suffixes_warn(tiny, folder, words, message):
     assert ("all words have the" in problems) == bool(message)
     parts = (message or "").split(".* ")
     assert all(part in problems for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ([f"{x}{n % 3}" for n, x in enumerate("科技全方位资讯李开复对输给一个女人，.!")], "all"),
+        ([*(f"{x}{n % 2}" for n, x in enumerate("科技全方位资讯李开")), "end"], "9 of 10"),
+        (["पानी", "में", "की", "हिंदी", "नदी", "थी", "गाड़ी", "रानी", "बानी", "भी", "जी", "दी"], None),
+        ([str(year) for year in range(1950, 2000)], None),
+        (["p53", "IL2", "and", "CD4", "of", "H2", "in", "B12"], None),
+    ],
+    ids=["Weibo", "an exception", "Hindi", "years", "names"],
+)
+def test_few_words_without_a_suffix_are_exceptions(tiny, folder, words, problem):
+    (folder / "test.txt").write_text("".join(f"{word}\n" for word in words))
+    problems = [x for x in find_problems(task(tiny, folder)) if "fix" in x]
+    assert len(problems) == bool(problem)
+    assert all(f"test.txt: {problem} words have the suffix 0,1" in x for x in problems)
+
+
+@pytest.mark.parametrize("pretokenized", [False, True])
+@pytest.mark.parametrize("name", ["test.txt", "test.json"])
+def test_files_are_split_like_inputs(tiny, tmp_path, name, pretokenized):
+    text = "good film[MASK]plot, plot-twist."
+    (tmp_path / "test.txt").write_text(f"{text}\nA plot.\nIt is a very good film.\n")
+    (tmp_path / "test.json").write_text(json.dumps({"text": text}))
+    ner_task = task(tiny, tmp_path, predict_file=str(tmp_path / name))
+    basic = ner_task.tokenizer.reference.basic_tokenizer
+    basic.keep(["[MASK]"])
+    basic.pretokenized = pretokenized
+    words, _ = ner_task.read("predict")[0]
+    assert words == ner_task.from_inputs([text])[0][0]
+    end = ["plot,", "plot-twist."] if pretokenized else ["plot", ",", "plot-twist", "."]
+    assert words == ["good", "film", "[MASK]", *end]
 
 
 def test_prefixes_and_suffixes_are_removed(tiny, folder, run_log):
