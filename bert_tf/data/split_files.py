@@ -20,8 +20,11 @@ NAMES = {
     "predict": ("test", "testb"),
 }
 _EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
-# Prefixes of files that hold no data.
-_IGNORED_PREFIXES = (".", "readme", "licen", "label_test", "entities_test", "predicted_")
+# Prefixes of files that hold no data, or that a run writes to its folder.
+_IGNORED_PREFIXES = (
+    *(".", "readme", "licen", "label_test", "entities_test", "predicted_"),
+    *("eval_results", "test_results", "test_predictions"),
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,7 +38,7 @@ class SplitFileOptions(Options, affects=DATA | PATH):
     )
     train_file: str | None = option(
         None,
-        "Training file: a path, or a name in --data_dir; by default train.tsv (or .csv, .jsonl), "
+        "Training file: a path, or a name in --data_dir; by default train.tsv (or .txt, .jsonl), "
         "or the only file in --data_dir.",
         new=True,
     )
@@ -51,6 +54,10 @@ class SplitFileOptions(Options, affects=DATA | PATH):
         """Whether any file is passed."""
         return bool(self.train_file or self.eval_file or self.predict_file)
 
+    def _not_needed(self) -> set[str]:
+        others: set[str] = super()._not_needed()  # type: ignore[misc]  # of a class beside this one
+        return others | ({"data_dir"} if self.names_files else set())
+
 
 def find_files(
     options: Any, splits: Collection[str], more_extensions: Collection[str] = ()
@@ -59,14 +66,14 @@ def find_files(
 
     A file option is a path or, if there is no such path, a name in the folder. Without a file
     option, a file is found in the folder by its name: one of `NAMES` with a known extension,
-    optionally followed by `.gz`. If no name matches, and the folder has one data file besides those
-    passed, that is the training file. If it has none either, subfolders with these names are found.
+    optionally followed by `.gz`; or else by a part of its name, such as `ARC-Easy-Train.jsonl` or
+    `esp.testa`. If no name matches, and the folder has one data file besides those passed, that is
+    the training file. If it has none either, subfolders with these names are found.
 
     Args:
         options: the options; those of other splits are not checked.
         splits: some of "train", "eval" and "predict".
-        more_extensions: extensions that files may also have. If any, the split may also be a
-            part of the name, such as `de-ud-train.conllu` or `esp.testa`.
+        more_extensions: extensions that files may also have.
 
     Returns:
         Split -> path, for each of `splits` that has a file.
@@ -93,7 +100,7 @@ def find_files(
     existing = _list_data_files(data_dir)
     for split in missing:
         names = [name for name in existing if _find_split(name, more_extensions) == split]
-        if more_extensions and not names:
+        if not names:
             names = [name for name in existing if _find_split(name, more_extensions, True) == split]
         if len(names) > 1:
             candidates = " and ".join(names[:3])
@@ -117,6 +124,13 @@ def find_files(
         folders = [(split, os.path.join(data_dir, n)) for split in missing for n in NAMES[split]]
         paths = {split: path for split, path in reversed(folders) if files.is_dir(path)}
     return paths
+
+
+def no_file(split: str, data_dir: str | None, advice: str = "") -> UserError:
+    """Returns the error for a split without a file; lists the folder."""
+    advice = f"pass --{split}_file, or put {NAMES[split][0]}.tsv into --data_dir{advice}"
+    reason = files.describe_folder(data_dir or ".")
+    return UserError(f"There is no {split} file: {advice} ({reason})")
 
 
 def _find_specified(name: str, data_dir: str, flag: str) -> str:

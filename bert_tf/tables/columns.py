@@ -140,8 +140,14 @@ def _find_position(
         raise _no_such_column(first_row.place, purpose, column, header, "column", split)
     if not 1 <= int(column) <= len(first_row.cells):
         place, cells = first_row.place, first_row.cells
-        problem = f"but the row has {counted(len(cells), 'column')}.{_csv_hint(place, cells)}"
-        raise UserError(f"{place}: {_flag(purpose)}={column}, {problem}")
+        problem = f"but the row has {counted(len(cells), 'column')}: {excerpt(', '.join(cells))}"
+        advice = _csv_hint(place, cells)
+        if len(cells) == 1 and not advice:
+            advice = (
+                " Columns are separated by tabs or, in a .csv file, by commas: convert the file"
+            )
+            advice += ". Labels in another file: join the files with paste" * (purpose == "label")
+        raise UserError(f"{place}: {_flag(purpose)}={column}, {problem}.{advice}")
     return int(column) - 1
 
 
@@ -159,6 +165,8 @@ def _no_such_column(
         advice = f" Did you mean {_flag(purpose)}={by_folded_name[close[0]]}?"
     elif purpose == "question":
         advice = " If the endings have no common beginning, pass --question_column="
+    elif purpose == "label" and kind == "key":
+        advice = " Pass one of these; if labels are in another file, add them to each line"
     elif kind == "key":
         advice = " Pass one of these, or correct the line"
     else:
@@ -197,6 +205,8 @@ def to_text(value: Any, name: str, place: str) -> str:
     advice = "Correct or remove the line"
     if isinstance(value, dict):
         advice = "Pass the path of one of its fields, such as question.stem"
+    if isinstance(value, list):
+        advice = f"Write one line for each {name}, or join the parts to one text"
     received = f"Received: {excerpt(json.dumps(value))}. {advice}"
     raise UserError(f"{place}: the {name} must be a string or a number. {received}")
 

@@ -99,13 +99,13 @@ class CustomDataset(TextDataset):
     def _load(self, split: str) -> list[InputExample]:
         """Reads the file of a split; if it is the training file, also infers the labels."""
         path = self._paths[split]
-        quoted = value_for(self._options.quoted, split)
-        rows = list(read_table(path, quoted))
-        if not rows:
-            raise UserError(f"{path} is empty")
         is_unlabeled = self.is_unlabeled and split == "train"
         unused = {"label"} if split == "predict" else {"id", "label"} if is_unlabeled else {"id"}
         columns = column_mapping.columns_of_split(self._options, split, unused)
+        quoted = value_for(self._options.quoted, split)
+        rows = list(read_table(path, quoted, cut=not any(map(is_name, columns.values()))))
+        if not rows:
+            raise UserError(f"{path} is empty")
         table = self._options, split, columns
         header = column_mapping.find_header(path, rows, *table, self._parser, self._training.header)
         positions = find_positions(path, rows[0], columns, header, split)

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from bert_tf.data.packing import pack_batch, truncated_lengths
-from bert_tf.data.texts import display_name, lines
+from bert_tf.data.texts import display_name, lines, read_columns
 from bert_tf.errors import UserError, counted
 from bert_tf.progress import log
+from bert_tf.tables.columns import is_name
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
 
@@ -24,12 +25,18 @@ _OTHER_MASK = re.compile(r"<mask>|[\[{]mask[\]}]|_{3,}", re.IGNORECASE)
 ANY, BEGIN, CONTINUATION = range(3)
 
 
-def read_masked_texts(path: str) -> Iterator[tuple[int, str]]:
-    """Yields the 1-based line number and the text of each non-blank line."""
-    for line_number, line in enumerate(lines(path), start=1):
-        if text := line.strip():
-            require_mask(text, f"{display_name(path)}:{line_number}")
-            yield line_number, text
+def read_masked_texts(path: str, column: str | None = None) -> Iterator[tuple[int, str]]:
+    """Yields the 1-based line number and the text of each non-blank line, or row of a table."""
+    name = display_name(path)
+    rows = ((f"{name}:{number}", line) for number, line in enumerate(lines(path), start=1))
+    if column:
+        table = read_columns(path, column, None, has_header=is_name(column))
+        rows = ((place, text) for place, (text, _) in table)
+    for place, text in rows:
+        if text := text.strip():
+            require_mask(text, place)
+            # The place ends with the number of a line, or of an element of a list.
+            yield int(re.split("[ :]", place)[-1]), text
 
 
 def require_mask(text: str, where: str) -> None:
