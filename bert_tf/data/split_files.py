@@ -21,9 +21,8 @@ NAMES = {
 }
 _EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
 # Prefixes of files that hold no data, or that a run writes to its folder.
-_IGNORED_PREFIXES = (
-    *(".", "readme", "licen", "label_test", "entities_test", "predicted_"),
-    *("eval_results", "test_results", "test_predictions"),
+_IGNORED = re.compile(
+    r"\.|readme|licen|(label|entities)_test|predicted_|(eval|test)_(results|predictions)", re.I
 )
 
 
@@ -67,8 +66,8 @@ def find_files(
     A file option is a path or, if there is no such path, a name in the folder. Without a file
     option, a file is found in the folder by its name: one of `NAMES` with a known extension,
     optionally followed by `.gz`; or else by a part of its name, such as `ARC-Easy-Train.jsonl` or
-    `esp.testa`. If no name matches, and the folder has one data file besides those passed, that is
-    the training file. If it has none either, subfolders with these names are found.
+    `esp.testa`. The only data file besides those passed is the training file, unless it has such a
+    name. If there is no file, subfolders with these names are found.
 
     Args:
         options: the options; those of other splits are not checked.
@@ -98,20 +97,20 @@ def find_files(
             f"--data_dir={data_dir}: no such folder ({files.describe_parent(data_dir)})"
         )
     existing = _list_data_files(data_dir)
+    # A file that was passed for any split is no other split by a part of its name.
+    passed = [*specified.values(), *(os.path.join(data_dir, f) for f in specified.values())]
+    used = {*map(os.path.realpath, passed)}
+    others = [n for n in existing if os.path.realpath(os.path.join(data_dir, n)) not in used]
     for split in missing:
         names = [name for name in existing if _find_split(name, more_extensions) == split]
-        if not names:
-            names = [name for name in existing if _find_split(name, more_extensions, True) == split]
+        if not names and (len(others) > 1 or "train" not in missing):
+            names = [name for name in others if _find_split(name, more_extensions, True) == split]
         if len(names) > 1:
             candidates = " and ".join(names[:3])
             raise UserError(f"{data_dir} contains {candidates}. Pass one of them as --{split}_file")
         if names:
             paths[split] = os.path.join(data_dir, names[0])
     if "train" in missing and paths.keys() <= specified.keys():
-        # A file that was passed for any split must not become the training file.
-        passed = [*specified.values(), *(os.path.join(data_dir, f) for f in specified.values())]
-        used = {*map(os.path.realpath, passed)}
-        others = [n for n in existing if os.path.realpath(os.path.join(data_dir, n)) not in used]
         if others and os.path.realpath(data_dir) == os.path.realpath(options.output_dir or ""):
             problem = f"--output_dir={options.output_dir} is also the folder with the data, which"
             advice = "Choose another --output_dir, or pass the name of the file with --train_file"
@@ -162,7 +161,7 @@ def _list_data_files(data_dir: str) -> list[str]:
     return [
         name
         for name in files.list_dir(data_dir)
-        if not name.lower().startswith(_IGNORED_PREFIXES)
+        if not _IGNORED.match(name)
         and not name.lower().endswith(".md")
         # A folder with the extension of a table is refused when it is read.
         and (name.endswith(_EXTENSIONS) or not files.is_dir(os.path.join(data_dir, name)))

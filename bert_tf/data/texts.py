@@ -7,7 +7,7 @@ from typing import IO, NamedTuple
 
 from bert_tf import files, text_lines
 from bert_tf.errors import UserError, counted
-from bert_tf.tables.columns import is_name, read_cells, to_text
+from bert_tf.tables.columns import num_numbers, read_cells, to_text
 from bert_tf.tables.read import read_table
 
 STDIN = "-"
@@ -36,18 +36,19 @@ def read_lines(path: str) -> Iterator[Text]:
 
 
 def read_columns(
-    path: str, text_column: str, text_pair_column: str | None, has_header: bool
+    path: str, text_column: str, text_pair_column: str | None = None, has_header: str = "auto"
 ) -> Iterator[tuple[str, Text]]:
     """Yields the place (file and line) and the texts of each row of a table.
 
-    A column is a name (or JSON path), or a number from 1 on.
+    A column is a name, JSON path or 1-based number. `has_header="auto"`: if a column has a name.
     """
     stream = _standard_input() if path == STDIN else None
     columns = {"text": text_column, "text_pair": text_pair_column or ""}
     columns = {purpose: column for purpose, column in columns.items() if column}
-    by_number = not any(map(is_name, columns.values()))
-    rows = read_table(display_name(path), stream=stream, cut=by_number)
-    for place, cells in read_cells(path, rows, columns, has_header):
+    num_used = num_numbers(columns.values())
+    header = not num_used if has_header == "auto" else has_header == "yes"
+    rows = read_table(display_name(path), stream=stream, num_used=num_used)
+    for place, cells in read_cells(path, rows, columns, header):
         yield place, Text(*(to_text(value, "text", place) for value in cells.values()))
 
 

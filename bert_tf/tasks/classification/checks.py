@@ -55,7 +55,8 @@ def check(
     elif train_examples and names and not data.is_unlabeled:
         unseen = _collect_labels(examples) - _collect_labels(train_examples)
         if unseen:
-            yield f"{path}: no row of the training set has the label {shortened(brief(sorted(unseen)))}"
+            names = shortened(brief(sorted(unseen)))
+            yield f"{path}: no row of the training set has the label {names}"
 
 
 def _check_texts(
@@ -89,13 +90,11 @@ def _check_contradictions(path: str, examples: Sequence[InputExample]) -> Iterat
 
 
 def _check_labels(path: str, data: TextDataset) -> Iterator[str]:
-    for separator in ",;|" if data.problem_type == CLASSIFICATION else "":
-        lists = [label for label in data.labels if separator in label]
-        parts = {part.strip() for label in data.labels for part in label.split(separator)}
-        if 2 * len(lists) > len(data.labels) > len(parts):
-            flag = "" if separator == "," else f" --label_separator='{separator}'"
-            advice = f"If it is a list, pass --problem_type=multilabel{flag}"
-            yield f"{path}: {excerpt(lists[0])} is read as one label. {advice}"
+    with_comma = [label for label in data.labels if "," in label]
+    parts = {part.strip() for label in data.labels for part in label.split(",")}
+    if data.problem_type == CLASSIFICATION and 2 * len(with_comma) > len(data.labels) > len(parts):
+        advice = "If it is a list, pass --problem_type=multilabel"
+        yield f"{path}: {excerpt(with_comma[0])} is read as one label. {advice}"
     # Of -1, 0 and 1, -1 is a class; of -1, 0, 1 and 2, it often means "no label".
     is_class = {"-1"} if "2" not in data.labels else set()
     missing = [label for label in data.labels if is_placeholder(label) and label not in is_class]

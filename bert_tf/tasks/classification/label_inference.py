@@ -81,13 +81,13 @@ class LabelParser:
         """Lists the numbers in a cell, as text, or the names of those that are 1."""
         texts = [to_text(part, "label", place).strip() for part in _parts(value) or [""]]
         names = target_names(value, self.problem_type)
-        columns = [f"column {name}: " for name in value] if isinstance(value, dict) else [""]
-        for column, text in zip(columns * len(texts), texts, strict=False):
+        columns = value if isinstance(value, dict) else ()
+        for column, text in itertools.zip_longest(columns, texts):
             if parse_number(text) is None:
-                advice = self._advice(text, place)
-                if column and not is_placeholder(text):
-                    advice = "Label columns have numbers, or 0 and 1"
-                raise _not_a_number(text, advice, f"{place}: {column}".removesuffix(": "))
+                is_wrong = column is not None and not is_placeholder(text)
+                in_columns = "Label columns have numbers, or 0 and 1"
+                advice = in_columns if is_wrong else self._advice(text, place)
+                raise _not_a_number(text, advice, f"{place}: column {column}" if columns else place)
         if sorted(names) != sorted(self.labels):
             found, expected = (shortened(brief(x)) or "one number" for x in (names, self.labels))
             raise UserError(f"{place}: the label has {found}, but others have {expected}")
@@ -281,11 +281,8 @@ def _check_counts(path: str, parser: LabelParser, counts: Counter[str], num_rows
     if all(counts[label] == num_rows for label in labels) or (
         len(labels) < 2 and parser.problem_type != MULTILABEL
     ):
-        reason = (
-            f"every row has the label {shortened(brief(labels))}"
-            if labels
-            else "no row has a label"
-        )
+        names = shortened(brief(labels))
+        reason = f"every row has the label {names}" if labels else "no row has a label"
         raise UserError(f"{path}: {reason}; nothing to learn. Check --label_column")
     num_single = sum(counts[label] == 1 for label in labels)
     has_many = len(labels) > min(_MANY_LABELS, max(_FEW_LABELS, num_rows / 2))

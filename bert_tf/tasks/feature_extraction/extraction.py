@@ -94,8 +94,7 @@ def _read(options: ExtractionOptions) -> Iterator[Text]:
     path, column, pair = options.input_file or "", options.text_column, options.text_pair_column
     if not column:
         return read_lines(path)
-    has_header = {"auto": options.uses_column_names, "yes": True}.get(options.has_header, False)
-    return (text for _, text in read_columns(path, column, pair, has_header))
+    return (text for _, text in read_columns(path, column, pair, options.has_header))
 
 
 def _warn_about_texts(

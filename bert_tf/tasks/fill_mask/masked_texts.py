@@ -14,7 +14,6 @@ from bert_tf.data.packing import pack_batch, truncated_lengths
 from bert_tf.data.texts import display_name, lines, read_columns
 from bert_tf.errors import UserError, counted
 from bert_tf.progress import log
-from bert_tf.tables.columns import is_name
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
 
@@ -26,17 +25,12 @@ ANY, BEGIN, CONTINUATION = range(3)
 
 
 def read_masked_texts(path: str, column: str | None = None) -> Iterator[tuple[int, str]]:
-    """Yields the 1-based line number and the text of each non-blank line, or row of a table."""
-    name = display_name(path)
-    rows = ((f"{name}:{number}", line) for number, line in enumerate(lines(path), start=1))
-    if column:
-        table = read_columns(path, column, None, has_header=is_name(column))
-        rows = ((place, text) for place, (text, _) in table)
-    for place, text in rows:
-        if text := text.strip():
-            require_mask(text, place)
-            # The place ends with the number of a line, or of an element of a list.
-            yield int(re.split("[ :]", place)[-1]), text
+    """Yields the 1-based number and the text of each non-blank line, or of each row of a table."""
+    rows = read_columns(path, column) if column else (("", [line]) for line in lines(path))
+    for number, (place, (line, *_)) in enumerate(rows, start=1):
+        if text := line.strip():
+            require_mask(text, place or f"{display_name(path)}:{number}")
+            yield number, text
 
 
 def require_mask(text: str, where: str) -> None:

@@ -35,8 +35,7 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions, affects=RESULTS):
     )
     text_column: str | None = option(
         None,
-        "With --input_file: column of a table with the text, by name, 1-based number, or path in "
-        "JSON: masked_sentences.0.",
+        "Column of a table with the texts: name, 1-based number, or path in JSON.",
         affects=DATA,
     )
     text: str | None = option(None, "A single text, instead of --input_file.", affects=DATA)
