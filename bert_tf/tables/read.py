@@ -121,7 +121,7 @@ def _check_rows(rows: Iterator[Row], delimiter: str, quoted: bool, num_used: int
             longer.append(row.place)
         yield Row(row.place, cells[:width])
     if longer:
-        problem = f"have more than {counted(width, 'column')}, as the first row has"
+        problem = f"have more columns than the first row ({width})"
         advice = "The rest is left out; if it belongs to a text, remove the separator from the text"
         _logger.warning("%s: %s. %s", longer[0], counted(len(longer), "row", problem), advice)
 
