@@ -2,9 +2,9 @@
 
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-_EXCERPT_LENGTH = 60
+_EXCERPT_LENGTH, _NAME_LENGTH = 60, 30
 # What TensorFlow adds to a message: names of operations, tracebacks and hints for programmers.
 _OF_TENSORFLOW = (
     r"Graph execution error:.*?(Node: '\S*'|<stack traces unavailable>)|(\[\[)?\{\{.*?\}\}(\]\])?"
@@ -33,6 +33,12 @@ def shortened(items: Sequence[str], limit: int = 10) -> str:
     """Joins at most `limit` items with commas, and appends "and N more" if there are more."""
     suffix = f" and {len(items) - limit:,} more" if len(items) > limit else ""
     return ", ".join(items[:limit]) + suffix
+
+
+def brief(names: Iterable[str]) -> list[str]:
+    """Returns names, such as labels, on one line each; of a long one, the beginning."""
+    lines = (" ".join(name.split()) for name in names)
+    return [x if len(x) <= _NAME_LENGTH else f"{x[:_NAME_LENGTH]}..." for x in lines]
 
 
 def excerpt(text: str) -> str:

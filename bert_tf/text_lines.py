@@ -15,6 +15,7 @@ _DOCUMENTS = {
     (b"%PDF", b"{\\rtf"): "Save it as plain text",
     (b"PK\3\4",): "Save it as plain text, or a spreadsheet as CSV; unpack an archive",
     (b"PAR1",): "Convert it: pandas.read_parquet(OLD).to_json(NEW, orient='records', lines=True)",
+    (b"<?xml", b"\xef\xbb\xbf<?xml"): "XML is not read: convert it to JSON lines or plain text",
     (b"BZh", b"\xfd7zXZ", b"(\xb5/\xfd"): "It is compressed: unpack it, or compress it as .gz",
 }
 

@@ -21,6 +21,7 @@ _CODE = re.compile("`([^`]+)`")
 _SYMBOLS = {ord("→"): "\t", ord("⏎"): ""}
 _FOOD, _SOUP = "Great food, and cheap.", "Cold soup."
 _GOOD, _BAD = (_FOOD, None, "good"), (_SOUP, None, "bad")
+_SCORES = [(_FOOD, None, 4.5), (_SOUP, None, 1.2)]
 _PAIR = "Is it good?"
 _ANNA = [("Anna", "B-PER"), ("slept", "O")]
 _TWO = [*_ANNA, ("Anna", "B-PER"), ("ate", "O")]
@@ -36,7 +37,10 @@ EXPECTED = {
     "TSV in quotes": ...,
     "CSV: commas, semicolons or tabs": ...,
     "no header: numbers of columns, from 1": ...,
-    "JSON lines": ...,
+    "further cells at the end of some rows (STS benchmark); columns by number, most are not read": (
+        _SCORES
+    ),
+    "JSON lines": [_GOOD, _BAD],
     "a list in JSON": ...,
     "nested JSON: paths": ...,
     "a folder for each label, a file for each text": ...,
@@ -47,7 +51,7 @@ EXPECTED = {
     "a list of labels": ...,
     "a 0/1 column for each label": ...,
     "0 and 1 for each label in an object": ...,
-    "a number": [(_FOOD, None, 4.5), (_SOUP, None, 1.2)],
+    "a number": _SCORES,
     "several numbers": [(_FOOD, None, (4.5, 3.9)), (_SOUP, None, (1.2, 2.5))],
     "a list of numbers, also in a cell of a table": ...,
     "columns, separated by spaces or tabs; a blank line after each sentence": _ANNA,
@@ -110,6 +114,7 @@ EXPECTED = {
         "the second one .",
     ],
     "`predict_masked.py`: texts with masks": ["The first [MASK].", "The [MASK] one."],
+    "`predict_masked.py`: tables, as of `run_classifier.py` (LAMA)": ...,
     "`create_pretraining_data.py`: a sentence per line, a blank line between documents": [2, 2],
 }
 
@@ -160,9 +165,10 @@ def read(tmp_path, monkeypatch):
 
 def _read_splits(options):
     """Yields the task and its examples, of each split that a training run reads."""
-    options = find_model_files(options)
+    options, sources = find_model_files(options)
     make_task = registry.load(registry.SCRIPTS[registry.script_of(type(options))].make_task)
-    task = give_schema(make_task(options, *load_config_and_tokenizer(options)))
+    model_files = load_config_and_tokenizer(options, sources)
+    task = give_schema(make_task(options, *model_files))
     splits = ["train", *["eval"] * hasattr(options, "dev_fraction")]
     for split in splits + ["predict"] * options.do_predict:
         yield task, task.read(split)

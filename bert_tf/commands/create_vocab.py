@@ -12,7 +12,7 @@ from typing import Any
 from bert_tf import file_names, files
 from bert_tf.checkpoints.run_folder import CONFIG, RUN
 from bert_tf.commands.options import VocabularyOptions
-from bert_tf.data.texts import warn_about_columns
+from bert_tf.data.texts import check_lines
 from bert_tf.errors import UserError, counted, reason
 from bert_tf.progress import bar, log
 from bert_tf.tokenization import BasicTokenizer
@@ -79,7 +79,9 @@ def count_words(paths: Sequence[str], tokenizer: BasicTokenizer) -> Counter[str]
     with bar(len(paths), "files") as progress:
         for path in paths:
             lines = iter(files.read_lines(path))
-            warn_about_columns(path, first_lines := [*itertools.islice(lines, _BATCH_LINES)])
+            first_lines = [*itertools.islice(lines, _BATCH_LINES)]
+            for problem in check_lines(first_lines):
+                log.warning("%s: %s", path, problem)
             lines = itertools.chain(first_lines, lines)
             while batch := list(itertools.islice(lines, _BATCH_LINES)):
                 counts.update(tokenizer.tokenize("\n".join(batch)))

@@ -20,8 +20,10 @@ NAMES = {
     "predict": ("test", "testb"),
 }
 _EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
-# Prefixes of files that hold no data.
-_IGNORED_PREFIXES = (".", "readme", "licen", "label_test", "entities_test", "predicted_")
+# Prefixes of files that hold no data, or that a run writes to its folder.
+_IGNORED = re.compile(
+    r"\.|readme|licen|(label|entities)_test|predicted_|(eval|test)_(results|predictions)", re.I
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,7 +37,7 @@ class SplitFileOptions(Options, affects=DATA | PATH):
     )
     train_file: str | None = option(
         None,
-        "Training file: a path, or a name in --data_dir; by default train.tsv (or .csv, .jsonl), "
+        "Training file: a path, or a name in --data_dir; by default train.tsv (or .txt, .jsonl), "
         "or the only file in --data_dir.",
         new=True,
     )
@@ -51,6 +53,10 @@ class SplitFileOptions(Options, affects=DATA | PATH):
         """Whether any file is passed."""
         return bool(self.train_file or self.eval_file or self.predict_file)
 
+    def _not_needed(self) -> set[str]:
+        others: set[str] = super()._not_needed()  # type: ignore[misc]  # of a class beside this one
+        return others | ({"data_dir"} if self.names_files else set())
+
 
 def find_files(
     options: Any, splits: Collection[str], more_extensions: Collection[str] = ()
@@ -59,14 +65,14 @@ def find_files(
 
     A file option is a path or, if there is no such path, a name in the folder. Without a file
     option, a file is found in the folder by its name: one of `NAMES` with a known extension,
-    optionally followed by `.gz`. If no name matches, and the folder has one data file besides those
-    passed, that is the training file. If it has none either, subfolders with these names are found.
+    optionally followed by `.gz`; or else by a part of its name, such as `ARC-Easy-Train.jsonl` or
+    `esp.testa`. The only data file besides those passed is the training file, unless it has such a
+    name. If there is no file, subfolders with these names are found.
 
     Args:
         options: the options; those of other splits are not checked.
         splits: some of "train", "eval" and "predict".
-        more_extensions: extensions that files may also have. If any, the split may also be a
-            part of the name, such as `de-ud-train.conllu` or `esp.testa`.
+        more_extensions: extensions that files may also have.
 
     Returns:
         Split -> path, for each of `splits` that has a file.
@@ -91,20 +97,20 @@ def find_files(
             f"--data_dir={data_dir}: no such folder ({files.describe_parent(data_dir)})"
         )
     existing = _list_data_files(data_dir)
+    # A file that was passed for any split is no other split by a part of its name.
+    passed = [*specified.values(), *(os.path.join(data_dir, f) for f in specified.values())]
+    used = {*map(os.path.realpath, passed)}
+    others = [n for n in existing if os.path.realpath(os.path.join(data_dir, n)) not in used]
     for split in missing:
         names = [name for name in existing if _find_split(name, more_extensions) == split]
-        if more_extensions and not names:
-            names = [name for name in existing if _find_split(name, more_extensions, True) == split]
+        if not names and (len(others) > 1 or "train" not in missing):
+            names = [name for name in others if _find_split(name, more_extensions, True) == split]
         if len(names) > 1:
             candidates = " and ".join(names[:3])
             raise UserError(f"{data_dir} contains {candidates}. Pass one of them as --{split}_file")
         if names:
             paths[split] = os.path.join(data_dir, names[0])
     if "train" in missing and paths.keys() <= specified.keys():
-        # A file that was passed for any split must not become the training file.
-        passed = [*specified.values(), *(os.path.join(data_dir, f) for f in specified.values())]
-        used = {*map(os.path.realpath, passed)}
-        others = [n for n in existing if os.path.realpath(os.path.join(data_dir, n)) not in used]
         if others and os.path.realpath(data_dir) == os.path.realpath(options.output_dir or ""):
             problem = f"--output_dir={options.output_dir} is also the folder with the data, which"
             advice = "Choose another --output_dir, or pass the name of the file with --train_file"
@@ -117,6 +123,13 @@ def find_files(
         folders = [(split, os.path.join(data_dir, n)) for split in missing for n in NAMES[split]]
         paths = {split: path for split, path in reversed(folders) if files.is_dir(path)}
     return paths
+
+
+def no_file(split: str, data_dir: str | None, advice: str = "") -> UserError:
+    """Returns the error for a split without a file; lists the folder."""
+    advice = f"pass --{split}_file, or put {NAMES[split][0]}.tsv into --data_dir{advice}"
+    reason = files.describe_folder(data_dir or ".")
+    return UserError(f"There is no {split} file: {advice} ({reason})")
 
 
 def _find_specified(name: str, data_dir: str, flag: str) -> str:
@@ -148,7 +161,7 @@ def _list_data_files(data_dir: str) -> list[str]:
     return [
         name
         for name in files.list_dir(data_dir)
-        if not name.lower().startswith(_IGNORED_PREFIXES)
+        if not _IGNORED.match(name)
         and not name.lower().endswith(".md")
         # A folder with the extension of a table is refused when it is read.
         and (name.endswith(_EXTENSIONS) or not files.is_dir(os.path.join(data_dir, name)))

@@ -1,6 +1,5 @@
 """Streams unlabeled texts and text pairs from the lines or the columns of a file."""
 
-import logging
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -8,10 +7,8 @@ from typing import IO, NamedTuple
 
 from bert_tf import files, text_lines
 from bert_tf.errors import UserError, counted
-from bert_tf.tables.columns import read_cells, to_text
+from bert_tf.tables.columns import num_numbers, read_cells, to_text
 from bert_tf.tables.read import read_table
-
-_logger = logging.getLogger(__name__)
 
 STDIN = "-"
 # The first group is greedy, so that a line with several separators is split at the last.
@@ -39,15 +36,20 @@ def read_lines(path: str) -> Iterator[Text]:
 
 
 def read_columns(
-    path: str, text_column: str, text_pair_column: str | None, has_header: bool
-) -> Iterator[Text]:
-    """Yields the texts of a table; a column is a name (or JSON key), or a number from 1 on."""
+    path: str, text_column: str, text_pair_column: str | None = None, has_header: str = "auto"
+) -> Iterator[tuple[str, Text]]:
+    """Yields the place (file and line) and the texts of each row of a table.
+
+    A column is a name, JSON path or 1-based number. `has_header="auto"`: if a column has a name.
+    """
     stream = _standard_input() if path == STDIN else None
-    rows = read_table(display_name(path), stream=stream)
     columns = {"text": text_column, "text_pair": text_pair_column or ""}
     columns = {purpose: column for purpose, column in columns.items() if column}
-    for place, cells in read_cells(path, rows, columns, has_header):
-        yield Text(*(to_text(value, "text", place) for value in cells.values()))
+    num_used = num_numbers(columns.values())
+    header = not num_used if has_header == "auto" else has_header == "yes"
+    rows = read_table(display_name(path), stream=stream, num_used=num_used)
+    for place, cells in read_cells(path, rows, columns, header):
+        yield place, Text(*(to_text(value, "text", place) for value in cells.values()))
 
 
 def lines(path: str) -> Iterator[str]:
@@ -63,17 +65,22 @@ def _standard_input() -> IO[bytes]:
     return sys.stdin.buffer
 
 
-def warn_about_columns(path: str, lines: Sequence[str], advice: str = "pass plain text") -> None:
-    """Warns if most lines are JSON, tab-separated columns or HTML, or if it is a vocabulary."""
+def check_lines(lines: Sequence[str], advice: str = "pass plain text") -> Iterator[str]:
+    """Yields a sentence for each problem in the first lines of a file of texts.
+
+    Most are JSON, columns or HTML, any is a tag of WikiExtractor, or it is a vocabulary.
+    """
     if lines and lines[0].strip() == "[PAD]":
-        _logger.warning("%s is a vocabulary, not text. Check --input_file", path)
+        yield "this is a vocabulary, not text. Check --input_file"
     count, num_texts = sum(map(_is_not_plain, lines)), sum(map(bool, map(str.strip, lines)))
     if lines and not num_texts:
-        blank = counted(len(lines), "line", "are blank")
-        _logger.warning("%s: the first %s. Check --input_file", path, blank)
-    if 2 * count > num_texts:
+        yield f"the first {counted(len(lines), 'line', 'are blank')}. Check --input_file"
+    if any(line.startswith(("<doc ", "</doc>")) for line in lines):
+        command = "sed -e '/^$/d' -e '/^<doc /d' -e 's|^</doc>||'"
+        yield f"WikiExtractor's <doc ...> and </doc> are read as text. To remove them: {command}"
+    elif 2 * count > num_texts:
         share = counted(count, "line", "have tabs, JSON or HTML", of=len(lines))
-        _logger.warning("%s: %s: %s", path, share.replace(" of ", " of the first ", 1), advice)
+        yield f"{share.replace(' of ', ' of the first ', 1)}: {advice}"
 
 
 def _is_not_plain(line: str) -> bool:

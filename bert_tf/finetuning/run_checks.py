@@ -8,7 +8,7 @@ from typing import Any
 from bert_tf import registry
 from bert_tf.checkpoints.run_folder import LABELS, RunFolder, fingerprint
 from bert_tf.declare import DURATION, MODEL, ROWS, WEIGHTS
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, excerpt, shortened
 from bert_tf.finetuning import run_metadata
 from bert_tf.progress import log
 
@@ -95,9 +95,9 @@ def require_same_labels(labels: Sequence[str], source: str, options: Any, advice
 def check_similar_labels(labels: Sequence[str], source: str) -> Iterator[str]:
     """Yields a sentence if labels differ only in case or white space."""
     folded = ["".join(label.split()).casefold() for label in labels]
-    similar = [repr(x) for x, y in zip(labels, folded, strict=True) if folded.count(y) > 1]
+    similar = [excerpt(x) for x, y in zip(labels, folded, strict=True) if folded.count(y) > 1]
     if similar:
-        yield f"{source}: labels that differ only in case or white space: {', '.join(similar)}"
+        yield f"{source}: labels that differ only in case or white space: {shortened(similar)}"
 
 
 def give_schema(task: Any) -> Any:

@@ -109,6 +109,12 @@ def paths_in(cells: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def num_numbers(columns: Iterable[str]) -> int:
+    """Returns how many columns are given by number; 0 if one is given by name."""
+    columns = list(columns)
+    return 0 if any(map(is_name, columns)) else len(",".join(columns).split(","))
+
+
 def is_name(column: str) -> bool:
     """Returns whether a column is given by name, not by number; or any of several columns."""
     return not re.fullmatch("[0-9]{1,9}(, *[0-9]{1,9})*", column)
@@ -140,8 +146,10 @@ def _find_position(
         raise _no_such_column(first_row.place, purpose, column, header, "column", split)
     if not 1 <= int(column) <= len(first_row.cells):
         place, cells = first_row.place, first_row.cells
-        problem = f"but the row has {counted(len(cells), 'column')}.{_csv_hint(place, cells)}"
-        raise UserError(f"{place}: {_flag(purpose)}={column}, {problem}")
+        problem = f"but the row has {counted(len(cells), 'column')}: {excerpt(', '.join(cells))}"
+        separate = " Separate columns with tabs or, in a .csv file, commas (to join files: paste)"
+        advice = _csv_hint(place, cells) or separate * (len(cells) == 1)
+        raise UserError(f"{place}: {_flag(purpose)}={column}, {problem}.{advice}")
     return int(column) - 1
 
 
@@ -160,7 +168,8 @@ def _no_such_column(
     elif purpose == "question":
         advice = " If the endings have no common beginning, pass --question_column="
     elif kind == "key":
-        advice = " Pass one of these, or correct the line"
+        labels = "; if labels are in another file, add them" * (purpose == "label")
+        advice = f" Pass one of these, or correct the line{labels}"
     else:
         advice = " If this row is data, pass 1-based column numbers"
     if split in ("eval", "predict"):
@@ -194,9 +203,10 @@ def to_text(value: Any, name: str, place: str) -> str:
         return json.dumps(value)
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return str(value)
-    advice = "Correct or remove the line"
-    if isinstance(value, dict):
-        advice = "Pass the path of one of its fields, such as question.stem"
+    advice = {
+        dict: "Pass the path of one of its fields, such as question.stem",
+        list: f"Write one line for each {name}, or join the parts to one text",
+    }.get(type(value), "Correct or remove the line")
     received = f"Received: {excerpt(json.dumps(value))}. {advice}"
     raise UserError(f"{place}: the {name} must be a string or a number. {received}")
 

@@ -39,7 +39,9 @@ class Row:
     cells: Any
 
 
-def read_table(path: str, quoted: str = "auto", stream: IO[bytes] | None = None) -> Iterator[Row]:
+def read_table(
+    path: str, quoted: str = "auto", stream: IO[bytes] | None = None, num_used: int = 0
+) -> Iterator[Row]:
     """Yields the rows of a UTF-8 table, including any header; the extension determines the format.
 
     `.csv`: columns separated by `,`, `;` or tab, whichever is the most frequent in the first line,
@@ -56,6 +58,9 @@ def read_table(path: str, quoted: str = "auto", stream: IO[bytes] | None = None)
         quoted: whether cells may be enclosed in quotes (`"`) and then contain delimiters, line
             breaks and doubled quotes: "yes", "no", or "auto", which means "yes" for CSV.
         stream: an open file to read instead of `path`, which then is its name in messages.
+        num_used: number of columns that are read; 0 if they are given by name. If the first row has
+            more than twice as many, further cells of other rows are left out, with a warning;
+            otherwise, they are probably part of a text, and an error.
 
     Raises:
         UserError: the file cannot be read, or a row is invalid; the message names the line.
@@ -78,7 +83,7 @@ def read_table(path: str, quoted: str = "auto", stream: IO[bytes] | None = None)
             raise UserError(f"{path}:1: {line} is Excel's delimiter declaration. Remove the line")
         delimiter, spaced = _guess_style(first, is_quoted) if is_csv else ("\t", False)
         rows = _read_rows(path, itertools.chain([first], lines), delimiter, is_quoted, spaced)
-        yield from _check_rows(rows, delimiter, is_quoted)
+        yield from _check_rows(rows, delimiter, is_quoted, num_used)
 
 
 def _decode(path: str, lines: Iterable[bytes]) -> Iterator[str]:
@@ -100,19 +105,26 @@ def _guess_style(line: str, quoted: bool) -> tuple[str, bool]:
     return delimiter, 0 < unquoted.count(delimiter) == unquoted.count(f"{delimiter} ")
 
 
-def _check_rows(rows: Iterator[Row], delimiter: str, quoted: bool) -> Iterator[Row]:
+def _check_rows(rows: Iterator[Row], delimiter: str, quoted: bool, num_used: int) -> Iterator[Row]:
     """Yields rows; raises a UserError if one has more or fewer columns than the first."""
     rows, rows_ahead = itertools.tee(rows)
     width = next((len(row.cells) for row in rows_ahead if row.cells), 1)
     del rows_ahead  # so that the rows are not kept for it
+    longer: list[str] = []  # places
     for row in rows:
         # In a table with one column, a blank line is an empty text.
         cells = row.cells or [""]
         if not row.cells and width > 1:
             raise UserError(f"{row.place}: the line is empty. Remove the line")
-        if len(cells) != width:
+        if len(cells) < width or (len(cells) > width and not 0 < 2 * num_used < width):
             raise _width_error(row.place, cells, width, delimiter, quoted)
-        yield Row(row.place, cells)
+        if len(cells) > width:
+            longer.append(row.place)
+        yield Row(row.place, cells[:width])
+    if longer:
+        problem = f"have more columns than the first row ({width})"
+        advice = "The rest is left out; if it belongs to a text, remove the separator from the text"
+        _logger.warning("%s: %s. %s", longer[0], counted(len(longer), "row", problem), advice)
 
 
 # Only run_classifier.py has the flag.
@@ -123,7 +135,7 @@ def _width_error(
     place: str, cells: list[str], width: int, delimiter: str, quoted: bool
 ) -> UserError:
     columns, row = counted(len(cells), "column"), excerpt(delimiter.join(cells))
-    advice = "remove it from the text, or enclose the text in quotes"
+    advice = "remove it from the text, name all columns, or enclose the text in quotes"
     if len(cells) < width:
         advice = "add the missing cells, or enclose a text with line breaks in quotes"
     if not quoted:
@@ -154,6 +166,9 @@ def _read_folder(folder: str) -> Iterator[Row]:
             if not name.startswith("."):
                 path = os.path.join(parent, name)
                 text = files.read_text(path).removeprefix("\ufeff")
+                if is_object(text):
+                    advice = "Join such files: write a line for each row into one file"
+                    raise UserError(f"{path}: a JSON object, not a text. {advice}")
                 row = {"text": text, "file": os.path.join(label, name)}
                 yield Row(path, {**row, "label": label} if label else row)
 
@@ -169,8 +184,17 @@ def _read_json(path: str, lines: Iterator[str]) -> Iterator[Row]:
         return
     for line_number, line in enumerate(lines, start=1):
         if line.strip():
-            value = files.parse_json(line.rstrip(), path, line_number, _OBJECT_ADVICE)
-            yield _json_row(value, f"{path}:{line_number}")
+            place = f"{path}:{line_number}"
+            try:
+                value = files.parse_json(line.rstrip(), path, line_number, _OBJECT_ADVICE)
+            except UserError:
+                text = line + "".join(lines)
+                if not is_object(text):
+                    raise
+                lists = [key for key, x in json.loads(text).items() if isinstance(x, list)]
+                advice = f". If {lists[0]!r} has the rows, save only this list" if lists else ""
+                raise UserError(f"{place}: one object{_OBJECT_ADVICE}{advice}") from None
+            yield _json_row(value, place)
 
 
 def _json_row(value: Any, place: str) -> Row:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
-from bert_tf.tables.columns import to_text, value_at
+from bert_tf.tables.columns import find_positions, to_text, value_at
 from bert_tf.tables.read import read_table
 
 ROWS = [["label", "text"], ["ham", "One, two; three"], ["spam", "Four"]]
@@ -212,7 +212,10 @@ def test_json_cells_are_converted_to_text(value, text):
     [
         (None, "a:1: the text must be a string or a number. Received: 'null'. Correct or"),
         (float("nan"), "a:1: the text must be a string or a number. Received: 'NaN'"),
-        (["x"], r"""a:1: the text must be a string or a number. Received: '\["x"\]'"""),
+        (
+            ["x"],
+            r"""a:1: the text must be .* Received: '\["x"\]'. Write one line for each text, or""",
+        ),
         ("\ud800", "a:1: the text contains half a character"),
     ],
 )
@@ -278,3 +281,33 @@ def test_values_by_path(path, value):
     assert value_at(cells, path) == value
     with pytest.raises(KeyError):
         value_at(cells, f"{path}.z")
+
+
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        ({"version": 1, "data": [{"text": "a"}]}, "If 'data' has the rows, save only this list"),
+        ({"1": {"text": "a"}, "2": {"text": "b"}}, "a .json file may also be a list of objects$"),
+    ],
+)
+def test_one_object_over_several_lines(write, value, advice):
+    path = write("a.json", json.dumps(value, indent=1))
+    message = rf"a.json:1: one object. Each line must be an object, such as .*{advice}"
+    with pytest.raises(UserError, match=message):
+        read_cells(path)
+    path = write("b.json", '{"a": 1}\n{"a":\n 2\n')
+    with pytest.raises(UserError, match=r"b.json:2: invalid JSON: Expecting value at position 6"):
+        read_cells(path)
+
+
+def test_folder_of_json_files(tmp_path):
+    (tmp_path / "1.txt").write_text('{"article": "a", "questions": ["b?", "c?"]}')
+    with pytest.raises(UserError, match=r"1.txt: a JSON object, not a text. .* one file"):
+        list(read_table(str(tmp_path)))
+
+
+def test_labels_in_another_file(write):
+    path = write("a.jsonl", '{"goal": "a", "sol1": "b"}\n')
+    row = next(read_table(path))
+    with pytest.raises(UserError, match=r"no key 'label' .* labels are in another file, add them"):
+        find_positions(path, row, {"label": "label"}, [])

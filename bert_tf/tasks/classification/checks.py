@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.data.features import InputExample
-from bert_tf.errors import UserError, counted, excerpt, shortened
+from bert_tf.errors import UserError, brief, counted, excerpt, shortened
 from bert_tf.finetuning.run_checks import check_similar_labels
 from bert_tf.progress import log
 from bert_tf.tasks.classification.datasets import TextDataset
@@ -43,7 +43,7 @@ def check(
         return
     count, labels = len(examples), {str(example.label) for example in examples}
     if count > 1 and len(labels) == 1:
-        label = repr(examples[0].label)
+        label = excerpt(str(examples[0].label))
         yield f"{path}: all {count} rows have the label {label}. Check the label column"
     if split == "train":
         if data.problem_type == REGRESSION:
@@ -55,7 +55,8 @@ def check(
     elif train_examples and names and not data.is_unlabeled:
         unseen = _collect_labels(examples) - _collect_labels(train_examples)
         if unseen:
-            yield f"{path}: no row of the training set has the label {', '.join(sorted(unseen))}"
+            names = shortened(brief(sorted(unseen)))
+            yield f"{path}: no row of the training set has the label {names}"
 
 
 def _check_texts(
@@ -71,7 +72,7 @@ def _check_texts(
     ):
         found = [text for text in column if is_suspicious(text.strip().casefold())]
         if len(found) > tolerated * len(examples):
-            share = f"{len(found)} of {len(examples)} texts are {kind}, such as {found[0]!r}"
+            share = f"{len(found)} of {len(examples)} texts are {kind}, such as {excerpt(found[0])}"
             yield f"{path}: {share}. Check the text column"
 
 
@@ -82,7 +83,7 @@ def _check_contradictions(path: str, examples: Sequence[InputExample]) -> Iterat
         labels_of_text[text].add(example.label)
     found = [text for text in texts if len(labels_of_text[text]) > 1]
     if len(found) > _MAX_CONTRADICTORY * len(texts):
-        labels = shortened(sorted(map(str, labels_of_text[found[0]])))
+        labels = shortened(brief(sorted(map(str, labels_of_text[found[0]]))))
         share = f"{counted(len(found), 'row', of=len(texts))} ({len(found) / len(texts):.1%})"
         problem = f"repeat a text with a different label, such as {excerpt(found[0][0])}: {labels}"
         yield f"{path}: {share} {problem}. Check the labels"
@@ -93,20 +94,20 @@ def _check_labels(path: str, data: TextDataset) -> Iterator[str]:
     parts = {part.strip() for label in data.labels for part in label.split(",")}
     if data.problem_type == CLASSIFICATION and 2 * len(with_comma) > len(data.labels) > len(parts):
         advice = "If it is a list, pass --problem_type=multilabel"
-        yield f"{path}: {with_comma[0]!r} is read as one label. {advice}"
+        yield f"{path}: {excerpt(with_comma[0])} is read as one label. {advice}"
     # Of -1, 0 and 1, -1 is a class; of -1, 0, 1 and 2, it often means "no label".
     is_class = {"-1"} if "2" not in data.labels else set()
     missing = [label for label in data.labels if is_placeholder(label) and label not in is_class]
     # If these are more than half of all labels, they are names such as + and -, or emojis.
     if 0 < 2 * len(missing) <= len(data.labels):
-        names, skip = " and ".join(map(repr, missing)), ",".join(missing)
+        names, skip = " and ".join(map(excerpt, missing)), ",".join(missing)
         advice = f"remove its rows (with --task_name=tsv, pass --skip_labels={skip})"
         yield f"{path}: there is a label {names}. If it means no label, {advice}"
     for label in data.labels:
         is_list = label[0] == "[" and label[-1] == "]"
         if is_list or (data.problem_type == MULTILABEL and label[0] in "[]'\""):
             advice = "Write lists as a,b, with --problem_type=multilabel"
-            yield f"{path}: the label {label!r} is (part of) a Python list. {advice}"
+            yield f"{path}: the label {excerpt(label)} is (part of) a Python list. {advice}"
             return
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from bert_tf.declare import value_for
-from bert_tf.errors import UserError, counted, shortened
+from bert_tf.errors import UserError, brief, counted, shortened
 from bert_tf.progress import log
 from bert_tf.tables.columns import (
     COLUMN_NAME,
@@ -80,7 +80,7 @@ def find_header(
     if not _is_header(rows, positions, labels, training_header):
         return []
     message = "%s: the first row is used as column names: %s (--has_header=no reads it as data)"
-    log.info(message, path, _join_names(header))
+    log.info(message, path, shortened(brief(header), 20))
     return header
 
 
@@ -158,7 +158,7 @@ def _is_header(
         looks_like_name |= len(first.split()) == 1 and num_longer > len(others) / 2
     if looks_like_name:
         message = "%s looks like a header, but is read as data: %s (--has_header=yes skips it)"
-        log.warning(message, rows[0].place, _join_names(cells))
+        log.warning(message, rows[0].place, shortened(brief(cells), 20))
     return False
 
 
@@ -175,7 +175,3 @@ def _is_label_name(first: str, others: Sequence[str], labels: LabelParser) -> bo
         # A number is not a name, even if it occurs only once.
         return not all(map(is_number_like, names))
     return max(counts.values(), default=0) > 1
-
-
-def _join_names(names: Sequence[str]) -> str:
-    return shortened([" ".join(name.split())[:30] for name in names], 20)

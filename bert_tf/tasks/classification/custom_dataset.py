@@ -11,7 +11,7 @@ from bert_tf.data.features import InputExample
 from bert_tf.declare import value_for
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
-from bert_tf.tables.columns import cell, find_positions, is_name, positions_in, to_text
+from bert_tf.tables.columns import cell, find_positions, is_name, num_numbers, positions_in, to_text
 from bert_tf.tables.read import Row, read_table
 from bert_tf.tasks.classification import column_mapping
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset, require_valid_labels
@@ -99,13 +99,13 @@ class CustomDataset(TextDataset):
     def _load(self, split: str) -> list[InputExample]:
         """Reads the file of a split; if it is the training file, also infers the labels."""
         path = self._paths[split]
-        quoted = value_for(self._options.quoted, split)
-        rows = list(read_table(path, quoted))
-        if not rows:
-            raise UserError(f"{path} is empty")
         is_unlabeled = self.is_unlabeled and split == "train"
         unused = {"label"} if split == "predict" else {"id", "label"} if is_unlabeled else {"id"}
         columns = column_mapping.columns_of_split(self._options, split, unused)
+        quoted = value_for(self._options.quoted, split)
+        rows = list(read_table(path, quoted, num_used=num_numbers(columns.values())))
+        if not rows:
+            raise UserError(f"{path} is empty")
         table = self._options, split, columns
         header = column_mapping.find_header(path, rows, *table, self._parser, self._training.header)
         positions = find_positions(path, rows[0], columns, header, split)

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf import files
 from bert_tf.checkpoints.run_folder import TARGET_SCALE, RunFolder
 from bert_tf.data.features import InputExample
-from bert_tf.data.split_files import NAMES, find_files
+from bert_tf.data.split_files import find_files, no_file
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks
 from bert_tf.options import ClassifierOptions
@@ -82,10 +81,8 @@ def _find_paths(options: ClassifierOptions) -> dict[str, str]:
     for split in splits:
         can_be_held_out = options.dev_fraction or not options.evaluates
         if split not in paths and not (split == "eval" and can_be_held_out):
-            reason = files.describe_folder(options.data_dir or ".")
-            advice = f"pass --{split}_file, or put {NAMES[split][0]}.tsv into --data_dir"
-            advice += ", or pass --dev_fraction=0.2" * (split == "eval")
-            raise UserError(f"There is no {split} file: {advice} ({reason})")
+            advice = ", or pass --dev_fraction=0.2" * (split == "eval")
+            raise no_file(split, options.data_dir, advice)
     return paths
 
 

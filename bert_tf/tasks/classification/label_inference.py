@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.errors import UserError, counted, excerpt, shortened
+from bert_tf.errors import UserError, brief, counted, excerpt, shortened
 from bert_tf.progress import log
 from bert_tf.tables.columns import parse_number, to_text
 from bert_tf.tasks.classification.datasets import require_valid_labels
@@ -70,10 +70,10 @@ class LabelParser:
             if self.labels and name not in self.labels:
                 is_new = not is_placeholder(name)
                 close = difflib.get_close_matches(name, self.labels, n=1) if is_new else []
-                advice = f"Did you mean {close[0]}?" if close else self._advice(name, place)
+                advice = f"Did you mean {brief(close)[0]}?" if close else self._advice(name, place)
                 if self.is_inferred and is_new:
                     advice += " If the label is new, pass all labels as --labels"
-                allowed = shortened(self.labels)
+                allowed = shortened(brief(self.labels))
                 raise UserError(f"{place}: label {excerpt(name)} is not one of {allowed}. {advice}")
         return list(dict.fromkeys(names))
 
@@ -81,13 +81,15 @@ class LabelParser:
         """Lists the numbers in a cell, as text, or the names of those that are 1."""
         texts = [to_text(part, "label", place).strip() for part in _parts(value) or [""]]
         names = target_names(value, self.problem_type)
-        for text in texts:
+        columns = value if isinstance(value, dict) else ()
+        for column, text in itertools.zip_longest(columns, texts):
             if parse_number(text) is None:
+                is_wrong = column is not None and not is_placeholder(text)
                 in_columns = "Label columns have numbers, or 0 and 1"
-                advice = in_columns if isinstance(value, dict) else self._advice(text, place)
-                raise _not_a_number(text, advice, place)
+                advice = in_columns if is_wrong else self._advice(text, place)
+                raise _not_a_number(text, advice, f"{place}: column {column}" if columns else place)
         if sorted(names) != sorted(self.labels):
-            found, expected = (shortened(x) or "one number" for x in (names, self.labels))
+            found, expected = (shortened(brief(x)) or "one number" for x in (names, self.labels))
             raise UserError(f"{place}: the label has {found}, but others have {expected}")
         by_name = dict(zip(names, texts, strict=False))
         if self.problem_type == REGRESSION:
@@ -198,7 +200,8 @@ def infer_labels(
         parser = dataclasses.replace(parser, labels=labels, is_inferred=not given.labels)
         require_valid_labels(parser.labels, path)
         _check_counts(path, parser, counts, len(values))
-        label_counts = [f"{label} ({counts[label]:,})" for label in parser.labels]
+        labels = zip(brief(parser.labels), parser.labels, strict=True)
+        label_counts = [f"{name} ({counts[label]:,})" for name, label in labels]
         summary = f"{counted(len(label_counts), 'label')}: {shortened(label_counts)}"
     log.info("%s: %s; %s with %s", path, counted(len(values), "row"), problem_type, summary)
     return parser
@@ -257,10 +260,11 @@ def _infer_problem_type(places: Sequence[str], values: Sequence[Any], given: Lab
 
 
 def _not_a_number(text: str, advice: str, place: str, context: str = "") -> UserError:
-    if context and text:
-        advice += "; if labels are classes, pass --problem_type=classification"
     if "," in text:
-        advice += ". Write a decimal point, not a comma"
+        advice = "Write a decimal point, not a comma"
+        advice += "; if it is a list of labels, pass --problem_type=multilabel"
+    elif context and text:
+        advice += "; if labels are classes, pass --problem_type=classification"
     return UserError(f"{place}: label {excerpt(text)} is not a number{context}. {advice}")
 
 
@@ -277,7 +281,8 @@ def _check_counts(path: str, parser: LabelParser, counts: Counter[str], num_rows
     if all(counts[label] == num_rows for label in labels) or (
         len(labels) < 2 and parser.problem_type != MULTILABEL
     ):
-        reason = f"every row has the label {shortened(labels)}" if labels else "no row has a label"
+        names = shortened(brief(labels))
+        reason = f"every row has the label {names}" if labels else "no row has a label"
         raise UserError(f"{path}: {reason}; nothing to learn. Check --label_column")
     num_single = sum(counts[label] == 1 for label in labels)
     has_many = len(labels) > min(_MANY_LABELS, max(_FEW_LABELS, num_rows / 2))

@@ -197,9 +197,7 @@ class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
                 raise UserError(f"--{flag} needs --{needed}=true")
 
     def _not_needed(self) -> set[str]:
-        task = {"task_name"} if self.task_module else set()
-        needs_no_folder = self.task_module or (self.uses_custom_tables and self.names_files)
-        return super()._not_needed() | task | ({"data_dir"} if needs_no_folder else set())
+        return super()._not_needed() | ({"task_name", "data_dir"} if self.task_module else set())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

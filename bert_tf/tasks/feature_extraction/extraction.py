@@ -25,10 +25,10 @@ from bert_tf.data.parallel import num_cores
 from bert_tf.data.texts import (
     STDIN,
     Text,
+    check_lines,
     display_name,
     read_columns,
     read_lines,
-    warn_about_columns,
 )
 from bert_tf.declare import DefaultInt, DefaultStr
 from bert_tf.errors import UserError, counted, excerpt
@@ -94,8 +94,7 @@ def _read(options: ExtractionOptions) -> Iterator[Text]:
     path, column, pair = options.input_file or "", options.text_column, options.text_pair_column
     if not column:
         return read_lines(path)
-    has_header = {"auto": options.uses_column_names, "yes": True}.get(options.has_header, False)
-    return read_columns(path, column, pair, has_header)
+    return (text for _, text in read_columns(path, column, pair, options.has_header))
 
 
 def _warn_about_texts(
@@ -114,7 +113,8 @@ def _warn_about_texts(
     if not column and re.search(r"\.(csv|jsonl?|ndjson)(\.gz)?$", path):
         log.warning("%s: %s", path, advice)
     elif not column:
-        warn_about_columns(path, lines, advice)
+        for problem in check_lines(lines, advice):
+            log.warning("%s: %s", path, problem)
     elif column.isdecimal() and options.has_header == "auto":
         level = logging.WARNING if COLUMN_NAME.fullmatch(lines[0]) else logging.INFO
         message = "%s: the first text is %s. If it is a column name, pass --has_header=yes"

@@ -5,6 +5,7 @@ import dataclasses
 from bert_tf.declare import DATA, DEVICES, PATH, RESULTS, RUN, DefaultStr, option
 from bert_tf.errors import UserError
 from bert_tf.options.shared import EngineOptions, ModelOptions
+from bert_tf.tables.columns import is_name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,12 +82,6 @@ class ExtractionOptions(ModelOptions, EngineOptions, affects=RESULTS):
         extension = (self.output_file or "").lower().rpartition(".")[2]
         return extension if extension in ("npz", "tfrecord") else "jsonl"
 
-    @property
-    def uses_column_names(self) -> bool:
-        """Whether a column is given by its name in the header."""
-        columns = (self.text_column, self.text_pair_column)
-        return any(name and not name.isdecimal() for name in columns)
-
     def layer_indexes(self, num_hidden_layers: int | None = None) -> list[int]:
         """Parses `layers`; if the model's number of layers is given, checks that all exist."""
         try:
@@ -115,5 +110,6 @@ class ExtractionOptions(ModelOptions, EngineOptions, affects=RESULTS):
             for name in ("text_pair_column", "has_header"):
                 if getattr(self, name) not in (None, "auto"):
                     raise UserError(f"--{name} needs --text_column")
-        if self.uses_column_names and self.has_header == "no":
+        columns = self.text_column or "1", self.text_pair_column or "1"
+        if self.has_header == "no" and any(map(is_name, columns)):
             raise UserError("With --has_header=no, columns must be given by number")

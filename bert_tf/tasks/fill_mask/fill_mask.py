@@ -18,7 +18,7 @@ from bert_tf import checkpoints, file_names, files, signals, training
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.features import Feature, sequence_features
-from bert_tf.data.texts import STDIN, display_name, warn_about_columns
+from bert_tf.data.texts import STDIN, check_lines, display_name
 from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.engines import loaded, open_model
 from bert_tf.finetuning.model_files import read_model_files
@@ -69,9 +69,10 @@ def run(options: MaskedWordsOptions) -> None:
     with output as file, bar(total, "texts") as progress:
         texts = _read(options)
         while chunk := list(itertools.islice(texts, _MAX_TEXTS)):
-            if not model.num_texts:
-                lines = [text for _, text in chunk]
-                warn_about_columns(display_name(input_file), lines, "each line is one text")
+            if not (model.num_texts or options.text_column):
+                advice = "each line is one text. Select a column with --text_column"
+                for problem in check_lines([text for _, text in chunk], advice):
+                    log.warning("%s: %s", display_name(input_file), problem)
             predicted = model.fill([text for _, text in chunk])
             for (line_number, text), masks in zip(chunk, predicted, strict=True):
                 formatted = format_text(line_number, text, masks)
@@ -90,7 +91,7 @@ def run(options: MaskedWordsOptions) -> None:
 
 def _read(options: MaskedWordsOptions) -> Iterator[tuple[int, str]]:
     if options.input_file:
-        return read_masked_texts(options.input_file)
+        return read_masked_texts(options.input_file, options.text_column)
     text = " ".join((options.text or "").split())
     require_mask(text, "--text")
     return iter([(1, text)])

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from bert_tf.data.packing import pack_batch, truncated_lengths
-from bert_tf.data.texts import display_name, lines
+from bert_tf.data.texts import display_name, lines, read_columns
 from bert_tf.errors import UserError, counted
 from bert_tf.progress import log
 from bert_tf.tokenization.fast import BatchTokenizer
@@ -24,12 +24,13 @@ _OTHER_MASK = re.compile(r"<mask>|[\[{]mask[\]}]|_{3,}", re.IGNORECASE)
 ANY, BEGIN, CONTINUATION = range(3)
 
 
-def read_masked_texts(path: str) -> Iterator[tuple[int, str]]:
-    """Yields the 1-based line number and the text of each non-blank line."""
-    for line_number, line in enumerate(lines(path), start=1):
+def read_masked_texts(path: str, column: str | None = None) -> Iterator[tuple[int, str]]:
+    """Yields the 1-based number and the text of each non-blank line, or of each row of a table."""
+    rows = read_columns(path, column) if column else (("", [line]) for line in lines(path))
+    for number, (place, (line, *_)) in enumerate(rows, start=1):
         if text := line.strip():
-            require_mask(text, f"{display_name(path)}:{line_number}")
-            yield line_number, text
+            require_mask(text, place or f"{display_name(path)}:{number}")
+            yield number, text
 
 
 def require_mask(text: str, where: str) -> None:

@@ -33,6 +33,11 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions, affects=RESULTS):
         "Texts with [MASK], one per line; blank lines are skipped. `-`: standard input.",
         affects=DATA | PATH,
     )
+    text_column: str | None = option(
+        None,
+        "Column of a table with the texts: name, 1-based number, or path in JSON.",
+        affects=DATA,
+    )
     text: str | None = option(None, "A single text, instead of --input_file.", affects=DATA)
     output_file: str = option(
         "-", "File for the predictions. `-`: standard output.", affects=RUN | PATH
@@ -59,6 +64,8 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions, affects=RESULTS):
         self.check_model()
         if bool(self.input_file) == bool(self.text):
             raise UserError("Pass either --input_file=FILE or --text='Paris is the [MASK] of ...'")
+        if self.text_column and not self.input_file:
+            raise UserError("--text_column needs --input_file")
         if not self.output_file:
             raise UserError("--output_file is empty: pass a file, or - for standard output")
 

@@ -44,6 +44,3 @@ class MultipleChoiceOptions(SplitFileOptions, FineTuningOptions, affects=DATA):
             **({"ending_columns": endings} if endings else {}),
             **({"label": value_for(self.label_column, split)} if split != "predict" else {}),
         }
-
-    def _not_needed(self) -> set[str]:
-        return super()._not_needed() | ({"data_dir"} if self.names_files else set())

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bert_tf.data.split_files import find_files
+from bert_tf.data.split_files import find_files, no_file
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
 from bert_tf.tables.columns import read_cells, to_text
@@ -31,7 +31,7 @@ def read_questions(
     """
     paths = find_files(options, [split])
     if split not in paths:
-        raise UserError(f"There is no {split} file: pass --{split}_file, or add it to --data_dir")
+        raise no_file(split, options.data_dir)
     questions: list[Question] = []
     rows = read_table(paths[split])
     for place, cells in read_cells(paths[split], rows, options.columns(split), True, split):
@@ -80,6 +80,8 @@ def _find_endings(cells: Any, place: str) -> tuple[list[str], Sequence[str]]:
 def _unpack_choices(choices: Any, place: str) -> tuple[list[Any], list[Any]]:
     """Returns the texts of a list or object of choices, and their labels, [] if there are none."""
     if isinstance(choices, list):
+        if any(isinstance(choice, list) for choice in choices):
+            raise UserError(f"{place}: several questions. Write one line for each question")
         if not all(isinstance(choice, dict) for choice in choices):
             return choices, []
         if any("text" not in choice for choice in choices):

@@ -11,7 +11,7 @@ from bert_tf import file_names, files, locks
 from bert_tf.data.features import NUM_LOGGED, log_rows
 from bert_tf.data.parallel import parallel_for
 from bert_tf.data.records import write_records
-from bert_tf.data.texts import warn_about_columns
+from bert_tf.data.texts import check_lines
 from bert_tf.errors import Terminated, UserError, counted, shortened
 from bert_tf.extras import import_extra
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
@@ -45,8 +45,7 @@ def run(options: PretrainingDataOptions) -> list[str]:
         lines = [*itertools.islice(files.read_lines(path), _NUM_CHECKED_LINES)]
         for problem in encode.tokenizer.check_texts(path, [[line] for line in lines]):
             log.warning("%s", problem)
-        warn_about_columns(path, lines)
-        for problem in _find_problems(lines, options):
+        for problem in itertools.chain(check_lines(lines), _find_problems(lines, options)):
             affected[problem].append(path)
     for problem, problem_paths in affected.items():
         log.warning("%s: %s", shortened(problem_paths, _MAX_PATHS), problem)

@@ -2,33 +2,15 @@
 
 import dataclasses
 
-from bert_tf.declare import DATA, MODEL, PATH, RESULTS, ROWS, option
+from bert_tf.data.split_files import SplitFileOptions
+from bert_tf.declare import DATA, MODEL, RESULTS, ROWS, option
 from bert_tf.options.fine_tuning import FineTuningOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NerOptions(FineTuningOptions, affects=DATA):
+class NerOptions(SplitFileOptions, FineTuningOptions, affects=DATA):
     """Options of `run_ner.py`."""
 
-    data_dir: str | None = option(
-        None,
-        "Folder with files of labeled words, as in CoNLL-2003: train.txt, dev.txt or valid.txt, "
-        "test.txt. Not needed if all files are passed by name.",
-        affects=DATA | PATH,
-        required=True,
-    )
-    train_file: str | None = option(
-        None, "Training file; by default the one in --data_dir.", affects=DATA | PATH
-    )
-    eval_file: str | None = option(
-        None, "Evaluation file; by default the one in --data_dir.", affects=DATA | PATH
-    )
-    predict_file: str | None = option(
-        None,
-        "File of sentences to label, with or without labels; by default the test file in "
-        "--data_dir.",
-        affects=DATA | PATH,
-    )
     token_column: int | str = option(
         1,
         "Column of the words: a number, counting from 1, a name in the first line, or a JSON key.",
@@ -67,7 +49,3 @@ class NerOptions(FineTuningOptions, affects=DATA):
     eval_batch_size: int = option(
         8, "Evaluation batch size, in windows of sentences.", affects=RESULTS
     )
-
-    def _not_needed(self) -> set[str]:
-        named_files = self.train_file or self.eval_file or self.predict_file
-        return super()._not_needed() | ({"data_dir"} if named_files else set())

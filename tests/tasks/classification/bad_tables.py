@@ -101,6 +101,22 @@ _ROWS = [
         r"train\.tsv:6: the line is empty",
         BY_NAME,
     ),
+    _bad_tsv(
+        "no separator",
+        b"DESC:manner How is it\nLOC:city Where is it\n",
+        r"train\.tsv:1: --text_column=2, but the row has 1 column: 'DESC:manner How is it'\. "
+        r"Separate columns with tabs or, in a \.csv file, commas \(to join files: paste\)",
+    ),
+    _bad_tsv(
+        "several labels as numbers",
+        b"3\ta\n3,10\tb\n27\tc\n",
+        r"train\.tsv:2: label '3,10' is not a number, .* list of labels, pass --problem_type=multi",
+    ),
+    _bad_tsv(
+        "XML",
+        b'<?xml version="1.0"?>\n<sentences></sentences>\n',
+        r"train\.tsv:1: this is not a text file: .* XML is not read: convert it to JSON lines",
+    ),
     _bad_tsv("NUL byte", TRAIN + b"ham\ta \0 b\n", r"train\.tsv:5: NUL byte at position 7"),
     _bad_tsv("lone CR", TRAIN + b"ham\ta\rspam\tb\n", r"train\.tsv:5: CR without LF .*Remove the"),
     _bad_tsv("old Mac", TRAIN.replace(b"\n", b"\r"), r"train\.tsv:1: CR without .* tr '\\r' '\\n'"),

@@ -499,6 +499,14 @@ def test_sms_spam_collection():
         (["SMS", ".hidden", "readme", "LICENSE.txt", "a.md"], ["SMS", None, None]),
         (["a.tsv", "b.tsv"], [None, None, None]),
         (["a.tsv", "test.tsv"], [None, None, "test.tsv"]),
+        (
+            ["ARC-Easy-Train.jsonl", "ARC-Easy-Dev.jsonl", "test_2k.tsv"],
+            ["ARC-Easy-Train.jsonl", "ARC-Easy-Dev.jsonl", "test_2k.tsv"],
+        ),
+        (["train.tsv", "old_train.tsv", "dev_test.tsv"], ["train.tsv", None, None]),
+        # Files that a run writes.
+        (["train.tsv", "eval_results.txt", "test_results.tsv"], ["train.tsv", None, None]),
+        (["web_dev.tsv"], ["web_dev.tsv", None, None]),  # the only file
         ([], [None, None, None]),
     ],
 )
@@ -519,6 +527,10 @@ def test_explicit_split_files(tmp_path, monkeypatch):
     paths = split_files("data", train_file="there.tsv", eval_file="both.tsv")
     assert paths == {"train": "data/there.tsv", "eval": "both.tsv", "predict": "data/test.tsv"}
     assert split_files("", predict_file="here.tsv") == {"predict": "here.tsv"}
+    write_files(tmp_path / "data", {"my-dev.tsv": b""})
+    paths = split_files("data", train_file="my-dev.tsv", splits=("train", "eval"))
+    assert paths == {"train": "data/my-dev.tsv"}
+    assert split_files("data", ("eval",)) == {"eval": "data/my-dev.tsv"}
     absolute = str(tmp_path / "here.tsv")
     assert split_files("", train_file=absolute) == {"train": absolute}
     # The only file of a folder is not the training file if it is the test file.
@@ -658,6 +670,35 @@ def test_advice_does_not_repeat_the_flag(read_dataset, quoted, advice):
     assert advice in str(error.value)
 
 
+def test_further_cells_are_left_out(read_dataset, caplog):
+    """As in the STS benchmark, whose columns are given by number."""
+    rows = "a\tb\tc\td\t0.5\tone\ttwo\n" + "a\tb\tc\td\t3.5\tsix\tten\tweb\tsite\n" * 2
+    flags = {"text_column": "6", "text_pair_column": "7", "label_column": "5", "dev_fraction": "0"}
+    examples = read_dataset(flags, train_csv=rows).read("train")
+    assert [(e.text_a, e.text_b, e.label) for e in examples] == [
+        ("one", "two", "0.5"),
+        *[("six", "ten", "3.5")] * 2,
+    ]
+    warning = "train.csv:2: 2 rows have more columns than the first row (7). The rest is left out"
+    assert caplog.text.count(warning) == 1
+    # By name, the columns may be wrong.
+    with pytest.raises(UserError, match=r"train.csv:2: 9 columns, but 7 .* name all columns"):
+        read_dataset({"text_column": "one", "label_column": "0.5"}, train_csv=rows)
+
+
+def test_long_labels_are_shortened(read_dataset, caplog):
+    rows = "".join(f"{'Such a text is no label. ' * 9}{n}\tyes\n" for n in range(8))
+    flags = {"text_column": "2", "label_column": "1", "dev_fraction": "0"}
+    read_dataset(flags, train_tsv=rows).read("train")
+    summary = "8 rows; classification with 8 labels: Such a text is no label. Such ... (1), Such a"
+    assert summary in caplog.text
+    assert max(len(record.getMessage()) for record in caplog.records) < 600
+    message = r"is not one of Such a text is no label\. Such \.\.\., "
+    with pytest.raises(UserError, match=message) as error:
+        read_dataset(flags, train_tsv=rows, dev_tsv="Such\tyes\nNo\tno\n").read("eval")
+    assert len(str(error.value)) < 700
+
+
 def test_data_in_the_output_dir(tmp_path):
     rows = "label\ttext\n" + "ham\tA good film\nspam\tA bad plot\n" * 4
     (tmp_path / "spam.tsv").write_text(rows)
@@ -729,7 +770,8 @@ def test_label_columns_by_number_and_in_json(read_dataset):
 @pytest.mark.parametrize(
     ("flags", "old", "new", "message"),
     [
-        ({}, "3,bad,1,0", "3,bad,x,0", r"csv:4: label 'x' is not a number. Label columns have"),
+        ({}, "3,bad,1,0", "3,bad,x,0", "csv:4: column toxic: label 'x' is not a number. Label col"),
+        ({}, "3,bad,1,0", "3,bad,1,", "csv:4: column insult: label '' .* pass --skip_labels=,"),
         ({"labels": "a,b"}, "", "", "the label has toxic, insult, but others have a, b"),
         ({}, "3,bad,1,0", "3,bad,-1,-1", "labels are -1, 0 and 1. .* pass --skip_labels=-1"),
         ({"label_column": "toxic,insul"}, "", "", "Did you mean --label_column=insult"),

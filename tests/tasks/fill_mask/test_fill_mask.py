@@ -306,6 +306,31 @@ def test_table_warns(model, folder, run_log):
     assert message in run_log.text
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "column"),
+    [
+        (
+            "in.jsonl",
+            '{"sentences": ["the [MASK]"]}\n{"sentences": ["not [MASK]"]}\n',
+            "sentences.0",
+        ),
+        ("in.tsv", "id\ttext\n1\tthe [MASK]\n2\tnot [MASK]\n", "text"),
+        ("in.tsv", "1\tthe [MASK]\n2\tnot [MASK]\n", "2"),
+    ],
+)
+def test_column_of_a_table(model, folder, run_log, name, content, column):
+    (folder / name).write_text(content)
+    output = run(model, folder, input_file=str(folder / name), text_column=column)
+    assert [(row["line"], row["text"]) for row in output] == [(1, "the [MASK]"), (2, "not [MASK]")]
+    assert "each line is one text" not in run_log.text
+
+
+def test_place_of_a_row_without_mask(model, folder):
+    (folder / "in.jsonl").write_text('{"text": "the [MASK]"}\n{"text": "the film"}\n')
+    with pytest.raises(UserError, match=r"in.jsonl:2: there is no \[MASK\]"):
+        run(model, folder, input_file=str(folder / "in.jsonl"), text_column="text")
+
+
 def test_standard_input(model, folder, monkeypatch):
     expected = run(model, folder)
     content = (folder / "in.txt").read_bytes()

@@ -221,6 +221,22 @@ def test_invalid_files(tiny, tmp_path, csv_text, message):
     assert not (tmp_path / "out").exists()
 
 
+def test_several_questions_in_a_record(tiny, tmp_path):
+    """As in RACE."""
+    record = {"sent1": "a", "sent2": ["b?", "c?"], "e": [["x", "y"], ["z", "w"]], "label": ["A"]}
+    (tmp_path / "train.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match=r"train.json:1: several questions. Write one line"):
+        multiple_choice.run(options(tiny, tmp_path, tmp_path, do_train=True, ending_columns="e"))
+
+
+def test_missing_file_lists_the_folder(tiny, tmp_path):
+    (tmp_path / "a.csv").write_text("")
+    (tmp_path / "b.csv").write_text("")
+    message = r"no train file: pass --train_file, .* has: a.csv, b.csv"
+    with pytest.raises(UserError, match=message):
+        multiple_choice.run(options(tiny, tmp_path, tmp_path, do_train=True))
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -414,7 +414,11 @@ def test_chinese_characters_as_whole_words_warn(tiny, corpus, run_log):
             "1\tthe good film\n2\tthe plot\n",
             "2 of the first 2 lines have tabs, JSON or HTML: pass plain text",
         ),
-        ("[PAD]\n[UNK]\nthe\n", "one.txt is a vocabulary, not text. Check --input_file"),
+        ("[PAD]\n[UNK]\nthe\n", "one.txt: this is a vocabulary, not text. Check --input_file"),
+        (
+            "<doc id=1>\n" + "the good film\n" * 9 + "</doc>\n",
+            "one.txt: WikiExtractor's <doc ...> and </doc> are read as text. To remove them: sed",
+        ),
         ("the good film " * 6 + "\nthe plot\n", None),
         ("the good film " * 6 + "\n", None),
         (
@@ -428,7 +432,7 @@ def test_lines_that_are_not_sentences_warn(tiny, corpus, caplog, text, message):
     path = str(corpus / "one.txt")
     create_data.run(options(tiny, corpus, input_file=path, dupe_factor=1))
     assert (message or "") in caplog.text
-    warnings = ("will be truncated", "to be wrapped", "have tabs", "is a vocabulary")
+    warnings = ("will be truncated", "to be wrapped", "have tabs", "is a vocabulary", "<doc")
     assert bool(message) == any(text in caplog.text for text in warnings)
 
 
