@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from bert_tf import files
-from bert_tf.data.texts import warn_about_columns
+from bert_tf.data.texts import check_lines
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
 from bert_tf.tables.read import LAST, is_object
@@ -116,7 +116,8 @@ def _read_lines(
         for number, line in enumerate(lines, start=1):
             file.add_sentence(number, split(line), text=line)
         log.info("%s: each line is a sentence", path)
-        warn_about_columns(path, lines)
+        for problem in check_lines(lines):
+            log.warning("%s: %s", path, problem)
         return
     indices = _find_columns(first, numbers, need_labels, f"{path}:{first_number}")
     for number, row in words:
