@@ -6,7 +6,10 @@ NAME is the path of a picture; by default, all of `PICTURES` are drawn, which ta
 fails if a picture shows something else than the programs print or plot today.
 """
 
+import functools
+import io
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +20,8 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from PIL import Image, PngImagePlugin
 
 from benchmarks import tables
 
@@ -31,6 +36,8 @@ CURVE_COMMAND = (
     "--init_checkpoint=examples/small_bert",
 )
 
+# A browser's window, in pixels.
+_REPORT_SIZE = (1000, 1500)
 # A terminal, in characters and in pixels.
 _COLUMNS = 100
 _CHARACTER_WIDTH, _LINE_HEIGHT, _MARGIN, _TITLE_HEIGHT = 8.4, 19, 16, 36
@@ -59,16 +66,45 @@ def draw_demo() -> bytes:
     return draw_terminal("make demo", demo_lines(run(*DEMO_COMMAND)))
 
 
-def draw_training_curve() -> bytes:
-    """Draws the training curve that `run_classifier.py` plots for the reviews, as PNG."""
+@functools.cache
+def training_files() -> Mapping[str, bytes]:
+    """Fine-tunes a model on the reviews; returns its plot and its report by file name."""
     with tempfile.TemporaryDirectory() as folder:
-        run(*CURVE_COMMAND, f"--output_dir={folder}/run")
-        return Path(folder, "run/training_curve.png").read_bytes()
+        run(*CURVE_COMMAND, f"--output_dir={folder}/reviews_output")
+        output = Path(folder, "reviews_output")
+        return {
+            name: (output / name).read_bytes() for name in ("training_curve.png", "report.html")
+        }
+
+
+def draw_report() -> bytes:
+    """Takes a screenshot of the top of a report, as PNG, with its `headings` as a description."""
+    page, browser = training_files()["report.html"], shutil.which("chromium")
+    if not browser:
+        raise SystemExit("docs/report.png needs the program chromium")
+    with tempfile.TemporaryDirectory() as folder:
+        path, picture = Path(folder, "report.html"), Path(folder, "report.png")
+        path.write_bytes(page)
+        size = f"--window-size={_REPORT_SIZE[0]},{_REPORT_SIZE[1]}"
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", size]
+        flags += [f"--user-data-dir={folder}/profile", f"--screenshot={picture}", path.as_uri()]
+        subprocess.run([browser, *flags], check=True, capture_output=True)
+        image = Image.open(picture).convert("P", palette=Image.Palette.ADAPTIVE, colors=64)
+    info, buffer = PngImagePlugin.PngInfo(), io.BytesIO()
+    info.add_text("Description", headings(page.decode()))
+    image.save(buffer, "PNG", pnginfo=info, optimize=True)
+    return buffer.getvalue()
+
+
+def headings(page: str) -> str:
+    """Returns the headings of a report, and of its tables, a line each."""
+    return "\n".join(re.findall(r"<(?:h\d|th)>(.*?)</", page))
 
 
 PICTURES: Mapping[str, Callable[[], bytes]] = {
     "docs/demo.svg": draw_demo,
-    "docs/training_curve.png": draw_training_curve,
+    "docs/training_curve.png": lambda: training_files()["training_curve.png"],
+    "docs/report.png": draw_report,
     "docs/speed.png": tables.plot,
 }
 

@@ -281,7 +281,7 @@ def test_output_is_quiet_by_default(run_on_mrpc, environment):
     result, _ = run_on_mrpc("--do_predict", "--do_eval", **environment)
     assert result.stdout == ""
     lines = result.stderr.splitlines()
-    assert len(lines) == 10, result.stderr
+    assert len(lines) == 11, result.stderr
     assert lines[0].startswith("BertClassifier with ")
     assert "39 variables restored" in lines[1]
     assert lines[2].startswith("WARNING: Not in ")

@@ -6,6 +6,7 @@ output of the demo, which it runs anyway.
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from docs import pictures
 from tests.oracle import ROOT
@@ -30,6 +31,14 @@ def test_training_curve_has_the_labels_of_todays_plots():
     for part in (np.s_[-45:], np.s_[:, :25], np.s_[:, -30:]):
         assert expected[part].min() < expected[part].max()
         assert _difference(actual[part], expected[part]) < 0.005, "make pictures"
+
+
+@pytest.mark.slow
+def test_report_has_the_headings_of_todays_reports():
+    shown = Image.open(ROOT / "docs/report.png").info["Description"]
+    page = pictures.training_files()["report.html"].decode()
+    assert shown == pictures.headings(page), "make pictures"
+    assert {"Confusion matrix", "Mistakes", "precision"} <= {*shown.splitlines()}
 
 
 def test_terminal_picture_contains_its_lines():

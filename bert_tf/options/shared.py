@@ -64,7 +64,7 @@ class EncoderOptions(Options, affects=PATH):
         if file.metadata["required"] and not given and file.name not in not_needed:
             # A first run: instead of two files, ask for the one flag that also finds them.
             not_needed |= {"init_checkpoint", "bert_config_file", "vocab_file"}
-            model = "--init_checkpoint=FOLDER (Folder of the model; or pass its files by name.)"
+            model = "--init_checkpoint=FOLDER (Folder of the model. Or pass its files by name.)"
         check_required(self, not_needed, model)
 
     def config(self) -> BertConfig:

@@ -43,7 +43,7 @@ def _assert_user_error(run_options, message):
         ({"vocab_file": "{tmp}/absent/vocab.txt"}, "No such file: .*/absent/vocab.txt"),
         (
             {"bert_config_file": None, "vocab_file": "", "init_checkpoint": None},
-            "--bert_config_file .*--vocab_file",
+            "--init_checkpoint=FOLDER",
         ),
         ({"max_seq_length": 25}, "--max_seq_length=25 exceeds the model's 24 positions"),
         ({"max_seq_length": 2}, "--max_seq_length must be at least 3"),

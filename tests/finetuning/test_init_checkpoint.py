@@ -193,7 +193,7 @@ def test_missing_file_errors_name_the_flags(tiny, tmp_path, model_sources):
     with pytest.raises(UserError, match="Pass --vocab_file: none was found with --init"):
         classification.run(weights_only)
     without_model = ClassifierOptions(do_train=True, task_name="MRPC", data_dir="x", output_dir="y")
-    with pytest.raises(UserError, match=r"required flags.*--bert_config_file .*--vocab_file"):
+    with pytest.raises(UserError, match=r"required flags.*--init_checkpoint=FOLDER"):
         without_model.check()
     unreadable = options(
         tiny, tmp_path, do_train=True, init_checkpoint=str(tmp_path / "pytorch_model.bin")
