@@ -35,7 +35,7 @@ _KERAS_HUB = ("times faster than", "keras_hub")
 _KERAS_HUB_ONEDNN = ("times faster than", "keras_hub with oneDNN")
 _FASTER, _LESS = "times faster", "times less memory"
 _TUNING, _BFLOAT16 = "fine_tuning_float32", "fine_tuning_bfloat16"
-_BASE = "fine-tuning BERT-base on MRPC"
+_BASE = "fine-tuning BERT-Base on MRPC"
 _DYNAMIC = "transformers, dynamic padding"
 
 COMPARISONS = (
@@ -46,21 +46,21 @@ COMPARISONS = (
     ),
     Comparison(f"{_BASE}, padded to 128", "", "KerasHub", "keras_hub", _KERAS_HUB),
     Comparison(
-        "fine-tuning BERT-base, rows of 128 tokens",
+        "fine-tuning BERT-Base, rows of 128 tokens",
         "",
         "KerasHub",
         "keras_hub_full_rows",
         _KERAS_HUB,
     ),
     Comparison(
-        "fine-tuning BERT-base, rows of 128 tokens",
+        "fine-tuning BERT-Base, rows of 128 tokens",
         "",
         "KerasHub, oneDNN enabled",
         "keras_hub_full_rows",
         _KERAS_HUB_ONEDNN,
     ),
     Comparison("ten predictions, including startup", "", "transformers", "startup", (_FASTER,)),
-    Comparison("memory of fine-tuning BERT-base", "", _DYNAMIC, _TUNING, (_BATCHES, _LESS)),
+    Comparison("memory of fine-tuning BERT-Base", "", _DYNAMIC, _TUNING, (_BATCHES, _LESS)),
 )
 # Rows from inference.json: task, single texts or bulk, our flags, our method and the peer.
 _VECTOR, _SINGLE = "sentence vectors", "sentence vectors, one at a time"
@@ -81,8 +81,8 @@ _VECTORS = (
 HIGHLIGHTS = (
     (_BASE, "", _DYNAMIC),
     (f"{_BASE}, padded to 128", "", "KerasHub"),
-    ("fine-tuning BERT-base, rows of 128 tokens", "", "KerasHub"),
-    ("memory of fine-tuning BERT-base", "", _DYNAMIC),
+    ("fine-tuning BERT-Base, rows of 128 tokens", "", "KerasHub"),
+    ("memory of fine-tuning BERT-Base", "", _DYNAMIC),
     (_VECTOR, "", "transformers"),
     (_SINGLE, "", "transformers"),
 )
@@ -207,7 +207,7 @@ def format_memory() -> str:
         peak, seconds = cell["peak_bytes"] / 1e9, cell["seconds_per_step"]
         rows.setdefault(flags, [flags]).append(f"{peak:.1f} GB, {seconds:.1f} s")
     machine = f"Measured on {results['date']} on {results['cores']} cores ({results['cpu']}):\n\n"
-    header = ("BERT-base, batch 32, 128 tokens", *precisions)
+    header = ("BERT-Base, batch 32, 128 tokens", *precisions)
     return machine + format_table(header, list(rows.values()))
 
 
