@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import keras
@@ -17,6 +18,8 @@ from bert_tf.training.precision import LossScale
 Batch = Mapping[str, tf.Tensor]
 
 SUM = tf.distribute.ReduceOp.SUM
+# Prefix of the gradients by the model's outputs, see `_Replica._cache_gradients`.
+_CACHED = "cached_gradients/"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,13 +33,18 @@ class Loss:
     Attributes:
         totals: batch of a replica -> dict of scalars, which are then summed over all replicas.
         share: (outputs, micro-batch, totals of the whole batch) -> scalar.
+        gathered: if the loss of a row depends on other rows, the features that it reads: `share`
+            then gets these features, and the outputs, of the whole batch. Otherwise None.
     """
 
     totals: Callable[[Batch], dict[str, Any]]
     share: Callable[[Any, Batch, Mapping[str, Any]], Any]
+    gathered: tuple[str, ...] | None = None
 
 
-def mean_loss(row_loss: Callable[[Any, Batch], Any]) -> Loss:
+def mean_loss(
+    row_loss: Callable[[Any, Batch], Any], gathered: tuple[str, ...] | None = None
+) -> Loss:
     """Returns a `Loss`: the mean over rows of `row_loss`, (outputs, batch) -> [B].
 
     If `row_loss` returns a different shape, tracing the loss raises a ValueError.
@@ -50,7 +58,7 @@ def mean_loss(row_loss: Callable[[Any, Batch], Any]) -> Loss:
             )
         return tf.reduce_sum(losses) / totals["sequences"]
 
-    return Loss(totals=lambda batch: {}, share=share)
+    return Loss(totals=lambda batch: {}, share=share, gathered=gathered)
 
 
 @dataclasses.dataclass(eq=False)
@@ -156,6 +164,9 @@ class _Replica:
         seed = self._make_seed(context.replica_id_in_sync_group)
         if self.options.gradient_accumulation_steps == 1:
             share, gradients = self.compute_gradients(batch, totals, fold_in(seed, 0), scale)
+        elif self.loss.gathered is not None:
+            share, cached = self._cache_gradients(batch, totals, seed)
+            _, gradients = self._accumulate({**batch, **cached}, totals, seed, scale)
         else:
             share, gradients = self._accumulate(batch, totals, seed, scale)
         if self.options.gradient_clip_scope == "replica":
@@ -185,11 +196,9 @@ class _Replica:
         self, batch: Batch, totals: Mapping[str, Any], seed: Any, scale: Any
     ) -> tuple[Any, list[Any]]:
         """Returns the loss share of a micro-batch and its dense gradients."""
-        if self.skip_padding:
-            batch = with_token_positions(batch)
         with tf.GradientTape() as tape:
-            outputs = self.state.model(batch, training=True, dropout_seed=seed)
-            share = self.loss.share(outputs, batch, totals)
+            outputs = self._forward(batch, seed)
+            share = self._compute_share(outputs, batch, totals)
             scaled_loss = share * scale
         gradients = tape.gradient(scaled_loss, self.variables)
         self.has_no_gradient = [gradient is None for gradient in gradients]
@@ -199,17 +208,61 @@ class _Replica:
             for variable, gradient in zip(self.variables, gradients, strict=True)
         ]
 
+    def _forward(self, batch: Batch, seed: Any) -> Mapping[str, Any]:
+        batch = with_token_positions(batch) if self.skip_padding else batch
+        return self.state.model(batch, training=True, dropout_seed=seed)
+
+    def _compute_share(
+        self, outputs: Mapping[str, Any], batch: Batch, totals: Mapping[str, Any]
+    ) -> Any:
+        if f"{_CACHED}{next(iter(outputs))}" in batch:
+            # Its gradient is the cached one times that of the outputs: the chain rule.
+            products = (tf.reduce_sum(x * batch[f"{_CACHED}{n}"]) for n, x in outputs.items())
+            return tf.add_n([*products])
+        if self.replicas == 1 or self.loss.gathered is None:
+            return self.loss.share(outputs, batch, totals)
+        # All replicas compute the loss of the whole batch, each with an equal share of it.
+        gather = partial(tf.distribute.get_replica_context().all_gather, axis=0)
+        everything = {name: gather(value) for name, value in outputs.items()}
+        features = {name: gather(batch[name]) for name in self.loss.gathered}
+        return self.loss.share(everything, features, totals) / float(self.replicas)
+
+    def _cache_gradients(
+        self, batch: Batch, totals: Mapping[str, Any], seed: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """Returns the loss share, and its gradients by the outputs, named with `_CACHED`.
+
+        This is GradCache (Gao et al. 2021): the outputs of all micro-batches are computed without
+        gradients, and later again, with the same dropout, to compute those of the weights.
+        """
+        micro_batch = self._split(batch)
+
+        def forward(index: Any) -> Mapping[str, Any]:
+            return self._forward(micro_batch(index), fold_in(seed, index))
+
+        # The values of this call are not used, and therefore not computed.
+        specs = {n: tf.TensorSpec(x.shape, x.dtype) for n, x in forward(tf.constant(0)).items()}
+        indices = tf.range(self.options.gradient_accumulation_steps)
+        stacked = tf.map_fn(forward, indices, fn_output_signature=specs, parallel_iterations=1)
+        outputs = {
+            n: tf.concat(tf.unstack(x, num=self.options.gradient_accumulation_steps), axis=0)
+            for n, x in stacked.items()
+        }
+        with tf.GradientTape() as tape:
+            tape.watch(outputs)
+            share = self._compute_share(outputs, batch, totals)
+        gradients = tape.gradient(share, outputs)
+        return share, {f"{_CACHED}{name}": gradient for name, gradient in gradients.items()}
+
     def _accumulate(
         self, batch: Batch, totals: Mapping[str, Any], seed: Any, scale: Any
     ) -> tuple[Any, list[Any]]:
         count = self.options.gradient_accumulation_steps
-        # [B, ..] -> [count, B / count, ..]; static shapes stay static, which TPUs need.
-        stacked = {name: tf.stack(tf.split(value, count)) for name, value in batch.items()}
+        micro_batch = self._split(batch)
 
         def add(index: Any, loss: Any, sums: list[Any]) -> tuple[Any, Any, list[Any]]:
-            micro_batch = {name: value[index] for name, value in stacked.items()}
             share, gradients = self.compute_gradients(
-                micro_batch, totals, fold_in(seed, index), scale
+                micro_batch(index), totals, fold_in(seed, index), scale
             )
             return index + 1, loss + share, [a + b for a, b in zip(sums, gradients, strict=True)]
 
@@ -223,6 +276,12 @@ class _Replica:
             maximum_iterations=count,
         )
         return share, gradients
+
+    def _split(self, batch: Batch) -> Callable[[Any], dict[str, Any]]:
+        count = self.options.gradient_accumulation_steps
+        # [B, ..] -> [count, B / count, ..]; static shapes stay static, which TPUs need.
+        stacked = {name: tf.stack(tf.split(value, count)) for name, value in batch.items()}
+        return lambda index: {name: value[index] for name, value in stacked.items()}
 
     def _compute_totals(self, batch: Batch) -> dict[str, Any]:
         return {
