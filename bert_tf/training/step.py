@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import keras
@@ -13,52 +12,10 @@ from bert_tf.optimization import AdamWeightDecay
 from bert_tf.options import TrainingOptions
 from bert_tf.training.devices import Devices
 from bert_tf.training.fused_adam import update_variable
+from bert_tf.training.loss import Batch, Loss, cache_gradients, compute_share, map_batches
 from bert_tf.training.precision import LossScale
 
-Batch = Mapping[str, tf.Tensor]
-
 SUM = tf.distribute.ReduceOp.SUM
-# Prefix of the gradients by the model's outputs, see `_Replica._cache_gradients`.
-_CACHED = "cached_gradients/"
-
-
-@dataclasses.dataclass(frozen=True)
-class Loss:
-    """The loss of a batch that is split across replicas and micro-batches.
-
-    Each micro-batch computes its share of the loss, normalized by totals of the whole batch, and
-    the shares add up to the loss of the batch. So any split gives the same loss as one device, even
-    if the parts differ in size; a mean of the parts' means would not.
-
-    Attributes:
-        totals: batch of a replica -> dict of scalars, which are then summed over all replicas.
-        share: (outputs, micro-batch, totals of the whole batch) -> scalar.
-        gathered: if the loss of a row depends on other rows, the features that it reads: `share`
-            then gets these features, and the outputs, of the whole batch. Otherwise None.
-    """
-
-    totals: Callable[[Batch], dict[str, Any]]
-    share: Callable[[Any, Batch, Mapping[str, Any]], Any]
-    gathered: tuple[str, ...] | None = None
-
-
-def mean_loss(
-    row_loss: Callable[[Any, Batch], Any], gathered: tuple[str, ...] | None = None
-) -> Loss:
-    """Returns a `Loss`: the mean over rows of `row_loss`, (outputs, batch) -> [B].
-
-    If `row_loss` returns a different shape, tracing the loss raises a ValueError.
-    """
-
-    def share(outputs: Any, batch: Batch, totals: Mapping[str, Any]) -> Any:
-        losses = tf.convert_to_tensor(row_loss(outputs, batch))
-        if losses.shape.rank != 1:
-            raise ValueError(
-                f"The loss must have a number for each row, [B]. Received: shape {losses.shape}"
-            )
-        return tf.reduce_sum(losses) / totals["sequences"]
-
-    return Loss(totals=lambda batch: {}, share=share, gathered=gathered)
 
 
 @dataclasses.dataclass(eq=False)
@@ -198,7 +155,7 @@ class _Replica:
         """Returns the loss share of a micro-batch and its dense gradients."""
         with tf.GradientTape() as tape:
             outputs = self._forward(batch, seed)
-            share = self._compute_share(outputs, batch, totals)
+            share = compute_share(self.loss, outputs, batch, totals)
             scaled_loss = share * scale
         gradients = tape.gradient(scaled_loss, self.variables)
         self.has_no_gradient = [gradient is None for gradient in gradients]
@@ -212,47 +169,16 @@ class _Replica:
         batch = with_token_positions(batch) if self.skip_padding else batch
         return self.state.model(batch, training=True, dropout_seed=seed)
 
-    def _compute_share(
-        self, outputs: Mapping[str, Any], batch: Batch, totals: Mapping[str, Any]
-    ) -> Any:
-        if f"{_CACHED}{next(iter(outputs))}" in batch:
-            # Its gradient is the cached one times that of the outputs: the chain rule.
-            products = (tf.reduce_sum(x * batch[f"{_CACHED}{n}"]) for n, x in outputs.items())
-            return tf.add_n([*products])
-        if self.replicas == 1 or self.loss.gathered is None:
-            return self.loss.share(outputs, batch, totals)
-        # All replicas compute the loss of the whole batch, each with an equal share of it.
-        gather = partial(tf.distribute.get_replica_context().all_gather, axis=0)
-        everything = {name: gather(value) for name, value in outputs.items()}
-        features = {name: gather(batch[name]) for name in self.loss.gathered}
-        return self.loss.share(everything, features, totals) / float(self.replicas)
-
     def _cache_gradients(
         self, batch: Batch, totals: Mapping[str, Any], seed: Any
     ) -> tuple[Any, dict[str, Any]]:
-        """Returns the loss share, and its gradients by the outputs, named with `_CACHED`.
-
-        This is GradCache (Gao et al. 2021): the outputs of all micro-batches are computed without
-        gradients, and later again, with the same dropout, to compute those of the weights.
-        """
         micro_batch = self._split(batch)
 
         def forward(index: Any) -> Mapping[str, Any]:
             return self._forward(micro_batch(index), fold_in(seed, index))
 
-        # The values of this call are not used, and therefore not computed.
-        specs = {n: tf.TensorSpec(x.shape, x.dtype) for n, x in forward(tf.constant(0)).items()}
-        indices = tf.range(self.options.gradient_accumulation_steps)
-        stacked = tf.map_fn(forward, indices, fn_output_signature=specs, parallel_iterations=1)
-        outputs = {
-            n: tf.concat(tf.unstack(x, num=self.options.gradient_accumulation_steps), axis=0)
-            for n, x in stacked.items()
-        }
-        with tf.GradientTape() as tape:
-            tape.watch(outputs)
-            share = self._compute_share(outputs, batch, totals)
-        gradients = tape.gradient(share, outputs)
-        return share, {f"{_CACHED}{name}": gradient for name, gradient in gradients.items()}
+        outputs = map_batches(forward, self.options.gradient_accumulation_steps)
+        return cache_gradients(self.loss, outputs, batch, totals)
 
     def _accumulate(
         self, batch: Batch, totals: Mapping[str, Any], seed: Any, scale: Any

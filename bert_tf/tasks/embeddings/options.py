@@ -1,8 +1,6 @@
 """Options of `run_embeddings.py`."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 from bert_tf.data.split_files import SplitFileOptions
 from bert_tf.declare import DATA, MODEL, RESULTS, ROWS, WEIGHTS, option, value_for
@@ -13,29 +11,26 @@ from bert_tf.tables.columns import parse_number
 # Tasks whose files are not tables, and the task of a user's own tables.
 BEIR, SQUAD, TABLES = "beir", "squad", "tsv"
 IN_BATCH = "multiple_negatives"
-_SENTENCES = {"anchor_column": "sentence1", "positive_column": "sentence2"}
-_TSV = {"train_file": "train.tsv", "eval_file": "dev.tsv"}
-_NLI = {"label_column": "gold_label", "positive_label": "entailment"}
-_NLI |= {"negative_label": "contradiction", **_SENTENCES}
+
+
+def _table(anchor: str, positive: str, **flags: str) -> dict[str, str]:
+    columns = {"anchor_column": anchor, "positive_column": positive}
+    return {"train_file": "train.tsv", "eval_file": "dev.tsv", **columns, **flags}
+
+
+_QQP = {"label_column": "is_duplicate"}
+_QNLI = {"label_column": "label", "positive_label": "entailment"}
+_NLI = {**_QNLI, "label_column": "gold_label", "negative_label": "contradiction"}
+_SNLI = {"train_file": "snli_1.0_train.jsonl", "eval_file": "snli_1.0_dev.jsonl"}
+_TRIPLES = {"train_file": "triples.train.small.tsv", "eval_file": "triples.dev.tsv"}
 # Published data sets: the flags that describe their files.
 PUBLISHED: dict[str, dict[str, str]] = {
-    "sts-b": {**_TSV, **_SENTENCES, "score_column": "score", "score_range": "0,5"},
-    "mnli": {**_NLI, "train_file": "train.tsv", "eval_file": "dev_matched.tsv"},
-    "snli": {**_NLI, "train_file": "snli_1.0_train.jsonl", "eval_file": "snli_1.0_dev.jsonl"},
-    "qqp": {
-        **_TSV,
-        **{"anchor_column": "question1", "positive_column": "question2"},
-        **{"label_column": "is_duplicate", "positive_label": "1", "negative_label": "0"},
-    },
-    "qnli": {
-        **_TSV,
-        **{"anchor_column": "question", "positive_column": "sentence", "label_column": "label"},
-        **{"positive_label": "entailment", "negative_label": "not_entailment"},
-    },
-    "msmarco": {
-        **{"train_file": "triples.train.small.tsv", "eval_file": "triples.dev.tsv"},
-        **{"anchor_column": "1", "positive_column": "2", "negative_columns": "3"},
-    },
+    "sts-b": _table("sentence1", "sentence2", score_column="score", score_range="0,5"),
+    "mnli": _table("sentence1", "sentence2", **{**_NLI, "eval_file": "dev_matched.tsv"}),
+    "snli": _table("sentence1", "sentence2", **_NLI, **_SNLI),
+    "qqp": _table("question1", "question2", **_QQP),
+    "qnli": _table("question", "sentence", **_QNLI, negative_label="not_entailment"),
+    "msmarco": _table("1", "2", negative_columns="3", **_TRIPLES),
     SQUAD: {"train_file": "train-v1.1.json", "eval_file": "dev-v1.1.json"},
     BEIR: {"train_file": "qrels/train.tsv", "eval_file": "qrels/dev.tsv"},
 }
@@ -109,7 +104,7 @@ class EmbeddingsOptions(SplitFileOptions, FineTuningOptions, affects=DATA):
     normalize: bool = option(False, "Scale vectors to length 1.", affects=RESULTS | MODEL)
     max_query_length: int = option(
         0,
-        "Maximum length of queries (anchors) in tokens. 0: --max_seq_length.",
+        "Maximum length of anchors in tokens, if less than --max_seq_length. 0: the same.",
         affects=ROWS | MODEL,
         limits=(0, 2**31 - 1),
     )
@@ -118,16 +113,6 @@ class EmbeddingsOptions(SplitFileOptions, FineTuningOptions, affects=DATA):
     )
     passage_prefix: str = option("", "Written before each other text.", affects=ROWS | MODEL)
     eval_batch_size: int = option(32, "Evaluation batch size, in texts.", affects=RESULTS)
-
-    @staticmethod
-    def task_of(flags: Mapping[str, Any]) -> str:
-        """Returns `task_name`."""
-        return flags.get("task_name") or ""
-
-    @staticmethod
-    def is_same_task(one: str, other: str) -> bool:
-        """Returns True: a model for one data set gives vectors for any other one."""
-        return True
 
     @property
     def data(self) -> "EmbeddingsOptions":
@@ -145,67 +130,53 @@ class EmbeddingsOptions(SplitFileOptions, FineTuningOptions, affects=DATA):
 
     def is_scored(self, split: str) -> bool:
         """Whether the pairs of a split have scores, or labels that count as scores."""
-        return self.loss != IN_BATCH or "score" in self.data.columns(split)
+        columns = self.data.columns(split)
+        return "score" in columns or (self.loss != IN_BATCH and "label" in columns)
 
     @property
     def sizes(self) -> list[int]:
         """The sizes in `matryoshka_dims`; UserError if they are invalid."""
         parts = self.matryoshka_dims.split(",") if self.matryoshka_dims else []
         if not all(part.strip().isdecimal() and int(part) for part in parts):
-            expected = "--matryoshka_dims must be positive numbers, such as 768,256,64"
+            expected = "--matryoshka_dims must be numbers, such as 768,256"
             raise UserError(f"{expected}. Received: {self.matryoshka_dims}")
         return [int(part) for part in parts]
 
     @property
     def score_limits(self) -> tuple[float, float]:
         """Lowest and highest score; UserError if `score_range` is invalid."""
-        numbers = [parse_number(part.strip()) for part in self.score_range.split(",")]
-        if len(numbers) != 2 or None in numbers or not numbers[0] < numbers[1]:
+        low, high = map(parse_number, f"{self.score_range},".split(",")[:2])
+        if low is None or high is None or low >= high:
             expected = "--score_range must be two numbers, such as 0,5"
             raise UserError(f"{expected}. Received: {self.score_range}")
-        return numbers[0], numbers[1]
+        return low, high
 
     @property
     def query_length(self) -> int:
         """Maximum number of tokens of a query."""
-        return self.max_query_length or self.max_seq_length
-
-    def check_model(self) -> None:
-        """Also checks the length of queries."""
-        super().check_model()
-        if not 3 <= self.query_length <= self.max_seq_length:
-            expected = f"--max_query_length must be between 3 and {self.max_seq_length}"
-            raise UserError(f"{expected} (--max_seq_length). Received: {self.max_query_length}")
+        return min(self.max_query_length or self.max_seq_length, self.max_seq_length)
 
     def check(self) -> None:
         """Checks the options without reading any data files."""
         super().check()
-        self.check_model()
-        _ = self.sizes, self.data.score_limits
-        names = (*PUBLISHED, TABLES)
+        data, names = self.data, (*PUBLISHED, TABLES)
+        _ = self.sizes, data.score_limits
         if self.task_name.lower() not in names:
-            raise UserError(
-                f"--task_name must be one of {', '.join(names)}. Received: {self.task_name}"
-            )
+            expected = f"--task_name must be one of {', '.join(names)}"
+            raise UserError(f"{expected}. Received: {self.task_name}")
         if self.do_predict:
-            advice = "Pass --init_checkpoint with this --output_dir to extract_features.py"
-            raise UserError(f"--do_predict: vectors have another script. {advice}")
-        is_table = self.task_name.lower() not in (SQUAD, BEIR)
-        for split in ["train"] * self.do_train + ["eval"] * self.evaluates:
-            columns = self.data.columns(split)
-            if is_table and not {"anchor", "positive"} <= columns.keys():
-                raise UserError("Your own tables need --anchor_column and --positive_column")
-        if not self.do_train:
-            return
-        has_scores = {"score", "label"} & self.data.columns("train").keys()
-        if self.loss != IN_BATCH and not has_scores:
+            advice = "pass this --output_dir as --init_checkpoint to extract_features.py"
+            raise UserError(f"--do_predict is not supported: {advice}")
+        has_columns = data.anchor_column and data.positive_column
+        if not has_columns and self.task_name.lower() not in (SQUAD, BEIR):
+            raise UserError("Your own tables need --anchor_column and --positive_column")
+        found = {"score", "label"} & data.columns("train").keys()
+        if self.do_train and self.loss != IN_BATCH and not found:
             raise UserError(f"--loss={self.loss} needs --score_column or --label_column")
-        if self.loss == IN_BATCH and "score" in has_scores:
+        if self.do_train and self.loss == IN_BATCH and "score" in found:
             raise UserError(f"--loss={IN_BATCH} would ignore the scores: pass --loss=cosent")
-        if self.train_batch_size == 1 and self.loss != "cosine":
-            raise UserError(
-                f"--train_batch_size=1: --loss={self.loss} compares the rows of a batch"
-            )
+        if self.do_train and self.loss != "cosine" and self.train_batch_size == 1:
+            raise UserError(f"--loss={self.loss} compares rows: raise --train_batch_size=1")
 
     def _not_needed(self) -> set[str]:
         return super()._not_needed() | ({"data_dir"} if self.names_files else set())

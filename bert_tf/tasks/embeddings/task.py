@@ -17,10 +17,10 @@ from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.packing import CUT_TOKENS, pack_batch
+from bert_tf.data.ranking_metrics import Judgment, correlations, retrieval_metrics
 from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits
-from bert_tf.tasks.embeddings.metrics import Judgment, correlations, retrieval_metrics
 from bert_tf.tasks.embeddings.options import IN_BATCH, EmbeddingsOptions
 from bert_tf.tasks.embeddings.reader import Data, Match, read_data
 from bert_tf.tokenization import FullTokenizer
@@ -181,21 +181,23 @@ class Embeddings(Task):
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
         """Computes the loss of each row, [B]: the sum over the sizes of Matryoshka vectors."""
-        from bert_tf.tasks.embeddings import losses
+        from bert_tf.modeling import losses
 
         options, scores = self.options, batch["score"]
-        anchors, passages = outputs["sentence_embedding"], outputs["passages"]
-        total = 0.0
+        total: Any = 0.0
         for size in options.sizes or [None]:
-            a, b = anchors[..., :size], passages[..., :size]
+            anchors = outputs["sentence_embedding"][:, :size]
+            passages = outputs["passages"][:, :, :size]
             if options.loss == IN_BATCH:
                 settings = options.loss_scale, options.symmetric
-                total += losses.multiple_negatives(a, b, batch["text_ids"], *settings)
+                arguments = anchors, passages, batch["text_ids"]
+                total += losses.multiple_negatives(*arguments, *settings)
                 continue
-            cosine = losses.cosines(a, b[:, 0])
-            is_cosent = options.loss == "cosent"
-            scale = options.loss_scale
-            total += losses.cosent(cosine, scores, scale) if is_cosent else (cosine - scores) ** 2
+            cosines = losses.cosines(anchors, passages[:, 0])
+            if options.loss == "cosent":
+                total += losses.cosent(cosines, scores, options.loss_scale)
+            else:
+                total += (cosines - scores) ** 2
         return total
 
     def fetch(

@@ -1,4 +1,4 @@
-"""Metrics of vectors: correlation with scores, and retrieval.
+"""Metrics of similarities: correlation with scores, and retrieval.
 
 Shapes: Q queries, P passages, D size of a vector.
 """

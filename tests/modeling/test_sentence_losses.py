@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from bert_tf.tasks.embeddings.losses import cosent, cosines, multiple_negatives
+from bert_tf.modeling.losses import cosent, cosines, multiple_negatives
 
 UNIT = np.eye(3, dtype=np.float32)
 

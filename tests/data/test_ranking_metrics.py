@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from bert_tf.tasks.embeddings.metrics import correlations, retrieval_metrics
+from bert_tf.data.ranking_metrics import correlations, retrieval_metrics
 
 QUERIES = np.float32([[1, 0], [0, 1]])
 
