@@ -16,18 +16,15 @@ from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
 from bert_tf.data.features import Feature, sequence_features
+from bert_tf.data.matches import Match, Matches, read_matches
 from bert_tf.data.packing import CUT_TOKENS, pack_batch
 from bert_tf.data.ranking_metrics import Judgment, correlations, retrieval_metrics
 from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits
 from bert_tf.tasks.embeddings.options import IN_BATCH, EmbeddingsOptions
-from bert_tf.tasks.embeddings.reader import Data, Match, read_data
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
-
-# The entry of `run.json` with the number of hard negatives in a row.
-_NUM_NEGATIVES = "num_negatives"
 
 
 class Text(NamedTuple):
@@ -40,7 +37,7 @@ class Text(NamedTuple):
 class Judged(Sequence[Text]):
     """The distinct texts of an evaluation, queries first, and what is known about their pairs."""
 
-    def __init__(self, data: Data, query_prefix: str, passage_prefix: str) -> None:
+    def __init__(self, data: Matches, query_prefix: str, passage_prefix: str) -> None:
         queries = dict.fromkeys(match.anchor for match in data.matches)
         found = (x for match in data.matches for x in (match.positive, *match.negatives))
         passages = dict.fromkeys([*data.corpus, *found])
@@ -75,7 +72,8 @@ class Embeddings(Task):
     ) -> None:
         self.options, self.config = options, config
         self.tokenizer = BatchTokenizer(tokenizer)
-        self._data = functools.cache(functools.partial(read_data, options))
+        # (split) -> its matches; a file is read only once: it may be a pipe.
+        self._data = functools.cache(lambda s: read_matches(options, s, options.is_scored(s)))
 
     @property
     def traits(self) -> Traits:
@@ -87,24 +85,14 @@ class Embeddings(Task):
         return Traits(tuple(map(Metric, names)), loss_depends_on=frozenset(depends_on))
 
     def infer_schema(self, source: str | RunFolder) -> Schema:
-        """Counts the hard negatives; declares the vectors as sentence-transformers does."""
-        options, count = self.options, "0"
-        if isinstance(source, RunFolder):
-            count = source.entry(_NUM_NEGATIVES) or count
-        elif source == "train" and options.loss == IN_BATCH:
-            most = max(len(match.negatives) for match in self._data(source).matches)
-            count = str(min(most, options.num_negatives))
-        size = self.config.hidden_size * len(options.pooling.split("_"))
+        """Declares how vectors are made, as sentence-transformers does."""
+        options, hidden_size = self.options, self.config.hidden_size
+        size = hidden_size * len(options.pooling.split("_"))
         if any(x > size for x in options.sizes):
             raise UserError(f"--matryoshka_dims={options.matryoshka_dims} exceeds the size {size}")
         prompts = {"query": options.query_prefix, "passage": options.passage_prefix}
         arguments = options.pooling, options.normalize, options.max_seq_length
-        declared = declaration(*arguments, self.config.hidden_size, prompts)
-        return Schema(entries={_NUM_NEGATIVES: count}, files=declared)
-
-    @property
-    def _num_passages(self) -> int:
-        return 1 + int(self.schema.entries[_NUM_NEGATIVES])
+        return Schema(files=declaration(*arguments, hidden_size, prompts))
 
     def read(self, split: str) -> Sequence[Any]:
         """Reads the matches to train on, or the texts and judgments of an evaluation."""
@@ -120,6 +108,9 @@ class Embeddings(Task):
         texts = [texts for _, texts in self.identity(examples) if texts]
         data = self._data(split)
         yield from self.tokenizer.check_texts(data.path, texts)
+        most = max(len(match.negatives) for match in data.matches)
+        if split == "train" and most >= self.options.num_passages:
+            yield f"{data.path}: rows have up to {most} negatives: see --num_negatives"
         known = {match[:2] for match in train_examples} if split == "eval" else set()
         shared = sum(match[:2] in known for match in data.matches)
         if shared > 0.01 * len(data.matches):
@@ -137,7 +128,7 @@ class Embeddings(Task):
         """Declares a text [S]; in training, anchor, passages [P, S], text ids [1 + P], score."""
         if split != "train":
             return sequence_features(self.options.max_seq_length)
-        count, length = self._num_passages, self.options.max_seq_length
+        count, length = self.options.num_passages, self.options.max_seq_length
         return (
             *sequence_features(self.options.query_length),
             *sequence_features(length, count, prefix="passages/"),
@@ -152,7 +143,7 @@ class Embeddings(Task):
             is_query = np.array([example.is_query for example in examples], bool)
             limits = np.where(is_query, options.query_length, length)
             return self._pack([example.text for example in examples], limits, length)
-        count = self._num_passages
+        count = self.options.num_passages
         rows = [([m.positive, *m.negatives] + [""] * count)[:count] for m in examples]
         queries = [options.query_prefix + match.anchor for match in examples]
         passages = [options.passage_prefix * bool(x) + x for row in rows for x in row]
@@ -199,12 +190,6 @@ class Embeddings(Task):
             else:
                 total += (cosines - scores) ** 2
         return total
-
-    def fetch(
-        self, outputs: Mapping[str, Any], batch: Mapping[str, Any], serving: bool = False
-    ) -> dict[str, Any]:
-        """Selects the vectors [B, D]."""
-        return {"sentence_embedding": outputs["sentence_embedding"]}
 
     def decode(self, examples: Sequence[Any], outputs: Mapping[str, np.ndarray]) -> np.ndarray:
         """Returns the vectors [E, D]."""

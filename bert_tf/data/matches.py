@@ -1,17 +1,19 @@
 """Reads texts that match: tables, SQuAD and data sets in BEIR's layout."""
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from bert_tf import files
+from bert_tf.data.match_options import BEIR, SQUAD, MatchOptions
 from bert_tf.data.split_files import find_files
 from bert_tf.errors import UserError, counted, excerpt
-from bert_tf.progress import log
 from bert_tf.tables import relevance
 from bert_tf.tables.columns import is_name, parse_number, read_cells, to_text
 from bert_tf.tables.read import read_table
-from bert_tf.tasks.embeddings.options import BEIR, SQUAD, EmbeddingsOptions
+
+_logger = logging.getLogger(__name__)
 
 # The default limit of `files.read_text` is for small files.
 _MAX_BYTES = 1 << 36
@@ -26,7 +28,7 @@ class Match(NamedTuple):
     score: float = 1.0  # 0 to 1; in BEIR's files, the relevance
 
 
-class Data(NamedTuple):
+class Matches(NamedTuple):
     """The matches in a file, and further passages to search in."""
 
     path: str
@@ -34,8 +36,8 @@ class Data(NamedTuple):
     corpus: Sequence[str] = ()
 
 
-def read_data(options: EmbeddingsOptions, split: str) -> Data:
-    """Reads the file of a split.
+def read_matches(options: MatchOptions, split: str, scored: bool = False) -> Matches:
+    """Reads the file of a split; `scored`: labels are scores, and do not select negatives.
 
     Raises:
         UserError: it is missing, empty or invalid; the message names file and line.
@@ -50,20 +52,18 @@ def read_data(options: EmbeddingsOptions, split: str) -> Data:
     elif task == SQUAD:
         matches = list(_read_squad(path))
     elif "label" in options.columns(split):
-        matches = _read_labeled(options, path, split)
+        matches = _read_labeled(options, path, split, scored)
     else:
         matches = list(_read_rows(options, path, split))
     if not matches:
         raise UserError(f"{path} contains no texts that match")
-    if options.is_scored(split) and len({match.score for match in matches}) == 1:
+    if scored and len({match.score for match in matches}) == 1:
         raise UserError(f"{path}: all pairs have the same score or label: there is no order")
-    log.info("%s: %s", path, counted(len(matches), "pair"))
-    return Data(path, matches, corpus)
+    _logger.info("%s: %s", path, counted(len(matches), "pair"))
+    return Matches(path, matches, corpus)
 
 
-def _cells(
-    options: EmbeddingsOptions, path: str, split: str
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def _cells(options: MatchOptions, path: str, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
     columns = options.columns(split)
     has_header = any(map(is_name, columns.values()))
     for place, cells in read_cells(path, read_table(path), columns, has_header, split):
@@ -74,7 +74,7 @@ def _cells(
         yield place, cells
 
 
-def _read_rows(options: EmbeddingsOptions, path: str, split: str) -> Iterator[Match]:
+def _read_rows(options: MatchOptions, path: str, split: str) -> Iterator[Match]:
     low, high = options.score_limits
     for place, cells in _cells(options, path, split):
         found = cells.get("negative_columns", [])
@@ -92,7 +92,7 @@ def _read_rows(options: EmbeddingsOptions, path: str, split: str) -> Iterator[Ma
         yield Match(cells["anchor"], cells["positive"], texts, (score - low) / (high - low))
 
 
-def _read_labeled(options: EmbeddingsOptions, path: str, split: str) -> list[Match]:
+def _read_labeled(options: MatchOptions, path: str, split: str, scored: bool) -> list[Match]:
     """Returns pairs with score 1 or 0; or, without scores, the positives of each anchor."""
     labels = {options.positive_label: 1.0, options.negative_label: 0.0}
     rows = [cells for _, cells in _cells(options, path, split)]
@@ -106,7 +106,7 @@ def _read_labeled(options: EmbeddingsOptions, path: str, split: str) -> list[Mat
         found = ", ".join(sorted({cells["label"] for cells in rows})[:10])
         problem = f"no row has the label {options.positive_label}, only {found}"
         raise UserError(f"{path}: {problem}. Pass --positive_label and --negative_label")
-    if options.is_scored(split):
+    if scored:
         return pairs
     negatives: dict[str, dict[str, None]] = {match.anchor: {} for match in pairs}
     for anchor, text, *_ in pairs:

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from bert_tf.data.matches import Match, read_matches
 from bert_tf.errors import UserError
 from bert_tf.options import EmbeddingsOptions
-from bert_tf.tasks.embeddings.reader import Match, read_data
 
 COLUMNS = {"anchor_column": "a", "positive_column": "b"}
 
@@ -15,7 +15,8 @@ def read(folder, files, split="train", **flags):
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(content)
-    return read_data(EmbeddingsOptions(data_dir=str(folder), **flags), split)
+    options = EmbeddingsOptions(data_dir=str(folder), **flags)
+    return read_matches(options, split, options.is_scored(split))
 
 
 def fail(folder, files, match, split="train", **flags):
