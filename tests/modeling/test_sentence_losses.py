@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.special
 
 from bert_tf.modeling.losses import cosent, cosines, multiple_negatives
 
@@ -77,3 +78,23 @@ def test_cosent():
     expected = math.log(1 + math.exp(2 * (0.9 - 0.4)) + math.exp(2 * (0.9 - 1.0)))
     np.testing.assert_allclose(cosent(cosine, scores, 2.0), [expected] * 3, rtol=1e-6)
     assert np.array_equal(cosent(cosine, np.float32([0.3] * 3), 2.0), [0, 0, 0])
+
+
+def test_random_batches_against_numpy():
+    rng = np.random.default_rng(0)
+    anchors, passages = rng.normal(size=(6, 8)), rng.normal(size=(6, 3, 8))
+    unit = lambda x: x / np.linalg.norm(x, axis=-1, keepdims=True)  # noqa: E731
+    candidates = unit(passages.transpose(1, 0, 2).reshape(18, 8))
+    logits = 20 * unit(anchors) @ candidates.T
+    forward = scipy.special.logsumexp(logits, axis=1) - logits.diagonal()
+    backward = scipy.special.logsumexp(logits[:, :6], axis=0) - logits.diagonal()
+    arguments = np.float32(anchors), np.float32(passages), np.arange(1, 25).reshape(6, 4)
+    found = multiple_negatives(*arguments, 20.0)
+    np.testing.assert_allclose(found, forward, rtol=1e-5)
+    found = multiple_negatives(*arguments, 20.0, symmetric=True)
+    np.testing.assert_allclose(found, (forward + backward) / 2, rtol=1e-5)
+    cosine, scores = rng.uniform(-1, 1, 9), rng.uniform(0, 1, 9)
+    terms = [0.0, *(20 * (x - y) for x, s in zip(cosine, scores, strict=True)
+             for y, t in zip(cosine, scores, strict=True) if s < t)]  # fmt: skip
+    found = cosent(np.float32(cosine), np.float32(scores), 20.0)
+    np.testing.assert_allclose(found, [scipy.special.logsumexp(terms)] * 9, rtol=1e-5)

@@ -48,7 +48,7 @@ class EmbeddingsOptions(MatchOptions, FineTuningOptions, affects=DATA):
     normalize: bool = option(False, "Scale vectors to length 1.", affects=RESULTS | MODEL)
     max_query_length: int = option(
         0,
-        "Maximum length of anchors in tokens, if less than --max_seq_length. 0: the same.",
+        "Maximum length of anchors in tokens, at most --max_seq_length, which is also that of 0.",
         affects=ROWS | MODEL,
         limits=(0, 2**31 - 1),
     )
@@ -81,13 +81,16 @@ class EmbeddingsOptions(MatchOptions, FineTuningOptions, affects=DATA):
     @property
     def query_length(self) -> int:
         """Maximum number of tokens of a query."""
-        return min(self.max_query_length or self.max_seq_length, self.max_seq_length)
+        return self.max_query_length or self.max_seq_length
 
     def check(self) -> None:
         """Checks the options without reading any data files."""
         super().check()
         self.check_columns()
         _ = self.sizes
+        if not 3 <= self.query_length <= self.max_seq_length:
+            expected = f"between 3 and --max_seq_length={self.max_seq_length}"
+            raise UserError(f"--max_query_length must be {expected}. Received: {self.query_length}")
         if self.do_predict:
             advice = "pass this --output_dir as --init_checkpoint to extract_features.py"
             raise UserError(f"--do_predict is not supported: {advice}")
