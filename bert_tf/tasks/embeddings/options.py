@@ -64,6 +64,11 @@ class EmbeddingsOptions(MatchOptions, FineTuningOptions, affects=DATA):
         return "score" in columns or (self.loss != IN_BATCH and "label" in columns)
 
     @property
+    def poolings(self) -> str:
+        """`pooling` for `array_ops.pool`, in the order of sentence-transformers."""
+        return {"mean_max": "max_mean"}.get(self.pooling, self.pooling)
+
+    @property
     def num_passages(self) -> int:
         """Number of passages in a row of training: the positive and hard negatives, if any."""
         has_negatives = {"negative_columns", "label"} & self.data.columns("train").keys()

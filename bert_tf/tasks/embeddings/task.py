@@ -167,7 +167,7 @@ class Embeddings(Task):
         """Builds the encoder."""
         from bert_tf.tasks.embeddings.model import BertBiEncoder
 
-        pooling, normalize = self.options.pooling, self.options.normalize
+        pooling, normalize = self.options.poolings, self.options.normalize
         return BertBiEncoder(self.config, pooling=pooling, normalize=normalize, **kwargs)
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:

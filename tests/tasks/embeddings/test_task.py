@@ -68,12 +68,17 @@ def test_retrieval(options, tmp_path):
     np.testing.assert_allclose(served["sentence_embedding"], vectors, atol=1e-5)
 
 
-def test_declaration(options):
-    run = dataclasses.replace(options, pooling="cls", query_prefix="q: ", num_train_epochs=0.1)
+@pytest.mark.parametrize("pooling", ["cls", "mean_max"])
+def test_declaration(pooling, options):
+    changes = {"pooling": pooling, "query_prefix": "q: ", "num_train_epochs": 0.1, "do_eval": False}
+    run = dataclasses.replace(options, **changes)
     registry.run(run)
     declared = declared_vectors(RunFolder(run.output_dir))
-    assert (declared.pooling, declared.normalize, declared.max_seq_length) == ("cls", False, 24)
-    assert not declared.prompt
+    assert (declared.pooling, declared.normalize) == (run.poolings, False)
+    assert (declared.max_seq_length, declared.prompt) == (24, "")
+    (vector,) = Predictor(run.output_dir)(["good film"])
+    (extracted,) = Predictor(run.output_dir, "extract_features")(["good film"])
+    np.testing.assert_allclose(extracted.values, [vector], atol=1e-6)
 
 
 def test_scored_pairs(options, tmp_path):
