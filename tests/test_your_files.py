@@ -157,9 +157,10 @@ def read(tmp_path, monkeypatch):
 
 def _read_splits(options):
     """Yields the task and its examples, of each split that a training run reads."""
-    options = find_model_files(options)
+    options, sources = find_model_files(options)
     make_task = registry.load(registry.SCRIPTS[registry.script_of(type(options))].make_task)
-    task = give_schema(make_task(options, *load_config_and_tokenizer(options)))
+    model_files = load_config_and_tokenizer(options, sources)
+    task = give_schema(make_task(options, *model_files))
     splits = ["train", *["eval"] * hasattr(options, "dev_fraction")]
     for split in splits + ["predict"] * options.do_predict:
         yield task, task.read(split)
