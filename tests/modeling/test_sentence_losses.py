@@ -98,3 +98,21 @@ def test_random_batches_against_numpy():
              for y, t in zip(cosine, scores, strict=True) if s < t)]  # fmt: skip
     found = cosent(np.float32(cosine), np.float32(scores), 20.0)
     np.testing.assert_allclose(found, [scipy.special.logsumexp(terms)] * 9, rtol=1e-5)
+
+
+def test_values_of_sentence_transformers():
+    """Those of its version 6.2 for the same vectors, with a scale of 20."""
+    rng = np.random.default_rng(3)
+    anchors = rng.normal(size=(16, 32)).astype(np.float32)
+    passages = rng.normal(size=(16, 3, 32)).astype(np.float32)
+    scores = rng.choice([0, 0.25, 0.5, 0.75, 1.0], 16).astype(np.float32)
+    text_ids = np.arange(1, 65, dtype=np.int32).reshape(16, 4)
+    found = np.mean(multiple_negatives(anchors, passages, text_ids, 20.0))
+    assert found == pytest.approx(7.800376892089844, rel=1e-5)
+    found = np.mean(multiple_negatives(anchors, passages, text_ids, 20.0, symmetric=True))
+    assert found == pytest.approx(6.887435436248779, rel=1e-5)
+    cosine = cosines(anchors, passages[:, 0])
+    found = np.mean(cosent(cosine, scores, 20.0))
+    assert found == pytest.approx(11.20329761505127, rel=1e-5)
+    found = np.mean(np.square(cosine - scores))
+    assert found == pytest.approx(0.3747076392173767, rel=1e-5)
