@@ -4,13 +4,15 @@ Shapes: Q queries, P passages, D size of a vector.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 # Query, passage, and the score of the pair or the relevance of the passage; 0: not relevant.
 Judgment = tuple[int, int, float]
-_QUERIES_AT_ONCE = 128
+# Number of similarities that are computed at once.
+_MAX_SCORES = 1 << 26
 
 
 def correlations(predicted: np.ndarray, scores: np.ndarray) -> dict[str, np.float32]:
@@ -28,12 +30,24 @@ def _ranks(values: np.ndarray) -> np.ndarray:
     return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
 
 
-def retrieval_metrics(
+class Ranking(NamedTuple):
+    """How well passages were ranked for each of N queries that have a relevant passage."""
+
+    queries: np.ndarray  # indexes of these queries, int [N]
+    best: np.ndarray  # index of the first passage of each ranking, int [N]
+    values: dict[str, np.ndarray]  # name of a metric -> its value for each query, float [N]
+
+    def metrics(self) -> dict[str, np.float32]:
+        """Returns the means over queries; names begin with `eval_`."""
+        return {f"eval_{name}": np.float32(np.nanmean(x)) for name, x in self.values.items()}
+
+
+def rank(
     queries: np.ndarray,
     passages: np.ndarray,
     judgments: Sequence[Judgment],
-    ignored: dict[int, int],
-) -> dict[str, np.float32]:
+    ignored: Mapping[int, int],
+) -> Ranking:
     """Ranks all passages for each query by their dot products.
 
     The cutoffs are those of trec_eval and BEIR: MRR and nDCG of the first 10, recall in the first
@@ -42,31 +56,35 @@ def retrieval_metrics(
     Args:
         queries: vectors [Q, D].
         passages: vectors [P, D].
-        judgments: queries without a relevant passage do not count.
+        judgments: the relevant passages; queries without any do not count.
         ignored: query -> a passage that it does not find: the query itself.
 
     Returns:
-        Means over queries; also `eval_triplet_accuracy` if there are passages with relevance 0, the
-        fraction of (query, relevant, not relevant) in which the relevant passage is more similar.
+        Metrics by query; also `triplet_accuracy` if there are passages with relevance 0: the
+        fraction of (query, relevant, not relevant) in which the relevant passage is more similar,
+        NaN for a query without them.
     """
     judged: dict[int, dict[int, float]] = defaultdict(dict)
     for query, passage, relevance in judgments:
         judged[query][passage] = max(relevance, judged[query].get(passage, 0))
     answerable = [query for query, found in judged.items() if max(found.values()) > 0]
-    values = defaultdict(list)
-    for start in range(0, len(answerable), _QUERIES_AT_ONCE):
-        block = answerable[start : start + _QUERIES_AT_ONCE]
+    best: list[int] = []
+    values: dict[str, list[float]] = defaultdict(list)
+    size = max(1, _MAX_SCORES // len(passages))
+    for block in (answerable[start : start + size] for start in range(0, len(answerable), size)):
         for query, scores in zip(block, queries[block] @ passages.T, strict=True):
             known, gains = map(np.array, zip(*judged[query].items(), strict=True))
             relevant, irrelevant = known[gains > 0], known[gains == 0]
-            if len(irrelevant):
-                is_closer = scores[relevant][:, None] > scores[irrelevant]
-                values["triplet_accuracy"].append(is_closer.mean())
+            is_closer = scores[relevant][:, None] > scores[irrelevant]
+            values["triplet_accuracy"].append(is_closer.mean() if is_closer.size else np.nan)
             if query in ignored and ignored[query] not in relevant:
                 scores[ignored[query]] = -np.inf
+            best.append(int(scores.argmax()))
             for name, value in _query_metrics(scores, relevant, gains[gains > 0]).items():
                 values[name].append(value)
-    return {f"eval_{name}": np.float32(np.mean(found)) for name, found in values.items()}
+    arrays = {name: np.array(found) for name, found in values.items()}
+    arrays = {name: found for name, found in arrays.items() if not np.isnan(found).all()}
+    return Ranking(np.array(answerable), np.array(best), arrays)
 
 
 def _query_metrics(scores: np.ndarray, relevant: np.ndarray, gains: np.ndarray) -> dict[str, float]:

@@ -145,6 +145,12 @@ def test_beir(tmp_path):
     assert [m.positive for m in read(tmp_path, train, task_name="beir").matches] == ["two"]
 
 
+def test_no_relevant_passage(tmp_path):
+    files = {**BEIR, "qrels/test.tsv": BEIR["qrels/test.tsv"].replace("2", "0")}
+    flags = {"task_name": "beir", "eval_file": "qrels/test.tsv"}
+    fail(tmp_path, files, "qrels/test.tsv contains no texts that match", "eval", **flags)
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [

@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from bert_tf.data.ranking_metrics import correlations, retrieval_metrics
+from bert_tf.data.ranking_metrics import correlations, rank
 
 QUERIES = np.float32([[1, 0], [0, 1]])
+
+
+def retrieval_metrics(*args):
+    return rank(*args).metrics()
 
 
 def vectors(*scores):
@@ -75,3 +79,13 @@ def test_triplet_accuracy():
     judgments = [(0, 0, 1.0), (0, 2, 1.0), (0, 1, 0.0)]
     found = retrieval_metrics(QUERIES, vectors(3, 2, 1), judgments, {})
     assert found["eval_triplet_accuracy"] == 0.5
+
+
+def test_values_of_each_query(monkeypatch):
+    monkeypatch.setattr("bert_tf.data.ranking_metrics._MAX_SCORES", 3)  # one query at a time
+    passages = np.float32([[1, 0], [0, 1], [0.5, 0.9]])
+    found = rank(QUERIES, passages, [(1, 2, 1.0), (0, 0, 1.0), (0, 2, 0.0)], {})
+    assert found.queries.tolist() == [1, 0]
+    assert found.best.tolist() == [1, 0]
+    assert found.values["mrr@10"].tolist() == [0.5, 1]
+    assert np.array_equal(found.values["triplet_accuracy"], [np.nan, 1], equal_nan=True)

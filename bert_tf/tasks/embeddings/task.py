@@ -18,7 +18,7 @@ from bert_tf.data import array_ops
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.matches import Match, Matches, read_matches
 from bert_tf.data.packing import CUT_TOKENS, pack_batch
-from bert_tf.data.ranking_metrics import Judgment, correlations, retrieval_metrics
+from bert_tf.data.ranking_metrics import Judgment, Ranking, correlations, rank
 from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits
@@ -199,13 +199,11 @@ class Embeddings(Task):
         """Computes metrics of the cosines of vectors; also of shorter Matryoshka vectors."""
         found: dict[str, Any] = {}
         for size in (None, *self.options.sizes[1:]):
-            vectors = array_ops.normalize(predictions[:, :size])
-            queries, passages = np.split(vectors, [examples.num_queries])
+            vectors = predictions[:, :size]
             if self.options.is_scored("eval"):
-                left, right, scores = map(np.array, zip(*examples.judgments, strict=True))
-                values = correlations((queries[left] * passages[right]).sum(axis=1), scores)
+                values = correlations(*_cosines_and_scores(examples, vectors))
             else:
-                values = retrieval_metrics(queries, passages, examples.judgments, examples.ignored)
+                values = _rank(examples, vectors).metrics()
             found |= {name + f"_{size}" * bool(size): value for name, value in values.items()}
         return found
 
@@ -213,6 +211,18 @@ class Embeddings(Task):
         """Takes strings as they are: a prefix is part of the string."""
         require_texts(inputs, [1], "a string")
         return [Text(text) for text in inputs]
+
+
+def _cosines_and_scores(examples: Judged, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the cosine and the score of each judged pair."""
+    queries, passages = np.split(array_ops.normalize(vectors), [examples.num_queries])
+    left, right, scores = map(np.array, zip(*examples.judgments, strict=True))
+    return (queries[left] * passages[right]).sum(axis=1), scores
+
+
+def _rank(examples: Judged, vectors: np.ndarray) -> Ranking:
+    queries, passages = np.split(array_ops.normalize(vectors), [examples.num_queries])
+    return rank(queries, passages, examples.judgments, examples.ignored)
 
 
 def _text_id(text: str) -> int:
