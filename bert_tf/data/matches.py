@@ -55,7 +55,7 @@ def read_matches(options: MatchOptions, split: str, scored: bool = False) -> Mat
         matches = _read_labeled(options, path, split, scored)
     else:
         matches = list(_read_rows(options, path, split))
-    if not (scored or any(match.score for match in matches)):
+    if not matches or not (scored or any(match.score for match in matches)):
         raise UserError(f"{path} contains no texts that match")
     if scored and len({match.score for match in matches}) == 1:
         raise UserError(f"{path}: all pairs have the same score or label: there is no order")

@@ -185,6 +185,7 @@ SCORED = {**COLUMNS, "score_column": "s", "loss": "cosent"}
             {**COLUMNS, "negative_columns": "c"},
         ),
         ("a\tb\n", "train.tsv contains no texts", COLUMNS),
+        ("a\tb\ts\n", "train.tsv contains no texts", SCORED),
         ("a\tc\nx\ty\n", "no column 'b' .--positive_column., only", COLUMNS),
         (
             "a\tb\tc\nx\ty\tz\n",
