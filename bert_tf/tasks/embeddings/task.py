@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf.checkpoints.formats.sentence_transformers import declaration
+from bert_tf.checkpoints.formats.sentence_transformers import declaration, declared_vectors
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
@@ -111,6 +111,10 @@ class Embeddings(Task):
         most = max(len(match.negatives) for match in data.matches)
         if split == "train" and most >= self.options.num_passages:
             yield f"{data.path}: rows have up to {most} negatives: see --num_negatives"
+        checkpoint = self.options.init_checkpoint if split == "train" else None
+        declared = declared_vectors(RunFolder.of(checkpoint)) if checkpoint else None
+        if declared and declared.pooling != self.options.poolings:
+            yield f"{declared}, but this run has --pooling={self.options.pooling}"
         known = {match[:2] for match in train_examples} if split == "eval" else set()
         shared = sum(match[:2] in known for match in data.matches)
         if shared > 0.01 * len(data.matches):

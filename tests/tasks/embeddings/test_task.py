@@ -138,6 +138,16 @@ def test_training_pairs_in_the_evaluation(options, tmp_path, run_log):
     assert "96 of 96 pairs are also training pairs: the metrics are too high" in run_log.text
 
 
+def test_encoder_that_was_trained_with_another_pooling(options, tmp_path, run_log):
+    short = dataclasses.replace(options, num_train_epochs=0.1, do_eval=False)
+    registry.run(dataclasses.replace(short, pooling="cls"))
+    again = {"init_checkpoint": options.output_dir, "output_dir": str(tmp_path / "again")}
+    registry.run(dataclasses.replace(short, pooling="cls", **again))
+    assert "declares" not in run_log.text
+    registry.run(dataclasses.replace(short, **again | {"output_dir": str(tmp_path / "other")}))
+    assert "modules.json declares pooling=cls, but this run has --pooling=mean" in run_log.text
+
+
 def test_one_kind_of_input_in_a_predictor(options):
     registry.run(dataclasses.replace(options, num_train_epochs=0.1, do_eval=False))
     with pytest.raises(UserError, match="Input 0: expected a string"):
