@@ -85,8 +85,8 @@ class MatchOptions(SplitFileOptions, affects=DATA):
     @property
     def score_limits(self) -> tuple[float, float]:
         """Lowest and highest score; UserError if `score_range` is invalid."""
-        low, high = map(parse_number, f"{self.score_range},".split(",")[:2])
-        if low is None or high is None or low >= high:
+        low, high, *more = map(parse_number, f"{self.score_range},".split(","))
+        if low is None or high is None or low >= high or more != [None]:
             expected = "--score_range must be two numbers, such as 0,5"
             raise UserError(f"{expected}. Received: {self.score_range}")
         return low, high

@@ -69,7 +69,7 @@ def _cells(options: MatchOptions, path: str, split: str) -> Iterator[tuple[str, 
     for place, cells in read_cells(path, read_table(path), columns, has_header, split):
         for purpose in cells.keys() - {"negative_columns"}:
             cells[purpose] = to_text(cells[purpose], purpose, place).strip()
-            if not cells[purpose]:
+            if not cells[purpose] and purpose != "label":
                 raise UserError(f"{place}: the {purpose} is empty. Remove the row")
         yield place, cells
 

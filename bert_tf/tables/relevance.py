@@ -42,9 +42,10 @@ def read_qrels(
     """
     kinds = {"query": queries, "document": documents}
     for row in read_table(path):
-        if row.cells[0] == "query-id":
+        is_row = isinstance(row.cells, list) and len(row.cells) == 3
+        if is_row and row.cells[0] == "query-id":
             continue
-        relevance = parse_number(row.cells[2]) if len(row.cells) == 3 else None
+        relevance = parse_number(row.cells[2]) if is_row else None
         if relevance is None:
             raise UserError(f"{row.place}: expected the columns query-id, corpus-id and score")
         for key, (kind, known) in zip(row.cells[:2], kinds.items(), strict=True):

@@ -53,7 +53,7 @@ def test_another_score_column_for_a_split(tmp_path):
     assert read(tmp_path, files, "eval", **columns).matches[0] == Match("x", "y", (), 0.5)
 
 
-LABELED = "a\tb\tl\nx\tyes\t1\nx\tno\t0\nx\ty\t1\nz\tx\t0\nx\tmaybe\t?\nx\ty\t0\n"
+LABELED = "a\tb\tl\nx\twho\t\nx\tyes\t1\nx\tno\t0\nx\ty\t1\nz\tx\t0\nx\tmaybe\t?\nx\ty\t0\n"
 
 
 def test_labels(tmp_path):
@@ -63,8 +63,10 @@ def test_labels(tmp_path):
     assert data.matches == [Match("x", "yes", ("no",)), Match("x", "y", ("no",))]
     data = read(tmp_path, {"train.tsv": LABELED}, **flags, loss="cosent")
     assert [match.score for match in data.matches] == [1, 0, 1, 0, 0]
-    fail(tmp_path, {}, r"no row has the label same, only 0, 1, \?\. Pass --positive_label", **flags,
-         positive_label="same", negative_label="other")  # fmt: skip
+    flags |= {"positive_label": "same", "negative_label": "other"}
+    fail(
+        tmp_path, {}, r"no row has the label same, only , 0, 1, \?\. Pass --positive_label", **flags
+    )
 
 
 GLUE = {
@@ -156,11 +158,13 @@ def test_no_relevant_passage(tmp_path):
     [
         ("q1\td3\t1", r"qrels/test.tsv:3: there is no document with the id 'd3'"),
         ("q3\td1\t1", r"qrels/test.tsv:3: there is no query with the id 'q3'"),
+        ('{"q1": "d1"}', r"qrels/test.tsv:1: expected the columns query-id, corpus-id and score"),
         ("q1\td1\tx", r"qrels/test.tsv:3: expected the columns query-id, corpus-id and score"),
     ],
 )
 def test_mistakes_in_qrels(line, problem, tmp_path):
-    files = {**BEIR, "qrels/test.tsv": f"{BEIR['qrels/test.tsv']}{line}\n"}
+    before = "" if line.startswith("{") else BEIR["qrels/test.tsv"]
+    files = {**BEIR, "qrels/test.tsv": f"{before}{line}\n"}
     fail(tmp_path, files, problem, "eval", task_name="beir", eval_file="qrels/test.tsv")
 
 

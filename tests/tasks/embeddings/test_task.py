@@ -119,6 +119,7 @@ def test_resume_changes_a_flag(options, run_log):
         ({"matryoshka_dims": "8,x"}, "--matryoshka_dims must be numbers, such as 768,256"),
         ({"matryoshka_dims": "32"}, "--matryoshka_dims=32 exceeds the size 16"),
         ({"score_range": "5"}, "--score_range must be two numbers"),
+        ({"score_range": "0,5,9"}, "--score_range must be two numbers"),
         ({"score_range": "1,0"}, "--score_range must be two numbers"),
         ({"do_predict": True}, "--do_predict is not supported: .* extract_features.py"),
         ({"negative_columns": "query"}, "--positive_column|are the same column"),
