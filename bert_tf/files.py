@@ -108,9 +108,10 @@ def temporary_folder_at(path: str) -> Iterator[str]:
 
 
 def write_texts(folder: str, contents: Mapping[str, str]) -> list[str]:
-    """Writes `contents`, file name -> text, to a folder; returns the paths."""
+    """Writes `contents`, file name -> text, to a folder and its subfolders; returns the paths."""
     paths = [os.path.join(folder, name) for name in contents]
     for path, text in zip(paths, contents.values(), strict=True):
+        make_dirs(os.path.dirname(path) or ".")
         write_text(path, text)
     return paths
 

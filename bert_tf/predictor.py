@@ -30,6 +30,7 @@ class Predictor:
     | `run_squad` | (question, text) | `AnswerPrediction` |
     | `run_ner` | string, or tuple of words | `LabeledWords` |
     | `run_multiple_choice` | (context, ending, ending, ...) | `ChoicePrediction` |
+    | `run_embeddings` | string | vector, float32 [D] |
     | `predict_masked` | string with `[MASK]` | for each mask, a list of `Candidate` |
     | `extract_features` | string or (string, string) | `TextFeatures` |
 

@@ -107,6 +107,12 @@ SCRIPTS: Mapping[str, Script] = {
         head="multiple_choice",
         model=f"{_TASKS}.multiple_choice.model:BertMultipleChoice",
     ),
+    "run_embeddings": Script(
+        "Trains and evaluates encoders whose vectors say which texts match.",
+        example=f"--data_dir=data --anchor_column=question --positive_column=answer {_TRAIN}",
+        options=f"{_TASKS}.embeddings.options:EmbeddingsOptions",
+        make_task=f"{_TASKS}.embeddings.task:Embeddings",
+    ),
     "extract_features": Script(
         "Writes an encoder's vectors for tokens or whole texts.",
         example=f"--input_file=texts.txt --output_file=vectors.npz --pooling=mean {_BERT}",

@@ -109,8 +109,8 @@ def test_readme_lists_the_dependencies():
     assert re.findall(r"`([\w-]+)`\s\(", section) == names
 
 
-def test_readme_has_at_most_210_lines():
-    assert (ROOT / README).read_text(encoding="utf-8").count("\n") <= 210
+def test_readme_has_at_most_220_lines():
+    assert (ROOT / README).read_text(encoding="utf-8").count("\n") <= 220
 
 
 @pytest.mark.parametrize("page", tables.PAGES)

@@ -12,7 +12,7 @@ from tests.oracle import ROOT
 
 FRAMEWORK = ("finetuning", "inference", "options", "runs", "training")
 # Names that are also those of arguments.
-OTHER_MEANINGS = {"batch_size", "num_train_steps", "num_warmup_steps"}
+OTHER_MEANINGS = {"batch_size", "loss_scale", "num_train_steps", "num_warmup_steps"}
 # Advice for all scripts that have such a flag, and for all that export.
 ALLOWED = {"eval_batch_size", "export_dir"}
 

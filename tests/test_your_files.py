@@ -104,6 +104,15 @@ EXPECTED = {
         ("I ran.", ("cause I was late.", "cause I slept."), 0),
         ("I ate.", ("effect I was full.", "effect I slept."), 0),
     ],
+    "pairs that match": [("When?", "In 1990.", (), 1.0), ("Who?", "Anna.", (), 1.0)],
+    "pairs with other texts that do not match": [
+        ("When?", "In 1990.", ("In Bonn.", "Anna."), 1.0),
+        ("Who?", "Anna.", ("In Bonn.",), 1.0),
+    ],
+    "a list of such texts in JSON": ...,
+    "labels that say whether texts match": [("He ran.", "He moved.", ("He sat.",), 1.0)],
+    "scores": [("He ran.", "He moved.", (), 1.0), ("He ran.", "He sat.", (), 0.25)],
+    "queries, passages and judgments (BEIR)": [("When?", "1990 It began.", (), 1.0)],
     "`extract_features.py`: a text per line": ["the first text .", "the second one ."],
     "`extract_features.py`: pairs": [
         "the first text . [SEP] its end .",
@@ -201,6 +210,12 @@ def _read_choices(options):
         yield from questions
 
 
+def _read_matches(options):
+    for task, matches in _read_splits(options):
+        list(task.check("train", matches, matches))
+        yield from matches
+
+
 def _extract(options):
     registry.run(options)
     rows = map(json.loads, Path(options.output_file).read_text().splitlines())
@@ -224,6 +239,7 @@ _READERS = {
     "run_ner": _read_words,
     "run_squad": _read_questions,
     "run_multiple_choice": _read_choices,
+    "run_embeddings": _read_matches,
     "extract_features": _extract,
     "predict_masked": _predict_masked,
     "create_pretraining_data": _count_sentences,

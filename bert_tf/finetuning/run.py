@@ -49,8 +49,8 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
                 f"{config.max_position_embeddings} positions: choose a smaller maximum length"
             )
     teacher = open_teacher(make_task, task, devices)
-    if "batch" in task.traits.loss_depends_on and options.do_train:
-        _check_whole_batches(options, devices.replicas)
+    if "batch" in task.traits.loss_depends_on and options.do_train and devices.replicas > 1:
+        _check_gathering(options, devices)
     monitor = Monitor(options.best_metric, task.traits.monitors)
     if options.do_export and task.traits.exports_texts:
         TextInputs(tokenizer, options.max_seq_length)  # fails now rather than after the training
@@ -62,20 +62,13 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
         return FineTuningRun(task.options, devices, monitor, task, splits).run()
 
 
-def _check_whole_batches(options: FineTuningOptions, replicas: int) -> None:
-    if options.gradient_accumulation_steps > 1:
-        raise UserError(
-            "--gradient_accumulation_steps=1 is needed: the loss of a row depends on the whole "
-            "batch, which micro-batches do not see"
-        )
-    if replicas > 1:
-        log.warning(
-            "The loss of a row depends on the rest of its batch, but each of %d devices sees only "
-            "%d of %d rows: results differ from those on one device",
-            replicas,
-            options.train_batch_size // replicas,
-            options.train_batch_size,
-        )
+def _check_gathering(options: FineTuningOptions, devices: training.Devices) -> None:
+    """Raises a UserError if devices cannot exchange what the loss needs of the whole batch."""
+    problem = "on several devices, because the loss of a row depends on the whole batch"
+    if devices.jit_compile:
+        raise UserError(f"--jit_compile=false is needed {problem}")
+    if options.teacher:
+        raise UserError(f"--teacher does not work {problem}: pass CUDA_VISIBLE_DEVICES=0")
 
 
 def _run_with_several_seeds(
@@ -179,7 +172,12 @@ class FineTuningRun(TrainingRun):
     def loss(self) -> training.Loss:
         """Returns the mean loss of the rows, mixed with that of the teacher if there is one."""
         row_loss, teacher = partial(self.task.loss, training=True), self.splits.teacher
-        return training.mean_loss(teacher.mix_with(row_loss) if teacher else row_loss)
+        row_loss = teacher.mix_with(row_loss) if teacher else row_loss
+        if "batch" not in self.task.traits.loss_depends_on:
+            return training.mean_loss(row_loss)
+        # Features per token differ in length between devices.
+        features = self.splits.features("train")
+        return training.mean_loss(row_loss, tuple(f.name for f in features if not f.per_token))
 
     def _count_train_steps(self, num_rows: int) -> int:
         options = self.options

@@ -43,7 +43,7 @@ def run_files(
     for name, flag in COPIES.items():
         if name in contents:
             folder.require_same({name: contents[name]}, f"--{flag}={getattr(options, flag)}")
-    return contents
+    return {**contents, **schema.files}
 
 
 def model_files(options: Any, schema: Schema = NO_SCHEMA, **extra: Any) -> dict[str, str]:

@@ -36,12 +36,14 @@ class Schema:
             model takes pairs, too. None if that is unknown, or differs between examples.
         entries: the task's own entries of `run.json`.
         source: where the labels come from, such as a path, for messages.
+        files: further files that training writes next to checkpoints: name -> text.
     """
 
     labels: tuple[str, ...] = ()
     text_pairs: bool | None = False
     entries: Mapping[str, str] = dataclasses.field(default_factory=dict)
     source: str = ""
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 NO_SCHEMA = Schema()
@@ -67,7 +69,9 @@ class Traits:
             see `distillation.row_loss`. Empty if the task does not support distillation.
         loss_depends_on: what the loss of a row depends on besides the outputs for its tokens:
             "padding", the outputs at padding positions; "batch", other rows, as with in-batch
-            negatives.
+            negatives. In the latter case, `Task.loss` gets the whole batch, also on several
+            devices and with --gradient_accumulation_steps: the model's outputs, all of which it
+            must depend on, and the features that are not `per_token`.
         inputs_are_independent: whether the prediction for an input of a `Predictor` depends only
             on that input.
         exports_texts: whether an exported model takes texts; False if the task inserts tokens

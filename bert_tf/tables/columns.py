@@ -40,9 +40,9 @@ def find_positions(
 ) -> dict[str, Any]:
     """Maps each purpose to a column index, or to a JSON path if `first_row` is a JSON object.
 
-    A purpose such as "text" stands for the flag --text_column. The label, and "ending_columns", may
-    be several columns, such as `toxic,insult`: then name -> position. The message for a missing
-    column says how to pass another one for `split`.
+    A purpose such as "text" stands for the flag --text_column. The label, and purposes such as
+    "ending_columns", may be several columns, such as `toxic,insult`: then name -> position. The
+    message for a missing column says how to pass another one for `split`.
     """
     positions: dict[str, Any] = {}
     purpose_at: dict[Any, str] = {}
@@ -125,7 +125,8 @@ def _find_position(
 ) -> Any:
     cells = first_row.cells
     names = paths_in(cells) if isinstance(cells, dict) else header
-    if purpose in ("label", "ending_columns") and "," in column and column.strip() not in names:
+    is_list = purpose == "label" or purpose.endswith("_columns")
+    if is_list and "," in column and column.strip() not in names:
         parts = [part.strip() for part in column.split(",") if part.strip()]
         positions = [_find_position(first_row, purpose, part, header, split) for part in parts]
         if len({*positions}) < len(parts):

@@ -15,4 +15,5 @@ from bert_tf.training.devices import Devices, open_devices
 from bert_tf.training.explained_errors import explained_errors
 from bert_tf.training.inference import Inference
 from bert_tf.training.loop import train
-from bert_tf.training.step import Loss, TrainState, make_train_step, mean_loss
+from bert_tf.training.loss import Loss, mean_loss
+from bert_tf.training.step import TrainState, make_train_step

@@ -12,45 +12,10 @@ from bert_tf.optimization import AdamWeightDecay
 from bert_tf.options import TrainingOptions
 from bert_tf.training.devices import Devices
 from bert_tf.training.fused_adam import update_variable
+from bert_tf.training.loss import Batch, Loss, cache_gradients, compute_share, map_batches
 from bert_tf.training.precision import LossScale
 
-Batch = Mapping[str, tf.Tensor]
-
 SUM = tf.distribute.ReduceOp.SUM
-
-
-@dataclasses.dataclass(frozen=True)
-class Loss:
-    """The loss of a batch that is split across replicas and micro-batches.
-
-    Each micro-batch computes its share of the loss, normalized by totals of the whole batch, and
-    the shares add up to the loss of the batch. So any split gives the same loss as one device, even
-    if the parts differ in size; a mean of the parts' means would not.
-
-    Attributes:
-        totals: batch of a replica -> dict of scalars, which are then summed over all replicas.
-        share: (outputs, micro-batch, totals of the whole batch) -> scalar.
-    """
-
-    totals: Callable[[Batch], dict[str, Any]]
-    share: Callable[[Any, Batch, Mapping[str, Any]], Any]
-
-
-def mean_loss(row_loss: Callable[[Any, Batch], Any]) -> Loss:
-    """Returns a `Loss`: the mean over rows of `row_loss`, (outputs, batch) -> [B].
-
-    If `row_loss` returns a different shape, tracing the loss raises a ValueError.
-    """
-
-    def share(outputs: Any, batch: Batch, totals: Mapping[str, Any]) -> Any:
-        losses = tf.convert_to_tensor(row_loss(outputs, batch))
-        if losses.shape.rank != 1:
-            raise ValueError(
-                f"The loss must have a number for each row, [B]. Received: shape {losses.shape}"
-            )
-        return tf.reduce_sum(losses) / totals["sequences"]
-
-    return Loss(totals=lambda batch: {}, share=share)
 
 
 @dataclasses.dataclass(eq=False)
@@ -158,6 +123,9 @@ class _Replica:
         seed = self._make_seed(context.replica_id_in_sync_group)
         if self.options.gradient_accumulation_steps == 1:
             share, gradients = self.compute_gradients(batch, totals, fold_in(seed, 0), scale)
+        elif self.loss.gathered is not None:
+            share, cached = self._cache_gradients(batch, totals, seed)
+            _, gradients = self._accumulate({**batch, **cached}, totals, seed, scale)
         else:
             share, gradients = self._accumulate(batch, totals, seed, scale)
         if self.options.gradient_clip_scope == "replica":
@@ -187,11 +155,9 @@ class _Replica:
         self, batch: Batch, totals: Mapping[str, Any], seed: Any, scale: Any
     ) -> tuple[Any, list[Any]]:
         """Returns the loss share of a micro-batch and its dense gradients."""
-        if self.skip_padding:
-            batch = with_token_positions(batch)
         with tf.GradientTape() as tape:
-            outputs = self.state.model(batch, training=True, dropout_seed=seed)
-            share = self.loss.share(outputs, batch, totals)
+            outputs = self._forward(batch, seed)
+            share = compute_share(self.loss, outputs, batch, totals)
             scaled_loss = share * scale
         gradients = tape.gradient(scaled_loss, self.variables)
         self.has_no_gradient = [gradient is None for gradient in gradients]
@@ -201,17 +167,30 @@ class _Replica:
             for variable, gradient in zip(self.variables, gradients, strict=True)
         ]
 
+    def _forward(self, batch: Batch, seed: Any) -> Mapping[str, Any]:
+        batch = with_token_positions(batch) if self.skip_padding else batch
+        return self.state.model(batch, training=True, dropout_seed=seed)
+
+    def _cache_gradients(
+        self, batch: Batch, totals: Mapping[str, Any], seed: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        micro_batch = self._split(batch)
+
+        def forward(index: Any) -> Mapping[str, Any]:
+            return self._forward(micro_batch(index), fold_in(seed, index))
+
+        outputs = map_batches(forward, self.options.gradient_accumulation_steps)
+        return cache_gradients(self.loss, outputs, batch, totals)
+
     def _accumulate(
         self, batch: Batch, totals: Mapping[str, Any], seed: Any, scale: Any
     ) -> tuple[Any, list[Any]]:
         count = self.options.gradient_accumulation_steps
-        # [B, ..] -> [count, B / count, ..]; static shapes stay static, which TPUs need.
-        stacked = {name: tf.stack(tf.split(value, count)) for name, value in batch.items()}
+        micro_batch = self._split(batch)
 
         def add(index: Any, loss: Any, sums: list[Any]) -> tuple[Any, Any, list[Any]]:
-            micro_batch = {name: value[index] for name, value in stacked.items()}
             share, gradients = self.compute_gradients(
-                micro_batch, totals, fold_in(seed, index), scale
+                micro_batch(index), totals, fold_in(seed, index), scale
             )
             return index + 1, loss + share, [a + b for a, b in zip(sums, gradients, strict=True)]
 
@@ -225,6 +204,12 @@ class _Replica:
             maximum_iterations=count,
         )
         return share, gradients
+
+    def _split(self, batch: Batch) -> Callable[[Any], dict[str, Any]]:
+        count = self.options.gradient_accumulation_steps
+        # [B, ..] -> [count, B / count, ..]; static shapes stay static, which TPUs need.
+        stacked = {name: tf.stack(tf.split(value, count)) for name, value in batch.items()}
+        return lambda index: {name: value[index] for name, value in stacked.items()}
 
     def _compute_totals(self, batch: Batch) -> dict[str, Any]:
         return {

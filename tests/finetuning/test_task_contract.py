@@ -16,7 +16,13 @@ from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.finetuning.task import NO_SCHEMA, Traits, Written
-from bert_tf.options import ClassifierOptions, MultipleChoiceOptions, NerOptions, SquadOptions
+from bert_tf.options import (
+    ClassifierOptions,
+    EmbeddingsOptions,
+    MultipleChoiceOptions,
+    NerOptions,
+    SquadOptions,
+)
 from tests.finetuning.own_relations import RelationOptions
 from tests.finetuning.own_task import RetrievalOptions
 
@@ -116,6 +122,21 @@ def squad(flags, folder):
     return SquadOptions(**{**flags, **lengths}, train_file=path, predict_file=path)
 
 
+def embeddings(flags, folder, **more):
+    rows = [
+        {"query": x, "passage": y, "others": [TEXTS[n - 1]][: n % 3], "score": n / 4}
+        for n, (x, y) in enumerate(itertools.pairwise(TEXTS))
+    ]
+    write_rows(folder, rows)
+    columns = {"anchor_column": "query", "positive_column": "passage"}
+    more = more or {"negative_columns": "others", "query_prefix": "the ", "max_query_length": 5}
+    return EmbeddingsOptions(**flags, **columns, **more, data_dir=str(folder))
+
+
+def scored_embeddings(flags, folder):
+    return embeddings(flags, folder, score_column="score", loss="cosent")
+
+
 def own_retrieval(flags, folder):
     rows = [{"query": x, "passages": [x, y]} for x, y in itertools.pairwise(TEXTS)]
     write_rows(folder, rows)
@@ -144,9 +165,14 @@ CASES = {
     ner: TEXTS,
     ner_in_documents: [tuple(text.split()) for text in TEXTS],
     squad: PAIRS,
+    embeddings: TEXTS,
+    scored_embeddings: TEXTS,
     own_retrieval: TEXTS,
     own_relations: [(text, 0, 1) for text in TEXTS],
 }
+
+
+WITHOUT_TEST_SETS = (embeddings, scored_embeddings, own_retrieval, own_relations)
 
 
 def make_task(options):
@@ -159,7 +185,7 @@ def case(request, tiny, tmp_path_factory):
     """The options of a training run, its task with a schema, and its examples by split."""
     folder = tmp_path_factory.mktemp(request.param.__name__)
     flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, "output_dir": str(folder / "out")}
-    has_test_set = request.param not in (own_retrieval, own_relations)
+    has_test_set = request.param not in WITHOUT_TEST_SETS
     flags |= {"do_train": True, "do_eval": True, "do_predict": has_test_set}
     options = request.param(flags, folder)
     task = give_schema(make_task(options))
@@ -328,7 +354,8 @@ def test_evaluation_and_results(case, model):
             names = {name.removeprefix("eval_") for name in metrics} | {"loss"}
             assert {metric.name for metric in task.traits.monitors} <= names
             report = task.evaluation_report(examples, predictions, arrays.get("loss"))
-            assert len(report) == len(predictions)
+            # A row is an example; for sentence encoders, a pair or a query.
+            assert len(report) == getattr(examples, "num_queries", len(predictions))
             assert len({len(column) for column in report.columns.values()}) == 1
         written = task.write(split, examples, predictions, str(folder))
         assert isinstance(written, Written)

@@ -10,7 +10,8 @@ from bert_tf import checkpoint, checkpoints, training
 from bert_tf.modeling.losses import cross_entropy, span_loss
 from bert_tf.optimization import create_optimizer
 from bert_tf.options import TrainingOptions
-from bert_tf.training.step import mean_loss
+from bert_tf.training.loss import mean_loss
+from bert_tf.training.step import _Replica
 from tests.modeling.helpers import config, load, set_head
 from tests.oracle import golden
 from tests.training.helpers import (
@@ -264,3 +265,35 @@ def test_mean_loss_requires_one_value_per_row():
     for shape in ((), (2, 3)):
         with pytest.raises(ValueError, match=r"must have a number for each row, \[B\]"):
             loss.share(tf.zeros(shape), {}, totals)
+
+
+def _in_batch_loss(outputs, batch):
+    """Depends on all rows: cross entropy over the batch, which must be whole."""
+    rows = tf.range(tf.shape(batch["label_ids"])[0])
+    scores = tf.matmul(outputs["logits"], outputs["probabilities"], transpose_b=True)
+    return cross_entropy(scores, rows)
+
+
+@pytest.mark.parametrize("micro_batches", [2, 4])
+def test_cached_gradients_of_a_loss_over_the_batch(micro_batches):
+    batch = load_batches(np.load(golden("training/classifier_10steps.npz")))[0]
+    found = []
+    for count in (1, micro_batches):
+        model = load(Classifier(config(), 2))
+        set_head(model, "classifier2")
+        state = training.TrainState(model, make_optimizer(model, 1e-3, 5, 2))
+        loss = mean_loss(_in_batch_loss, ("label_ids",))
+        options = TrainingOptions(gradient_accumulation_steps=count)
+        replica = _Replica(state, loss, options, ONE_DEVICE, skip_padding=True)
+        seed, totals = tf.constant([1, 0]), {"sequences": float(len(batch["label_ids"]))}
+        if count == 1:
+            found.append(replica.compute_gradients(batch, totals, seed, 1.0))
+        else:
+            share, cached = replica._cache_gradients(batch, totals, seed)
+            found.append((share, replica._accumulate({**batch, **cached}, totals, seed, 1.0)[1]))
+    (loss, gradients), (cached_loss, cached_gradients) = found
+    assert float(cached_loss) == pytest.approx(float(loss), rel=1e-6)
+    norm = float(tf.linalg.global_norm(gradients))
+    assert norm > 1e-3
+    for one, other in zip(gradients, cached_gradients, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5 * norm)

@@ -1,5 +1,6 @@
-"""Reads how a folder of sentence-transformers makes the vector of a text, from `modules.json`."""
+"""How a folder of sentence-transformers makes the vector of a text: reads and writes it."""
 
+import json
 import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from bert_tf.errors import UserError
 
 # Poolings in the order in which sentence-transformers concatenates their vectors.
 _FLAGS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
+_PACKAGE = "sentence_transformers"
 _CHAIN = ["Transformer", "Pooling", "Normalize"]
 
 
@@ -70,6 +72,28 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
         bool(texts.get("do_lower_case")),
         (settings.get("prompts") or {}).get(settings.get("default_prompt_name")) or "",
     )
+
+
+def declaration(
+    pooling: str, normalize: bool, max_seq_length: int, size: int, prompts: Mapping[str, str]
+) -> dict[str, str]:
+    """Returns file name -> text for vectors that are made like this, see `declared_vectors`.
+
+    `size` is the encoder's hidden_size; `prompts` are those of the kinds of texts, by name.
+    """
+    steps = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
+    modules = [
+        {"idx": index, "name": str(index), "path": path, "type": f"{_PACKAGE}.models.{name}"}
+        for index, (name, path) in enumerate(steps[: 2 + normalize])
+    ]
+    flags = {f"pooling_mode_{flag}": name in pooling.split("_") for name, flag in _FLAGS.items()}
+    contents = {
+        "modules.json": modules,
+        "1_Pooling/config.json": {"word_embedding_dimension": size, **flags},
+        "sentence_bert_config.json": {"max_seq_length": max_seq_length, "do_lower_case": False},
+        "config_sentence_transformers.json": {"prompts": prompts, "default_prompt_name": None},
+    }
+    return {name: f"{json.dumps(content, indent=2)}\n" for name, content in contents.items()}
 
 
 def _poolings(config: Mapping[str, Any]) -> list[str]:

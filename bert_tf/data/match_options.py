@@ -1,0 +1,103 @@
+"""Options that describe files with texts that match: which columns they have, or which data set."""
+
+import dataclasses
+from typing import Self
+
+from bert_tf.data.split_files import SplitFileOptions
+from bert_tf.declare import DATA, option, value_for
+from bert_tf.errors import UserError
+from bert_tf.tables.columns import parse_number
+
+# Tasks whose files are not tables, and the task of a user's own tables.
+BEIR, SQUAD, TABLES = "beir", "squad", "tsv"
+
+
+def _table(anchor: str, positive: str, **flags: str) -> dict[str, str]:
+    columns = {"anchor_column": anchor, "positive_column": positive}
+    return {"train_file": "train.tsv", "eval_file": "dev.tsv", **columns, **flags}
+
+
+_QQP = {"label_column": "is_duplicate"}
+_QNLI = {"label_column": "label", "positive_label": "entailment"}
+_NLI = {**_QNLI, "label_column": "gold_label", "negative_label": "contradiction"}
+_SNLI = {"train_file": "snli_1.0_train.jsonl", "eval_file": "snli_1.0_dev.jsonl"}
+_TRIPLES = {"train_file": "triples.train.small.tsv", "eval_file": "triples.dev.tsv"}
+# Published data sets: the flags that describe their files.
+PUBLISHED: dict[str, dict[str, str]] = {
+    "sts-b": _table("sentence1", "sentence2", score_column="score", score_range="0,5"),
+    "mnli": _table("sentence1", "sentence2", **{**_NLI, "eval_file": "dev_matched.tsv"}),
+    "snli": _table("sentence1", "sentence2", **_NLI, **_SNLI),
+    "qqp": _table("question1", "question2", **_QQP),
+    "qnli": _table("question", "sentence", **_QNLI, negative_label="not_entailment"),
+    "msmarco": _table("1", "2", negative_columns="3", **_TRIPLES),
+    SQUAD: {"train_file": "train-v1.1.json", "eval_file": "dev-v1.1.json"},
+    BEIR: {"train_file": "qrels/train.tsv", "eval_file": "qrels/dev.tsv"},
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MatchOptions(SplitFileOptions, affects=DATA):
+    """Options of `read_matches`."""
+
+    task_name: str = option(
+        TABLES,
+        "tsv for your own TSV, CSV and JSON-lines files; or a data set with its usual files: "
+        "sts-b, mnli, snli, qqp, qnli, msmarco (triples), squad, or beir (any data set in BEIR's "
+        "layout).",
+    )
+    anchor_column: str | None = option(
+        None,
+        "Column of the query or first text, by name, number or, in JSON, path. Another one for a "
+        "split: question,eval:sentence1.",
+    )
+    positive_column: str | None = option(
+        None, "Column of a text that matches it, or of the second text of a scored or labeled pair."
+    )
+    negative_columns: str | None = option(
+        None, "Columns of texts that do not match; in JSON, also one key with a list of texts."
+    )
+    score_column: str | None = option(
+        None, "Column of the similarity of the two texts, a number. For one split: eval:score."
+    )
+    score_range: str = option("0,1", "Lowest and highest score, which become 0 and 1.")
+    label_column: str | None = option(
+        None, "Column of a label that says whether the two texts match. Other labels are skipped."
+    )
+    positive_label: str = option("1", "Label of texts that match.")
+    negative_label: str = option(
+        "0", "Label of texts that do not match: a hard negative of the anchor, or score 0."
+    )
+
+    @property
+    def data(self) -> Self:
+        """These options, with those of a published data set where they are unset."""
+        defaults = {f.name: f.default for f in dataclasses.fields(self)}
+        known = PUBLISHED.get(self.task_name.lower(), {})
+        unset = {n: v for n, v in known.items() if getattr(self, n) == defaults[n]}
+        return dataclasses.replace(self, **unset)
+
+    def columns(self, split: str) -> dict[str, str]:
+        """Returns purpose -> column in the file of a split, see `find_positions`."""
+        names = ("anchor_column", "positive_column", "negative_columns", "score_column")
+        found = {n: value_for(getattr(self, n) or "", split) for n in (*names, "label_column")}
+        return {name.removesuffix("_column"): column for name, column in found.items() if column}
+
+    @property
+    def score_limits(self) -> tuple[float, float]:
+        """Lowest and highest score; UserError if `score_range` is invalid."""
+        low, high, *more = map(parse_number, f"{self.score_range},".split(","))
+        if low is None or high is None or low >= high or more != [None]:
+            expected = "--score_range must be two numbers, such as 0,5"
+            raise UserError(f"{expected}. Received: {self.score_range}")
+        return low, high
+
+    def check_columns(self) -> None:
+        """Raises a UserError if the options do not describe a file."""
+        data, names = self.data, (*PUBLISHED, TABLES)
+        _ = data.score_limits
+        if self.task_name.lower() not in names:
+            expected = f"--task_name must be one of {', '.join(names)}"
+            raise UserError(f"{expected}. Received: {self.task_name}")
+        has_columns = data.anchor_column and data.positive_column
+        if not has_columns and self.task_name.lower() not in (SQUAD, BEIR):
+            raise UserError("Your own tables need --anchor_column and --positive_column")

@@ -1,0 +1,102 @@
+"""Metrics of similarities: correlation with scores, and retrieval.
+
+Shapes: Q queries, P passages, D size of a vector.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+# Query, passage, and the score of the pair or the relevance of the passage; 0: not relevant.
+Judgment = tuple[int, int, float]
+# Number of similarities that are computed at once.
+_MAX_SCORES = 1 << 26
+
+
+def correlations(predicted: np.ndarray, scores: np.ndarray) -> dict[str, np.float32]:
+    """Computes Spearman's and Pearson's correlation of two arrays; NaN if one is constant."""
+    if predicted.std() == 0 or scores.std() == 0:
+        return {"eval_spearman": np.float32("nan"), "eval_pearson": np.float32("nan")}
+    pearson = np.corrcoef(predicted, scores)[0, 1]
+    spearman = np.corrcoef(_ranks(predicted), _ranks(scores))[0, 1]
+    return {"eval_spearman": np.float32(spearman), "eval_pearson": np.float32(pearson)}
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Returns the rank of each value; equal values get the mean of their ranks."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+
+
+class Ranking(NamedTuple):
+    """How well passages were ranked for each of N queries that have a relevant passage."""
+
+    queries: np.ndarray  # indexes of these queries, int [N]
+    best: np.ndarray  # index of the first passage of each ranking, int [N]
+    values: dict[str, np.ndarray]  # name of a metric -> its value for each query, float [N]
+
+    def metrics(self) -> dict[str, np.float32]:
+        """Returns the means over queries; names begin with `eval_`."""
+        return {f"eval_{name}": np.float32(np.nanmean(x)) for name, x in self.values.items()}
+
+
+def rank(
+    queries: np.ndarray,
+    passages: np.ndarray,
+    judgments: Sequence[Judgment],
+    ignored: Mapping[int, int],
+) -> Ranking:
+    """Ranks all passages for each query by their dot products.
+
+    The cutoffs are those of trec_eval and BEIR: MRR and nDCG of the first 10, recall in the first
+    1, 10 and 100, and the mean average precision (MAP) of all. Ties count in the order of passages.
+
+    Args:
+        queries: vectors [Q, D].
+        passages: vectors [P, D].
+        judgments: the relevant passages; queries without any do not count.
+        ignored: query -> a passage that it does not find: the query itself.
+
+    Returns:
+        Metrics by query; also `triplet_accuracy` if there are passages with relevance 0: the
+        fraction of (query, relevant, not relevant) in which the relevant passage is more similar,
+        NaN for a query without them.
+    """
+    judged: dict[int, dict[int, float]] = defaultdict(dict)
+    for query, passage, relevance in judgments:
+        judged[query][passage] = max(relevance, judged[query].get(passage, 0))
+    answerable = [query for query, found in judged.items() if max(found.values()) > 0]
+    best: list[int] = []
+    values: dict[str, list[float]] = defaultdict(list)
+    size = max(1, _MAX_SCORES // len(passages))
+    for block in (answerable[start : start + size] for start in range(0, len(answerable), size)):
+        for query, scores in zip(block, queries[block] @ passages.T, strict=True):
+            known, gains = map(np.array, zip(*judged[query].items(), strict=True))
+            relevant, irrelevant = known[gains > 0], known[gains == 0]
+            is_closer = scores[relevant][:, None] > scores[irrelevant]
+            values["triplet_accuracy"].append(is_closer.mean() if is_closer.size else np.nan)
+            if query in ignored and ignored[query] not in relevant:
+                scores[ignored[query]] = -np.inf
+            best.append(int(scores.argmax()))
+            for name, value in _query_metrics(scores, relevant, gains[gains > 0]).items():
+                values[name].append(value)
+    arrays = {name: np.array(found) for name, found in values.items()}
+    arrays = {name: found for name, found in arrays.items() if not np.isnan(found).all()}
+    return Ranking(np.array(answerable), np.array(best), arrays)
+
+
+def _query_metrics(scores: np.ndarray, relevant: np.ndarray, gains: np.ndarray) -> dict[str, float]:
+    own = scores[relevant][:, None]
+    is_before = (scores == own) & (np.arange(len(scores)) < relevant[:, None])
+    ranks = 1 + ((scores > own) | is_before).sum(axis=1)
+    order = np.argsort(ranks)
+    ranks, gains = ranks[order], gains[order]
+    ideal = np.sort(gains)[::-1][:10] / np.log2(np.arange(2, 2 + min(10, len(gains))))
+    return {
+        "mrr@10": 1 / ranks[0] if ranks[0] <= 10 else 0.0,
+        "ndcg@10": (gains / np.log2(1 + ranks))[ranks <= 10].sum() / ideal.sum(),
+        "map": float(np.mean(np.arange(1, 1 + len(ranks)) / ranks)),
+        **{f"recall@{k}": float(np.mean(ranks <= k)) for k in (1, 10, 100)},
+    }

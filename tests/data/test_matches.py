@@ -1,0 +1,202 @@
+"""Tables, published data sets in their layouts, and mistakes in them."""
+
+import json
+
+import pytest
+
+from bert_tf.data.matches import Match, read_matches
+from bert_tf.errors import UserError
+from bert_tf.options import EmbeddingsOptions
+
+COLUMNS = {"anchor_column": "a", "positive_column": "b"}
+
+
+def read(folder, files, split="train", **flags):
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
+    options = EmbeddingsOptions(data_dir=str(folder), **flags)
+    return read_matches(options, split, options.is_scored(split))
+
+
+def fail(folder, files, match, split="train", **flags):
+    with pytest.raises(UserError, match=match):
+        read(folder, files, split, **flags)
+
+
+def test_table_with_negatives(tmp_path):
+    table = "a\tb\tc\td\nquery \t yes\tno\tnever\nq\ty\t\tn\n"
+    data = read(tmp_path, {"train.tsv": table}, **COLUMNS, negative_columns="c,d")
+    assert data.matches == [Match("query", "yes", ("no", "never")), Match("q", "y", ("n",))]
+    data = read(tmp_path, {"train.tsv": table}, **COLUMNS, negative_columns="d")
+    assert data.matches[0] == Match("query", "yes", ("never",))
+
+
+def test_list_of_negatives_in_json(tmp_path):
+    rows = [{"a": "q", "b": "y", "c": ["n", "m"]}, {"a": "q", "b": "y", "c": []}]
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    data = read(tmp_path, {"train.jsonl": lines}, **COLUMNS, negative_columns="c")
+    assert [match.negatives for match in data.matches] == [("n", "m"), ()]
+
+
+def test_scores_become_0_to_1(tmp_path):
+    table = "a\tb\ts\nx\ty\t5\nx\tz\t1.0\n"
+    flags = {**COLUMNS, "score_column": "s", "score_range": "0,5", "loss": "cosine"}
+    assert [m.score for m in read(tmp_path, {"train.tsv": table}, **flags).matches] == [1, 0.2]
+
+
+def test_another_score_column_for_a_split(tmp_path):
+    files = {"train.tsv": "x\ty\n", "dev.tsv": "a\tb\ts\nx\ty\t0.5\nx\tz\t0.1\n"}
+    columns = {"anchor_column": "1,eval:a", "positive_column": "2,eval:b"}
+    columns |= {"score_column": "eval:s"}
+    assert read(tmp_path, files, **columns).matches == [Match("x", "y")]
+    assert read(tmp_path, files, "eval", **columns).matches[0] == Match("x", "y", (), 0.5)
+
+
+LABELED = "a\tb\tl\nx\twho\t\nx\tyes\t1\nx\tno\t0\nx\ty\t1\nz\tx\t0\nx\tmaybe\t?\nx\ty\t0\n"
+
+
+def test_labels(tmp_path):
+    flags = {**COLUMNS, "label_column": "l"}
+    data = read(tmp_path, {"train.tsv": LABELED}, **flags)
+    # "y" is a positive elsewhere.
+    assert data.matches == [Match("x", "yes", ("no",)), Match("x", "y", ("no",))]
+    data = read(tmp_path, {"train.tsv": LABELED}, **flags, loss="cosent")
+    assert [match.score for match in data.matches] == [1, 0, 1, 0, 0]
+    flags |= {"positive_label": "same", "negative_label": "other"}
+    fail(
+        tmp_path, {}, r"no row has the label same, only , 0, 1, \?\. Pass --positive_label", **flags
+    )
+
+
+GLUE = {
+    "sts-b": (
+        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
+        "0\tmain\tMSRvid\t2012\t0\tnone\tnone\tA plane.\tAn air plane.\t5.000\n"
+        "1\tmain\tMSRvid\t2012\t0\tnone\tnone\tA man.\tA boy.\t2.500\n",
+        [Match("A plane.", "An air plane."), Match("A man.", "A boy.", (), 0.5)],
+    ),
+    "qqp": (
+        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+        "1\t2\t3\tHow?\tIn what way?\t1\n2\t2\t4\tHow?\tWhy?\t0\n",
+        [Match("How?", "In what way?", ("Why?",))],
+    ),
+    "qnli": (
+        "index\tquestion\tsentence\tlabel\n"
+        "0\tWhen?\tToday.\tentailment\n1\tWhen?\tIt rains.\tnot_entailment\n",
+        [Match("When?", "Today.", ("It rains.",))],
+    ),
+    "mnli": (
+        "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"
+        "sentence1_parse\tsentence2_parse\tsentence1\tsentence2\tlabel1\tgold_label\n"
+        "0\t1\t1n\tgov\t()\t()\t()\t()\tHe ran.\tHe moved.\tentailment\tentailment\n"
+        "1\t1\t1c\tgov\t()\t()\t()\t()\tHe ran.\tHe sat.\tneutral\tcontradiction\n"
+        "2\t1\t1x\tgov\t()\t()\t()\t()\tHe ran.\tHe won.\tneutral\tneutral\n",
+        [Match("He ran.", "He moved.", ("He sat.",))],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GLUE)
+def test_glue(name, tmp_path):
+    content, expected = GLUE[name]
+    flags = {"loss": "cosent"} if name == "sts-b" else {}
+    assert read(tmp_path, {"train.tsv": content}, task_name=name, **flags).matches == expected
+
+
+def test_snli(tmp_path):
+    labels = ("entailment", "contradiction", "-")
+    rows = [{"sentence1": "a", "sentence2": f"b{n}", "gold_label": x} for n, x in enumerate(labels)]
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    data = read(tmp_path, {"snli_1.0_train.jsonl": lines}, task_name="SNLI")
+    assert data.matches == [Match("a", "b0", ("b1",))]
+
+
+def test_msmarco_triples(tmp_path):
+    content = "is it\tit is\tit was not\nq\ty\tn\n"
+    data = read(tmp_path, {"triples.train.small.tsv": content}, task_name="msmarco")
+    assert data.matches[0] == Match("is it", "it is", ("it was not",))
+
+
+def squad(*questions):
+    return json.dumps({"data": [{"paragraphs": [{"context": " A text. ", "qas": questions}]}]})
+
+
+def test_squad(tmp_path):
+    content = squad({"question": "What?"}, {"question": "Who?", "is_impossible": True})
+    data = read(tmp_path, {"train-v1.1.json": content}, task_name="squad")
+    assert data.matches == [Match("What?", "A text.")]
+    fail(tmp_path, {"train-v1.1.json": "{}"}, "does not have the format", task_name="squad")
+
+
+BEIR = {
+    "corpus.jsonl": '{"_id": "d1", "title": "T", "text": "one"}\n{"_id": "d2", "text": "two"}\n',
+    "queries.jsonl": '{"_id": "q1", "text": "which"}\n',
+    "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq1\td1\t2\n",
+}
+
+
+def test_beir(tmp_path):
+    data = read(tmp_path, BEIR, "eval", task_name="beir", eval_file="qrels/test.tsv")
+    assert data.matches == [Match("which", "T one", (), 2.0)]
+    assert data.corpus == ["T one", "two"]
+    dev = {"qrels/dev.tsv": "query-id\tcorpus-id\tscore\nq1\td2\t1\nq1\td1\t0\n"}
+    matches = read(tmp_path, dev, "eval", task_name="beir").matches
+    assert [(match.positive, match.score) for match in matches] == [("two", 1), ("T one", 0)]
+    train = {"qrels/train.tsv": dev["qrels/dev.tsv"]}
+    assert [m.positive for m in read(tmp_path, train, task_name="beir").matches] == ["two"]
+
+
+def test_no_relevant_passage(tmp_path):
+    files = {**BEIR, "qrels/test.tsv": BEIR["qrels/test.tsv"].replace("2", "0")}
+    flags = {"task_name": "beir", "eval_file": "qrels/test.tsv"}
+    fail(tmp_path, files, "qrels/test.tsv contains no texts that match", "eval", **flags)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("q1\td3\t1", r"qrels/test.tsv:3: there is no document with the id 'd3'"),
+        ("q3\td1\t1", r"qrels/test.tsv:3: there is no query with the id 'q3'"),
+        ('{"q1": "d1"}', r"qrels/test.tsv:1: expected the columns query-id, corpus-id and score"),
+        ("q1\td1\tx", r"qrels/test.tsv:3: expected the columns query-id, corpus-id and score"),
+    ],
+)
+def test_mistakes_in_qrels(line, problem, tmp_path):
+    before = "" if line.startswith("{") else BEIR["qrels/test.tsv"]
+    files = {**BEIR, "qrels/test.tsv": f"{before}{line}\n"}
+    fail(tmp_path, files, problem, "eval", task_name="beir", eval_file="qrels/test.tsv")
+
+
+SCORED = {**COLUMNS, "score_column": "s", "loss": "cosent"}
+
+
+@pytest.mark.parametrize(
+    ("content", "problem", "flags"),
+    [
+        ("a\tb\ns\tt\n  \tt\n", "train.tsv:3: the anchor is empty", COLUMNS),
+        ("a\tb\ns\t \n", "train.tsv:2: the positive is empty", COLUMNS),
+        (
+            "a\tb\ts\nx\ty\t7\n",
+            "train.tsv:2: the score .* from 0 to 1 .--score_range.. Received: '7'",
+            SCORED,
+        ),
+        ("a\tb\ts\nx\ty\tno\n", "train.tsv:2: the score must be a number", SCORED),
+        ("a\tb\ts\nx\ty\t1\nx\tz\t1\n", "train.tsv: all pairs have the same score", SCORED),
+        (
+            "a\tb\tc\ns\tt\ts\n",
+            "train.tsv:2: a negative is the same text as the anchor",
+            {**COLUMNS, "negative_columns": "c"},
+        ),
+        ("a\tb\n", "train.tsv contains no texts", COLUMNS),
+        ("a\tb\ts\n", "train.tsv contains no texts", SCORED),
+        ("a\tc\nx\ty\n", "no column 'b' .--positive_column., only", COLUMNS),
+        (
+            "a\tb\tc\nx\ty\tz\n",
+            "no column 'd' .--negative_columns.",
+            {**COLUMNS, "negative_columns": "c,d"},
+        ),
+    ],
+)
+def test_mistakes_in_tables(content, problem, flags, tmp_path):
+    fail(tmp_path, {"train.tsv": content}, problem, **flags)

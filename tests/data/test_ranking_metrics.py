@@ -1,0 +1,91 @@
+"""Metrics, compared with hand-computed cases and scipy."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from bert_tf.data.ranking_metrics import correlations, rank
+
+QUERIES = np.float32([[1, 0], [0, 1]])
+
+
+def retrieval_metrics(*args):
+    return rank(*args).metrics()
+
+
+def vectors(*scores):
+    """Passages with these scores for the first query, and 0 for the second."""
+    return np.float32([[score, 0] for score in scores])
+
+
+def test_correlations_with_ties():
+    rng = np.random.default_rng(0)
+    predicted, scores = rng.integers(0, 5, 50).astype(float), rng.integers(0, 5, 50).astype(float)
+    found = correlations(predicted, scores)
+    expected = scipy.stats.spearmanr(predicted, scores).statistic
+    assert found["eval_spearman"] == pytest.approx(expected, abs=1e-6)
+    expected = scipy.stats.pearsonr(predicted, scores).statistic
+    assert found["eval_pearson"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_correlation_with_a_constant():
+    assert np.isnan(correlations(np.ones(3), np.arange(3.0))["eval_spearman"])
+
+
+def test_retrieval():
+    # Relevant passages at ranks 2 (relevance 1) and 4 (relevance 2); two at rank 12 and further.
+    passages = vectors(*range(20, 0, -1))
+    found = retrieval_metrics(QUERIES, passages, [(0, 1, 1.0), (0, 3, 2.0), (0, 12, 1.0)], {})
+    assert found["eval_mrr@10"] == pytest.approx(1 / 2)
+    assert found["eval_map"] == pytest.approx((1 / 2 + 2 / 4 + 3 / 13) / 3)
+    gain = 1 / math.log2(3) + 2 / math.log2(5)
+    ideal = 2 + 1 / math.log2(3) + 1 / math.log2(4)
+    assert found["eval_ndcg@10"] == pytest.approx(gain / ideal)
+    assert found["eval_recall@1"] == 0
+    assert found["eval_recall@10"] == pytest.approx(2 / 3)
+    assert found["eval_recall@100"] == 1
+    assert "eval_triplet_accuracy" not in found
+
+
+def test_mean_over_queries_with_a_relevant_passage():
+    passages = np.float32([[1, 0], [0, 1], [0.5, 0.9]])
+    found = retrieval_metrics(QUERIES, passages, [(0, 0, 1.0), (1, 2, 1.0)], {})
+    assert found["eval_mrr@10"] == pytest.approx((1 + 1 / 2) / 2)
+    found = retrieval_metrics(QUERIES, passages, [(0, 0, 1.0), (1, 2, 0.0)], {})
+    assert found["eval_mrr@10"] == 1
+
+
+def test_a_relevant_passage_after_the_first_ten():
+    found = retrieval_metrics(QUERIES, vectors(*range(20, 0, -1)), [(0, 10, 1.0)], {})
+    assert (found["eval_mrr@10"], found["eval_ndcg@10"]) == (0, 0)
+    assert found["eval_map"] == pytest.approx(1 / 11)
+
+
+def test_ties_are_in_the_order_of_passages():
+    found = retrieval_metrics(QUERIES, vectors(1, 1, 1), [(0, 1, 1.0)], {})
+    assert found["eval_mrr@10"] == pytest.approx(1 / 2)
+
+
+def test_a_query_does_not_find_itself():
+    passages, judgments = vectors(3, 2, 1), [(0, 1, 1.0)]
+    assert retrieval_metrics(QUERIES, passages, judgments, {0: 0})["eval_mrr@10"] == 1
+    assert retrieval_metrics(QUERIES, passages, judgments, {})["eval_mrr@10"] == 0.5
+
+
+def test_triplet_accuracy():
+    # Relevant: score 3 and 1; not relevant: 2.
+    judgments = [(0, 0, 1.0), (0, 2, 1.0), (0, 1, 0.0)]
+    found = retrieval_metrics(QUERIES, vectors(3, 2, 1), judgments, {})
+    assert found["eval_triplet_accuracy"] == 0.5
+
+
+def test_values_of_each_query(monkeypatch):
+    monkeypatch.setattr("bert_tf.data.ranking_metrics._MAX_SCORES", 3)  # one query at a time
+    passages = np.float32([[1, 0], [0, 1], [0.5, 0.9]])
+    found = rank(QUERIES, passages, [(1, 2, 1.0), (0, 0, 1.0), (0, 2, 0.0)], {})
+    assert found.queries.tolist() == [1, 0]
+    assert found.best.tolist() == [1, 0]
+    assert found.values["mrr@10"].tolist() == [0.5, 1]
+    assert np.array_equal(found.values["triplet_accuracy"], [np.nan, 1], equal_nan=True)

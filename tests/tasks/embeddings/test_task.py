@@ -1,0 +1,155 @@
+"""Training, evaluation, the folder's declaration, `Predictor` and exports, on tiny models."""
+
+import dataclasses
+import json
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import registry
+from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
+from bert_tf.checkpoints.run_folder import RunFolder
+from bert_tf.errors import UserError
+from bert_tf.options import EmbeddingsOptions
+from bert_tf.predictor import Predictor
+from tests.conftest import WORDS
+
+
+def write(path, rows):
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+@pytest.fixture
+def options(tiny, tmp_path):
+    """Passages repeat the word of their query; hard negatives repeat another one."""
+    rng = random.Random(0)
+    for name, size in (("train", 96), ("dev", 12)):
+        rows = []
+        for _ in range(size):
+            word, other = rng.sample(WORDS, 2)
+            texts = [f"the {x} " + " ".join([x] * rng.randint(2, 9)) for x in (word, other)]
+            rows.append({"query": word, "passage": texts[0], "others": [texts[1]]})
+        write(tmp_path / f"{name}.jsonl", rows)
+    flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, "output_dir": str(tmp_path / "out")}
+    flags |= {"train_batch_size": 8, "learning_rate": 1e-2, "num_train_epochs": 5.0}
+    columns = {"anchor_column": "query", "positive_column": "passage", "negative_columns": "others"}
+    return EmbeddingsOptions(
+        **flags, **columns, data_dir=str(tmp_path), do_train=True, do_eval=True
+    )
+
+
+def test_retrieval(options, tmp_path):
+    run = dataclasses.replace(
+        options,
+        **{"max_query_length": 5, "normalize": True, "pooling": "max", "matryoshka_dims": "16,8"},
+        **{"query_prefix": "it ", "eval_every": "1epoch", "do_export": True},
+    )
+    metrics = registry.run(run).metrics
+    assert metrics["eval_mrr@10"] > 0.7
+    assert metrics["eval_mrr@10_8"] > 0.5
+    assert metrics["eval_triplet_accuracy"] > 0.9
+    results = json.loads((tmp_path / "out" / "eval_results.json").read_text())
+    assert results["eval_recall@1"] <= results["eval_recall@10"] <= results["eval_recall@100"]
+    # Once more, from the best checkpoint.
+    again = registry.run(dataclasses.replace(run, do_train=False, eval_every=None, do_export=False))
+    assert again.metrics["eval_mrr@10"] == pytest.approx(metrics["eval_mrr@10"])
+    texts = ["it good", "the film", "it good"]
+    vectors = np.stack(Predictor(run.output_dir)(texts))
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+    # Without flags, extract_features and Predictor compute the same vectors, also from `best`.
+    for folder in ("out", "out/best"):
+        extracted = Predictor(tmp_path / folder, "extract_features")(texts)
+        values = np.concatenate([item.values for item in extracted])
+        np.testing.assert_allclose(values, vectors, atol=1e-6)
+    exported = tf.saved_model.load(str(tmp_path / "out" / "export" / "1"))
+    served = exported.signatures["serving_default"](tf.constant(texts))
+    np.testing.assert_allclose(served["sentence_embedding"], vectors, atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean_max"])
+def test_declaration(pooling, options):
+    changes = {"pooling": pooling, "query_prefix": "q: ", "num_train_epochs": 0.1, "do_eval": False}
+    run = dataclasses.replace(options, **changes)
+    registry.run(run)
+    declared = declared_vectors(RunFolder(run.output_dir))
+    assert (declared.pooling, declared.normalize) == (run.poolings, False)
+    assert (declared.max_seq_length, declared.prompt) == (24, "")
+    (vector,) = Predictor(run.output_dir)(["good film"])
+    (extracted,) = Predictor(run.output_dir, "extract_features")(["good film"])
+    np.testing.assert_allclose(extracted.values, [vector], atol=1e-6)
+
+
+def test_scored_pairs(options, tmp_path):
+    rng = random.Random(1)
+    for name, size in (("train", 96), ("dev", 12)):
+        rows = []
+        for number in range(size):
+            first, second = rng.sample(WORDS, 2)
+            score = number % 2
+            rows.append({"a": first, "b": f"the {first if score else second}", "s": 5 * score})
+        write(tmp_path / f"{name}.jsonl", rows)
+    columns = {"anchor_column": "a", "positive_column": "b", "negative_columns": None}
+    columns |= {"score_column": "s", "score_range": "0,5"}
+    for loss in ("cosent", "cosine"):
+        folder = str(tmp_path / loss)
+        run = dataclasses.replace(options, **columns, loss=loss, output_dir=folder)
+        metrics = registry.run(run).metrics
+        assert metrics["eval_spearman"] > 0.6, loss
+
+
+def test_resume_changes_a_flag(options, run_log):
+    first = dataclasses.replace(options, num_train_epochs=1.0, do_eval=False)
+    registry.run(first)
+    run_log.clear()
+    registry.run(dataclasses.replace(first, num_train_epochs=1.5, loss_scale=10.0))
+    assert "loss_scale was 20.0, now 10.0" in run_log.text
+    assert "Reusing" in run_log.text  # the scale does not change the rows
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"anchor_column": None}, "need --anchor_column and --positive_column"),
+        ({"task_name": "sts"}, "--task_name must be one of sts-b, mnli"),
+        ({"loss": "cosent"}, "--loss=cosent needs --score_column or --label_column"),
+        ({"score_column": "s"}, "would ignore the scores: pass --loss=cosent"),
+        ({"train_batch_size": 1}, "--loss=multiple_negatives compares rows"),
+        ({"matryoshka_dims": "8,x"}, "--matryoshka_dims must be numbers, such as 768,256"),
+        ({"matryoshka_dims": "32"}, "--matryoshka_dims=32 exceeds the size 16"),
+        ({"score_range": "5"}, "--score_range must be two numbers"),
+        ({"score_range": "0,5,9"}, "--score_range must be two numbers"),
+        ({"score_range": "1,0"}, "--score_range must be two numbers"),
+        ({"do_predict": True}, "--do_predict is not supported: .* extract_features.py"),
+        ({"negative_columns": "query"}, "--positive_column|are the same column"),
+        ({"teacher": "folder"}, "does not support"),
+    ],
+)
+def test_mistakes(options, changes, problem, tmp_path):
+    with pytest.raises(UserError, match=problem):
+        registry.run(dataclasses.replace(options, **changes))
+    assert not (tmp_path / "out").exists()
+
+
+def test_training_pairs_in_the_evaluation(options, tmp_path, run_log):
+    content = (tmp_path / "train.jsonl").read_text()
+    (tmp_path / "dev.jsonl").write_text(content)
+    registry.run(dataclasses.replace(options, num_train_epochs=0.1))
+    assert "96 of 96 pairs are also training pairs: the metrics are too high" in run_log.text
+
+
+def test_encoder_that_was_trained_with_another_pooling(options, tmp_path, run_log):
+    short = dataclasses.replace(options, num_train_epochs=0.1, do_eval=False)
+    registry.run(dataclasses.replace(short, pooling="cls"))
+    again = {"init_checkpoint": options.output_dir, "output_dir": str(tmp_path / "again")}
+    registry.run(dataclasses.replace(short, pooling="cls", **again))
+    assert "declares" not in run_log.text
+    registry.run(dataclasses.replace(short, **again | {"output_dir": str(tmp_path / "other")}))
+    assert "modules.json declares pooling=cls, but this run has --pooling=mean" in run_log.text
+
+
+def test_one_kind_of_input_in_a_predictor(options):
+    registry.run(dataclasses.replace(options, num_train_epochs=0.1, do_eval=False))
+    with pytest.raises(UserError, match="Input 0: expected a string"):
+        Predictor(options.output_dir)([("a", "b")])
