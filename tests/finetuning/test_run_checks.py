@@ -396,6 +396,18 @@ def test_maximum_length_warns_only_if_texts_are_as_long(tmp_path, run_log, train
     assert warning_messages(run_log) == [warning]
 
 
+@pytest.mark.parametrize(("length", "warns"), [(12, True), (24, False), (None, False)])
+def test_exports_with_another_length_warn(tiny, out, tmp_path, run_log, length, warns):
+    flags = {"max_seq_length": length} if length else {}
+    export = {"model_dir": str(out), "export_dir": str(tmp_path / "export"), "text_input": False}
+    export_model.run(ExportOptions(**export, **flags))
+    expected = [f"{out} was trained with --max_seq_length=24, not 12"] * warns
+    assert warning_messages(run_log) == expected
+    run_log.clear()
+    classification.run(options(tiny, tmp_path, do_export=True, init_checkpoint=None, **flags))
+    assert warning_messages(run_log) == expected
+
+
 @pytest.mark.parametrize(("used", "warns"), [(0.0, True), (1.5, False), ("auto", False)])
 def test_found_threshold_must_be_passed(tmp_path, run_log, used, warns):
     folder = write_run_dir(tmp_path, "run_squad", null_score_diff_threshold="auto")
@@ -494,6 +506,14 @@ def test_files_changed_after_training_warn(tiny, out, tmp_path, run_log):
     export = {"model_dir": str(out), "export_dir": str(tmp_path / "export"), "text_input": False}
     export_model.run(ExportOptions(**export))
     assert changed_file_warnings() == [expected, expected.replace("vocab.txt", "labels.txt")]
+    conversion = {"input": str(out), "to": "hugging_face"}
+    convert_checkpoint.run(ConversionOptions(**conversion, output=str(tmp_path / "changed")))
+    assert changed_file_warnings() == [expected, expected.replace("vocab.txt", "labels.txt")]
+    labels = (out / "labels.txt").rename(out / "labels.bak")
+    convert_checkpoint.run(ConversionOptions(**conversion, output=str(tmp_path / "removed")))
+    assert f"{out}/labels.txt was removed after training. Make sure" in run_log.text
+    assert changed_file_warnings() == [expected]
+    labels.rename(out / "labels.txt")
     # Earlier releases did not record file digests.
     metadata = json.loads((out / "run.json").read_text())
     assert metadata.pop("digests").keys() >= {"vocab.txt", "labels.txt"}

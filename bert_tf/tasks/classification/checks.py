@@ -122,13 +122,18 @@ def _check_unit(path: str, *splits: Sequence[InputExample]) -> Iterator[str]:
     labels = [np.array([example.label for example in split], np.float64) for split in splits]
     log.info("%s: numbers from %g to %g", path, labels[0].min(), labels[0].max())
     for numbers, trained in zip(*(x.reshape(len(x), -1).T for x in labels), strict=True):
-        # Outliers do not change these percentiles.
-        low, high = sorted(np.ptp(np.percentile(x, [10, 90])) for x in (numbers, trained))
-        is_apart = numbers.min() > trained.max() or numbers.max() < trained.min()
-        if len(numbers) >= MIN_ROWS and (is_apart or 0 < low < high / _OTHER_SPREAD):
+        is_other = numbers.min() > trained.max() or numbers.max() < trained.min()
+        # Outliers change only the first measure, and numbers that are mostly equal only the second.
+        spreads = [sorted(map(f, (numbers, trained))) for f in (np.std, _interdecile_range)]
+        is_other |= all(0 < low < high / _OTHER_SPREAD for low, high in spreads)
+        if len(numbers) >= MIN_ROWS and is_other:
             here, there = (f"{x.min():g} to {x.max():g}" for x in (numbers, trained))
             problem = f"numbers from {here}, but the training set has {there}"
             yield f"{path}: {problem}. Check that they have the same unit"
+
+
+def _interdecile_range(numbers: np.ndarray) -> Any:
+    return np.ptp(np.percentile(numbers, [10, 90]))
 
 
 def check_predictions(problem: ProblemType, values: np.ndarray, true: Any) -> Iterator[str]:

@@ -39,9 +39,7 @@ def with_module(options: HubClassifierOptions) -> ClassifierOptions:
     is_lower, was_lower = module.do_lower_case, run.entry("flags", "do_lower_case", kind=bool)
     if run.will_be_resumed_by(options) and {is_lower, was_lower} == {True, False}:
         now, before = ("uncased" if lower else "cased" for lower in (is_lower, was_lower))
-        problem = (
-            f"{folder} is {now}, but the encoder that --output_dir={run} started from {before}"
-        )
+        problem = f"{folder} is {now}, but the encoder of the run in --output_dir={run} is {before}"
         raise UserError(f"{problem}: pass that encoder as --bert_hub_module_handle")
     lower_case = options.do_lower_case if module.do_lower_case is None else module.do_lower_case
     log.info("Vocabulary %s, do_lower_case=%s", vocab_file, str(lower_case).lower())
