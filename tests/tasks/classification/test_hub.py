@@ -156,7 +156,8 @@ def test_encoder_of_another_casing_than_in_training(tiny, tmp_path, modules):
     run = options(tiny, tmp_path, modules["ours"], do_eval=False)
     hub.run(run)
     flags = {"model_dir": str(tiny.folder), "export_dir": str(tmp_path / "cased")}
-    cased = export_model.run(ExportOptions(**flags, form="encoder", do_lower_case="false"))
+    flags |= {"form": "encoder", "max_seq_length": 24}
+    cased = export_model.run(ExportOptions(**flags, do_lower_case="false"))
     message = (
         "is cased, but the encoder of the run in --output_dir=.* is uncased: pass that encoder"
     )
