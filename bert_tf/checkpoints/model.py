@@ -16,7 +16,7 @@ from bert_tf.checkpoints.formats.configs import WORD_EMBEDDINGS
 from bert_tf.checkpoints.formats.source import OriginalSource, Source
 from bert_tf.checkpoints.run_folder import TARGET_SCALE, RunFolder
 from bert_tf.checkpoints.tensors import GLOBAL_STEP, read, shapes, step_of, write
-from bert_tf.errors import UserError, counted, shortened
+from bert_tf.errors import UserError, brief, counted, shortened
 from bert_tf.modeling import BertModel, checkpoint_name
 from bert_tf.progress import log
 
@@ -90,6 +90,24 @@ def unscaled_head(weights: Mapping[str, Any], folder: RunFolder) -> dict[str, An
     mean, scale = np.array(json.loads(pairs), np.float32).T
     kernel, bias = (np.asarray(weights[name]) for name in names)
     return {names[0]: kernel * scale[:, None], names[1]: bias * scale + mean}
+
+
+def follow_labels(model: keras.Model, source: Source, labels: Sequence[str]) -> None:
+    """Gives each label the output that it had in `source`, from which the head was loaded.
+
+    Labels are compared without case. Only warns if they are as many, but others.
+    """
+    trained = source.labels or []
+    old, new = ([label.casefold() for label in names] for names in (trained, labels))
+    if len(old) == len(new) and {*old} != {*new}:
+        message = "%s: its head was trained with the labels %s, which are now %s. For a new head, "
+        message += "extract the encoder: convert_checkpoint.py --head=encoder"
+        log.warning(message, source.path, *(shortened(brief(x)) for x in (trained, labels)))
+    elif sorted(old) == sorted(new) and old != new:
+        order = [old.index(label) for label in new]
+        for name, variable in named_variables(model).items():
+            if name.endswith(("output_weights", "output_bias")):
+                variable.assign(np.asarray(variable)[order])
 
 
 def load_weights(

@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_tf import files, registry
 from bert_tf.checkpoints.folder import latest, newest_readable, resolve, warn_if_untrained
-from bert_tf.declare import check_type
+from bert_tf.declare import check_values
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
 
@@ -28,6 +28,8 @@ RUNS, EVAL_RESULTS_JSON = "runs.json", "eval_results.json"
 # The loss and the learning rate of each step.
 CURVE = "training_curve.tsv"
 _TEXT_HASHES = "train_texts.npy"
+_DAMAGED = "{} is damaged ({}). Restore it from a copy, or remove it and pass the script"
+_NO_RUN = f"%s has no {RUN}: the flags of its training, and the unit of its numbers, are unknown"
 _ADVICE = "Use the file that the training run wrote"  # about labels.txt
 
 
@@ -76,11 +78,11 @@ class RunFolder:
         return self.file(name) if files.exists(self.file(name)) else None
 
     def _read_json(self, name: str) -> dict[str, Any]:
-        """Returns the content of a JSON file; {} if it is missing or damaged."""
+        """Returns the content of a JSON file; {} if it is missing; UserError if it is damaged."""
         try:
-            return files.read_json(self.file(name))
-        except UserError:
-            return {}
+            return files.read_json(self.file(name)) if self.find(name) else {}
+        except UserError as error:
+            raise UserError(_DAMAGED.format(self.file(name), error)) from error
 
     # run.json: `script`, `flags`, `digests`, and entries of scripts and tasks.
 
@@ -102,12 +104,13 @@ class RunFolder:
                 f"bert_tf.register({script!r}, ...)"
             )
         try:
-            flags = dict(files.read_json(path)["flags"])
-            types = typing.get_type_hints(registry.entries()[script or ""].options_class)
-            return {n: check_type(n, flags[n], types[n]) for n in flags.keys() & types}
+            flags = dict(self._read_json(RUN)["flags"])
+            options_class = registry.entries()[script or ""].options_class
+            known = {n: flags[n] for n in flags.keys() & typing.get_type_hints(options_class)}
+            check_values(options_class(**known))
+            return known
         except (ValueError, KeyError, TypeError) as error:
-            advice = "Restore it from a copy, or remove it and pass the script"
-            raise UserError(f"{path} is damaged ({error}). {advice}") from error
+            raise UserError(_DAMAGED.format(path, error)) from error
 
     @property
     def script(self) -> str | None:
@@ -159,13 +162,19 @@ class RunFolder:
                     "another --output_dir, pass what the earlier run used, or remove the saved file"
                 )
 
-    def warn_of_edits(self) -> None:
-        """Warns about files of a training run that were changed afterwards."""
+    def check_files(self) -> None:
+        """Warns about changed or missing files of a training run; UserError if one is damaged."""
+        newest = self.newest or ""
+        # The original, whose checkpoints have the same names, also writes a .meta file.
+        if "model.ckpt-" in newest and not (self.find(RUN) or files.exists(f"{newest}.meta")):
+            log.warning(_NO_RUN, newest)
+        if self.script in registry.entries():
+            self.require_flags()
         for name in (VOCAB, LABELS):
             path, before = self.find(name), self.entry("digests", name)
-            if before and path and fingerprint(files.read_text(path).rstrip()) != before:
-                message = "%s was changed after training. Make sure that this was intentional"
-                log.warning(message, path)
+            if before and fingerprint(files.read_text(path).rstrip() if path else "") != before:
+                message = "%s was %s after training. Make sure that this was intentional"
+                log.warning(message, self.file(name), "changed" if path else "removed")
 
     # Labels.
 
@@ -193,8 +202,7 @@ class RunFolder:
                 counts = f"{counted(len(labels), 'label')}, but the model has {num_outputs} outputs"
                 raise UserError(f"{path} has {counts}. {_ADVICE}")
             return labels
-        declared = self.declared_labels()
-        if declared and all(map(is_label, declared)):
+        if (declared := self.declared_labels()) and all(map(is_label, declared)):
             return declared
         raise UserError(
             f"No such file: {path} ({files.describe_parent(path)}). Training writes it next to "

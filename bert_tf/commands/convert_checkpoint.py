@@ -1,7 +1,10 @@
 """Converts models between checkpoint formats; the work of `convert_checkpoint.py`."""
 
+import os
+
 from bert_tf import signals
 from bert_tf.checkpoints.formats import convert, describe, find_source
+from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.commands.options import ConversionOptions
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 
@@ -14,6 +17,7 @@ def run(options: ConversionOptions) -> None:
         with signals.standard_output() as output:
             output.write(describe(source, options.bert_config_file).encode())
         return
+    RunFolder(os.path.dirname(source.path)).check_files()
     vocab_file = options.vocab_file or source.vocab_file
     if vocab_file and (options.vocab_file or options.do_lower_case is not None):
         check_vocabulary(vocab_file, options.do_lower_case, sources=[source])

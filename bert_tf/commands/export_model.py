@@ -53,6 +53,9 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None, 
     if options.pooling != "none":
         raise UserError("--pooling is for encoders: pass --form=encoder")
     task_options.check_model()
+    trained, used = RunFolder(folder).flags.get("max_seq_length"), task_options.max_seq_length
+    if trained not in (None, used):
+        log.warning("%s was trained with --max_seq_length=%d, not %d", folder, trained, used)
     export_dir, make_task = options.export_dir or "", registry.load(entry.make_task)
     files_of_model = load_config_and_tokenizer(task_options, [find_source(folder)])
     task = give_schema(make_task(task_options, *files_of_model))

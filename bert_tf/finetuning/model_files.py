@@ -191,7 +191,7 @@ def load_config_and_tokenizer(
         )
     vocab_files = [options.vocab_file or "", *(source.vocab_file or "" for source in sources)]
     for folder in dict.fromkeys(map(os.path.dirname, vocab_files)):
-        RunFolder(folder).warn_of_edits()
+        RunFolder(folder).check_files()
     check_vocabulary(options.vocab_file or "", options.do_lower_case, config.vocab_size, sources)
     for source in sources:
         warn_of_other_config(config, options.bert_config_file or "", source)

@@ -11,6 +11,8 @@ import keras
 import numpy as np
 
 from bert_tf import training
+from bert_tf.checkpoints.formats import find_source
+from bert_tf.checkpoints.model import follow_labels
 from bert_tf.checkpoints.run_folder import RunFolder, labels_file
 from bert_tf.data.features import texts_per_row
 from bert_tf.errors import UserError, counted
@@ -160,6 +162,8 @@ class FineTuningRun(TrainingRun):
         if restored:
             data_labels = labels_file(self.task.schema.labels)
             self.folder.require_same(data_labels, "the labels of the data")
+        elif options.do_train and options.init_checkpoint:
+            follow_labels(model, find_source(options.init_checkpoint), self.task.schema.labels)
         return model, restored
 
     def training_records(self) -> TrainingRecords:
@@ -264,6 +268,8 @@ class FineTuningRun(TrainingRun):
         if not options.do_train:
             used = ["eval"] * options.do_eval + [split] * options.do_predict
             longest = max((self.splits.records(name)[2].longest for name in used), default=0)
+            # An export truncates texts of any length without a word.
+            longest = options.max_seq_length if options.do_export else longest
             suffix = result_suffix(options, longest * is_chief)
         if options.do_eval:
             before = time.monotonic()

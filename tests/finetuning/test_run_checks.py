@@ -10,7 +10,7 @@ from bert_tf import registry, training
 from bert_tf.checkpoints.folder import warn_if_untrained
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
-from bert_tf.commands import export_model
+from bert_tf.commands import convert_checkpoint, export_model
 from bert_tf.declare import check_values
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks, run_metadata
@@ -18,6 +18,7 @@ from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.modeling import BertModel
 from bert_tf.options import (
     ClassifierOptions,
+    ConversionOptions,
     ExportOptions,
     MultipleChoiceOptions,
     NerOptions,
@@ -168,14 +169,58 @@ def test_result_suffix(tmp_path, run_log, trained_task, task, suffix):
     assert warning_messages(run_log) == (expected if suffix else [])
 
 
-@pytest.mark.parametrize(
-    "text", ["{", "[]", "{}", None, '{"script": "run_classifier", "flags": {}}']
-)
+@pytest.mark.parametrize("text", ["{}", '{"script": "run_classifier", "flags": {}}'])
 def test_run_json_of_an_older_release(tiny, out, tmp_path, run_log, text):
-    (out / "run.json").unlink() if text is None else (out / "run.json").write_text(text)
+    (out / "run.json").write_text(text)
     classification.run(options(tiny, tmp_path, **{**TRAINING, "train_batch_size": 6}))
     (skipped,) = warning_messages(run_log)
     assert skipped.startswith("Skipping training")
+
+
+@pytest.mark.parametrize("flags", [TRAINING, {"do_eval": True}, {"do_predict": True}])
+def test_missing_run_json_warns(tiny, out, tmp_path, run_log, flags):
+    (out / "run.json").unlink()
+    classification.run(options(tiny, tmp_path, **flags))
+    assert "/out/model.ckpt-4 has no run.json: the flags of its training, and" in run_log.text
+    # The original's checkpoints have a .meta file, and no run.json.
+    run_log.clear()
+    (out / "run.json").unlink(missing_ok=True)
+    (out / "model.ckpt-4.meta").touch()
+    classification.run(options(tiny, tmp_path, **flags))
+    assert "has no run.json" not in run_log.text
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "invalid JSON"),
+        ("[]", "expected a JSON object"),
+        ('{"script": "run_classifier"}', "'flags'"),
+        (
+            '{"script": "run_classifier", "flags": {"long_text": "cut"}}',
+            "--long_text must be one of truncate, windows. Received: cut",
+        ),
+    ],
+)
+def test_damaged_run_json_is_an_error_in_all_scripts(tiny, out, tmp_path, text, problem):
+    (out / "run.json").write_text(text)
+    message = f"{out}/run.json is damaged .*{problem}.* Restore it from a copy"
+    started_from = {"init_checkpoint": str(out), "output_dir": str(tmp_path / "new")}
+    for flags in (TRAINING, {"do_eval": True}, {"do_predict": True}):
+        for model in ({}, started_from):
+            with pytest.raises(UserError, match=message):
+                classification.run(options(tiny, tmp_path, **flags, **model))
+    for function, run in (
+        (export_model.run, ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "export"))),
+        (
+            convert_checkpoint.run,
+            ConversionOptions(input=str(out), output=str(tmp_path / "x.ckpt")),
+        ),
+        (Predictor, str(out)),
+    ):
+        with pytest.raises(UserError, match=message):
+            function(run)
+    assert not (tmp_path / "new").exists()
 
 
 def test_model_files_are_read_from_the_training_run(tiny, out, tmp_path):
@@ -351,6 +396,18 @@ def test_maximum_length_warns_only_if_texts_are_as_long(tmp_path, run_log, train
     assert warning_messages(run_log) == [warning]
 
 
+@pytest.mark.parametrize(("length", "warns"), [(12, True), (24, False), (None, False)])
+def test_exports_with_another_length_warn(tiny, out, tmp_path, run_log, length, warns):
+    flags = {"max_seq_length": length} if length else {}
+    export = {"model_dir": str(out), "export_dir": str(tmp_path / "export"), "text_input": False}
+    export_model.run(ExportOptions(**export, **flags))
+    expected = [f"{out} was trained with --max_seq_length=24, not 12"] * warns
+    assert warning_messages(run_log) == expected
+    run_log.clear()
+    classification.run(options(tiny, tmp_path, do_export=True, init_checkpoint=None, **flags))
+    assert warning_messages(run_log) == expected
+
+
 @pytest.mark.parametrize(("used", "warns"), [(0.0, True), (1.5, False), ("auto", False)])
 def test_found_threshold_must_be_passed(tmp_path, run_log, used, warns):
     folder = write_run_dir(tmp_path, "run_squad", null_score_diff_threshold="auto")
@@ -449,6 +506,14 @@ def test_files_changed_after_training_warn(tiny, out, tmp_path, run_log):
     export = {"model_dir": str(out), "export_dir": str(tmp_path / "export"), "text_input": False}
     export_model.run(ExportOptions(**export))
     assert changed_file_warnings() == [expected, expected.replace("vocab.txt", "labels.txt")]
+    conversion = {"input": str(out), "to": "hugging_face"}
+    convert_checkpoint.run(ConversionOptions(**conversion, output=str(tmp_path / "changed")))
+    assert changed_file_warnings() == [expected, expected.replace("vocab.txt", "labels.txt")]
+    labels = (out / "labels.txt").rename(out / "labels.bak")
+    convert_checkpoint.run(ConversionOptions(**conversion, output=str(tmp_path / "removed")))
+    assert f"{out}/labels.txt was removed after training. Make sure" in run_log.text
+    assert changed_file_warnings() == [expected]
+    labels.rename(out / "labels.txt")
     # Earlier releases did not record file digests.
     metadata = json.loads((out / "run.json").read_text())
     assert metadata.pop("digests").keys() >= {"vocab.txt", "labels.txt"}

@@ -13,17 +13,21 @@ from bert_tf.finetuning.run_checks import check_similar_labels
 from bert_tf.progress import log
 from bert_tf.tasks.classification.datasets import TextDataset
 from bert_tf.tasks.classification.label_inference import is_placeholder
+from bert_tf.tasks.classification.metrics import MIN_ROWS
 from bert_tf.tasks.classification.options import (
     CLASSIFICATION,
     ENTITY_STARTS,
     MULTILABEL,
     REGRESSION,
 )
+from bert_tf.tasks.classification.problem_types import ProblemType
 from bert_tf.tokenization import FullTokenizer
 
 # Tolerated fraction of training rows whose text also occurs with a different label.
 _MAX_CONTRADICTORY = 0.1
 _NUMBER = r"[+-]?[\d.,]*\d"
+# Numbers whose spread differs by this factor from that of the training set have another unit.
+_OTHER_SPREAD = 4
 # A special token that follows an entity: a closing tag, or the word "end".
 _END = re.compile(r"^\W*/|(?<![a-z])end(?![a-z])", re.IGNORECASE)
 
@@ -52,6 +56,8 @@ def check(
         yield from _check_labels(path, data)
         if not data.is_published:
             yield from _check_contradictions(path, examples)
+    elif data.problem_type == REGRESSION and not data.is_unlabeled:
+        yield from _check_unit(path, examples, train_examples or examples)
     elif train_examples and names and not data.is_unlabeled:
         unseen = _collect_labels(examples) - _collect_labels(train_examples)
         if unseen:
@@ -109,6 +115,36 @@ def _check_labels(path: str, data: TextDataset) -> Iterator[str]:
             advice = "Write lists as a,b, with --problem_type=multilabel"
             yield f"{path}: the label {excerpt(label)} is (part of) a Python list. {advice}"
             return
+
+
+def _check_unit(path: str, *splits: Sequence[InputExample]) -> Iterator[str]:
+    """Compares the numbers of a split with those of the training set, which follows it."""
+    labels = [np.array([example.label for example in split], np.float64) for split in splits]
+    log.info("%s: numbers from %g to %g", path, labels[0].min(), labels[0].max())
+    for numbers, trained in zip(*(x.reshape(len(x), -1).T for x in labels), strict=True):
+        is_other = numbers.min() > trained.max() or numbers.max() < trained.min()
+        # Outliers change only the first measure, and numbers that are mostly equal only the second.
+        spreads = [sorted(map(f, (numbers, trained))) for f in (np.std, _interdecile_range)]
+        is_other |= all(0 < low < high / _OTHER_SPREAD for low, high in spreads)
+        if len(numbers) >= MIN_ROWS and is_other:
+            here, there = (f"{x.min():g} to {x.max():g}" for x in (numbers, trained))
+            problem = f"numbers from {here}, but the training set has {there}"
+            yield f"{path}: {problem}. Check that they have the same unit"
+
+
+def _interdecile_range(numbers: np.ndarray) -> Any:
+    return np.ptp(np.percentile(numbers, [10, 90]))
+
+
+def check_predictions(problem: ProblemType, values: np.ndarray, true: Any) -> Iterator[str]:
+    """Yields a sentence if a classifier has one answer to all texts, unless `true` is constant."""
+    if problem.soft_target == "number" or len(values) < MIN_ROWS:
+        return
+    answers = {problem.answer(value) for value in values}
+    if len(answers) == 1 and (true is None or np.ptp(true, axis=0).any()):
+        answer = brief(answers)[0] or "no label"
+        advice = "If this is wrong, train for longer, or on more texts of the other labels"
+        yield f"All {len(values):,} predictions are {answer}. {advice}"
 
 
 def _collect_labels(examples: Sequence[InputExample]) -> set[str]:

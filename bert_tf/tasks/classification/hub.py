@@ -4,6 +4,7 @@ import dataclasses
 
 from bert_tf import files, registry
 from bert_tf.checkpoints.formats import SavedModelSource
+from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.errors import UserError
 from bert_tf.progress import log
 from bert_tf.runs.output_dir import Results
@@ -34,6 +35,12 @@ def with_module(options: HubClassifierOptions) -> ClassifierOptions:
         value = getattr(options, name)
         if value and value != vocab_file:
             log.warning("--%s=%s is ignored: the module determines it", name, value)
+    run = RunFolder(options.output_dir or "")
+    is_lower, was_lower = module.do_lower_case, run.entry("flags", "do_lower_case", kind=bool)
+    if run.will_be_resumed_by(options) and {is_lower, was_lower} == {True, False}:
+        now, before = ("uncased" if lower else "cased" for lower in (is_lower, was_lower))
+        problem = f"{folder} is {now}, but the encoder of the run in --output_dir={run} is {before}"
+        raise UserError(f"{problem}: pass that encoder as --bert_hub_module_handle")
     lower_case = options.do_lower_case if module.do_lower_case is None else module.do_lower_case
     log.info("Vocabulary %s, do_lower_case=%s", vocab_file, str(lower_case).lower())
     names = [field.name for field in dataclasses.fields(ClassifierOptions)]

@@ -70,8 +70,11 @@ class LabelParser:
             if self.labels and name not in self.labels:
                 is_new = not is_placeholder(name)
                 close = difflib.get_close_matches(name, self.labels, n=1) if is_new else []
+                if (number := parse_number(name)) is not None:  # 1 and 1.0 are not close
+                    close = [x for x in self.labels if parse_number(x) == number] or close
                 advice = f"Did you mean {brief(close)[0]}?" if close else self._advice(name, place)
                 if self.is_inferred and is_new:
+                    advice += "." * (not close)
                     advice += " If the label is new, pass all labels as --labels"
                 allowed = shortened(brief(self.labels))
                 raise UserError(f"{place}: label {excerpt(name)} is not one of {allowed}. {advice}")

@@ -20,9 +20,11 @@ from bert_tf.progress import log
 
 # Multi-label: a label is predicted if its probability is at least this.
 THRESHOLD = 0.5
+# Fewer predictions may be alike by chance.
+MIN_ROWS = 20
 # Regression: the spread of predictions, as a fraction of that of the labels, below which they are
-# practically constant.
-_MIN_SPREAD = 0.01
+# practically constant, or above which labels have another unit.
+_MIN_SPREAD, _MAX_SPREAD = 0.01, 10
 
 _MAX_LABELS_IN_TABLE = 20
 _MAX_LABEL_WIDTH = 40
@@ -95,11 +97,14 @@ def regression_metrics(
     values, label_ids = values.astype(np.float64), label_ids.astype(np.float64)
     pearson = spearman = 0.0
     finite = np.isfinite(values).all() and np.isfinite(label_ids).all()
-    if finite and np.ptp(values) < _MIN_SPREAD * np.ptp(label_ids):
-        message = "All predictions are from %.4g to %.4g, but the labels from %.4g to %.4g"
-        message += ". Train for longer, or with another --learning_rate"
+    spread, label_spread = (np.ptp(x) if finite else 0.0 for x in (values, label_ids))
+    is_wide = len(values) >= MIN_ROWS and spread > _MAX_SPREAD * label_spread > 0
+    if spread < _MIN_SPREAD * label_spread or is_wide:
+        message = "All predictions are from %.4g to %.4g, but the labels from %.4g to %.4g. "
+        advice = "Train for longer, or with another --learning_rate"
+        message += "Check their unit" if is_wide else advice
         log.warning(message, values.min(), values.max(), label_ids.min(), label_ids.max())
-    if finite and np.ptp(values) > 0 and np.ptp(label_ids) > 0:
+    if spread > 0 and label_spread > 0:
         with _ignore_warnings():
             from scipy import stats
 

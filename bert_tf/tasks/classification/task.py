@@ -222,12 +222,14 @@ class Classification(Task):
 
         The latter are `test_results.tsv`, `test_predictions.tsv`, and GLUE's submission file.
         """
-        if split == "predict":
-            return Written(self._write_predictions(examples, predictions.values, folder))
-        labels = self.schema.labels
+        labels, values = self.schema.labels, predictions.values
+        label_ids = None if split == "predict" else self.problem.label_ids(examples)
+        for warning in checks.check_predictions(self.problem, values, label_ids):
+            log.warning("%s", warning)
+        if label_ids is None:
+            return Written(self._write_predictions(examples, values, folder))
         if not labels:
             return Written()
-        label_ids = self.problem.label_ids(examples)
         if self.schema.data.problem_type == REGRESSION:
             report = {}
             for name, values, true in zip(labels, predictions.values.T, label_ids.T, strict=True):

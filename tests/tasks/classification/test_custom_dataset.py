@@ -4,6 +4,7 @@ import gzip
 import json
 import logging
 import os
+import re
 
 import pytest
 
@@ -817,13 +818,21 @@ def test_columns_and_header_of_one_split(read_dataset):
         check_values(ClassifierOptions(has_header="auto,predict:maybe"))
 
 
-def test_label_of_dev_set_only(read_dataset):
-    with pytest.raises(
-        UserError, match=r"dev.csv:2: label 'c' .*If the label is new, pass all lab"
-    ):
-        read_dataset(BY_NAME, train_csv="text,label\nx,a\ny,b\n", dev_csv="text,label\nz,c\n").read(
-            "eval"
-        )
+@pytest.mark.parametrize(
+    ("train_labels", "label", "advice"),
+    [
+        ("ab", "c", "Correct or remove the row. If the label is new, pass all labels as --labels"),
+        (["good", "bad"], "god", "Did you mean good? If the label is new, pass all labels as"),
+        (["0.0", "1.0"], "1", "Did you mean 1.0? If the label is new"),
+        ("01", "1.0", "Did you mean 1? If the label is new"),
+        ("01", "2", "Correct or remove the row. If the label is new"),
+    ],
+)
+def test_label_of_dev_set_only(read_dataset, train_labels, label, advice):
+    train = "text,label\nx,{}\ny,{}\n".format(*train_labels)
+    dataset = read_dataset(BY_NAME, train_csv=train, dev_csv=f"text,label\nz,{label}\n")
+    with pytest.raises(UserError, match=f"dev.csv:2: label '{label}' .*{re.escape(advice)}"):
+        dataset.read("eval")
 
 
 def test_folders_of_labels(tmp_path, caplog):

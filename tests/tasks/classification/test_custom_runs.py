@@ -718,3 +718,49 @@ def test_classifier_from_a_training_run_has_its_number_of_labels(tiny, tmp_path)
     assert BertClassifier.from_checkpoint(tmp_path / "out").num_labels == 3
     with pytest.raises(UserError, match=r"Pass num_labels: no labels\.txt next to"):
         BertClassifier.from_checkpoint(tiny.checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("names", "flags", "warns"),
+    [
+        (("none of that", "praise"), {}, False),
+        (("NONE OF THAT", "Praise"), {}, False),
+        (("none of that", "praise"), {"labels": "praise,none of that"}, False),
+        (("none", "a praise"), {}, True),  # the alphabetical order is the opposite
+    ],
+)
+def test_head_follows_its_labels(trained_classifier, tiny, tmp_path, run_log, names, flags, warns):
+    _, _, out = trained_classifier
+    new_names = dict(zip(("none of that", "praise"), names, strict=True))
+    rows = [(new_names[label_of(text)], text) for text in sentences(40)]
+    for name in ("train.tsv", "dev.tsv"):
+        write(tmp_path / "data", name, rows)
+    flags = {**STEPS, **TRAINING, **flags, "init_checkpoint": str(out), "do_predict": False}
+    flags |= {"num_train_epochs": 1.0, "learning_rate": 1e-9}
+    results = classification.run(custom_options(tiny, tmp_path, **flags))
+    message = "its head was trained with the labels none of that, praise, which are now a praise, "
+    assert (message in run_log.text) == warns
+    # With the same labels, in whatever order, the model is as good as before.
+    assert (results.metrics["eval_accuracy"] > 0.9) != warns
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+@pytest.mark.parametrize(("count", "warns"), [(19, False), (20, True)])
+def test_one_prediction_for_all_texts_warns(tiny, tmp_path, run_log, split, count, warns):
+    train = sentences(40)
+    write(tmp_path / "data", "train.tsv", [(label_of(text), text) for text in train])
+    texts = sentences(count, seed=8)
+    write(tmp_path / "data", f"{split}.tsv", [(label_of(text), text) for text in texts])
+    flags = {"do_eval": True} if split == "dev" else {"do_predict": True, "dev_fraction": 0}
+    flags |= {"num_train_epochs": 1.0, "learning_rate": 1e-9, "do_train": True}
+    classification.run(custom_options(tiny, tmp_path, **flags))
+    (answer,) = answers_in(tmp_path / "out", split)
+    advice = "If this is wrong, train for longer, or on more texts of the other labels"
+    assert (f"All 20 predictions are {answer}. {advice}" in run_log.text) == warns
+
+
+def answers_in(out, split):
+    name = "eval_predictions.tsv" if split == "dev" else "test_predictions.tsv"
+    lines = (out / name).read_text().splitlines()
+    column = lines[0].split("\t").index("prediction" if split == "dev" else "label")
+    return {line.split("\t")[column] for line in lines[1:]}

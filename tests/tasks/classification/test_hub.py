@@ -152,6 +152,23 @@ def test_invalid_handles(tiny, tmp_path, handle, message):
         hub.run(options(tiny, tmp_path, handle))
 
 
+def test_encoder_of_another_casing_than_in_training(tiny, tmp_path, modules):
+    run = options(tiny, tmp_path, modules["ours"], do_eval=False)
+    hub.run(run)
+    flags = {"model_dir": str(tiny.folder), "export_dir": str(tmp_path / "cased")}
+    flags |= {"form": "encoder", "max_seq_length": 24}
+    cased = export_model.run(ExportOptions(**flags, do_lower_case="false"))
+    message = (
+        "is cased, but the encoder of the run in --output_dir=.* is uncased: pass that encoder"
+    )
+    for do_lower_case in (True, False):
+        other = options(tiny, tmp_path, cased, do_train=False, do_lower_case=do_lower_case)
+        with pytest.raises(UserError, match=message):
+            hub.run(other)
+    fresh = options(tiny, tmp_path, cased, output_dir=str(tmp_path / "fresh"))
+    assert hub.with_module(fresh).do_lower_case is False
+
+
 def test_init_layers_is_not_supported(tiny, tmp_path):
     run = options(tiny, tmp_path, "nowhere", init_layers="0")
     with pytest.raises(UserError, match="--init_layers is not supported: this script uses"):

@@ -11,8 +11,11 @@ from bert_tf import Predictor
 from bert_tf.commands import convert_checkpoint, export_model
 from bert_tf.commands.options import ConversionOptions, ExportOptions
 from bert_tf.errors import UserError
+from bert_tf.finetuning.model_files import read_model_files
+from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.modeling import BertClassifier
 from bert_tf.tasks import classification
+from bert_tf.tasks.classification.task import Classification
 from tests.tasks.classification.test_custom_runs import custom_options, sentences, write
 
 TRAIN = {"do_train": True, "num_train_epochs": 40.0, "learning_rate": 2e-3}
@@ -279,3 +282,31 @@ def test_task_module(tiny, tmp_path, label):
     classification.run(custom_options(tiny, tmp_path, **flags, do_predict=True))
     header = (tmp_path / "out" / "test_predictions.tsv").read_text().splitlines()[0]
     assert header.endswith("prediction_0\tprediction_1")
+
+
+@pytest.mark.parametrize(
+    ("dev", "count", "warns"),
+    [
+        (lambda score: score, 20, False),
+        (lambda score: score / 2, 20, False),
+        (lambda score: score / 5, 20, True),
+        (lambda score: score * 20, 20, True),
+        (lambda score: score + 100, 20, True),
+        (lambda score: score / 5, 19, False),
+    ],
+)
+def test_labels_in_another_unit_than_in_training_warn(tiny, tmp_path, run_log, dev, count, warns):
+    run = custom_options(tiny, tmp_path, problem_type="regression", do_train=True, do_eval=True)
+    for name, size, scale in (("train.tsv", 60, float), ("dev.tsv", count, dev)):
+        scores = [(f"{scale(index % 6):.2f}", f"text {index}") for index in range(size)]
+        write(tmp_path / "data", name, scores)
+    task = give_schema(Classification(*read_model_files(run)))
+    train, examples = task.read("train"), task.read("eval")
+    problems = [p for p in task.check("eval", examples, train) if "same unit" in p]
+    numbers = [float(example.label) for example in examples]
+    here = f"numbers from {min(numbers):g} to {max(numbers):g}"
+    assert f"dev.tsv: {here}\n" in run_log.text
+    problem = (
+        f"dev.tsv: {here}, but the training set has 0 to 5. Check that they have the same unit"
+    )
+    assert [p.endswith(problem) for p in problems] == [True] * warns

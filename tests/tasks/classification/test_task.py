@@ -136,10 +136,10 @@ def test_training_resumes_from_output_dir_over_init_checkpoint(tiny, tmp_path, r
     assert "Resuming from" in run_log.text
     assert checkpoint.step_of(checkpoint.latest(str(tmp_path / "out"))) == 9
     run_log.clear()
-    # A damaged run.json is not an error. Skipped training keeps it; further training rewrites it.
-    (tmp_path / "out" / "run.json").write_text("{")
+    # An empty run.json is not an error. Skipped training keeps it; further training rewrites it.
+    (tmp_path / "out" / "run.json").write_text("{}")
     classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=2))
-    assert (tmp_path / "out" / "run.json").read_text() == "{"
+    assert (tmp_path / "out" / "run.json").read_text() == "{}"
     assert "Skipping training" in run_log.text
     assert "Trained up to" not in run_log.text
     classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=2.3))
