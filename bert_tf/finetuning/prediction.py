@@ -100,24 +100,26 @@ def _has_content(text: str) -> bool:
 
 
 class TextCheck:
-    """Warns if the first texts are garbled or no texts, or do not fit the vocabulary.
+    """Warns once if texts are garbled, in a wrong column, or do not fit the vocabulary.
 
-    These are the texts of all calls up to one by which there are `_NUM_CHECKED`, or a warning.
+    Checks the first `_NUM_CHECKED` inputs together, then only calls with at least as many.
     """
 
     def __init__(self, tokenizer: FullTokenizer, source: str = "Inputs") -> None:
-        self._tokenizer, self._source = tokenizer, source
-        self._first: list[list[str]] | None = []
+        self._tokenizer, self._source, self._has_warned = tokenizer, source, False
+        self._first: list[list[str]] = []
 
     def __call__(self, inputs: Sequence[Any]) -> None:
         """Checks a list of strings, or of lists or tuples of strings."""
-        if (first := self._first) is None:
+        is_first = len(self._first) < _NUM_CHECKED
+        if self._has_warned or not (is_first or len(inputs) >= _NUM_CHECKED):
             return
         items = (item if isinstance(item, list | tuple) else [item] for item in inputs)
-        first = first + [[text for text in item if isinstance(text, str)] for item in items]
-        problems = list(find_problems(self._tokenizer, first))
-        self._first = None if problems or len(first) >= _NUM_CHECKED else first
-        for problem in problems:
+        texts = [[text for text in item if isinstance(text, str)] for item in items]
+        texts = self._first + texts if is_first else texts
+        self._first = texts[:_NUM_CHECKED]
+        for problem in find_problems(self._tokenizer, texts):
+            self._has_warned = True
             log.warning("%s: %s", self._source, problem)
 
 
