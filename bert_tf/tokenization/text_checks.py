@@ -27,10 +27,12 @@ _NO_TEXTS = {
 }
 
 
-def find_problems(tokenizer: FullTokenizer, examples: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yields a description of each problem in a sample of the examples, lists of texts."""
+def find_problems(
+    tokenizer: FullTokenizer, examples: Sequence[Sequence[str]], are_words: bool = False
+) -> Iterator[str]:
+    """Yields a description of each problem in a sample of the examples, lists of texts or words."""
     examples = examples[:: max(len(examples) // _SAMPLE_SIZE, 1)]
-    first = [example[0].strip() for example in examples if example]
+    first = [example[0].strip() for example in examples if example and not are_words]
     for kind, (matches, tolerated) in _NO_TEXTS.items():
         found = [text for text in first if matches(text.casefold())]
         if len(found) > tolerated * len(first) and len(first) > 1:  # One text may be a number.

@@ -242,7 +242,7 @@ def _are_sentences(
     last = Counter(row[-1] for row in rows)
     are_labels = labels is None or any(label in labels or is_label(label) for label in last)
     # Labels repeat, and sentences in columns are separated by blank lines.
-    is_varied = 2 * len(last) > len(rows) and all(map(str.strip, lines))
+    is_varied = 4 * len(last) > 3 * len(rows) and all(map(str.strip, lines))
     if is_varied and not are_labels and not schemes.find_scheme(last):
         return True
     if len(rows) == 1:

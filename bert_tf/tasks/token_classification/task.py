@@ -135,7 +135,9 @@ class TokenClassification(Task):
             if num_labels > _MANY_LABELS and 2 * num_labels > num_words:
                 problem = f"{num_labels} labels for {num_words} different words"
                 yield f"{path}: {problem}. Check --label_column"
-        yield from self.tokenizer.check_texts(path, [[" ".join(words)] for words, _ in examples])
+        yield from self.tokenizer.check_texts(
+            path, [words for words, _ in examples], are_words=True
+        )
         yield from sentences.check_sentences(examples, self.options.doc_context)
 
     def _read_file(self, split: str) -> ConllFile:

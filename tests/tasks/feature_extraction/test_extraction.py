@@ -442,11 +442,15 @@ def test_casing_of_release_is_checked_by_name(tiny, folder):
         ({"input_file": "rows.json"}, '[\n{"a": 1}]\n', "each line is read as one text"),
         (
             {"text_column": "id"},
-            "id,text\n1,good\n2,film\n",
+            "id\ttext\n1\tgood\n2\tfilm\n",
             "in.txt: 2 of 2 texts are numbers or dates, such as '1'. Check that these are the",
         ),
-        ({"text_column": "b"}, "a,b\n1,good\n2,nan\n", "1 of 2 texts are missing values, such"),
-        ({"text_column": "b"}, "a,b\n1,good\n2,\n", "1 of 2 texts is empty. The first is text 2"),
+        ({"text_column": "b"}, "a\tb\n1\tgood\n2\tnan\n", "1 of 2 texts are missing values, such"),
+        (
+            {"text_column": "b"},
+            "a\tb\n1\tgood\n2\t\n",
+            "1 of 2 texts is empty. The first is text 2",
+        ),
         ({}, "good ||| film\n\n\n", "in.txt: 2 of 3 texts are empty. The first is text 2"),
     ],
 )

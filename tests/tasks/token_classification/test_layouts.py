@@ -449,9 +449,9 @@ def test_plain_sentences(tmp_path, text, sentences):
     ],
 )
 def test_columns_without_labels_are_no_sentences(tmp_path, text, columns):
-    token, label = columns
+    arguments = {"token_column": columns[0], "label_column": columns[1]}
     with pytest.raises(UserError, match=r"a\.txt:1: .* in column 2 is not a label.* or objects wi"):
-        read(tmp_path, "a.txt", text, need_labels=False, token_column=token, label_column=label)
+        read(tmp_path, "a.txt", text, need_labels=False, label_scheme="entities", **arguments)
 
 
 @pytest.mark.parametrize(
