@@ -102,7 +102,7 @@ def _has_content(text: str) -> bool:
 class TextCheck:
     """Warns once if texts are garbled, in a wrong column, or do not fit the vocabulary.
 
-    Checks the first `_NUM_CHECKED` inputs together, then only calls with at least as many.
+    Checks the first `_NUM_CHECKED` inputs together, then a sample of calls with at least as many.
     """
 
     def __init__(self, tokenizer: FullTokenizer, source: str = "Inputs") -> None:
@@ -114,7 +114,8 @@ class TextCheck:
         is_first = len(self._first) < _NUM_CHECKED
         if self._has_warned or not (is_first or len(inputs) >= _NUM_CHECKED):
             return
-        items = (item if isinstance(item, list | tuple) else [item] for item in inputs)
+        sample = inputs if is_first else inputs[:: len(inputs) // _NUM_CHECKED]
+        items = (item if isinstance(item, list | tuple) else [item] for item in sample)
         texts = [[text for text in item if isinstance(text, str)] for item in items]
         texts = self._first + texts if is_first else texts
         self._first = texts[:_NUM_CHECKED]

@@ -48,6 +48,8 @@ _SPAN = re.compile("(.+)/(o|nr|ns|nt)").fullmatch
 _SPAN_LABELS = {"nr": ("B-PER", "I-PER"), "ns": ("B-LOC", "I-LOC"), "nt": ("B-ORG", "I-ORG")}
 # If fewer lines have the same number of columns, each is a sentence.
 _MIN_SHARE = 0.8
+# If more of the lines end in different words, these are not labels.
+_MIN_VARIED = 0.75
 # A line with more Chinese characters is a sentence; on average.
 _MAX_CJK_PER_WORD = 3
 
@@ -241,8 +243,8 @@ def _are_sentences(
         )
     last = Counter(row[-1] for row in rows)
     are_labels = labels is None or any(label in labels or is_label(label) for label in last)
-    # Labels repeat, and sentences in columns are separated by blank lines.
-    is_varied = 4 * len(last) > 3 * len(rows) and all(map(str.strip, lines))
+    # Labels repeat, and sentences in columns have blank lines between them.
+    is_varied = len(last) > _MIN_VARIED * len(rows) and all(map(str.strip, lines))
     if is_varied and not are_labels and not schemes.find_scheme(last):
         return True
     if len(rows) == 1:
