@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import numbers
 import os
 import re
 import types
@@ -86,6 +87,8 @@ class Options:
         for name, value in vars(self).items():
             if isinstance(value, os.PathLike):
                 object.__setattr__(self, name, os.fspath(value))
+            elif isinstance(value, numbers.Number) and (item := getattr(value, "item", None)):
+                object.__setattr__(self, name, item())  # a number of NumPy
 
     @staticmethod
     def task_of(flags: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from bert_tf.data.features import InputExample
 from bert_tf.data.packing import CUT_TOKENS, convert_examples
 from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
-from bert_tf.finetuning.prediction import require_texts
+from bert_tf.finetuning.prediction import TextCheck, require_texts
 from bert_tf.options import ModelOptions
 from bert_tf.progress import log
 from bert_tf.tokenization.fast import BatchTokenizer
@@ -66,6 +66,7 @@ def encode(
     options = ModelOptions(init_checkpoint=path, max_seq_length=max_seq_length, **flags)
     options.check_model()
     tokenizer = BatchTokenizer(load_config_and_tokenizer(*find_model_files(options))[1])
+    TextCheck(tokenizer.reference)(inputs)
     examples = [InputExample("", *((x,) if isinstance(x, str) else x)) for x in inputs]
     rows = convert_examples(examples, None, max_seq_length, tokenizer)
     if num_cut := np.count_nonzero(rows[CUT_TOKENS]):

@@ -3,6 +3,7 @@
 import dataclasses
 import typing
 
+import numpy as np
 import pytest
 
 from bert_tf import registry
@@ -17,6 +18,7 @@ from bert_tf.declare import (
     RUN,
     WEIGHTS,
     Options,
+    check_values,
     option,
 )
 from bert_tf.options import NerOptions, SquadOptions
@@ -37,6 +39,13 @@ class Own(Base):
     """A user's own class, which does not say what its option affects."""
 
     stride: int = option(2, "")
+
+
+def test_numbers_of_numpy_become_plain():
+    own = Own(stride=np.int64(3), rate=np.float32(0.5))
+    assert (type(own.stride), type(own.rate)) == (int, float)
+    check_values(own)
+    assert own == Own(stride=3, rate=0.5)
 
 
 def test_options_affect_what_their_class_says_and_otherwise_rows():

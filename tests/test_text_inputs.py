@@ -74,6 +74,11 @@ def test_encoded_texts_train_a_keras_model(caplog):
         encode(["a", float("nan")], SMALL_BERT)
 
 
+def test_encode_checks_texts(caplog):
+    encode(["12", "13"], SMALL_BERT)
+    assert "Inputs: 2 of 2 texts are numbers or dates, such as '12'" in caplog.text
+
+
 def test_encode_follows_the_model(tmp_path):
     folder = tmp_path / "cased_L-12_H-768_A-12"
     folder.mkdir()

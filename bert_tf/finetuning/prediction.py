@@ -17,6 +17,12 @@ from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.finetuning.task import MakeTask
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
+from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.text_checks import find_problems
+
+# Ends the message about an input that may be the row of a table.
+TABLE_ADVICE = '. Of a table, pass the column of the texts, such as df["text"]'
+_NUM_CHECKED = 30
 
 
 class TaskPredictor:
@@ -31,6 +37,7 @@ class TaskPredictor:
             source = formats.find_source(folder.model) if folder.model else folder.checkpoint()
             checkpoints.load_weights(model, source).require_exact()
 
+        self._check_texts = TextCheck(model_files[2])
         self._inference = open_model(
             folder,
             loaded(task.build_model, load),
@@ -46,6 +53,7 @@ class TaskPredictor:
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Returns a prediction for each input."""
         examples = self._task.from_inputs(inputs)
+        self._check_texts(inputs)
         rows = self._task.featurize(examples, "predict")
         num_cut = np.count_nonzero(rows.get(CUT_TOKENS, ()))
         if num_cut and not self._warned_of_truncation:
@@ -68,7 +76,9 @@ def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -
     for index, item in enumerate(inputs):
         texts = item if isinstance(item, tuple) else (item,)
         if not all(isinstance(text, str) for text in texts) or len(texts) not in counts:
-            raise UserError(f"Input {index}: expected {expected}. Received: {repr(item)[:100]}")
+            advice = TABLE_ADVICE if isinstance(item, tuple) else ""
+            received = f"{repr(item)[:100]}{advice}"
+            raise UserError(f"Input {index}: expected {expected}. Received: {received}")
         if any("[CLS]" in text or "[SEP]" in text for text in texts):
             message = "Input %d: remove [CLS] and [SEP] from the text; they are added automatically"
             log.warning(message, index)
@@ -87,6 +97,31 @@ def warn_about_empty_texts(inputs: Sequence[Any]) -> None:
 def _has_content(text: str) -> bool:
     # `strip` would keep characters of no width.
     return any(char.isprintable() and not char.isspace() for char in text)
+
+
+class TextCheck:
+    """Warns once if texts are garbled, in a wrong column, or do not fit the vocabulary.
+
+    Checks the first `_NUM_CHECKED` inputs together, then a sample of calls with at least as many.
+    """
+
+    def __init__(self, tokenizer: FullTokenizer, source: str = "Inputs") -> None:
+        self._tokenizer, self._source, self._has_warned = tokenizer, source, False
+        self._first: list[list[str]] = []
+
+    def __call__(self, inputs: Sequence[Any]) -> None:
+        """Checks a list of strings, or of lists or tuples of strings."""
+        is_first = len(self._first) < _NUM_CHECKED
+        if self._has_warned or not (is_first or len(inputs) >= _NUM_CHECKED):
+            return
+        sample = inputs if is_first else inputs[:: len(inputs) // _NUM_CHECKED]
+        items = (item if isinstance(item, list | tuple) else [item] for item in sample)
+        texts = [[text for text in item if isinstance(text, str)] for item in items]
+        texts = self._first + texts if is_first else texts
+        self._first = texts[:_NUM_CHECKED]
+        for problem in find_problems(self._tokenizer, texts):
+            self._has_warned = True
+            log.warning("%s: %s", self._source, problem)
 
 
 class PairCheck:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from keras import ops
+from keras import KerasTensor, ops
 
 from bert_tf.config import BertConfig
 
@@ -90,7 +90,9 @@ def _check_range(name: str, ids: Any, size: int) -> Any:
     Raises a ValueError if a value is out of range.
     """
     torch = sys.modules.get("torch")
-    if torch and torch.compiler.is_compiling():
+    is_traced = torch and torch.compiler.is_compiling()
+    # The tensors of a `tf.function` have a graph. NumPy would warn about symbolic tensors.
+    if is_traced or isinstance(ids, KerasTensor) or hasattr(ids, "graph"):
         return None
     try:
         values = ops.convert_to_numpy(ids)

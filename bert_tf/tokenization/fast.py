@@ -119,9 +119,12 @@ class BatchTokenizer:
             joined.spans[:] += np.repeat(shift, joined.lengths)[:, None].astype(np.int32)
         return RaggedIds(joined.ids, joined.row_splits[first_parts], joined.spans)
 
-    def check_texts(self, source: str, examples: Sequence[Sequence[str]]) -> Iterator[str]:
+    def check_texts(
+        self, source: str, examples: Sequence[Sequence[str]], are_words: bool = False
+    ) -> Iterator[str]:
         """Yields signs that the texts of a file are garbled or do not fit the vocabulary."""
-        return (f"{source}: {problem}" for problem in find_problems(self.reference, examples))
+        problems = find_problems(self.reference, examples, are_words)
+        return (f"{source}: {problem}" for problem in problems)
 
     @functools.cached_property
     def _compiled(self) -> Any:

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from bert_tf.errors import counted
+from bert_tf.errors import counted, excerpt
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast_wordpiece import UNKNOWN
 
@@ -20,11 +20,25 @@ _CHANGED = {
     "Ã[©¨¤¶¼§±¡³º]|â€": "are garbled: check the encoding, which must be UTF-8",
 }
 _MAX_CHANGED = 0.01
+# What texts of a wrong column are, and the tolerated fraction of such texts.
+_NO_TEXTS = {
+    "numbers or dates": (re.compile(r"(?s)(?=.*\d)[\W\d_]+").fullmatch, 0.5),
+    "missing values": (re.compile("nan|null|none").fullmatch, 0.05),
+}
 
 
-def find_problems(tokenizer: FullTokenizer, examples: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yields a description of each problem in a sample of the examples, lists of texts."""
-    texts = [" ".join(example) for example in examples[:: max(len(examples) // _SAMPLE_SIZE, 1)]]
+def find_problems(
+    tokenizer: FullTokenizer, examples: Sequence[Sequence[str]], are_words: bool = False
+) -> Iterator[str]:
+    """Yields a description of each problem in a sample of the examples, lists of texts or words."""
+    examples = examples[:: max(len(examples) // _SAMPLE_SIZE, 1)]
+    first = [example[0].strip() for example in examples if example and not are_words]
+    for kind, (matches, tolerated) in _NO_TEXTS.items():
+        found = [text for text in first if matches(text.casefold())]
+        if len(found) > tolerated * len(first) and len(first) > 1:  # One text may be a number.
+            share = f"{len(found)} of {len(first)} texts are {kind}, such as {excerpt(found[0])}"
+            yield f"{share}. Check that these are the texts"
+    texts = [" ".join(example) for example in examples]
     basic = tokenizer.basic_tokenizer
     # Special tokens are no words.
     texts = [" ".join(basic.split(text)[::2]) for text in texts]

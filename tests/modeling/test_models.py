@@ -4,6 +4,7 @@ import copy
 import functools
 import logging
 import re
+import warnings
 
 import keras
 import numpy as np
@@ -54,6 +55,17 @@ def test_padding_does_not_change_outputs(length, padding, seed):
 @functools.cache
 def _model():
     return BertModel(SMALL)
+
+
+def test_symbolic_tensors_are_not_converted():
+    """NumPy would warn about each of them; see `check_inputs`."""
+    model, ids = BertModel(SMALL), np.ones((2, 3), "int32")
+    symbolic = keras.Input((3,), dtype="int32")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        outputs = tf.function(model)({"input_ids": tf.constant(ids)})
+        model({"input_ids": symbolic})
+    assert outputs["pooled_output"].shape == (2, 32)
 
 
 def test_dropout_is_only_applied_in_training():

@@ -330,6 +330,27 @@ def test_few_distinct_texts_are_reported(count, warns):
 
 
 @pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["a film", "none", *["the story"] * 30], ""),
+        (["in 1999", "42", "a film", "7 of 10"], ""),
+        (["42"], ""),
+        (
+            ["1000001", "1,000", "-2.5", "a film"],
+            "a.txt: 3 of 4 texts are numbers or dates, such as '1000001'. Check that these are",
+        ),
+        (["1. 3. 24", "2024-03-01", "a film"], "a.txt: 2 of 3 texts are numbers or dates"),
+        (["NaN", "a film", "the story"], "a.txt: 1 of 3 texts are missing values, such as 'NaN'"),
+    ],
+)
+@pytest.mark.parametrize("more", [[], ["a second text"]])
+def test_texts_of_a_wrong_column_are_reported(texts, message, more):
+    tokenizer = BatchTokenizer(load_reference("uncased", True))
+    found = list(tokenizer.check_texts("a.txt", [[text, *more] for text in texts]))
+    assert [message in problem for problem in found] == [True] * bool(message)
+
+
+@pytest.mark.parametrize(
     ("example", "message"),
     [
         (

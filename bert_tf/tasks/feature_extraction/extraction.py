@@ -34,7 +34,7 @@ from bert_tf.declare import DefaultInt, DefaultStr
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.finetuning.engines import loaded, open_model
 from bert_tf.finetuning.model_files import read_model_files
-from bert_tf.finetuning.prediction import PairCheck, require_texts
+from bert_tf.finetuning.prediction import PairCheck, TextCheck, require_texts
 from bert_tf.inference.exported_model import HIDDEN_STATES, ExportedModel
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.progress import bar, log
@@ -71,7 +71,7 @@ def run(options: ExtractionOptions) -> None:
         log.warning(message, output_file)
     extractor = Extractor(options, total)
     options = extractor.options
-    indexed_texts = enumerate(texts)
+    indexed_texts, empty = enumerate(texts), []
     with (
         files.atomic_write(output_file) as temporary,
         FORMATS[options.file_format](temporary, extractor.layers) as write,
@@ -79,12 +79,16 @@ def run(options: ExtractionOptions) -> None:
     ):
         while chunk := list(itertools.islice(indexed_texts, _chunk_size(options, extractor))):
             if not extractor.num_texts:
-                _warn_about_texts(options, extractor.tokenizer, [text for _, text in chunk])
+                _warn_about_texts(options, [text for _, text in chunk])
             features = extractor.features([text for _, text in chunk])
             for (index, _), text_features in zip(chunk, features, strict=True):
                 write(index, *text_features)
+            empty += [i + 1 for i, text in chunk if not all(x is None or x.strip() for x in text)]
             progress.update(len(chunk))
     log.info("Features of %s: %s", counted(extractor.num_texts, "text"), output_file)
+    if empty:
+        are_empty = counted(len(empty), "text", "are empty", of=extractor.num_texts)
+        log.warning("%s: %s. The first is text %d", display_name(input_file), are_empty, empty[0])
     if extractor.num_truncated:
         cut = f"are longer than --max_seq_length={options.max_seq_length} and were truncated"
         log.warning(counted(extractor.num_truncated, "text", cut, of=extractor.num_texts))
@@ -97,15 +101,10 @@ def _read(options: ExtractionOptions) -> Iterator[Text]:
     return (text for _, text in read_columns(path, column, pair, options.has_header))
 
 
-def _warn_about_texts(
-    options: ExtractionOptions, tokenizer: BatchTokenizer, texts: Sequence[Text]
-) -> None:
+def _warn_about_texts(options: ExtractionOptions, texts: Sequence[Text]) -> None:
     """Warns about the first texts of the input, and about how it was read."""
     path, column = display_name(options.input_file or ""), options.text_column
-    strings = [[*filter(None, text)] for text in texts]
-    lines = [" ".join(text) for text in strings]
-    for problem in tokenizer.check_texts(path, strings):
-        log.warning("%s", problem)
+    lines = [" ".join(filter(None, text)) for text in texts]
     if count := sum("|||" in line for line in lines):
         message = "%s: ||| is part of %d of the first %s. Write a pair as A ||| B, with spaces"
         log.warning(message, path, count, counted(len(lines), "text"))
@@ -156,6 +155,7 @@ class Extractor:
         self.layers = self.options.layer_indexes(self.config.num_hidden_layers)
         self.tokenizer = BatchTokenizer(tokenizer)
         self._check_pairs = PairCheck(trained_on_pairs=None)
+        self._check_texts = TextCheck(tokenizer, display_name(options.input_file or "Inputs"))
         self.num_texts = self.num_truncated = 0
         self._lock = threading.Lock()
         self._inference = self._open(total)
@@ -214,6 +214,7 @@ class Extractor:
     def features(self, texts: Sequence[Text]) -> list[TextFeatures]:
         """Computes the features of texts."""
         backend.require_runtime()
+        self._check_texts(texts)
         if self._declared and self._declared.lower_case:
             texts = [Text(a.lower(), b and b.lower()) for a, b in texts]
         rows = convert_examples(texts, None, self.options.max_seq_length, self.tokenizer)

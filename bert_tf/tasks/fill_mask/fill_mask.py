@@ -22,7 +22,7 @@ from bert_tf.data.texts import STDIN, check_lines, display_name
 from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.engines import loaded, open_model
 from bert_tf.finetuning.model_files import read_model_files
-from bert_tf.finetuning.prediction import require_texts
+from bert_tf.finetuning.prediction import TextCheck, require_texts
 from bert_tf.modeling import BertPretrainer
 from bert_tf.progress import bar, log
 from bert_tf.tasks.fill_mask.masked_texts import (
@@ -111,6 +111,7 @@ class FillMask:
         self.num_texts = self.num_truncated = 0
         self._lock = threading.Lock()
         self._tokenizer = BatchTokenizer(tokenizer)
+        self._check_texts = TextCheck(tokenizer, display_name(options.input_file or "Inputs"))
         self._max_seq_length = options.max_seq_length
         allowed = allowed_pieces(tokenizer.inv_vocab, config.vocab_size)
         self._num_allowed = allowed.sum(axis=1).tolist()
@@ -146,6 +147,7 @@ class FillMask:
         `whole_word`, words (see `WordSearch`).
         """
         warn_of_other_masks(texts)
+        self._check_texts(texts)
         masked = MaskedTexts(texts, self._tokenizer, self._max_seq_length)
         with self._lock:
             self.num_texts += len(texts)

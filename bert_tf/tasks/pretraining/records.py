@@ -7,6 +7,7 @@ import contextlib
 import functools
 import itertools
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -17,7 +18,7 @@ from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.parallel import map_in_order
 from bert_tf.declare import MODEL
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.run_metadata import VOCABULARY
 from bert_tf.progress import log
 from bert_tf.tasks.pretraining.instances import Instance
@@ -25,6 +26,8 @@ from bert_tf.tasks.pretraining.options import PretrainingDataOptions, Pretrainin
 from bert_tf.tokenization import load_vocab, vocab_digest
 
 _BATCH_SIZE = 1024
+# BERT was trained for about 40 epochs. With more, it learns records, and their masks, by heart.
+_MANY_EPOCHS = 40
 _ADVICE = "pass records from create_pretraining_data.py"
 # Feature -> the flag that determines its length.
 _LENGTH_FLAGS = {"input_ids": "max_seq_length", "masked_lm_positions": "max_predictions_per_seq"}
@@ -155,6 +158,19 @@ def check_records(
         message = "Cannot compare the vocabularies of the records and the model: %s"
         log.info(message, source)
     return None if unknown else next(iter(sources), None)
+
+
+def log_epochs(paths: Sequence[str], options: PretrainingOptions) -> None:
+    """Logs how often training reads the records, whose number is estimated from the first ones."""
+    records = tf.data.TFRecordDataset(paths).take(_BATCH_SIZE).as_numpy_iterator()
+    sizes = [len(record) + 16 for record in records]  # with length and checksums
+    count = round(sum(map(files.size, paths)) * len(sizes) / sum(sizes))
+    epochs = options.num_train_steps * options.train_batch_size / count
+    level = logging.WARNING if epochs > _MANY_EPOCHS else logging.INFO
+    steps = f"{options.num_train_steps} steps of {options.train_batch_size}"
+    used = "The evaluation is on them, too" if options.do_eval or options.eval_every else ""
+    message = "--input_file has about %s: %s read each %.1f times. %s"
+    log.log(level, message, counted(count, "record"), steps, epochs, used)
 
 
 def _read_first_record(path: str) -> dict[str, Sequence[int]]:

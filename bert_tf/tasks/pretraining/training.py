@@ -23,7 +23,7 @@ from bert_tf.runs import output_dir
 from bert_tf.runs.output_dir import Results
 from bert_tf.runs.training_run import Plan, TrainingRecords, TrainingRun
 from bert_tf.tasks.pretraining.options import PretrainingOptions
-from bert_tf.tasks.pretraining.records import check_records, record_features
+from bert_tf.tasks.pretraining.records import check_records, log_epochs, record_features
 from bert_tf.tokenization import load_vocab, vocab_digest
 from bert_tf.training.evaluation import Monitor
 
@@ -94,6 +94,7 @@ class PretrainingRun(TrainingRun):
         if not options.do_train:
             _check_evaluation(options, self.paths)
             return Plan(shared=shared)
+        log_epochs(self.paths, options)
         trained_on = "\n".join(map(files.resolve, self.paths))
         entries: Any = {run_metadata.VOCABULARY: self.vocabulary, _TRAINED_ON: trained_on}
         return Plan(

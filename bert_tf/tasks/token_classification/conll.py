@@ -20,7 +20,7 @@ import bisect
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from bert_tf import files
 from bert_tf.data.texts import check_lines
@@ -48,6 +48,8 @@ _SPAN = re.compile("(.+)/(o|nr|ns|nt)").fullmatch
 _SPAN_LABELS = {"nr": ("B-PER", "I-PER"), "ns": ("B-LOC", "I-LOC"), "nt": ("B-ORG", "I-ORG")}
 # If fewer lines have the same number of columns, each is a sentence.
 _MIN_SHARE = 0.8
+# If more of the lines end in different words, these are not labels.
+_MIN_VARIED = 0.75
 # A line with more Chinese characters is a sentence; on average.
 _MAX_CJK_PER_WORD = 3
 
@@ -59,6 +61,7 @@ def read_conll(
     need_labels: bool = True,
     label_scheme: str = AUTO,
     split: Callable[[str], list[str]] = split_words,
+    known_labels: Collection[str] = (),
 ) -> ConllFile:
     """Reads a UTF-8 file of labeled words: columns, CSV, or JSON lines whatever the extension.
 
@@ -70,11 +73,12 @@ def read_conll(
         need_labels: whether there must be labels. If not, the lines may also be plain sentences.
         label_scheme: "entities", "plain", or "auto", which decides by the labels.
         split: splits a sentence into words that are parts of it.
+        known_labels: labels of the model, by which columns are told from plain sentences.
 
     Raises:
         UserError: the file is invalid, or its labels do not fit the scheme.
     """
-    file = ConllFile(path)
+    file = ConllFile(path, known_labels=known_labels)
     is_json = path.lower().removesuffix(".gz").endswith(EXTENSIONS)
     if is_json or is_object(next(files.read_lines(path), "").removeprefix("\ufeff")):
         read_json(file, (token_column, label_column), need_labels, split)
@@ -112,7 +116,8 @@ def _read_lines(
     # The number of columns varies in CoNLL-2012.
     is_ragged = any(line.startswith("#begin document") for line in lines)
     is_table = need_labels or is_ragged or file.separator
-    if not is_table and _are_sentences(lines, [row for _, row in words]):
+    known = file.known_labels if columns == (1, LAST) else None
+    if not is_table and _are_sentences(lines, [row for _, row in words], known):
         for number, line in enumerate(lines, start=1):
             file.add_sentence(number, split(line), text=line)
         log.info("%s: each line is a sentence", path)
@@ -222,8 +227,13 @@ def _drop_comments(
             rows[position] = None
 
 
-def _are_sentences(lines: Sequence[str], rows: Sequence[list[str]]) -> bool:
-    """Returns whether lines are plain sentences rather than words in columns."""
+def _are_sentences(
+    lines: Sequence[str], rows: Sequence[list[str]], labels: Collection[str] | None
+) -> bool:
+    """Returns whether lines are plain sentences rather than words in columns.
+
+    `labels` are those of the model; None if the user chose columns.
+    """
     widths = Counter(map(len, rows))
     if any("\t" in line or DOCUMENT in line for line in lines):
         return False
@@ -231,6 +241,12 @@ def _are_sentences(lines: Sequence[str], rows: Sequence[list[str]]) -> bool:
         return sum(is_cjk(char) for (word,) in rows for char in word) > _MAX_CJK_PER_WORD * len(
             rows
         )
+    last = Counter(row[-1] for row in rows)
+    are_labels = labels is None or any(label in labels or is_label(label) for label in last)
+    # Labels repeat, and sentences in columns have blank lines between them.
+    is_varied = len(last) > _MIN_VARIED * len(rows) and all(map(str.strip, lines))
+    if is_varied and not are_labels and not schemes.find_scheme(last):
+        return True
     if len(rows) == 1:
         return len(split_words(" ".join(rows[0]))) > 2 and not is_label(rows[0][-1])
     return widths.most_common(1)[0][1] < _MIN_SHARE * len(rows)
@@ -262,7 +278,7 @@ def _choose_scheme(file: ConllFile, wanted: str, label_column: int | str) -> str
     column = "" if index is None else f" in column {index + 1}"
     problem = f"{file.path}:{number}: {excerpt(odd)}{column} is not a label"
     problem += ". All words have it" * (len(counts) == 1)
-    check = "Check --label_column; a file to predict may have only words"
+    check = "Check --label_column; a file to predict may have only words, or objects with a text"
     raise UserError(f"{problem}. {advice}. {check}")
 
 

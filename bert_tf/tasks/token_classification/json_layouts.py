@@ -119,7 +119,7 @@ def _find_end_offset(path: str, found: Sequence[tuple[str, Any, Any]]) -> int | 
         (end == len(words), start == end, isinstance(value[0], list))
         for _, words, value in found
         if isinstance(words, list) and value and _are_spans(value)
-        for start, end, _, _ in _list_spans(value)
+        for start, end, *_ in _list_spans(value)
     ]
     if not spans:
         return None
@@ -186,9 +186,9 @@ def _parse_spans(
 ) -> Iterator[tuple[int, int, str]]:
     """Yields start, end (exclusive) and type of each span of a text, or of a list of words.
 
-    A span of a text has no white space at its ends.
+    A span of a text has no white space at its ends, unless it has nothing else.
     """
-    for start, end, name, quote in _list_spans(value):
+    for start, end, name, quote, span in _list_spans(value):
         is_valid = isinstance(start, int) and isinstance(end, int) and isinstance(name, str)
         if is_valid and not isinstance(text, str):
             end += file.end_offset or 0
@@ -196,25 +196,25 @@ def _parse_spans(
             end += text[start : end + 1] == quote  # CLUENER's ends are those of the last character
             is_valid = text[start:end] == quote
         if not is_valid or not 0 <= start < end <= len(text) or not name:
-            item = excerpt(json.dumps([start, end, name, quote], ensure_ascii=False))
+            item = excerpt(json.dumps(span, ensure_ascii=False))
             raise _error(place, f"{item} is not a span of the text")
-        if isinstance(text, str):
-            part = text[start:end]
+        part = text[start:end]
+        if isinstance(part, str) and part.strip():
             start, end = end - len(part.lstrip()), start + len(part.rstrip())
-        if start < end:
-            yield start, end, name
+        yield start, end, name
 
 
-def _list_spans(value: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
-    """Yields start, end, type and text (None if unknown) of spans in any layout, unchecked."""
+def _list_spans(value: Any) -> Iterator[tuple[Any, Any, Any, Any, Any]]:
+    """Yields start, end, type, text (None if unknown) and source of unchecked spans."""
     if not isinstance(value, dict):
-        yield from map(_read_span, value if isinstance(value, list) else [value])
+        for span in value if isinstance(value, list) else [value]:
+            yield *_read_span(span), span
         return
     for name, texts in value.items():
         for quote, spans in texts.items() if isinstance(texts, dict) else [(None, texts)]:
             for span in spans if isinstance(spans, list) else [spans]:
                 start, end = span if isinstance(span, list) and len(span) == 2 else (span, None)
-                yield start, end, name, quote
+                yield start, end, name, quote, {name: texts}
 
 
 def _read_span(span: Any) -> tuple[Any, Any, Any, Any]:

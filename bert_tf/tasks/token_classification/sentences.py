@@ -4,7 +4,7 @@ import itertools
 import logging
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,6 +50,8 @@ class ConllFile:
     """The W words of a file, with their original labels, if any, and 1-based line numbers."""
 
     path: str
+    # Labels of the model, if any.
+    known_labels: Collection[str] = ()
     words: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     line_numbers: list[int] = field(default_factory=list)

@@ -21,7 +21,7 @@ from bert_tf.data.split_files import find_files
 from bert_tf.errors import UserError, counted
 from bert_tf.extras import import_extra
 from bert_tf.finetuning import run_checks
-from bert_tf.finetuning.prediction import warn_about_empty_texts
+from bert_tf.finetuning.prediction import TABLE_ADVICE, warn_about_empty_texts
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
 from bert_tf.report.evaluation import EvaluationReport
@@ -135,7 +135,9 @@ class TokenClassification(Task):
             if num_labels > _MANY_LABELS and 2 * num_labels > num_words:
                 problem = f"{num_labels} labels for {num_words} different words"
                 yield f"{path}: {problem}. Check --label_column"
-        yield from self.tokenizer.check_texts(path, [words for words, _ in examples])
+        yield from self.tokenizer.check_texts(
+            path, [words for words, _ in examples], are_words=True
+        )
         yield from sentences.check_sentences(examples, self.options.doc_context)
 
     def _read_file(self, split: str) -> ConllFile:
@@ -147,6 +149,7 @@ class TokenClassification(Task):
             need_labels=split != "predict",
             label_scheme=self.schema.entries.get(_SCHEME, options.label_scheme),
             split=self._split_words,
+            known_labels=self.schema.labels,
         )
         for kind, affixes in (("prefix", options.word_prefix), ("suffix", options.word_suffix)):
             if affixes:
@@ -313,7 +316,7 @@ class TokenClassification(Task):
             words = self._split_words(item) if isinstance(item, str) else item
             if not isinstance(words, list | tuple) or not all(isinstance(x, str) for x in words):
                 expected = f"Input {index}: expected a string, or a tuple of words"
-                raise UserError(f"{expected}. Received: {repr(item)[:100]}")
+                raise UserError(f"{expected}. Received: {repr(item)[:100]}{TABLE_ADVICE}")
             # For a tuple, the places of entities are those of words.
             file.add_sentence(index, words, text=item if isinstance(item, str) else None)
         warn_about_empty_texts(inputs)

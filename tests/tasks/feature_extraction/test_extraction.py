@@ -440,6 +440,18 @@ def test_casing_of_release_is_checked_by_name(tiny, folder):
         ({"output_file": "out.npy"}, "good\n", "out.npy will contain JSON lines"),
         ({"output_file": "out.npz", "output_format": "jsonl"}, "good\n", "will contain JSON lines"),
         ({"input_file": "rows.json"}, '[\n{"a": 1}]\n', "each line is read as one text"),
+        (
+            {"text_column": "id"},
+            "id\ttext\n1\tgood\n2\tfilm\n",
+            "in.txt: 2 of 2 texts are numbers or dates, such as '1'. Check that these are the",
+        ),
+        ({"text_column": "b"}, "a\tb\n1\tgood\n2\tnan\n", "1 of 2 texts are missing values, such"),
+        (
+            {"text_column": "b"},
+            "a\tb\n1\tgood\n2\t\n",
+            "1 of 2 texts is empty. The first is text 2",
+        ),
+        ({}, "good ||| film\n\n\n", "in.txt: 2 of 3 texts are empty. The first is text 2"),
     ],
 )
 def test_probable_mistakes_warn(tiny, folder, run_log, changes, content, warning):

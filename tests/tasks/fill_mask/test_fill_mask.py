@@ -299,6 +299,18 @@ def test_text_on_the_command_line(model, folder, capsysbinary):
     assert [len(line.split()) for line in lines] == [2] * 5 + [0]
 
 
+def test_unknown_words_warn(model, folder, run_log):
+    run(model, folder)
+    assert "[UNK]" not in run_log.text
+    (folder / "in.txt").write_text("ภาษาไทย [MASK]\n" * 6, encoding="utf-8")
+    run(model, folder, text_column=None)
+    assert f"{folder / 'in.txt'}: 100.0% of the tokens (6 of 6) are [UNK]" in run_log.text
+    predict = fill_mask.FillMask(options(model, folder, input_file=None))
+    for _ in range(3):
+        predict(["ภาษาไทย [MASK]"] * 4)
+    assert run_log.text.count("Inputs: 100.0% of the tokens (8 of 8) are [UNK]") == 1
+
+
 def test_table_warns(model, folder, run_log):
     (folder / "in.tsv").write_text("1\tthe [MASK]\n2\tnot [MASK]\n")
     run(model, folder, input_file=str(folder / "in.tsv"))

@@ -1,5 +1,6 @@
 """run_pretraining as a library, with a tiny model: files, resumption, incompatible records."""
 
+import glob
 import json
 import shutil
 
@@ -8,6 +9,7 @@ import pytest
 
 from bert_tf import checkpoint, training
 from bert_tf.commands import convert_checkpoint
+from bert_tf.data.records import count_records
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel
 from bert_tf.options import ConversionOptions, PretrainingOptions
@@ -190,6 +192,18 @@ def test_evaluation_on_training_records_warns(tiny, records, run_log):
     assert "was trained on" not in run_log.text
     pretraining.run(options(tiny, records, do_eval=True, input_file=f"{other},{trained}"))
     assert "out was trained on 1 of these 2 files. Check --input_file" in run_log.text
+
+
+@pytest.mark.parametrize("warns", [False, True])
+def test_number_of_epochs_is_logged(tiny, records, run_log, warns):
+    count = sum(count_records(path) for path in glob.glob(f"{records}/*.tfr"))
+    changes = {"num_train_steps": 2, "train_batch_size": 21 * count if warns else count}
+    pretraining.run(options(tiny, records, do_train=True, do_eval=not warns, **changes))
+    (record,) = [record for record in run_log.records if "has about" in record.getMessage()]
+    used = "" if warns else "The evaluation is on them, too"
+    epochs = f"2 steps of {changes['train_batch_size']} read each {42 if warns else 2}.0 times"
+    expected = f"--input_file has about {count} records: {epochs}. {used}"
+    assert (record.getMessage(), record.levelname == "WARNING") == (expected, warns)
 
 
 def test_evaluation_repeats_a_small_dataset(tiny, records):

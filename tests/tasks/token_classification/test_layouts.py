@@ -352,6 +352,14 @@ def test_tokens_and_text_without_spans(tmp_path):
         read(tmp_path, "a.jsonl", json.dumps(row | {"ner_tags": []}))
 
 
+def test_span_of_a_space_is_counted(tmp_path):
+    row = {"text": "Anna lives", "labels": [[0, 5, "PER"], [4, 5, "PER"]]}
+    rows, file = read(tmp_path, "a.jsonl", json.dumps(row))
+    assert rows == [("Anna", "B-PER"), ("lives", "O")]
+    (problem,) = file.problems
+    assert "1 of 2 spans does not end where a word does" in problem
+
+
 def test_spans_that_words_cannot_express_are_counted(tmp_path):
     spans = [[0, 4, "PER"], [11, 16, "ACT"], [11, 15, "ACT"]]
     rows, file = read(
@@ -379,12 +387,19 @@ def test_spans_that_words_cannot_express_are_counted(tmp_path):
         ({"tokens": ["a"], "ner_tags": ["O", "O"]}, "1 word, but 2 labels"),
         (
             {"text": "a b", "labels": [[0, 9, "X"]]},
-            r"\[0, 9, \"X\", null\]' is not a span of the text",
+            r"'\[0, 9, \"X\"\]' is not a span of the text",
         ),
-        ({"text": "a b", "labels": {"X": {"b": [[0, 0]]}}}, "is not a span of the text"),
+        (
+            {"text": "a b", "entities": [{"start": 0, "end": 9, "label": "X"}]},
+            r"'{\"start\": 0, \"end\": 9, \"label\": \"X\"}' is not a span of the text",
+        ),
+        (
+            {"text": "a b", "labels": {"X": {"b": [[0, 0]]}}},
+            r"'{\"X\": {\"b\": \[\[0, 0\]\]}}' is not a span of the text",
+        ),
         ({"text": "a b", "labels": [["a", "X"]]}, "is not a span of the text"),
         ({"text": "a b", "labels": "X"}, "is not a span of the text"),
-        ({"tokens": ["a"], "ner": [[0, 3, "X"]]}, r"'\[0, 4, .*is not a span of the text"),
+        ({"tokens": ["a"], "ner": [[0, 3, "X"]]}, r"'\[0, 3, .*is not a span of the text"),
         ({"tokens": ["a"], "ner": [{"index": [0], "type": "X"}]}, "is not a span of the text"),
         (
             {"data": {"a": "b"}, "annotations": [{"result": None}]},
@@ -405,12 +420,38 @@ def test_invalid_json(tmp_path, row, message):
         ("小王在北京。\n他不在。\n", [6, 4]),
         ("Anna\nlives\n\nHello\n", [2, 1]),
         ("Anna NNP O\nlives VBZ O\n", [2]),
+        ("Anna slept\nBob Miller\nLondon calls\n", [2, 2, 2]),
+        ("Anna slept\n", [2]),
+        ("Anna NOUN\nslept VERB\n", [2]),
+        ("Anna U-PER\nslept O\n", [2]),
+        ("Anna (PER*)\nslept *\n", [2]),
     ],
 )
 def test_plain_sentences(tmp_path, text, sentences):
-    _, file = read(tmp_path, "a.txt", text, need_labels=False)
+    _, file = read(
+        tmp_path,
+        "a.txt",
+        text,
+        need_labels=False,
+        known_labels=["NOUN", "PRON"],
+        label_scheme="plain",
+    )
     pairs = itertools.pairwise(file.sentence_starts)
     assert [stop - start for start, stop in pairs if stop > start] == sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("Anna NN\nslept VB\n\nBob NN\n", (1, -1)),
+        ("Anna NN\nMiller NN\nslept VB\nand CC\nBob NN\n", (1, -1)),
+        ("Anna slept\n", (1, 2)),
+    ],
+)
+def test_columns_without_labels_are_no_sentences(tmp_path, text, columns):
+    arguments = {"token_column": columns[0], "label_column": columns[1]}
+    with pytest.raises(UserError, match=r"a\.txt:1: .* in column 2 is not a label.* or objects wi"):
+        read(tmp_path, "a.txt", text, need_labels=False, label_scheme="entities", **arguments)
 
 
 @pytest.mark.parametrize(
