@@ -1,13 +1,13 @@
 """The base class of the estimators: flags as parameters, training, and the files of the model."""
 
 import dataclasses
-import difflib
 import inspect
 import json
 import os
 import re
 import tempfile
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 import numpy as np
@@ -98,9 +98,13 @@ class Estimator(BaseEstimator):
         """Sets parameters; raises a UserError if there is none of a name."""
         names = self._defaults
         for name in flags.keys() - names:
-            close = [x for x in names if name in x] or difflib.get_close_matches(name, names, 1, 0)
-            advice = f"did you mean {' or '.join(map(repr, close[:3]))}?"
-            raise UserError(f"Invalid parameter {name!r} for {type(self).__name__}: {advice}")
+            # lr: learning_rate; epochs: num_train_epochs; random_state: random_seed.
+            initials = {"".join(word[0] for word in x.split("_")): x for x in names}
+            parts = [initials[name]] if name in initials else [x for x in names if name in x]
+            close = parts or get_close_matches(name, names, 1)
+            advice = f"Did you mean {' or '.join(map(repr, close[:3]))}?"
+            advice = advice if close else "get_params() returns all"
+            raise UserError(f"Invalid parameter {name!r} for {type(self).__name__}. {advice}")
         return super().set_params(**flags)
 
     def fit(self, texts: Any, labels: Any, validation: Any = None, **flags: Any) -> Any:
@@ -122,7 +126,7 @@ class Estimator(BaseEstimator):
             UserError: texts, labels or flags are invalid. An earlier model remains.
         """
         if "sample_weight" in flags:
-            raise UserError("fit takes no sample_weight; class_weights are weights of labels")
+            raise UserError("fit takes no sample_weight. For weights of labels, see class_weights")
         values = type(self)(**self.get_params() | flags).get_params()
         if validation is not None and not (isinstance(validation, tuple) and len(validation) == 2):
             raise UserError(f"validation must be (texts, labels). Received: {validation!r:.60}")

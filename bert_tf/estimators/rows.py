@@ -120,6 +120,8 @@ def label_items(labels: Any, names: Sequence[str] = ()) -> Iterator[Any]:
 
 def to_array(values: list[Any]) -> np.ndarray:
     """Returns values of one type, but not lists, as an array of that type; others as objects."""
+    if len({*map(type, values)}) > 1:
+        values = [x.item() if isinstance(x, np.generic) else x for x in values]
     array = np.empty(len(values), object)
     array[:] = values
     is_uniform = len({*map(type, values)}) == 1 and not isinstance(values[0], list)
