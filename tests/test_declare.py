@@ -20,6 +20,7 @@ from bert_tf.declare import (
     Options,
     option,
 )
+from bert_tf.errors import UserError
 from bert_tf.options import NerOptions, SquadOptions
 from bert_tf.options.shared import TrainingOptions
 
