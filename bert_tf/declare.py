@@ -188,7 +188,7 @@ def check_required(options: Any, not_needed: Collection[str] = (), first: str = 
 def _to_flag(name: str, value: Any, expected: Any) -> Any:
     """Returns a path as str; for an option that is text, also converts mappings, lists, numbers."""
     value = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if isinstance(value, expected | bool) or not isinstance("", expected):
+    if isinstance(value, str | bool) or expected not in (str, str | None):
         return value
     value = value.tolist() if hasattr(value, "tolist") else value  # of NumPy
     if isinstance(value, Mapping):

@@ -136,7 +136,7 @@ def test_lists_mappings_and_numbers_become_text():
     class SomeOptions(Options):
         text: str | None = option(None, "text")
         number: int = option(1, "number")
-        either: int | str = option(1, "either")
+        either: str | float = option(1.0, "either")
 
     for value, expected in (
         (["a", 1, True], "a,1,true"),
