@@ -84,11 +84,9 @@ class Options:
                 field.metadata = types.MappingProxyType({**field.metadata, "affects": affects})
 
     def __post_init__(self) -> None:
+        types = typing.get_type_hints(type(self))
         for name, value in vars(self).items():
-            if isinstance(value, os.PathLike):
-                object.__setattr__(self, name, os.fspath(value))
-            elif isinstance(value, numbers.Number) and (item := getattr(value, "item", None)):
-                object.__setattr__(self, name, item())  # a number of NumPy
+            object.__setattr__(self, name, _to_flag(f"--{name}", value, types[name]))
 
     @staticmethod
     def task_of(flags: Mapping[str, Any]) -> str:
@@ -188,9 +186,28 @@ def check_required(options: Any, not_needed: Collection[str] = (), first: str = 
         raise UserError(f"Missing required flags: {'; '.join(missing)}")
 
 
-def check_type(name: str, value: Any, expected: Any) -> Any:
-    """Returns an option's value, a path as str; raises a UserError for any other type."""
+def _to_flag(name: str, value: Any, expected: Any) -> Any:
+    """Converts paths and NumPy's numbers; if an option is text, also mappings, lists, numbers."""
     value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if isinstance(value, numbers.Number) and (item := getattr(value, "item", None)):
+        value = item()  # a number of NumPy
+    if isinstance(value, str | bool) or expected not in (str, str | None):
+        return value
+    value = value.tolist() if hasattr(value, "tolist") else value  # of NumPy
+    if isinstance(value, Mapping):
+        names = _to_flag(name, [*value], str).split(",")
+        value = [f"{label}:{number}" for label, number in zip(names, value.values(), strict=True)]
+    if not isinstance(value, list | tuple):
+        return str(value) if isinstance(value, int | float) else value
+    items = [str(item).lower() if isinstance(item, bool) else str(item) for item in value]
+    if commas := [item for item in items if "," in item]:
+        raise UserError(f"{name}: {commas[0]!r} has a comma, which separates items. Rename it")
+    return ",".join(items)
+
+
+def check_type(name: str, value: Any, expected: Any) -> Any:
+    """Returns an option's value, see `_to_flag`; raises a UserError if its type is wrong."""
+    value = _to_flag(name, value, expected)
     is_int_for_float = isinstance(value, int) and isinstance(1.0, expected)
     is_unexpected_bool = isinstance(value, bool) and expected not in (bool, bool | None)
     if not (isinstance(value, expected) or is_int_for_float) or is_unexpected_bool:

@@ -21,6 +21,7 @@ from bert_tf.declare import (
     check_values,
     option,
 )
+from bert_tf.errors import UserError
 from bert_tf.options import NerOptions, SquadOptions
 from bert_tf.options.shared import TrainingOptions
 
@@ -136,3 +137,28 @@ def test_each_flag_affects_something(cls):
     assert nothing == {"save_checkpoints_steps", "keep_checkpoint_max", "verbose_logging"}
     assert "output_dir" in cls.names(RUN)
     assert not {*cls.names(DEVICES)} & {*cls.names(ROWS | DATA)}
+
+
+def test_lists_mappings_and_numbers_become_text():
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class SomeOptions(Options):
+        text: str | None = option(None, "text")
+        number: int = option(1, "number")
+        either: str | float = option(1.0, "either")
+
+    for value, expected in (
+        (["a", 1, True], "a,1,true"),
+        (("a",), "a"),
+        (np.array([1, 2]), "1,2"),
+        ({"a:b": 2.5, True: 1}, "a:b:2.5,true:1"),
+        (-1, "-1"),
+        (np.float64(0.5), "0.5"),
+        (None, None),
+        (False, False),
+    ):
+        assert SomeOptions(text=value).text == expected
+    unchanged = SomeOptions(number=[1], either=2)
+    assert (unchanged.number, unchanged.either) == ([1], 2)
+    for value in (["a,b"], {"a,b": 1}):
+        with pytest.raises(UserError, match="--text: 'a,b' has a comma"):
+            SomeOptions(text=value)

@@ -164,7 +164,7 @@ def test_predictor_with_a_pretrained_model():
     assert tokens == ["[CLS]", "a", "door", "[SEP]"]
     assert values.shape == (4, 1, 128)
     mean_pooled = Predictor.from_output_dir(
-        SMALL_BERT, "extract_features", layers="-1", pooling="mean"
+        SMALL_BERT, "extract_features", layers=-1, pooling="mean"
     )
     assert mean_pooled(("a", "door")).tokens is None
     np.testing.assert_allclose(mean_pooled("a door").values, values.mean(axis=0), atol=1e-6)

@@ -15,7 +15,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score
 
 from bert_tf.errors import UserError
-from bert_tf.estimators.base import Estimator
+from bert_tf.estimators.base import LABELS_ARE_COLUMNS, Estimator
 from bert_tf.estimators.rows import LIST_TYPES, Rows, label_items, to_array
 from bert_tf.tasks.token_classification.scores import score
 from bert_tf.text_inputs import items_of
@@ -29,8 +29,10 @@ class _TextEstimator(Estimator):
 
     def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:
         is_pair = isinstance(text, list | tuple)
-        if is_pair and len(text) != 2:
-            raise UserError(f"{rows.place} must be a string or a pair. Received: {text!r:.60}")
+        if isinstance(text, Mapping) or (is_pair and len(text) != 2):
+            advice = "Pass texts only, such as row['text'] of a dict"
+            received = f"Received: {text!r:.60}. {advice}"
+            raise UserError(f"{rows.place} must be a string or a pair. {received}")
         rows.kinds.add("pair" if is_pair else "single")
         if {"pair", "single"} <= rows.kinds:
             raise UserError(f"{rows.place} is a {'pair' if is_pair else 'text'}, unlike the others")
@@ -74,11 +76,16 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
     _other_kinds = ("regression",)
 
     def predict(self, texts: Any) -> np.ndarray:
-        """Returns the most likely label of each text [N]; for several labels per text, lists."""
+        """Returns the most likely label of each text [N]; for several labels per text, lists.
+
+        If `fit` got a table of labels: 0 and 1 for each label in `classes_`, int [N, L].
+        """
         probabilities = self.predict_proba(texts)
-        if self._kind == "multilabel":
-            return to_array([self.classes_[row >= 0.5].tolist() for row in probabilities])
-        return self.classes_[probabilities.argmax(axis=1)]
+        if self._kind != "multilabel":
+            return self.classes_[probabilities.argmax(axis=1)]
+        if self._run.get(LABELS_ARE_COLUMNS):
+            return (probabilities >= 0.5).astype(int)
+        return to_array([self.classes_[row >= 0.5].tolist() for row in probabilities])
 
     def predict_proba(self, texts: Any) -> np.ndarray:
         """Returns the probability of each label, float32 [N, L], in the order of `classes_`."""
@@ -87,23 +94,25 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
 
     def score(self, texts: Any, labels: Any, sample_weight: Any = None) -> float:
         """Returns the accuracy; for several labels per text, all of them must be right."""
-        true, predicted = list(label_items(labels)), self.predict(texts)
         if self._kind != "multilabel":
-            return accuracy_score(true, predicted, sample_weight=sample_weight)
+            true = list(label_items(labels))
+            return accuracy_score(true, self.predict(texts), sample_weight=sample_weight)
+        true = label_items(labels, self.classes_)
         rows = ([n for n in x if x[n]] if isinstance(x, Mapping) else x for x in true)
-        pairs = zip(rows, predicted, strict=True)
-        return float(np.average([{*a} == {*b} for a, b in pairs], weights=sample_weight))
+        pairs = zip(rows, self.predict_proba(texts) >= 0.5, strict=True)
+        is_right = [{*a} == {*self.classes_[b].tolist()} for a, b in pairs]
+        return float(np.average(is_right, weights=sample_weight))
 
     def _to_label(self, label: Any, rows: Rows) -> Any:
         if not isinstance(label, LIST_TYPES):
             return rows.class_name(label)
-        rows.kinds.add("several labels")
+        rows.kinds |= {"several labels", *["columns"] * isinstance(label, Mapping)}
         names = [rows.class_name(item) for item in label]
         return {n: label[n] for n in names} if isinstance(label, Mapping) else names
 
     def _run_flags(self, rows: Rows) -> dict[str, Any]:
         kind = "multilabel" if "several labels" in rows.kinds else "classification"
-        if kind == "classification" and len(rows.names) < 2 and not self.labels:
+        if kind == "classification" and len(rows.names) < 2 and self.labels is None:
             raise UserError(f"All labels are of one class, {[*rows.names]}: nothing to learn")
         return {**super()._run_flags(rows), "problem_type": kind}
 

@@ -7,6 +7,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,23 +15,19 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from bert_tf import checkpoints, files, registry
-from bert_tf.checkpoints.run_folder import (
-    CURVE,
-    EVAL_RESULTS_JSON,
-    RUN,
-    RUNS,
-    RunFolder,
-)
+from bert_tf.checkpoints.run_folder import CURVE, EVAL_RESULTS_JSON, RUN, RUNS, RunFolder
 from bert_tf.declare import DATA, DEVICES, RESULTS, Affects
 from bert_tf.errors import UserError
-from bert_tf.estimators.rows import Rows, to_array
+from bert_tf.estimators.rows import Rows, text_items, to_array
 from bert_tf.predictor import Predictor
-from bert_tf.progress import show_table
-from bert_tf.text_inputs import items_of
+from bert_tf.progress import log, show_table
 from bert_tf.training.evaluation import EVALUATIONS
 
 # The files of a run that belong to its model or describe it, apart from the checkpoint.
 _MODEL_FILES = re.compile(r"(?!records\.).*\.(json|txt|tsv|npy)")
+_SAVED_FILES = re.compile(rf"checkpoint|model\.ckpt-.*|{_MODEL_FILES.pattern}")
+# Entry of `run.json`: whether `fit` got a table of labels.
+LABELS_ARE_COLUMNS = "labels_are_columns"
 
 
 class Estimator(BaseEstimator):
@@ -71,6 +68,8 @@ class Estimator(BaseEstimator):
     def load(cls, folder: str | os.PathLike, **flags: Any) -> Any:
         """Opens a trained model: a folder that `save` or the script wrote.
 
+        `fit` then continues from this model, which is `init_checkpoint`, for the same labels.
+
         Args:
             folder: path of the folder.
             flags: flags that override those of the training: of devices and batches, such as
@@ -83,14 +82,30 @@ class Estimator(BaseEstimator):
         if not trained.find(RUN):
             raise UserError(f"{trained} is not the folder of a trained model: it has no {RUN}")
         trained.require_script(cls._script)
-        names = {"init_checkpoint", *cls._options_class().names(~DATA, without=DATA | Affects.RUN)}
+        names = cls._options_class().names(~DATA, without=DATA | Affects.RUN | Affects.PATH)
         saved = {name: value for name, value in trained.flags.items() if name in names}
-        estimator = cls(**saved | flags)
+        estimator = cls(**saved | {"init_checkpoint": files.resolve(trained.path)} | flags)
         estimator._keep(trained)
         if estimator._kind in cls._other_kinds:
             raise UserError(f"{trained} is a model for {estimator._kind}, not a {cls.__name__}")
+        if estimator._kind in ("classification", "multilabel") and "labels" not in flags:
+            classes = estimator.classes_.tolist()
+            estimator.labels = None if any("," in str(x) for x in classes) else classes
         estimator._open()
         return estimator
+
+    def set_params(self, **flags: Any) -> Any:
+        """Sets parameters; raises a UserError if there is none of a name."""
+        names = self._defaults
+        for name in flags.keys() - names:
+            # lr: learning_rate; epochs: num_train_epochs; random_state: random_seed.
+            initials = {"".join(word[0] for word in x.split("_")): x for x in names}
+            parts = [initials[name]] if name in initials else [x for x in names if name in x]
+            close = parts or get_close_matches(name, names, 1)
+            advice = f"Did you mean {' or '.join(map(repr, close[:3]))}?"
+            advice = advice if close else "get_params() returns all"
+            raise UserError(f"Invalid parameter {name!r} for {type(self).__name__}. {advice}")
+        return super().set_params(**flags)
 
     def fit(self, texts: Any, labels: Any, validation: Any = None, **flags: Any) -> Any:
         """Trains a model from `init_checkpoint`, as the script does with the same data and flags.
@@ -110,14 +125,22 @@ class Estimator(BaseEstimator):
         Raises:
             UserError: texts, labels or flags are invalid. An earlier model remains.
         """
+        if "sample_weight" in flags:
+            raise UserError("fit takes no sample_weight. For weights of labels, see class_weights")
         values = type(self)(**self.get_params() | flags).get_params()
         if validation is not None and not (isinstance(validation, tuple) and len(validation) == 2):
             raise UserError(f"validation must be (texts, labels). Received: {validation!r:.60}")
         if values["eval_every"] and validation is None and not values.get("dev_fraction"):
             raise UserError("eval_every needs fit(..., validation=(texts, labels))")
+        folder = os.fspath(values["output_dir"] or "")
+        if folder and values["resume"] == "never" and RunFolder(folder).newest:
+            advice = f"choose another, or open the model: {type(self).__name__}.load({folder!r})"
+            raise UserError(f"output_dir={folder} has a model: {advice}")
         with tempfile.TemporaryDirectory(prefix="bert_tf_") as temporary:
             rows = Rows(os.path.join(temporary, "train.jsonl"))
             rows.write(texts, labels, self._to_row)
+            if not isinstance(values.get("labels"), str | None):
+                values["labels"] = [rows.class_name(label) for label in values["labels"]]
             fixed = self._run_flags(rows) | {"train_file": rows.path, "do_train": True}
             dev_rows = Rows(os.path.join(temporary, "eval.jsonl"), "validation text")
             if validation is not None:
@@ -136,9 +159,10 @@ class Estimator(BaseEstimator):
             except KeyboardInterrupt:
                 newest = RunFolder(options.output_dir).newest
                 if newest and checkpoints.step_of(newest):
-                    self._keep(RunFolder(options.output_dir), rows.names)
+                    self._keep(RunFolder(options.output_dir), rows)
+                    log.warning("The estimator has the weights trained so far")
                 raise
-            self._keep(RunFolder(options.output_dir), rows.names)
+            self._keep(RunFolder(options.output_dir), rows)
         names = [name for name in self.history if name.startswith("eval_")]
         columns = [self.history[name].tolist() for name in names]
         show_table([name.removeprefix("eval_") for name in names], zip(*columns, strict=True))
@@ -156,24 +180,25 @@ class Estimator(BaseEstimator):
         """Returns the flags with which the script reads the rows."""
         return {}
 
-    def _keep(self, folder: RunFolder, names: Mapping[str, Any] | None = None) -> None:
-        """Keeps the model of a run; `names` maps the names of labels to the labels of `fit`."""
+    def _keep(self, folder: RunFolder, rows: Rows | None = None) -> None:
+        """Keeps the model of a run, which `fit` trained on `rows`."""
         if summary := folder.find(RUNS):
             folder = RunFolder(folder.file(files.read_json(summary)["best"]["folder"]))
         run, classes = files.read_json(folder.file(RUN)), folder.labels() or []
-        if names is not None:
-            classes = [names.get(name, name) for name in classes]
+        if rows:
+            classes = [rows.names.get(name, name) for name in classes]
             run["classes"] = [x.item() if isinstance(x, np.generic) else x for x in classes]
+            run[LABELS_ARE_COLUMNS] = "columns" in rows.kinds
             files.write_text(folder.file(RUN), json.dumps(run, indent=1) + "\n")
         if classes:
-            self.classes_ = to_array(classes if names is not None else run.get("classes", classes))
+            self.classes_ = to_array(classes if rows else run.get("classes", classes))
         self._run, self._files, self._predictor = run, _read_model(folder), None
         self._kind = run.get("problem_type") or run["flags"].get("problem_type")
         self.history = _read_history(folder)
 
     def _predictions(self, texts: Any) -> list[Any]:
         """Returns what a `Predictor` returns for each text."""
-        return self._open()([self._to_input(text) for text in items_of(texts, "texts")])
+        return self._open()([self._to_input(text) for text in text_items(texts)])
 
     def _open(self) -> Predictor:
         check_is_fitted(self, "_files")
@@ -187,20 +212,26 @@ class Estimator(BaseEstimator):
             self._predictor = flags, predictor
         return self._predictor[1]
 
-    def save(self, folder: str | os.PathLike) -> None:
-        """Writes the model to a new folder, for `load`, `Predictor` and the scripts.
+    def save(self, folder: str | os.PathLike, overwrite: bool = False) -> None:
+        """Writes the model to a folder, for `load`, `Predictor` and the scripts.
 
         Raises:
-            UserError: the folder exists.
+            UserError: the folder exists; with `overwrite`, it is not only a saved model.
         """
         check_is_fitted(self, "_files")
-        path = os.path.expanduser(os.fspath(folder))
-        if files.exists(path):
-            raise UserError(f"{path} exists. Remove it, or choose another folder")
+        path = files.resolve(os.path.expanduser(os.fspath(folder)))
+        names, old = files.list_dir(path), files.temporary_name(path)
+        is_model = RUN in names and all(map(_SAVED_FILES.fullmatch, names))
+        if files.exists(path) and not (overwrite and is_model):
+            advice = ", or pass overwrite=True" if is_model else ": it is not only a saved model"
+            raise UserError(f"{path} exists. Remove it, or choose another folder{advice}")
         with files.temporary_folder_at(files.temporary_name(path)) as temporary:
             for name, content in self._files.items():
                 files.write_bytes(os.path.join(temporary, name), content)
+            if names:
+                files.rename(path, old)
             files.rename(temporary, path)
+        files.remove_tree(old)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -5,7 +5,7 @@ import itertools
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ class Rows:
 
         Raises a UserError if there is no text, or if the numbers of texts and labels differ.
         """
-        items = items_of(texts, "texts"), label_items(labels)
+        items = text_items(texts), label_items(labels)
         with open(self.path, "w", encoding="utf-8") as file:
             file.write("\n")  # because advice about line 1 is about headers
             for index, pair in enumerate(itertools.zip_longest(*items, fillvalue=_ABSENT)):
@@ -72,7 +72,7 @@ class Rows:
         try:
             yield
         except UserError as error:
-            raise type(error)(rename(str(error))) from error
+            raise type(error)(rename(str(error))) from None
         finally:
             log.removeFilter(rename_record)
 
@@ -95,18 +95,33 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, set | frozenset) else None
 
 
-def label_items(labels: Any) -> Iterator[Any]:
-    """Yields labels; the rows of a table as dicts, by the names or numbers of its columns."""
+def text_items(texts: Any) -> Iterator[Any]:
+    """Yields texts; raises a UserError for a table with more than two columns."""
+    if (count := len(getattr(texts, "columns", ()))) > 2:
+        raise UserError(f"The table has {count} columns: pass one or two, such as frame['text']")
+    return items_of(texts, "texts")
+
+
+def label_items(labels: Any, names: Sequence[str] = ()) -> Iterator[Any]:
+    """Yields labels; the rows of a table as dicts, by the names of its columns.
+
+    `names` are those of an array's columns; by default, they are numbers.
+    """
     shape = getattr(labels, "shape", ())
     if len(shape) != 2 or shape[1] < 2:
         yield from items_of(labels, "labels")
         return
-    names = [str(name).strip() for name in getattr(labels, "columns", range(shape[1]))]
+    columns = getattr(labels, "columns", names if len(names) else range(shape[1]))
+    if len(columns) != shape[1]:
+        raise UserError(f"The labels have {shape[1]} columns, but the model has {len(columns)}")
+    names = [str(name).strip() for name in columns]
     yield from (dict(zip(names, row, strict=True)) for row in items_of(labels))
 
 
 def to_array(values: list[Any]) -> np.ndarray:
     """Returns values of one type, but not lists, as an array of that type; others as objects."""
+    if len({*map(type, values)}) > 1:
+        values = [x.item() if isinstance(x, np.generic) else x for x in values]
     array = np.empty(len(values), object)
     array[:] = values
     is_uniform = len({*map(type, values)}) == 1 and not isinstance(values[0], list)

@@ -13,9 +13,10 @@ import re
 import string
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from bert_tf import files
+from bert_tf.errors import UserError
 from bert_tf.tokenization.casing import (
     validate_case_matches_checkpoint as validate_case_matches_checkpoint,
 )
@@ -294,6 +295,13 @@ class FullTokenizer:
         self.inv_vocab = {index: token for token, index in self.vocab.items()}
         self.basic_tokenizer = BasicTokenizer(do_lower_case, strip_accents, kept, pretokenized)
         self.wordpiece_tokenizer = WordpieceTokenizer(vocab=self.vocab)
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raises a UserError, as a call does: `bert_tf.encode` returns the inputs of a model."""
+        raise UserError("For the inputs of a model, call bert_tf.encode(texts, folder)")
+
+    __call__ = from_pretrained
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Returns the WordPiece tokens of a text, as in the original."""

@@ -96,7 +96,8 @@ def train(
                 early_stop = recorder.evaluate(evaluation, step)
         # A signal may also arrive during the last step or while its checkpoint is saved.
         if interrupted or request.signal_number is not None:
-            log.warning("Stopped at step %d; run the same command again to resume", step)
+            advice = "" if options.resume == "never" else "; run the same command again to resume"
+            log.warning("Stopped at step %d%s", step, advice)
             raise request.error()
         recorder.report(step)
 

@@ -1,6 +1,7 @@
 """Estimators work in scikit-learn's tools."""
 
 import inspect
+import re
 import subprocess
 import sys
 
@@ -40,6 +41,24 @@ def test_parameters_are_the_flags(estimator):
         estimator is TextClassifier,
         estimator is TextRegressor,
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [
+        ("random_state", "Did you mean 'random_seed'"),
+        ("class_weight", "Did you mean 'class_weights'"),
+        ("epochs", "Did you mean 'num_train_epochs'"),
+        ("batch_size", "Did you mean 'train_batch_size' or 'predict_batch_size' or"),
+        ("lr", "Did you mean 'learning_rate'"),
+        ("zzz", "get_params() returns all"),
+    ],
+)
+def test_unknown_parameters_suggest_another(name, suggestion):
+    message = f"Invalid parameter {name!r} for TextClassifier. {suggestion}"
+    for call in (TextClassifier, TextClassifier().set_params, TextClassifier().fit):
+        with pytest.raises(UserError, match=re.escape(message)):
+            call(*[["a"], [1]] * (call.__name__ == "fit"), **{name: 1})
 
 
 def test_all_flags_are_parameters():
@@ -87,6 +106,13 @@ def test_cross_validation():
     assert cross_val_score(TokenClassifier(CHECKPOINT, **FLAGS), WORDS, TAGS, cv=2).min() > 0
     regressor = TextRegressor(CHECKPOINT, **FLAGS)
     assert len(cross_val_score(regressor, TEXTS, [0.5 * x for x in LABELS], cv=2)) == 2
+
+
+def test_cross_validation_of_a_table_of_labels():
+    labels = np.array([["good" in text, "film" in text] for text in TEXTS], int)
+    classifier = TextClassifier(CHECKPOINT, **FLAGS | {"num_train_epochs": 8})
+    scores = cross_val_score(classifier, TEXTS, labels, cv=2, scoring="f1_micro")
+    assert scores.min() > 0.9
 
 
 @pytest.mark.slow

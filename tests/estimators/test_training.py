@@ -94,7 +94,7 @@ def test_token_classifier_equals_the_script(tmp_path):
     assert tagger.predict(["a good film."]) == [["O", "B-X", "O", "O"]]
     assert [*tagger.classes_] == ["O", "B-X"]
     assert os.path.exists(tmp_path / "kept" / "eval_results.json")
-    with pytest.raises(UserError, match=r"resume=never.*has checkpoints"):
+    with pytest.raises(UserError, match=r"output_dir=.*kept has a model: choose another.*load\("):
         tagger.fit(WORDS, TAGS, output_dir=tmp_path / "kept")
     with pytest.raises(UserError, match=r"^text 1: 2 words, but 1 labels"):
         tagger.fit(WORDS, [TAGS[0], ["O"], *TAGS[2:]])
@@ -141,6 +141,60 @@ def test_saved_model(trained, tmp_path):
         TextClassifier.load(tmp_path)
 
 
+def test_a_loaded_model_continues(trained, tmp_path):
+    trained.save(tmp_path / "first")
+    (tmp_path / "first").rename(tmp_path / "moved")
+    again = TextClassifier.load(tmp_path / "moved")
+    # The second class does not occur in the new texts.
+    again.fit(["bad film"] * 8, [0] * 8, num_train_epochs=1)
+    assert again.history["loss"][0] < 0.1 < trained.history["loss"][0]
+    assert again.classes_.tolist() == [0, 1]
+    assert again.predict(["good plot"]).tolist() == [1]
+    with pytest.raises(UserError, match="text 1: label '7' is not one of 0, 1"):
+        again.fit(["good", "bad"], [1, 7])
+    from_start = TextClassifier.load(tmp_path / "moved", init_checkpoint=CHECKPOINT)
+    from_start.fit(TEXTS, LABELS, num_train_epochs=1)
+    assert from_start.history["loss"][0] == trained.history["loss"][0]
+
+
+def test_a_loaded_tagger_continues(tmp_path):
+    tagger = TokenClassifier(CHECKPOINT, **FLAGS).fit(WORDS, TAGS)
+    tagger.save(tmp_path / "saved")
+    again = TokenClassifier.load(tmp_path / "saved").fit(WORDS, TAGS, num_train_epochs=0.2)
+    assert again.history["loss"][0] < 0.1 < tagger.history["loss"][0]
+
+
+def test_save_replaces_only_saved_models(trained, tmp_path):
+    folder = tmp_path / "saved"
+    trained.save(folder, overwrite=True)
+    (folder / "labels.txt").write_text("old")
+    with pytest.raises(UserError, match=r"saved exists.*or pass overwrite=True"):
+        trained.save(folder)
+    trained.save(folder, overwrite=True)
+    assert (folder / "labels.txt").read_text() == "0\n1\n"
+    (folder / "notes.md").touch()
+    (tmp_path / "empty").mkdir()
+    for other in (folder, tmp_path / "empty", tmp_path):
+        with pytest.raises(UserError, match=r"exists\..*: it is not only a saved model"):
+            trained.save(other, overwrite=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "saved"]
+    assert (folder / "notes.md").exists()
+
+
+def test_flags_may_be_mappings_lists_and_numbers(trained):
+    flags = {"class_weights": {0: 1, 1: np.float64(3)}, "labels": [0, 1, 2], "eval_every": 6}
+    flags |= FLAGS | {"num_train_epochs": 1}
+    classifier = TextClassifier(CHECKPOINT, **flags)
+    assert all(classifier.get_params()[name] is flags[name] for name in flags)
+    classifier.fit(TEXTS, np.array(LABELS), validation=(TEXTS, LABELS))
+    assert [*classifier.history["eval_step"]] == [6]
+    assert classifier.classes_.tolist() == [0, 1, 2]
+    assert classifier.classes_.dtype == int
+    flags |= {"class_weights": "0:1,1:3.0", "labels": "0,1,2", "eval_every": "6"}
+    same = TextClassifier(CHECKPOINT, **flags).fit(TEXTS, LABELS, validation=(TEXTS, LABELS))
+    np.testing.assert_array_equal(same.predict_proba(TEXTS), classifier.predict_proba(TEXTS))
+
+
 def test_nothing_is_left_on_the_disk(trained, temporary):
     classifier = pickle.loads(pickle.dumps(trained))
     np.testing.assert_array_equal(classifier.predict(TEXTS), trained.predict(TEXTS))
@@ -164,7 +218,7 @@ def test_an_error_leaves_the_earlier_model(trained):
 
 
 @pytest.mark.parametrize("step", [1, 3])
-def test_interrupted_training_leaves_a_usable_model(monkeypatch, temporary, step):
+def test_interrupted_training_leaves_a_usable_model(monkeypatch, temporary, step, caplog):
     update = TrainingProgress.update
 
     def interrupt(self, number, metrics):
@@ -177,6 +231,8 @@ def test_interrupted_training_leaves_a_usable_model(monkeypatch, temporary, step
     with pytest.raises(KeyboardInterrupt):
         classifier.fit(TEXTS, LABELS)
     assert step <= len(classifier.history["loss"]) < 24
+    assert "The estimator has the weights trained so far" in caplog.text
+    assert "run the same command again" not in caplog.text
     assert {*classifier.predict(TEXTS)} <= {0, 1}
     assert [*temporary.iterdir()] == []
 
@@ -199,6 +255,14 @@ def test_several_labels_for_each_text():
     same = TextClassifier(CHECKPOINT, **FLAGS).fit(TEXTS, table, num_train_epochs=12)
     assert same.classes_.tolist() == ["good", "film"]
     assert same.score(TEXTS, table) == same.score(TEXTS, labels) == 1
+    assert same.score(TEXTS, table.to_numpy()) == 1
+    for again in (same, pickle.loads(pickle.dumps(same))):
+        predicted = again.predict(TEXTS)
+        assert predicted.dtype == int
+        np.testing.assert_array_equal(predicted, table)
+    assert same.predict([]).shape == (0, 2)
+    with pytest.raises(UserError, match="The labels have 3 columns, but the model has 2"):
+        same.score(TEXTS, np.zeros((24, 3)))
     with pytest.raises(UserError, match="text 1: label good is '2', not 0 or 1"):
         same.fit(TEXTS, table.replace(0, 2))
 
@@ -279,6 +343,15 @@ def test_unicode():
         (TEXTS, LABELS, {"eval_every": "1"}, "eval_every needs fit.*validation="),
         (TEXTS, LABELS, {"validation": 0.2}, "validation must be .texts, labels.. Received: 0.2"),
         (TEXTS, LABELS, {"task_name": "MRPC"}, "fit determines task_name"),
+        (TEXTS, LABELS, {"sample_weight": [1] * 24}, "no sample_weight.*see class_weights"),
+        (TEXTS, LABELS, {"class_weights": {"a,b": 2}}, "--class_weights: 'a,b' has a comma"),
+        (
+            pd.DataFrame({"id": LABELS, "text": TEXTS, "label": LABELS}),
+            LABELS,
+            {},
+            r"The table has 3 columns: pass one or two, such as frame\['text'\]",
+        ),
+        ([{"text": "a"}, {"text": "b"}], [0, 1], {}, r"text 0 must be a string.*row\['text'\]"),
         (TEXTS, LABELS, {"max_seq_length": 999}, "max_seq_length=999 exceeds the model's 512"),
         (TEXTS, LABELS, {"learning_rate": -1.0}, "learning_rate must be a finite number above 0"),
         (
@@ -294,6 +367,7 @@ def test_mistakes_are_reported_by_their_place(temporary, texts, labels, flags, m
     with pytest.raises(UserError, match=message) as error:
         classifier.fit(texts, labels, **flags)
     assert str(temporary) not in str(error.value)
+    assert error.value.__suppress_context__ or error.value.__context__ is None
     assert [*temporary.iterdir()] == []
 
 

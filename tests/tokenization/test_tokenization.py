@@ -454,3 +454,11 @@ def test_invalid_vocabulary_and_casing_are_rejected(tmp_path, caplog):
     path.write_text('{"the": 0}\n')
     FullTokenizer(str(path))
     assert "vocab.txt has no [UNK]: is it a BERT vocabulary?" in caplog.text
+
+
+def test_calls_of_transformers_name_encode():
+    tokenizer = FullTokenizer(str(ROOT / "examples" / "small_bert" / "vocab.txt"))
+    with pytest.raises(UserError, match=r"call bert_tf\.encode\(texts, folder\)"):
+        tokenizer(["a text"], padding=True)
+    with pytest.raises(UserError, match=r"call bert_tf\.encode\(texts, folder\)"):
+        FullTokenizer.from_pretrained("bert-base-uncased")
