@@ -193,7 +193,8 @@ def _to_flag(name: str, value: Any, expected: Any) -> Any:
         value = item()  # a number of NumPy
     if isinstance(value, str | bool) or expected not in (str, str | None):
         return value
-    value = value.tolist() if hasattr(value, "tolist") else value  # of NumPy
+    if to_list := getattr(value, "tolist", None):  # an array of NumPy
+        value = to_list()
     if isinstance(value, Mapping):
         names = _to_flag(name, [*value], str).split(",")
         value = [f"{label}:{number}" for label, number in zip(names, value.values(), strict=True)]
