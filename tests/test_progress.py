@@ -64,7 +64,12 @@ def test_typical_training_bar_fits_80_columns(monkeypatch, in_terminal):
     bar._bar.start_t -= 5000  # the clock of tqdm
     bar._bar.refresh()
     if in_terminal:
-        written = os.read(descriptor, 10_000).decode()
+        # A terminal passes on what was written a little later, and in parts.
+        os.write(terminal, b"\rEND")
+        written = b""
+        while not written.endswith(b"\rEND"):
+            written += os.read(descriptor, 10_000)
+        written = written.removesuffix(b"\rEND").decode()
     else:
         written = sys.stderr.getvalue().replace("\n", "\r")
     last = [text for text in written.split("\r") if text.strip()][-1].strip()

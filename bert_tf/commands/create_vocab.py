@@ -80,7 +80,7 @@ def count_words(paths: Sequence[str], tokenizer: BasicTokenizer) -> Counter[str]
         for path in paths:
             lines = iter(files.read_lines(path))
             first_lines = [*itertools.islice(lines, _BATCH_LINES)]
-            for problem in check_lines(first_lines):
+            for problem in check_lines(path, first_lines):
                 log.warning("%s: %s", path, problem)
             lines = itertools.chain(first_lines, lines)
             while batch := list(itertools.islice(lines, _BATCH_LINES)):

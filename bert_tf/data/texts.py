@@ -13,6 +13,8 @@ from bert_tf.tables.read import read_table
 STDIN = "-"
 # The first group is greedy, so that a line with several separators is split at the last.
 _PAIR = re.compile(r"(.*) \|\|\| (.*)")
+_TABLE = re.compile(r"\.(csv|jsonl?|ndjson)(\.gz)?$")
+_AS_TEXTS = "each line is read as one text"
 _HTML_TAG = re.compile(r"</\w+>|<\w+ \w+=")
 
 
@@ -65,11 +67,15 @@ def _standard_input() -> IO[bytes]:
     return sys.stdin.buffer
 
 
-def check_lines(lines: Sequence[str], advice: str = "pass plain text") -> Iterator[str]:
+def check_lines(path: str, lines: Sequence[str], advice: str = "Pass plain text") -> Iterator[str]:
     """Yields a sentence for each problem in the first lines of a file of texts.
 
-    Most are JSON, columns or HTML, any is a tag of WikiExtractor, or it is a vocabulary.
+    It is named like a table, most lines are JSON, columns or HTML, any is a tag of WikiExtractor,
+    or it is a vocabulary.
     """
+    if _TABLE.search(path):
+        yield f"{_AS_TEXTS}. {advice}"
+        return
     if lines and lines[0].strip() == "[PAD]":
         yield "this is a vocabulary, not text. Check --input_file"
     count, num_texts = sum(map(_is_not_plain, lines)), sum(map(bool, map(str.strip, lines)))
@@ -80,7 +86,7 @@ def check_lines(lines: Sequence[str], advice: str = "pass plain text") -> Iterat
         yield f"WikiExtractor's <doc ...> and </doc> are read as text. To remove them: {command}"
     elif 2 * count > num_texts:
         share = counted(count, "line", "have tabs, JSON or HTML", of=len(lines))
-        yield f"{share.replace(' of ', ' of the first ', 1)}: {advice}"
+        yield f"{share.replace(' of ', ' of the first ', 1)}: {_AS_TEXTS}. {advice}"
 
 
 def _is_not_plain(line: str) -> bool:

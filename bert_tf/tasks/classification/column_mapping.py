@@ -97,7 +97,11 @@ def warn_about_columns(
     The latter only for columns that are not given for this split. Also warns if texts have other
     columns than those of the model or teacher, but the file has columns with those names, too.
     """
-    repeated = [r.place for r in rows[1:] if header and [c.strip() for c in r.cells] == header]
+    repeated = [
+        r.place
+        for r in rows[1:]
+        if header and [c.strip().lstrip("\ufeff") for c in r.cells] == header
+    ]
     if repeated:
         message = "%s equals the header (%s in all). Check whether files were concatenated"
         log.warning(message, repeated[0], counted(len(repeated), "such row"))

@@ -27,6 +27,9 @@ from bert_tf.tasks.embeddings.options import IN_BATCH, EmbeddingsOptions
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 
+# A warning says that few anchors are distinct if each is in more pairs than these.
+_MANY_REPEATED = 20
+
 
 class Text(NamedTuple):
     """A text to encode, with its prefix."""
@@ -112,6 +115,14 @@ class Embeddings(Task):
         most = max(len(match.negatives) for match in data.matches)
         if split == "train" and most >= self.options.num_passages:
             yield f"{data.path}: rows have up to {most} negatives: see --num_negatives"
+        num_same = sum(match.anchor == match.positive for match in data.matches)
+        if 2 * num_same > len(data.matches):
+            pairs = counted(num_same, "pair", "are the same text twice", of=len(data.matches))
+            yield f"{data.path}: {pairs}. Check the columns"
+        num_anchors = len({match.anchor for match in data.matches})
+        if split == "train" and _MANY_REPEATED * num_anchors < len(data.matches):
+            anchors = counted(num_anchors, "anchor", "are distinct", of=len(data.matches))
+            yield f"{data.path}: only {anchors}. Check the columns"
         checkpoint = self.options.init_checkpoint if split == "train" else None
         declared = declared_vectors(RunFolder.of(checkpoint)) if checkpoint else None
         if declared and declared.pooling != self.options.poolings:

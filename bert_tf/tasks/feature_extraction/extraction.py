@@ -7,7 +7,6 @@ Shapes: B rows in a batch, T tokens in a text, S max_seq_length, L layers, H hid
 import dataclasses
 import itertools
 import logging
-import re
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -108,11 +107,8 @@ def _warn_about_texts(options: ExtractionOptions, texts: Sequence[Text]) -> None
     if count := sum("|||" in line for line in lines):
         message = "%s: ||| is part of %d of the first %s. Write a pair as A ||| B, with spaces"
         log.warning(message, path, count, counted(len(lines), "text"))
-    advice = "each line is read as one text. Select a column with --text_column"
-    if not column and re.search(r"\.(csv|jsonl?|ndjson)(\.gz)?$", path):
-        log.warning("%s: %s", path, advice)
-    elif not column:
-        for problem in check_lines(lines, advice):
+    if not column:
+        for problem in check_lines(path, lines, "Select a column with --text_column"):
             log.warning("%s: %s", path, problem)
     elif column.isdecimal() and options.has_header == "auto":
         level = logging.WARNING if COLUMN_NAME.fullmatch(lines[0]) else logging.INFO

@@ -70,9 +70,9 @@ def run(options: MaskedWordsOptions) -> None:
         texts = _read(options)
         while chunk := list(itertools.islice(texts, _MAX_TEXTS)):
             if not (model.num_texts or options.text_column):
-                advice = "each line is one text. Select a column with --text_column"
-                for problem in check_lines([text for _, text in chunk], advice):
-                    log.warning("%s: %s", display_name(input_file), problem)
+                name, advice = display_name(input_file), "Select a column with --text_column"
+                for problem in check_lines(name, [text for _, text in chunk], advice):
+                    log.warning("%s: %s", name, problem)
             predicted = model.fill([text for _, text in chunk])
             for (line_number, text), masks in zip(chunk, predicted, strict=True):
                 formatted = format_text(line_number, text, masks)

@@ -45,7 +45,7 @@ def run(options: PretrainingDataOptions) -> list[str]:
         lines = [*itertools.islice(files.read_lines(path), _NUM_CHECKED_LINES)]
         for problem in encode.tokenizer.check_texts(path, [[line] for line in lines]):
             log.warning("%s", problem)
-        for problem in itertools.chain(check_lines(lines), _find_problems(lines, options)):
+        for problem in itertools.chain(check_lines(path, lines), _find_problems(lines, options)):
             affected[problem].append(path)
     for problem, problem_paths in affected.items():
         log.warning("%s: %s", shortened(problem_paths, _MAX_PATHS), problem)

@@ -121,7 +121,7 @@ def _read_lines(
         for number, line in enumerate(lines, start=1):
             file.add_sentence(number, split(line), text=line)
         log.info("%s: each line is a sentence", path)
-        for problem in check_lines(lines):
+        for problem in check_lines(path, lines):
             log.warning("%s: %s", path, problem)
         return
     indices = _find_columns(first, numbers, need_labels, f"{path}:{first_number}")

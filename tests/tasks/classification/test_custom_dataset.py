@@ -621,7 +621,8 @@ def test_named_columns_may_be_in_any_order(read_dataset, caplog):
 
 
 def test_repeated_header_warning(read_dataset, caplog, tmp_path):
-    dataset = read_dataset(BY_NAME | NO_HELD_OUT_ROWS, train_tsv=HEADER + HEADER + HEADER)
+    again = "\ufeff" + HEADER  # a file with a byte order mark was appended
+    dataset = read_dataset(BY_NAME | NO_HELD_OUT_ROWS, train_tsv=HEADER + HEADER + again)
     assert dataset.labels == ("ham", "label", "spam")
     assert [message for message in caplog.messages if "equals" in message] == [
         f"{tmp_path}/train.tsv:6 equals the header (2 such rows in all). "

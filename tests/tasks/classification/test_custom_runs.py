@@ -141,7 +141,8 @@ def test_split_warnings_are_logged_once(tiny, tmp_path, caplog):
         for record in caplog.records
         if record.levelname == "WARNING" and record.name.startswith("bert_tf")
     ]
-    assert len(warnings) == 1
+    # After one step, the model predicts one label for all.
+    assert len([text for text in warnings if not text.startswith("All 20 predictions are")]) == 1
     assert "20 of 20 evaluation examples (100.0%) were also used to train" in warnings[0]
 
 

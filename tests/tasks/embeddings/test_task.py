@@ -153,3 +153,31 @@ def test_one_kind_of_input_in_a_predictor(options):
     registry.run(dataclasses.replace(options, num_train_epochs=0.1, do_eval=False))
     with pytest.raises(UserError, match="Input 0: expected a string"):
         Predictor(options.output_dir)([("a", "b")])
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({"query": "the film", "passage": "the film"}, "96 of 96 pairs are the same text twice"),
+        ({"query": "it"}, "only 1 of 96 anchors is distinct. Check the columns"),
+    ],
+)
+def test_columns_that_repeat_texts(row, expected, options, tmp_path, run_log):
+    path = tmp_path / "train.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    write(path, [{**x, **row, "others": []} for x in rows])
+    registry.run(dataclasses.replace(options, do_eval=False, num_train_epochs=1.0))
+    assert expected in run_log.text
+
+
+def test_rows_whose_anchor_has_no_match_are_counted(options, tmp_path, run_log):
+    labels = {"a good film": "1", "a bad film": "0", "the plot": "0"}
+    rows = [
+        {"query": f"it {word if label == '1' else 'not ' + word}", "passage": text, "label": label}
+        for word in WORDS[:8]
+        for text, label in labels.items()
+    ]
+    write(tmp_path / "train.jsonl", rows)
+    changes = {"negative_columns": None, "label_column": "label", "do_eval": False}
+    registry.run(dataclasses.replace(options, **changes, num_train_epochs=1.0))
+    assert "left out 16 rows: no row with the same anchor matches" in run_log.text

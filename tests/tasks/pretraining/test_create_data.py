@@ -412,7 +412,7 @@ def test_chinese_characters_as_whole_words_warn(tiny, corpus, run_log):
         ("the good film " * 300, "97% of the text will be truncated: put each sentence on"),
         (
             "1\tthe good film\n2\tthe plot\n",
-            "2 of the first 2 lines have tabs, JSON or HTML: pass plain text",
+            "2 of the first 2 lines have tabs, JSON or HTML: each line is read as one text",
         ),
         ("[PAD]\n[UNK]\nthe\n", "one.txt: this is a vocabulary, not text. Check --input_file"),
         (
