@@ -163,7 +163,7 @@ def check_sentences(examples: Sentences, doc_context: bool) -> Iterator[str]:
         yield f"--doc_context: {path} has no {DOCUMENT} line; reading it as one document"
     if len(unknown := np.flatnonzero(examples.label_ids == NO_LABEL)):
         labels = [file.targets[index] for index in unknown]
-        problem = f"label {labels[0]} is not in the training data, so it counts as wrong"
+        problem = f"label {labels[0]} is not in the training data: the model cannot predict it"
         names = f"{counted(len(labels), 'such word')}: {', '.join(sorted({*labels}))}"
         yield f"{path}:{file.line_numbers[unknown[0]]}: {problem} ({names})"
 

@@ -59,11 +59,12 @@ def test_single_label():
 
 
 def test_nearly_identical_labels():
-    labels = ["Positive", "negative", "positive", "not spam", "notspam"]
+    labels = ["Positive", "negative", "positive", "not spam", "notspam", "a", "a\u200b", "01", "1"]
+    labels += ["10", "100", "0"]  # are different
     (message,) = check_messages(FakeDataset(labels), "train", make_rows(*labels), [])
     assert message == (
-        "train.tsv: labels that differ only in case or white space: 'Positive', 'positive', "
-        "'not spam', 'notspam'"
+        "train.tsv: labels that differ only in case, white space, invisible characters or leading "
+        "zeros: 'Positive', 'positive', 'not spam', 'notspam', 'a', 'a\\u200b', '01', '1'"
     )
 
 
