@@ -337,7 +337,7 @@ def test_few_distinct_texts_are_reported(count, warns):
         (["42"], ""),
         (
             ["1000001", "1,000", "-2.5", "a film"],
-            "a.txt: 3 of 4 texts are numbers, dates or ids, such as '1000001'. Check that these are",
+            "a.txt: 3 of 4 texts are numbers, dates or ids, such as '1000001'. Check that these",
         ),
         (["1. 3. 24", "2024-03-01", "a film"], "a.txt: 2 of 3 texts are numbers, dates or ids"),
         (["rev-17", "x18", "a film"], "a.txt: 2 of 3 texts are numbers, dates or ids"),
