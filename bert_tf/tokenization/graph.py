@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import UserError
 from bert_tf.tokenization import FullTokenizer, clean_char, is_punctuation
 
 # Type checkers do not see the class methods of RaggedTensor.
@@ -31,8 +30,8 @@ _ACCENT, _SPACE, _PUNCTUATION = 1, 2, 4
 class GraphTokenizer(tf.Module):
     """Tokenizes texts in a graph, with vocabulary and settings of a `FullTokenizer`.
 
-    Raises:
-        UserError: the vocabulary has no `[UNK]`.
+    It only uses operations of TensorFlow itself, so that any program can run the graph. Raises a
+    KeyError if the vocabulary has no `[UNK]`.
     """
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
@@ -80,8 +79,8 @@ class GraphTokenizer(tf.Module):
         rows, codes = self._decompose(rows, codes)
         if self._strip_accents:
             rows, codes = self._sort_marks(rows, codes)
-            is_accent = tf.gather(self._decomposed_flags, codes) & _ACCENT != 0
-            rows, codes = _keep(~is_accent, rows, codes)
+            is_kept = tf.gather(self._decomposed_flags, codes) & _ACCENT == 0
+            rows, codes = _keep(is_kept, rows, codes)
         flags = tf.gather(self._decomposed_flags, codes)
         rows, codes, is_start = _find_words(rows, codes, flags)
         rows, ids = self._wordpiece(rows, codes, is_start)
@@ -106,17 +105,13 @@ class _WordPiece(tf.Module):
     """Splits words as `WordpieceTokenizer` does, with a trie of the vocabulary's pieces.
 
     The nodes of the trie are the prefixes of all pieces, sorted by length, so that node 0 is the
-    empty string. An edge adds a character to a prefix: edge E leads to node E + 1.
+    empty string. An edge adds a character to a prefix: edge E leads to node E + 1. All words are
+    split at once, in as many steps as the longest piece has characters.
     """
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
         super().__init__()
         vocab, wordpiece = tokenizer.vocab, tokenizer.wordpiece_tokenizer
-        if wordpiece.unk_token not in vocab:
-            raise UserError(
-                f"The vocabulary has no {wordpiece.unk_token}, which tokenization inside a model "
-                "needs. Export a model that takes ids with export_model.py --text_input=false"
-            )
         self._unknown_id = vocab[wordpiece.unk_token]
         self._max_word_chars = wordpiece.max_input_chars_per_word
         prefixes = {text[:end] for text in [*vocab, "##"] for end in range(len(text) + 1)}
@@ -136,7 +131,7 @@ class _WordPiece(tf.Module):
         word_ends = tf.gather(ends, words)  # [C]
         ids, piece_ends = self._match(tf.cast(codes, tf.int64), is_start, word_ends)
         is_long = ends - starts > self._max_word_chars
-        is_piece = _follow(tf.boolean_mask(starts, ~is_long), piece_ends, word_ends)
+        is_piece = _follow(tf.boolean_mask(starts, tf.logical_not(is_long)), piece_ends, word_ends)
         fails = is_piece & (ids < 0) | tf.gather(is_long, words)
         is_unknown = tf.gather(tf.math.segment_max(tf.cast(fails, tf.int32), words) > 0, words)
         is_kept = tf.where(is_unknown, is_start, is_piece)
@@ -185,16 +180,15 @@ def _follow(starts: tf.Tensor, piece_ends: tf.Tensor, word_ends: tf.Tensor) -> t
 def _while_any(index: int, step: Callable[..., Any], values: list[Any]) -> Any:
     """Applies a step to values until the one with this index is empty; sizes may change."""
     shapes = [tf.TensorShape([None] * value.shape.rank) for value in values]
-    condition = lambda *values: tf.size(values[index]) > 0
-    return tf.while_loop(condition, step, values, shapes)
+    return tf.while_loop(lambda *v: tf.size(v[index]) > 0, step, values, shapes)
 
 
-def _keep(is_kept: tf.Tensor, *values: tf.Tensor) -> list[tf.Tensor]:
+def _keep(is_kept: tf.Tensor, *values: tf.Tensor) -> Any:
     indices = tf.where(is_kept)[:, 0]
     return [tf.gather(value, indices) for value in values]
 
 
-def _find_words(rows: tf.Tensor, codes: tf.Tensor, flags: tf.Tensor) -> list[tf.Tensor]:
+def _find_words(rows: tf.Tensor, codes: tf.Tensor, flags: tf.Tensor) -> Any:
     """Drops spaces; returns rows and codes, and whether each character starts a word, all [C]."""
     is_punctuation = flags & _PUNCTUATION != 0
     is_space = flags & _SPACE != 0
@@ -202,7 +196,7 @@ def _find_words(rows: tf.Tensor, codes: tf.Tensor, flags: tf.Tensor) -> list[tf.
     follows_end = tf.concat([[True], ends_word[:-1]], 0)[: tf.size(codes)]
     is_start = is_punctuation | follows_end | _starts_text(rows)
     # Dropping spaces loses no start of a word: the character after a space is a start, too.
-    return _keep(~is_space, rows, codes, is_start)
+    return _keep(tf.logical_not(is_space), rows, codes, is_start)
 
 
 def _starts_text(rows: tf.Tensor) -> tf.Tensor:
