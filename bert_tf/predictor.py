@@ -105,6 +105,29 @@ class Predictor:
             return self._predict([inputs])[0]
         return self._predict(inputs if isinstance(inputs, list) else [*items_of(inputs)])
 
+    def explain(self, item: Any, label: str | None = None, steps: int = 32) -> Any:
+        """Returns how much each word piece contributes to the prediction for an input.
+
+        The scores are integrated gradients (Sundararajan et al. 2017), from an input of `[MASK]`
+        tokens. They take about `steps` times as long as training on the input.
+
+        Args:
+            item: a text or a pair of texts, for a model of `run_classifier`.
+            label: the label, or the number of a regression, to explain; by default, the label with
+                the highest probability.
+            steps: number of steps of the integration; more steps make `completeness` smaller.
+
+        Returns:
+            An `Explanation` with lists of `tokens`, `offsets` and `scores`.
+
+        Raises:
+            UserError: the model has another task or engine, or no such label.
+        """
+        backend.require_runtime()
+        if not isinstance(self._predict, TaskPredictor):
+            raise UserError("explain() needs a model that was fine-tuned with run_classifier.py")
+        return self._predict.explain(item, label, steps)
+
     def columns(self, inputs: Any) -> dict[str, list[Any]]:
         """Returns predictions for several inputs as columns, such as for `pandas.DataFrame`.
 

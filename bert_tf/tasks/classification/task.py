@@ -6,7 +6,7 @@ Shapes: B rows in a batch, E examples, L labels, S max_seq_length.
 import dataclasses
 import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -288,6 +288,22 @@ class Classification(Task):
         for index, example in enumerate(examples):
             checks.require_markers([example], self._markers, f"Input {index}")
         return examples
+
+    def explained_output(
+        self, prediction: Any, label: str | None
+    ) -> tuple[str, Callable[[Mapping[str, Any]], Any]]:
+        """Chooses the logit of a label, or a number of a regression."""
+        labels, is_number = self.schema.labels, self.problem.soft_target == "number"
+        values = self.problem.values if is_number else lambda logits: logits
+        if not labels and label is None:
+            return "", lambda outputs: values(outputs["logits"])
+        if label is None and not is_number:
+            label = max(labels, key=prediction.probabilities.__getitem__)
+        if label not in labels:
+            names = ", ".join(labels) or "the model has one number, without a name: omit it"
+            raise UserError(f"label must be one of: {names}. Received: {label!r}")
+        index = labels.index(label)
+        return label, lambda outputs: values(outputs["logits"])[:, index]
 
     def epoch_size(self, examples: Sequence[InputExample]) -> int:
         """Returns the number of examples, or of their windows."""
