@@ -106,22 +106,17 @@ class Predictor:
         return self._predict(inputs if isinstance(inputs, list) else [*items_of(inputs)])
 
     def explain(self, item: Any, label: str | None = None, steps: int = 32) -> Any:
-        """Returns how much each word piece contributes to the prediction for an input.
+        """Returns an `Explanation`: how much each word piece contributes to a prediction.
 
-        The scores are integrated gradients (Sundararajan et al. 2017), from an input of `[MASK]`
-        tokens. They take about `steps` times as long as training on the input.
+        The scores are integrated gradients (Sundararajan et al. 2017) from `[MASK]` to the pieces.
 
         Args:
-            item: a text or a pair of texts, for a model of `run_classifier`.
-            label: the label, or the number of a regression, to explain; by default, the label with
-                the highest probability.
-            steps: number of steps of the integration; more steps make `completeness` smaller.
-
-        Returns:
-            An `Explanation` with lists of `tokens`, `offsets` and `scores`.
+            item: a text, or a tuple of two texts, for a model of `run_classifier`.
+            label: the label or number to explain; by default, the most probable label.
+            steps: number of points on the way, each of which costs about a step of training.
 
         Raises:
-            UserError: the model has another task or engine, or no such label.
+            UserError: the model has another task or engine, no such label, or several numbers.
         """
         backend.require_runtime()
         if not isinstance(self._predict, TaskPredictor):

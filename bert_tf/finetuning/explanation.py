@@ -1,6 +1,6 @@
-"""Explains predictions with integrated gradients (Sundararajan et al. 2017, arXiv:1703.01365).
+"""Integrated gradients over word embeddings (Sundararajan et al. 2017, arXiv:1703.01365).
 
-Shapes: S tokens of a row, K steps, H hidden_size.
+Shapes: S tokens of a row, H hidden_size.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,25 +15,19 @@ from bert_tf.tokenization.fast import tokenize_with_offsets
 
 # Limits memory: about 2 GB for BERT-Base.
 _MAX_BATCH_TOKENS = 2048
-# The largest error of the sum, relative to the sum of all absolute scores, without a warning.
-_MAX_ERROR = 0.05
 
 
 class Explanation(NamedTuple):
-    """How much each word piece of an input contributes to an output of the model.
-
-    The output is the logit of a label, or a number of a regression in its own unit. All lists have
-    an item for each word piece that the model read, in the order of the text or the two texts.
+    """How much each word piece contributes to an output: the logit of a label, or a number.
 
     Attributes:
-        label: name of the output; empty if the model has only one, without a name.
-        tokens: word pieces, without `[CLS]` and `[SEP]`.
-        text_indices: 0 for pieces of the first text, 1 for those of the second.
-        offsets: start and end of each piece in its text, in characters.
-        scores: contributions to the output; positive ones increase it.
-        difference: the output for the input minus that for an input of `[MASK]` tokens.
-        completeness: by how much the sum of the scores differs from `difference`, which it
-            equals in the limit of many steps.
+        label: name of the output; empty for a single number.
+        tokens: word pieces of the text or both texts, without `[CLS]` and `[SEP]`.
+        text_indices: 0 for each piece of the first text, 1 for each of the second.
+        offsets: start and end of each piece in its text.
+        scores: contribution of each piece; positive ones increase the output.
+        difference: the output for the input, minus the output for `[MASK]` in place of each piece.
+        completeness: the error |sum(scores) - difference|; more steps make it smaller.
     """
 
     label: str
@@ -47,76 +41,55 @@ class Explanation(NamedTuple):
 
 def explain(
     model: Any,
-    output: Callable[[Mapping[str, Any]], Any],
+    output: Callable[[Any], Any],
     label: str,
     row: Mapping[str, np.ndarray],
     texts: tuple[str, ...],
     tokenizer: FullTokenizer,
     steps: int,
 ) -> Explanation:
-    """Explains an output of a model for one row, `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
-
-    Args:
-        model: a model that passes its inputs to a `BertModel`, its attribute `bert`.
-        output: maps the model's outputs to the explained one, [B].
-        label: its name.
-        row: inputs of the model, [1, ...].
-        texts: the text or pair of texts; the row may have fewer tokens.
-        tokenizer: the model's tokenizer.
-        steps: K.
-    """
-    length, num_b = int(row["input_mask"].sum()), max(int(row["segment_ids"].sum()) - 1, 0)
-    num_a = length - 2 - (num_b + 1 if num_b else 0)
-    is_token = np.zeros(length, bool)
-    is_token[1 : num_a + 1] = is_token[num_a + 2 : num_a + 2 + num_b] = True
-    trimmed = {name: x[:, :length] if x.ndim > 1 else x for name, x in row.items()}
-    mask_id = tokenizer.vocab.get("[MASK]", 0)
-    all_scores, difference = _integrate(model, output, trimmed, is_token, mask_id, steps)
-    scores = all_scores[is_token]
+    """Explains `output` of the logits, [B], for a row of `packing.pack_batch` and its texts."""
+    inputs = {name: row[name][:, : row["input_mask"].sum()] for name in model.input_names}
+    num_b = int(inputs["segment_ids"].sum()) - 1  # -1 for a single text
+    num_a = inputs["segment_ids"].size - 3 - num_b
+    is_token = np.ones_like(inputs["input_ids"], bool)
+    is_token[0, [0, num_a + 1, -1]] = False
+    masks = np.where(is_token, tokenizer.vocab.get("[MASK]", 0), inputs["input_ids"])
+    all_scores, difference = _integrate(model, output, inputs, masks, steps)
+    scores = all_scores[is_token[0]]
     tokens, text_indices, offsets = [], [], []
-    for index, (text, count) in enumerate(zip(texts, (num_a, num_b), strict=False)):
-        text_tokens, spans = tokenize_with_offsets(tokenizer, text)
-        tokens += text_tokens[:count]
-        offsets += spans[:count]
+    for index, (text, count) in enumerate(zip(texts, (num_a, max(num_b, 0)), strict=False)):
+        pieces, spans = tokenize_with_offsets(tokenizer, text)
+        tokens, offsets = tokens + pieces[:count], offsets + spans[:count]
         text_indices += [index] * count
     completeness = abs(float(scores.sum()) - difference)
-    error = completeness / max(np.abs(scores).sum(), 1e-9)
-    if error > _MAX_ERROR:
-        message = "The scores are inaccurate: their sum is off by %.0f %%. Pass steps=%d"
-        log.warning(message, 100 * error, 4 * steps)
+    if completeness > 0.05 * np.abs(scores).sum() + 1e-6:
+        message = "The scores are inaccurate: their sum is off by %.2g. Pass steps=%d"
+        log.warning(message, completeness, 4 * steps)
     lists = tokens, text_indices, offsets, scores.tolist()
     return Explanation(label, *lists, difference, completeness)
 
 
 def _integrate(
-    model: Any,
-    output: Callable[[Mapping[str, Any]], Any],
-    row: Mapping[str, np.ndarray],
-    is_token: np.ndarray,
-    mask_id: int,
-    steps: int,
+    model: Any, output: Callable[[Any], Any], inputs: Any, baseline_ids: np.ndarray, steps: int
 ) -> tuple[np.ndarray, float]:
-    """Returns the score of each position, [S], and the difference of the outputs.
-
-    The path of integration goes from the embeddings of `[MASK]` to those of the tokens.
-    """
-    table, ids = model.bert.embeddings.word_embeddings, row["input_ids"]
-    words = tf.gather(table, ids)  # [1, S, H]
-    baseline = tf.gather(table, np.where(is_token, mask_id, ids))
-    points, weights = np.polynomial.legendre.leggauss(steps)  # for the interval from -1 to 1
-    # The ends of the path have no weight, but give the difference.
-    fractions = np.concatenate([[0], (points + 1) / 2, [1]]).astype(np.float32)
-    weights = np.concatenate([[0], weights / 2, [0]]).astype(np.float32)
-    size = max(_MAX_BATCH_TOKENS // len(is_token), 1)
-    scores, outputs = np.zeros(len(is_token)), []
-    for start in range(0, len(fractions), size):
+    """Returns scores [S] and the difference of outputs, on the path from `baseline_ids` [1, S]."""
+    table = model.bert.embeddings.word_embeddings
+    baseline = tf.gather(table, baseline_ids)  # [1, S, H]
+    path = tf.gather(table, inputs["input_ids"]) - baseline
+    points, weights = np.polynomial.legendre.leggauss(steps)  # on the interval from -1 to 1
+    # The ends of the path have weight 0, and show the difference.
+    fractions, weights = np.float32([[-1, *points, 1], [0, *weights, 0]]) / 2
+    size = max(_MAX_BATCH_TOKENS // baseline_ids.size, 1)
+    scores, outputs = np.zeros(baseline_ids.size), []
+    for start in range(0, len(weights), size):
         part = slice(start, start + size)
-        vectors = baseline + fractions[part, None, None] * (words - baseline)
-        inputs = {name: np.repeat(x, len(vectors), axis=0) for name, x in row.items()}
+        vectors = baseline + (fractions[part, None, None] + 0.5) * path
+        rows = {name: np.repeat(value, len(vectors), axis=0) for name, value in inputs.items()}
         with tf.GradientTape() as tape:
             tape.watch(vectors)
-            values = output(model({**inputs, "word_embeddings": vectors}, training=False))
-        gradients = tf.tensordot(weights[part], tape.gradient(values, vectors), 1)  # [S, H]
-        scores += tf.reduce_sum((words - baseline)[0] * gradients, axis=-1).numpy()
-        outputs += values.numpy().tolist()
-    return scores, outputs[-1] - outputs[0]
+            outputs.append(output(model({**rows, "word_embeddings": vectors})["logits"]))
+        gradients = tape.gradient(outputs[-1], vectors)
+        scores += tf.einsum("k,ksh,sh->s", weights[part], gradients, path[0]).numpy()
+    values = np.concatenate(outputs)
+    return scores, float(values[-1] - values[0])

@@ -36,9 +36,9 @@ class TaskPredictor:
         def load(model: Any) -> None:
             source = formats.find_source(folder.model) if folder.model else folder.checkpoint()
             checkpoints.load_weights(model, source).require_exact()
+            self._model = model
 
-        self._tokenizer = model_files.tokenizer
-        self._check_texts = TextCheck(self._tokenizer)
+        self._check_texts = TextCheck(model_files[2])
         self._inference = open_model(
             folder,
             loaded(task.build_model, load),
@@ -70,24 +70,10 @@ class TaskPredictor:
     def explain(self, item: Any, label: str | None, steps: int) -> Any:
         """Explains the prediction for an input, see `Predictor.explain`."""
         if self._task.options.engine != "tensorflow":
-            raise UserError(
-                'explain() needs gradients: create the Predictor with engine="tensorflow"'
-            )
+            raise UserError('explain() needs gradients: pass engine="tensorflow" to Predictor')
         if not isinstance(steps, int) or steps < 1:
             raise UserError(f"steps must be a whole number from 1. Received: {steps!r}")
-        label, output = self._task.explained_output(self([item])[0], label)
-        rows = self._task.featurize(self._task.from_inputs([item]), "predict")
-        if len(rows["input_ids"]) > 1:
-            problem = (
-                f"the text has {len(rows['input_ids'])} windows, but only one can be explained"
-            )
-            raise UserError(f'{problem}: pass a shorter text, or long_text="truncate" to Predictor')
-        from bert_tf.finetuning.explanation import explain  # imports TensorFlow
-
-        inputs = {f.name: rows[f.name] for f in self._task.features("predict")}
-        texts = item if isinstance(item, tuple) else (item,)
-        model = self._inference.source
-        return explain(model, output, label, inputs, texts, self._tokenizer, steps)
+        return self._task.explain(self._model, item, self([item])[0], label, steps)
 
 
 def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -> None:

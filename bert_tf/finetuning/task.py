@@ -215,23 +215,8 @@ class Task(abc.ABC):
         """
         raise UserError(f"{type(self).__name__} cannot be used as a Predictor")
 
-    def explained_output(
-        self, prediction: Any, label: str | None
-    ) -> tuple[str, Callable[[Mapping[str, Any]], Any]]:
-        """Chooses the output of the model that `Predictor.explain` explains, by default none.
-
-        The task's rows must be texts or pairs of texts, `[CLS] A [SEP] B [SEP]`.
-
-        Args:
-            prediction: the prediction for the input.
-            label: name of the output; None for the predicted label.
-
-        Returns:
-            The name, and a function that maps the model's outputs to the explained one, [B].
-
-        Raises:
-            UserError: there is no such output, or the task does not support explanations.
-        """
+    def explain(self, model: Any, item: Any, prediction: Any, label: str | None, steps: int) -> Any:
+        """Explains a prediction, see `Predictor.explain`; by default, raises a UserError."""
         raise UserError(f"explain() supports classification of texts, not {type(self).__name__}")
 
     def write(

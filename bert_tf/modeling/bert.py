@@ -50,21 +50,16 @@ class BertEmbeddings(keras.layers.Layer):
         segment_ids: Any,
         dropout_seed: Any = None,
         training: bool | None = None,
-        word_embeddings: Any = None,
+        words: Any = None,
     ) -> Any:
-        """Word ids [B, S] and segment ids [B, S] -> [B, S, H].
-
-        `word_embeddings` [B, S, H] replace those of the word ids.
-        """
+        """Word ids [B, S], or their embeddings `words`, and segment ids [B, S] -> [B, S, H]."""
         length, max_length = input_ids.shape[1], self.config.max_position_embeddings
         if length is not None and length > max_length:
             raise ValueError(f"{length} tokens exceed max_position_embeddings={max_length}")
         table = self.word_embeddings
-        if word_embeddings is not None:
-            words = word_embeddings
-        elif self.use_one_hot_embeddings:
+        if words is None and self.use_one_hot_embeddings:
             words = ops.matmul(_one_hot(input_ids, table), table)  # [B, S, H]
-        else:
+        elif words is None:
             words = ops.take(table, input_ids, axis=0)  # [B, S, H]
         # As in the original, segments are always looked up with a matrix product, which adds zeros
         # for an id out of range.
@@ -161,9 +156,9 @@ class BertModel(ConfiguredModel):
         input_mask = present.get("input_mask", ops.ones_like(input_ids))
         segment_ids = present.get("segment_ids", ops.zeros_like(input_ids))
         seeds = self._dropout_seeds(2, dropout_seed, training)
-        word_embeddings = present.get("word_embeddings")
+        words = present.get("word_embeddings")
         embedding_output = self.embeddings(
-            input_ids, segment_ids, seeds[0], training=training, word_embeddings=word_embeddings
+            input_ids, segment_ids, seeds[0], training=training, words=words
         )
         attention_mask = layers.create_attention_mask(input_mask, self.compute_dtype)
         num_heads = self.config.num_attention_heads

@@ -31,9 +31,6 @@ class Inference(RowBatches):
         grow: see `RowBatches`.
         compile_now: whether XLA, if used, compiles the programs for all lengths now instead of when
             they are first needed.
-
-    Attributes:
-        source: `model`, whose weights are not converted to another precision.
     """
 
     def __init__(
@@ -57,7 +54,7 @@ class Inference(RowBatches):
             lengths=devices.padded_lengths(max_length),
             batches_at_once=devices.batches_at_once,
         )
-        self._devices, self.source = devices, model
+        self._devices, self._source = devices, model
         with devices.scope():
             self._model = cast_once(model, devices.precision)
         self.step = self._trace(self._model, fetch)
@@ -68,9 +65,9 @@ class Inference(RowBatches):
 
     def refresh(self) -> None:
         """Applies changes of the model's weights since the construction."""
-        if self._model is not self.source:
+        if self._model is not self._source:
             with self._devices.scope():
-                assign_cast(self._model, self.source)
+                assign_cast(self._model, self._source)
 
     def _compute(self, batch: Rows) -> Rows:
         types = {feature.name: _dtype(feature) for feature in self._features}

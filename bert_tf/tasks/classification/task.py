@@ -6,7 +6,7 @@ Shapes: B rows in a batch, E examples, L labels, S max_seq_length.
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -289,21 +289,27 @@ class Classification(Task):
             checks.require_markers([example], self._markers, f"Input {index}")
         return examples
 
-    def explained_output(
-        self, prediction: Any, label: str | None
-    ) -> tuple[str, Callable[[Mapping[str, Any]], Any]]:
-        """Chooses the logit of a label, or a number of a regression."""
+    def explain(self, model: Any, item: Any, prediction: Any, label: str | None, steps: int) -> Any:
+        """Explains the logit of a label, or a number of a regression."""
+        from bert_tf.finetuning.explanation import explain  # imports TensorFlow
+
         labels, is_number = self.schema.labels, self.problem.soft_target == "number"
-        values = self.problem.values if is_number else lambda logits: logits
-        if not labels and label is None:
-            return "", lambda outputs: values(outputs["logits"])
         if label is None and not is_number:
             label = max(labels, key=prediction.probabilities.__getitem__)
-        if label not in labels:
-            names = ", ".join(labels) or "the model has one number, without a name: omit it"
+        if label not in (labels or (None,)):
+            names = ", ".join(labels) or "none, for a model with a single number"
             raise UserError(f"label must be one of: {names}. Received: {label!r}")
-        index = labels.index(label)
-        return label, lambda outputs: values(outputs["logits"])[:, index]
+        rows = self.featurize(self.from_inputs([item]), "predict")
+        if len(rows["input_ids"]) > 1:
+            problem = f"explain() needs a text of one window, not {len(rows['input_ids'])}"
+            raise UserError(f'{problem}. Shorten it, or pass long_text="truncate" to Predictor')
+
+        def output(logits: Any) -> Any:
+            values = self.problem.values(logits) if is_number else logits
+            return values[:, labels.index(label)] if label else values
+
+        texts = item if isinstance(item, tuple) else (item,)
+        return explain(model, output, label or "", rows, texts, self.tokenizer.reference, steps)
 
     def epoch_size(self, examples: Sequence[InputExample]) -> int:
         """Returns the number of examples, or of their windows."""
