@@ -33,6 +33,8 @@ class TaskPredictor:
         model_files = read_model_files(options, export=folder.path)
         self._task = task = give_schema(make_task(*model_files))
 
+        self._model: Any = None  # for `explain`; stays None if the folder is an export
+
         def load(model: Any) -> None:
             source = formats.find_source(folder.model) if folder.model else folder.checkpoint()
             checkpoints.load_weights(model, source).require_exact()
