@@ -105,6 +105,24 @@ class Predictor:
             return self._predict([inputs])[0]
         return self._predict(inputs if isinstance(inputs, list) else [*items_of(inputs)])
 
+    def explain(self, item: Any, label: str | None = None, steps: int = 32) -> Any:
+        """Returns an `Explanation`: how much each word piece contributes to a prediction.
+
+        The scores are integrated gradients (Sundararajan et al. 2017) from `[MASK]` to the pieces.
+
+        Args:
+            item: a text, or a tuple of two texts, for a model of `run_classifier`.
+            label: the label or number to explain; by default, the most probable label.
+            steps: number of points on the way, each of which costs about a step of training.
+
+        Raises:
+            UserError: the model has another task or engine, no such label, or several numbers.
+        """
+        backend.require_runtime()
+        if not isinstance(self._predict, TaskPredictor):
+            raise UserError("explain() needs a model that was fine-tuned with run_classifier.py")
+        return self._predict.explain(item, label, steps)
+
     def columns(self, inputs: Any) -> dict[str, list[Any]]:
         """Returns predictions for several inputs as columns, such as for `pandas.DataFrame`.
 

@@ -131,7 +131,7 @@ class ExportOptions(Options):
     text_input: bool = option(
         True,
         "true: write a model that includes the tokenizer and, in the subfolder ids, one that takes "
-        "ids. false: write only the model that takes ids, for programs without TensorFlow Text.",
+        "ids. false: write only the model that takes ids.",
     )
     jit_compile: bool = option(
         False, "Compile the model with XLA when serving, once per batch size and length."

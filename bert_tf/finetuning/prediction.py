@@ -33,9 +33,12 @@ class TaskPredictor:
         model_files = read_model_files(options, export=folder.path)
         self._task = task = give_schema(make_task(*model_files))
 
+        self._model: Any = None  # for `explain`; stays None if the folder is an export
+
         def load(model: Any) -> None:
             source = formats.find_source(folder.model) if folder.model else folder.checkpoint()
             checkpoints.load_weights(model, source).require_exact()
+            self._model = model
 
         self._check_texts = TextCheck(model_files[2])
         self._inference = open_model(
@@ -65,6 +68,14 @@ class TaskPredictor:
             log.warning(counted(int(num_cut), "input", cut, of=len(inputs)))
         outputs = self._inference.predict(rows)
         return list(self._task.decode(examples, outputs))
+
+    def explain(self, item: Any, label: str | None, steps: int) -> Any:
+        """Explains the prediction for an input, see `Predictor.explain`."""
+        if self._task.options.engine != "tensorflow":
+            raise UserError('explain() needs gradients: pass engine="tensorflow" to Predictor')
+        if not isinstance(steps, int) or steps < 1:
+            raise UserError(f"steps must be a whole number from 1. Received: {steps!r}")
+        return self._task.explain(self._model, item, self([item])[0], label, steps)
 
 
 def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -> None:

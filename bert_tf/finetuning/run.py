@@ -31,7 +31,6 @@ from bert_tf.progress import log
 from bert_tf.runs import output_dir
 from bert_tf.runs.output_dir import Results
 from bert_tf.runs.training_run import Plan, TrainingRecords, TrainingRun
-from bert_tf.saved_models.modules import TextInputs
 from bert_tf.training.evaluation import Monitor
 
 
@@ -54,8 +53,6 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     if "batch" in task.traits.loss_depends_on and options.do_train and devices.replicas > 1:
         _check_gathering(options, devices)
     monitor = Monitor(options.best_metric, task.traits.monitors)
-    if options.do_export and task.traits.exports_texts:
-        TextInputs(tokenizer, options.max_seq_length)  # fails now rather than after the training
     lock = output_dir.locked(options.output_dir or "", devices.is_chief, options.do_train)
     with training.explained_errors(devices.workers), lock:
         splits = Splits(task, devices, teacher)

@@ -215,6 +215,10 @@ class Task(abc.ABC):
         """
         raise UserError(f"{type(self).__name__} cannot be used as a Predictor")
 
+    def explain(self, model: Any, item: Any, prediction: Any, label: str | None, steps: int) -> Any:
+        """Explains a prediction, see `Predictor.explain`; by default, raises a UserError."""
+        raise UserError(f"explain() supports classification of texts, not {type(self).__name__}")
+
     def write(
         self, split: str, examples: Sequence[Any], predictions: Sequence[Any], folder: str
     ) -> Written:

@@ -50,15 +50,16 @@ class BertEmbeddings(keras.layers.Layer):
         segment_ids: Any,
         dropout_seed: Any = None,
         training: bool | None = None,
+        words: Any = None,
     ) -> Any:
-        """Word ids [B, S] and segment ids [B, S] -> [B, S, H]."""
+        """Word ids [B, S], or their embeddings `words`, and segment ids [B, S] -> [B, S, H]."""
         length, max_length = input_ids.shape[1], self.config.max_position_embeddings
         if length is not None and length > max_length:
             raise ValueError(f"{length} tokens exceed max_position_embeddings={max_length}")
         table = self.word_embeddings
-        if self.use_one_hot_embeddings:
+        if words is None and self.use_one_hot_embeddings:
             words = ops.matmul(_one_hot(input_ids, table), table)  # [B, S, H]
-        else:
+        elif words is None:
             words = ops.take(table, input_ids, axis=0)  # [B, S, H]
         # As in the original, segments are always looked up with a matrix product, which adds zeros
         # for an id out of range.
@@ -137,7 +138,8 @@ class BertModel(ConfiguredModel):
             inputs: `input_ids` [B, S], word piece ids; optional `input_mask` [B, S], 1 for tokens
                 and 0 for padding, by default ones; optional `segment_ids` [B, S], by default zeros;
                 optional `token_positions`, int32 [T], see `UnpaddedLayout`: the encoder then skips
-                all other positions, whose outputs are 0. Other keys, such as labels, are ignored.
+                all other positions, whose outputs are 0; optional `word_embeddings` [B, S, H],
+                instead of those of `input_ids`. Other keys, such as labels, are ignored.
             training: whether to apply dropout.
             dropout_seed: int32 [2], determines the dropout masks; by default the model draws one.
                 As uint32 [2] (on TensorFlow only), it determines other masks, which XLA computes
@@ -154,7 +156,10 @@ class BertModel(ConfiguredModel):
         input_mask = present.get("input_mask", ops.ones_like(input_ids))
         segment_ids = present.get("segment_ids", ops.zeros_like(input_ids))
         seeds = self._dropout_seeds(2, dropout_seed, training)
-        embedding_output = self.embeddings(input_ids, segment_ids, seeds[0], training=training)
+        words = present.get("word_embeddings")
+        embedding_output = self.embeddings(
+            input_ids, segment_ids, seeds[0], training=training, words=words
+        )
         attention_mask = layers.create_attention_mask(input_mask, self.compute_dtype)
         num_heads = self.config.num_attention_heads
         layout = PaddedLayout(input_mask, num_heads)

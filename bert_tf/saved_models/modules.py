@@ -24,11 +24,7 @@ _ragged: Any = tf.RaggedTensor
 
 
 class TextInputs(tf.Module):
-    """Converts texts or text pairs to model inputs of at most `max_seq_length` tokens.
-
-    Raises:
-        UserError: TensorFlow Text is missing, or rejects the vocabulary.
-    """
+    """Converts texts or text pairs to model inputs of at most `max_seq_length` tokens."""
 
     def __init__(self, tokenizer: FullTokenizer, max_seq_length: int) -> None:
         super().__init__()

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import UserError, reason
-from bert_tf.tokenization import FullTokenizer, clean_char, fast_wordpiece, is_punctuation
+from bert_tf.tokenization import FullTokenizer, clean_char, is_punctuation
 
 # Type checkers do not see the class methods of RaggedTensor.
 _ragged: Any = tf.RaggedTensor
@@ -29,14 +28,17 @@ _ACCENT, _SPACE, _PUNCTUATION = 1, 2, 4
 
 
 class GraphTokenizer(tf.Module):
-    """Tokenizes texts in a graph, with vocabulary and settings of a `FullTokenizer`."""
+    """Tokenizes texts in a graph, with vocabulary and settings of a `FullTokenizer`.
+
+    It only uses operations of TensorFlow itself, so that any program can run the graph. Raises a
+    KeyError if the vocabulary has no `[UNK]`.
+    """
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
         super().__init__()
         basic = tokenizer.basic_tokenizer
         self._do_lower_case, self._strip_accents = basic.do_lower_case, basic.strip_accents
-        self._errors = "ignore" if basic.pretokenized else "replace"
-        self._wordpiece = _load_wordpiece(tokenizer.vocab, basic.pretokenized)
+        self._wordpiece = _WordPiece(tokenizer)
         self._special_tokens = list(basic.special_tokens)
         self._special_ids = [tokenizer.vocab[token] for token in self._special_tokens]
         self._special_pattern = basic.special_pattern
@@ -47,10 +49,16 @@ class GraphTokenizer(tf.Module):
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of UTF-8 strings [B], ragged int32 [B, T]; ignores invalid bytes."""
-        if not self._special_tokens:
-            return self._tokenize(texts)
-        pattern = self._special_pattern
-        parts = fast_wordpiece.tensorflow_text().regex_split(texts, pattern, pattern)
+        # On a GPU, each step of the loops would wait for it.
+        with tf.device("CPU:0"):
+            return self._tokenize_parts(texts) if self._special_tokens else self._tokenize(texts)
+
+    def _tokenize_parts(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Tokenizes what is between special tokens, and joins the parts of each text."""
+        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
+        # No valid text contains this byte.
+        separated = tf.strings.regex_replace(texts, self._special_pattern, b"\xff\\0\xff")
+        parts = tf.strings.split(separated, b"\xff")
         strings = parts.flat_values  # [P]: special tokens, and what is between them
         is_token = strings[:, None] == tf.constant(self._special_tokens)  # [P, tokens]
         others = tf.where(tf.reduce_any(is_token, 1), tf.constant(""), strings)
@@ -61,26 +69,22 @@ class GraphTokenizer(tf.Module):
         ).merge_dims(1, 2)
 
     def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        codes = tf.strings.unicode_decode(texts, "UTF-8", errors=self._errors)
+        codes = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")
         # The index of its text, and the code point, of each character: both [C].
         rows, codes = tf.cast(codes.value_rowids(), tf.int64), codes.values
         flags = tf.gather(self._input_flags, codes)
-        is_kept = flags & _DROPPED == 0
-        rows, codes, flags = (tf.boolean_mask(x, is_kept) for x in (rows, codes, flags))
+        rows, codes, flags = _keep(flags & _DROPPED == 0, rows, codes, flags)
         if self._do_lower_case:
             codes = _lower_final_sigmas(codes, rows, flags)
         rows, codes = self._decompose(rows, codes)
         if self._strip_accents:
             rows, codes = self._sort_marks(rows, codes)
             is_kept = tf.gather(self._decomposed_flags, codes) & _ACCENT == 0
-            rows, codes = tf.boolean_mask(rows, is_kept), tf.boolean_mask(codes, is_kept)
+            rows, codes = _keep(is_kept, rows, codes)
         flags = tf.gather(self._decomposed_flags, codes)
-        word_rows, words = _join_words(rows, codes, flags)
-        pieces = self._wordpiece.tokenize(words)  # [W, pieces]
-        by_text = _ragged.from_value_rowids(
-            pieces, word_rows, nrows=tf.size(texts, out_type=tf.int64)
-        )
-        return by_text.merge_dims(1, 2)
+        rows, codes, is_start = _find_words(rows, codes, flags)
+        rows, ids = self._wordpiece(rows, codes, is_start)
+        return _ragged.from_value_rowids(ids, rows, nrows=tf.size(texts, out_type=tf.int64))
 
     def _decompose(self, rows: tf.Tensor, codes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         counts = tf.cast(tf.gather(self._counts, codes), tf.int32)
@@ -97,22 +101,102 @@ class GraphTokenizer(tf.Module):
         return tf.gather(rows, order), tf.gather(codes, order)
 
 
-def _join_words(rows: tf.Tensor, codes: tf.Tensor, flags: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Joins characters to words; returns the text's index and the string of each word, both [W]."""
+class _WordPiece(tf.Module):
+    """Splits words as `WordpieceTokenizer` does, with a trie of the vocabulary's pieces.
+
+    The nodes of the trie are the prefixes of all pieces, sorted by length, so that node 0 is the
+    empty string. An edge adds a character to a prefix: edge E leads to node E + 1. All words are
+    split at once, in as many steps as the longest piece has characters.
+    """
+
+    def __init__(self, tokenizer: FullTokenizer) -> None:
+        super().__init__()
+        vocab, wordpiece = tokenizer.vocab, tokenizer.wordpiece_tokenizer
+        self._unknown_id = vocab[wordpiece.unk_token]
+        self._max_word_chars = wordpiece.max_input_chars_per_word
+        prefixes = {text[:end] for text in [*vocab, "##"] for end in range(len(text) + 1)}
+        nodes = {text: n for n, text in enumerate(sorted(prefixes, key=lambda p: (len(p), p)))}
+        edges = [nodes[text[:-1]] * _NUM_CODE_POINTS + ord(text[-1]) for text in nodes if text]
+        self._edges = tf.constant(edges, tf.int64)  # ascending: start of an edge, and character
+        self._ids = tf.constant([vocab.get(text, -1) for text in nodes])  # of each node
+        self._inner_node = nodes["##"]  # where pieces start that are not the first of a word
+
+    def __call__(
+        self, rows: tf.Tensor, codes: tf.Tensor, is_start: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Splits the words of `_find_words`; returns each piece's index of its text, and id."""
+        starts = tf.where(is_start)[:, 0]  # [W]
+        ends = tf.concat([starts[1:], [tf.size(codes, tf.int64)]], 0)[: tf.size(starts)]
+        words = tf.cumsum(tf.cast(is_start, tf.int32)) - 1  # index of each character's word, [C]
+        word_ends = tf.gather(ends, words)  # [C]
+        ids, piece_ends = self._match(tf.cast(codes, tf.int64), is_start, word_ends)
+        is_long = ends - starts > self._max_word_chars
+        is_piece = _follow(tf.boolean_mask(starts, tf.logical_not(is_long)), piece_ends, word_ends)
+        fails = is_piece & (ids < 0) | tf.gather(is_long, words)
+        is_unknown = tf.gather(tf.math.segment_max(tf.cast(fails, tf.int32), words) > 0, words)
+        is_kept = tf.where(is_unknown, is_start, is_piece)
+        return _keep(is_kept, rows, tf.where(is_unknown, self._unknown_id, ids))
+
+    def _match(
+        self, codes: tf.Tensor, is_start: tf.Tensor, word_ends: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the id and the end of the longest piece that starts at each character, both [C].
+
+        Where no piece starts, the id is -1, and the end is that of the word.
+        """
+        last_edge = tf.size(self._edges, tf.int64) - 1
+
+        # Reads one more character of all candidates: where they start, and their node.
+        def step(length: Any, starts: Any, nodes: Any, ids: Any, ends: Any) -> tuple[Any, ...]:
+            keys = nodes * _NUM_CODE_POINTS + tf.gather(codes, starts + length)
+            edges = tf.minimum(tf.searchsorted(self._edges, keys, out_type=tf.int64), last_edge)
+            starts, nodes = _keep(tf.gather(self._edges, edges) == keys, starts, edges + 1)
+            length += 1
+            node_ids = tf.gather(self._ids, nodes)
+            found, found_ids = _keep(node_ids >= 0, starts, node_ids)
+            ids = tf.tensor_scatter_nd_update(ids, found[:, None], found_ids)
+            ends = tf.tensor_scatter_nd_update(ends, found[:, None], found + length)
+            is_inside = starts + length < tf.gather(word_ends, starts)
+            return length, *_keep(is_inside, starts, nodes), ids, ends
+
+        starts = tf.range(tf.size(codes, tf.int64))
+        nodes = tf.where(is_start, tf.constant(0, tf.int64), self._inner_node)
+        ids = tf.fill([tf.size(codes)], -1)
+        return _while_any(1, step, [tf.constant(0, tf.int64), starts, nodes, ids, word_ends])[3:]
+
+
+def _follow(starts: tf.Tensor, piece_ends: tf.Tensor, word_ends: tf.Tensor) -> tf.Tensor:
+    """Returns whether each character starts a piece, bool [C], from the starts of the words."""
+
+    def step(starts: Any, is_piece: Any) -> tuple[Any, Any]:
+        found = tf.fill([tf.size(starts)], True)
+        is_piece = tf.tensor_scatter_nd_update(is_piece, starts[:, None], found)
+        ends = tf.gather(piece_ends, starts)
+        return tf.boolean_mask(ends, ends < tf.gather(word_ends, starts)), is_piece
+
+    return _while_any(0, step, [starts, tf.fill([tf.size(piece_ends)], False)])[1]
+
+
+def _while_any(index: int, step: Callable[..., Any], values: list[Any]) -> Any:
+    """Applies a step to values until the one with this index is empty; sizes may change."""
+    shapes = [tf.TensorShape([None] * value.shape.rank) for value in values]
+    return tf.while_loop(lambda *v: tf.size(v[index]) > 0, step, values, shapes)
+
+
+def _keep(is_kept: tf.Tensor, *values: tf.Tensor) -> Any:
+    indices = tf.where(is_kept)[:, 0]
+    return [tf.gather(value, indices) for value in values]
+
+
+def _find_words(rows: tf.Tensor, codes: tf.Tensor, flags: tf.Tensor) -> Any:
+    """Drops spaces; returns rows and codes, and whether each character starts a word, all [C]."""
     is_punctuation = flags & _PUNCTUATION != 0
     is_space = flags & _SPACE != 0
     ends_word = is_punctuation | is_space
     follows_end = tf.concat([[True], ends_word[:-1]], 0)[: tf.size(codes)]
     is_start = is_punctuation | follows_end | _starts_text(rows)
     # Dropping spaces loses no start of a word: the character after a space is a start, too.
-    is_kept = tf.logical_not(is_space)
-    rows, codes, is_start = (tf.boolean_mask(x, is_kept) for x in (rows, codes, is_start))
-    starts = tf.where(is_start)[:, 0]
-    word_codes = _ragged.from_row_starts(codes, starts)
-    words = tf.strings.unicode_encode(word_codes, "UTF-8")
-    # The original limits the characters of a word, but the compiled tokenizer limits the bytes.
-    is_long = word_codes.row_lengths() > fast_wordpiece.MAX_WORD_CHARS
-    return tf.gather(rows, starts), tf.where(is_long, fast_wordpiece.TOO_LONG_WORD, words)
+    return _keep(tf.logical_not(is_space), rows, codes, is_start)
 
 
 def _starts_text(rows: tf.Tensor) -> tf.Tensor:
@@ -142,19 +226,6 @@ def _lower_final_sigmas(codes: tf.Tensor, rows: tf.Tensor, flags: tf.Tensor) -> 
     final_sigmas = tf.boolean_mask(sigmas, is_final)
     updates = tf.fill([tf.size(final_sigmas)], _FINAL_SIGMA)
     return tf.tensor_scatter_nd_update(codes, final_sigmas[:, None], updates)
-
-
-def _load_wordpiece(vocab: dict[str, int], pretokenized: bool) -> Any:
-    if not fast_wordpiece.tensorflow_text():
-        raise UserError(
-            "Tokenization inside a model needs tensorflow-text for this TensorFlow version. Install"
-            " it, or export a model that takes ids with export_model.py --text_input=false"
-        )
-    try:
-        lines = fast_wordpiece.vocab_lines(vocab, pretokenized)
-        return fast_wordpiece.build_wordpiece(lines, no_pretokenization=True)
-    except RuntimeError as error:
-        raise UserError(f"TensorFlow Text cannot use this vocabulary: {reason(error)}") from error
 
 
 @functools.lru_cache(maxsize=2)

@@ -16,17 +16,21 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning import export
 from bert_tf.modeling import BertModel
 from bert_tf.options import ConversionOptions, ExportOptions
+from bert_tf.saved_models import modules
 from bert_tf.tasks import classification, ner, squad
+from bert_tf.tokenization import FullTokenizer
+from tests.oracle import golden
 from tests.tasks.classification.test_custom_runs import custom_options, sentences, write
 from tests.tasks.classification.test_task import options
 from tests.tasks.question_answering import test_task as test_squad
 from tests.tasks.token_classification import test_task as test_ner
+from tests.tokenization.test_graph import encoded_golden_texts
 
-# Serves an exported model without importing bert_tf.
+# Serves an exported model without bert_tf and the operations of TensorFlow Text.
 SERVING_PROGRAM = """
 import json, sys
+sys.modules["tensorflow_text"] = None
 import tensorflow as tf
-import tensorflow_text
 folder, signature, inputs = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 serve = tf.saved_model.load(folder).signatures[signature]
 outputs = serve(**{name: tf.constant(value) for name, value in inputs.items()})
@@ -226,12 +230,34 @@ def test_empty_batch(classifier):
     assert pairs["label"].shape == (0,)
 
 
-def test_unexportable_options_are_rejected(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr("bert_tf.tokenization.fast_wordpiece.tensorflow_text", lambda: None)
-    run = options(tiny, tmp_path, do_train=True, do_export=True)
-    with pytest.raises(UserError, match="needs tensorflow-text for"):
-        classification.run(run)
-    assert not (tmp_path / "out").exists()
+# Runs an exported model in a session, as TensorFlow Serving does.
+SESSION_PROGRAM = """
+import json, sys
+sys.modules["tensorflow_text"] = None
+import tensorflow.compat.v1 as tf
+texts = [bytes.fromhex(line) for line in open(sys.argv[2]).read().split(",")]
+with tf.Session(graph=tf.Graph()) as session:
+    model = tf.saved_model.load(session, ["serve"], sys.argv[1])
+    signature = model.signature_def["serving_default"]
+    feeds = {signature.inputs["text"].name: texts}
+    ids = session.run(signature.outputs["input_word_ids"].name, feeds)
+print(json.dumps(ids.tolist()))
+"""
+
+
+def test_exported_tokenizer_needs_only_tensorflow(tmp_path):
+    path, length = str(golden("vocab/uncased.txt")), 48
+    tokenizer = FullTokenizer(path)
+    modules.save_preprocessor(str(tmp_path / "export"), tokenizer, path, length)
+    texts = [text for text, _ in encoded_golden_texts()]
+    (tmp_path / "texts").write_text(",".join(text.hex() for text in texts))
+    command = [sys.executable, "-c", SESSION_PROGRAM, str(tmp_path / "export")]
+    result = subprocess.run([*command, str(tmp_path / "texts")], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr[-2000:]
+    for text, ids in zip(texts, json.loads(result.stdout), strict=True):
+        tokens = ["[CLS]", *tokenizer.tokenize(text)[: length - 2], "[SEP]"]
+        padding = ["[PAD]"] * (length - len(tokens))
+        assert ids == tokenizer.convert_tokens_to_ids([*tokens, *padding])
 
 
 @pytest.fixture

@@ -36,6 +36,16 @@ def test_output_shapes_match_the_original():
     assert [layer.shape for layer in outputs["all_encoder_layers"]] == [(13, 7, 32)] * 5
 
 
+@pytest.mark.parametrize("one_hot", [False, True])
+def test_word_embeddings_replace_those_of_the_ids(one_hot):
+    model = BertModel(SMALL, use_one_hot_embeddings=one_hot)
+    ids = np.arange(14).reshape(2, 7)
+    words = keras.ops.take(model.embeddings.word_embeddings, ids, axis=0)
+    expected = model({"input_ids": ids})["pooled_output"]
+    other = model({"input_ids": ids[::-1], "word_embeddings": words})["pooled_output"]
+    np.testing.assert_allclose(other, expected, atol=1e-6)
+
+
 @settings(max_examples=15)
 @given(st.integers(1, 12), st.integers(0, 4), st.integers(0, 2**32 - 1))
 def test_padding_does_not_change_outputs(length, padding, seed):

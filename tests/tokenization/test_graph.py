@@ -1,6 +1,7 @@
 """The in-graph tokenizer, compared with the reference."""
 
 import random
+import re
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
 from tests.oracle import golden
+from tests.tokenization.test_tokenization import golden_texts
 
 # Lone surrogates have no UTF-8 encoding, so they cannot be inputs of a graph.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -27,9 +29,13 @@ AWKWARD = st.text(
 
 
 @pytest.fixture(scope="module", params=["uncased", "cased", "chinese"])
-def tokenizers(request):
-    path = str(golden(f"vocab/{request.param}.txt"))
-    reference = FullTokenizer(path, do_lower_case=request.param != "cased")
+def vocab(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def tokenizers(vocab):
+    reference = FullTokenizer(str(golden(f"vocab/{vocab}.txt")), do_lower_case=vocab != "cased")
     graph = GraphTokenizer(reference)
     spec = tf.TensorSpec([None], tf.string)
     return reference, tf.function(graph.__call__, input_signature=[spec])
@@ -37,7 +43,8 @@ def tokenizers(request):
 
 def assert_same_ids(tokenizers, texts):
     reference, graph = tokenizers
-    actual = graph(tf.constant([text.encode() for text in texts], tf.string)).to_list()
+    encoded = [text.encode() if isinstance(text, str) else text for text in texts]
+    actual = graph(tf.constant(encoded, tf.string)).to_list()
     expected = [reference.convert_tokens_to_ids(reference.tokenize(text)) for text in texts]
     assert actual == expected
 
@@ -60,6 +67,54 @@ def test_ids_match_the_reference_on_awkward_texts(tokenizers):
         texts.append(
             text + rng.choice(["", "Σ", " ΑΣ", "x" * 199, "x" * 200, "x" * 201, "é" * 201])
         )
+    assert_same_ids(tokenizers, texts)
+
+
+def encoded_golden_texts():
+    """Returns the golden inputs as UTF-8, which lone surrogates do not have, and their results."""
+    has_surrogate = re.compile("[\ud800-\udfff]").search
+    return [
+        (text if isinstance(text, bytes) else text.encode(), result)
+        for text, result in golden_texts()
+        if isinstance(text, bytes) or not has_surrogate(text)
+    ]
+
+
+def test_ids_match_the_original(vocab, tokenizers):
+    field = f"{vocab}_{'nolower' if vocab == 'cased' else 'lower'}_ids"
+    texts, results = zip(*encoded_golden_texts(), strict=True)
+    actual = tokenizers[1](tf.constant(texts)).to_list()
+    assert actual == [result[field] for result in results]
+
+
+def test_pieces_of_unusual_vocabularies(tmp_path):
+    """Punctuation and ## in pieces, duplicates, long pieces, and a greedy match that fails."""
+    pieces = [
+        "[UNK]",
+        "a",
+        "##",
+        "##a",
+        "#",
+        "ab",
+        "##b##",
+        "a,b",
+        "##c",
+        "a",
+        "abcd",
+        "",
+        "x" * 150,
+    ]
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    texts = ["##", "##a", "aab", "ab##", "a,b", "abc", "abcx", "abcd", "x" * 151, "x" * 150 + "a"]
+    for pretokenized in (False, True):
+        reference = FullTokenizer(str(path), pretokenized=pretokenized)
+        assert_same_ids((reference, GraphTokenizer(reference)), [*texts, " ".join(texts)])
+
+
+@settings(max_examples=100)
+@given(texts=st.lists(st.binary(max_size=12) | TEXTS.map(str.encode), min_size=1, max_size=8))
+def test_ids_match_the_reference_on_any_bytes(tokenizers, texts):
     assert_same_ids(tokenizers, texts)
 
 

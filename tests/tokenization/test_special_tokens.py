@@ -83,6 +83,19 @@ def tokenize(vocab_file, text, tokens=None, **kwargs):
     return FullTokenizer(vocab_file, special_tokens=tokens, **kwargs).tokenize(text)
 
 
+def test_invalid_bytes_are_ignored_before_special_tokens_are_found(tokenizers):
+    reference, _, graph = tokenizers
+    texts = [
+        b"a[E\xff1]b",
+        b"\xff[E1]\xff",
+        b"\xffa\xffb[/E1\xc3",
+        b"\xed\xa0\x80@GENE\xff$",
+        b"a\0b[E1]",
+    ]
+    expected = [reference.convert_tokens_to_ids(reference.tokenize(text)) for text in texts]
+    assert graph(tf.constant(texts)).to_list() == expected
+
+
 def test_special_tokens_take_the_next_unused_entries(vocab_file):
     tokenizer = FullTokenizer(vocab_file, special_tokens="[E1],[/E1],[MASK],<x>=[unused1]")
     assert tokenizer.tokenize("[E1]a[/E1] [MASK]<x>") == ["[E1]", "a", "[/E1]", "[MASK]", "<x>"]

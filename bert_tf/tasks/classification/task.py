@@ -289,6 +289,28 @@ class Classification(Task):
             checks.require_markers([example], self._markers, f"Input {index}")
         return examples
 
+    def explain(self, model: Any, item: Any, prediction: Any, label: str | None, steps: int) -> Any:
+        """Explains the logit of a label, or a number of a regression."""
+        from bert_tf.finetuning.explanation import explain  # imports TensorFlow
+
+        labels, is_number = self.schema.labels, self.problem.soft_target == "number"
+        if label is None and not is_number:
+            label = max(labels, key=prediction.probabilities.__getitem__)
+        if label not in (labels or (None,)):
+            names = ", ".join(labels) or "none, for a model with a single number"
+            raise UserError(f"label must be one of: {names}. Received: {label!r}")
+        rows = self.featurize(self.from_inputs([item]), "predict")
+        if len(rows["input_ids"]) > 1:
+            problem = f"explain() needs a text of one window, not {len(rows['input_ids'])}"
+            raise UserError(f'{problem}. Shorten it, or pass long_text="truncate" to Predictor')
+
+        def output(logits: Any) -> Any:
+            values = self.problem.values(logits) if is_number else logits
+            return values[:, labels.index(label)] if label else values
+
+        texts = item if isinstance(item, tuple) else (item,)
+        return explain(model, output, label or "", rows, texts, self.tokenizer.reference, steps)
+
     def epoch_size(self, examples: Sequence[InputExample]) -> int:
         """Returns the number of examples, or of their windows."""
         return int(self._count_windows(examples).sum()) if self._uses_windows else len(examples)
