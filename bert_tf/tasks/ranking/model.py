@@ -26,6 +26,8 @@ class BertCrossEncoder(BertClassifier):
         model({"input_ids": ids})["logits"]  # [B, 1]
     """
 
+    onnx_outputs = BertClassifier.onnx_outputs  # for pairs [B, S] only
+
     def __init__(self, config: BertConfig, num_labels: int = 1, **kwargs: Any) -> None:
         super().__init__(config, num_labels, **kwargs)
 

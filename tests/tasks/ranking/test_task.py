@@ -69,7 +69,7 @@ def test_training_and_prediction(options, tmp_path):
     np.testing.assert_allclose([float(line[4]) for line in lines], scores, atol=1e-5)
     exported = tf.saved_model.load(str(tmp_path / "out" / "export" / "1"))
     queries, passages = map(tf.constant, zip(*pairs, strict=True))
-    served = exported.signatures["serving_default"](text_a=queries, text_b=passages)
+    served = exported.signatures["serving_default"](text=queries, text_pair=passages)
     np.testing.assert_allclose(served["score"], scores, atol=1e-5)
     np.testing.assert_allclose(served["probability"], probabilities, atol=1e-5)
     onnx = Predictor(run.output_dir, engine="onnx")(pairs)
