@@ -142,7 +142,7 @@ def _read_labeled(options: MatchOptions, path: str, split: str, scored: bool) ->
             negatives[anchor][text] = None
     unique = dict.fromkeys(match[:2] for match in pairs if match.score)
     if unused := len(pairs) - sum(match.anchor in {x for x, _ in positives} for match in pairs):
-        message = "%s: left out %s: no row with the same anchor matches. --loss=cosine uses them"
+        message = "%s: left out %s: no row with the same anchor matches"
         _logger.info(message, path, counted(unused, "row"))
     return [Match(anchor, text, tuple(negatives[anchor])) for anchor, text in unique]
 

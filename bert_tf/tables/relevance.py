@@ -129,6 +129,8 @@ def read_candidates(
         if len(cells) not in (4, 6) or score is None:
             expected = "expected a TREC run (query, Q0, document, rank, score, tag)"
             raise UserError(f"{place}: {expected}, or the columns query id, id, query and text")
+        if not is_run and cells[2].strip().lower() == "query":
+            raise UserError(f"{place}: a header, which such a file does not have. Remove the line")
         query, document = cells[0], cells[2] if is_run else cells[1]
         if is_run and not documents:
             if not folders:

@@ -83,7 +83,7 @@ class Choices:
         passages. The relevance is divided by the highest one, if that is above 1.
 
         Raises:
-            UserError: there are fewer passages.
+            UserError: there are fewer passages, or the run has none of the queries.
         """
         rows: list[Match] = []
         numbers = np.zeros(3, int)
@@ -99,6 +99,8 @@ class Choices:
             drawn = self._draw(anchor, count - len(hard + found), hard + found, seed)
             rows.append(Match(anchor, positive, (*hard, *found, *drawn), score / highest))
             numbers += len(hard), len(found), len(drawn)
+        if self.run and not any(_key(match.anchor) in self.run for match in rows):
+            raise UserError(f"{self.data.path}: the run has no candidates for these queries")
         if any(len(row.negatives) < count for row in rows):
             problem = f"there are only {counted(len(self.passages), 'passage')}"
             raise UserError(f"{self.data.path}: {problem}. Lower --num_negatives={count}")
@@ -141,7 +143,9 @@ class Choices:
         if num_empty:
             message = "%s: queries without candidates, which count as 0: %d of %d"
             log.warning(message, self.data.path, num_empty, len(judged))
-        kind = "the candidates of a run" if self.run else "relevant passages and negatives"
+        kind = "the candidates of a run"
+        if not self.run:
+            kind = "relevant passages, and hard negatives or random ones"
         numbers = counted(len(ranked), "pair"), len(judged), kind
         log.info("%s: ranks %s (number of queries: %d): %s", self.data.path, *numbers)
         return ranked

@@ -57,7 +57,8 @@ class RankingOptions(MatchOptions, FineTuningOptions, affects=DATA):
     def check(self) -> None:
         """Checks the options without reading any data files."""
         super().check()
-        self.check_columns()
+        if self.do_train or self.evaluates:
+            self.check_columns()
         if self.do_train and self.loss != POINTWISE and self.is_scored:
             problem = f"--loss={self.loss} would ignore the scores"
             raise UserError(f"{problem}: pass --loss={POINTWISE}")

@@ -86,15 +86,16 @@ class Ranking(Task):
     ) -> Iterator[str]:
         """Yields what looks wrong in the texts; and training pairs in the evaluation."""
         texts = [texts for _, texts in self.identity(examples) if texts]
-        path = find_files(self.options, [split])[split]
-        yield from self.tokenizer.check_texts(path, texts)
         if split == "predict":
+            path = find_files(self.options, [split])[split]
+            yield from self.tokenizer.check_texts(path, texts)
             return
         data = self._data(split)
+        yield from self.tokenizer.check_texts(data.path, texts)
         yield from data.check(split, train_examples)
         most = max(len(match.negatives) for match in data.matches)
         if split == "train" and most > self.options.row_negatives > 0:
-            yield f"{path}: rows have up to {most} negatives: see --num_negatives"
+            yield f"{data.path}: rows have up to {most} negatives: see --num_negatives"
 
     def identity(self, examples: Sequence[Any]) -> Iterator[tuple[Any, Sequence[str]]]:
         """Returns each row or candidate with its texts; of an evaluation, also the relevance."""

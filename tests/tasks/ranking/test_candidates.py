@@ -72,6 +72,9 @@ def test_run_of_other_queries():
     with pytest.raises(UserError, match="data: no candidate of the run is relevant to its query"):
         make([Match("q", "text 0")], {"q": ["text 4"]}).ranked()
 
+    with pytest.raises(UserError, match="data: the run has no candidates for these queries"):
+        make([Match("q", "text 0")], {"r": ["text 4"]}).training_rows(1)
+
 
 def test_too_few_passages():
     with pytest.raises(UserError, match=r"only 20 passages\. Lower --num_negatives=20"):
@@ -156,6 +159,9 @@ def test_runs_without_texts(tmp_path):
         read_candidates(str(path), {}, {}, [str(tmp_path)])
     path.write_text("2\t7\ta query\t \n")
     with pytest.raises(UserError, match="run:1: a text is empty, or an id has white space"):
+        read_candidates(str(path), {}, {})
+    path.write_text("qid\tpid\tquery\tpassage\n")
+    with pytest.raises(UserError, match="run:1: a header"):
         read_candidates(str(path), {}, {})
     path.write_text("")
     with pytest.raises(UserError, match="run contains no candidates"):

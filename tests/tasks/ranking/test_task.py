@@ -50,9 +50,8 @@ def test_training_and_prediction(options, tmp_path):
     assert registry.run(untrained).metrics["eval_mrr@10"] < 0.6
     pairs = [("it was", "bad plot"), ("it was", "good plot"), ("a film", "slow")]
     write_run(tmp_path / "found.tsv", pairs)
-    run = dataclasses.replace(
-        options, do_predict=True, do_export=True, predict_file="found.tsv", eval_every="1epoch"
-    )
+    flags = {"do_predict": True, "do_export": True, "predict_file": "found.tsv"}
+    run = dataclasses.replace(options, **flags, eval_every="1epoch")
     metrics = registry.run(run).metrics
     assert metrics["eval_mrr@10"] == 1
     predictions = Predictor(run.output_dir)(pairs)
@@ -74,6 +73,34 @@ def test_training_and_prediction(options, tmp_path):
     np.testing.assert_allclose(served["probability"], probabilities, atol=1e-5)
     onnx = Predictor(run.output_dir, engine="onnx")(pairs)
     np.testing.assert_allclose([prediction.score for prediction in onnx], scores, atol=1e-4)
+
+
+def test_beir(short, tmp_path):
+    texts = [f"{word} plot" for word in WORDS]
+    write(tmp_path / "corpus.jsonl", [{"_id": f"d{n}", "text": x} for n, x in enumerate(texts)])
+    write(
+        tmp_path / "queries.jsonl", [{"_id": "q1", "text": "it"}, {"_id": "q2", "text": "a film"}]
+    )
+    (tmp_path / "qrels").mkdir()
+    for name in ("train", "dev"):
+        rows = "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t1\nq2\td3\t1\n"
+        (tmp_path / "qrels" / f"{name}.tsv").write_text(rows)
+    (tmp_path / "run.trec").write_text("q1 Q0 d4 1 9 x\nq1 Q0 d1 2 8 x\nq1 Q0 d5 3 7 x\n")
+    flags = {"task_name": "beir", "do_eval": True, "num_train_epochs": 6.0, "do_predict": True}
+    files = {"run_file": str(tmp_path / "run.trec"), "predict_file": "run.trec"}
+    metrics = registry.run(dataclasses.replace(short, **flags, **files)).metrics
+    assert metrics["eval_first_stage_mrr@10"] == pytest.approx(1 / 4)
+    assert metrics["eval_recall@100"] == pytest.approx(1 / 4)
+    lines = (tmp_path / "out" / "reranked.trec").read_text().splitlines()
+    assert sorted(line.split()[2] for line in lines) == ["d1", "d4", "d5"]
+    report = (tmp_path / "out" / "eval_predictions.tsv").read_text().splitlines()
+    assert len(report) == 3  # a header, and two queries, one of which has no candidates
+    # For prediction alone, the data need no columns, and no other files.
+    again = {"do_train": False, "do_eval": False, "anchor_column": None, "task_name": "tsv"}
+    again |= {"output_dir": str(tmp_path / "again"), "init_checkpoint": short.output_dir}
+    run = dataclasses.replace(short, **again, do_predict=True, predict_file="run.trec")
+    registry.run(dataclasses.replace(run, positive_column=None, negative_columns=None))
+    assert (tmp_path / "again" / "reranked.trec").read_text().splitlines() == lines
 
 
 def write_run(path, pairs):
