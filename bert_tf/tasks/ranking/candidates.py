@@ -10,7 +10,20 @@ import numpy as np
 from bert_tf.data.matches import Match, Matches
 from bert_tf.errors import UserError, counted
 from bert_tf.progress import log
-from bert_tf.tables.relevance import Candidate
+from bert_tf.tables.relevance import Candidate, read_candidates
+
+# Query id -> its candidates, best first.
+Run = Mapping[str, Sequence[Candidate]]
+
+
+def read_run(path: str, top_k: int, *texts: Any) -> Run:
+    """Returns the first `top_k` candidates of each query; `texts` as for `read_candidates`."""
+    found = read_candidates(path, *texts)
+    most = max(map(len, found.values()))
+    number = "all" if most <= top_k else f"the first {top_k}"
+    message = "%s: uses %s of up to %s of a query (number of queries: %d)"
+    log.info(message, path, number, counted(most, "candidate"), len(found))
+    return {query: candidates[:top_k] for query, candidates in found.items()}
 
 
 class Ranked(Sequence[Candidate]):
@@ -51,13 +64,12 @@ class Choices:
 
     Args:
         data: the matches.
-        run: query id -> its candidates, best first; empty if no search found any.
-        top_k: number of these candidates that are used.
+        run: candidates that a search found; empty if there was none.
     """
 
-    def __init__(self, data: Matches, run: Mapping[str, Sequence[Candidate]], top_k: int) -> None:
-        self.data, self.top_k = data, top_k
-        self.run = {_key(found[0].query): found[:top_k] for found in run.values()}
+    def __init__(self, data: Matches, run: Run) -> None:
+        self.data = data
+        self.run = {_key(found[0].query): found for found in run.values()}
         # Query -> relevant passage -> relevance; and query -> its hard negatives.
         self.relevant: dict[str, dict[str, float]] = defaultdict(dict)
         self.negatives: dict[str, list[str]] = defaultdict(list)
@@ -108,7 +120,7 @@ class Choices:
         log.info(message, self.data.path, *(numbers / len(rows)))
         return rows
 
-    def ranked(self) -> Ranked:
+    def ranked(self, top_k: int) -> Ranked:
         """Returns the passages to rank for each query that has a relevant one.
 
         They are the candidates of the run. Without a run, they are the relevant passages and hard
@@ -125,7 +137,7 @@ class Choices:
             found = self.run.get(_key(query), [])
             if not self.run:
                 texts = [*relevant, *self.negatives[query]]
-                count = 0 if self.negatives[query] else max(1, self.top_k - len(relevant))
+                count = 0 if self.negatives[query] else max(1, top_k - len(relevant))
                 texts += self._draw(query, count, texts, query)
                 random.Random(query).shuffle(texts)  # ties must not favor the relevant ones
                 found = [Candidate(query, text) for text in dict.fromkeys(texts)]
@@ -136,10 +148,10 @@ class Choices:
             gains.append(np.array([*own, *missed.values()], np.float32))
         ranked = Ranked([(query, next(iter(known))) for query, known in judged], candidates, gains)
         if not is_any_relevant:
-            problem = "no candidate of the run is relevant to its query"
-            raise UserError(
-                f"{self.data.path}: {problem}. Is it a run for these queries and texts?"
+            problem = (
+                "no candidate of the run is relevant to its query. Is it a run for these texts?"
             )
+            raise UserError(f"{self.data.path}: {problem}")
         if num_empty:
             message = "%s: queries without candidates, which count as 0: %d of %d"
             log.warning(message, self.data.path, num_empty, len(judged))

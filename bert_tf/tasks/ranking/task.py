@@ -25,8 +25,8 @@ from bert_tf.declare import value_for
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written
 from bert_tf.report.evaluation import EvaluationReport
-from bert_tf.tables.relevance import Candidate, read_candidates
-from bert_tf.tasks.ranking.candidates import Choices, Ranked
+from bert_tf.tables.relevance import Candidate
+from bert_tf.tasks.ranking.candidates import Choices, Ranked, read_run
 from bert_tf.tasks.ranking.options import POINTWISE, RankingOptions
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
@@ -69,17 +69,18 @@ class Ranking(Task):
                 raise no_file(split, options.data_dir)
             folder = os.path.dirname(paths[split])
             folders = [options.data_dir or folder, folder]
-            found = read_candidates(paths[split], {}, {}, folders).values()
-            return [candidate for candidates in found for candidate in candidates[: options.top_k]]
+            run = read_run(paths[split], options.top_k, {}, {}, folders)
+            return [*itertools.chain.from_iterable(run.values())]
         data = self._data(split)
         if split == "train" and options.is_scored:
             negatives = [Match(m.anchor, x, (), 0.0) for m in data.matches for x in m.negatives]
             return [m._replace(negatives=()) for m in data.matches] + negatives
         path = value_for(options.run_file or "", split)
-        run = read_candidates(path, data.queries, data.documents) if path else {}
-        choices = Choices(data, run, options.top_k)
-        is_train = split == "train"
-        return choices.training_rows(options.num_negatives) if is_train else choices.ranked()
+        texts = data.queries, data.documents
+        choices = Choices(data, read_run(path, options.top_k, *texts) if path else {})
+        if split == "train":
+            return choices.training_rows(options.num_negatives)
+        return choices.ranked(options.top_k)
 
     def check(
         self, split: str, examples: Sequence[Any], train_examples: Sequence[Match]

@@ -7,20 +7,20 @@ from bert_tf.data.matches import Match, Matches, read_matches
 from bert_tf.errors import UserError
 from bert_tf.options import RankingOptions
 from bert_tf.tables.relevance import Candidate, read_candidates
-from bert_tf.tasks.ranking.candidates import Choices
+from bert_tf.tasks.ranking.candidates import Choices, read_run
 
 DOCUMENTS = {f"d{n}": f"text {n}" for n in range(20)}
 
 
-def make(matches, run=None, top_k=100):
+def make(matches, run=None):
     found = {key: [Candidate(key, text) for text in texts] for key, texts in (run or {}).items()}
-    return Choices(Matches("data", matches, {}, DOCUMENTS), found, top_k)
+    return Choices(Matches("data", matches, {}, DOCUMENTS), found)
 
 
 def test_hard_negatives_first_then_those_of_the_run_then_random_ones():
     matches = [Match("q", "text 0", ("text 1",)), Match("q", "text 2"), Match("r", "text 3")]
-    run = {"q": ["text 2", "text  0", "text 1", "text 4", "text 5", "text 6"]}
-    choices = make(matches, run, top_k=5)
+    run = {"q": ["text 2", "text  0", "text 1", "text 4", "text 5"]}
+    choices = make(matches, run)
     first, second, third = choices.training_rows(2)
     assert first.negatives[0] == "text 1"
     assert first.negatives[1] in ("text 4", "text 5")
@@ -32,7 +32,7 @@ def test_hard_negatives_first_then_those_of_the_run_then_random_ones():
     assert {*row.negatives[1:3]} == {"text 4", "text 5"}
     assert len({*row.negatives}) == 10
     assert not {"text 0", "text 2"} & {*row.negatives}
-    assert choices.training_rows(10) == make(matches, run, top_k=5).training_rows(10)
+    assert choices.training_rows(10) == make(matches, run).training_rows(10)
 
 
 def test_graded_relevance():
@@ -44,7 +44,7 @@ def test_graded_relevance():
 
 def test_candidates_of_a_run():
     matches = [Match("q", "text 0", (), 2.0), Match("q", "text 9"), Match("r", "text 1")]
-    ranked = make(matches, {"q": ["text 4", "text 0"], "unknown": ["text 1"]}).ranked()
+    ranked = make(matches, {"q": ["text 4", "text 0"], "unknown": ["text 1"]}).ranked(100)
     assert [pair.passage for pair in ranked] == ["text 4", "text 0"]
     assert [gains.tolist() for gains in ranked.gains] == [[0, 2, 1], [1]]
     assert [x.tolist() for x in ranked.split(np.array([5, 7]))] == [[5, 7], []]
@@ -54,7 +54,7 @@ def test_candidates_of_a_run():
 
 def test_candidates_without_a_run():
     matches = [Match("q", "text 0", ("text 1", "text 2")), Match("r", "text 3"), Match("s", "x")]
-    ranked = make([*matches, Match("r", "text 4", (), 0.0)], top_k=7).ranked()
+    ranked = make([*matches, Match("r", "text 4", (), 0.0)]).ranked(7)
     q, r, s = np.split(
         [pair.passage for pair in ranked], np.cumsum([len(x) for x in ranked.gains])[:-1]
     )
@@ -64,13 +64,13 @@ def test_candidates_without_a_run():
     assert "x" in s
     assert [gains.sum() for gains in ranked.gains] == [1, 1, 1]
     # The relevant passage is not always the first: equal scores would look like a good ranking.
-    many = make([Match(f"q{n}", f"text {n}") for n in range(20)], top_k=5).ranked()
+    many = make([Match(f"q{n}", f"text {n}") for n in range(20)]).ranked(5)
     assert 0 < np.mean([gains[0] for gains in many.gains]) < 0.6
 
 
 def test_run_of_other_queries():
     with pytest.raises(UserError, match="data: no candidate of the run is relevant to its query"):
-        make([Match("q", "text 0")], {"q": ["text 4"]}).ranked()
+        make([Match("q", "text 0")], {"q": ["text 4"]}).ranked(100)
 
     with pytest.raises(UserError, match="data: the run has no candidates for these queries"):
         make([Match("q", "text 0")], {"r": ["text 4"]}).training_rows(1)
@@ -122,6 +122,16 @@ def test_trec_run_is_ordered_by_score(ms_marco, tmp_path):
     assert read_candidates(path, data.queries, data.documents) == expected
     # For prediction, the texts are found in the folder.
     assert read_candidates(path, {}, {}, [str(tmp_path)]) == expected
+
+
+def test_first_candidates_of_a_run(tmp_path, run_log):
+    path = tmp_path / "found.tsv"
+    path.write_text("2\t8\twhat is\ttwo\n2\t7\twhat is\tone\n1\t9\tq\tthree\n")
+    found = read_run(str(path), 1, {}, {})
+    assert [[x.passage_id for x in candidates] for candidates in found.values()] == [["8"], ["9"]]
+    assert (
+        "uses the first 1 of up to 2 candidates of a query (number of queries: 2)" in run_log.text
+    )
 
 
 def test_file_with_texts(tmp_path):
