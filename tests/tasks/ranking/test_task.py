@@ -191,14 +191,21 @@ def test_only_pairs_in_a_predictor(short):
             Predictor(short.output_dir)([value])
 
 
-def test_training_pairs_in_the_evaluation(short, tmp_path, run_log):
+def problems(options, split):
+    task = Ranking(*read_model_files(options))
+    return list(task.check(split, task.read(split), task.read("train")))
+
+
+def test_training_pairs_in_the_evaluation(options, tmp_path):
+    assert not problems(options, "eval")
     (tmp_path / "dev.jsonl").write_text((tmp_path / "train.jsonl").read_text())
-    registry.run(dataclasses.replace(short, do_eval=True))
-    assert "64 of 64 pairs are also training pairs: the metrics are too high" in run_log.text
+    (problem,) = problems(options, "eval")
+    assert "64 of 64 pairs are also training pairs: the metrics are too high" in problem
 
 
-def test_more_negatives_than_used(short, tmp_path, run_log):
+def test_more_negatives_than_used(options, tmp_path):
     rows = [json.loads(line) for line in (tmp_path / "train.jsonl").read_text().splitlines()]
     write(tmp_path / "train.jsonl", [{**row, "others": ["good plot", "slow"]} for row in rows])
-    registry.run(short)
-    assert "rows have up to 2 negatives: see --num_negatives" in run_log.text
+    (problem,) = problems(options, "train")
+    assert "rows have up to 2 negatives: see --num_negatives" in problem
+    assert not problems(dataclasses.replace(options, num_negatives=2), "train")
