@@ -94,6 +94,7 @@ setup(
             "bert-extract-features = bert_tf.scripts:extract_features",
             "bert-predict-masked = bert_tf.scripts:predict_masked",
             "bert-run-embeddings = bert_tf.scripts:run_embeddings",
+            "bert-run-ranking = bert_tf.scripts:run_ranking",
             "bert-run-multiple-choice = bert_tf.scripts:run_multiple_choice",
             "bert-run-ner = bert_tf.scripts:run_ner",
             "bert-run-pretraining = bert_tf.scripts:run_pretraining",

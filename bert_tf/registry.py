@@ -113,6 +113,14 @@ SCRIPTS: Mapping[str, Script] = {
         options=f"{_TASKS}.embeddings.options:EmbeddingsOptions",
         make_task=f"{_TASKS}.embeddings.task:Embeddings",
     ),
+    "run_ranking": Script(
+        "Trains and applies models that say how relevant a passage is to a query.",
+        example=f"--data_dir=data --anchor_column=question --positive_column=answer {_TRAIN}",
+        options=f"{_TASKS}.ranking.options:RankingOptions",
+        make_task=f"{_TASKS}.ranking.task:Ranking",
+        head="classification",
+        model=f"{_TASKS}.ranking.model:BertCrossEncoder",
+    ),
     "extract_features": Script(
         "Writes an encoder's vectors for tokens or whole texts.",
         example=f"--input_file=texts.txt --output_file=vectors.npz --pooling=mean {_BERT}",

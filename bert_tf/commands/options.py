@@ -6,7 +6,7 @@ from bert_tf import registry
 from bert_tf.declare import Options, check_required, check_values, option
 from bert_tf.errors import UserError
 
-_HEADS = [script.head for script in registry.SCRIPTS.values() if script.head]
+_HEADS = [*dict.fromkeys(script.head for script in registry.SCRIPTS.values() if script.head)]
 # [PAD], [UNK], [CLS], [SEP], [MASK].
 _NUM_SPECIAL_TOKENS = 5
 

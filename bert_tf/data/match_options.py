@@ -9,7 +9,7 @@ from bert_tf.errors import UserError
 from bert_tf.tables.columns import parse_number
 
 # Tasks whose files are not tables, and the task of a user's own tables.
-BEIR, SQUAD, TABLES = "beir", "squad", "tsv"
+BEIR, MS_MARCO, SQUAD, TABLES = "beir", "msmarco", "squad", "tsv"
 
 
 def _table(anchor: str, positive: str, **flags: str) -> dict[str, str]:
@@ -29,7 +29,7 @@ PUBLISHED: dict[str, dict[str, str]] = {
     "snli": _table("sentence1", "sentence2", **_NLI, **_SNLI),
     "qqp": _table("question1", "question2", **_QQP),
     "qnli": _table("question", "sentence", **_QNLI, negative_label="not_entailment"),
-    "msmarco": _table("1", "2", negative_columns="3", **_TRIPLES),
+    MS_MARCO: _table("1", "2", negative_columns="3", **_TRIPLES),
     SQUAD: {"train_file": "train-v1.1.json", "eval_file": "dev-v1.1.json"},
     BEIR: {"train_file": "qrels/train.tsv", "eval_file": "qrels/dev.tsv"},
 }
@@ -42,8 +42,8 @@ class MatchOptions(SplitFileOptions, affects=DATA):
     task_name: str = option(
         TABLES,
         "tsv for your own TSV, CSV and JSON-lines files; or a data set with its usual files: "
-        "sts-b, mnli, snli, qqp, qnli, msmarco (triples), squad, or beir (any data set in BEIR's "
-        "layout).",
+        "sts-b, mnli, snli, qqp, qnli, msmarco (triples; or qrels, passed by name), squad, or beir "
+        "(any data set in BEIR's layout).",
     )
     anchor_column: str | None = option(
         None,

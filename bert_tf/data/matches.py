@@ -2,11 +2,12 @@
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bert_tf import files
-from bert_tf.data.match_options import BEIR, SQUAD, MatchOptions
+from bert_tf.data.match_options import BEIR, MS_MARCO, SQUAD, MatchOptions
 from bert_tf.data.split_files import find_files
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.tables import relevance
@@ -17,6 +18,9 @@ _logger = logging.getLogger(__name__)
 
 # The default limit of `files.read_text` is for small files.
 _MAX_BYTES = 1 << 36
+# A warning says that few anchors are distinct if each is in more pairs than these.
+_MANY_REPEATED = 20
+_NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 
 
 class Match(NamedTuple):
@@ -29,11 +33,33 @@ class Match(NamedTuple):
 
 
 class Matches(NamedTuple):
-    """The matches in a file, and further passages to search in."""
+    """The matches in a file; and, if its texts have ids, id -> text of all of them."""
 
     path: str
     matches: Sequence[Match]
-    corpus: Sequence[str] = ()
+    queries: Mapping[str, str] = _NO_TEXTS
+    documents: Mapping[str, str] = _NO_TEXTS
+
+    @property
+    def corpus(self) -> list[str]:
+        """Further passages to search in."""
+        return [*self.documents.values()]
+
+    def check(self, split: str, train_matches: Sequence[Match]) -> Iterator[str]:
+        """Yields what looks wrong in the pairs; for "eval", also those that are training pairs."""
+        num_same = sum(match.anchor == match.positive for match in self.matches)
+        if 2 * num_same > len(self.matches):
+            pairs = counted(num_same, "pair", "are the same text twice", of=len(self.matches))
+            yield f"{self.path}: {pairs}. Check the columns"
+        num_anchors = len({match.anchor for match in self.matches})
+        if split == "train" and _MANY_REPEATED * num_anchors < len(self.matches):
+            anchors = counted(num_anchors, "anchor", "are distinct", of=len(self.matches))
+            yield f"{self.path}: only {anchors}. Check the columns"
+        known = {match[:2] for match in train_matches} if split == "eval" else set()
+        shared = sum(match[:2] in known for match in self.matches)
+        if shared > 0.01 * len(self.matches):
+            pairs = counted(shared, "pair", "are also training pairs", of=len(self.matches))
+            yield f"{self.path}: {pairs}: the metrics are too high"
 
 
 def read_matches(options: MatchOptions, split: str, scored: bool = False) -> Matches:
@@ -46,9 +72,11 @@ def read_matches(options: MatchOptions, split: str, scored: bool = False) -> Mat
     paths = find_files(options, [split])
     if split not in paths:
         raise UserError(f"There is no {split} file: pass --{split}_file, or add it to --data_dir")
-    path, corpus = paths[split], []
-    if task == BEIR:
-        matches, corpus = _read_beir(path, split)
+    path, texts = paths[split], (_NO_TEXTS, _NO_TEXTS)
+    if task == BEIR or (task == MS_MARCO and os.path.basename(path).startswith("qrels")):
+        folder = os.path.dirname(path)
+        texts = relevance.read_collection([folder, os.path.dirname(folder)])
+        matches = list(_read_judged(path, split, *texts))
     elif task == SQUAD:
         matches = list(_read_squad(path))
     elif "label" in options.columns(split):
@@ -60,7 +88,7 @@ def read_matches(options: MatchOptions, split: str, scored: bool = False) -> Mat
     if scored and len({match.score for match in matches}) == 1:
         raise UserError(f"{path}: all pairs have the same score or label: there is no order")
     _logger.info("%s: %s", path, counted(len(matches), "pair"))
-    return Matches(path, matches, corpus)
+    return Matches(path, matches, *texts)
 
 
 def _cells(options: MatchOptions, path: str, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -114,7 +142,7 @@ def _read_labeled(options: MatchOptions, path: str, split: str, scored: bool) ->
             negatives[anchor][text] = None
     unique = dict.fromkeys(match[:2] for match in pairs if match.score)
     if unused := len(pairs) - sum(match.anchor in {x for x, _ in positives} for match in pairs):
-        message = "%s: left out %s: no row with the same anchor matches. --loss=cosine uses them"
+        message = "%s: left out %s: no row with the same anchor matches"
         _logger.info(message, path, counted(unused, "row"))
     return [Match(anchor, text, tuple(negatives[anchor])) for anchor, text in unique]
 
@@ -131,13 +159,10 @@ def _read_squad(path: str) -> Iterator[Match]:
         raise UserError(f"{path} does not have the format of SQuAD") from None
 
 
-def _read_beir(path: str, split: str) -> tuple[list[Match], list[str]]:
-    folder = os.path.dirname(os.path.dirname(path))
-    documents, queries = (
-        relevance.read_texts(os.path.join(folder, f"{name}.jsonl"))
-        for name in ("corpus", "queries")
-    )
-    judgments = relevance.read_qrels(path, queries, documents)
-    matches = [Match(queries[query], documents[key], (), score) for query, key, score in judgments]
-    # A passage that was judged not relevant is nothing to train on.
-    return [m for m in matches if m.score or split != "train"], [*documents.values()]
+def _read_judged(
+    path: str, split: str, queries: Mapping[str, str], documents: Mapping[str, str]
+) -> Iterator[Match]:
+    for query, document, score in relevance.read_qrels(path, queries, documents):
+        # A passage that was judged not relevant is nothing to train on.
+        if score or split != "train":
+            yield Match(queries[query], documents[document], (), score)

@@ -11,6 +11,9 @@ import numpy as np
 
 # Query, passage, and the score of the pair or the relevance of the passage; 0: not relevant.
 Judgment = tuple[int, int, float]
+# Names of the metrics of `correlations`, and of `rank` and `rank_candidates`.
+CORRELATIONS = ("spearman", "pearson")
+RANKING = ("mrr@10", "ndcg@10", "map", "recall@1", "recall@10", "recall@100")
 # Number of similarities that are computed at once.
 _MAX_SCORES = 1 << 26
 
@@ -34,12 +37,18 @@ class Ranking(NamedTuple):
     """How well passages were ranked for each of N queries that have a relevant passage."""
 
     queries: np.ndarray  # indexes of these queries, int [N]
-    best: np.ndarray  # index of the first passage of each ranking, int [N]
+    best: np.ndarray  # index of the first passage of each ranking, int [N]; -1: none
     values: dict[str, np.ndarray]  # name of a metric -> its value for each query, float [N]
 
     def metrics(self) -> dict[str, np.float32]:
         """Returns the means over queries; names begin with `eval_`."""
         return {f"eval_{name}": np.float32(np.nanmean(x)) for name, x in self.values.items()}
+
+    def worst_first(self) -> "Ranking":
+        """Returns the ranking with the queries in the order of their average precision."""
+        order = np.argsort(self.values["map"], kind="stable")
+        values = {name: x[order] for name, x in self.values.items()}
+        return Ranking(self.queries[order], self.best[order], values)
 
 
 def rank(
@@ -87,10 +96,34 @@ def rank(
     return Ranking(np.array(answerable), np.array(best), arrays)
 
 
+def rank_candidates(scores: Sequence[np.ndarray], gains: Sequence[np.ndarray]) -> Ranking:
+    """Ranks the candidates of each query by their scores, with the metrics of `rank`.
+
+    Args:
+        scores: of the C candidates of each query, float [C]. Ties count in this order.
+        gains: relevance of each query's candidates, and then of the M relevant passages that are
+            none: these are not found, but missed. Float [C + M], of which one is above 0.
+    """
+    values: dict[str, list[float]] = defaultdict(list)
+    for own, known in zip(scores, gains, strict=True):
+        relevant = np.flatnonzero(known > 0)
+        found = relevant[relevant < len(own)]
+        for name, value in _query_metrics(own, found, known[relevant]).items():
+            values[name].append(value)
+    best = np.array([int(own.argmax()) if len(own) else -1 for own in scores])
+    arrays = {name: np.array(found) for name, found in values.items()}
+    return Ranking(np.arange(len(scores)), best, arrays)
+
+
 def _query_metrics(scores: np.ndarray, relevant: np.ndarray, gains: np.ndarray) -> dict[str, float]:
+    """Returns the metrics of a query, some of whose relevant passages may have no score.
+
+    `gains` are those of `relevant`, the indexes of passages with a score, and then of the others.
+    """
     own = scores[relevant][:, None]
     is_before = (scores == own) & (np.arange(len(scores)) < relevant[:, None])
-    ranks = 1 + ((scores > own) | is_before).sum(axis=1)
+    ranks = np.full(len(gains), np.inf)
+    ranks[: len(relevant)] = 1 + ((scores > own) | is_before).sum(axis=1)
     order = np.argsort(ranks)
     ranks, gains = ranks[order], gains[order]
     ideal = np.sort(gains)[::-1][:10] / np.log2(np.arange(2, 2 + min(10, len(gains))))

@@ -1,28 +1,74 @@
-"""Reads queries, documents and their relevance from files in the layout of BEIR.
+"""Reads queries, documents, their relevance, and candidates that a search found.
 
-Thakur et al. 2021, "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information
-Retrieval Models": `corpus.jsonl`, `queries.jsonl`, and `qrels/train.tsv`, `dev.tsv` or `test.tsv`.
+The layouts are those of BEIR (Thakur et al. 2021, "BEIR: A Heterogeneous Benchmark for Zero-shot
+Evaluation of Information Retrieval Models"), of MS MARCO's passage ranking and of trec_eval.
 """
 
-from collections.abc import Iterator, Mapping
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+from bert_tf import files
 from bert_tf.errors import UserError, excerpt
 from bert_tf.tables.columns import parse_number, to_text
 from bert_tf.tables.read import read_table
 
+_DOCUMENTS = re.compile(r"(corpus\.jsonl|collection\.tsv)(\.gz)?")
+_QUERIES = re.compile(r"queries(\..+)?\.(jsonl|tsv)(\.gz)?")
+
+
+class Candidate(NamedTuple):
+    """A passage that may be relevant to a query, with their ids in a run."""
+
+    query: str
+    passage: str
+    query_id: str = ""
+    passage_id: str = ""
+
+
+def read_collection(folders: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns id -> text of queries and of documents, from the first folder that has both.
+
+    The files are `queries.jsonl` and `corpus.jsonl` (BEIR), or all `queries*.tsv` and
+    `collection.tsv` (MS MARCO).
+
+    Raises:
+        UserError: no folder has such files, or one is invalid; the message names the line.
+    """
+    for folder in folders:
+        names = files.list_dir(folder or ".")
+        documents, queries = (
+            [os.path.join(folder, name) for name in names if pattern.fullmatch(name)]
+            for pattern in (_DOCUMENTS, _QUERIES)
+        )
+        if documents and queries:
+            merged = {key: text for path in queries for key, text in read_texts(path).items()}
+            return merged, read_texts(documents[0])
+    expected = "queries.jsonl and corpus.jsonl (BEIR), or queries.tsv and collection.tsv (MS MARCO)"
+    places = " or ".join(folder or "this folder" for folder in dict.fromkeys(folders))
+    raise UserError(f"There are no texts of queries and documents: put {expected} into {places}")
+
 
 def read_texts(path: str) -> dict[str, str]:
     """Returns id -> text of JSON lines with `_id`, `text` and `title`, which precedes the text.
+
+    A table has two columns, id and text, and no header.
 
     Raises:
         UserError: the file is missing or invalid, or has an id twice; the message names the line.
     """
     texts: dict[str, str] = {}
     for row in read_table(path):
-        if not isinstance(row.cells, dict) or not {"_id", "text"} <= row.cells.keys():
-            raise UserError(f"{row.place}: expected an object with the keys _id and text")
+        cells = row.cells
+        if isinstance(cells, list) and len(cells) == 2:
+            cells = {"_id": cells[0], "text": cells[1]}
+        if not isinstance(cells, dict) or not {"_id", "text"} <= cells.keys():
+            expected = "expected an object with the keys _id and text, or the columns id and text"
+            raise UserError(f"{row.place}: {expected}")
         names = ("_id", "title", "text")
-        key, title, text = (to_text(row.cells.get(n) or "", n, row.place) for n in names)
+        key, title, text = (to_text(cells.get(n) or "", n, row.place) for n in names)
         if key in texts:
             raise UserError(
                 f"{row.place}: the id {excerpt(key)} occurs a second time. Remove the line"
@@ -34,22 +80,92 @@ def read_texts(path: str) -> dict[str, str]:
 def read_qrels(
     path: str, queries: Mapping[str, str], documents: Mapping[str, str]
 ) -> Iterator[tuple[str, str, float]]:
-    """Yields (query id, document id, relevance) of a TSV file with a header; 0: not relevant.
+    """Yields (query id, document id, relevance); 0: not relevant.
+
+    The file has three columns and a header, as in BEIR, or four and no header, as in TREC.
 
     Raises:
         UserError: the file is missing or invalid, or names an unknown id; the message names the
             line.
     """
-    kinds = {"query": queries, "document": documents}
-    for row in read_table(path):
-        is_row = isinstance(row.cells, list) and len(row.cells) == 3
-        if is_row and row.cells[0] == "query-id":
+    for place, cells in _rows(path):
+        if len(cells) == 3 and cells[0] == "query-id":
             continue
-        relevance = parse_number(row.cells[2]) if is_row else None
+        relevance = parse_number(cells[-1]) if len(cells) in (3, 4) else None
         if relevance is None:
-            raise UserError(f"{row.place}: expected the columns query-id, corpus-id and score")
-        for key, (kind, known) in zip(row.cells[:2], kinds.items(), strict=True):
-            if key not in known:
-                problem = f"there is no {kind} with the id {excerpt(key)}"
-                raise UserError(f"{row.place}: {problem}. Correct or remove the line")
-        yield row.cells[0], row.cells[1], max(relevance, 0.0)
+            expected = "expected the columns query-id, corpus-id and score"
+            raise UserError(f"{place}: {expected}; or, as in TREC, query, 0, document, relevance")
+        query, document = cells[0], cells[-2]
+        _look_up(query, queries, "query", place)
+        _look_up(document, documents, "document", place)
+        yield query, document, max(relevance, 0.0)
+
+
+def read_candidates(
+    path: str,
+    queries: Mapping[str, str],
+    documents: Mapping[str, str],
+    folders: Sequence[str] = (),
+) -> dict[str, list[Candidate]]:
+    """Returns query id -> its candidates, best first.
+
+    A TREC run has the columns query id, Q0, document id, rank, score and tag; as in trec_eval, only
+    the score determines the order. A file like MS MARCO's `top1000.dev` has the columns query id,
+    document id, query and document, best first.
+
+    Args:
+        path: the file.
+        queries: id -> text.
+        documents: id -> text. If there are none, the texts are those in the file.
+        folders: where `read_collection` then finds the texts for a TREC run.
+
+    Raises:
+        UserError: the file is missing or invalid, has a pair twice, or names an unknown id.
+    """
+    found: dict[str, dict[str, tuple[float, Candidate]]] = defaultdict(dict)
+    for place, cells in _rows(path):
+        is_run = len(cells) == 6
+        score = parse_number(cells[4]) if is_run else 0.0
+        if len(cells) not in (4, 6) or score is None:
+            expected = "expected a TREC run (query, Q0, document, rank, score, tag)"
+            raise UserError(f"{place}: {expected}, or the columns query id, id, query and text")
+        if not is_run and cells[2].strip().lower() == "query":
+            raise UserError(f"{place}: a header, which such a file does not have. Remove the line")
+        query, document = cells[0], cells[2] if is_run else cells[1]
+        if is_run and not documents:
+            if not folders:
+                problem = "the texts of these data have no ids to which a TREC run could refer"
+                advice = "Pass a file with the columns query id, id, query and text"
+                raise UserError(f"{place}: {problem}. {advice}, as top1000.dev has")
+            queries, documents = read_collection(folders)
+        if documents:
+            texts = [_look_up(query, queries, "query", place)]
+            texts.append(_look_up(document, documents, "document", place))
+        else:
+            texts = [text.strip() for text in cells[2:]]
+        if not all(texts) or len(f"{query} {document}".split()) != 2:
+            problem = "a text is empty, or an id has white space"
+            raise UserError(f"{place}: {problem}. Correct or remove the line")
+        if document in found[query]:
+            raise UserError(f"{place}: the query has this document twice. Remove the line")
+        found[query][document] = (-score, Candidate(texts[0], texts[1], query, document))
+    if not found:
+        raise UserError(f"{path} contains no candidates")
+    return {
+        query: [candidate for _, candidate in sorted(pairs.values(), key=lambda pair: pair[0])]
+        for query, pairs in found.items()
+    }
+
+
+def _rows(path: str) -> Iterator[tuple[str, list[str]]]:
+    """Yields the cells of each line, which are separated by tabs or else by white space."""
+    for row in read_table(path):
+        cells = row.cells if isinstance(row.cells, list) else []
+        yield row.place, cells[0].split() if len(cells) == 1 else cells
+
+
+def _look_up(key: str, texts: Mapping[str, str], kind: str, place: str) -> str:
+    if key not in texts:
+        problem = f"there is no {kind} with the id {excerpt(key)}"
+        raise UserError(f"{place}: {problem}. Correct or remove the line")
+    return texts[key]

@@ -21,6 +21,7 @@ from bert_tf.options import (
     EmbeddingsOptions,
     MultipleChoiceOptions,
     NerOptions,
+    RankingOptions,
     SquadOptions,
 )
 from tests.finetuning.own_relations import RelationOptions
@@ -137,6 +138,24 @@ def scored_embeddings(flags, folder):
     return embeddings(flags, folder, score_column="score", loss="cosent")
 
 
+def ranking(flags, folder, **more):
+    rows = [
+        {"query": x, "passage": y, "others": [TEXTS[n - 1]][: n % 2]}
+        for n, (x, y) in enumerate(itertools.pairwise(TEXTS))
+    ]
+    write_rows(folder, rows)
+    lines = (f"q1\td{n}\t{TEXTS[0]}\t{text}\n" for n, text in enumerate(TEXTS))
+    (folder / "found.tsv").write_text("".join(lines))
+    columns = {"anchor_column": "query", "positive_column": "passage", "num_negatives": 2}
+    more = more or {"negative_columns": "others", "loss": "listwise"}
+    files = {"data_dir": str(folder), "predict_file": "found.tsv"}
+    return RankingOptions(**flags, **columns, **files, **more)
+
+
+def reranking(flags, folder):
+    return ranking(flags, folder, run_file=str(folder / "found.tsv"))
+
+
 def own_retrieval(flags, folder):
     rows = [{"query": x, "passages": [x, y]} for x, y in itertools.pairwise(TEXTS)]
     write_rows(folder, rows)
@@ -167,6 +186,8 @@ CASES = {
     squad: PAIRS,
     embeddings: TEXTS,
     scored_embeddings: TEXTS,
+    ranking: PAIRS,
+    reranking: PAIRS,
     own_retrieval: TEXTS,
     own_relations: [(text, 0, 1) for text in TEXTS],
 }

@@ -49,12 +49,10 @@ class BertBiEncoder(EncoderWithHead):
         """
         seeds = self._dropout_seeds(2, dropout_seed, training)
         outputs = {"sentence_embedding": self._encode(inputs, training, seeds[0])}
-        passages = {n.removeprefix(PASSAGES): inputs[n] for n in inputs if n.startswith(PASSAGES)}
-        if passages:
-            shape = ops.shape(passages["input_ids"])
-            flat = {n: ops.reshape(passages[n], (-1, shape[-1])) for n in self.input_names}
-            vectors = self._encode({**passages, **flat}, training, seeds[1])
-            outputs["passages"] = ops.reshape(vectors, (-1, shape[1], vectors.shape[-1]))
+        if passages := self._flatten(inputs, PASSAGES):
+            vectors = self._encode(passages, training, seeds[1])
+            count = ops.shape(inputs[f"{PASSAGES}input_ids"])[1]
+            outputs["passages"] = ops.reshape(vectors, (-1, count, vectors.shape[-1]))
         return outputs
 
     def _encode(self, inputs: dict[str, Any], training: bool | None, seed: Any) -> Any:

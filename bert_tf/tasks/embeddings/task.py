@@ -18,17 +18,21 @@ from bert_tf.data import array_ops
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.matches import Match, Matches, read_matches
 from bert_tf.data.packing import CUT_TOKENS, pack_batch
-from bert_tf.data.ranking_metrics import Judgment, Ranking, correlations, rank
-from bert_tf.errors import UserError, counted
+from bert_tf.data.ranking_metrics import (
+    CORRELATIONS,
+    RANKING,
+    Judgment,
+    Ranking,
+    correlations,
+    rank,
+)
+from bert_tf.errors import UserError
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits
 from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.tasks.embeddings.options import IN_BATCH, EmbeddingsOptions
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
-
-# A warning says that few anchors are distinct if each is in more pairs than these.
-_MANY_REPEATED = 20
 
 
 class Text(NamedTuple):
@@ -82,9 +86,7 @@ class Embeddings(Task):
     @property
     def traits(self) -> Traits:
         """Metrics of scored pairs or of retrieval; most losses depend on the batch."""
-        names = ("spearman", "pearson")
-        if not self.options.is_scored("eval"):
-            names = ("mrr@10", "ndcg@10", "map", "recall@1", "recall@10", "recall@100")
+        names = CORRELATIONS if self.options.is_scored("eval") else RANKING
         depends_on = {"batch"} if self.options.loss != "cosine" else set()
         return Traits(tuple(map(Metric, names)), loss_depends_on=frozenset(depends_on))
 
@@ -115,23 +117,11 @@ class Embeddings(Task):
         most = max(len(match.negatives) for match in data.matches)
         if split == "train" and most >= self.options.num_passages:
             yield f"{data.path}: rows have up to {most} negatives: see --num_negatives"
-        num_same = sum(match.anchor == match.positive for match in data.matches)
-        if 2 * num_same > len(data.matches):
-            pairs = counted(num_same, "pair", "are the same text twice", of=len(data.matches))
-            yield f"{data.path}: {pairs}. Check the columns"
-        num_anchors = len({match.anchor for match in data.matches})
-        if split == "train" and _MANY_REPEATED * num_anchors < len(data.matches):
-            anchors = counted(num_anchors, "anchor", "are distinct", of=len(data.matches))
-            yield f"{data.path}: only {anchors}. Check the columns"
+        yield from data.check(split, train_examples)
         checkpoint = self.options.init_checkpoint if split == "train" else None
         declared = declared_vectors(RunFolder.of(checkpoint)) if checkpoint else None
         if declared and declared.pooling != self.options.poolings:
             yield f"{declared}, but this run has --pooling={self.options.pooling}"
-        known = {match[:2] for match in train_examples} if split == "eval" else set()
-        shared = sum(match[:2] in known for match in data.matches)
-        if shared > 0.01 * len(data.matches):
-            pairs = counted(shared, "pair", "are also training pairs", of=len(data.matches))
-            yield f"{data.path}: {pairs}: the metrics are too high"
 
     def identity(self, examples: Sequence[Any]) -> Iterator[tuple[Any, Sequence[str]]]:
         """Returns each match with its texts; of an evaluation, each text, and the judgments."""
@@ -238,15 +228,13 @@ class Embeddings(Task):
             }
             values = {"score": scores[order], "cosine": cosines[order]}
             return EvaluationReport(columns={**texts, **values})
-        ranking = _rank(examples, predictions)
+        ranking = _rank(examples, predictions).worst_first()
         relevant = {query: passage for query, passage, value in reversed(judgments) if value > 0}
-        order = np.argsort(ranking.values["map"], kind="stable")
-        queries, values = ranking.queries[order], {n: x[order] for n, x in ranking.values.items()}
-        values.pop("triplet_accuracy", None)
+        queries, values = ranking.queries, {n: ranking.values[n] for n in RANKING}
         columns = {
             "query": [examples[query].text for query in queries],
             "relevant": [examples[num_queries + relevant[query]].text for query in queries],
-            "found": [examples[num_queries + best].text for best in ranking.best[order]],
+            "found": [examples[num_queries + best].text for best in ranking.best],
         }
         is_wrong = values["recall@1"] == 0
         return EvaluationReport(columns={**columns, **values}, values=values, is_wrong=is_wrong)

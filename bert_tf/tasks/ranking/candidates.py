@@ -1,0 +1,168 @@
+"""Chooses the passages that a cross-encoder learns from, and those that it ranks."""
+
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_tf.data.matches import Match, Matches
+from bert_tf.errors import UserError, counted
+from bert_tf.progress import log
+from bert_tf.tables.relevance import Candidate, read_candidates
+
+# Query id -> its candidates, best first.
+Run = Mapping[str, Sequence[Candidate]]
+
+
+def read_run(path: str, top_k: int, *texts: Any) -> Run:
+    """Returns the first `top_k` candidates of each query; `texts` as for `read_candidates`."""
+    found = read_candidates(path, *texts)
+    most = max(map(len, found.values()))
+    number = "all" if most <= top_k else f"the first {top_k}"
+    message = "%s: uses %s of up to %s of a query (number of queries: %d)"
+    log.info(message, path, number, counted(most, "candidate"), len(found))
+    return {query: candidates[:top_k] for query, candidates in found.items()}
+
+
+class Ranked(Sequence[Candidate]):
+    """The candidates of several queries, and what is known about them.
+
+    Attributes:
+        judged: each query, and one of the passages that are relevant to it.
+        gains: relevance of each query's candidates and further passages, see `rank_candidates`.
+    """
+
+    def __init__(
+        self,
+        judged: Sequence[tuple[str, str]],
+        candidates: Sequence[Sequence[Candidate]],
+        gains: Sequence[np.ndarray],
+    ) -> None:
+        self._pairs = [pair for found in candidates for pair in found]
+        self._bounds = np.cumsum([0, *map(len, candidates)])
+        self.judged, self.gains, self.num_queries = judged, gains, len(judged)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._pairs[index]
+
+    def split(self, values: np.ndarray) -> list[np.ndarray]:
+        """Splits the values of all candidates into those of each query."""
+        return np.split(values, self._bounds[1:-1])
+
+    def passage(self, query: int, index: int) -> str:
+        """Returns a candidate of a query; "" for the index -1: it has none."""
+        return self._pairs[self._bounds[query] + index].passage if index >= 0 else ""
+
+
+class Choices:
+    """Chooses passages for the queries of a split, always the same ones.
+
+    Args:
+        data: the matches.
+        run: candidates that a search found; empty if there was none.
+    """
+
+    def __init__(self, data: Matches, run: Run) -> None:
+        self.data = data
+        self.run = {_key(found[0].query): found for found in run.values()}
+        # Query -> relevant passage -> relevance; and query -> its hard negatives.
+        self.relevant: dict[str, dict[str, float]] = defaultdict(dict)
+        self.negatives: dict[str, list[str]] = defaultdict(list)
+        for anchor, positive, negatives, score in data.matches:
+            if score > 0:
+                known = self.relevant[anchor]
+                known[positive] = max(score, known.get(positive, 0.0))
+            self.negatives[anchor] += [positive] * (score == 0) + [*negatives]
+        texts = (x for match in data.matches for x in (match.positive, *match.negatives))
+        self.passages = [*dict.fromkeys([*data.documents.values(), *texts])]
+
+    def _draw(self, query: str, count: int, used: Sequence[str], seed: str) -> list[str]:
+        """Draws random passages that are neither used nor relevant to the query."""
+        excluded = {query, *self.relevant[query], *used}
+        size = min(len(self.passages), count + len(excluded))
+        drawn = random.Random(seed).sample(self.passages, size)
+        return [text for text in drawn if text not in excluded][:count]
+
+    def training_rows(self, count: int) -> list[Match]:
+        """Returns the relevant pairs, each with `count` negatives.
+
+        They are the hard negatives of the row, then random candidates of the run, then random
+        passages. The relevance is divided by the highest one, if that is above 1.
+
+        Raises:
+            UserError: there are fewer passages, or the run has none of the queries.
+        """
+        rows: list[Match] = []
+        numbers = np.zeros(3, int)
+        highest = max(1.0, *(match.score for match in self.data.matches))
+        for anchor, positive, negatives, score in self.data.matches:
+            seed = f"{anchor}\n{positive}"
+            known = {_key(x) for x in (anchor, *self.relevant[anchor], *negatives)}
+            found = [
+                x.passage for x in self.run.get(_key(anchor), ()) if _key(x.passage) not in known
+            ]
+            hard = [*dict.fromkeys(negatives)][:count]
+            found = random.Random(seed).sample(found, min(len(found), count - len(hard)))
+            drawn = self._draw(anchor, count - len(hard + found), hard + found, seed)
+            rows.append(Match(anchor, positive, (*hard, *found, *drawn), score / highest))
+            numbers += len(hard), len(found), len(drawn)
+        if self.run and not any(_key(match.anchor) in self.run for match in rows):
+            raise UserError(f"{self.data.path}: the run has no candidates for these queries")
+        if any(len(row.negatives) < count for row in rows):
+            problem = f"there are only {counted(len(self.passages), 'passage')}"
+            raise UserError(f"{self.data.path}: {problem}. Lower --num_negatives={count}")
+        message = "%s: %.3g hard negatives in a row on average, %.3g of a run, and %.3g random ones"
+        log.info(message, self.data.path, *(numbers / len(rows)))
+        return rows
+
+    def ranked(self, top_k: int) -> Ranked:
+        """Returns the passages to rank for each query that has a relevant one.
+
+        They are the candidates of the run. Without a run, they are the relevant passages and hard
+        negatives or, for queries that have none, random passages: `top_k` in all, in random order.
+
+        Raises:
+            UserError: no candidate of the run is relevant.
+        """
+        candidates: list[Sequence[Candidate]] = []
+        gains: list[np.ndarray] = []
+        judged = [(query, known) for query, known in self.relevant.items() if known]
+        is_any_relevant, num_empty = False, 0
+        for query, relevant in judged:
+            found = self.run.get(_key(query), [])
+            if not self.run:
+                texts = [*relevant, *self.negatives[query]]
+                count = 0 if self.negatives[query] else max(1, top_k - len(relevant))
+                texts += self._draw(query, count, texts, query)
+                random.Random(query).shuffle(texts)  # ties must not favor the relevant ones
+                found = [Candidate(query, text) for text in dict.fromkeys(texts)]
+            missed = {_key(text): score for text, score in relevant.items()}
+            own = [missed.pop(_key(candidate.passage), 0.0) for candidate in found]
+            is_any_relevant, num_empty = is_any_relevant or any(own), num_empty + (not own)
+            candidates.append(found)
+            gains.append(np.array([*own, *missed.values()], np.float32))
+        ranked = Ranked([(query, next(iter(known))) for query, known in judged], candidates, gains)
+        if not is_any_relevant:
+            problem = (
+                "no candidate of the run is relevant to its query. Is it a run for these texts?"
+            )
+            raise UserError(f"{self.data.path}: {problem}")
+        if num_empty:
+            message = "%s: queries without candidates, which count as 0: %d of %d"
+            log.warning(message, self.data.path, num_empty, len(judged))
+        kind = "the candidates of a run"
+        if not self.run:
+            kind = "relevant passages, and hard negatives or random ones"
+        numbers = counted(len(ranked), "pair"), len(judged), kind
+        log.info("%s: ranks %s (number of queries: %d): %s", self.data.path, *numbers)
+        return ranked
+
+
+def _key(text: str) -> str:
+    """Returns what texts are compared by: their words."""
+    return " ".join(text.split())

@@ -1,0 +1,178 @@
+"""Which passages training and evaluation use: of tables, of runs, and at random."""
+
+import numpy as np
+import pytest
+
+from bert_tf.data.matches import Match, Matches, read_matches
+from bert_tf.errors import UserError
+from bert_tf.options import RankingOptions
+from bert_tf.tables.relevance import Candidate, read_candidates
+from bert_tf.tasks.ranking.candidates import Choices, read_run
+
+DOCUMENTS = {f"d{n}": f"text {n}" for n in range(20)}
+
+
+def make(matches, run=None):
+    found = {key: [Candidate(key, text) for text in texts] for key, texts in (run or {}).items()}
+    return Choices(Matches("data", matches, {}, DOCUMENTS), found)
+
+
+def test_hard_negatives_first_then_those_of_the_run_then_random_ones():
+    matches = [Match("q", "text 0", ("text 1",)), Match("q", "text 2"), Match("r", "text 3")]
+    run = {"q": ["text 2", "text  0", "text 1", "text 4", "text 5"]}
+    choices = make(matches, run)
+    first, second, third = choices.training_rows(2)
+    assert first.negatives[0] == "text 1"
+    assert first.negatives[1] in ("text 4", "text 5")
+    assert sorted(second.negatives)[0] in ("text 1", "text 4")
+    assert set(second.negatives) <= {"text 1", "text 4", "text 5"}
+    assert len({*third.negatives} - {"text 3"}) == 2
+    (row, *_) = choices.training_rows(10)
+    assert row.negatives[0] == "text 1"
+    assert {*row.negatives[1:3]} == {"text 4", "text 5"}
+    assert len({*row.negatives}) == 10
+    assert not {"text 0", "text 2"} & {*row.negatives}
+    assert choices.training_rows(10) == make(matches, run).training_rows(10)
+
+
+def test_graded_relevance():
+    rows = make([Match("q", "text 0", (), 3.0), Match("q", "text 1", (), 1.0)]).training_rows(1)
+    assert [row.score for row in rows] == [1, pytest.approx(1 / 3)]
+    rows = make([Match("q", "text 0", (), 0.5)]).training_rows(1)
+    assert [row.score for row in rows] == [0.5]
+
+
+def test_candidates_of_a_run():
+    matches = [Match("q", "text 0", (), 2.0), Match("q", "text 9"), Match("r", "text 1")]
+    ranked = make(matches, {"q": ["text 4", "text 0"], "unknown": ["text 1"]}).ranked(100)
+    assert [pair.passage for pair in ranked] == ["text 4", "text 0"]
+    assert [gains.tolist() for gains in ranked.gains] == [[0, 2, 1], [1]]
+    assert [x.tolist() for x in ranked.split(np.array([5, 7]))] == [[5, 7], []]
+    assert ranked.judged == [("q", "text 0"), ("r", "text 1")]
+    assert (ranked.passage(0, 1), ranked.passage(1, -1)) == ("text 0", "")
+
+
+def test_candidates_without_a_run():
+    matches = [Match("q", "text 0", ("text 1", "text 2")), Match("r", "text 3"), Match("s", "x")]
+    ranked = make([*matches, Match("r", "text 4", (), 0.0)]).ranked(7)
+    q, r, s = np.split(
+        [pair.passage for pair in ranked], np.cumsum([len(x) for x in ranked.gains])[:-1]
+    )
+    assert sorted(q) == ["text 0", "text 1", "text 2"]
+    assert sorted(r) == ["text 3", "text 4"]
+    assert len({*s}) == 7
+    assert "x" in s
+    assert [gains.sum() for gains in ranked.gains] == [1, 1, 1]
+    # The relevant passage is not always the first: equal scores would look like a good ranking.
+    many = make([Match(f"q{n}", f"text {n}") for n in range(20)]).ranked(5)
+    assert 0 < np.mean([gains[0] for gains in many.gains]) < 0.6
+
+
+def test_run_of_other_queries():
+    with pytest.raises(UserError, match="data: no candidate of the run is relevant to its query"):
+        make([Match("q", "text 0")], {"q": ["text 4"]}).ranked(100)
+
+    with pytest.raises(UserError, match="data: the run has no candidates for these queries"):
+        make([Match("q", "text 0")], {"r": ["text 4"]}).training_rows(1)
+
+
+def test_too_few_passages():
+    with pytest.raises(UserError, match=r"only 20 passages\. Lower --num_negatives=20"):
+        make([Match("q", "text 0")]).training_rows(20)
+
+
+MS_MARCO = {
+    "queries.train.tsv": "1\twhich\n",
+    "queries.dev.small.tsv": '2\twhat "is\n',
+    "collection.tsv": "7\tone\n8\ttwo\n9\tthree\n",
+    "qrels.train.tsv": "1\t0\t7\t1\n",
+    "qrels.dev.small.tsv": "2 0 8 1\n2 0 9 0\n",
+}
+
+
+@pytest.fixture
+def ms_marco(tmp_path):
+    for name, content in MS_MARCO.items():
+        (tmp_path / name).write_text(content)
+    return RankingOptions(
+        task_name="msmarco",
+        data_dir=str(tmp_path),
+        train_file="qrels.train.tsv",
+        eval_file="qrels.dev.small.tsv",
+    )
+
+
+def test_ms_marco(ms_marco):
+    data = read_matches(ms_marco, "train")
+    assert data.matches == [Match("which", "one")]
+    assert (data.queries["2"], data.corpus) == ('what "is', ["one", "two", "three"])
+    matches = read_matches(ms_marco, "eval").matches
+    assert matches == [Match('what "is', "two"), Match('what "is', "three", (), 0.0)]
+
+
+def test_trec_run_is_ordered_by_score(ms_marco, tmp_path):
+    data = read_matches(ms_marco, "eval")
+    lines = "2 Q0 7 1 0.5 x\n2 Q0 8 2 0.75 x\n1 Q0 9 1 -1e-3 x\n"
+    (tmp_path / "run.trec").write_text(lines)
+    path = str(tmp_path / "run.trec")
+    expected = {
+        "2": [Candidate('what "is', "two", "2", "8"), Candidate('what "is', "one", "2", "7")],
+        "1": [Candidate("which", "three", "1", "9")],
+    }
+    assert read_candidates(path, data.queries, data.documents) == expected
+    # For prediction, the texts are found in the folder.
+    assert read_candidates(path, {}, {}, [str(tmp_path)]) == expected
+
+
+def test_first_candidates_of_a_run(tmp_path, run_log):
+    path = tmp_path / "found.tsv"
+    path.write_text("2\t8\twhat is\ttwo\n2\t7\twhat is\tone\n1\t9\tq\tthree\n")
+    found = read_run(str(path), 1, {}, {})
+    assert [[x.passage_id for x in candidates] for candidates in found.values()] == [["8"], ["9"]]
+    assert (
+        "uses the first 1 of up to 2 candidates of a query (number of queries: 2)" in run_log.text
+    )
+
+
+def test_file_with_texts(tmp_path):
+    path = tmp_path / "top1000.dev"
+    path.write_text("2\t8\twhat is\ttwo\n2\t7\twhat is\tone\n")
+    found = read_candidates(str(path), {}, {})
+    assert [x.passage for x in found["2"]] == ["two", "one"]
+    # Ids count if the data have them.
+    found = read_candidates(str(path), {"2": "Q"}, {"7": "A", "8": "B"})
+    assert found["2"][0] == Candidate("Q", "B", "2", "8")
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("3 Q0 8 1 0.5 x", "run:2: there is no query with the id '3'"),
+        ("2 Q0 6 1 0.5 x", "run:2: there is no document with the id '6'"),
+        ("2 Q0 7 1 0.5 x", "run:2: the query has this document twice"),
+        ("2 Q0 8 1 y x", r"run:2: expected a TREC run \(query, Q0, document, rank"),
+        ("2 8 1", "run:2: expected a TREC run"),
+    ],
+)
+def test_mistakes_in_runs(line, problem, tmp_path):
+    (tmp_path / "run").write_text(f"2 Q0 7 1 0.5 x\n{line}\n")
+    with pytest.raises(UserError, match=problem):
+        read_candidates(str(tmp_path / "run"), {"2": "q"}, {"7": "a", "8": "b"})
+
+
+def test_runs_without_texts(tmp_path):
+    path = tmp_path / "run"
+    path.write_text("2 Q0 7 1 0.5 x\n")
+    with pytest.raises(UserError, match="run:1: the texts of these data have no ids"):
+        read_candidates(str(path), {}, {})
+    with pytest.raises(UserError, match="There are no texts of queries and documents: put"):
+        read_candidates(str(path), {}, {}, [str(tmp_path)])
+    path.write_text("2\t7\ta query\t \n")
+    with pytest.raises(UserError, match="run:1: a text is empty, or an id has white space"):
+        read_candidates(str(path), {}, {})
+    path.write_text("qid\tpid\tquery\tpassage\n")
+    with pytest.raises(UserError, match="run:1: a header"):
+        read_candidates(str(path), {}, {})
+    path.write_text("")
+    with pytest.raises(UserError, match="run contains no candidates"):
+        read_candidates(str(path), {}, {})
