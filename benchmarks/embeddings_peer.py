@@ -106,25 +106,31 @@ def train_ours(args: argparse.Namespace) -> list[np.ndarray]:
     return vectors
 
 
+def write_settings(args: argparse.Namespace, steps: int, seed: int = 1) -> tuple[str, Path]:
+    """Writes the settings for embeddings_torch.py; returns their path, and that of the vectors."""
+    output = args.work_dir / f"theirs_{seed}_{args.batch_sampler}.npy"
+    settings = {
+        "model_dir": args.work_dir / "model",
+        "train_file": args.work_dir / "train.jsonl",
+        "texts_file": args.work_dir / "texts.jsonl",
+        "vectors_file": output,
+        **{"loss": args.loss, "loss_scale": LOSS_SCALE, "batch_size": args.batch_size},
+        **{"learning_rate": args.learning_rate, "steps": steps},
+        **{"warmup_steps": int(steps * 0.1), "seed": seed},
+        "batch_sampler": args.batch_sampler,
+    }
+    path = args.work_dir / "settings.json"
+    path.write_text(json.dumps(settings, default=str))
+    return str(path), output
+
+
 def train_theirs(args: argparse.Namespace, steps: int) -> list[np.ndarray]:
     """Returns the vectors of the texts for each seed."""
     vectors = []
     for seed in range(1, args.seeds + 1):
-        output = args.work_dir / f"theirs_{seed}_{args.batch_sampler}.npy"
-        settings = {
-            "model_dir": args.work_dir / "model",
-            "train_file": args.work_dir / "train.jsonl",
-            "texts_file": args.work_dir / "texts.jsonl",
-            "vectors_file": output,
-            **{"loss": args.loss, "loss_scale": LOSS_SCALE, "batch_size": args.batch_size},
-            **{"learning_rate": args.learning_rate, "steps": steps},
-            **{"warmup_steps": int(steps * 0.1), "seed": seed},
-            "batch_sampler": args.batch_sampler,
-        }
-        path = args.work_dir / "settings.json"
-        path.write_text(json.dumps(settings, default=str))
+        path, output = write_settings(args, steps, seed)
         if not output.exists():
-            run(args.peer_python, "benchmarks/embeddings_torch.py", str(path))
+            run(args.peer_python, "benchmarks/embeddings_torch.py", path)
         vectors.append(np.load(output))
     return vectors
 
@@ -140,9 +146,9 @@ def metric(judged: Judged, vectors: np.ndarray, loss: str) -> float:
     return float(ranking.metrics()["eval_mrr@10"])
 
 
-def main() -> None:
-    """Trains and evaluates; prints and writes the results."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def make_parser(description: str) -> argparse.ArgumentParser:
+    """Returns a parser with the flags for model, data and training."""
+    parser = argparse.ArgumentParser(description=description)
     for name in ("model_dir", "data_dir", "work_dir"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--name", required=True)
@@ -156,7 +162,12 @@ def main() -> None:
     parser.add_argument("--batch_sampler", default="batch_sampler")
     parser.add_argument("--adam_bias_correction", default="false")
     parser.add_argument("--peer_python", default=sys.executable)
-    args = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Trains and evaluates; prints and writes the results."""
+    args = make_parser(__doc__.splitlines()[0]).parse_args()
     args.work_dir.mkdir(parents=True, exist_ok=True)
     train, judged = prepare(args)
     untrained, *ours = train_ours(args)

@@ -1,14 +1,18 @@
 """Trains with sentence-transformers, for embeddings_peer.py and embeddings.py.
 
-usage: python benchmarks/embeddings_torch.py SETTINGS
+usage: python benchmarks/embeddings_torch.py SETTINGS [--serve]
 
-SETTINGS is a JSON file, see `Settings`. Trains, and writes the vectors of all texts. This file
-imports nothing of bert_tf, so that it can run in another environment.
+SETTINGS is a JSON file, see `Settings`. Trains, and writes the vectors of all texts. With --serve,
+trains once for each line of the standard input instead, and prints the seconds, and those of the
+processor, between the begin of the first step and the end of the last. This file imports nothing
+of bert_tf, so that it can run in another environment.
 """
 
+import contextlib
 import dataclasses
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ from sentence_transformers import (
     SentenceTransformerTrainingArguments,
     losses,
 )
+from transformers import TrainerCallback
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,10 +86,36 @@ def make_trainer(
     return SentenceTransformerTrainer(model, arguments, Dataset.from_dict(columns), loss=loss)
 
 
+class Clock(TrainerCallback):
+    """Notes the times of the first step's begin and of the last step's end."""
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Notes the begin of the first step."""
+        if state.global_step == 0:
+            self.begin = time.perf_counter(), time.process_time()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Notes the end of the newest step."""
+        self.end = time.perf_counter(), time.process_time()
+
+
+def serve(trainer: SentenceTransformerTrainer) -> None:
+    """Trains for each line of the standard input; prints seconds."""
+    clock = Clock()
+    trainer.add_callback(clock)
+    for _ in sys.stdin:
+        with contextlib.redirect_stdout(sys.stderr):
+            trainer.train()
+        print(*(end - begin for begin, end in zip(clock.begin, clock.end, strict=True)), flush=True)
+
+
 def main() -> None:
     """Trains and encodes."""
     settings = Settings(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     model = SentenceTransformer(settings.model_dir, device="cpu")
+    if "--serve" in sys.argv:
+        serve(make_trainer(model, settings, str(Path(settings.vectors_file).parent)))
+        return
     make_trainer(model, settings, str(Path(settings.vectors_file).parent)).train()
     texts = [row["text"] for row in read_lines(settings.texts_file)]
     np.save(settings.vectors_file, model.encode(texts, batch_size=32))
