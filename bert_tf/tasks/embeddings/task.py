@@ -89,11 +89,8 @@ class Embeddings(Task):
         if not self.options.is_scored("eval"):
             names = ("mrr@10", "ndcg@10", "map", "recall@1", "recall@10", "recall@100")
         depends_on = {"batch"} if self.options.loss != "cosine" else set()
-        return Traits(
-            tuple(map(Metric, names)),
-            soft_targets=(("sentence_embedding", "vectors"), ("passages", "vectors")),
-            loss_depends_on=frozenset(depends_on),
-        )
+        soft_targets = ("sentence_embedding", "vectors"), ("passages", "vectors")
+        return Traits(tuple(map(Metric, names)), soft_targets, frozenset(depends_on))
 
     @property
     def vector_size(self) -> int:
@@ -120,15 +117,13 @@ class Embeddings(Task):
         teacher_options = EmbeddingsOptions(
             init_checkpoint=path,
             do_lower_case=run.do_lower_case if lower_case is None else lower_case,
-            pretokenized=run.pretokenized,
             pooling=declared.pooling if declared else run.pooling,
             max_seq_length=(declared and declared.max_seq_length) or run.max_seq_length,
         )
         teacher = Embeddings(*read_model_files(teacher_options))
-        size, own_size = teacher.vector_size, self.vector_size
-        if size != own_size:
+        if (size := teacher.vector_size) != self.vector_size:
+            sizes = f"has vectors of size {size}, but this model of {self.vector_size}"
             advice = "Choose another teacher, or write its cosines to a column for --loss=cosine"
-            sizes = f"has vectors of size {size}, but this model of {own_size}"
             raise UserError(f"--teacher={path} {sizes}. {advice}")
 
         def texts(match: Match) -> list[Text]:

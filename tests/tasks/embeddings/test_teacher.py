@@ -87,8 +87,6 @@ def test_student_approaches_the_teacher(options, teacher, micro_batches):
     longer = {"teacher_weight": 1.0, "num_train_epochs": 30.0}
     run = dataclasses.replace(options, **longer, gradient_accumulation_steps=micro_batches)
     registry.run(run)
-    first = encode(f"{run.output_dir}/model.ckpt-0", ["the"])
-    assert np.isfinite(first).all()
     assert cosines(run, teacher, run.output_dir) > 0.9
 
 
