@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from bert_tf import registry
+from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.checkpoints.formats.sentence_transformers import declaration
 from bert_tf.data.array_ops import normalize
 from bert_tf.data.features import Feature
 from bert_tf.data.records import read_chunks
 from bert_tf.errors import UserError
-from bert_tf.options import EmbeddingsOptions
+from bert_tf.options import ConversionOptions, EmbeddingsOptions
 from bert_tf.predictor import Predictor
 from tests.conftest import WORDS
 
@@ -54,8 +55,8 @@ def targets(options):
     return rows["teacher_sentence_embedding"], rows["teacher_passages"]
 
 
-def encode(folder, texts):
-    found = Predictor(folder, "extract_features")(texts)
+def encode(folder, texts, **flags):
+    found = Predictor(folder, "extract_features", **flags)(texts)
     return np.concatenate([item.values for item in found])
 
 
@@ -67,6 +68,22 @@ def test_records_have_the_vectors_that_the_folder_declares(options, teacher):
     for index in (0, 1):
         expected = encode(teacher, [f"it {row[1 + index]}" for row in ROWS[1:]])
         np.testing.assert_allclose(passages[1:, index], expected, atol=1e-5)
+
+
+def test_teacher_of_sentence_transformers(options, teacher, tmp_path):
+    folder = tmp_path / "converted"
+    request = {"to": "hugging_face", "head": "encoder", "do_lower_case": True}
+    convert(find_source(str(teacher)), ConversionOptions(output=str(folder), **request))
+    for name, text in declaration("mean", False, 20, 16, {"document": "a "}).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    run = dataclasses.replace(options, teacher=str(folder))
+    registry.run(run)
+    anchors, passages = targets(run)
+    texts = [row[0] for row in ROWS], [f"a {row[1]}" for row in ROWS]
+    flags = {"pooling": "mean", "layers": "-1", "max_seq_length": 20}
+    for vectors, expected in zip((anchors, passages[:, 0]), texts, strict=True):
+        np.testing.assert_allclose(vectors, encode(teacher, expected, **flags), atol=1e-5)
 
 
 def test_translations_have_the_vector_of_the_anchor(options):
