@@ -64,6 +64,9 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
     limits.append(_read(folder, "config.json").get("max_position_embeddings"))
     settings = _read(root, "config_sentence_transformers.json")
     prompts = settings.get("prompts") or {}
+    default = prompts.get(settings.get("default_prompt_name")) or ""
+    # Passages are documents there.
+    passage = prompts.get("document", default)
     return DeclaredVectors(
         path,
         "_".join(poolings),
@@ -71,7 +74,7 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
         unsupported,
         min((int(limit) for limit in limits if isinstance(limit, int | float)), default=None),
         bool(texts.get("do_lower_case")),
-        {**prompts, "": prompts.get(settings.get("default_prompt_name")) or ""},
+        {"query": default, "passage": passage, **prompts, "": default},
     )
 
 

@@ -112,13 +112,8 @@ class Embeddings(Task):
         source, declared = find_source(path), declared_vectors(RunFolder.of(path))
         if declared and (declared.unsupported or declared.lower_case):
             raise UserError(f"--teacher={path}: {declared}, which is not supported")
-        lower_case, prompts = (
-            source.do_lower_case,
-            {"": "", **(declared.prompts if declared else {})},
-        )
-        query_prefix = prompts.get("query", prompts[""])
-        # sentence-transformers calls passages documents.
-        prefix = prompts.get("passage", prompts.get("document", prompts[""]))
+        lower_case, prompts = source.do_lower_case, declared.prompts if declared else {}
+        query_prefix, prefix = prompts.get("query", ""), prompts.get("passage", "")
         teacher_options = EmbeddingsOptions(
             init_checkpoint=path,
             do_lower_case=run.do_lower_case if lower_case is None else lower_case,
