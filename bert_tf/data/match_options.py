@@ -3,8 +3,9 @@
 import dataclasses
 from typing import Self
 
+from bert_tf import file_names, files
 from bert_tf.data.split_files import SplitFileOptions
-from bert_tf.declare import DATA, option, value_for
+from bert_tf.declare import DATA, PATH, option, value_for
 from bert_tf.errors import UserError
 from bert_tf.tables.columns import parse_number
 
@@ -67,6 +68,13 @@ class MatchOptions(SplitFileOptions, affects=DATA):
     negative_label: str = option(
         "0", "Label of texts that do not match: a hard negative of the anchor, or score 0."
     )
+    mix_with: str | None = option(
+        None,
+        "Further training data, shuffled together with the others: snli:FOLDER,qqp:FOLDER, with "
+        "the names of --task_name; with --task_name=tsv also tsv:FILE, with the same columns. Each "
+        "data set has a share in proportion to its size; list one twice to double it.",
+        affects=DATA | PATH,
+    )
 
     @property
     def data(self) -> Self:
@@ -76,11 +84,36 @@ class MatchOptions(SplitFileOptions, affects=DATA):
         unset = {n: v for n, v in known.items() if getattr(self, n) == defaults[n]}
         return dataclasses.replace(self, **unset)
 
+    def data_sets(self) -> list[Self]:
+        """Returns these options and, for each data set in `mix_with`, those to read it.
+
+        Raises:
+            UserError: `mix_with` is invalid.
+        """
+        defaults = {f.name: f.default for f in dataclasses.fields(MatchOptions)}
+        task, found = self.task_name.lower(), [self]
+        names = [*PUBLISHED, *[TABLES] * (task == TABLES)]
+        for entry in file_names.split(self.mix_with or ""):
+            name, _, path = entry.partition(":")
+            if name.lower() not in names or not path:
+                expected = f"--mix_with must be like snli:FOLDER, with one of {', '.join(names)}"
+                raise UserError(f"{expected}. Received: {entry}")
+            # The flags describe the files of --task_name, not those of other data sets.
+            changes = {**defaults, **(vars(self) if name.lower() == task else {})}
+            changes |= {"task_name": name, "mix_with": None, "data_dir": None, "train_file": None}
+            changes |= {"data_dir" if files.is_dir(path) else "train_file": path}
+            found.append(dataclasses.replace(self, **changes))
+        return found
+
     def columns(self, split: str) -> dict[str, str]:
         """Returns purpose -> column in the file of a split, see `find_positions`."""
         names = ("anchor_column", "positive_column", "negative_columns", "score_column")
         found = {n: value_for(getattr(self, n) or "", split) for n in (*names, "label_column")}
         return {name.removesuffix("_column"): column for name, column in found.items() if column}
+
+    def training_columns(self) -> list[set[str]]:
+        """Returns the purposes of the columns of each data set to train on."""
+        return [{*data_set.data.columns("train")} for data_set in self.data_sets()]
 
     @property
     def score_limits(self) -> tuple[float, float]:

@@ -1,7 +1,9 @@
 """Reads texts that match: tables, SQuAD and data sets in BEIR's layout."""
 
+import itertools
 import logging
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -12,7 +14,7 @@ from bert_tf.data.split_files import find_files
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.tables import relevance
 from bert_tf.tables.columns import is_name, parse_number, read_cells, to_text
-from bert_tf.tables.read import read_table
+from bert_tf.tables.read import Row, read_table
 
 _logger = logging.getLogger(__name__)
 
@@ -21,6 +23,10 @@ _MAX_BYTES = 1 << 36
 # A warning says that few anchors are distinct if each is in more pairs than these.
 _MANY_REPEATED = 20
 _NO_TEXTS: Mapping[str, str] = MappingProxyType({})
+# Columns that probably say whether, or how well, two texts match, if they have numbers.
+_LABEL = re.compile(r"(gold_?)?labels?|is_duplicate|scores?|similarity(_score)?", re.IGNORECASE)
+# Number of rows to look at for such columns.
+_ROWS_AHEAD = 100
 
 
 class Match(NamedTuple):
@@ -65,9 +71,20 @@ class Matches(NamedTuple):
 def read_matches(options: MatchOptions, split: str, scored: bool = False) -> Matches:
     """Reads the file of a split; `scored`: labels are scores, and do not select negatives.
 
+    For training, reads the files of all data sets of `mix_with`, too.
+
     Raises:
         UserError: it is missing, empty or invalid; the message names file and line.
     """
+    data_sets = options.data_sets() if split == "train" else [options]
+    first, *others = found = [_read_data_set(x, split, scored) for x in data_sets]
+    if not others:
+        return first
+    matches = [match for data in found for match in data.matches]
+    return Matches(", ".join(data.path for data in found), matches)
+
+
+def _read_data_set(options: MatchOptions, split: str, scored: bool) -> Matches:
     options, task = options.data, options.task_name.lower()
     paths = find_files(options, [split])
     if split not in paths:
@@ -94,12 +111,27 @@ def read_matches(options: MatchOptions, split: str, scored: bool = False) -> Mat
 def _cells(options: MatchOptions, path: str, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
     columns = options.columns(split)
     has_header = any(map(is_name, columns.values()))
-    for place, cells in read_cells(path, read_table(path), columns, has_header, split):
+    rows, ahead = itertools.tee(read_table(path))
+    if not (options.label_column or options.score_column):
+        _warn_of_unused_label(path, list(itertools.islice(ahead, _ROWS_AHEAD)))
+    del ahead  # so that the rows are not kept for it
+    for place, cells in read_cells(path, rows, columns, has_header, split):
         for purpose in cells.keys() - {"negative_columns"}:
             cells[purpose] = to_text(cells[purpose], purpose, place).strip()
             if not cells[purpose] and purpose != "label":
                 raise UserError(f"{place}: the {purpose} is empty. Remove the row")
         yield place, cells
+
+
+def _warn_of_unused_label(path: str, rows: Sequence[Row]) -> None:
+    """Warns if a column of numbers is called label or score: neither is used."""
+    for index, name in enumerate(rows[0].cells if rows else ()):
+        cells = [x.cells.get(name) if isinstance(x.cells, dict) else x.cells[index] for x in rows]
+        count = sum(parse_number(str(value)) is not None for value in cells)
+        # The first cell may be that of the header.
+        if _LABEL.fullmatch(name.strip()) and 0 < count >= len(rows) - 1:
+            advice = f"pass --label_column={name} or --score_column={name}"
+            _logger.warning("%s has a column %s that is not used: %s", path, name, advice)
 
 
 def _read_rows(options: MatchOptions, path: str, split: str) -> Iterator[Match]:

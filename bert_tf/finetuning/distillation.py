@@ -1,23 +1,28 @@
-"""Knowledge distillation: training on the logits of a teacher (Hinton et al. 2015).
+"""Knowledge distillation: training on the logits of a teacher (Hinton et al. 2015), or its vectors.
 
-In shapes, B is the batch size, S `max_seq_length`, and L the number of labels (or endings).
+In shapes, B is the batch size, S `max_seq_length`, L the number of labels (or endings), T the
+number of texts of a row, and D the size of a vector.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from keras import ops
 
 from bert_tf import checkpoints, files, registry, training
+from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RUN, VOCAB, RunFolder, fingerprint
 from bert_tf.data.features import Feature
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.engines import loaded, open_model
+from bert_tf.finetuning.engines import checkpoint_id, loaded, open_model
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.finetuning.task import Task
+from bert_tf.inference.row_batches import RowBatches
 from bert_tf.progress import log
 
 _PAD_LOGIT = -1e9
@@ -53,24 +58,26 @@ class Teacher:
             config = files.read_text(teacher.options.bert_config_file or "")
             self.identity = fingerprint(index.read(), config)
 
-    def add_logits(
-        self, batches: Iterable[Mapping[str, np.ndarray]]
+    def add_targets(
+        self, batches: Iterable[Mapping[str, np.ndarray]], examples: Sequence[Any]
     ) -> Iterator[dict[str, np.ndarray]]:
-        """Yields the batches with the teacher's logits added; frees its model at the end."""
+        """Yields the rows of the examples with the teacher's logits; frees its model at the end."""
         log.info("Teacher: computing the logits of %s for the training set", self._prefix)
-        options, folder = self._student.options, RunFolder(self._teacher.options.output_dir or "")
-        inputs = self._student.features("predict")
-        inference = open_model(
-            folder,
+        inference = self._open(self._student.features("predict"))
+        for rows in batches:
+            yield {**rows, **inference.predict(rows)}
+
+    def _open(self, inputs: Sequence[Feature]) -> RowBatches:
+        options = self._teacher.options
+        return open_model(
+            RunFolder(options.output_dir or ""),
             loaded(self._teacher.build_model, self._load_weights),
             self._fetch,
             inputs,
-            self._teacher.options,
-            options.predict_batch_size,
+            options,
+            self._student.options.predict_batch_size,
             devices=self._devices,
         )
-        for rows in batches:
-            yield {**rows, **inference.predict(rows)}
 
     def _load_weights(self, model: Any) -> None:
         checkpoints.load_weights(model, self._prefix).require_exact()
@@ -94,7 +101,7 @@ class Teacher:
 
         def mixed(outputs: Any, batch: Mapping[str, Any]) -> Any:
             losses = [
-                row_loss(kind, outputs[name], batch[key], batch["input_mask"], temperature)
+                row_loss(kind, outputs[name], batch[key], batch.get("input_mask"), temperature)
                 for key, (name, kind) in self._soft_targets.items()
             ]
             distillation = sum(losses) / float(len(losses))
@@ -103,6 +110,52 @@ class Teacher:
             return (1 - weight) * label_loss(outputs, batch) + weight * distillation
 
         return mixed if weight else label_loss
+
+
+class VectorTeacher(Teacher):
+    """An encoder whose vectors of texts become features; it may have other layers and vocabulary.
+
+    `texts` returns the T texts of an example, as examples of `teacher`. The soft targets are the
+    vector of the first, [D], and those of the others, [T - 1, D]. `shape` is T, D.
+    """
+
+    def __init__(
+        self,
+        student: Task,
+        teacher: Task,
+        texts: Callable[[Any], Iterable[Any]],
+        shape: tuple[int, int],
+        devices: training.Devices,
+    ) -> None:
+        self._student, self._teacher, self._devices = student, teacher, devices
+        self._texts, self._shape = texts, shape
+        self._source = find_source(teacher.options.init_checkpoint or "")
+        self._soft_targets = {f"teacher_{x[0]}": x for x in student.traits.soft_targets}
+        sizes = zip(self._soft_targets, (shape[1], (shape[0] - 1, shape[1])), strict=True)
+        self.features = tuple(Feature(name, size, "float32") for name, size in sizes)
+        path = self._source.path
+        identity = checkpoint_id(os.path.dirname(path), path, teacher.options)
+        self.identity = fingerprint(identity, teacher.infer_schema("predict").files)
+
+    def add_targets(
+        self, batches: Iterable[Mapping[str, np.ndarray]], examples: Sequence[Any]
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """Yields the rows of the examples with its vectors; frees its model at the end."""
+        log.info("Teacher: computing the vectors of %s for the training set", self._source.path)
+        inference, remaining = self._open(self._teacher.features("predict")), iter(examples)
+        for rows in batches:
+            chunk = itertools.islice(remaining, len(rows["input_ids"]))
+            texts = [text for example in chunk for text in self._texts(example)]
+            outputs = inference.predict(self._teacher.featurize(texts, "predict"))
+            vectors = outputs["vectors"].reshape(-1, *self._shape)
+            parts = zip(self._soft_targets, (vectors[:, 0], vectors[:, 1:]), strict=True)
+            yield {**rows, **dict(parts)}
+
+    def _load_weights(self, model: Any) -> None:
+        log.info("%s", checkpoints.load_weights(model, self._source).describe())
+
+    def _fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
+        return {"vectors": ops.cast(outputs[self._student.traits.soft_targets[0][0]], "float32")}
 
 
 def row_loss(kind: str, student: Any, teacher: Any, input_mask: Any, temperature: float) -> Any:
@@ -115,8 +168,13 @@ def row_loss(kind: str, student: Any, teacher: Any, input_mask: Any, temperature
     - number [B, 1]: the squared difference instead, without temperature.
     - positions [B, S]: softmax over the positions that are not padding.
     - tokens [B, S, L] (teacher: [B, L, S]): softmax over L, mean over S without padding.
+    - vectors [B, D] or [B, T, D]: the squared distance of both, scaled to length 1, instead,
+      without temperature; mean over T.
     """
     student = ops.cast(student, "float32")
+    if kind == "vectors":
+        distances = ops.sum(ops.square(ops.normalize(student) - ops.normalize(teacher)), axis=-1)
+        return ops.mean(ops.reshape(distances, (ops.shape(distances)[0], -1)), axis=1)
     if kind == "number":
         return ops.mean(ops.square(student - teacher), axis=-1)
     if kind == "tokens":
@@ -152,6 +210,8 @@ def open_teacher(
     folder = task.options.teacher
     if not folder:
         return None
+    if teacher := task.open_teacher(devices):
+        return teacher
     if not task.traits.soft_targets:
         raise UserError(f"--teacher: {type(task).__name__} does not support distillation")
     _require_same_rows(folder, task)

@@ -126,7 +126,7 @@ class Splits:
             stats["examples"] = len(examples)
             unknown_id = load_vocab(options.vocab_file or "").get("[UNK]", -1)
             rows = _featurize(task, examples, split, stats, unknown_id)
-            rows = teacher.add_logits(rows) if teacher else rows
+            rows = teacher.add_targets(rows, examples) if teacher else rows
             stats["records"] = records.write_records(path, features, rows)
             records.write_stats(path, key, stats)
         self.stats[split] = stats

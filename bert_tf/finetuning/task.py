@@ -135,6 +135,10 @@ class Task(abc.ABC):
         """
         return self.schema
 
+    def open_teacher(self, devices: Any) -> Any:
+        """Opens a `--teacher` of another kind, a `distillation.Teacher`; None: there is none."""
+        return None
+
     @abc.abstractmethod
     def read(self, split: str) -> Sequence[Any]:
         """Reads and checks the examples of a split, as a sequence that can be sliced.

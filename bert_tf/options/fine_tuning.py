@@ -88,8 +88,8 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
     )
     teacher: str | None = option(
         None,
-        "Distill a teacher: also train on the logits of the model in this folder, which must be an "
-        "output_dir of the same script and task.",
+        "Distill a teacher: also train on the logits of the model in this folder, an output_dir of "
+        "the same script and task; in run_embeddings.py, on the vectors of any encoder.",
         affects=RUN | WEIGHTS | PATH,
         new=True,
     )

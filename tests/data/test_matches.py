@@ -118,6 +118,48 @@ def test_msmarco_triples(tmp_path):
     assert data.matches[0] == Match("is it", "it is", ("it was not",))
 
 
+def test_mix_of_data_sets(tmp_path):
+    table = "a\tb\tc\ns\tt\tn\n"
+    snli = {"sentence1": "x", "sentence2": "y", "gold_label": "entailment"}
+    files = {"train.tsv": table, "more.tsv": table.replace("s\tt", "u\tv")}
+    files["nli/snli_1.0_train.jsonl"] = json.dumps(snli) + "\n"
+    more = f"tsv:{tmp_path}/more.tsv"
+    mix = f"{more}, SNLI:{tmp_path}/nli,{more}"
+    flags = {**COLUMNS, "negative_columns": "c", "train_file": f"{tmp_path}/train.tsv"}
+    data = read(tmp_path, files, **flags, mix_with=mix)
+    further = Match("u", "v", ("n",))
+    assert data.matches == [Match("s", "t", ("n",)), further, Match("x", "y"), further]
+    assert data.path.count(str(tmp_path)) == 4
+    # The evaluation reads one data set.
+    (tmp_path / "dev.tsv").write_text(table)
+    assert len(read(tmp_path, {}, "eval", **flags, mix_with=mix).matches) == 1
+    # The columns of the flags are not those of another task.
+    flags = {"task_name": "snli", "mix_with": more}
+    with pytest.raises(UserError, match=r"must be like snli:FOLDER, with one of [^.]*beir\. Rec"):
+        read(tmp_path / "nli", {}, **flags)
+    with pytest.raises(UserError, match="no such file"):
+        read(tmp_path, {}, **COLUMNS, mix_with=f"snli:{tmp_path}/missing")
+
+
+@pytest.mark.parametrize(
+    ("table", "flags", "name"),
+    [
+        ("a\tb\tlabel\nx\ty\t1\nx\tz\t0\n", COLUMNS, "label"),
+        ("a\tb\tSimilarity\nx\ty\t0.5\n", COLUMNS, "Similarity"),
+        ('{"a": "x", "b": "y", "score": 3}\n', COLUMNS, "score"),
+        ("a\tb\tlabel\nx\ty\tnews\nx\tz\t0\n", COLUMNS, None),
+        ("a\tb\tid\nx\ty\t1\n", COLUMNS, None),
+        ("a\tb\tlabel\nx\ty\t1\n", {**COLUMNS, "label_column": "label"}, None),
+        ("a\tb\tlabel\nx\ty\t1\n", {**COLUMNS, "label_column": "eval:label"}, None),
+    ],
+)
+def test_unused_label(table, flags, name, tmp_path, caplog):
+    read(tmp_path, {"train.tsv": table}, **flags)
+    expected = f"train.tsv has a column {name} that is not used: pass --label_column={name} or --sc"
+    assert (expected in caplog.text) == bool(name)
+    assert ("is not used" in caplog.text) == bool(name)
+
+
 def squad(*questions):
     return json.dumps({"data": [{"paragraphs": [{"context": " A text. ", "qas": questions}]}]})
 

@@ -117,6 +117,17 @@ def test_labels_and_number_losses():
     np.testing.assert_allclose(compute_loss("number", student, teacher), [4, 0.25, 0])
 
 
+def test_vectors_loss_is_the_distance_of_directions():
+    student, teacher = random_logits(3, 5), random_logits(3, 5)[::-1]
+    expected = []
+    for a, b in zip(student, teacher, strict=True):
+        a, b = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (a, b))
+        expected.append(np.square(a - b).sum(axis=-1).mean())
+    np.testing.assert_allclose(compute_loss("vectors", student, teacher), expected, rtol=1e-5)
+    opposite = np.float32([[3, 0], [0, 2]]), np.float32([[-1, 0], [0, 5]])
+    np.testing.assert_allclose(compute_loss("vectors", *opposite), [4, 0], atol=1e-6)
+
+
 def test_positions_loss_ignores_padding():
     student, teacher = random_logits(3, 5)
     expected = []

@@ -24,7 +24,7 @@ class DeclaredVectors(NamedTuple):
     unsupported: str  # what we cannot compute
     max_seq_length: int | None
     lower_case: bool  # whether texts are lower-cased before they are tokenized
-    prompt: str  # what is prepended to each text
+    prompts: Mapping[str, str]  # kind of text -> what is prepended to it; "": to all others
 
     def __str__(self) -> str:
         found = f"pooling={self.pooling}{', normalized' * self.normalize}"
@@ -63,6 +63,10 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
     limits = [texts.get("max_seq_length") or tokenizer.get("model_max_length")]
     limits.append(_read(folder, "config.json").get("max_position_embeddings"))
     settings = _read(root, "config_sentence_transformers.json")
+    prompts = settings.get("prompts") or {}
+    default = prompts.get(settings.get("default_prompt_name")) or ""
+    # Passages are documents there.
+    passage = prompts.get("document", default)
     return DeclaredVectors(
         path,
         "_".join(poolings),
@@ -70,7 +74,7 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
         unsupported,
         min((int(limit) for limit in limits if isinstance(limit, int | float)), default=None),
         bool(texts.get("do_lower_case")),
-        (settings.get("prompts") or {}).get(settings.get("default_prompt_name")) or "",
+        {"query": default, "passage": passage, **prompts, "": default},
     )
 
 

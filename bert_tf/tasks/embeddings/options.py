@@ -56,6 +56,12 @@ class EmbeddingsOptions(MatchOptions, FineTuningOptions, affects=DATA):
         "", "Written before each query, such as 'query: '.", affects=ROWS | MODEL
     )
     passage_prefix: str = option("", "Written before each other text.", affects=ROWS | MODEL)
+    translations: bool = option(
+        False,
+        "The positive is a translation of the anchor: the --teacher's vector of the anchor is the "
+        "target of both.",
+        affects=ROWS,
+    )
     eval_batch_size: int = option(32, "Evaluation batch size, in texts.", affects=RESULTS)
 
     def is_scored(self, split: str) -> bool:
@@ -71,7 +77,7 @@ class EmbeddingsOptions(MatchOptions, FineTuningOptions, affects=DATA):
     @property
     def num_passages(self) -> int:
         """Number of passages in a row of training: the positive and hard negatives, if any."""
-        has_negatives = {"negative_columns", "label"} & self.data.columns("train").keys()
+        has_negatives = {"negative_columns", "label"} & set().union(*self.training_columns())
         return 1 + self.num_negatives * bool(has_negatives and self.loss == IN_BATCH)
 
     @property
@@ -99,11 +105,14 @@ class EmbeddingsOptions(MatchOptions, FineTuningOptions, affects=DATA):
         if self.do_predict:
             advice = "pass this --output_dir as --init_checkpoint to extract_features.py"
             raise UserError(f"--do_predict is not supported: {advice}")
-        found = {"score", "label"} & self.data.columns("train").keys()
-        if self.do_train and self.loss != IN_BATCH and not found:
-            raise UserError(f"--loss={self.loss} needs --score_column or --label_column")
-        if self.do_train and self.loss == IN_BATCH and "score" in found:
-            raise UserError(f"--loss={IN_BATCH} would ignore the scores: pass --loss=cosent")
+        for columns in self.training_columns() if self.do_train else []:
+            if self.loss != IN_BATCH and columns.isdisjoint({"score", "label"}):
+                expected = "needs --score_column or --label_column, for all data sets"
+                raise UserError(f"--loss={self.loss} {expected}")
+            if self.loss == IN_BATCH and "score" in columns:
+                raise UserError(f"--loss={IN_BATCH} would ignore the scores: pass --loss=cosent")
+        if self.translations and not self.teacher:
+            raise UserError("--translations needs --teacher, which computes the targets")
         if self.do_train and self.loss != "cosine" and self.train_batch_size == 1:
             raise UserError(f"--loss={self.loss} compares rows: raise --train_batch_size=1")
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.formats.sentence_transformers import declaration, declared_vectors
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
@@ -27,6 +28,8 @@ from bert_tf.data.ranking_metrics import (
     rank,
 )
 from bert_tf.errors import UserError
+from bert_tf.finetuning.distillation import VectorTeacher
+from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits
 from bert_tf.report.evaluation import EvaluationReport
@@ -88,17 +91,53 @@ class Embeddings(Task):
         """Metrics of scored pairs or of retrieval; most losses depend on the batch."""
         names = CORRELATIONS if self.options.is_scored("eval") else RANKING
         depends_on = {"batch"} if self.options.loss != "cosine" else set()
-        return Traits(tuple(map(Metric, names)), loss_depends_on=frozenset(depends_on))
+        soft_targets = ("sentence_embedding", "vectors"), ("passages", "vectors")
+        return Traits(tuple(map(Metric, names)), soft_targets, frozenset(depends_on))
+
+    @property
+    def vector_size(self) -> int:
+        """The size of a vector, D."""
+        return self.config.hidden_size * len(self.options.pooling.split("_"))
 
     def infer_schema(self, source: str | RunFolder) -> Schema:
         """Declares how vectors are made, as sentence-transformers does."""
-        options, hidden_size = self.options, self.config.hidden_size
-        size = hidden_size * len(options.pooling.split("_"))
+        options, size = self.options, self.vector_size
         if any(x > size for x in options.sizes):
             raise UserError(f"--matryoshka_dims={options.matryoshka_dims} exceeds the size {size}")
         prompts = {"query": options.query_prefix, "passage": options.passage_prefix}
         arguments = options.pooling, options.normalize, options.max_seq_length
-        return Schema(files=declaration(*arguments, hidden_size, prompts))
+        return Schema(files=declaration(*arguments, self.config.hidden_size, prompts))
+
+    def open_teacher(self, devices: Any) -> VectorTeacher:
+        """Opens any encoder; its vectors are made as it declares, or else as those of this run."""
+        run, path = self.options, self.options.teacher or ""
+        source, declared = find_source(path), declared_vectors(RunFolder.of(path))
+        if declared and (declared.unsupported or declared.lower_case):
+            raise UserError(f"--teacher={path}: {declared}, which is not supported")
+        lower_case, prompts = source.do_lower_case, declared.prompts if declared else {}
+        query_prefix, prefix = prompts.get("query", ""), prompts.get("passage", "")
+        teacher_options = EmbeddingsOptions(
+            init_checkpoint=path,
+            do_lower_case=run.do_lower_case if lower_case is None else lower_case,
+            pooling=declared.pooling if declared else run.pooling,
+            max_seq_length=(declared and declared.max_seq_length) or run.max_seq_length,
+        )
+        teacher = Embeddings(*read_model_files(teacher_options))
+        if (size := teacher.vector_size) != self.vector_size:
+            sizes = f"has vectors of size {size}, but this model of {self.vector_size}"
+            advice = "Choose another teacher, or write its cosines to a column for --loss=cosine"
+            raise UserError(f"--teacher={path} {sizes}. {advice}")
+
+        def texts(match: Match) -> list[Text]:
+            passages = [Text(prefix * bool(x) + x) for x in self._passages(match)]
+            query = Text(query_prefix + match.anchor, True)
+            return [query, query if run.translations else passages[0], *passages[1:]]
+
+        return VectorTeacher(self, teacher, texts, (1 + run.num_passages, size), devices)
+
+    def _passages(self, match: Match) -> list[str]:
+        count = self.options.num_passages
+        return ([match.positive, *match.negatives] + [""] * count)[:count]
 
     def read(self, split: str) -> Sequence[Any]:
         """Reads the matches to train on, or the texts and judgments of an evaluation."""
@@ -150,7 +189,7 @@ class Embeddings(Task):
             limits = np.where(is_query, options.query_length, length)
             return self._pack([example.text for example in examples], limits, length)
         count = self.options.num_passages
-        rows = [([m.positive, *m.negatives] + [""] * count)[:count] for m in examples]
+        rows = [self._passages(match) for match in examples]
         queries = [options.query_prefix + match.anchor for match in examples]
         passages = [options.passage_prefix * bool(x) + x for row in rows for x in row]
         packed = self._pack(queries, options.query_length, options.query_length)

@@ -255,9 +255,9 @@ def _follow_folder(
             message = "--%s=%s was passed, but the vectors of %s are made with %s"
             log.warning(message, name, passed, folder, value)
             values[name] = passed
-    if declared.prompt:
+    if prompt := declared.prompts[""]:
         message = "%s: the texts get no prompt. Write %r before each of them"
-        log.warning(message, declared.path, declared.prompt)
+        log.warning(message, declared.path, prompt)
     log.info("%s, max_seq_length=%d", declared, values["max_seq_length"])
     return dataclasses.replace(options, pooling=declared.pooling, **values), declared
 

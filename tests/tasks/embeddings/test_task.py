@@ -75,7 +75,7 @@ def test_declaration(pooling, options):
     registry.run(run)
     declared = declared_vectors(RunFolder(run.output_dir))
     assert (declared.pooling, declared.normalize) == (run.poolings, False)
-    assert (declared.max_seq_length, declared.prompt) == (24, "")
+    assert (declared.max_seq_length, declared.prompts[""]) == (24, "")
     (vector,) = Predictor(run.output_dir)(["good film"])
     (extracted,) = Predictor(run.output_dir, "extract_features")(["good film"])
     np.testing.assert_allclose(extracted.values, [vector], atol=1e-6)
@@ -123,7 +123,9 @@ def test_resume_changes_a_flag(options, run_log):
         ({"score_range": "1,0"}, "--score_range must be two numbers"),
         ({"do_predict": True}, "--do_predict is not supported: .* extract_features.py"),
         ({"negative_columns": "query"}, "--positive_column|are the same column"),
-        ({"teacher": "folder"}, "does not support"),
+        ({"teacher": "folder"}, "No checkpoint folder"),
+        ({"mix_with": "quora:data"}, "--mix_with must be like snli:FOLDER, with one of sts-b"),
+        ({"mix_with": "sts-b:data"}, "would ignore the scores: pass --loss=cosent"),
     ],
 )
 def test_mistakes(options, changes, problem, tmp_path):

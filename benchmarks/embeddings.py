@@ -1,0 +1,150 @@
+"""Times the training of encoders, in pairs of texts per second, beside sentence-transformers.
+
+usage: python benchmarks/embeddings.py --name=NAME --model_dir=DIR --data_dir=DIR --work_dir=DIR \
+         [--steps=10] [--rounds=5] [other flags of embeddings_peer.py]
+
+Both programs train on the same rows with the same model, loss and batch size, for --steps steps at
+a time, in turn, each in its own process. bert_tf reads its records; sentence-transformers tokenizes
+the texts of each batch with its data collator. A warm-up is not counted. The ratios are medians
+over the rounds, of wall-clock time and of processor time; the latter depends less on other work on
+the machine.
+"""
+
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import embeddings_peer, timing
+
+FOLDER = Path(__file__).resolve().parent
+
+
+def serve(settings: dict[str, Any], model_dir: str, max_seq_length: int) -> None:
+    """Trains with bert_tf for each line of the standard input; prints seconds."""
+    from bert_tf.quiet import import_tensorflow
+
+    import_tensorflow()
+    import tensorflow as tf
+
+    from bert_tf import checkpoints, training
+    from bert_tf.data import records
+    from bert_tf.data.input_pipeline import read_dataset
+    from bert_tf.finetuning.model_files import read_model_files
+    from bert_tf.optimization import create_optimizer
+    from bert_tf.options import EmbeddingsOptions
+    from bert_tf.tasks.embeddings.task import Embeddings
+
+    folder, size = os.path.dirname(settings["train_file"]), settings["batch_size"]
+    columns = {"anchor_column": "a", "positive_column": "b"}
+    columns |= {"score_column": "s"} if settings["loss"] == "cosent" else {}
+    options = EmbeddingsOptions(
+        **columns,
+        data_dir=folder,
+        init_checkpoint=model_dir,
+        loss=settings["loss"],
+        max_seq_length=max_seq_length,
+    )
+    task = Embeddings(*read_model_files(options))
+    matches, features = task.read("train"), task.features("train")
+    path = os.path.join(folder, "speed.tf_record")
+    rows = task.featurize(matches, "train")
+    records.write_records(path, features, [{f.name: rows[f.name] for f in features}])
+    devices = training.open_devices(options)
+    model = training.build_model(task.build_model, devices)
+    checkpoints.load_weights(model, str(Path(model_dir) / "bert_model.ckpt"))
+    with devices.scope():
+        optimizer = create_optimizer(settings["learning_rate"], 10_000, 1000)
+        optimizer.build(model.trainable_variables)
+    data = read_dataset(
+        path,
+        features,
+        size,
+        shuffle_seed=1,
+        num_records=len(matches),
+        repeat=True,
+        trim_padding=True,
+    )
+    names = tuple(feature.name for feature in features if not feature.per_token)
+    loss = training.mean_loss(lambda outputs, batch: task.loss(outputs, batch, True), names)
+    step = training.make_train_step(
+        training.TrainState(model, optimizer),
+        loss,
+        options,
+        devices,
+        element_spec=data.element_spec,
+    )
+    batches = iter(data)
+    for _ in sys.stdin:
+        begin = time.perf_counter(), time.process_time()
+        for batch in itertools.islice(batches, settings["steps"]):
+            metrics = step(batch, tf.constant(0))
+        float(metrics["loss"])  # waits for the last step
+        print(time.perf_counter() - begin[0], time.process_time() - begin[1], flush=True)
+
+
+def measure(process: Any) -> tuple[float, float]:
+    """Lets a process train; returns seconds, and seconds of the processor."""
+    process.stdin.write("\n")
+    process.stdin.flush()
+    wall, cpu = map(float, process.stdout.readline().split())
+    return wall, cpu
+
+
+def main() -> None:
+    """Times both programs; prints and writes the results."""
+    parser = embeddings_peer.make_parser(__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--serve", action="store_true")
+    args = parser.parse_args()
+    if args.serve:
+        settings = json.loads((args.work_dir / "settings.json").read_text())
+        serve(settings, str(args.model_dir), args.max_seq_length)
+        return
+    args.work_dir.mkdir(parents=True, exist_ok=True)
+    embeddings_peer.prepare(args)
+    path, _ = embeddings_peer.write_settings(args, args.steps)
+    commands = {
+        "bert_tf": [sys.executable, __file__, *sys.argv[1:], "--serve"],
+        "sentence-transformers": [
+            args.peer_python,
+            str(FOLDER / "embeddings_torch.py"),
+            path,
+            "--serve",
+        ],
+    }
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    processes = {name: subprocess.Popen(command, **pipes) for name, command in commands.items()}
+    for process in processes.values():
+        measure(process)
+    rounds = [{n: measure(process) for n, process in processes.items()} for _ in range(args.rounds)]
+    for process in processes.values():
+        process.communicate()
+    results: dict[str, Any] = {
+        **{"loss": args.loss, "batch_size": args.batch_size, "steps": args.steps},
+        "max_seq_length": args.max_seq_length,
+    }
+    for index, kind in enumerate(("wall-clock", "processor")):
+        ours, theirs = ([x[name][index] for x in rounds] for name in processes)
+        pairs = args.batch_size * args.steps
+        results[kind] = {
+            "pairs/s": {
+                name: round(pairs / statistics.median(seconds), 2)
+                for name, seconds in zip(processes, (ours, theirs), strict=True)
+            },
+            "times faster": round(timing.median_ratio(theirs, ours), 2),
+        }
+    print(results)
+    timing.write_results(f"embeddings_speed_{args.name}", results, "tensorflow", "keras")
+
+
+if __name__ == "__main__":
+    main()
