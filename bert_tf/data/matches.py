@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from bert_tf import files
+from bert_tf.data.disk_list import collect
 from bert_tf.data.match_options import BEIR, SQUAD, MatchOptions
 from bert_tf.data.split_files import find_files
 from bert_tf.errors import UserError, counted, excerpt
@@ -50,14 +51,14 @@ def read_matches(options: MatchOptions, split: str, scored: bool = False) -> Mat
     if task == BEIR:
         matches, corpus = _read_beir(path, split)
     elif task == SQUAD:
-        matches = list(_read_squad(path))
+        matches = collect(_read_squad(path))
     elif "label" in options.columns(split):
         matches = _read_labeled(options, path, split, scored)
     else:
-        matches = list(_read_rows(options, path, split))
+        matches = collect(_read_rows(options, path, split))
     if not matches or not (scored or any(match.score for match in matches)):
         raise UserError(f"{path} contains no texts that match")
-    if scored and len({match.score for match in matches}) == 1:
+    if scored and all(match.score == matches[0].score for match in matches):
         raise UserError(f"{path}: all pairs have the same score or label: there is no order")
     _logger.info("%s: %s", path, counted(len(matches), "pair"))
     return Matches(path, matches, corpus)

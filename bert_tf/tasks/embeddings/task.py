@@ -26,6 +26,7 @@ from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.tasks.embeddings.options import IN_BATCH, EmbeddingsOptions
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.text_checks import sample
 
 # A warning says that few anchors are distinct if each is in more pairs than these.
 _MANY_REPEATED = 20
@@ -109,7 +110,7 @@ class Embeddings(Task):
         self, split: str, examples: Sequence[Any], train_examples: Sequence[Match]
     ) -> Iterator[str]:
         """Yields what looks wrong in the texts; and training pairs in the evaluation."""
-        texts = [texts for _, texts in self.identity(examples) if texts]
+        texts = [texts for _, texts in self.identity(sample(examples))]
         data = self._data(split)
         yield from self.tokenizer.check_texts(data.path, texts)
         most = max(len(match.negatives) for match in data.matches)
@@ -119,7 +120,8 @@ class Embeddings(Task):
         if 2 * num_same > len(data.matches):
             pairs = counted(num_same, "pair", "are the same text twice", of=len(data.matches))
             yield f"{data.path}: {pairs}. Check the columns"
-        num_anchors = len({match.anchor for match in data.matches})
+        hashes = np.fromiter((hash(match.anchor) for match in data.matches), np.int64)
+        num_anchors = len(np.unique(hashes))
         if split == "train" and _MANY_REPEATED * num_anchors < len(data.matches):
             anchors = counted(num_anchors, "anchor", "are distinct", of=len(data.matches))
             yield f"{data.path}: only {anchors}. Check the columns"
@@ -127,7 +129,8 @@ class Embeddings(Task):
         declared = declared_vectors(RunFolder.of(checkpoint)) if checkpoint else None
         if declared and declared.pooling != self.options.poolings:
             yield f"{declared}, but this run has --pooling={self.options.pooling}"
-        known = {match[:2] for match in train_examples} if split == "eval" else set()
+        pairs = {match[:2] for match in data.matches} if split == "eval" else set()
+        known = {match[:2] for match in train_examples if match[:2] in pairs}
         shared = sum(match[:2] in known for match in data.matches)
         if shared > 0.01 * len(data.matches):
             pairs = counted(shared, "pair", "are also training pairs", of=len(data.matches))
