@@ -23,7 +23,7 @@ _WINDOW_BATCHES = 50
 _INTERLEAVED = 16
 # Records are shuffled in memory if their files have at most these bytes; else in blocks, and then
 # in a buffer of about so many bytes.
-SHUFFLED_IN_MEMORY, _BUFFER_BYTES = 2 << 30, 1 << 27
+SHUFFLED_IN_MEMORY, _BUFFER_BYTES = 2 << 30, 1 << 26
 # Bytes that TensorFlow reads at a time, as in `tf.data.TFRecordDataset`.
 _READ_BYTES = 1 << 18
 
@@ -52,7 +52,7 @@ def read_dataset(
 
     As in the original BERT code, a batch of a repeated dataset may contain the end of one epoch and
     the start of the next. However, each epoch shuffles all records, not only windows of 100. If the
-    files have more than 2 GB, it shuffles blocks of 1,024 records, and then windows of 128 MB. The
+    files have more than 2 GB, it shuffles blocks of 1,024 records, and then windows of 64 MB. The
     order depends only on `shuffle_seed`, the epoch and `tf.random.set_seed`, if called, so that
     `skip_batches` can resume a run.
 

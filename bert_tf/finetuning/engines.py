@@ -18,8 +18,8 @@ from bert_tf.inference.exported_model import MODEL_FILES, ExportedModel
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.progress import log
 
-# Suffixes of the files that an export depends on: labels and weights.
-_SOURCES = (LABELS, ".index", ".safetensors", ".keras", ".h5")
+# Suffixes of the files that an export depends on: labels and weights; and of exported models.
+_SOURCES = (LABELS, ".index", ".safetensors", ".keras", ".h5", *MODEL_FILES.values())
 
 
 def open_model(
@@ -127,7 +127,7 @@ def find_exported_model(
         return exported
     cache = RunFolder(os.path.join(path, engine + cache_suffix))
     checkpoint = checkpoint or folder.model or folder.checkpoint(check=False)
-    entries = {"precision": precision, "checkpoint_id": _checkpoint_id(path, checkpoint, options)}
+    entries = {"precision": precision, "checkpoint_id": checkpoint_id(path, checkpoint, options)}
     model_file = cache.file(MODEL_FILES[engine])
     if {n: cache.entry(n) for n in entries} != entries or not files.exists(model_file):
         if not files.is_remote(path) and not os.access(path, os.W_OK):
@@ -144,7 +144,7 @@ def find_exported_model(
     return model_file
 
 
-def _checkpoint_id(folder: str, checkpoint: str, options: Any) -> str:
+def checkpoint_id(folder: str, checkpoint: str, options: Any) -> str:
     """Returns a digest of a checkpoint's name, files (size and time) and configuration."""
     sources = []
     for subfolder in (folder, os.path.dirname(checkpoint) or "."):
