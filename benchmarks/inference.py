@@ -98,7 +98,7 @@ def make_bert_tf_encoder(
         model_dir = folder / f"{engine}-{precision}"
     from bert_tf.data.texts import Text
     from bert_tf.options import ExtractionOptions
-    from bert_tf.tasks.feature_extraction.extractor import Extractor
+    from bert_tf.tasks.feature_extraction.extraction import Extractor
 
     options = ExtractionOptions(
         init_checkpoint=str(model_dir),

@@ -118,7 +118,7 @@ SCRIPTS: Mapping[str, Script] = {
         example=f"--input_file=texts.txt --output_file=vectors.npz --pooling=mean {_BERT}",
         options=f"{_TASKS}.feature_extraction.options:ExtractionOptions",
         run=f"{_TASKS}.feature_extraction.extraction:run",
-        make_predict_fn=f"{_TASKS}.feature_extraction.extractor:Extractor",
+        make_predict_fn=f"{_TASKS}.feature_extraction.extraction:Extractor",
         head="encoder",
         model="bert_tf.modeling:BertModel",
     ),

@@ -98,21 +98,12 @@ def convert_files(
     extension: str,
     settings: Any,
     workers: Callable[[Any, Sequence[tuple[str, str]]], Iterable[Any]],
-) -> list[str]:
+) -> None:
     """Converts each file to one in `folder`, of the same name with `extension` added.
 
-    Keeps finished files, so that the same command continues after an interruption.
-
-    Args:
-        function: (path, path of the result) -> any; must write the result atomically.
-        paths: the files.
-        folder: folder for the results; created if missing.
-        extension: such as ".jsonl".
-        settings: what the results depend on besides the files, for JSON.
-        workers: calls a function on each item, as `for_each_on_beam` does.
-
-    Returns:
-        The paths of the results, in the order of `paths`.
+    Keeps finished files, so that the same command continues after an interruption. `function` takes
+    the paths of a file and of its result, which it must write atomically. `settings` are what
+    results depend on besides the files, as JSON. `workers` calls a function on each item.
 
     Raises:
         UserError: names of files are repeated, or the folder has results of other settings or of
@@ -142,19 +133,19 @@ def convert_files(
         if absent := [result for _, result in missing if not files.exists(result)]:
             problem = f"{absent[0]} was not written. Can workers write to this folder?"
             raise UserError(f"{problem} Run the same command again to continue")
-    return results
 
 
 def _check_plan(folder: str, settings: Any, stamps: dict[str, Any]) -> None:
     """Compares the finished results in the folder with their plan, and adds to the plan."""
     path = os.path.join(folder, _PLAN)
-    plan = files.read_json(path) if files.exists(path) else {"settings": settings, "files": {}}
-    known = {n: x for n, x in plan["files"].items() if files.exists(os.path.join(folder, n))}
+    plan = files.read_json(path) if files.exists(path) else {"settings": None, "files": {}}
+    known = plan["files"]
+    finished = {n for n in {*known, *stamps} if files.exists(os.path.join(folder, n))}
     advice = "Pass another --output_file, or delete this folder"
-    if known and plan["settings"] != settings:
+    if finished and plan["settings"] != settings:
         raise UserError(f"{folder} has results of another model or other flags. {advice}")
-    for name, stamp in stamps.items():
-        if known.get(name, stamp) != stamp:
+    for name in sorted(finished & stamps.keys()):
+        if known.get(name) != stamps[name]:
             raise UserError(f"{os.path.join(folder, name)}: its input file has changed. {advice}")
     plan = {"settings": settings, "files": {**known, **stamps}}
     files.write_text(path, json.dumps(plan, indent=1) + "\n")

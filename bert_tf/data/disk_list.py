@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 
-# As many items stay in memory; some 100 MB of pairs of sentences.
-_MAX_ITEMS = 1 << 18
+# As many items stay in memory; some 50 MB of pairs of sentences.
+_MAX_ITEMS = 1 << 17
 _CHUNK_ITEMS = 1024
 
 

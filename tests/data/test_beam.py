@@ -103,8 +103,10 @@ def convert(tmp_path):
     def run(*names, settings=(), folder=out):
         calls.clear()
         paths = [str(tmp_path / name) for name in names]
-        results = convert_files(upper, paths, folder, ".up", settings, workers)
-        assert [files.read_text(path) for path in results] == [name.upper() for name in names]
+        convert_files(upper, paths, folder, ".up", settings, workers)
+        for path in paths:
+            result = os.path.join(folder, f"{os.path.basename(path)}.up")
+            assert files.read_text(result) == files.read_text(path).upper()
         return calls[0] if calls else []
 
     for name in ("a", "b", "c", "bad"):
@@ -133,6 +135,11 @@ def test_results_of_other_settings_or_files_are_not_mixed(convert, tmp_path):
     with pytest.raises(UserError, match=r"b\.up: its input file has changed"):
         convert("a", "b", settings={"layers": (1, 2)})
     assert convert("a", "c", settings={"layers": (1, 2)}) == ["c"]
+    with pytest.raises(UserError, match="results of another model"):
+        convert("bad", settings={"layers": (1, 3)})
+    os.remove(tmp_path / "out" / "shards.json")  # Now nobody knows how they were made.
+    with pytest.raises(UserError, match="results of another model"):
+        convert("a", settings={"layers": (1, 2)})
 
 
 def test_invalid_folders(convert, tmp_path):
