@@ -1,6 +1,7 @@
 """Work on the files of a corpus with Apache Beam, on one machine or on many."""
 
 import contextlib
+import dataclasses
 import json
 import logging
 import os
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from bert_tf import file_names, files, locks
+from bert_tf.declare import DEVICES, Options, option
 from bert_tf.errors import UserError, counted
 from bert_tf.extras import import_extra
 
@@ -26,6 +28,28 @@ _KILLED = (
     "a worker process was killed. If memory ran out, use fewer workers. Then run the same command "
     "again to continue"
 )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BeamOptions(Options, affects=DEVICES):
+    """Options of scripts that run on Apache Beam."""
+
+    beam_runner: str | None = option(
+        None,
+        "Apache Beam runner, such as DataflowRunner, that does the work, on many machines.",
+        new=True,
+    )
+    beam_options: str | None = option(
+        None,
+        "Options for the runner, such as project=my-project,region=europe-west1. Beam's own syntax "
+        "also works: '--project=my-project --labels=a,b'.",
+        new=True,
+    )
+
+    def check_beam(self) -> None:
+        """Raises a UserError if there are options for a runner, but no runner."""
+        if self.beam_options and not self.beam_runner:
+            raise UserError("--beam_options needs --beam_runner, such as DirectRunner")
 
 
 def for_each_on_beam(

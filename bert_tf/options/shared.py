@@ -263,28 +263,6 @@ class DeviceOptions(Options, affects=DEVICES):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BeamOptions(Options, affects=DEVICES):
-    """Options of scripts that run on Apache Beam."""
-
-    beam_runner: str | None = option(
-        None,
-        "Apache Beam runner, such as DataflowRunner, that does the work, on many machines.",
-        new=True,
-    )
-    beam_options: str | None = option(
-        None,
-        "Options for the runner, such as project=my-project,region=europe-west1. Beam's own syntax "
-        "also works: '--project=my-project --labels=a,b'.",
-        new=True,
-    )
-
-    def check_beam(self) -> None:
-        """Raises a UserError if there are options for a runner, but no runner."""
-        if self.beam_options and not self.beam_runner:
-            raise UserError("--beam_options needs --beam_runner, such as DirectRunner")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class EngineOptions(DeviceOptions, affects=DEVICES):
     """Device, precision and inference engine options."""
 

@@ -2,9 +2,10 @@
 
 import dataclasses
 
+from bert_tf.data.beam import BeamOptions
 from bert_tf.declare import DATA, DEVICES, PATH, RESULTS, RUN, DefaultStr, option
 from bert_tf.errors import UserError
-from bert_tf.options.shared import BeamOptions, EngineOptions, ModelOptions
+from bert_tf.options.shared import EngineOptions, ModelOptions
 from bert_tf.tables.columns import is_name
 
 

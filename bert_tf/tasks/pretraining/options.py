@@ -3,6 +3,7 @@
 import dataclasses
 
 from bert_tf import file_names
+from bert_tf.data.beam import BeamOptions
 from bert_tf.declare import (
     DATA,
     DEVICES,
@@ -19,13 +20,7 @@ from bert_tf.declare import (
     option,
 )
 from bert_tf.errors import UserError
-from bert_tf.options.shared import (
-    BeamOptions,
-    DeviceOptions,
-    EncoderOptions,
-    TokenizerOptions,
-    TrainingOptions,
-)
+from bert_tf.options.shared import DeviceOptions, EncoderOptions, TokenizerOptions, TrainingOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
