@@ -80,7 +80,7 @@ setup(
         "onnx": ONNX,
         "litert": LITERT,
         "benchmark": ["tokenizers>=0.20"],  # the tokenizer that ours is compared with
-        "beam": ["apache-beam>=2.60"],  # create_pretraining_data.py on a cluster
+        "beam": ["apache-beam>=2.60"],  # data creation and feature extraction on a cluster
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],  # CUDA libraries for NVIDIA GPUs
     },
     entry_points={

@@ -12,15 +12,23 @@ from bert_tf import files
 from bert_tf.backend import tf
 from bert_tf.data.features import Feature
 from bert_tf.data.parallel import num_cores
-from bert_tf.data.records import count_records, make_parse_fn
+from bert_tf.data.records import find_blocks, make_parse_fn
 from bert_tf.errors import UserError
 
 # Batches are trimmed to a multiple of this length: faster on GPUs, and fewer distinct shapes.
 LENGTH_MULTIPLE = 8
 # Number of batches in a window that is grouped by length. A larger one would be less random.
 _WINDOW_BATCHES = 50
-# Number of files that a shuffled dataset reads in turn.
-_INTERLEAVED_FILES = 16
+# Number of files, or blocks of files, that a shuffled dataset reads in turn.
+_INTERLEAVED = 16
+# Records are shuffled in memory if their files have at most these bytes; else in blocks, and then
+# in a buffer of about so many bytes.
+SHUFFLED_IN_MEMORY, _BUFFER_BYTES = 2 << 30, 1 << 26
+# Bytes that TensorFlow reads at a time, as in `tf.data.TFRecordDataset`.
+_READ_BYTES = 1 << 18
+
+# Path, offset of the first record in bytes, and number of records; -1 for all.
+_Block = tuple[str, int, int]
 
 
 # AutoGraph would take half a second, and is not needed: nothing here branches on tensors.
@@ -43,7 +51,8 @@ def read_dataset(
     """Returns batches of parsed records, shuffled and repeated on request.
 
     As in the original BERT code, a batch of a repeated dataset may contain the end of one epoch and
-    the start of the next. However, each epoch shuffles all records, not only windows of 100. The
+    the start of the next. However, each epoch shuffles all records, not only windows of 100. If the
+    files have more than 2 GB, it shuffles blocks of 1,024 records, and then windows of 64 MB. The
     order depends only on `shuffle_seed`, the epoch and `tf.random.set_seed`, if called, so that
     `skip_batches` can resume a run.
 
@@ -57,7 +66,8 @@ def read_dataset(
         features: the features that the files were written with.
         batch_size: records per batch, over all replicas.
         shuffle_seed: None keeps the order of the files.
-        num_records: size of the shuffle buffer; None counts the records and holds them all.
+        num_records: size of the shuffle buffer; None counts the records, and holds them all if
+            their files have at most 2 GB.
         repeat: repeat the records without end.
         drop_remainder: drop an incomplete last batch, so that shapes are static.
         skip_batches: number of batches to skip without parsing them.
@@ -89,10 +99,10 @@ def read_dataset(
         num_replicas = context.num_replicas_in_sync // num_processes
         context = tf.distribute.InputContext(num_replicas_in_sync=num_replicas)
     if shuffle_seed is not None:
-        buffer_size = num_records or sum(count_records(path) for path in paths)
+        blocks, buffer_size = [(path, 0, -1) for path in paths], num_records
         if not buffer_size:
-            raise UserError(f"No records in {', '.join(paths)}")
-        records = _read_shuffled(paths, buffer_size, shuffle_seed, repeat)
+            blocks, buffer_size = _plan_shuffling(paths)
+        records = _read_shuffled(blocks, buffer_size, shuffle_seed, repeat)
     else:
         records = tf.data.TFRecordDataset(paths).repeat(None if repeat else 1)
     if group_by_length:
@@ -195,20 +205,43 @@ def _split_by_replica(
     return batches.flat_map(split)
 
 
+def _plan_shuffling(paths: Sequence[str]) -> tuple[list[_Block], int]:
+    """Returns what to read in random order, and the size of the shuffle buffer."""
+    blocks = [(path, *block) for path in paths for block in find_blocks(path)]
+    count, num_bytes = sum(count for *_, count in blocks), sum(map(files.size, paths))
+    if not count:
+        raise UserError(f"No records in {', '.join(paths)}")
+    if num_bytes <= SHUFFLED_IN_MEMORY:
+        return [(path, 0, -1) for path in paths], count
+    return blocks, max(1, count * _BUFFER_BYTES // num_bytes)
+
+
+def _read_block(path: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
+    # The class `TFRecordDataset` cannot start within a file.
+    variant = tf.raw_ops.TFRecordDatasetV2(
+        filenames=path[None],
+        compression_type="",
+        buffer_size=_READ_BYTES,
+        byte_offsets=offset[None],
+    )
+    records = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+    return records.take(count)
+
+
 def _read_shuffled(
-    paths: Sequence[str], buffer_size: int, seed: int, repeat: bool
+    blocks: Sequence[_Block], buffer_size: int, seed: int, repeat: bool
 ) -> tf.data.Dataset:
+    paths, offsets, counts = zip(*blocks, strict=True)
+    columns = list(paths), tf.constant(offsets, tf.int64), tf.constant(counts, tf.int64)
     epochs = tf.data.Dataset.counter() if repeat else tf.data.Dataset.range(1)
 
     def read_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
         seed_and_epoch = tf.stack([tf.constant(seed, tf.int64), epoch])
         epoch_seed: Any = tf.random.stateless_uniform([], seed_and_epoch, 0, 2**62, tf.int64)
-        filenames = tf.data.Dataset.from_tensor_slices(list(paths))
-        filenames = filenames.shuffle(len(paths), seed=epoch_seed, reshuffle_each_iteration=False)
+        shuffled: Any = tf.data.Dataset.from_tensor_slices(columns)
+        shuffled = shuffled.shuffle(len(blocks), seed=epoch_seed, reshuffle_each_iteration=False)
         # Interleaving mixes the records of different files even if the buffer cannot hold them all.
-        records = filenames.interleave(
-            tf.data.TFRecordDataset, cycle_length=min(len(paths), _INTERLEAVED_FILES)
-        )
+        records = shuffled.interleave(_read_block, cycle_length=min(len(blocks), _INTERLEAVED))
         return records.shuffle(buffer_size, seed=epoch_seed, reshuffle_each_iteration=False)
 
     return epochs.flat_map(read_epoch)

@@ -8,7 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from bert_tf import files
+from bert_tf.data.disk_list import collect
 from bert_tf.data.match_options import BEIR, MS_MARCO, SQUAD, MatchOptions
 from bert_tf.data.split_files import find_files
 from bert_tf.errors import UserError, counted, excerpt
@@ -57,11 +60,14 @@ class Matches(NamedTuple):
         if 2 * num_same > len(self.matches):
             pairs = counted(num_same, "pair", "are the same text twice", of=len(self.matches))
             yield f"{self.path}: {pairs}. Check the columns"
-        num_anchors = len({match.anchor for match in self.matches})
+        # Hashes, because the texts may not fit into memory.
+        hashes = np.fromiter((hash(match.anchor) for match in self.matches), np.int64)
+        num_anchors = len(np.unique(hashes))
         if split == "train" and _MANY_REPEATED * num_anchors < len(self.matches):
             anchors = counted(num_anchors, "anchor", "are distinct", of=len(self.matches))
             yield f"{self.path}: only {anchors}. Check the columns"
-        known = {match[:2] for match in train_matches} if split == "eval" else set()
+        own = {match[:2] for match in self.matches} if split == "eval" else set()
+        known = {match[:2] for match in train_matches if match[:2] in own}
         shared = sum(match[:2] in known for match in self.matches)
         if shared > 0.01 * len(self.matches):
             pairs = counted(shared, "pair", "are also training pairs", of=len(self.matches))
@@ -80,7 +86,7 @@ def read_matches(options: MatchOptions, split: str, scored: bool = False) -> Mat
     first, *others = found = [_read_data_set(x, split, scored) for x in data_sets]
     if not others:
         return first
-    matches = [match for data in found for match in data.matches]
+    matches = collect(match for data in found for match in data.matches)
     return Matches(", ".join(data.path for data in found), matches)
 
 
@@ -95,14 +101,14 @@ def _read_data_set(options: MatchOptions, split: str, scored: bool) -> Matches:
         texts = relevance.read_collection([folder, os.path.dirname(folder)])
         matches = list(_read_judged(path, split, *texts))
     elif task == SQUAD:
-        matches = list(_read_squad(path))
+        matches = collect(_read_squad(path))
     elif "label" in options.columns(split):
         matches = _read_labeled(options, path, split, scored)
     else:
-        matches = list(_read_rows(options, path, split))
+        matches = collect(_read_rows(options, path, split))
     if not matches or not (scored or any(match.score for match in matches)):
         raise UserError(f"{path} contains no texts that match")
-    if scored and len({match.score for match in matches}) == 1:
+    if scored and all(match.score == matches[0].score for match in matches):
         raise UserError(f"{path}: all pairs have the same score or label: there is no order")
     _logger.info("%s: %s", path, counted(len(matches), "pair"))
     return Matches(path, matches, *texts)
@@ -126,7 +132,8 @@ def _cells(options: MatchOptions, path: str, split: str) -> Iterator[tuple[str, 
 def _warn_of_unused_label(path: str, rows: Sequence[Row]) -> None:
     """Warns if a column of numbers is called label or score: neither is used."""
     for index, name in enumerate(rows[0].cells if rows else ()):
-        cells = [x.cells.get(name) if isinstance(x.cells, dict) else x.cells[index] for x in rows]
+        by_name = (x.cells if isinstance(x.cells, dict) else dict(enumerate(x.cells)) for x in rows)
+        cells = [row.get(name, row.get(index)) for row in by_name]
         count = sum(parse_number(str(value)) is not None for value in cells)
         # The first cell may be that of the header.
         if _LABEL.fullmatch(name.strip()) and 0 < count >= len(rows) - 1:

@@ -13,7 +13,9 @@ from bert_tf.backend import tf
 from bert_tf.data.features import Feature
 from bert_tf.errors import UserError, reason
 
-_COUNT_BATCH_SIZE = 4096
+_BLOCK_RECORDS = 1024
+# Bytes of a record besides its content: the length and two checksums.
+_FRAME_BYTES = 16
 # Describes the record files in its folder, so that a later run can reuse them.
 _MANIFEST = "records.json"
 
@@ -171,12 +173,29 @@ def read_chunks(
 
 def count_records(path: str) -> int:
     """Counts the records of a file by reading it; raises a UserError if it is truncated."""
+    return sum(count for _, count in find_blocks(path))
+
+
+def find_blocks(path: str) -> list[tuple[int, int]]:
+    """Returns the offset in bytes, and the number of records, of each block of 1,024 records.
+
+    Raises:
+        UserError: the file is missing or truncated.
+    """
     files.open_binary(path).close()  # Raises a clearer error for a missing file.
-    batches = tf.data.TFRecordDataset(path).batch(_COUNT_BATCH_SIZE)
+
+    def measure(block: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        lengths = tf.cast(tf.strings.length(block), tf.int64)
+        return tf.size(block), tf.reduce_sum(lengths + _FRAME_BYTES)
+
+    measured: Any = tf.data.TFRecordDataset(path).batch(_BLOCK_RECORDS).map(measure)
+    blocks, offset = [], 0
     try:
-        count = batches.reduce(np.int64(0), lambda total, x: total + tf.size(x, out_type=tf.int64))
+        for count, num_bytes in measured.as_numpy_iterator():
+            blocks.append((offset, int(count)))
+            offset += int(num_bytes)
     except tf.errors.DataLossError as error:
         raise UserError(
             f"{path} is not a complete TFRecord file; create it again ({reason(error)})"
         ) from error
-    return int(count)
+    return blocks

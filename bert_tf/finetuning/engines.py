@@ -18,8 +18,8 @@ from bert_tf.inference.exported_model import MODEL_FILES, ExportedModel
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.progress import log
 
-# Suffixes of the files that an export depends on: labels and weights.
-_SOURCES = (LABELS, ".index", ".safetensors", ".keras", ".h5")
+# Suffixes of the files that an export depends on: labels and weights; and of exported models.
+_SOURCES = (LABELS, ".index", ".safetensors", ".keras", ".h5", *MODEL_FILES.values())
 
 
 def open_model(

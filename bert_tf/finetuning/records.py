@@ -6,6 +6,7 @@ Also finds evaluation examples that the model was trained on, by hashes of their
 import contextlib
 import functools
 import hashlib
+import itertools
 import logging
 import os
 import re
@@ -82,9 +83,11 @@ class Splits:
                 log.warning("%s", problem)
 
     def _compute_digest(self, split: str) -> tuple[str, str]:
-        items = [item for item, _ in self.task.identity(self.examples(split))]
+        identities, counter = self.task.identity(self.examples(split)), itertools.count()
+        # No list, which memory might not hold.
+        items = (item for (item, _), _ in zip(identities, counter, strict=False))
         digest = fingerprint(examples=items)
-        return digest, describe_data(items, digest)
+        return digest, describe_data(range(next(counter)), digest)
 
     def _hash_texts(self, split: str) -> np.ndarray:
         identities = self.task.identity(self.examples(split))
@@ -150,7 +153,7 @@ def _featurize(
     def convert(chunk: Sequence[Any]) -> tuple[int, Mapping[str, np.ndarray]]:
         return len(chunk), task.featurize(chunk, split)
 
-    converted = map_in_order(convert, list(chunks(examples, _CHUNK_EXAMPLES)))
+    converted = map_in_order(convert, chunks(examples, _CHUNK_EXAMPLES))
     with contextlib.closing(converted), bar(len(examples), f"{split} features") as progress_bar:
         for num_examples, rows in converted:
             cut_tokens = rows.get(CUT_TOKENS, np.zeros(0, int))
@@ -191,7 +194,7 @@ def hash_texts(texts: Iterable[Iterable[str]]) -> np.ndarray:
     normalized = ("\0".join(map(" ".join, item)) for item in words)
     encoded = (text.encode("utf-8", "surrogatepass") for text in normalized)
     digests = (hashlib.blake2b(item, digest_size=8).digest() for item in encoded)
-    return np.frombuffer(b"".join(digests), "<u8")
+    return np.fromiter((int.from_bytes(digest, "little") for digest in digests), np.uint64)
 
 
 def report_shared_examples(

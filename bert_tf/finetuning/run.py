@@ -10,11 +10,12 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_tf import training
+from bert_tf import files, training
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.model import follow_labels
 from bert_tf.checkpoints.run_folder import RunFolder, labels_file
 from bert_tf.data.features import texts_per_row
+from bert_tf.data.input_pipeline import SHUFFLED_IN_MEMORY
 from bert_tf.errors import UserError, counted
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.distillation import open_teacher
@@ -168,7 +169,8 @@ class FineTuningRun(TrainingRun):
         if self.devices.is_chief:
             self.folder.write_text_hashes(self.train_hashes)
         path, count, lengths = self.splits.records("train")
-        return TrainingRecords(path, self.splits.features("train"), count, lengths)
+        shuffle_buffer = count if files.size(path) <= SHUFFLED_IN_MEMORY else None
+        return TrainingRecords(path, self.splits.features("train"), shuffle_buffer, lengths)
 
     def loss(self) -> training.Loss:
         """Returns the mean loss of the rows, mixed with that of the teacher if there is one."""

@@ -43,11 +43,15 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingRecords:
-    """Record files to train on; `shuffle_buffer` is the number of records in the shuffle buffer."""
+    """Record files to train on.
+
+    `shuffle_buffer` is the number of records in the shuffle buffer; None leaves it to
+    `read_dataset`.
+    """
 
     paths: str | Sequence[str]
     features: Sequence[Feature]
-    shuffle_buffer: int
+    shuffle_buffer: int | None
     lengths: training.Lengths
 
 

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from bert_tf.errors import counted, excerpt
 from bert_tf.tokenization import FullTokenizer
@@ -27,11 +28,16 @@ _NO_TEXTS = {
 }
 
 
+def sample(examples: Sequence[Any]) -> Sequence[Any]:
+    """Returns the examples to check: all, or at most 4,000 at the same distance."""
+    return examples[:: max(len(examples) // _SAMPLE_SIZE, 1)]
+
+
 def find_problems(
     tokenizer: FullTokenizer, examples: Sequence[Sequence[str]], are_words: bool = False
 ) -> Iterator[str]:
     """Yields a description of each problem in a sample of the examples, lists of texts or words."""
-    examples = examples[:: max(len(examples) // _SAMPLE_SIZE, 1)]
+    examples = sample(examples)
     first = [example[0].strip() for example in examples if example and not are_words]
     for kind, (matches, tolerated) in _NO_TEXTS.items():
         found = [text for text in first if matches(text.casefold())]

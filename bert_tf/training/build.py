@@ -118,12 +118,13 @@ def training_batches(
     options: Any,
     devices: Devices,
     *,
-    num_records: int,
+    num_records: int | None,
     skip_batches: int,
 ) -> Any:
     """Returns an endless stream of shuffled batches, distributed across the devices.
 
-    `num_records` is the size of the shuffle buffer; `skip_batches` the number of completed steps.
+    `num_records` is the size of the shuffle buffer, as in `read_dataset`; `skip_batches` the number
+    of completed steps.
     """
 
     def read_batches(context: tf.distribute.InputContext) -> tf.data.Dataset:

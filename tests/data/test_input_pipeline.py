@@ -1,9 +1,14 @@
 """The input pipeline: order, replica batches, padding and length grouping."""
 
+import os
+from functools import partial
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.data import input_pipeline
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.input_pipeline import read_dataset
 from bert_tf.data.records import write_records
@@ -95,6 +100,54 @@ def test_seeded_dataset_is_reproducible_and_resumable(records_path):
     batches = batch_ids(dataset.take(10))
     assert batch_ids(dataset.take(10)) == batches
     assert batch_ids(dataset.skip(6).take(4)) == batches[6:]
+
+
+@pytest.fixture
+def large_files(tmp_path, monkeypatch) -> list[str]:
+    """Two files with the ids 0 to 5999, which do not fit into memory."""
+    paths = [str(tmp_path / "a.tf_record"), str(tmp_path / "b.tf_record")]
+    write_records(paths[0], IDS, id_batches(range(5000)))
+    write_records(paths[1], IDS, id_batches(range(5000, 6000)))
+    monkeypatch.setattr(input_pipeline, "SHUFFLED_IN_MEMORY", 100_000)
+    monkeypatch.setattr(input_pipeline, "_BUFFER_BYTES", 20_000)
+    return paths
+
+
+def test_large_files_are_shuffled_in_blocks(large_files):
+    dataset = read_dataset(large_files, IDS, 100, shuffle_seed=3, repeat=True)
+    order = flatten(batch_ids(dataset.take(180)))
+    epochs = [order[start : start + 6000] for start in (0, 6000, 12000)]
+    assert all(sorted(epoch) == list(range(6000)) for epoch in epochs)
+    assert len({*map(tuple, epochs)}) == 3
+    # Each batch has records of several blocks and of both files.
+    for first in range(0, 1000, 100):
+        batch = order[first : first + 100]
+        assert len({i // 1024 for i in batch}) >= 4
+        assert max(batch) >= 5000
+    # Without a buffer, records of a block would be in order.
+    block = [i for i in epochs[0] if i < 1024]
+    assert sum(a > b for a, b in pairwise(block)) > 300
+
+
+@pytest.mark.parametrize("skipped", [1, 59, 60, 75])
+def test_large_files_are_resumable(large_files, skipped):
+    kwargs = {"shuffle_seed": 5, "repeat": True}
+    batches = batch_ids(read_dataset(large_files, IDS, 100, **kwargs).take(80))
+    resumed = read_dataset(large_files, IDS, 100, **kwargs, skip_batches=skipped)
+    assert batch_ids(resumed.take(80 - skipped)) == batches[skipped:]
+    other = read_dataset(large_files, IDS, 100, shuffle_seed=6, repeat=True)
+    assert batch_ids(other.take(1)) != batches[:1]
+
+
+def test_files_are_large_by_their_size(large_files, monkeypatch):
+    """The order of smaller files does not depend on the limit."""
+    read = partial(read_dataset, large_files, IDS, 100, shuffle_seed=3)
+    in_blocks, explicit = batch_ids(read()), batch_ids(read(num_records=6000))
+    size = sum(map(os.path.getsize, large_files))
+    monkeypatch.setattr(input_pipeline, "SHUFFLED_IN_MEMORY", size)
+    assert batch_ids(read()) == explicit != in_blocks
+    monkeypatch.setattr(input_pipeline, "SHUFFLED_IN_MEMORY", size - 1)
+    assert batch_ids(read()) == in_blocks
 
 
 def test_shuffled_dataset_ends_without_repeat(records_path):

@@ -36,6 +36,7 @@ from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.tasks.embeddings.options import IN_BATCH, EmbeddingsOptions
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.text_checks import sample
 
 
 class Text(NamedTuple):
@@ -150,7 +151,7 @@ class Embeddings(Task):
         self, split: str, examples: Sequence[Any], train_examples: Sequence[Match]
     ) -> Iterator[str]:
         """Yields what looks wrong in the texts; and training pairs in the evaluation."""
-        texts = [texts for _, texts in self.identity(examples) if texts]
+        texts = [texts for _, texts in self.identity(sample(examples))]
         data = self._data(split)
         yield from self.tokenizer.check_texts(data.path, texts)
         most = max(len(match.negatives) for match in data.matches)

@@ -5,10 +5,11 @@ Shapes: B rows in a batch, T tokens in a text, S max_seq_length, L layers, H hid
 """
 
 import dataclasses
+import functools
 import itertools
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,22 +17,16 @@ import numpy as np
 from bert_tf import backend, checkpoints, file_names, files
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.formats.sentence_transformers import DeclaredVectors, declared_vectors
-from bert_tf.checkpoints.run_folder import RunFolder
+from bert_tf.checkpoints.run_folder import RunFolder, fingerprint
 from bert_tf.data import array_ops
+from bert_tf.data.beam import convert_files, for_each_on_beam
 from bert_tf.data.features import sequence_features
 from bert_tf.data.packing import CUT_TOKENS, convert_examples
 from bert_tf.data.parallel import num_cores
-from bert_tf.data.texts import (
-    STDIN,
-    Text,
-    check_lines,
-    display_name,
-    read_columns,
-    read_lines,
-)
-from bert_tf.declare import DefaultInt, DefaultStr
+from bert_tf.data.texts import STDIN, Text, check_lines, display_name, read_columns, read_lines
+from bert_tf.declare import DATA, PATH, RESULTS, ROWS, WEIGHTS, DefaultInt, DefaultStr
 from bert_tf.errors import UserError, counted, excerpt
-from bert_tf.finetuning.engines import loaded, open_model
+from bert_tf.finetuning.engines import checkpoint_id, loaded, open_model
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.prediction import PairCheck, TextCheck, require_texts
 from bert_tf.inference.exported_model import HIDDEN_STATES, ExportedModel
@@ -50,14 +45,65 @@ _MAX_TEXTS = 4096
 _MANY_BATCHES = 16
 # Extensions of output files that suggest a different format than JSON lines.
 _NON_JSON_EXTENSIONS = (".npy", ".npz", ".csv", ".tsv", ".pt", ".pkl", ".h5", ".parquet")
+# Only one thread of a worker extracts at a time: TensorFlow uses all cores anyway.
+_worker_lock = threading.Lock()
+# The model of a worker.
+_extractors: dict[ExtractionOptions, "Extractor"] = {}
 
 
 def run(options: ExtractionOptions) -> None:
-    """Writes the features of all texts; leaves no output file if an error occurs."""
+    """Writes the features of all texts; leaves no output file if an error occurs.
+
+    With `beam_runner`, writes one for each input file, and keeps finished ones if an error occurs.
+    """
     options.check()
+    if options.beam_runner:
+        _run_on_beam(options)
+        return
     input_file, output_file = options.input_file or "", options.output_file or ""
     file_names.require_distinct([output_file], [input_file])
     file_names.require_writable(output_file)
+    _extract_file(options, functools.partial(Extractor, options))
+
+
+def _run_on_beam(options: ExtractionOptions) -> None:
+    found, output = file_names.expand(options.input_file or ""), options.output_file or ""
+    # Programs that write a file per worker leave some empty.
+    paths = [path for path in found if files.size(path)]
+    if len(paths) < len(found):
+        log.info("%s", counted(len(found) - len(paths), "file", "are empty", of=len(found)))
+    if not paths:
+        raise UserError(f"--input_file={options.input_file} contains no text")
+    # Errors in model and flags appear now rather than in a worker.
+    folder, _, (complete, _, tokenizer) = _read_encoder(options)
+    checkpoint = folder.model or folder.checkpoint(check=False)
+    model = checkpoint_id(folder.path, checkpoint, complete), fingerprint(tokenizer.vocab)
+    settings = {**complete.values(ROWS | WEIGHTS | DATA | RESULTS, without=PATH), "model": model}
+    options = dataclasses.replace(options, output_format=options.file_format)
+    workers = functools.partial(
+        for_each_on_beam, runner=options.beam_runner or "", options=options.beam_options or ""
+    )
+    function, extension = functools.partial(extract_shard, options), f".{options.output_format}"
+    convert_files(function, paths, output, extension, settings, workers)
+    log.info("Features of %s: %s", counted(len(paths), "file"), output)
+
+
+# Beam pickles it by name.
+def extract_shard(options: ExtractionOptions, shard: tuple[str, str]) -> None:
+    """Writes the features of the texts in a file, given the paths of the file and the result."""
+
+    def load(total: int) -> "Extractor":
+        if options not in _extractors:
+            _extractors[options] = Extractor(options, total)
+        return _extractors[options]
+
+    with _worker_lock:
+        _extract_file(dataclasses.replace(options, input_file=shard[0], output_file=shard[1]), load)
+
+
+def _extract_file(options: ExtractionOptions, get_extractor: Callable[[int], "Extractor"]) -> None:
+    """Extracts one file, with an extractor that is given the number of texts; 0 if unknown."""
+    input_file, output_file = options.input_file or "", options.output_file or ""
     # Read the whole input first to find errors early, unless it is a stream.
     is_stream = input_file == STDIN or files.is_stream(input_file)
     total = 0 if is_stream else sum(1 for _ in _read(options))
@@ -68,8 +114,9 @@ def run(options: ExtractionOptions) -> None:
     if options.file_format == "jsonl" and output_file.lower().endswith(_NON_JSON_EXTENSIONS):
         message = "%s will contain JSON lines. Pass --output_format=npz to write NumPy arrays"
         log.warning(message, output_file)
-    extractor = Extractor(options, total)
-    options = extractor.options
+    extractor = get_extractor(total)
+    extractor.num_texts = extractor.num_truncated = 0
+    options = dataclasses.replace(extractor.options, input_file=input_file)
     indexed_texts, empty = enumerate(texts), []
     with (
         files.atomic_write(output_file) as temporary,
@@ -145,9 +192,8 @@ class Extractor:
     """
 
     def __init__(self, options: ExtractionOptions, total: int = 0) -> None:
-        self._folder = RunFolder.of(options.init_checkpoint or "")
-        options, self._declared = _follow_folder(options, self._folder)
-        self.options, self.config, tokenizer = read_model_files(options, export=self._folder.path)
+        self._folder, self._declared, model_files = _read_encoder(options)
+        self.options, self.config, tokenizer = model_files
         self.layers = self.options.layer_indexes(self.config.num_hidden_layers)
         self.tokenizer = BatchTokenizer(tokenizer)
         self._check_pairs = PairCheck(trained_on_pairs=None)
@@ -228,6 +274,15 @@ class Extractor:
         to_tokens = self.tokenizer.reference.convert_ids_to_tokens
         pairs = zip(rows["input_ids"].tolist(), values, strict=True)
         return [TextFeatures(to_tokens(ids[: len(v)]), v) for ids, v in pairs]
+
+
+def _read_encoder(options: ExtractionOptions) -> tuple[RunFolder, DeclaredVectors | None, Any]:
+    """Returns the folder, what it declares, and what `read_model_files` returns."""
+    folder = RunFolder.of(options.init_checkpoint or "")
+    options, declared = _follow_folder(options, folder)
+    model_files = read_model_files(options, export=folder.path)
+    options.layer_indexes(model_files[1].num_hidden_layers)
+    return folder, declared, model_files
 
 
 def _follow_folder(

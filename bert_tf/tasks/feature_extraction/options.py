@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from bert_tf.data.beam import BeamOptions
 from bert_tf.declare import DATA, DEVICES, PATH, RESULTS, RUN, DefaultStr, option
 from bert_tf.errors import UserError
 from bert_tf.options.shared import EngineOptions, ModelOptions
@@ -9,7 +10,7 @@ from bert_tf.tables.columns import is_name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExtractionOptions(ModelOptions, EngineOptions, affects=RESULTS):
+class ExtractionOptions(BeamOptions, ModelOptions, EngineOptions, affects=RESULTS):
     """Options of `extract_features.py`."""
 
     init_checkpoint: str | None = option(
@@ -22,12 +23,16 @@ class ExtractionOptions(ModelOptions, EngineOptions, affects=RESULTS):
     input_file: str | None = option(
         None,
         "File of texts, one per line; `A ||| B` is a pair. `-`: standard input. With "
-        "--text_column, a table: .csv, .jsonl, or tab-separated.",
+        "--text_column, a table: .csv, .jsonl, or tab-separated. With --beam_runner, several, as "
+        "names separated by commas, patterns or folders.",
         affects=DATA | PATH,
         required=True,
     )
     output_file: str | None = option(
-        None, "File for the features.", affects=RUN | PATH, required=True
+        None,
+        "File for the features; with --beam_runner, a folder for one file per input file.",
+        affects=RUN | PATH,
+        required=True,
     )
     layers: str = option(
         DefaultStr("-1,-2,-3,-4"),
@@ -106,6 +111,7 @@ class ExtractionOptions(ModelOptions, EngineOptions, affects=RESULTS):
         """Checks the options without reading any files."""
         self.check_required()
         self.check_model()
+        self.check_beam()
         if not self.text_column:
             for name in ("text_pair_column", "has_header"):
                 if getattr(self, name) not in (None, "auto"):

@@ -1,8 +1,9 @@
 """Reads multiple-choice questions, such as SWAG's, from CSV, TSV or JSON lines."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from bert_tf.data.disk_list import collect
 from bert_tf.data.split_files import find_files, no_file
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
@@ -21,7 +22,7 @@ class Question(NamedTuple):
 
 def read_questions(
     options: MultipleChoiceOptions, split: str, num_endings: int | None
-) -> list[Question]:
+) -> Sequence[Question]:
     """Reads the questions of a split: "train", "eval" or "predict".
 
     Each must have at most `num_endings` endings, if given.
@@ -32,22 +33,28 @@ def read_questions(
     paths = find_files(options, [split])
     if split not in paths:
         raise no_file(split, options.data_dir)
-    questions: list[Question] = []
     rows = read_table(paths[split])
-    for place, cells in read_cells(paths[split], rows, options.columns(split), True, split):
-        question = _parse_question(cells, place)
-        count = len(question.endings)
-        if num_endings and count > num_endings:
-            advice = "Pass it as --init_checkpoint with another --output_dir"
-            problem = f"the model in --output_dir has at most {num_endings} endings"
-            raise UserError(f"{place}: {problem}. Received: {count}. {advice}")
-        questions.append(question)
+    cells = read_cells(paths[split], rows, options.columns(split), True, split)
+    questions = collect(_parse_questions(cells, num_endings))
     if not questions:
         raise UserError(f"{paths[split]} contains no question")
     counts = [len(question.endings) for question in questions]
     varied = f" with {min(counts)} to {max(counts)} endings" if min(counts) < max(counts) else ""
     log.info("%s: %s%s", paths[split], counted(len(questions), "question"), varied)
     return questions
+
+
+def _parse_questions(
+    rows: Iterable[tuple[str, dict[str, Any]]], num_endings: int | None
+) -> Iterator[Question]:
+    for place, cells in rows:
+        question = _parse_question(cells, place)
+        count = len(question.endings)
+        if num_endings and count > num_endings:
+            advice = "Pass it as --init_checkpoint with another --output_dir"
+            problem = f"the model in --output_dir has at most {num_endings} endings"
+            raise UserError(f"{place}: {problem}. Received: {count}. {advice}")
+        yield question
 
 
 def _parse_question(cells: dict[str, Any], place: str) -> Question:

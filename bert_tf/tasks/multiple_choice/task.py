@@ -24,6 +24,7 @@ from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 from bert_tf.tasks.multiple_choice.reader import Question, read_questions
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.text_checks import sample
 
 # Tolerated fraction of questions with two equal endings.
 _MAX_EQUAL = 0.1
@@ -80,9 +81,8 @@ class MultipleChoice(Task):
     ) -> Iterator[str]:
         """Yields what looks wrong in texts, endings and labels."""
         source, count = find_files(self.options, [split])[split], len(examples)
-        yield from self.tokenizer.check_texts(
-            source, [texts for _, texts in self.identity(examples)]
-        )
+        texts = [texts for _, texts in self.identity(sample(examples))]
+        yield from self.tokenizer.check_texts(source, texts)
         # An empty ending leaves only the cell of --question_column, with which all begin.
         num_empty = 0
         for endings in (question.endings for question in examples):

@@ -2,18 +2,16 @@
 
 import functools
 import itertools
-import shlex
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from bert_tf import file_names, files, locks
+from bert_tf.data.beam import for_each_on_beam
 from bert_tf.data.features import NUM_LOGGED, log_rows
 from bert_tf.data.parallel import parallel_for
 from bert_tf.data.records import write_records
 from bert_tf.data.texts import check_lines
 from bert_tf.errors import Terminated, UserError, counted, shortened
-from bert_tf.extras import import_extra
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 from bert_tf.progress import bar, log
 from bert_tf.quiet import import_tensorflow, pause_gc
@@ -109,36 +107,6 @@ def _write_in_shards(
             stop.args = (f"The same command resumes from {folder}.",)
             raise
     log.info("%s: %s", ", ".join(outputs), counted(num_examples, "example"))
-
-
-def for_each_on_beam(
-    function: Callable[[Any], object], items: Sequence[Any], runner: str, options: str
-) -> Iterator[Any]:
-    """Calls a function on each item, on a Beam runner's workers; yields all items at the end.
-
-    The function is pickled by name, so this package must be installed on the workers. `options` are
-    `name=value` pairs separated by commas or, if values have commas, `--name=value --other=value`.
-    """
-    beam = import_extra("apache_beam", "beam")
-    pipeline_options = import_extra("apache_beam.options.pipeline_options", "beam")
-    pairs = (f"--{option.strip()}" for option in options.split(",") if option.strip())
-    has_dashes = options.lstrip().startswith("--")
-    arguments = [f"--runner={runner}", *(shlex.split(options) if has_dashes else pairs)]
-    try:
-        with beam.Pipeline(options=pipeline_options.PipelineOptions(arguments)) as pipeline:
-            _ = (
-                pipeline
-                | "Units" >> beam.Create(list(items))
-                # Otherwise one worker would process all items, as they come from one source.
-                | "Spread" >> beam.Reshuffle()
-                | "Do" >> beam.Map(function)
-            )
-    # Beam raises SystemExit for an option that it does not know.
-    except (Exception, SystemExit) as error:
-        reason = (str(error).strip() or repr(error)).splitlines()[-1].strip()
-        reason = reason.removeprefix("bert_tf.errors.UserError: ")
-        raise UserError(f"The Beam pipeline failed: {reason}") from error
-    yield from items
 
 
 def _write_in_memory(

@@ -3,6 +3,7 @@
 import dataclasses
 
 from bert_tf import file_names
+from bert_tf.data.beam import BeamOptions
 from bert_tf.declare import (
     DATA,
     DEVICES,
@@ -82,7 +83,7 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions, affects
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PretrainingDataOptions(TokenizerOptions):
+class PretrainingDataOptions(BeamOptions, TokenizerOptions):
     """Options of `create_pretraining_data.py`."""
 
     input_file: str | None = option(
@@ -151,20 +152,6 @@ class PretrainingDataOptions(TokenizerOptions):
         new=True,
         limits=(0.001, 4096),
     )
-    beam_runner: str | None = option(
-        None,
-        "Apache Beam runner, such as DataflowRunner, that creates the same examples as "
-        "--num_workers does.",
-        affects=DEVICES,
-        new=True,
-    )
-    beam_options: str | None = option(
-        None,
-        "Options for the runner, such as project=my-project,region=europe-west1. Beam's own syntax "
-        "also works: '--project=my-project --labels=a,b'.",
-        affects=DEVICES,
-        new=True,
-    )
 
     @property
     def uses_shards(self) -> bool:
@@ -189,5 +176,4 @@ class PretrainingDataOptions(TokenizerOptions):
             raise UserError("--whole_word_segments needs --do_whole_word_mask=true")
         if self.beam_runner and self.num_workers:
             raise UserError("Pass --num_workers or --beam_runner, not both")
-        if self.beam_options and not self.beam_runner:
-            raise UserError("--beam_options needs --beam_runner, such as DirectRunner")
+        self.check_beam()

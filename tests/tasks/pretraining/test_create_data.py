@@ -264,10 +264,12 @@ def _fail(*args):
     raise UserError("disk full")
 
 
+@pytest.mark.slow
 def test_beam_and_workers_give_the_same_records(tiny, corpus):
     pytest.importorskip("apache_beam")
     expected = create_sharded(tiny, corpus, "one")
-    beam = {"num_workers": 0, "beam_runner": "DirectRunner"}
+    two_processes = "direct_num_workers=2,direct_running_mode=multi_processing"
+    beam = {"num_workers": 0, "beam_runner": "DirectRunner", "beam_options": two_processes}
     assert create_sharded(tiny, corpus, "beam", **beam) == expected
     output_files = f"{corpus}/x.tfrecord,{corpus}/y.tfrecord"
     create_data.run(options(tiny, corpus, **{**SHARDED, **beam, "output_file": output_files}))
