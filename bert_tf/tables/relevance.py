@@ -4,7 +4,7 @@ Thakur et al. 2021, "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of
 Retrieval Models": `corpus.jsonl`, `queries.jsonl`, and `qrels/train.tsv`, `dev.tsv` or `test.tsv`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from bert_tf.errors import UserError, excerpt
 from bert_tf.tables.columns import parse_number, to_text
@@ -17,18 +17,29 @@ def read_texts(path: str) -> dict[str, str]:
     Raises:
         UserError: the file is missing or invalid, or has an id twice; the message names the line.
     """
-    texts: dict[str, str] = {}
+    return {key: text for _, key, text in with_distinct_ids(iterate_texts(path))}
+
+
+def iterate_texts(path: str, advice: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yields place, id and text of each line, see `read_texts`; `advice` ends an error message."""
     for row in read_table(path):
         if not isinstance(row.cells, dict) or not {"_id", "text"} <= row.cells.keys():
-            raise UserError(f"{row.place}: expected an object with the keys _id and text")
+            raise UserError(f"{row.place}: expected an object with the keys _id and text{advice}")
         names = ("_id", "title", "text")
         key, title, text = (to_text(row.cells.get(n) or "", n, row.place) for n in names)
-        if key in texts:
-            raise UserError(
-                f"{row.place}: the id {excerpt(key)} occurs a second time. Remove the line"
-            )
-        texts[key] = f"{title} {text}".strip()
-    return texts
+        yield row.place, key, f"{title} {text}".strip()
+
+
+def with_distinct_ids(
+    texts: Iterable[tuple[str, str, str]],
+) -> Iterator[tuple[str, str, str]]:
+    """Yields (place, id, text); raises a UserError for an id that occurs twice."""
+    known: set[str] = set()
+    for place, key, text in texts:
+        if key in known:
+            raise UserError(f"{place}: the id {excerpt(key)} occurs a second time. Remove the line")
+        known.add(key)
+        yield place, key, text
 
 
 def read_qrels(

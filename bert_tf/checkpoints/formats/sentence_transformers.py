@@ -25,6 +25,8 @@ class DeclaredVectors(NamedTuple):
     max_seq_length: int | None
     lower_case: bool  # whether texts are lower-cased before they are tokenized
     prompt: str  # what is prepended to each text
+    prompts: Mapping[str, str]  # kind of text, such as "query" -> what is prepended to such texts
+    similarity: str  # the function that compares vectors, such as "cosine" or "dot"; "" if unknown
 
     def __str__(self) -> str:
         found = f"pooling={self.pooling}{', normalized' * self.normalize}"
@@ -33,6 +35,12 @@ class DeclaredVectors(NamedTuple):
     def differs_from(self, pooling: str) -> bool:
         """Returns whether vectors that are made with this pooling alone would be others."""
         return bool(self.unsupported or self.normalize) or pooling != self.pooling
+
+    def prefix(self, is_query: bool) -> str:
+        """Returns what is prepended to queries, or else to the passages that are searched."""
+        kinds = ("query",) if is_query else ("document", "passage", "corpus")
+        found = [self.prompts[kind] for kind in kinds if kind in self.prompts]
+        return next(filter(None, found), "" if found else self.prompt)
 
 
 def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
@@ -63,6 +71,7 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
     limits = [texts.get("max_seq_length") or tokenizer.get("model_max_length")]
     limits.append(_read(folder, "config.json").get("max_position_embeddings"))
     settings = _read(root, "config_sentence_transformers.json")
+    prompts = settings.get("prompts") or {}
     return DeclaredVectors(
         path,
         "_".join(poolings),
@@ -70,7 +79,9 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
         unsupported,
         min((int(limit) for limit in limits if isinstance(limit, int | float)), default=None),
         bool(texts.get("do_lower_case")),
-        (settings.get("prompts") or {}).get(settings.get("default_prompt_name")) or "",
+        prompts.get(settings.get("default_prompt_name")) or "",
+        prompts,
+        settings.get("similarity_fn_name") or "",
     )
 
 
