@@ -2,13 +2,11 @@
 
 import dataclasses
 import hashlib
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from bert_tf import files
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
 from bert_tf.checkpoints.model import is_training_state
@@ -16,8 +14,6 @@ from bert_tf.checkpoints.run_folder import RunFolder, fingerprint
 from bert_tf.data import array_ops
 from bert_tf.data.texts import Text
 from bert_tf.declare import DATA, DEVICES, MODEL, PATH, ROWS
-from bert_tf.finetuning.model_files import is_exported
-from bert_tf.inference.exported_model import MODEL_FILES
 from bert_tf.progress import log
 from bert_tf.search.options import SearchOptions
 from bert_tf.tasks.feature_extraction.extraction import Extractor
@@ -75,11 +71,7 @@ class Encoder:
 
     def _digest_weights(self) -> str:
         """Returns a digest of the encoder's weights, which does not depend on the file format."""
-        options = self.extractor.options
-        if options.engine != "tensorflow" and is_exported(self._folder.path, options.engine):
-            with files.open_binary(self._folder.file(MODEL_FILES[options.engine])) as file:
-                return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
-        source = formats.find_source(os.fspath(self._folder.model or ""))
+        source = formats.find_source(self._folder.model or "")
         names = [n for n in source.shapes() if n.startswith("bert/") and not is_training_state(n)]
         values = source.read([name for name in names if not name.startswith("bert/pooler/")])
         return fingerprint(sorted((n, hashlib.blake2b(x).hexdigest()) for n, x in values))

@@ -115,8 +115,9 @@ def build(options: SearchOptions) -> None:
         files.make_dirs(folder)
         with files.open_atomically(os.path.join(folder, _TEXTS)) as file:
             offsets, digest = _write_texts(read_texts(options), file)
-            encoder = Encoder(options, len(offsets) - 1)
-            new = {"version": _VERSION, "num_texts": len(offsets) - 1, "texts": digest}
+            total = len(offsets) - 1
+            encoder = Encoder(options, total)
+            new = {"version": _VERSION, "num_texts": total, "texts": digest}
             new |= {"model": encoder.describe()}
             if old and old["num_encoded"] == old["num_texts"]:
                 _require_same(folder, old["model"], new["model"])
@@ -127,11 +128,13 @@ def build(options: SearchOptions) -> None:
         np.save(content, np.array(offsets, np.int64))
         files.write_bytes(os.path.join(folder, _OFFSETS), content.getvalue())
         done = old["num_encoded"] if old and {**old, **new} == old else 0
+        if 0 < done < total:
+            log.info("Continuing: %s of %s have vectors", f"{done:,}", counted(total, "text"))
         _write_vectors(encoder, new, done, folder)
-    log.info("Index of %s: %s", counted(len(offsets) - 1, "text"), folder)
+    log.info("Index of %s: %s", counted(total, "text"), folder)
     if count := encoder.extractor.num_truncated:
         cut = f"are longer than max_seq_length={encoder.extractor.options.max_seq_length}"
-        log.warning(counted(count, "text", f"{cut} and were truncated", of=len(offsets) - 1))
+        log.warning(counted(count, "text", f"{cut} and were truncated", of=total))
 
 
 def _write_texts(texts: Iterable[Identified], file: IO[bytes]) -> tuple[array.array, str]:

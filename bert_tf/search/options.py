@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.declare import DATA, MODEL, PATH, RESULTS, ROWS, RUN, option
+from bert_tf.declare import DATA, MODEL, PATH, RESULTS, RUN, option
 from bert_tf.errors import UserError
 from bert_tf.options.shared import EngineOptions, ModelOptions
 

@@ -30,7 +30,9 @@ def read_texts(options: SearchOptions) -> Iterator[Identified]:
     if _TABLE.search(path):
         raise UserError(f"{path} is a table: pass --text_column, and --id_column if it has ids")
     advice = ". Or pass --text_column"
-    return _check(path, relevance.iterate_texts(path, advice) if _JSON.search(path) else _read(path))
+    return _check(
+        path, relevance.iterate_texts(path, advice) if _JSON.search(path) else _read(path)
+    )
 
 
 def read_queries(path: str) -> list[Identified]:
@@ -60,16 +62,17 @@ def _read(path: str) -> Iterator[Identified]:
 
 def _check(path: str, texts: Iterable[Identified]) -> Iterator[Identified]:
     """Yields texts that are not blank, with distinct ids; both without spaces around them."""
-    blank, number = [], 0
-    for number, (place, key, text) in enumerate(relevance.with_distinct_ids(texts), start=1):
+    blank, num_texts = [], 0
+    for place, key, text in relevance.with_distinct_ids(texts):
         if text.strip() and not key.strip():
             raise UserError(f"{place}: the id is empty. Write an id, or remove the line")
         if text.strip():
+            num_texts += 1
             yield place, key.strip(), text.strip()
         else:
             blank.append(place)
-    if len(blank) == number:
+    if not num_texts:
         raise UserError(f"{display_name(path)} contains no text")
     if blank:
-        skipped = counted(len(blank), "text", "are empty and were skipped", of=number)
+        skipped = counted(len(blank), "text", "are empty and were skipped")
         log.warning("%s: %s", blank[0], skipped)
