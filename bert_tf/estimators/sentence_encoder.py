@@ -108,6 +108,8 @@ class SentenceEncoder(TransformerMixin, Estimator, auto_wrap_output_keys=None):
 
     def _open(self) -> Predictor:
         """Opens the model that `fit` or `load` left or, without one, `init_checkpoint`."""
+        if not (self.init_checkpoint or hasattr(self, "_files")):
+            raise UserError("Pass the folder of a model as init_checkpoint")
         flags = {"batch_size": self.eval_batch_size}
         flags |= {name: getattr(self, name) for name in EngineOptions.names(DEVICES)}
         if not hasattr(self, "_files"):

@@ -178,11 +178,11 @@ def _write_vectors(encoder: Encoder, manifest: dict[str, Any], done: int, folder
             progress.update(len(chunk))
 
 
-def _read_manifest(folder: str) -> dict[str, Any] | None:
-    """Returns the content of `index.json`; None if it does not exist."""
+def _read_manifest(folder: str) -> dict[str, Any]:
+    """Returns the content of `index.json`; {} if it does not exist."""
     path = os.path.join(folder, _MANIFEST)
     if not files.exists(path):
-        return None
+        return {}
     manifest = files.read_json(path)
     if manifest.get("version", 0) > _VERSION:
         raise UserError(f"{path}: a newer version of bert_tf built this index. Update bert_tf")

@@ -50,8 +50,8 @@ def read_queries(path: str) -> list[Identified]:
         if "\t" not in query:
             problem = "no id and tab before the query, but other lines have them"
             raise UserError(f"{place}: {problem}. Write an id in each line, or remove the tabs")
-    pairs = ((place, *query.partition("\t")[::2]) for place, _, query in queries)
-    return [*_check(path, pairs)]
+    pairs = ((place, query.partition("\t")) for place, _, query in queries)
+    return [*_check(path, ((place, key, text) for place, (key, _, text) in pairs))]
 
 
 def _read(path: str) -> Iterator[Identified]:
