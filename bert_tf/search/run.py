@@ -51,18 +51,14 @@ def run(options: SearchOptions) -> None:
         build(options)
     if options.input_file and not options.query_file:
         return
-    if not output:
-        with signals.standard_output() as stdout:
-            for answer in _answers(options, queries, 1 if is_stream else _CHUNK, _table):
-                stdout.write(answer.encode())
-                stdout.flush()
-        return
     formats = {"trec": _trec_lines, "run": _trec_lines, "tsv": _tsv_lines}
-    to_text = formats.get(output.lower().rpartition(".")[2], _json_line)
-    with files.open_atomically(output) as file:
-        for answer in _answers(options, queries, _CHUNK, to_text):
+    to_text = formats.get(output.lower().rpartition(".")[2], _json_line) if output else _table
+    with files.open_atomically(output) if output else signals.standard_output() as file:
+        for answer in _answers(options, queries, 1 if is_stream else _CHUNK, to_text):
             file.write(answer.encode())
-    log.info("Results: %s", output)
+            file.flush()
+    if output:
+        log.info("Results: %s", output)
 
 
 def _typed_queries() -> Iterator[Identified]:
@@ -100,9 +96,7 @@ def _answers(
             yield to_text(key, query, results)
 
 
-def _open_reranker(
-    options: SearchOptions,
-) -> Callable[[str, Sequence[Result]], list[Result]]:
+def _open_reranker(options: SearchOptions) -> Callable[[str, list[Result]], list[Result]]:
     """Returns a function that sorts the results of a query by the scores of a cross-encoder."""
     flag = f"--rerank_model={options.rerank_model}"
     script = RunFolder(options.rerank_model or "").script
@@ -113,19 +107,16 @@ def _open_reranker(
     settings = {"engine": options.engine, "precision": options.precision}
     predictor = Predictor(options.rerank_model, **settings)
 
-    def scores(query: str, texts: Sequence[str]) -> list[float]:
-        predictions = predictor([(query, text) for text in texts])
-        values = [getattr(prediction, "score", prediction) for prediction in predictions]
-        if not all(isinstance(value, float | np.floating) for value in values):
+    def rerank(query: str, results: list[Result]) -> list[Result]:
+        predictions = predictor([(query, result.text) for result in results])
+        scores = [getattr(prediction, "score", prediction) for prediction in predictions]
+        if not all(isinstance(score, float | np.floating) for score in scores):
             raise UserError(f"{flag} is no cross-encoder: it predicts no number. {expected}")
-        return [round(float(value), 6) for value in values]
-
-    def rerank(query: str, results: Sequence[Result]) -> list[Result]:
-        values = scores(query, [result.text for result in results])
-        results = [x._replace(score=value) for x, value in zip(results, values, strict=True)]
+        scored = zip(results, scores, strict=True)
+        results = [result._replace(score=round(float(score), 6)) for result, score in scored]
         return sorted(results, key=lambda result: -result.score)
 
-    scores("a query", ["a text"])  # raises an error before any query is answered
+    rerank("a query", [Result("", "a text", 0.0)])  # an error comes before any query is answered
     return rerank
 
 

@@ -118,7 +118,11 @@ def test_scores_and_negatives(tiny):
 @pytest.mark.parametrize(
     ("anchors", "positives", "message"),
     [
-        (["a"], [1], "text 0: pass a text and a text that matches it, or a pair .* Received: 'a', 1"),
+        (
+            ["a"],
+            [1],
+            "text 0: pass a text and a text that matches it, or .* Received: 'a', 1",
+        ),
         ([("a", "b")], ["c"], r"text 0: .* Received: \('a', 'b'\), 'c'"),
         (["a", ("b", "c")], ["b", 0.5], "text 1: pass a text and"),
         (["a", "b"], ["c"], "differ in number: one has only 1"),

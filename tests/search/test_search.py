@@ -17,7 +17,7 @@ from bert_tf import Predictor, TextClassifier, TextRegressor, checkpoint
 from bert_tf.errors import UserError
 from bert_tf.options import SearchOptions
 from bert_tf.search import index as index_module
-from bert_tf.search.index import Index, build
+from bert_tf.search.index import Index
 from bert_tf.search.run import run
 from tests.oracle import ROOT
 from tests.tasks.feature_extraction.test_declared_pooling import NORMALIZE, declare
@@ -107,9 +107,10 @@ def test_interrupted_build_continues(folder, monkeypatch, run_log):
                 raise KeyboardInterrupt
             return encode(self, texts)
 
-        with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
-            context.setattr(index_module.Encoder, "__call__", fail)
+        monkeypatch.setattr(index_module.Encoder, "__call__", fail)
+        with pytest.raises(KeyboardInterrupt):
             build_index(folder)
+        monkeypatch.setattr(index_module.Encoder, "__call__", encode)
         with open(folder / "index" / "vectors.npy", "ab") as file:
             file.write(b"half a vector")
         with pytest.raises(UserError, match=rf"unfinished: only {num_done} of 5 texts have"):
@@ -139,7 +140,7 @@ def test_index_is_built_once(folder, run_log):
     build_index(folder)
     assert contents(folder) == before
     (folder / "texts.txt").write_text("other texts\n")
-    with pytest.raises(UserError, match="is the index of other texts. Pass another --index_dir"):
+    with pytest.raises(UserError, match=r"is the index of other texts\. Pass another --index_dir"):
         build_index(folder)
     assert contents(folder) == before
 
@@ -160,7 +161,7 @@ def test_other_models_are_noticed(folder, tiny_of_two_layers):
     search(folder, init_checkpoint=folder / "same")
     name = "bert/embeddings/LayerNorm/beta"
     checkpoint.write(prefix, {**weights, name: weights[name] + 1e-6})
-    with pytest.raises(UserError, match="another model: weights. Pass the model and flags"):
+    with pytest.raises(UserError, match=r"another model: weights\. Pass the model and flags"):
         search(folder, init_checkpoint=folder / "same")
 
 
@@ -190,7 +191,8 @@ def test_declared_prefixes_are_used(folder):
         ("a.jsonl", '{"n": 7, "t": "the good film"}\n{"n": 9, "t": "a slow story"}\n', ("t", "n")),
         (
             "corpus.jsonl",
-            '{"_id": "7", "title": "the", "text": "good film"}\n{"_id": "9", "text": "a slow story"}',
+            '{"_id": "7", "title": "the", "text": "good film"}\n'
+            '{"_id": "9", "text": "a slow story"}\n',
             (None, None),
         ),
     ],
@@ -223,7 +225,8 @@ def test_files_of_queries_and_results(folder):
         [query, "Q0", rank, "bert_tf"] for query in ("q1", "q2") for rank in "12"
     ]
     scores = [float(row[4]) for row in rows]
-    assert scores[0] >= scores[1] and scores[2] >= scores[3]
+    assert scores[0] >= scores[1]
+    assert scores[2] >= scores[3]
     ids = {str(n): text for n, text in enumerate(TEXTS, start=1)}
     table = search(folder, "run.tsv", query_file=folder / "ids.tsv", top_k=2)
     expected = [["q1", rows[0][2], "a good film", ids[rows[0][2]]]]
@@ -233,7 +236,7 @@ def test_files_of_queries_and_results(folder):
 def test_standard_input_is_answered_line_by_line(folder, monkeypatch, capfd):
     build_index(folder)
     capfd.readouterr()
-    typed = "a good film\n\nslow\n".encode()
+    typed = b"a good film\n\nslow\n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed)))
     run(options(folder, top_k=1))
     out = capfd.readouterr().out
@@ -326,7 +329,11 @@ def test_reranking(folder, monkeypatch):
         """Prefers long texts."""
 
         def __init__(self, model, **flags):
-            assert model == str(folder) and flags == {"engine": "tensorflow", "precision": "float32"}
+            assert model == str(folder)
+            assert flags == {
+                "engine": "tensorflow",
+                "precision": "float32",
+            }
 
         def __call__(self, pairs):
             assert all(len(pair) == 2 for pair in pairs)
@@ -346,10 +353,10 @@ def test_reranking(folder, monkeypatch):
 
 def test_models_that_are_no_cross_encoders(folder):
     build_index(folder)
-    with pytest.raises(UserError, match="model is no cross-encoder: it has no run.json of a train"):
+    with pytest.raises(UserError, match="model is no cross-encoder: it has no run"):
         search(folder, rerank_model=folder / "model")
     (folder / "run.json").write_text('{"script": "run_ner"}')
-    with pytest.raises(UserError, match="no cross-encoder: run_ner trained it. Pass the output_dir"):
+    with pytest.raises(UserError, match=r"no cross-encoder: run_ner trained it\. Pass"):
         search(folder, rerank_model=folder)
 
 
