@@ -65,7 +65,8 @@ class SentenceEncoder(TransformerMixin, Estimator, auto_wrap_output_keys=None):
         if not features:
             raise UserError("There are no texts")
         vectors = np.stack([item.values[0] for item in features])
-        is_final = self._is_declared() or not self.normalize
+        # A trained model normalizes if it was trained with it.
+        is_final = hasattr(self, "_files") or not self.normalize
         return vectors if is_final else array_ops.normalize(vectors)
 
     def transform(self, texts: Any) -> np.ndarray:
@@ -81,13 +82,12 @@ class SentenceEncoder(TransformerMixin, Estimator, auto_wrap_output_keys=None):
 
         Instead of texts, pass their vectors, float32 [M, D] or [N, D], if you have them.
         """
-        arguments = (texts, others)
-        is_array = [getattr(x, "dtype", np.dtype(object)).kind == "f" for x in arguments]
-        vectors = [
-            np.asarray(x, np.float32) if known else self.encode(x)
-            for x, known in zip(arguments, is_array, strict=True)
-        ]
-        return array_ops.normalize(vectors[0]) @ array_ops.normalize(vectors[1]).T
+
+        def normalized(items: Any) -> np.ndarray:
+            is_vectors = isinstance(items, np.ndarray) and items.dtype.kind == "f"
+            return array_ops.normalize(items if is_vectors else self.encode(items))
+
+        return normalized(texts) @ normalized(others).T
 
     def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:
         is_pair = isinstance(text, list | tuple)
@@ -108,27 +108,24 @@ class SentenceEncoder(TransformerMixin, Estimator, auto_wrap_output_keys=None):
 
     def _open(self) -> Predictor:
         """Opens the model that `fit` or `load` left or, without one, `init_checkpoint`."""
-        if not (self.init_checkpoint or hasattr(self, "_files")):
+        is_trained = hasattr(self, "_files")
+        if not (is_trained or self.init_checkpoint):
             raise UserError("Pass the folder of a model as init_checkpoint")
         flags = {"batch_size": self.eval_batch_size}
         flags |= {name: getattr(self, name) for name in EngineOptions.names(DEVICES)}
-        if not hasattr(self, "_files"):
+        if not is_trained:
             names = ModelOptions.names(ROWS | MODEL | PATH)
             flags |= {name: getattr(self, name) for name in names}
-            flags |= {"pooling": "auto" if self._is_declared() else self.pooling, "layers": "-1"}
+            folder = RunFolder.of(os.path.expanduser(os.fspath(self.init_checkpoint)))
+            follows = self.pooling == self._defaults["pooling"] and declared_vectors(folder)
+            flags |= {"layers": "-1", "pooling": "auto" if follows else self.pooling}
         old = getattr(self, "_predictor", None)
         if old is None or old[0] != flags:
             with tempfile.TemporaryDirectory(prefix="bert_tf_") as folder:
-                model: Any = f"{folder}/model"
-                if hasattr(self, "_files"):
-                    self.save(model)
-                    predictor = Predictor(model, "extract_features", **flags)
+                if is_trained:
+                    self.save(f"{folder}/model")
+                    predictor = Predictor(f"{folder}/model", "extract_features", **flags)
                 else:
                     predictor = Predictor(ExtractionOptions(**flags))
             self._predictor = flags, predictor
         return self._predictor[1]
-
-    def _is_declared(self) -> bool:
-        """Returns whether the files of the model say how its vectors are made."""
-        folder = RunFolder.of(os.path.expanduser(os.fspath(self.init_checkpoint or "")))
-        return hasattr(self, "_files") or declared_vectors(folder) is not None

@@ -123,7 +123,7 @@ def build(options: SearchOptions) -> None:
                 _require_same(folder, old["model"], new["model"])
                 if old["texts"] != digest:
                     advice = "Pass another --index_dir, or remove this one"
-                    raise UserError(f"{folder} is the index of other texts. {advice}")
+                    raise UserError(f"{folder} is the index of other texts or ids. {advice}")
         content = io.BytesIO()
         np.save(content, np.array(offsets, np.int64))
         files.write_bytes(os.path.join(folder, _OFFSETS), content.getvalue())

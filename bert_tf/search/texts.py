@@ -43,6 +43,8 @@ def read_queries(path: str) -> list[Identified]:
     """
     if _JSON.search(path):
         return [*_check(path, relevance.iterate_texts(path))]
+    if path.lower().endswith(".csv"):
+        raise UserError(f"{path} is a table: write a query per line, or an id, a tab and the query")
     queries = [*_check(path, _read(path))]
     if not any("\t" in query for _, _, query in queries):
         return queries

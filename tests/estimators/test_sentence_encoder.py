@@ -60,6 +60,10 @@ def test_folders_of_sentence_transformers_declare_their_vectors(tiny, tmp_path):
     declare(tmp_path / "model", {"pooling_mode": "cls"}, [NORMALIZE], max_seq_length=6)
     vectors = clone(SentenceEncoder(tmp_path / "model")).encode(TEXTS)
     np.testing.assert_array_equal(vectors, extracted(tmp_path / "model", tmp_path))
+    # Another pooling is not ignored.
+    flags = {"pooling": "max", "layers": "-1", "max_seq_length": 6}
+    other = SentenceEncoder(tmp_path / "model", pooling="max", max_seq_length=6).encode(TEXTS)
+    np.testing.assert_array_equal(other, extracted(tmp_path / "model", tmp_path, **flags))
 
 
 def test_training_is_that_of_the_script(tiny, tmp_path, trained):

@@ -140,7 +140,7 @@ def test_index_is_built_once(folder, run_log):
     build_index(folder)
     assert contents(folder) == before
     (folder / "texts.txt").write_text("other texts\n")
-    with pytest.raises(UserError, match=r"is the index of other texts\. Pass another --index_dir"):
+    with pytest.raises(UserError, match=r"is the index of other texts or ids\. Pass another"):
         build_index(folder)
     assert contents(folder) == before
 
@@ -298,6 +298,9 @@ def test_invalid_queries(folder):
         (folder / "queries.txt").write_text(text)
         with pytest.raises(UserError, match=message):
             search(folder)
+    (folder / "queries.csv").write_text("a,b\n")
+    with pytest.raises(UserError, match=r"queries.csv is a table: write a query per line"):
+        search(folder, query_file=folder / "queries.csv")
     (folder / "queries.txt").write_text("q 1\ta\n")
     with pytest.raises(UserError, match="the id 'q 1' has a space, which separates columns"):
         search(folder, "found.run")
