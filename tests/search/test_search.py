@@ -396,6 +396,7 @@ def test_killed_build_continues(folder):
     lines = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(5000)]
     (folder / "texts.txt").write_text("\n".join(lines))
     flags = [f"--init_checkpoint={folder}/model", f"--input_file={folder}/texts.txt"]
+    flags += ["--max_seq_length=20"]
     for name, num_kills in (("whole", 0), ("index", 2)):
         command = [sys.executable, "-c", KILLED, *flags, f"--index_dir={folder}/{name}"]
         note = folder / name / "index.json"
