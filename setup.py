@@ -99,6 +99,7 @@ setup(
             "bert-run-ner = bert_tf.scripts:run_ner",
             "bert-run-pretraining = bert_tf.scripts:run_pretraining",
             "bert-run-squad = bert_tf.scripts:run_squad",
+            "bert-search-texts = bert_tf.scripts:search_texts",
         ]
     },
     classifiers=[

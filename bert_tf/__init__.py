@@ -21,6 +21,7 @@ _MODULES = {
     "BertTokenClassifier": "bert_tf.modeling",
     "FullTokenizer": "bert_tf.tokenization",
     "Predictor": "bert_tf.predictor",
+    "SentenceEncoder": "bert_tf.estimators.sentence_encoder",
     "TextClassifier": "bert_tf.estimators",
     "TextRegressor": "bert_tf.estimators",
     "TokenClassifier": "bert_tf.estimators",

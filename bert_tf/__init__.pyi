@@ -5,6 +5,7 @@ from bert_tf.errors import UserError as UserError
 from bert_tf.estimators import TextClassifier as TextClassifier
 from bert_tf.estimators import TextRegressor as TextRegressor
 from bert_tf.estimators import TokenClassifier as TokenClassifier
+from bert_tf.estimators.sentence_encoder import SentenceEncoder as SentenceEncoder
 from bert_tf.modeling import BertClassifier as BertClassifier
 from bert_tf.modeling import BertModel as BertModel
 from bert_tf.modeling import BertPretrainer as BertPretrainer

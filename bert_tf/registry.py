@@ -130,6 +130,12 @@ SCRIPTS: Mapping[str, Script] = {
         head="encoder",
         model="bert_tf.modeling:BertModel",
     ),
+    "search_texts": Script(
+        "Finds texts by meaning: builds an index of their vectors, and answers queries.",
+        example="--index_dir=index --input_file=texts.txt --init_checkpoint=encoder",
+        options="bert_tf.search.options:SearchOptions",
+        run="bert_tf.search.run:run",
+    ),
     "predict_masked": Script(
         "Predicts the words for [MASK] in texts.",
         example=f"--input_file=texts.txt {_BERT}",

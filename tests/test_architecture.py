@@ -16,7 +16,7 @@ ROWS = [
     ["batch_tokenization", "checkpoint", "conversion"],
     ["extract_features", "run_classifier", "run_squad"],
     ["scripts"],
-    ["cli", "compat", "estimators"],
+    ["cli", "compat", "estimators", "search"],
     ["predictor"],
     ["text_inputs"],
     ["commands", "tasks"],
@@ -99,7 +99,7 @@ ALLOWED_IMPORTS = {
     "training/curve": {"matplotlib", "numpy", "tensorflow"},
 }
 # Modules of options, which load without third-party packages.
-OPTION_MODULES = re.compile(r"(commands|tasks/\w+)/(\w*options|__init__)")
+OPTION_MODULES = re.compile(r"(commands|search|tasks/\w+)/(\w*options|__init__)")
 DEFAULT_IMPORTS = {"keras", "numpy", "tensorflow", "tqdm"}
 
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))

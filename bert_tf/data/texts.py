@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, NamedTuple
 
 from bert_tf import files, text_lines
@@ -38,20 +38,20 @@ def read_lines(path: str) -> Iterator[Text]:
 
 
 def read_columns(
-    path: str, text_column: str, text_pair_column: str | None = None, has_header: str = "auto"
-) -> Iterator[tuple[str, Text]]:
-    """Yields the place (file and line) and the texts of each row of a table.
+    path: str, columns: Mapping[str, str | None], has_header: str = "auto"
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yields the place (file and line) of each row of a table, and purpose -> the text of its cell.
 
-    A column is a name, JSON path or 1-based number. `has_header="auto"`: if a column has a name.
+    A column is a name, JSON path or 1-based number; the value of a flag such as --text_column for
+    the purpose "text", or None. `has_header="auto"`: if a column has a name.
     """
     stream = _standard_input() if path == STDIN else None
-    columns = {"text": text_column, "text_pair": text_pair_column or ""}
-    columns = {purpose: column for purpose, column in columns.items() if column}
-    num_used = num_numbers(columns.values())
+    used = {purpose: column for purpose, column in columns.items() if column}
+    num_used = num_numbers(used.values())
     header = not num_used if has_header == "auto" else has_header == "yes"
     rows = read_table(display_name(path), stream=stream, num_used=num_used)
-    for place, cells in read_cells(path, rows, columns, header):
-        yield place, Text(*(to_text(value, "text", place) for value in cells.values()))
+    for place, cells in read_cells(path, rows, used, header):
+        yield place, {purpose: to_text(cell, purpose, place) for purpose, cell in cells.items()}
 
 
 def lines(path: str) -> Iterator[str]:

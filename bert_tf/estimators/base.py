@@ -25,7 +25,9 @@ from bert_tf.training.evaluation import EVALUATIONS
 
 # The files of a run that belong to its model or describe it, apart from the checkpoint.
 _MODEL_FILES = re.compile(r"(?!records\.).*\.(json|txt|tsv|npy)")
-_SAVED_FILES = re.compile(rf"checkpoint|model\.ckpt-.*|{_MODEL_FILES.pattern}")
+# Folders of a sentence encoder, such as 1_Pooling.
+_MODULE = re.compile(r"\d_\w+")
+_SAVED_FILES = re.compile(rf"checkpoint|model\.ckpt-.*|{_MODULE.pattern}|{_MODEL_FILES.pattern}")
 # Entry of `run.json`: whether `fit` got a table of labels.
 LABELS_ARE_COLUMNS = "labels_are_columns"
 
@@ -227,6 +229,7 @@ class Estimator(BaseEstimator):
             raise UserError(f"{path} exists. Remove it, or choose another folder{advice}")
         with files.temporary_folder_at(files.temporary_name(path)) as temporary:
             for name, content in self._files.items():
+                files.make_dirs(os.path.dirname(os.path.join(temporary, name)))
                 files.write_bytes(os.path.join(temporary, name), content)
             if names:
                 files.rename(path, old)
@@ -254,11 +257,13 @@ def _read_model(folder: RunFolder) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory(prefix="bert_tf_") as temporary:
         checkpoints.write(os.path.join(temporary, f"model.ckpt-{step}"), weights)
         checkpoints.add_newest(temporary, f"model.ckpt-{step}")
-        paths = [os.path.join(temporary, name) for name in files.list_dir(temporary)]
-        paths += [folder.file(x) for x in files.list_dir(folder.path) if _MODEL_FILES.fullmatch(x)]
-        for path in paths:
+        paths = {name: os.path.join(temporary, name) for name in files.list_dir(temporary)}
+        names = files.list_dir(folder.path)
+        names += [f"{name}/config.json" for name in names if _MODULE.fullmatch(name)]
+        paths |= {x: folder.file(x) for x in names if _MODEL_FILES.fullmatch(x) and folder.find(x)}
+        for name, path in paths.items():
             with files.open_binary(path) as file:
-                contents[os.path.basename(path)] = file.read()
+                contents[name] = file.read()
     return contents
 
 

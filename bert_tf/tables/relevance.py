@@ -7,7 +7,7 @@ Evaluation of Information Retrieval Models"), of MS MARCO's passage ranking and 
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from bert_tf import files
@@ -59,22 +59,33 @@ def read_texts(path: str) -> dict[str, str]:
     Raises:
         UserError: the file is missing or invalid, or has an id twice; the message names the line.
     """
-    texts: dict[str, str] = {}
+    return {key: text for _, key, text in with_distinct_ids(iterate_texts(path))}
+
+
+def iterate_texts(path: str, advice: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yields place, id and text of each line, see `read_texts`; `advice` ends an error message."""
     for row in read_table(path):
         cells = row.cells
         if isinstance(cells, list) and len(cells) == 2:
             cells = {"_id": cells[0], "text": cells[1]}
         if not isinstance(cells, dict) or not {"_id", "text"} <= cells.keys():
             expected = "expected an object with the keys _id and text, or the columns id and text"
-            raise UserError(f"{row.place}: {expected}")
+            raise UserError(f"{row.place}: {expected}{advice}")
         names = ("_id", "title", "text")
         key, title, text = (to_text(cells.get(n) or "", n, row.place) for n in names)
-        if key in texts:
-            raise UserError(
-                f"{row.place}: the id {excerpt(key)} occurs a second time. Remove the line"
-            )
-        texts[key] = f"{title} {text}".strip()
-    return texts
+        yield row.place, key, f"{title} {text}".strip()
+
+
+def with_distinct_ids(
+    texts: Iterable[tuple[str, str, str]],
+) -> Iterator[tuple[str, str, str]]:
+    """Yields (place, id, text); raises a UserError for an id that occurs twice."""
+    known: set[str] = set()
+    for place, key, text in texts:
+        if key in known:
+            raise UserError(f"{place}: the id {excerpt(key)} occurs a second time. Remove the line")
+        known.add(key)
+        yield place, key, text
 
 
 def read_qrels(

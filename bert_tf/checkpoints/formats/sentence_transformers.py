@@ -24,7 +24,9 @@ class DeclaredVectors(NamedTuple):
     unsupported: str  # what we cannot compute
     max_seq_length: int | None
     lower_case: bool  # whether texts are lower-cased before they are tokenized
-    prompts: Mapping[str, str]  # kind of text -> what is prepended to it; "": to all others
+    prompt: str  # what is prepended to each text
+    prompts: Mapping[str, str]  # kind of text, such as "query" -> what is prepended to such texts
+    similarity: str  # the function that compares vectors, such as "cosine" or "dot"; "" if unknown
 
     def __str__(self) -> str:
         found = f"pooling={self.pooling}{', normalized' * self.normalize}"
@@ -33,6 +35,12 @@ class DeclaredVectors(NamedTuple):
     def differs_from(self, pooling: str) -> bool:
         """Returns whether vectors that are made with this pooling alone would be others."""
         return bool(self.unsupported or self.normalize) or pooling != self.pooling
+
+    def prefix(self, is_query: bool) -> str:
+        """Returns what is prepended to queries, or else to the passages that are searched."""
+        kinds = ("query",) if is_query else ("document", "passage", "corpus")
+        found = [self.prompts[kind] for kind in kinds if kind in self.prompts]
+        return next(filter(None, found), "" if found else self.prompt)
 
 
 def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
@@ -64,9 +72,6 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
     limits.append(_read(folder, "config.json").get("max_position_embeddings"))
     settings = _read(root, "config_sentence_transformers.json")
     prompts = settings.get("prompts") or {}
-    default = prompts.get(settings.get("default_prompt_name")) or ""
-    # Passages are documents there.
-    passage = prompts.get("document", default)
     return DeclaredVectors(
         path,
         "_".join(poolings),
@@ -74,7 +79,9 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
         unsupported,
         min((int(limit) for limit in limits if isinstance(limit, int | float)), default=None),
         bool(texts.get("do_lower_case")),
-        {"query": default, "passage": passage, **prompts, "": default},
+        prompts.get(settings.get("default_prompt_name")) or "",
+        prompts,
+        settings.get("similarity_fn_name") or "",
     )
 
 

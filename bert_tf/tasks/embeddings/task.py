@@ -115,8 +115,8 @@ class Embeddings(Task):
         source, declared = find_source(path), declared_vectors(RunFolder.of(path))
         if declared and (declared.unsupported or declared.lower_case):
             raise UserError(f"--teacher={path}: {declared}, which is not supported")
-        lower_case, prompts = source.do_lower_case, declared.prompts if declared else {}
-        query_prefix, prefix = prompts.get("query", ""), prompts.get("passage", "")
+        lower_case = source.do_lower_case
+        query_prefix, prefix = (declared.prefix(x) if declared else "" for x in (True, False))
         teacher_options = EmbeddingsOptions(
             init_checkpoint=path,
             do_lower_case=run.do_lower_case if lower_case is None else lower_case,

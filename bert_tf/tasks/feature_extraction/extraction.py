@@ -144,7 +144,8 @@ def _read(options: ExtractionOptions) -> Iterator[Text]:
     path, column, pair = options.input_file or "", options.text_column, options.text_pair_column
     if not column:
         return read_lines(path)
-    return (text for _, text in read_columns(path, column, pair, options.has_header))
+    rows = read_columns(path, {"text": column, "text_pair": pair}, options.has_header)
+    return (Text(*cells.values()) for _, cells in rows)
 
 
 def _warn_about_texts(options: ExtractionOptions, texts: Sequence[Text]) -> None:
@@ -257,6 +258,10 @@ class Extractor:
         """Computes the features of texts."""
         backend.require_runtime()
         self._check_texts(texts)
+        prompt = self._declared.prompt if self._declared else ""
+        if not self.num_texts and not all(text.text_a.startswith(prompt) for text in texts):
+            message = "%s: the texts get no prompt. Write %r before each of them"
+            log.warning(message, self._folder, prompt)
         if self._declared and self._declared.lower_case:
             texts = [Text(a.lower(), b and b.lower()) for a, b in texts]
         rows = convert_examples(texts, None, self.options.max_seq_length, self.tokenizer)
@@ -310,9 +315,6 @@ def _follow_folder(
             message = "--%s=%s was passed, but the vectors of %s are made with %s"
             log.warning(message, name, passed, folder, value)
             values[name] = passed
-    if prompt := declared.prompts[""]:
-        message = "%s: the texts get no prompt. Write %r before each of them"
-        log.warning(message, declared.path, prompt)
     log.info("%s, max_seq_length=%d", declared, values["max_seq_length"])
     return dataclasses.replace(options, pooling=declared.pooling, **values), declared
 

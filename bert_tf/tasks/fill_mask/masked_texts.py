@@ -26,9 +26,10 @@ ANY, BEGIN, CONTINUATION = range(3)
 
 def read_masked_texts(path: str, column: str | None = None) -> Iterator[tuple[int, str]]:
     """Yields the 1-based number and the text of each non-blank line, or of each row of a table."""
-    rows = read_columns(path, column) if column else (("", [line]) for line in lines(path))
-    for number, (place, (line, *_)) in enumerate(rows, start=1):
-        if text := line.strip():
+    columns = {"text": column}
+    rows = read_columns(path, columns) if column else (("", {"text": x}) for x in lines(path))
+    for number, (place, cells) in enumerate(rows, start=1):
+        if text := cells["text"].strip():
             require_mask(text, place or f"{display_name(path)}:{number}")
             yield number, text
 

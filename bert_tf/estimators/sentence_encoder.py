@@ -1,0 +1,131 @@
+"""An estimator for sentence vectors."""
+
+import os
+import tempfile
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import TransformerMixin
+
+from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
+from bert_tf.checkpoints.run_folder import RunFolder
+from bert_tf.data import array_ops
+from bert_tf.declare import DEVICES, MODEL, PATH, ROWS
+from bert_tf.errors import UserError
+from bert_tf.estimators.base import Estimator
+from bert_tf.estimators.rows import Rows, text_items
+from bert_tf.options.shared import EngineOptions, ModelOptions
+from bert_tf.predictor import Predictor
+from bert_tf.tasks.feature_extraction.options import ExtractionOptions
+
+
+class SentenceEncoder(TransformerMixin, Estimator, auto_wrap_output_keys=None):
+    """Computes the vectors of texts, and trains them as `run_embeddings.py` does.
+
+    Without `fit`, the vectors are those of `init_checkpoint`: as a folder of sentence-transformers
+    or `run_embeddings.py` declares them, or else with `pooling` and `normalize`. For arguments and
+    `history`, see `TextClassifier`.
+
+    Example:
+        encoder = SentenceEncoder("uncased_L-12_H-768_A-12", max_seq_length=64)
+        encoder.fit(["What is a kiln?", ...], ["A kiln is an oven for clay.", ...])
+        encoder.similarity(["Where is clay fired?"], ["A kiln is an oven.", "Soup is hot."])
+
+    In scikit-learn's pipelines, `transform` is `encode`, and fitting the pipeline does not train
+    the encoder: its labels are not texts that match.
+    """
+
+    _script = "run_embeddings"
+
+    def fit(self, anchors: Any, positives: Any, validation: Any = None, **flags: Any) -> Any:
+        """Trains the encoder from `init_checkpoint`.
+
+        Args:
+            anchors: texts, such as queries; or, with scores, pairs of texts.
+            positives: a text that matches each anchor, or a list of such a text and of texts that
+                do not match; or, with `loss="cosent"` or "cosine", scores of the pairs.
+            validation: (anchors, positives) to evaluate on, see `TextClassifier.fit`.
+            flags: flags for this call only.
+
+        Returns:
+            The encoder itself.
+
+        Raises:
+            UserError: texts or flags are invalid. An earlier model remains.
+        """
+        return super().fit(anchors, positives, validation, **flags)
+
+    def encode(self, texts: Any) -> np.ndarray:
+        """Returns the vectors of texts, float32 [N, D], as `extract_features.py` computes them.
+
+        A prefix of queries or passages is not added: write it before each text.
+        """
+        features = self._open()([*text_items(texts)])
+        if not features:
+            raise UserError("There are no texts")
+        vectors = np.stack([item.values[0] for item in features])
+        # A trained model normalizes if it was trained with it.
+        is_final = hasattr(self, "_files") or not self.normalize
+        return vectors if is_final else array_ops.normalize(vectors)
+
+    def transform(self, texts: Any) -> np.ndarray:
+        """Returns `encode(texts)`, for scikit-learn's pipelines."""
+        return self.encode(texts)
+
+    def fit_transform(self, texts: Any, labels: Any = None) -> np.ndarray:
+        """Returns `encode(texts)` without training; labels are ignored, for pipelines."""
+        return self.encode(texts)
+
+    def similarity(self, texts: Any, others: Any) -> np.ndarray:
+        """Returns the cosine of each text and each of N others, float32 [M, N].
+
+        Instead of texts, pass their vectors, float32 [M, D] or [N, D], if you have them.
+        """
+
+        def normalized(items: Any) -> np.ndarray:
+            is_vectors = isinstance(items, np.ndarray) and items.dtype.kind == "f"
+            return array_ops.normalize(items if is_vectors else self.encode(items))
+
+        return normalized(texts) @ normalized(others).T
+
+    def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:
+        is_pair = isinstance(text, list | tuple)
+        rows.kinds.add("score" if is_pair else "match")
+        if is_pair != isinstance(label, Real) or len(rows.kinds - {"negatives"}) > 1:
+            expected = "a text and a text that matches it, or a pair of texts and its score"
+            raise UserError(f"{rows.place}: pass {expected}. Received: {text!r:.40}, {label!r:.40}")
+        if is_pair:
+            return dict(zip(("anchor", "positive", "score"), (*text, label), strict=True))
+        positive, *negatives = label if isinstance(label, list | tuple) else [label]
+        rows.kinds |= {"negatives"} if negatives else set()
+        return {"anchor": text, "positive": positive, "negatives": negatives}
+
+    def _run_flags(self, rows: Rows) -> dict[str, Any]:
+        columns = {"score": "score_column", "negatives": "negative_columns"}
+        others = {flag: name for name, flag in columns.items() if name in rows.kinds}
+        return {"anchor_column": "anchor", "positive_column": "positive", **others}
+
+    def _open(self) -> Predictor:
+        """Opens the model that `fit` or `load` left or, without one, `init_checkpoint`."""
+        is_trained = hasattr(self, "_files")
+        if not (is_trained or self.init_checkpoint):
+            raise UserError("Pass the folder of a model as init_checkpoint")
+        flags = {"batch_size": self.eval_batch_size}
+        flags |= {name: getattr(self, name) for name in EngineOptions.names(DEVICES)}
+        if not is_trained:
+            names = ModelOptions.names(ROWS | MODEL | PATH)
+            flags |= {name: getattr(self, name) for name in names}
+            folder = RunFolder.of(os.path.expanduser(os.fspath(self.init_checkpoint)))
+            follows = self.pooling == self._defaults["pooling"] and declared_vectors(folder)
+            flags |= {"layers": "-1", "pooling": "auto" if follows else self.pooling}
+        old = getattr(self, "_predictor", None)
+        if old is None or old[0] != flags:
+            with tempfile.TemporaryDirectory(prefix="bert_tf_") as folder:
+                if is_trained:
+                    self.save(f"{folder}/model")
+                    predictor = Predictor(f"{folder}/model", "extract_features", **flags)
+                else:
+                    predictor = Predictor(ExtractionOptions(**flags))
+            self._predictor = flags, predictor
+        return self._predictor[1]

@@ -1,0 +1,77 @@
+"""Vectors of texts and queries."""
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_tf.checkpoints import formats
+from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
+from bert_tf.checkpoints.model import is_training_state
+from bert_tf.checkpoints.run_folder import RunFolder, fingerprint
+from bert_tf.data import array_ops
+from bert_tf.data.texts import Text
+from bert_tf.declare import DATA, DEVICES, MODEL, PATH, ROWS
+from bert_tf.progress import log
+from bert_tf.search.options import SearchOptions
+from bert_tf.tasks.feature_extraction.extraction import Extractor
+from bert_tf.tasks.feature_extraction.options import ExtractionOptions
+
+
+class Encoder:
+    """Computes the vectors of `extract_features.py`, scaled to length 1.
+
+    Args:
+        options: the options.
+        total: expected number of texts; 0 if unknown.
+
+    Attributes:
+        extractor: computes the vectors of texts that have their prefixes.
+        size: size of a vector, D.
+    """
+
+    def __init__(self, options: SearchOptions, total: int = 0) -> None:
+        self._folder = RunFolder.of(options.init_checkpoint or "")
+        declared = declared_vectors(self._folder)
+        values = options.values(ROWS | MODEL | PATH | DEVICES, without=DATA)
+        shared = values.keys() & {field.name for field in dataclasses.fields(ExtractionOptions)}
+        values = {name: values[name] for name in shared}
+        pooling = "auto" if declared else "mean"
+        self.extractor = Extractor(ExtractionOptions(**values, pooling=pooling, layers="-1"), total)
+        self._prefixes = {True: options.query_prefix, False: options.passage_prefix}
+        for is_query, prefix in self._prefixes.items():
+            if prefix == "auto":
+                self._prefixes[is_query] = declared.prefix(is_query) if declared else ""
+        self._lower_case = bool(declared and declared.lower_case)
+        num_poolings = len(self.extractor.options.pooling.split("_"))
+        self.size = num_poolings * self.extractor.config.hidden_size
+        if declared and declared.similarity == "dot" and not declared.normalize:
+            message = "%s: these vectors are meant for dot products, but scores are cosines here"
+            log.warning(message, self._folder)
+
+    def __call__(self, texts: Sequence[str], is_query: bool = False) -> np.ndarray:
+        """Returns the vectors of texts or queries, float32 [N, D]."""
+        prefixed = [Text(self._prefixes[is_query] + text) for text in texts]
+        features = self.extractor.features(prefixed)
+        return array_ops.normalize(np.stack([item.values[0] for item in features]))
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what the vectors of texts depend on, by name."""
+        return {
+            "weights": self._digest_weights(),
+            "vocabulary": fingerprint(sorted(self.extractor.tokenizer.reference.vocab.items())),
+            "configuration": fingerprint(self.extractor.config.to_json_string()),
+            **self.extractor.options.values(ROWS | MODEL),
+            "pooling": self.extractor.options.pooling,
+            "lower_case": self._lower_case,
+            "passage_prefix": self._prefixes[False],
+        }
+
+    def _digest_weights(self) -> str:
+        """Returns a digest of the encoder's weights, which does not depend on the file format."""
+        source = formats.find_source(self._folder.model or "")
+        names = [n for n in source.shapes() if n.startswith("bert/") and not is_training_state(n)]
+        values = source.read([name for name in names if not name.startswith("bert/pooler/")])
+        return fingerprint(sorted((n, hashlib.blake2b(x).hexdigest()) for n, x in values))

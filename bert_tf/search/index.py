@@ -1,0 +1,203 @@
+"""The index: a folder with texts and their vectors, which are searched in blocks.
+
+`vectors.npy`: float32 [N, D], of length 1; `texts.jsonl`: a line with `_id` and `text` for each;
+`offsets.npy`: int64 [N + 1], where each line begins; `index.json`: what the vectors depend on, and
+how many there are yet. Shapes: N texts, Q queries, K results, D size of a vector.
+"""
+
+import array
+import hashlib
+import io
+import itertools
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from bert_tf import files, locks
+from bert_tf.errors import UserError, counted
+from bert_tf.progress import bar, log
+from bert_tf.search.encoder import Encoder
+from bert_tf.search.options import SearchOptions
+from bert_tf.search.texts import Identified, read_texts
+
+_VERSION = 1
+_MANIFEST, _VECTORS, _TEXTS, _OFFSETS = "index.json", "vectors.npy", "texts.jsonl", "offsets.npy"
+# Number of texts in a chunk. A command that was interrupted continues after the last whole one.
+_CHUNK = 4096
+# Numbers in a block of vectors.
+_BLOCK = 1 << 22
+# Scores have six decimals: vectors of the same text in different batches may differ in the seventh.
+# The margin exceeds the errors of the float32 products that select candidates.
+_DECIMALS, _MARGIN = 6, 1e-4
+
+
+class Found(NamedTuple):
+    """The texts that were found for a query, best first."""
+
+    rows: np.ndarray  # int64 [K]
+    scores: np.ndarray  # float64 [K]
+
+
+class Index:
+    """A complete index; UserError if there is none in the folder, or it is damaged.
+
+    Attributes:
+        vectors: float32 [N, D], mapped from the file.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self._manifest = folder, _read_manifest(folder)
+        if not self._manifest:
+            raise UserError(f"There is no index in {folder}. Build it: pass --input_file")
+        total = self._manifest["num_texts"]
+        if (done := self._manifest["num_encoded"]) < total:
+            problem = f"only {done:,} of {counted(total, 'text')} have vectors"
+            raise UserError(f"{folder} is unfinished: {problem}. Pass --input_file to continue")
+        try:
+            self.vectors = np.load(os.path.join(folder, _VECTORS), mmap_mode="r")
+            self._offsets = np.load(os.path.join(folder, _OFFSETS), mmap_mode="r")
+            self._texts = np.memmap(os.path.join(folder, _TEXTS), np.uint8, "r")
+            is_complete = len(self.vectors) == total == len(self._offsets) - 1
+            problem = "" if is_complete and len(self._texts) == self._offsets[-1] else "other sizes"
+        except (OSError, ValueError, EOFError) as error:
+            problem = str(error)
+        if problem:
+            raise UserError(f"{folder} is damaged ({problem}). Remove it, and build it again")
+
+    def require_model(self, model: Mapping[str, Any]) -> None:
+        """Raises a UserError unless queries get vectors of the model that texts got theirs of."""
+        _require_same(self._folder, self._manifest["model"], model)
+
+    def text(self, row: int) -> tuple[str, str]:
+        """Returns id and text of a row."""
+        line = json.loads(bytes(self._texts[self._offsets[row] : self._offsets[row + 1]]))
+        return line["_id"], line["text"]
+
+    def search(self, queries: np.ndarray, top_k: int) -> list[Found]:
+        """Finds the `top_k` texts with the highest dot products for each vector in [Q, D].
+
+        The search is exact, to six decimals; texts with equal scores are in their order.
+        """
+        found = [Found(np.zeros(0, np.int64), np.zeros(0))] * len(queries)
+        size = max(1, _BLOCK // self.vectors.shape[1])
+        for start in range(0, len(self.vectors), size):
+            block = np.asarray(self.vectors[start : start + size])
+            for query, scores in enumerate(queries @ block.T):
+                lowest = found[query].scores[-1] if len(found[query].rows) == top_k else -np.inf
+                rows = np.flatnonzero(scores >= lowest - _MARGIN)
+                if len(rows) > top_k:
+                    lowest = np.partition(scores[rows], -top_k)[-top_k]
+                    rows = rows[scores[rows] >= lowest - _MARGIN]
+                # Unlike a product of matrices, this sum does not depend on the place in the block.
+                exact = (block[rows].astype(np.float64) * queries[query]).sum(axis=1)
+                all_scores = np.append(found[query].scores, exact.round(_DECIMALS))
+                best = np.argsort(-all_scores, kind="stable")[:top_k]
+                all_rows = np.append(found[query].rows, start + rows)
+                found[query] = Found(all_rows[best], all_scores[best])
+        return found
+
+
+def build(options: SearchOptions) -> None:
+    """Builds the index of `input_file`, or continues where the same command was interrupted.
+
+    Raises:
+        UserError: the folder has the index of other texts or another model; or texts or model are
+            invalid.
+    """
+    folder, flag = options.index_dir or "", f"--index_dir={options.index_dir}"
+    if files.is_remote(folder):
+        raise UserError(f"{flag} must be a local folder: its files are mapped into memory")
+    with locks.exclusive(locks.lock_path(folder), flag):
+        old = _read_manifest(folder)
+        files.make_dirs(folder)
+        with files.open_atomically(os.path.join(folder, _TEXTS)) as file:
+            offsets, digest = _write_texts(read_texts(options), file)
+            total = len(offsets) - 1
+            encoder = Encoder(options, total)
+            new = {"version": _VERSION, "num_texts": total, "texts": digest}
+            new |= {"model": encoder.describe()}
+            if old and old["num_encoded"] == old["num_texts"]:
+                _require_same(folder, old["model"], new["model"])
+                if old["texts"] != digest:
+                    advice = "Pass another --index_dir, or remove this one"
+                    raise UserError(f"{folder} is the index of other texts or ids. {advice}")
+        content = io.BytesIO()
+        np.save(content, np.array(offsets, np.int64))
+        files.write_bytes(os.path.join(folder, _OFFSETS), content.getvalue())
+        done = old["num_encoded"] if old and {**old, **new} == old else 0
+        if 0 < done < total:
+            log.info("Continuing: %s of %s have vectors", f"{done:,}", counted(total, "text"))
+        _write_vectors(encoder, new, done, folder)
+    log.info("Index of %s: %s", counted(total, "text"), folder)
+    if count := encoder.extractor.num_truncated:
+        cut = f"are longer than max_seq_length={encoder.extractor.options.max_seq_length}"
+        log.warning(counted(count, "text", f"{cut} and were truncated", of=total))
+
+
+def _write_texts(texts: Iterable[Identified], file: IO[bytes]) -> tuple[array.array, str]:
+    """Writes texts; returns the offsets of their lines, and a digest."""
+    digest, offsets = hashlib.blake2b(digest_size=16), array.array("q", [0])
+    for _, key, text in texts:
+        line = json.dumps({"_id": key, "text": text}, ensure_ascii=False).encode() + b"\n"
+        file.write(line)
+        digest.update(line)
+        offsets.append(offsets[-1] + len(line))
+    return offsets, digest.hexdigest()
+
+
+def _write_vectors(encoder: Encoder, manifest: dict[str, Any], done: int, folder: str) -> None:
+    """Computes vectors in chunks, from text `done` on, and notes in `index.json` how many exist."""
+
+    def note(num_encoded: int) -> None:
+        content = json.dumps({**manifest, "num_encoded": num_encoded}, indent=1)
+        files.write_text(os.path.join(folder, _MANIFEST), f"{content}\n")
+
+    path, total = os.path.join(folder, _VECTORS), manifest["num_texts"]
+    note(done)  # before vectors of another model are overwritten
+    header = io.BytesIO()
+    layout = {"descr": "<f4", "fortran_order": False, "shape": (total, encoder.size)}
+    np.lib.format.write_array_header_1_0(header, layout)
+    with (
+        files.wrap_errors("write", path),
+        open(path, "r+b" if done else "wb") as file,
+        open(os.path.join(folder, _TEXTS), "rb") as lines,
+        bar(total, "texts", done) as progress,
+    ):
+        file.write(header.getvalue())
+        file.truncate(file.seek(4 * encoder.size * done, os.SEEK_CUR))
+        texts = (json.loads(line)["text"] for line in itertools.islice(lines, done, None))
+        while chunk := [*itertools.islice(texts, _CHUNK)]:
+            done += len(chunk)
+            file.write(encoder(chunk).astype("<f4").tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+            note(done)
+            progress.update(len(chunk))
+
+
+def _read_manifest(folder: str) -> dict[str, Any]:
+    """Returns the content of `index.json`; {} if it does not exist."""
+    path = os.path.join(folder, _MANIFEST)
+    if not files.exists(path):
+        return {}
+    manifest = files.read_json(path)
+    if manifest.get("version", 0) > _VERSION:
+        raise UserError(f"{path}: a newer version of bert_tf built this index. Update bert_tf")
+    if not {"version", "model", "texts", "num_texts", "num_encoded"} <= manifest.keys():
+        raise UserError(f"{path} is not the file of an index. Remove it, or pass another folder")
+    return manifest
+
+
+def _require_same(folder: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    digests = ("weights", "vocabulary", "configuration")
+    changed = [
+        name if name in digests else f"{name} ({old.get(name)!r}, now {new[name]!r})"
+        for name in new
+        if old.get(name) != new[name]
+    ]
+    if changed:
+        advice = "Pass the model and flags that built it, or build an index in another --index_dir"
+        raise UserError(f"{folder} has vectors of another model: {', '.join(changed)}. {advice}")

@@ -1,0 +1,147 @@
+"""Builds an index and answers queries, for `search_texts.py`."""
+
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_tf import file_names, files, signals
+from bert_tf.checkpoints.run_folder import RunFolder
+from bert_tf.data.texts import STDIN, lines
+from bert_tf.errors import UserError, excerpt
+from bert_tf.predictor import Predictor
+from bert_tf.progress import log
+from bert_tf.search.encoder import Encoder
+from bert_tf.search.index import Index, build
+from bert_tf.search.options import SearchOptions
+from bert_tf.search.texts import Identified, read_queries
+
+# Number of queries that are answered together.
+_CHUNK = 256
+# Number of characters of a text that are printed.
+_SHOWN = 150
+
+
+class Result(NamedTuple):
+    """A text that was found."""
+
+    id: str
+    text: str
+    score: float
+
+
+# (id of a query, the query, its results) -> text to write.
+Format = Callable[[str, str, Sequence[Result]], str]
+
+
+def run(options: SearchOptions) -> None:
+    """Builds the index if there is an `input_file`; without one, or with queries, searches it."""
+    options.check()
+    output, is_stream = options.output_file or "", options.query_file in (None, STDIN)
+    if output:
+        inputs = filter(None, [options.input_file, options.query_file])
+        file_names.require_distinct([output], [*inputs])
+        file_names.require_writable(output)
+    # Read them first to find errors early, unless they are typed.
+    queries = _typed_queries() if is_stream else read_queries(options.query_file or "")
+    if options.input_file:
+        build(options)
+    if options.input_file and not options.query_file:
+        return
+    formats = {"trec": _trec_lines, "run": _trec_lines, "tsv": _tsv_lines}
+    to_text = formats.get(output.lower().rpartition(".")[2], _json_line) if output else _table
+    with files.open_atomically(output) if output else signals.standard_output() as file:
+        for answer in _answers(options, queries, 1 if is_stream else _CHUNK, to_text):
+            file.write(answer.encode())
+            file.flush()
+    if output:
+        log.info("Results: %s", output)
+
+
+def _typed_queries() -> Iterator[Identified]:
+    """Yields the lines of the standard input; in a terminal, asks for them."""
+    typed = lines(STDIN)
+    if sys.stdin and sys.stdin.isatty():
+        typed = iter(lambda: input("query> "), None)
+    try:
+        for number, line in enumerate(typed, start=1):
+            if line.strip():
+                yield "", str(number), line.strip()
+    except EOFError:  # Ctrl-D
+        print()
+
+
+def _answers(
+    options: SearchOptions, queries: Iterable[Identified], chunk_size: int, to_text: Format
+) -> Iterator[str]:
+    """Yields the results of each query as text, for several queries at a time."""
+    index, encoder = Index(options.index_dir or ""), Encoder(options)
+    index.require_model(encoder.describe())
+    rerank = _open_reranker(options) if options.rerank_model else None
+    queries, warned = iter(queries), False
+    while chunk := [*itertools.islice(queries, chunk_size)]:
+        vectors = encoder([query for _, _, query in chunk], is_query=True)
+        if encoder.extractor.num_truncated and not warned:
+            warned, limit = True, encoder.extractor.options.max_seq_length
+            log.warning("A query is longer than max_seq_length=%d and was truncated", limit)
+        found = index.search(vectors, options.rerank_top_k if rerank else options.top_k)
+        for (_, key, query), (rows, scores) in zip(chunk, found, strict=True):
+            pairs = zip(map(index.text, rows.tolist()), scores.tolist(), strict=True)
+            results = [Result(*text, score) for text, score in pairs]
+            if rerank:
+                results = rerank(query, results)[: options.top_k]
+            yield to_text(key, query, results)
+
+
+def _open_reranker(options: SearchOptions) -> Callable[[str, list[Result]], list[Result]]:
+    """Returns a function that sorts the results of a query by the scores of a cross-encoder."""
+    flag = f"--rerank_model={options.rerank_model}"
+    script = RunFolder(options.rerank_model or "").script
+    expected = "Pass the output_dir of run_ranking.py, or of a regression of text pairs"
+    if script not in ("run_ranking", "run_classifier"):
+        trained_by = f"{script} trained it" if script else "it has no run.json of a training run"
+        raise UserError(f"{flag} is no cross-encoder: {trained_by}. {expected}")
+    settings = {"engine": options.engine, "precision": options.precision}
+    predictor = Predictor(options.rerank_model, **settings)
+
+    def rerank(query: str, results: list[Result]) -> list[Result]:
+        predictions = predictor([(query, result.text) for result in results])
+        scores = [getattr(prediction, "score", prediction) for prediction in predictions]
+        if not all(isinstance(score, float | np.floating) for score in scores):
+            raise UserError(f"{flag} is no cross-encoder: it predicts no number. {expected}")
+        scored = zip(results, scores, strict=True)
+        results = [result._replace(score=round(float(score), 6)) for result, score in scored]
+        return sorted(results, key=lambda result: -result.score)
+
+    rerank("a query", [Result("", "a text", 0.0)])  # an error comes before any query is answered
+    return rerank
+
+
+def _table(key: str, query: str, results: Sequence[Result]) -> str:
+    texts = [" ".join(result.text.split()) for result in results]
+    shown = [x if len(x) <= _SHOWN else f"{x[:_SHOWN]}..." for x in texts]
+    width = max(len(result.id) for result in results)
+    rows = [f"  {x.score:7.4f}  {x.id:{width}}  {t}\n" for x, t in zip(results, shown, strict=True)]
+    return f"{query}\n{''.join(rows)}\n"
+
+
+def _json_line(key: str, query: str, results: Sequence[Result]) -> str:
+    content = {"_id": key, "query": query, "results": [x._asdict() for x in results]}
+    return json.dumps(content, ensure_ascii=False) + "\n"
+
+
+def _trec_lines(key: str, query: str, results: Sequence[Result]) -> str:
+    if found := [name for name in (key, *(x.id for x in results)) if len(name.split()) > 1]:
+        problem = f"the id {excerpt(found[0])} has a space, which separates columns there"
+        raise UserError(f"A file for trec_eval: {problem}. Write a .jsonl file, or other ids")
+    rows = enumerate(results, start=1)
+    return "".join(f"{key} Q0 {x.id} {rank} {x.score:.6f} bert_tf\n" for rank, x in rows)
+
+
+def _tsv_lines(key: str, query: str, results: Sequence[Result]) -> str:
+    """Returns lines as in the files top1000 of MS MARCO, where white space is a single space."""
+    cells = [(key, x.id, query, x.text) for x in results]
+    return "".join("\t".join(" ".join(x.split()) for x in row) + "\n" for row in cells)

@@ -1,0 +1,80 @@
+"""Reads the texts of an index, and queries."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from bert_tf.data.texts import display_name, lines, read_columns
+from bert_tf.errors import UserError, counted
+from bert_tf.progress import log
+from bert_tf.search.options import SearchOptions
+from bert_tf.tables import relevance
+
+# Place (file and line), id and text.
+Identified = tuple[str, str, str]
+_JSON = re.compile(r"\.(jsonl?|ndjson)(\.gz)?$", re.IGNORECASE)
+_TABLE = re.compile(r"\.(csv|tsv)(\.gz)?$", re.IGNORECASE)
+
+
+def read_texts(options: SearchOptions) -> Iterator[Identified]:
+    """Yields the texts to index, without blank ones.
+
+    Raises:
+        UserError: the file is missing, invalid or without texts, or an id is blank or occurs twice.
+    """
+    path = options.input_file or ""
+    if options.text_column:
+        columns = {"text": options.text_column, "id": options.id_column}
+        rows = enumerate(read_columns(path, columns), start=1)
+        texts = ((place, row.get("id", str(n)), row["text"]) for n, (place, row) in rows)
+        return _check(path, texts)
+    if _TABLE.search(path):
+        raise UserError(f"{path} is a table: pass --text_column, and --id_column if it has ids")
+    advice = ". Or pass --text_column"
+    return _check(
+        path, relevance.iterate_texts(path, advice) if _JSON.search(path) else _read(path)
+    )
+
+
+def read_queries(path: str) -> list[Identified]:
+    """Returns the queries in a file; the number of its line is the id of a query without one.
+
+    Raises:
+        UserError: see `read_texts`; or only some of the lines have an id.
+    """
+    if _JSON.search(path):
+        return [*_check(path, relevance.iterate_texts(path))]
+    if path.lower().endswith(".csv"):
+        raise UserError(f"{path} is a table: write a query per line, or an id, a tab and the query")
+    queries = [*_check(path, _read(path))]
+    if not any("\t" in query for _, _, query in queries):
+        return queries
+    for place, _, query in queries:
+        if "\t" not in query:
+            problem = "no id and tab before the query, but other lines have them"
+            raise UserError(f"{place}: {problem}. Write an id in each line, or remove the tabs")
+    pairs = ((place, query.partition("\t")) for place, _, query in queries)
+    return [*_check(path, ((place, key, text) for place, (key, _, text) in pairs))]
+
+
+def _read(path: str) -> Iterator[Identified]:
+    for number, line in enumerate(lines(path), start=1):
+        text = line.removeprefix("\ufeff") if number == 1 else line
+        yield f"{display_name(path)}:{number}", str(number), text
+
+
+def _check(path: str, texts: Iterable[Identified]) -> Iterator[Identified]:
+    """Yields texts that are not blank, with distinct ids; both without spaces around them."""
+    blank, num_texts = [], 0
+    for place, key, text in relevance.with_distinct_ids(texts):
+        if text.strip() and not key.strip():
+            raise UserError(f"{place}: the id is empty. Write an id, or remove the line")
+        if text.strip():
+            num_texts += 1
+            yield place, key.strip(), text.strip()
+        else:
+            blank.append(place)
+    if not num_texts:
+        raise UserError(f"{display_name(path)} contains no text")
+    if blank:
+        skipped = counted(len(blank), "text", "are empty and were skipped")
+        log.warning("%s: %s", blank[0], skipped)

@@ -1,0 +1,178 @@
+"""SentenceEncoder: vectors as those of extract_features.py, training, and scikit-learn's tools."""
+
+import pickle
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import estimator_checks
+
+from bert_tf import SentenceEncoder, run
+from bert_tf.errors import UserError
+from bert_tf.options import EmbeddingsOptions, ExtractionOptions
+from tests.estimators.test_training import weights_in
+from tests.tasks.feature_extraction.test_declared_pooling import NORMALIZE, declare
+
+TEXTS = ["the good film", "a slow story", "the plot was fast", "not a good story"]
+ANCHORS = ["good", "slow", "fast", "bad"] * 3
+POSITIVES = ["the good film", "a slow story", "it was fast", "the bad plot"] * 3
+FLAGS = {"max_seq_length": 16, "train_batch_size": 4, "learning_rate": 1e-2}
+FLAGS["num_train_epochs"] = 2.0
+
+
+def extracted(folder, tmp_path, **flags):
+    """Returns the vectors that extract_features.py writes."""
+    (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in TEXTS))
+    output = str(tmp_path / "out.npz")
+    files = {"input_file": str(tmp_path / "in.txt"), "output_file": output}
+    run(ExtractionOptions(init_checkpoint=str(folder), **files, **flags))
+    return np.load(output)["features"][:, 0]
+
+
+@pytest.fixture(scope="module")
+def trained(tiny):
+    return SentenceEncoder(str(tiny.folder), **FLAGS).fit(ANCHORS, POSITIVES)
+
+
+def test_untrained_vectors_are_those_of_the_script(tiny, tmp_path):
+    encoder = SentenceEncoder(tiny.folder, max_seq_length=16, pooling="max")
+    vectors = encoder.encode(TEXTS)
+    assert vectors.dtype == np.float32
+    flags = {"layers": "-1", "max_seq_length": 16}
+    np.testing.assert_array_equal(vectors, extracted(tiny.folder, tmp_path, pooling="max", **flags))
+    np.testing.assert_array_equal(encoder.encode(pd.Series(TEXTS)), vectors)
+    encoder.set_params(normalize=True, pooling="cls")
+    other = extracted(tiny.folder, tmp_path, pooling="cls", **flags)
+    other /= np.linalg.norm(other, axis=1, keepdims=True)
+    np.testing.assert_allclose(encoder.encode(TEXTS), other, atol=1e-6)
+    assert not hasattr(encoder, "history")
+    with pytest.raises(NotFittedError):
+        encoder.save(tmp_path / "model")
+
+
+def test_folders_of_sentence_transformers_declare_their_vectors(tiny, tmp_path):
+    shutil.copytree(tiny.folder, tmp_path / "model")
+    declare(tmp_path / "model", {"pooling_mode": "cls"}, [NORMALIZE], max_seq_length=6)
+    vectors = clone(SentenceEncoder(tmp_path / "model")).encode(TEXTS)
+    np.testing.assert_array_equal(vectors, extracted(tmp_path / "model", tmp_path))
+    # Another pooling is not ignored.
+    flags = {"pooling": "max", "layers": "-1", "max_seq_length": 6}
+    other = SentenceEncoder(tmp_path / "model", pooling="max", max_seq_length=6).encode(TEXTS)
+    np.testing.assert_array_equal(other, extracted(tmp_path / "model", tmp_path, **flags))
+
+
+def test_training_is_that_of_the_script(tiny, tmp_path, trained):
+    rows = "".join(f"{a}\t{b}\n" for a, b in zip(ANCHORS, POSITIVES, strict=True))
+    (tmp_path / "train.tsv").write_text(rows)
+    columns = {"anchor_column": "1", "positive_column": "2", "data_dir": str(tmp_path)}
+    run(
+        EmbeddingsOptions(
+            init_checkpoint=str(tiny.folder),
+            output_dir=str(tmp_path / "run"),
+            do_train=True,
+            **columns,
+            **FLAGS,
+        )
+    )
+    trained.save(tmp_path / "saved")
+    trained.save(tmp_path / "saved", overwrite=True)
+    weights = weights_in(tmp_path / "saved")
+    for name, value in weights_in(tmp_path / "run").items():
+        assert name not in weights or (weights[name] == value).all()
+    assert "bert/embeddings/word_embeddings" in weights
+    vectors = trained.encode(TEXTS)
+    for folder in ("run", "saved"):
+        np.testing.assert_array_equal(vectors, extracted(tmp_path / folder, tmp_path))
+    for other in (
+        SentenceEncoder.load(tmp_path / "saved"),
+        SentenceEncoder(tmp_path / "run"),
+        pickle.loads(pickle.dumps(trained)),
+    ):
+        np.testing.assert_array_equal(other.encode(TEXTS), vectors)
+    assert trained.history["loss"].shape == (6,)
+
+
+def test_similarities(trained):
+    vectors = trained.encode(TEXTS)
+    lengths = np.linalg.norm(vectors, axis=1)
+    expected = vectors @ vectors[:2].T / lengths[:, None] / lengths[:2]
+    for texts in (TEXTS, vectors):
+        similarity = trained.similarity(texts, TEXTS[:2])
+        assert similarity.shape == (4, 2)
+        np.testing.assert_allclose(similarity, expected, atol=1e-6)
+
+
+def test_scores_and_negatives(tiny):
+    encoder = SentenceEncoder(str(tiny.folder), **FLAGS)
+    pairs, scores = [("good film", "good plot"), ("good", "bad")] * 4, [1, 0.2] * 4
+    with pytest.raises(UserError, match="would ignore the scores: pass --loss=cosent"):
+        encoder.fit(pairs, scores)
+    encoder.fit(pairs, scores, validation=(pairs, scores), loss="cosent")
+    assert encoder.history["eval_spearman"].shape == (1,)
+    positives = [("the good film", "a bad film")] * len(ANCHORS)
+    encoder.fit(ANCHORS, positives, validation=(ANCHORS, positives))
+    assert "eval_triplet_accuracy" in encoder.history
+
+
+@pytest.mark.parametrize(
+    ("anchors", "positives", "message"),
+    [
+        (
+            ["a"],
+            [1],
+            "text 0: pass a text and a text that matches it, or .* Received: 'a', 1",
+        ),
+        ([("a", "b")], ["c"], r"text 0: .* Received: \('a', 'b'\), 'c'"),
+        (["a", ("b", "c")], ["b", 0.5], "text 1: pass a text and"),
+        (["a", "b"], ["c"], "differ in number: one has only 1"),
+        (["a"], [""], "text 0: the positive is empty. Remove the row"),
+        ("a", ["c"], r"Pass texts as a list, such as \[text\]"),
+    ],
+)
+def test_invalid_training_data(tiny, anchors, positives, message):
+    with pytest.raises(UserError, match=message):
+        SentenceEncoder(str(tiny.folder), **FLAGS).fit(anchors, positives)
+
+
+def test_invalid_texts(tiny):
+    encoder = SentenceEncoder(str(tiny.folder), max_seq_length=16)
+    with pytest.raises(UserError, match="There are no texts"):
+        encoder.encode([])
+    with pytest.raises(UserError, match="Pass texts as a list"):
+        encoder.encode("a text")
+    with pytest.raises(UserError, match="Pass the folder of a model as init_checkpoint"):
+        SentenceEncoder().encode(["a text"])
+
+
+def test_pipeline(tiny):
+    encoder = SentenceEncoder(str(tiny.folder), max_seq_length=16)
+    labels = [text.count("good") for text in TEXTS]
+    pipeline = clone(make_pipeline(encoder, LogisticRegression(C=1000)))
+    pipeline.fit(TEXTS, labels)
+    assert pipeline.predict(TEXTS).tolist() == labels
+    # The labels have not trained the encoder.
+    assert not hasattr(pipeline[0], "history")
+    np.testing.assert_array_equal(pipeline[0].transform(TEXTS), encoder.encode(TEXTS))
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "check_estimator_cloneable",
+        "check_estimator_tags_renamed",
+        "check_valid_tag_types",
+        "check_estimator_repr",
+        "check_no_attributes_set_in_init",
+        "check_do_not_raise_errors_in_init_or_set_params",
+        "check_mixin_order",
+        "check_get_params_invariance",
+        "check_set_params",
+    ],
+)
+def test_checks_of_scikit_learn(check):
+    getattr(estimator_checks, check)("SentenceEncoder", SentenceEncoder("folder"))

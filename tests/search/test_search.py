@@ -1,0 +1,419 @@
+"""search_texts.py: indexes, exact search, formats of queries and results, and errors."""
+
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from bert_tf import Predictor, TextClassifier, TextRegressor, checkpoint
+from bert_tf.errors import UserError
+from bert_tf.options import SearchOptions
+from bert_tf.search import index as index_module
+from bert_tf.search.index import Index
+from bert_tf.search.run import run
+from tests.oracle import ROOT
+from tests.tasks.feature_extraction.test_declared_pooling import NORMALIZE, declare
+
+TEXTS = ["the good film", "a slow story", "", "the plot was fast", "a b c", "not a good story"]
+
+
+@pytest.fixture
+def folder(tmp_path, tiny):
+    """A folder with texts, queries and a model of vectors."""
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in TEXTS))
+    (tmp_path / "queries.txt").write_text("a good film\n\nslow\n")
+    shutil.copytree(tiny.folder, tmp_path / "model")
+    return tmp_path
+
+
+def options(folder, **flags):
+    flags = {name: str(x) if isinstance(x, os.PathLike) else x for name, x in flags.items()}
+    defaults = {"index_dir": str(folder / "index"), "init_checkpoint": str(folder / "model")}
+    return SearchOptions(**{"max_seq_length": 20, **defaults, **flags})
+
+
+def search(folder, name="found.jsonl", **flags):
+    flags = {"query_file": folder / "queries.txt", "output_file": folder / name, **flags}
+    run(options(folder, **flags))
+    return (folder / name).read_text()
+
+
+def build_index(folder, **flags):
+    run(options(folder, **{"input_file": folder / "texts.txt", **flags}))
+    return Index(str(folder / "index"))
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in (folder / "index").iterdir()}
+
+
+def test_index_has_the_vectors_of_extract_features(folder, tiny):
+    index = build_index(folder)
+    flags = {"pooling": "mean", "layers": "-1", "max_seq_length": 20}
+    predictor = Predictor(tiny.folder, "extract_features", **flags)
+    texts = [text for text in TEXTS if text]
+    vectors = np.stack([item.values[0] for item in predictor(texts)])
+    expected = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(index.vectors, expected, atol=1e-6)
+    # Blank lines are no texts, but count in the numbers of lines.
+    rows = [index.text(row) for row in range(len(texts))]
+    assert rows == [(str(n), text) for n, text in enumerate(TEXTS, start=1) if text]
+    found = [json.loads(line) for line in search(folder, top_k=2).splitlines()]
+    assert [(x["_id"], x["query"]) for x in found] == [("1", "a good film"), ("3", "slow")]
+    query = predictor("slow").values[0]
+    cosines = expected @ query / np.linalg.norm(query)
+    best = np.argsort(-cosines)[:2]
+    assert [x["text"] for x in found[1]["results"]] == [texts[row] for row in best]
+    scores = [x["score"] for x in found[1]["results"]]
+    np.testing.assert_allclose(scores, cosines[best], atol=1e-6)
+
+
+@pytest.mark.parametrize("block", [1, 64, 1 << 22])
+def test_search_is_exact_and_ties_are_in_order(folder, monkeypatch, block):
+    index, rng = build_index(folder), np.random.default_rng(0)
+    distinct = rng.normal(size=(50, 8))
+    vectors = np.concatenate([distinct, distinct[::-1], distinct + 1e-9])
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    index.vectors, queries = vectors, np.concatenate([vectors[:5], -vectors[:1]])
+    monkeypatch.setattr(index_module, "_BLOCK", block)
+    scores = (queries.astype(np.float64) @ vectors.T.astype(np.float64)).round(6)
+    for top_k in (1, 3, 10, 1000):
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
+        found = index.search(queries, top_k)
+        assert [x.rows.tolist() for x in found] == order.tolist()
+        expected = np.take_along_axis(scores, order, axis=1)
+        np.testing.assert_array_equal([x.scores for x in found], expected)
+
+
+def test_interrupted_build_continues(folder, monkeypatch, run_log):
+    monkeypatch.setattr(index_module, "_CHUNK", 2)
+    build_index(folder)
+    expected = contents(folder)
+    for num_done in (2, 4):
+        shutil.rmtree(folder / "index")
+        encode = index_module.Encoder.__call__
+
+        def fail(self, texts, num_done=num_done, encode=encode):
+            path = folder / "index" / "index.json"
+            if json.loads(path.read_text())["num_encoded"] >= num_done:
+                raise KeyboardInterrupt
+            return encode(self, texts)
+
+        monkeypatch.setattr(index_module.Encoder, "__call__", fail)
+        with pytest.raises(KeyboardInterrupt):
+            build_index(folder)
+        monkeypatch.setattr(index_module.Encoder, "__call__", encode)
+        with open(folder / "index" / "vectors.npy", "ab") as file:
+            file.write(b"half a vector")
+        with pytest.raises(UserError, match=rf"unfinished: only {num_done} of 5 texts have"):
+            search(folder)
+        run_log.clear()
+        build_index(folder)
+        assert f"Continuing: {num_done} of 5 texts have vectors" in run_log.text
+        assert contents(folder) == expected
+
+
+def test_unfinished_index_of_other_texts_begins_again(folder, monkeypatch):
+    monkeypatch.setattr(index_module, "_CHUNK", 2)
+    build_index(folder)
+    expected = contents(folder)
+    shutil.rmtree(folder / "index")
+    (folder / "other.txt").write_text("fast\nslow\nfilm\n")
+    build_index(folder, input_file=folder / "other.txt")
+    manifest = json.loads((folder / "index" / "index.json").read_text())
+    (folder / "index" / "index.json").write_text(json.dumps({**manifest, "num_encoded": 2}))
+    build_index(folder)
+    assert contents(folder) == expected
+
+
+def test_index_is_built_once(folder, run_log):
+    build_index(folder)
+    before = contents(folder)
+    build_index(folder)
+    assert contents(folder) == before
+    (folder / "texts.txt").write_text("other texts\n")
+    with pytest.raises(UserError, match=r"is the index of other texts or ids\. Pass another"):
+        build_index(folder)
+    assert contents(folder) == before
+
+
+def test_other_models_are_noticed(folder, tiny_of_two_layers):
+    build_index(folder)
+    with pytest.raises(UserError, match=r"of another model: max_seq_length \(20, now 10\). Pass"):
+        search(folder, max_seq_length=10)
+    with pytest.raises(UserError, match=r"passage_prefix \('', now 'text: '\)"):
+        build_index(folder, passage_prefix="text: ")
+    with pytest.raises(UserError, match="another model: weights, configuration"):
+        search(folder, init_checkpoint=tiny_of_two_layers.folder)
+    # The same weights in another folder, with those of a head; then others.
+    shutil.copytree(folder / "model", folder / "same")
+    prefix = str(folder / "same" / "bert_model.ckpt")
+    weights = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+    checkpoint.write(prefix, {**weights, "output_bias": np.zeros(2, np.float32)})
+    search(folder, init_checkpoint=folder / "same")
+    name = "bert/embeddings/LayerNorm/beta"
+    checkpoint.write(prefix, {**weights, name: weights[name] + 1e-6})
+    with pytest.raises(UserError, match=r"another model: weights\. Pass the model and flags"):
+        search(folder, init_checkpoint=folder / "same")
+
+
+def test_declared_prefixes_are_used(folder):
+    declare(folder / "model", {"pooling_mode": "cls"}, [NORMALIZE])
+    prompts = {"prompts": {"query": "slow ", "passage": "fast "}, "similarity_fn_name": "cosine"}
+    settings = folder / "model" / "config_sentence_transformers.json"
+    settings.write_text(json.dumps(prompts))
+    index = build_index(folder)
+    (folder / "plain.txt").write_text("".join(f"fast {text}\n" for text in TEXTS if text))
+    flags = {"query_prefix": "", "passage_prefix": "", "index_dir": folder / "plain"}
+    run(options(folder, input_file=folder / "plain.txt", **flags))
+    np.testing.assert_array_equal(index.vectors, Index(str(folder / "plain")).vectors)
+    (folder / "typed.txt").write_text("slow a good film\nslow slow\n")
+    declared, typed = (
+        [[x["score"] for x in json.loads(line)["results"]] for line in text.splitlines()]
+        for text in (search(folder), search(folder, query_file=folder / "typed.txt", **flags))
+    )
+    assert declared == typed
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "flags"),
+    [
+        ("a.tsv", "number\tbody\n7\tthe good film\n9\ta slow story\n", ("body", "number")),
+        ("a.csv", "7,the good film\n9,a slow story\n", ("2", "1")),
+        ("a.jsonl", '{"n": 7, "t": "the good film"}\n{"n": 9, "t": "a slow story"}\n', ("t", "n")),
+        (
+            "corpus.jsonl",
+            '{"_id": "7", "title": "the", "text": "good film"}\n'
+            '{"_id": "9", "text": "a slow story"}\n',
+            (None, None),
+        ),
+    ],
+)
+def test_tables_of_texts(folder, name, text, flags):
+    (folder / name).write_text(text)
+    columns = dict(zip(("text_column", "id_column"), flags, strict=True))
+    index = build_index(folder, input_file=folder / name, **columns)
+    assert [index.text(row) for row in (0, 1)] == [("7", "the good film"), ("9", "a slow story")]
+
+
+def test_rows_without_ids_are_numbered(folder):
+    (folder / "a.tsv").write_text("body\nthe good film\na slow story\n")
+    index = build_index(folder, input_file=folder / "a.tsv", text_column="body")
+    assert [index.text(row)[0] for row in (0, 1)] == ["1", "2"]
+
+
+def test_files_of_queries_and_results(folder):
+    build_index(folder)
+    (folder / "ids.tsv").write_text("q1\ta good film\nq2\tslow\n")
+    queries = '{"_id": "q1", "text": "a good film"}\n{"_id": "q2", "text": "slow"}\n'
+    (folder / "queries.jsonl").write_text(queries)
+    lines = [
+        search(folder, "run.trec", query_file=folder / name, top_k=2)
+        for name in ("ids.tsv", "queries.jsonl")
+    ]
+    assert lines[0] == lines[1]
+    rows = [line.split(" ") for line in lines[0].splitlines()]
+    assert [row[:2] + row[3:4] + row[5:] for row in rows] == [
+        [query, "Q0", rank, "bert_tf"] for query in ("q1", "q2") for rank in "12"
+    ]
+    scores = [float(row[4]) for row in rows]
+    assert scores[0] >= scores[1]
+    assert scores[2] >= scores[3]
+    ids = {str(n): text for n, text in enumerate(TEXTS, start=1)}
+    table = search(folder, "run.tsv", query_file=folder / "ids.tsv", top_k=2)
+    expected = [["q1", rows[0][2], "a good film", ids[rows[0][2]]]]
+    assert [line.split("\t") for line in table.splitlines()][:1] == expected
+
+
+def test_standard_input_is_answered_line_by_line(folder, monkeypatch, capfd):
+    build_index(folder)
+    capfd.readouterr()
+    typed = b"a good film\n\nslow\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed)))
+    run(options(folder, top_k=1))
+    out = capfd.readouterr().out
+    assert re.fullmatch(r"a good film\n   \d\.\d{4}  \d  .+\n\nslow\n   \d\.\d{4}  \d  .+\n\n", out)
+
+
+def test_long_queries_are_reported(folder, run_log):
+    (folder / "queries.txt").write_text("slow " * 30)
+    build_index(folder)
+    search(folder)
+    assert "A query is longer than max_seq_length=20 and was truncated" in run_log.text
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"init_checkpoint": None}, "Missing required flags: --init_checkpoint"),
+        ({"id_column": "id", "input_file": "x"}, "--id_column needs --text_column"),
+        ({"text_column": "t"}, "--text_column needs --input_file"),
+        ({"input_file": "x", "output_file": "y"}, "only the index is built: also pass --query"),
+        ({"rerank_model": "m", "rerank_top_k": 5}, "--rerank_top_k must be at least --top_k=10"),
+        ({"top_k": 0}, "--top_k must be between 1 and"),
+    ],
+)
+def test_invalid_options(folder, flags, message):
+    with pytest.raises(UserError, match=message):
+        options(folder, **flags).check()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "flags", "message"),
+    [
+        ("a.txt", "\n \n", {}, "a.txt contains no text"),
+        ("a.csv", "id,text\n1,a\n", {}, "a.csv is a table: pass --text_column, and --id_column"),
+        ("a.jsonl", '{"text": "a"}\n', {}, "a.jsonl:1: expected an object with the keys _id and"),
+        ("a.tsv", "i\tt\n1\ta\n1\tb\n", {"id_column": "i"}, "a.tsv:3: the id '1' occurs a second"),
+        ("a.tsv", "i\tt\n \ta\n", {"id_column": "i"}, "a.tsv:2: the id is empty. Write an id"),
+        ("a.tsv", "i\tt\n1\ta\n", {"id_column": "n"}, r"there is no column 'n' \(--id_column\)"),
+        ("missing.txt", None, {}, "No such file: .*missing.txt"),
+    ],
+)
+def test_invalid_texts(folder, name, text, flags, message):
+    if text is not None:
+        (folder / name).write_text(text)
+    column = {"text_column": "t"} if flags else {}
+    with pytest.raises(UserError, match=message):
+        build_index(folder, input_file=folder / name, **column, **flags)
+    with pytest.raises(UserError, match=r"There is no index in .*index. Build it: pass --input_f"):
+        search(folder)
+
+
+def test_invalid_queries(folder):
+    build_index(folder)
+    for text, message in (
+        ("q1\ta\nb\n", r"queries.txt:2: no id and tab before the query, but other lines"),
+        ("q1\ta\nq1\tb\n", r"queries.txt:2: the id 'q1' occurs a second time"),
+        ("", "queries.txt contains no text"),
+    ):
+        (folder / "queries.txt").write_text(text)
+        with pytest.raises(UserError, match=message):
+            search(folder)
+    (folder / "queries.csv").write_text("a,b\n")
+    with pytest.raises(UserError, match=r"queries.csv is a table: write a query per line"):
+        search(folder, query_file=folder / "queries.csv")
+    (folder / "queries.txt").write_text("q 1\ta\n")
+    with pytest.raises(UserError, match="the id 'q 1' has a space, which separates columns"):
+        search(folder, "found.run")
+    assert not (folder / "found.run").exists()
+
+
+def test_damaged_indexes(folder):
+    build_index(folder)
+    path = folder / "index" / "index.json"
+    manifest = json.loads(path.read_text())
+    for change, message in (
+        ({"version": 2}, "a newer version of bert_tf built this index. Update"),
+        ({"num_texts": 3, "num_encoded": 3}, r"is damaged \(other sizes\). Remove it"),
+    ):
+        path.write_text(json.dumps({**manifest, **change}))
+        with pytest.raises(UserError, match=message):
+            search(folder)
+    path.write_text("{}")
+    with pytest.raises(UserError, match="is not the file of an index"):
+        search(folder)
+    path.write_text(json.dumps(manifest))
+    os.truncate(folder / "index" / "vectors.npy", 200)
+    with pytest.raises(UserError, match=r"is damaged \(mmap length"):
+        search(folder)
+
+
+def test_reranking(folder, monkeypatch):
+    class Scorer:
+        """Prefers long texts."""
+
+        def __init__(self, model, **flags):
+            assert model == str(folder)
+            assert flags == {
+                "engine": "tensorflow",
+                "precision": "float32",
+            }
+
+        def __call__(self, pairs):
+            assert all(len(pair) == 2 for pair in pairs)
+            return [np.float32(len(text) // 4) for _, text in pairs]
+
+    monkeypatch.setattr("bert_tf.search.run.Predictor", Scorer)
+    (folder / "run.json").write_text('{"script": "run_classifier"}')
+    build_index(folder)
+    flags = {"rerank_model": folder, "top_k": 2, "rerank_top_k": 3}
+    before = [json.loads(line)["results"] for line in search(folder, top_k=3).splitlines()]
+    after = [json.loads(line)["results"] for line in search(folder, **flags).splitlines()]
+    for first, found in zip(before, after, strict=True):
+        expected = sorted(first, key=lambda x: -(len(x["text"]) // 4))[:2]
+        assert [x["text"] for x in found] == [x["text"] for x in expected]
+        assert [x["score"] for x in found] == [len(x["text"]) // 4 for x in expected]
+
+
+def test_models_that_are_no_cross_encoders(folder):
+    build_index(folder)
+    with pytest.raises(UserError, match="model is no cross-encoder: it has no run"):
+        search(folder, rerank_model=folder / "model")
+    (folder / "run.json").write_text('{"script": "run_ner"}')
+    with pytest.raises(UserError, match=r"no cross-encoder: run_ner trained it\. Pass"):
+        search(folder, rerank_model=folder)
+
+
+@pytest.mark.slow
+def test_reranking_with_trained_models(folder):
+    build_index(folder)
+    flags = {"max_seq_length": 16, "train_batch_size": 4, "num_train_epochs": 1.0}
+    pairs = [("good", text) for text in TEXTS if text] * 2
+    for kind, labels in ((TextRegressor, [1.0, 0.0]), (TextClassifier, ["x", "y"])):
+        estimator = kind(str(folder / "model"), **flags).fit(pairs, labels * 5)
+        estimator.save(folder / kind.__name__)
+    with pytest.raises(UserError, match="is no cross-encoder: it predicts no number"):
+        search(folder, rerank_model=folder / "TextClassifier")
+    lines = search(folder, rerank_model=folder / "TextRegressor", top_k=5).splitlines()
+    found = json.loads(lines[0])["results"]
+    predictor = Predictor(folder / "TextRegressor")
+    expected = predictor([("a good film", x["text"]) for x in found])
+    np.testing.assert_allclose([x["score"] for x in found], expected, atol=1e-5)
+    assert expected == sorted(expected, reverse=True)
+
+
+KILLED = """
+from bert_tf.scripts import search_texts
+from bert_tf.search import index
+index._CHUNK = 100
+search_texts()
+"""
+
+
+@pytest.mark.slow
+def test_killed_build_continues(folder):
+    words = sorted({word for text in TEXTS for word in text.split()})
+    rng = np.random.default_rng(0)
+    lines = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(5000)]
+    (folder / "texts.txt").write_text("\n".join(lines))
+    flags = [f"--init_checkpoint={folder}/model", f"--input_file={folder}/texts.txt"]
+    flags += ["--max_seq_length=20"]
+    for name, num_kills in (("whole", 0), ("index", 2)):
+        command = [sys.executable, "-c", KILLED, *flags, f"--index_dir={folder}/{name}"]
+        note = folder / name / "index.json"
+        for kill in (*[True] * num_kills, False):
+            process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+            begun = num_encoded(note)
+            while kill and process.poll() is None and num_encoded(note) <= begun:
+                time.sleep(0.01)
+            if kill:
+                process.send_signal(signal.SIGKILL)
+            assert process.wait() == (-signal.SIGKILL if kill else 0)
+            assert not kill or 0 < num_encoded(note) < len(lines)
+    expected = {path.name: path.read_bytes() for path in (folder / "whole").iterdir()}
+    # The kill may have left temporary files.
+    found = {path.name: path.read_bytes() for path in (folder / "index").iterdir()}
+    assert {name: found[name] for name in expected} == expected
+
+
+def num_encoded(path):
+    return json.loads(path.read_text())["num_encoded"] if path.exists() else 0
