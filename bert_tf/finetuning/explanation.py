@@ -79,7 +79,7 @@ def _integrate(
     path = tf.gather(table, inputs["input_ids"]) - baseline
     points, weights = np.polynomial.legendre.leggauss(steps)  # on the interval from -1 to 1
     # The ends of the path have weight 0, and show the difference.
-    fractions, weights = np.float32([[-1, *points, 1], [0, *weights, 0]]) / 2
+    fractions, weights = np.array([[-1, *points, 1], [0, *weights, 0]], np.float32) / 2
     size = max(_MAX_BATCH_TOKENS // baseline_ids.size, 1)
     scores, outputs = np.zeros(baseline_ids.size), []
     for start in range(0, len(weights), size):

@@ -32,7 +32,6 @@ class TaskPredictor:
         folder = RunFolder.used_by(options)
         model_files = read_model_files(options, export=folder.path)
         self._task = task = give_schema(make_task(*model_files))
-
         self._model: Any = None  # for `explain`; stays None if the folder is an export
 
         def load(model: Any) -> None:
