@@ -103,9 +103,8 @@ class Choices:
         for anchor, positive, negatives, score in self.data.matches:
             seed = f"{anchor}\n{positive}"
             known = {_key(x) for x in (anchor, *self.relevant[anchor], *negatives)}
-            found = [
-                x.passage for x in self.run.get(_key(anchor), ()) if _key(x.passage) not in known
-            ]
+            run = self.run.get(_key(anchor), ())
+            found = [x.passage for x in run if _key(x.passage) not in known]
             hard = [*dict.fromkeys(negatives)][:count]
             found = random.Random(seed).sample(found, min(len(found), count - len(hard)))
             drawn = self._draw(anchor, count - len(hard + found), hard + found, seed)

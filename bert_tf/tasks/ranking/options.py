@@ -65,6 +65,3 @@ class RankingOptions(MatchOptions, FineTuningOptions, affects=DATA):
         if self.do_train and not (self.is_scored or self.num_negatives):
             problem = "without scores or labels, all pairs of --num_negatives=0 would be relevant"
             raise UserError(f"{problem}. Pass at least --num_negatives=1")
-
-    def _not_needed(self) -> set[str]:
-        return super()._not_needed() | ({"data_dir"} if self.names_files else set())
