@@ -99,13 +99,13 @@ def _answers(
 def _open_reranker(options: SearchOptions) -> Callable[[str, list[Result]], list[Result]]:
     """Returns a function that sorts the results of a query by the scores of a cross-encoder."""
     flag = f"--rerank_model={options.rerank_model}"
-    script = RunFolder(options.rerank_model or "").script
+    # Published cross-encoders have no run.json.
+    script = RunFolder(options.rerank_model or "").script or "run_ranking"
     expected = "Pass the output_dir of run_ranking.py, or of a regression of text pairs"
     if script not in ("run_ranking", "run_classifier"):
-        trained_by = f"{script} trained it" if script else "it has no run.json of a training run"
-        raise UserError(f"{flag} is no cross-encoder: {trained_by}. {expected}")
+        raise UserError(f"{flag} is no cross-encoder: {script} trained it. {expected}")
     settings = {"engine": options.engine, "precision": options.precision}
-    predictor = Predictor(options.rerank_model, **settings)
+    predictor = Predictor(options.rerank_model, script, **settings)
 
     def rerank(query: str, results: list[Result]) -> list[Result]:
         predictions = predictor([(query, result.text) for result in results])

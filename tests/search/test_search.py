@@ -13,9 +13,9 @@ import time
 import numpy as np
 import pytest
 
-from bert_tf import Predictor, TextClassifier, TextRegressor, checkpoint
+from bert_tf import Predictor, TextClassifier, TextRegressor, checkpoint, registry
 from bert_tf.errors import UserError
-from bert_tf.options import SearchOptions
+from bert_tf.options import RankingOptions, SearchOptions
 from bert_tf.search import index as index_module
 from bert_tf.search.index import Index
 from bert_tf.search.run import run
@@ -327,12 +327,14 @@ def test_damaged_indexes(folder):
         search(folder)
 
 
-def test_reranking(folder, monkeypatch):
+@pytest.mark.parametrize("script", ["run_classifier", "run_ranking", None])
+def test_reranking(folder, monkeypatch, script):
     class Scorer:
         """Prefers long texts."""
 
-        def __init__(self, model, **flags):
-            assert model == str(folder)
+        def __init__(self, model, used, **flags):
+            # A published cross-encoder has no run.json.
+            assert (model, used) == (str(folder), script or "run_ranking")
             assert flags == {
                 "engine": "tensorflow",
                 "precision": "float32",
@@ -343,7 +345,8 @@ def test_reranking(folder, monkeypatch):
             return [np.float32(len(text) // 4) for _, text in pairs]
 
     monkeypatch.setattr("bert_tf.search.run.Predictor", Scorer)
-    (folder / "run.json").write_text('{"script": "run_classifier"}')
+    if script:
+        (folder / "run.json").write_text(json.dumps({"script": script}))
     build_index(folder)
     flags = {"rerank_model": folder, "top_k": 2, "rerank_top_k": 3}
     before = [json.loads(line)["results"] for line in search(folder, top_k=3).splitlines()]
@@ -356,8 +359,6 @@ def test_reranking(folder, monkeypatch):
 
 def test_models_that_are_no_cross_encoders(folder):
     build_index(folder)
-    with pytest.raises(UserError, match="model is no cross-encoder: it has no run"):
-        search(folder, rerank_model=folder / "model")
     (folder / "run.json").write_text('{"script": "run_ner"}')
     with pytest.raises(UserError, match=r"no cross-encoder: run_ner trained it\. Pass"):
         search(folder, rerank_model=folder)
@@ -366,7 +367,19 @@ def test_models_that_are_no_cross_encoders(folder):
 @pytest.mark.slow
 def test_reranking_with_trained_models(folder):
     build_index(folder)
+    lines = [f"{text}\t{text}" for text in TEXTS if text]
+    (folder / "pairs.tsv").write_text("".join(f"{line}\n" for line in lines * 2))
+    columns = {"anchor_column": "1", "positive_column": "2", "num_negatives": 1}
+    files = {"train_file": str(folder / "pairs.tsv"), "output_dir": str(folder / "ranker")}
     flags = {"max_seq_length": 16, "train_batch_size": 4, "num_train_epochs": 1.0}
+    model = {"init_checkpoint": str(folder / "model"), "do_train": True}
+    registry.run(RankingOptions(**columns, **files, **flags, **model))
+    found = json.loads(search(folder, rerank_model=folder / "ranker", top_k=3).splitlines()[0])
+    ranker = Predictor(folder / "ranker")
+    predictions = ranker([(found["query"], x["text"]) for x in found["results"]])
+    scores = [x["score"] for x in found["results"]]
+    np.testing.assert_allclose(scores, [x.score for x in predictions], atol=1e-5)
+    assert scores == sorted(scores, reverse=True)
     pairs = [("good", text) for text in TEXTS if text] * 2
     for kind, labels in ((TextRegressor, [1.0, 0.0]), (TextClassifier, ["x", "y"])):
         estimator = kind(str(folder / "model"), **flags).fit(pairs, labels * 5)

@@ -75,7 +75,11 @@ def test_declaration(pooling, options):
     registry.run(run)
     declared = declared_vectors(RunFolder(run.output_dir))
     assert (declared.pooling, declared.normalize) == (run.poolings, False)
-    assert (declared.max_seq_length, declared.prompts[""]) == (24, "")
+    assert (declared.max_seq_length, declared.prefix(True), declared.prefix(False)) == (
+        24,
+        "q: ",
+        "",
+    )
     (vector,) = Predictor(run.output_dir)(["good film"])
     (extracted,) = Predictor(run.output_dir, "extract_features")(["good film"])
     np.testing.assert_allclose(extracted.values, [vector], atol=1e-6)
