@@ -5,9 +5,10 @@ usage: python benchmarks/embeddings.py --name=NAME --model_dir=DIR --data_dir=DI
 
 Both programs train on the same rows with the same model, loss and batch size, for --steps steps at
 a time, in turn, each in its own process. bert_tf reads its records; sentence-transformers tokenizes
-the texts of each batch with its data collator. A warm-up is not counted. The ratios are medians
-over the rounds, of wall-clock time and of processor time; the latter depends less on other work on
-the machine.
+the texts of each batch with its data collator. A warm-up is not counted. Both use the same single
+core: PyTorch's threads wait for each other actively, so that other work on the machine would slow
+them down many times. The ratios are medians over the rounds, of wall-clock time and of processor
+time, which depends less on other work.
 """
 
 import itertools
@@ -112,6 +113,7 @@ def main() -> None:
     args.work_dir.mkdir(parents=True, exist_ok=True)
     embeddings_peer.prepare(args)
     path, _ = embeddings_peer.write_settings(args, args.steps)
+    timing.use_one_core()
     commands = {
         "bert_tf": [sys.executable, __file__, *sys.argv[1:], "--serve"],
         "sentence-transformers": [

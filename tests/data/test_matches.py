@@ -133,6 +133,9 @@ def test_mix_of_data_sets(tmp_path):
     # The evaluation reads one data set.
     (tmp_path / "dev.tsv").write_text(table)
     assert len(read(tmp_path, {}, "eval", **flags, mix_with=mix).matches) == 1
+    # Rows of SNLI may have hard negatives.
+    assert EmbeddingsOptions(**COLUMNS).num_passages == 1
+    assert EmbeddingsOptions(**COLUMNS, mix_with=f"snli:{tmp_path}/nli").num_passages == 2
     # The columns of the flags are not those of another task.
     flags = {"task_name": "snli", "mix_with": more}
     with pytest.raises(UserError, match=r"must be like snli:FOLDER, with one of [^.]*beir\. Rec"):
