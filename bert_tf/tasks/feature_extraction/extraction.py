@@ -52,10 +52,7 @@ _extractors: dict[ExtractionOptions, "Extractor"] = {}
 
 
 def run(options: ExtractionOptions) -> None:
-    """Writes the features of all texts; leaves no output file if an error occurs.
-
-    With `beam_runner`, writes one for each input file, and keeps finished ones if an error occurs.
-    """
+    """Writes the features of all texts; leaves no incomplete file if an error occurs."""
     options.check()
     if options.beam_runner:
         _run_on_beam(options)
@@ -67,6 +64,7 @@ def run(options: ExtractionOptions) -> None:
 
 
 def _run_on_beam(options: ExtractionOptions) -> None:
+    """Writes a file to the folder `output_file` for each input file; keeps finished ones."""
     found, output = file_names.expand(options.input_file or ""), options.output_file or ""
     # Programs that write a file per worker leave some empty.
     paths = [path for path in found if files.size(path)]
@@ -94,6 +92,7 @@ def extract_shard(options: ExtractionOptions, shard: tuple[str, str]) -> None:
 
     def load(total: int) -> "Extractor":
         if options not in _extractors:
+            _extractors.clear()
             _extractors[options] = Extractor(options, total)
         return _extractors[options]
 

@@ -3,15 +3,18 @@
 import dataclasses
 import json
 import random
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import registry
+from bert_tf import checkpoint, registry
 from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
 from bert_tf.checkpoints.run_folder import RunFolder
+from bert_tf.data import disk_list, input_pipeline, matches
 from bert_tf.errors import UserError
+from bert_tf.finetuning import run as finetuning_run
 from bert_tf.options import EmbeddingsOptions
 from bert_tf.predictor import Predictor
 from tests.conftest import WORDS
@@ -110,6 +113,41 @@ def test_resume_changes_a_flag(options, run_log):
     registry.run(dataclasses.replace(first, num_train_epochs=1.5, loss_scale=10.0))
     assert "loss_scale was 20.0, now 10.0" in run_log.text
     assert "Reusing" in run_log.text  # the scale does not change the rows
+
+
+@pytest.mark.slow
+def test_more_rows_than_memory(options, monkeypatch, tmp_path):
+    """Examples on disk give the same records; a run on blocks of records resumes bit for bit."""
+    run = dataclasses.replace(
+        options, num_train_epochs=1.0, save_checkpoints_steps=4, do_eval=False, max_seq_length=16
+    )
+    registry.run(run)
+    records, digest = (tmp_path / "out" / name for name in ("train.tf_record", "run.json"))
+    expected = records.read_bytes(), json.loads(digest.read_text())["training_data"]
+    prefix = f"{tmp_path}/out/model.ckpt-12"
+    whole = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+    on_disk = []
+
+    def spill(items):
+        on_disk.append(disk_list.collect(items, max_items=10))
+        return on_disk[-1]
+
+    monkeypatch.setattr(matches, "collect", spill)
+    for module in (finetuning_run, input_pipeline):
+        monkeypatch.setattr(module, "SHUFFLED_IN_MEMORY", 0)
+    monkeypatch.setattr(input_pipeline, "_BUFFER_BYTES", 2000)
+    monkeypatch.setattr("bert_tf.data.records._BLOCK_RECORDS", 8)
+    shutil.rmtree(tmp_path / "out")
+    registry.run(run)
+    assert isinstance(on_disk[0], disk_list.DiskList)
+    assert (records.read_bytes(), json.loads(digest.read_text())["training_data"]) == expected
+    in_blocks = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+    assert any(not np.array_equal(in_blocks[name], whole[name]) for name in whole)
+    for path in (tmp_path / "out").glob("model.ckpt-12.*"):
+        path.unlink()
+    registry.run(run)
+    for name, value in checkpoint.read(prefix, checkpoint.shapes(prefix)):
+        np.testing.assert_array_equal(value, in_blocks[name], err_msg=name)
 
 
 @pytest.mark.parametrize(
