@@ -67,7 +67,7 @@ def _describe_error(request: Request, error: Any) -> Response:
         status = 413 if isinstance(error, TooLarge) else 400
         return _Reply({"error": str(error)}, status)
     if isinstance(error, RequestValidationError):
-        return _Reply({"error": schemas.describe(error.errors()[0])}, 422)
+        return _Reply({"error": schemas.describe(error.errors())}, 422)
     detail = error.detail
     if error.status_code == 404 and detail == "Not Found":
         detail = f"There is no route {request.url.path}: /docs lists them"

@@ -1,5 +1,7 @@
 """The models of a server: what they take, and what they return."""
 
+import logging
+import threading
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -58,7 +60,8 @@ class Model:
         self.name, self.outputs = name, dict[str, str]()
         self.predictor: Predictor | None = None
         defaults = ServingOptions()
-        passed = ((n, getattr(options, n)) for n in ("engine", "precision", "jit_compile"))
+        names = ("engine", "precision", "jit_compile", "max_seq_length")
+        passed = ((n, getattr(options, n)) for n in names)
         flags = {n: value for n, value in passed if value != getattr(defaults, n)}
         script = options.script or (None if RunFolder(folder).script else "extract_features")
         if script == "extract_features":
@@ -72,11 +75,19 @@ class Model:
     def load(self) -> Predictor:
         """Loads the model, and computes an input, so that the first request takes no longer."""
         self.predictor = predictor = Predictor(self._options)
+        thread = threading.get_ident()
+
+        def is_not_ours(record: logging.LogRecord) -> bool:
+            return record.thread != thread
+
+        log.addFilter(is_not_ours)  # such as a warning that a text should be a pair
         try:
             outputs = outputs_of(predictor(self.kind.sample))
             self.outputs = {name: _TYPES.get(_type(x), "DT_STRING") for name, x in outputs.items()}
         except UserError as error:  # such as for a classifier that needs entity markers
             log.debug("%s: %s", self.name, error)
+        finally:
+            log.removeFilter(is_not_ours)
         return predictor
 
     @property

@@ -59,6 +59,12 @@ class ServingOptions(Options):
         "sentence-transformers model declares, else mean.",
         choices=("auto", "cls", "mean", "max", "mean_max"),
     )
+    max_seq_length: int = option(
+        0,
+        "Maximum input length in word pieces; longer texts are truncated, or read in windows. 0: "
+        "as in training, or else the script's default (encoders: 128).",
+        limits=(0, _MAX),
+    )
     max_batch_tokens: int = option(
         4096,
         "Compute requests that wait at the same time together, up to this many tokens.",

@@ -3,6 +3,7 @@
 Fields of the last two that have no effect here are ignored; in an instance, they are a mistake.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
@@ -36,7 +37,8 @@ class Instance(BaseModel):
         if kind.task == "token-classification" and [*given] == ["words"]:
             return tuple(given["words"])
         # As in the signature `pairs` of a SavedModel, an empty second text is none.
-        texts = [x for n, x in given.items() if isinstance(x, str) and (x or n in _FIRST)]
+        kept = given if 1 not in kind.counts else {n for n, x in given.items() if x or n in _FIRST}
+        texts = [x for name, x in given.items() if isinstance(x, str) and name in kept]
         is_choice = kind.task == "multiple-choice"
         is_valid = is_choice or sum(name in given for name in _FIRST) == 1
         texts += given.get("endings", [])
@@ -88,8 +90,9 @@ class PredictRequest(BaseModel):
         return [item.to_input(kind, index) for index, item in enumerate(items)]
 
 
-def describe(error: Any) -> str:
-    """Returns the place and the message of an error of pydantic."""
+def describe(errors: Sequence[Any]) -> str:
+    """Returns the place and the message of the innermost of pydantic's errors."""
+    error = max(errors, key=lambda x: len(x["loc"]))
     if error["type"] == "json_invalid":
         return f"The body is not JSON: {error['ctx']['error']}, at character {error['loc'][-1]}"
     # Without the names of types in a union.

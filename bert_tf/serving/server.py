@@ -84,5 +84,6 @@ def _listen(options: ServingOptions) -> socket.socket:
         info = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0]
         listener = socket.create_server(info[4][:2], family=info[0], backlog=2048)
     except OSError as error:
-        raise UserError(f"{address}: {error.strerror}. Pass another --port, such as 0") from error
+        problem = str(error.strerror).partition(" (while")[0]
+        raise UserError(f"{address}: {problem}. Pass another --port, such as 0") from error
     return listener
