@@ -27,7 +27,7 @@ _STATUSES = (400, 401, 404, 413, 422, 429, 500, 503)
 _ERROR = {"type": "object", "properties": {"error": {"type": "string"}}}
 # The page may load nothing, and call only this server.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-_POLICY += "connect-src 'self'; base-uri 'none'; form-action 'none'"
+_POLICY += "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'"
 
 
 class _Reply(JSONResponse):

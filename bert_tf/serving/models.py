@@ -16,6 +16,8 @@ from bert_tf.predictor import Predictor
 from bert_tf.progress import log
 from bert_tf.serving.options import ServingOptions
 
+# The dtype policy, which models are built with, is one for the whole process.
+_LOADING = threading.Lock()
 _TYPES = {str: "DT_STRING", int: "DT_INT32", float: "DT_FLOAT"}
 
 
@@ -74,12 +76,13 @@ class Model:
 
     def load(self) -> Predictor:
         """Loads the model, and computes an input, so that the first request takes no longer."""
-        self.predictor = predictor = Predictor(self._options)
         thread = threading.get_ident()
 
         def is_not_ours(record: logging.LogRecord) -> bool:
             return record.thread != thread
 
+        with _LOADING:
+            self.predictor = predictor = Predictor(self._options)
         log.addFilter(is_not_ours)  # such as a warning that a text should be a pair
         try:
             outputs = outputs_of(predictor(self.kind.sample))

@@ -65,7 +65,7 @@ class PredictRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     signature_name: Literal["serving_default", "pairs", ""] = "serving_default"
-    instances: list[Input] = Field([], max_length=1_000_000)
+    instances: list[Input] = Field(default_factory=list)
     inputs: dict[str, list[Any]] | list[str] | None = None
 
     @model_validator(mode="before")

@@ -22,7 +22,7 @@ from bert_tf.serving.server import run
 from tests.oracle import ROOT, golden
 from tests.serving.servers import Process, in_new_process
 
-NAMES = ("run_classifier", "run_ner", "run_squad")
+NAMES = ("run_classifier", "run_ner", "run_squad", "run_classifier_tsv")
 
 
 @pytest.fixture(scope="module")
@@ -297,6 +297,36 @@ def test_clients_that_nobody_here_wrote(tiny, folders, tmp_path):
             texts[0], normalize=False
         )
         np.testing.assert_allclose(np.ravel(vector), expected[0], atol=1e-5)
+
+
+def shape_of(value):
+    """Returns the structure of JSON: names and types, of a list those of its first item."""
+    if isinstance(value, dict):
+        return {name: shape_of(x) for name, x in value.items()}
+    if isinstance(value, list):
+        return [shape_of(x) for x in value[:1]]
+    return float if isinstance(value, int | float) else type(value)
+
+
+@pytest.mark.slow
+def test_commands_in_the_docs(folders, tmp_path):
+    """Runs them as they are written, except for the port."""
+    text = (ROOT / "docs/serving.md").read_text()
+    text = text[text.index("## An HTTP server") :]
+    blocks = re.findall(r"```text\n(curl .*?)```(?:\n\n```json\n(.*?)```)?", text, re.DOTALL)
+    flags = [f"--model=reviews={folders['run_classifier_tsv']}"]
+    flags += [f"--model=encoder={ROOT / 'examples/small_bert'}"]
+    num_replies = 0
+    with in_new_process(*flags, folder=tmp_path) as server:
+        for commands, expected in blocks:
+            script = commands.replace("localhost:8501", f"localhost:{server.port}")
+            script = re.sub("^curl", "curl -sS --fail-with-body", script, flags=re.MULTILINE)
+            result = subprocess.run(["bash", "-ec", script], capture_output=True, text=True)
+            assert result.returncode == 0, (commands, result.stdout, result.stderr)
+            if expected:
+                num_replies += 1
+                assert shape_of(json.loads(result.stdout)) == shape_of(json.loads(expected))
+    assert num_replies == 5
 
 
 @pytest.mark.slow
