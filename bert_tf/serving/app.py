@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from bert_tf.data import array_ops
 from bert_tf.errors import UserError, reason
 from bert_tf.serving import schemas
 from bert_tf.serving.batching import Batcher, TooLarge
+from bert_tf.serving.gate import FAILED
 from bert_tf.serving.metrics import Metrics
 from bert_tf.serving.models import outputs_of, scores_of, vector_of
 from bert_tf.serving.options import ServingOptions
@@ -47,15 +48,15 @@ def make_app(batchers: Mapping[str, Batcher], options: ServingOptions, metrics: 
         redoc_url=None,
         responses=dict.fromkeys(_STATUSES, error),
     )
-    app.add_exception_handler(StarletteHTTPException, _describe_error)
-    app.add_exception_handler(RequestValidationError, _describe_error)
-    app.add_exception_handler(UserError, _describe_error)
+    for error_class in (StarletteHTTPException, RequestValidationError, UserError, Exception):
+        app.add_exception_handler(error_class, _describe_error)
     routes = _Routes(batchers, options, metrics)
     for tag, paths in routes.paths().items():
         for path, function in paths.items():
             is_post = "body" in function.__annotations__
-            methods = ["POST"] if is_post else ["GET"]
-            app.add_api_route(path, function, methods=methods, tags=[tag], response_model=None)
+            settings: Any = {"methods": ["POST" if is_post else "GET"], "tags": [tag]}
+            kind = function.__annotations__["return"]
+            app.add_api_route(path, function, response_class=kind, response_model=None, **settings)
     for path in ("/", "/docs"):
         app.add_api_route(path, _page, include_in_schema=False)
     return app
@@ -68,6 +69,8 @@ def _describe_error(request: Request, error: Any) -> Response:
         return _Reply({"error": str(error)}, status)
     if isinstance(error, RequestValidationError):
         return _Reply({"error": schemas.describe(error.errors())}, 422)
+    if not isinstance(error, StarletteHTTPException):  # `Gate` logs it
+        return _Reply({"error": FAILED}, 500)
     detail = error.detail
     if error.status_code == 404 and detail == "Not Found":
         detail = f"There is no route {request.url.path}: /docs lists them"
@@ -76,7 +79,7 @@ def _describe_error(request: Request, error: Any) -> Response:
     return _Reply({"error": detail}, error.status_code, error.headers)
 
 
-async def _page() -> Response:
+async def _page() -> HTMLResponse:
     page = importlib.resources.files("bert_tf.serving") / "page.html"
     return HTMLResponse(page.read_text("utf-8"), headers={"content-security-policy": _POLICY})
 
@@ -133,7 +136,7 @@ class _Routes:
             raise HTTPException(413, f"{longest}, but the model reads {model.max_length}")
         return predictions, num_tokens
 
-    async def predict(self, request: Request, name: str, body: schemas.PredictRequest) -> Response:
+    async def predict(self, request: Request, name: str, body: schemas.PredictRequest) -> _Reply:
         """Predicts: replies with `predictions`, one per instance, or with `outputs` in columns.
 
         If a model has only one output, it has no name.
@@ -145,14 +148,14 @@ class _Routes:
             return _Reply({"outputs": _without_single_name(columns)})
         return _Reply({"predictions": [_without_single_name(row) for row in rows]})
 
-    async def status(self, name: str) -> Response:
+    async def status(self, name: str) -> _Reply:
         """Says whether a model is loaded."""
         state = "AVAILABLE" if self._find(name).is_ready else "LOADING"
         status = {"error_code": "OK", "error_message": ""}
         versions = [{"version": "1", "state": state, "status": status}]
         return _Reply({"model_version_status": versions})
 
-    async def metadata(self, name: str) -> Response:
+    async def metadata(self, name: str) -> _Reply:
         """Describes inputs, outputs and labels of a model."""
         model = self._find(name).model
         signature = {
@@ -166,7 +169,7 @@ class _Routes:
         spec = {"name": name, "signature_name": "", "version": "1"}
         return _Reply({"model_spec": spec, "metadata": definition, "labels": model.labels})
 
-    async def models(self) -> Response:
+    async def models(self) -> _Reply:
         """Lists the models."""
         data = [
             {"id": name, "object": "model", "created": 0, "owned_by": "bert_tf"}
@@ -175,7 +178,7 @@ class _Routes:
         ]
         return _Reply({"object": "list", "data": data})
 
-    async def embeddings(self, request: Request, body: schemas.EmbeddingsRequest) -> Response:
+    async def embeddings(self, request: Request, body: schemas.EmbeddingsRequest) -> _Reply:
         """Computes vectors."""
         texts = [body.input] if isinstance(body.input, str) else body.input
         predictions, num_tokens = await self._compute(request, texts, body.model)
@@ -190,7 +193,7 @@ class _Routes:
 
     async def embed(
         self, request: Request, body: schemas.EmbedRequest, model: str | None = None
-    ) -> Response:
+    ) -> _Reply:
         """Computes vectors, of length 1 unless `normalize` is false."""
         texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
         predictions, _ = await self._compute(request, texts, model, body.truncate)
@@ -199,7 +202,7 @@ class _Routes:
 
     async def classify(
         self, request: Request, body: schemas.ClassifyRequest, model: str | None = None
-    ) -> Response:
+    ) -> _Reply:
         """Returns the labels of a text, most likely first; for several, a list for each."""
         is_single = isinstance(body.inputs, str) or isinstance(body.inputs[0], str)
         items: Any = [body.inputs] if is_single else body.inputs
@@ -215,7 +218,7 @@ class _Routes:
 
     async def rerank(
         self, request: Request, body: schemas.RerankRequest, model: str | None = None
-    ) -> Response:
+    ) -> _Reply:
         """Scores texts for a query, best first: from 0 to 1, or logits with `raw_scores`."""
         pairs = [(body.query, text) for text in body.texts]
         predictions, _ = await self._compute(request, pairs, model, body.truncate)
@@ -227,7 +230,7 @@ class _Routes:
         ]
         return _Reply(ranks)
 
-    async def info(self, model: str | None = None) -> Response:
+    async def info(self, model: str | None = None) -> _Reply:
         """Describes a model, by default the first, and the limits."""
         found, options = self._find(model or next(iter(self._batchers))).model, self._options
         ids = {str(index): label for index, label in enumerate(found.labels)}
@@ -246,16 +249,16 @@ class _Routes:
         }
         return _Reply(info)
 
-    async def health(self) -> Response:
+    async def health(self) -> _Reply:
         """Status 200 once all models are loaded; until then, 503."""
         loading = [name for name, batcher in self._batchers.items() if not batcher.is_ready]
         if loading:
             return _Reply({"error": f"Loading {', '.join(loading)}"}, 503)
-        return Response()
+        return _Reply({"status": "ready"})
 
-    async def metrics(self) -> Response:
+    async def metrics(self) -> PlainTextResponse:
         """Returns the metrics in Prometheus' format."""
-        return Response(self._metrics.render(), media_type="text/plain; version=0.0.4")
+        return PlainTextResponse(self._metrics.render(), media_type="text/plain; version=0.0.4")
 
 
 def _without_single_name(outputs: dict[str, Any]) -> Any:

@@ -137,25 +137,31 @@ class Batcher:
 
     def _receive(self, block: bool) -> None:
         """Counts the tokens of the jobs that arrived, and moves their inputs to `_waiting`."""
-        jobs: list[Job] = []
         with contextlib.suppress(queue.Empty):
             while True:
-                job = self._arrived.get(block and not jobs)
+                job = self._arrived.get(block)
                 if job is None:
                     self._is_closed = True
                     break
-                jobs.append(job)
-        inputs = [x for job in jobs for x in job.inputs]
-        costs = iter(self.model.costs(inputs) if inputs else ())
-        for job in jobs:
-            for index in range(len(job.inputs)):
-                job.num_tokens[index], cost = next(costs)
-                if cost > self._max_tokens:
-                    limit = f"--max_batch_tokens={self._max_tokens}"
-                    error = f"Input {index}: {cost:,} tokens to compute exceed {limit}"
-                    job.put(index, TooLarge(error))
-                else:
-                    self._waiting.append(_Item(job, index, cost))
+                self._enqueue(job)
+                block = False
+
+    def _enqueue(self, job: Job) -> None:
+        try:
+            costs = self.model.costs(job.inputs)
+        except Exception as error:  # the thread must go on
+            costs = [(0, error)] * len(job.inputs)
+        for index, (num_tokens, cost) in enumerate(costs):
+            job.num_tokens[index] = num_tokens
+            if isinstance(cost, Exception):
+                job.put(index, cost)
+            elif cost > self._max_tokens:
+                limit = f"--max_batch_tokens={self._max_tokens}"
+                job.put(
+                    index, TooLarge(f"Input {index}: {cost:,} tokens to compute exceed {limit}")
+                )
+            else:
+                self._waiting.append(_Item(job, index, cost))
 
     def _compute(self, batch: Sequence[_Item]) -> None:
         name = self.model.name

@@ -20,6 +20,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
+FAILED = "The request failed: the server's log says why"
 # Routes without data, and what a load balancer asks.
 _OPEN = ("/", "/docs", "/openapi.json", "/health")
 # The status that the log gives to requests whose client left, as nginx does.
@@ -71,7 +72,7 @@ class Gate:
             refusal = HTTPException(503, problem, _RETRY)
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
-            refusal = HTTPException(500, "The request failed: the server's log says why")
+            refusal = HTTPException(500, FAILED)
         finally:
             if refusal and not status:
                 body = {"error": refusal.detail}

@@ -25,6 +25,8 @@ class FakeModel:
         return self
 
     def costs(self, inputs):
+        if "untokenizable" in inputs:
+            raise KeyError("[UNK]")
         return [(len(text), len(text)) for text in inputs]
 
     def __call__(self, inputs):
@@ -119,6 +121,13 @@ def test_too_large_inputs_fail_alone(start):
     assert good == [5]
     assert isinstance(large, TooLarge)
     assert str(large) == "Input 1: 6 tokens to compute exceed --max_batch_tokens=5"
+
+
+def test_input_that_cannot_be_tokenized_fails_alone(start):
+    model = FakeModel()
+    good, bad = run_while_busy(model, start(model), [["a"], ["untokenizable"]])
+    assert good == [1]
+    assert isinstance(bad, KeyError)
 
 
 def test_cancelled_requests_cost_nothing(start):

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from bert_tf.tasks.classification.problem_types import ClassPrediction, LabelsPr
 from bert_tf.tasks.fill_mask.word_search import Candidate
 from bert_tf.tasks.multiple_choice.task import ChoicePrediction
 from tests.oracle import golden
-from tests.serving.servers import in_process
+from tests.serving.servers import Server, in_process
 
 CONTEXT = "the good film was not slow it was a fast story the bad plot"
 TEXTS = ["the good film", "a bad story was slow", "plot", "the film was not good " * 4]
@@ -267,8 +268,6 @@ def test_replies_do_not_depend_on_the_batch(server):
 
 
 def test_requests_before_the_model_is_loaded(folders):
-    from tests.serving.servers import Server
-
     server = Server(ServingOptions(model_dir=folders["run_classifier"]))
     try:
         status, message = server.error("/predict", {"inputs": "a"})
@@ -294,6 +293,59 @@ def test_outputs_of_other_predictions():
     assert outputs_of(choice) == {"choice": 1, "ending": "two", "probabilities": [0.25, 0.75]}
     assert outputs_of([[Candidate("x", 0.5)]]) == {"masks": [[{"word": "x", "probability": 0.5}]]}
     assert outputs_of(np.ones(2, "float32")) == {"sentence_embedding": [1.0, 1.0]}
+
+
+class FakeModel:
+    """Scores a pair by the number of words that its texts share, and fails for some queries."""
+
+    name, kind, max_length, labels, inputs_are_independent = (
+        "fake",
+        KINDS["run_ranking"],
+        9,
+        (),
+        True,
+    )
+    require = Model.require
+
+    def load(self):
+        return self
+
+    def costs(self, inputs):
+        return [(5, 5)] * len(inputs)
+
+    def __call__(self, inputs):
+        if inputs[0][0] == "crash":
+            raise RuntimeError("secret")
+        scores = (len({*query.split()} & {*text.split()}) for query, text in inputs)
+        return [SimpleNamespace(score=score) for score in scores]
+
+
+@pytest.fixture
+def fake_server():
+    server = Server(ServingOptions(), [FakeModel()])
+    yield server.wait()
+    server.close()
+
+
+def test_scores_of_tei(fake_server):
+    body = {"query": "a good film", "texts": ["bad", "a good one", "good"]}
+    ranks = fake_server.post("/rerank", body)
+    assert [x["index"] for x in ranks] == [1, 2, 0]
+    assert [x["score"] for x in ranks] == pytest.approx([0.8808, 0.7311, 0.5], abs=1e-4)
+    ranks = fake_server.post("/rerank", {**body, "raw_scores": True, "return_text": True})
+    assert ranks[0] == {"index": 1, "score": 2.0, "text": "a good one"}
+    pairs = {"instances": [{"query": "a", "passage": "a"}, {"text": "b", "text_pair": "a"}]}
+    assert fake_server.post("/v1/models/fake:predict", pairs) == {"predictions": [1, 0]}
+    status, message = fake_server.error("/embed", {"inputs": "a"})
+    assert (status, message.endswith("Call POST /v1/models/fake:predict or /rerank")) == (400, True)
+
+
+def test_failure_gives_no_details(fake_server, run_log):
+    body = {"query": "crash", "texts": ["a"]}
+    status, message = fake_server.error("/rerank", body)
+    assert (status, message) == (500, "The request failed: the server's log says why")
+    assert "RuntimeError: secret" in run_log.text
+    assert fake_server.post("/rerank", {**body, "query": "a"})[0]["score"] > 0.7
 
 
 @pytest.mark.parametrize(

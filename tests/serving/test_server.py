@@ -18,7 +18,7 @@ import pytest
 from bert_tf import Predictor
 from bert_tf.errors import UserError
 from bert_tf.serving.options import ServingOptions
-from bert_tf.serving.server import run
+from bert_tf.serving.server import listen, run
 from tests.oracle import ROOT, golden
 from tests.serving.servers import Process, in_new_process
 
@@ -118,6 +118,11 @@ def test_mistakes_end_the_script_before_it_listens(folders, tmp_path, monkeypatc
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(UserError, match=r'uvicorn .*: run pip install "bert_tf\[serve\]"'):
         run(ServingOptions(**options))
+
+
+def test_replies_are_sent_without_delay():
+    with listen(ServingOptions(port=0)) as listener:
+        assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_error_while_loading_ends_the_script(folders, tmp_path):
