@@ -143,7 +143,8 @@ class Batcher:
                 if job is None:
                     self._is_closed = True
                     break
-                self._enqueue(job)
+                if not job.future.cancelled():
+                    self._enqueue(job)
                 block = False
 
     def _enqueue(self, job: Job) -> None:
