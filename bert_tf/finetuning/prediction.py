@@ -51,7 +51,8 @@ class TaskPredictor:
         self._warned_of_truncation = False
         self.labels = task.schema.labels
         self.inputs_are_independent = task.traits.inputs_are_independent
-        self.tokenizer = BatchTokenizer(model_files[2])
+        own = getattr(task, "tokenizer", None)
+        self.tokenizer = own if isinstance(own, BatchTokenizer) else BatchTokenizer(model_files[2])
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Returns a prediction for each input."""
