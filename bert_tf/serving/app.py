@@ -97,6 +97,7 @@ class _Routes:
         return {
             "TensorFlow Serving": {
                 "/v1/models/{name}:predict": self.predict,
+                "/v1/models/{name}:explain": self.explain,
                 "/v1/models/{name}": self.status,
                 "/v1/models/{name}/metadata": self.metadata,
             },
@@ -117,7 +118,12 @@ class _Routes:
         return self._batchers[name]
 
     async def _compute(
-        self, request: Request, inputs: Sequence[Any], name: str | None, truncate: bool = True
+        self,
+        request: Request,
+        inputs: Sequence[Any],
+        name: str | None,
+        truncate: bool = True,
+        explains: bool = False,
     ) -> tuple[list[Any], int]:
         """Returns the predictions for inputs, and their tokens; by default, of the first model."""
         path, batchers = request.url.path, self._batchers.values()
@@ -128,7 +134,7 @@ class _Routes:
             model.require(path)
         if not batcher.is_ready:
             raise HTTPException(503, f"{model.name} is being loaded", {"retry-after": "5"})
-        job = batcher.submit(inputs)
+        job = batcher.submit(inputs, explains)
         predictions, num_tokens = await job.future, sum(job.num_tokens)
         request.scope["record"] = {"model": model.name, "inputs": len(inputs), "tokens": num_tokens}
         if not truncate and max(job.num_tokens) > model.max_length:
@@ -147,6 +153,21 @@ class _Routes:
             columns = {name: [row[name] for row in rows] for name in rows[0]}
             return _Reply({"outputs": _without_single_name(columns)})
         return _Reply({"predictions": [_without_single_name(row) for row in rows]})
+
+    async def explain(self, request: Request, name: str, body: schemas.Instance) -> _Reply:
+        """Returns how much each token contributes to the prediction for a text or a pair.
+
+        `tokens` has start and end in the text, the contribution, and 1 for the second text.
+        """
+        model = self._find(name).model
+        if not model.explains:
+            raise UserError(f"{name} cannot be explained: only classifiers can, with TensorFlow")
+        inputs = [body.to_input(model.kind, 0)]
+        [found], _ = await self._compute(request, inputs, name, explains=True)
+        columns = zip(found.offsets, found.scores, found.text_indices, strict=True)
+        tokens = [[*offset, score, text] for offset, score, text in columns]
+        values = {"completeness": found.completeness, "difference": found.difference}
+        return _Reply({"label": found.label, "tokens": tokens, **values})
 
     async def status(self, name: str) -> _Reply:
         """Says whether a model is loaded."""
@@ -173,7 +194,7 @@ class _Routes:
         """Lists the models."""
         data = [
             {"id": name, "object": "model", "created": 0, "owned_by": "bert_tf"}
-            | {"task": batcher.model.kind.task}
+            | {"task": batcher.model.kind.task, "explains": batcher.model.explains}
             for name, batcher in self._batchers.items()
         ]
         return _Reply({"object": "list", "data": data})

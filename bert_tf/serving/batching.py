@@ -23,11 +23,12 @@ class TooLarge(UserError):
 class Job:
     """The inputs of a request. `future` returns their predictions, or raises the first error.
 
-    `num_tokens` lists the tokens of each input, and is complete when the future is done.
+    `num_tokens` lists the tokens of each input, and is complete when the future is done. With
+    `explains`, the results are explanations of the predictions.
     """
 
-    def __init__(self, inputs: Sequence[Any]) -> None:
-        self.inputs = inputs
+    def __init__(self, inputs: Sequence[Any], explains: bool = False) -> None:
+        self.inputs, self.explains = inputs, explains
         self.num_tokens = [0] * len(inputs)
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[list[Any]] = self._loop.create_future()
@@ -94,9 +95,9 @@ class Batcher:
         self._thread = threading.Thread(target=self._run, name=model.name, daemon=True)
         self._thread.start()
 
-    def submit(self, inputs: Sequence[Any]) -> Job:
+    def submit(self, inputs: Sequence[Any], explains: bool = False) -> Job:
         """Queues the inputs of a request; if its future is cancelled, they cost nothing more."""
-        job = Job(inputs)
+        job = Job(inputs, explains)
         self._arrived.put(job)
         return job
 
@@ -108,7 +109,7 @@ class Batcher:
     def _run(self) -> None:
         start = time.perf_counter()
         try:
-            self._predictor = self.model.load()
+            self._predictor: Any = self.model.load()
         except BaseException as error:
             self.error = error
             self._on_error()
@@ -162,7 +163,8 @@ class Batcher:
                     index, TooLarge(f"Input {index}: {cost:,} tokens to compute exceed {limit}")
                 )
             else:
-                self._waiting.append(_Item(job, index, cost))
+                # An explanation takes as long as many predictions: it is a batch of its own.
+                self._waiting.append(_Item(job, index, self._max_tokens if job.explains else cost))
 
     def _compute(self, batch: Sequence[_Item]) -> None:
         name = self.model.name
@@ -180,6 +182,8 @@ class Batcher:
 
     def _compute_alone(self, item: _Item) -> Any:
         try:
+            if item.job.explains:
+                return self._predictor.explain(item.input)
             return self._predictor([item.input])[0]
         except UserError as error:
             return UserError(str(error).replace("Input 0:", f"Input {item.index}:", 1))

@@ -53,6 +53,7 @@ class Model:
     Attributes:
         name: its name in the routes.
         kind: what it takes.
+        explains: whether its predictions can be explained.
         max_length: maximum number of tokens that it reads at once.
         predictor: the model, once it is loaded.
         outputs: name -> type of its outputs, once it is loaded.
@@ -72,6 +73,8 @@ class Model:
         self._script = registry.script_of(type(self._options))
         if self._script not in KINDS:
             raise UserError(f"{folder}: models of {self._script} cannot be served")
+        is_classifier = self._script == "run_classifier" and options.engine == "tensorflow"
+        self.explains = is_classifier and hasattr(Predictor, "explain")
         self.kind, self.max_length = KINDS[self._script], self._options.max_seq_length
 
     def load(self) -> Predictor:
@@ -154,9 +157,7 @@ def outputs_of(prediction: Any) -> dict[str, Any]:
         return {"masks": [[candidate._asdict() for candidate in mask] for mask in prediction]}
     if hasattr(prediction, "spans"):
         return _spans_of(prediction)
-    if hasattr(prediction, "score"):
-        return {"score": prediction.score}
-    if hasattr(prediction, "ending"):
+    if hasattr(prediction, "score") or hasattr(prediction, "ending"):
         return prediction._asdict()
     if hasattr(prediction, "probabilities"):
         label = {"label": prediction.label} if hasattr(prediction, "label") else {}

@@ -42,9 +42,8 @@ class Instance(BaseModel):
         is_choice = kind.task == "multiple-choice"
         is_valid = is_choice or sum(name in given for name in _FIRST) == 1
         texts += given.get("endings", [])
-        if not is_valid or "words" in given or len(texts) not in kind.counts:
-            raise UserError(f"Input {index}: expected {kind.expected}. {received}")
-        if is_choice != ("endings" in given):
+        is_valid = is_valid and is_choice == ("endings" in given) and "words" not in given
+        if not is_valid or len(texts) not in kind.counts:
             raise UserError(f"Input {index}: expected {kind.expected}. {received}")
         return texts[0] if len(texts) == 1 else tuple(texts)
 

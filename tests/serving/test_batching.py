@@ -130,6 +130,21 @@ def test_input_that_cannot_be_tokenized_fails_alone(start):
     assert isinstance(bad, KeyError)
 
 
+def test_explanations_are_batches_of_their_own(start):
+    model = FakeModel()
+    model.explain = lambda text: f"why {text}"
+    batcher = start(model)
+
+    async def run():
+        _, [job] = await submit_while_busy(model, batcher, [["a"]])
+        jobs = [job, batcher.submit(["b"], explains=True), batcher.submit(["c"])]
+        model.released.set()
+        return await asyncio.gather(*(job.future for job in jobs))
+
+    assert asyncio.run(run()) == [[1], ["why b"], [1]]
+    assert model.batches == [["first"], ["a"], ["c"]]
+
+
 def test_cancelled_requests_cost_nothing(start):
     model = FakeModel()
     batcher = start(model)

@@ -5,11 +5,13 @@ import base64
 import json
 import shutil
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import bert_tf
 from bert_tf import Predictor
 from bert_tf.commands import export_model
 from bert_tf.commands.options import ExportOptions
@@ -20,6 +22,7 @@ from bert_tf.serving.schemas import Instance
 from bert_tf.tasks.classification.problem_types import ClassPrediction, LabelsPrediction
 from bert_tf.tasks.fill_mask.word_search import Candidate
 from bert_tf.tasks.multiple_choice.task import ChoicePrediction
+from tests.finetuning import test_task_contract as cases
 from tests.oracle import golden
 from tests.serving.servers import Server, in_process
 
@@ -295,6 +298,11 @@ def test_outputs_of_other_predictions():
     assert outputs_of(np.ones(2, "float32")) == {"sentence_embedding": [1.0, 1.0]}
 
 
+class Relevance(NamedTuple):
+    score: float
+    probability: float
+
+
 class FakeModel:
     """Scores a pair by the number of words that its texts share, and fails for some queries."""
 
@@ -305,7 +313,12 @@ class FakeModel:
         (),
         True,
     )
-    require = Model.require
+    require, explains = Model.require, True
+
+    def explain(self, pair):
+        columns = {"offsets": [(0, 1), (2, 6), (0, 3)], "scores": [0.5, -0.25, 0.125]}
+        values = {"label": "yes", "completeness": 0.01, "difference": 0.4}
+        return SimpleNamespace(**columns, text_indices=[0, 0, 1], **values)
 
     def load(self):
         return self
@@ -317,7 +330,7 @@ class FakeModel:
         if inputs[0][0] == "crash":
             raise RuntimeError("secret")
         scores = (len({*query.split()} & {*text.split()}) for query, text in inputs)
-        return [SimpleNamespace(score=score) for score in scores]
+        return [Relevance(score, 0.5) for score in scores]
 
 
 @pytest.fixture
@@ -335,9 +348,32 @@ def test_scores_of_tei(fake_server):
     ranks = fake_server.post("/rerank", {**body, "raw_scores": True, "return_text": True})
     assert ranks[0] == {"index": 1, "score": 2.0, "text": "a good one"}
     pairs = {"instances": [{"query": "a", "passage": "a"}, {"text": "b", "text_pair": "a"}]}
-    assert fake_server.post("/v1/models/fake:predict", pairs) == {"predictions": [1, 0]}
+    rows = fake_server.post("/v1/models/fake:predict", pairs)["predictions"]
+    assert rows == [{"score": 1, "probability": 0.5}, {"score": 0, "probability": 0.5}]
     status, message = fake_server.error("/embed", {"inputs": "a"})
     assert (status, message.endswith("Call POST /v1/models/fake:predict or /rerank")) == (400, True)
+
+
+def test_explanations(fake_server, server):
+    pair = {"text": "a film", "text_pair": "bad"}
+    assert fake_server.post("/v1/models/fake:explain", pair) == {
+        "label": "yes",
+        "tokens": [[0, 1, 0.5, 0], [2, 6, -0.25, 0], [0, 3, 0.125, 1]],
+        "completeness": 0.01,
+        "difference": 0.4,
+    }
+    status, message = server.error("/v1/models/run_ner:explain", {"text": "a"})
+    assert (status, message[:30]) == (400, "run_ner cannot be explained: o")
+    assert fake_server.error("/v1/models/fake:explain", {"text": "a"})[0] == 400
+
+
+@pytest.mark.skipif(not hasattr(Predictor, "explain"), reason="needs Predictor.explain")
+def test_explanation_is_that_of_the_predictor(server, predictor):
+    found = server.post("/v1/models/run_classifier:explain", {"text": TEXTS[0]})
+    expected = predictor("run_classifier").explain(TEXTS[0])
+    assert found["label"] == expected.label
+    np.testing.assert_allclose([x[2] for x in found["tokens"]], expected.scores, atol=1e-5)
+    assert [tuple(x[:2]) for x in found["tokens"]] == [*map(tuple, expected.offsets)]
 
 
 def test_failure_gives_no_details(fake_server, run_log):
@@ -393,3 +429,62 @@ def test_options(folders, tmp_path):
         ServingOptions().check()
     with pytest.raises(UserError, match="No such file"):
         Model("a", str(tmp_path), ServingOptions())
+
+
+CHOICES = {"context": "the film", "endings": ["was good", "it", "plot"]}
+TRAINED = {
+    cases.multilabel: ["the film", "plot"],
+    cases.regression: ["the film", "plot"],
+    cases.windows: [{"text": "the film " * 20, "text_pair": "plot"}],
+    cases.multiple_choice: [CHOICES, {**CHOICES, "endings": ["a", "b"]}],
+    cases.embeddings: ["the film", "plot"],
+    cases.ner_in_documents: ["the film was good", "plot"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", TRAINED, ids=lambda case: case.__name__)
+def test_trained_models(case, tiny, tmp_path):
+    out = str(tmp_path / "out")
+    flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, "report": False}
+    bert_tf.run(case({**flags, "do_train": True, "output_dir": out}, tmp_path))
+    predictor, instances = Predictor(out), TRAINED[case]
+    kind = KINDS[run_of(out)]
+    inputs = [Instance(**({"text": x} if isinstance(x, str) else x)) for x in instances]
+    # Each input alone: with documents as context, the others would change it.
+    expected = [outputs_of(predictor(x.to_input(kind, 0))) for x in inputs]
+    with in_process(model=f"m={out}") as server:
+        found = server.post("/v1/models/m:predict", {"instances": instances})["predictions"]
+        described = server.get("/v1/models/m/metadata").json()["labels"]
+    assert described == predictor.labels
+    for row, outputs in zip(found, expected, strict=True):
+        row = row if len(outputs) > 1 else {next(iter(outputs)): row}
+        assert {*row} == {*outputs}
+        for name, value in outputs.items():
+            if np.asarray(value).dtype.kind == "f":
+                np.testing.assert_allclose(row[name], value, atol=1e-5)
+            else:
+                assert row[name] == value
+
+
+def run_of(folder):
+    with open(f"{folder}/run.json") as file:
+        return json.load(file)["script"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["onnx", "litert"])
+@pytest.mark.parametrize("name", ["run_classifier", "run_ner", "run_squad", "encoder"])
+def test_engines(server, folders, engine, name):
+    instances = [{"text": x, **({"context": CONTEXT} if "squad" in name else {})} for x in TEXTS]
+    body = {"instances": instances}
+    with in_process(model=f"m={folders[name]}", engine=engine, max_seq_length=24) as other:
+        found = other.post("/v1/models/m:predict", body)["predictions"]
+    expected = server.post(f"/v1/models/{name}:predict", body)["predictions"]
+    for row, right in zip(found, expected, strict=True):
+        if name == "encoder":
+            np.testing.assert_allclose(row, right, atol=1e-4)
+        elif "squad" in name:
+            assert row["answer"] == right["answer"]
+        else:
+            np.testing.assert_allclose(row["probabilities"], right["probabilities"], atol=1e-4)
