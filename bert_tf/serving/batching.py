@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import queue
 import threading
 import time
@@ -116,6 +117,7 @@ class Batcher:
             return
         seconds = time.perf_counter() - start
         log.info("%s: ready after %.1f s (%s)", self.model.name, seconds, self.model.kind.task)
+        gc.freeze()  # Never traverse the many objects of the model.
         self.is_ready = True
         while not self._is_closed:
             if batch := self._next_batch():

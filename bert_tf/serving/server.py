@@ -1,7 +1,6 @@
 """Runs a server; implements the script `serve_model.py`."""
 
 import contextlib
-import gc
 import socket
 from collections.abc import Iterator
 
@@ -59,7 +58,6 @@ def run(options: ServingOptions) -> None:
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         log.info("Loading %s; listening at http://%s:%d", ", ".join(batchers), shown, port)
-        gc.freeze()  # the objects of the imported modules
         server.run(sockets=[listener])
         for batcher in batchers.values():
             batcher.close()

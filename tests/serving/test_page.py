@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from bert_tf import Predictor
 from tests.oracle import golden
 from tests.report.test_browser import BROWSERS
 from tests.serving.servers import in_new_process
@@ -119,6 +120,20 @@ def test_predictions_of_all_tasks(visit, width):
     assert page.submit("the [MASK] was [MASK]").count("[MASK]") == 2
     page.choose("encoder")
     assert page.submit("the film", "the film") == "cosine\n1.000"
+
+
+@pytest.mark.skipif(not hasattr(Predictor, "explain"), reason="needs Predictor.explain")
+@pytest.mark.parametrize("width", WIDTHS)
+def test_colours_of_tokens(visit, width):
+    page = visit(width=width)
+    page.choose("run_classifier_tsv")
+    page.page.locator("textarea").first.fill("the bad film <b>was</b> slow")
+    page.page.get_by_role("button", name="Why?").click()
+    page.page.wait_for_selector("#result mark")
+    assert page.page.locator("#result .text").inner_text() == "the bad film <b>was</b> slow"
+    colours = "() => [...document.querySelectorAll('#result mark')].map(x => x.style.background)"
+    assert len({*page.page.evaluate(colours)}) > 2
+    assert "Together they differ by 0.0" in page.page.inner_text("#result")
 
 
 def test_errors_are_shown_as_text(visit):
