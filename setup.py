@@ -25,6 +25,14 @@ LITERT = [
     "ai-edge-litert>=2; platform_system != 'Darwin' or platform_machine == 'arm64'",
 ]
 
+SERVE = [
+    # The framework of serve_model.py: it checks requests with pydantic, and describes the routes
+    # as OpenAPI from the same declarations.
+    "fastapi>=0.115",
+    "uvicorn>=0.30",  # the server; with httptools and uvloop installed, it is faster
+    "prometheus-client>=0.20",  # /metrics
+]
+
 DOCS = [
     "mkdocs>=1.6,<2",  # the documentation site
     "mkdocstrings[python]>=1",  # the API reference, from docstrings
@@ -44,6 +52,8 @@ TEST = [
     *NER,
     *ONNX,
     *LITERT,
+    *SERVE,
+    "httpx>=0.27",  # calls the server in its tests
 ]
 
 setup(
@@ -58,7 +68,7 @@ setup(
     # Makes pip install -e add this folder to the path, so that bert_tf is also found by programs
     # next to it, which would otherwise import the folder itself as a namespace package.
     package_dir={"": "."},
-    package_data={"bert_tf": ["py.typed", "*.pyi"]},
+    package_data={"bert_tf": ["py.typed", "*.pyi", "serving/*.html"]},
     python_requires=">=3.11,<3.14",
     install_requires=[
         "tensorflow>=2.21,<2.22",  # tf.data, tf.distribute, checkpoints and the training loop
@@ -79,6 +89,7 @@ setup(
         "ner": NER,
         "onnx": ONNX,
         "litert": LITERT,
+        "serve": SERVE,
         "benchmark": ["tokenizers>=0.20"],  # the tokenizer that ours is compared with
         "beam": ["apache-beam>=2.60"],  # data creation and feature extraction on a cluster
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],  # CUDA libraries for NVIDIA GPUs
@@ -100,6 +111,7 @@ setup(
             "bert-run-pretraining = bert_tf.scripts:run_pretraining",
             "bert-run-squad = bert_tf.scripts:run_squad",
             "bert-search-texts = bert_tf.scripts:search_texts",
+            "bert-serve-model = bert_tf.scripts:serve_model",
         ]
     },
     classifiers=[

@@ -194,6 +194,7 @@ def describe_range(field: dataclasses.Field) -> str:
 
 
 def _check_value(name: str, value: Any) -> Any:
+    value = ",".join(value) if isinstance(value, list) else value
     if not isinstance(value, str) or name == "text":  # --text is written back byte for byte.
         return value
     if value.startswith("--"):
@@ -214,11 +215,14 @@ def _define_flags(options_class: type, values: flags.FlagValues) -> None:
     }
     types_by_name = typing.get_type_hints(options_class)
     for field in dataclasses.fields(options_class):
-        arguments = field.name, field.default, field.metadata["help"]
+        arguments: Any = field.name, field.default, field.metadata["help"]
         annotation = types_by_name[field.name]
         if annotation in (float | str, int | str):
             number = flags.IntegerParser() if isinstance(1, annotation) else flags.FloatParser()
             flags.DEFINE(_NumberOrText(number), *arguments, flag_values=values)
+            continue
+        if field.metadata["repeated"]:
+            flags.DEFINE_multi_string(*arguments, flag_values=values)
             continue
         # `str | None` defines a string flag.
         flag_type = next(iter(typing.get_args(annotation)), annotation)

@@ -141,6 +141,7 @@ def option(
     by_split: bool = False,
     limits: tuple[float, float] | None = None,
     keywords: tuple[str, ...] = (),
+    repeated: bool = False,
 ) -> Any:
     """Declares an option: a field of an options class.
 
@@ -154,6 +155,7 @@ def option(
         by_split: whether the value may differ between splits, see `value_for`.
         limits: lowest and highest allowed value.
         keywords: strings that are allowed in addition to numbers.
+        repeated: whether the flag may be passed several times; commas then join its values.
     """
     metadata = {
         "help": help_text,
@@ -164,6 +166,7 @@ def option(
         "by_split": by_split,
         "limits": limits,
         "keywords": keywords,
+        "repeated": repeated,
     }
     return dataclasses.field(default=default, metadata=metadata)
 

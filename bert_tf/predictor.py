@@ -7,6 +7,7 @@ predictor("A film to remember.").label
 """
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from bert_tf import backend, registry
@@ -137,6 +138,17 @@ class Predictor:
     def labels(self) -> list[str]:
         """Names of the model's outputs, in order; [] if it has none."""
         return list(getattr(self._predict, "labels", ()))
+
+    @property
+    def inputs_are_independent(self) -> bool:
+        """Whether the prediction for an input does not depend on the other inputs of a call."""
+        return getattr(self._predict, "inputs_are_independent", True)
+
+    def num_tokens(self, inputs: Sequence[Any]) -> list[int]:
+        """Returns the number of tokens of each input, with [CLS] and [SEP], before truncation."""
+        texts = [item if isinstance(item, tuple) else (item,) for item in inputs]
+        lengths = iter(self._predict.tokenizer.encode([x for item in texts for x in item]).lengths)
+        return [1 + sum(int(next(lengths)) + 1 for _ in item) for item in texts]
 
     def __repr__(self) -> str:
         labels = f", labels=[{shortened(list(map(repr, self.labels)))}]" if self.labels else ""

@@ -170,6 +170,12 @@ SCRIPTS: Mapping[str, Script] = {
         options=f"{_COMMANDS}.options:ExportOptions",
         run=f"{_COMMANDS}.export_model:run",
     ),
+    "serve_model": Script(
+        "Serves trained models over HTTP, with a page to try them.",
+        example="--model_dir=output --port=8501",
+        options="bert_tf.serving.options:ServingOptions",
+        run="bert_tf.serving.server:run",
+    ),
 }
 
 

@@ -20,7 +20,7 @@ PAGES = Path(__file__).parent / "scripts"
 # Scripts that the original lacks; all their flags are marked as new.
 NEW_SCRIPTS = ("run_ner", "run_multiple_choice", "predict_masked", "create_vocab")
 NEW_SCRIPTS += ("run_embeddings", "run_ranking", "search_texts", "convert_checkpoint")
-NEW_SCRIPTS += ("export_model",)
+NEW_SCRIPTS += ("export_model", "serve_model")
 _TABLE = re.compile(r"<!-- flags -->\n.*<!-- end of flags -->", re.S)
 
 

@@ -16,7 +16,7 @@ ROWS = [
     ["batch_tokenization", "checkpoint", "conversion"],
     ["extract_features", "run_classifier", "run_squad"],
     ["scripts"],
-    ["cli", "compat", "estimators", "search"],
+    ["cli", "compat", "estimators", "search", "serving"],
     ["predictor"],
     ["text_inputs"],
     ["commands", "tasks"],
@@ -80,6 +80,10 @@ ALLOWED_IMPORTS = {
     "report": {"numpy"},
     "removed_api": set(),
     "scripts": set(),
+    "serving": {"fastapi", "numpy", "prometheus_client", "pydantic", "starlette"},
+    "serving/options": set(),
+    # Inside functions only.
+    "serving/server": {"uvicorn"},
     "signals": set(),
     "tasks/classification": {"numpy"},
     # Inside functions only.
@@ -159,6 +163,7 @@ def test_third_party_imports_are_allowed(module):
         "options",
         "data.features",
         "predictor",
+        "serving.app",
         "tasks.classification.glue",
         "tasks.classification.task",
         "tasks.feature_extraction.extraction",

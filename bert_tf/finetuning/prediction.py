@@ -18,6 +18,7 @@ from bert_tf.finetuning.task import MakeTask
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.text_checks import find_problems
 
 # Ends the message about an input that may be the row of a table.
@@ -51,6 +52,9 @@ class TaskPredictor:
         )
         self._warned_of_truncation = False
         self.labels = task.schema.labels
+        self.inputs_are_independent = task.traits.inputs_are_independent
+        own = getattr(task, "tokenizer", None)
+        self.tokenizer = own if isinstance(own, BatchTokenizer) else BatchTokenizer(model_files[2])
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Returns a prediction for each input."""

@@ -110,7 +110,7 @@ class FillMask:
         tokenizer.basic_tokenizer.keep([MASK])
         self.num_texts = self.num_truncated = 0
         self._lock = threading.Lock()
-        self._tokenizer = BatchTokenizer(tokenizer)
+        self.tokenizer = BatchTokenizer(tokenizer)
         self._check_texts = TextCheck(tokenizer, display_name(options.input_file or "Inputs"))
         self._max_seq_length = options.max_seq_length
         allowed = allowed_pieces(tokenizer.inv_vocab, config.vocab_size)
@@ -148,7 +148,7 @@ class FillMask:
         """
         warn_of_other_masks(texts)
         self._check_texts(texts)
-        masked = MaskedTexts(texts, self._tokenizer, self._max_seq_length)
+        masked = MaskedTexts(texts, self.tokenizer, self._max_seq_length)
         with self._lock:
             self.num_texts += len(texts)
             self.num_truncated += masked.num_truncated
@@ -162,7 +162,7 @@ class FillMask:
         return results
 
     def _top_candidates(self, texts: MaskedTexts, masks: np.ndarray) -> list[list[Candidate]]:
-        vocab, tokens = self._tokenizer.reference.vocab, self._tokenizer.reference.inv_vocab
+        vocab, tokens = self.tokenizer.reference.vocab, self.tokenizer.reference.inv_vocab
         unfilled = np.full((len(masks), 1), vocab[MASK], np.int32)
         top = self._top_pieces(texts.rows(masks, unfilled, 0), ANY)
         return [

@@ -1,0 +1,1 @@
+"""An HTTP server for trained models, for `serve_model.py`."""

@@ -1,0 +1,301 @@
+"""The routes of a server."""
+
+import base64
+import importlib.resources
+import json
+import math
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.exceptions import HTTPException as StarletteHTTPException
+
+from bert_tf.data import array_ops
+from bert_tf.errors import UserError, reason
+from bert_tf.serving import schemas
+from bert_tf.serving.batching import Batcher, TooLarge
+from bert_tf.serving.gate import FAILED
+from bert_tf.serving.metrics import Metrics
+from bert_tf.serving.models import outputs_of, scores_of, vector_of
+from bert_tf.serving.options import ServingOptions
+
+_VERSION = import_module("bert_tf").__version__
+_STATUSES = (400, 401, 404, 413, 422, 429, 500, 503)
+_ERROR = {"type": "object", "properties": {"error": {"type": "string"}}}
+# The page may load nothing, and call only this server.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+_POLICY += "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'"
+
+
+class _Reply(JSONResponse):
+    """JSON in ASCII, since a text that is sent back may have a half of a surrogate pair."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, separators=(",", ":")).encode()
+
+
+def make_app(batchers: Mapping[str, Batcher], options: ServingOptions, metrics: Metrics) -> FastAPI:
+    """Returns the application that serves models by name."""
+    error = {"description": "The reason", "content": {"application/json": {"schema": _ERROR}}}
+    app = FastAPI(
+        title="bert_tf",
+        version=_VERSION,
+        docs_url=None,  # the framework's pages load scripts from elsewhere
+        redoc_url=None,
+        responses=dict.fromkeys(_STATUSES, error),
+    )
+    for error_class in (StarletteHTTPException, RequestValidationError, UserError, Exception):
+        app.add_exception_handler(error_class, _describe_error)
+    routes = _Routes(batchers, options, metrics)
+    for tag, paths in routes.paths().items():
+        for path, function in paths.items():
+            is_post = "body" in function.__annotations__
+            settings: Any = {"methods": ["POST" if is_post else "GET"], "tags": [tag]}
+            kind = function.__annotations__["return"]
+            app.add_api_route(path, function, response_class=kind, response_model=None, **settings)
+    for path in ("/", "/docs"):
+        app.add_api_route(path, _page, include_in_schema=False)
+    return app
+
+
+def _describe_error(request: Request, error: Any) -> Response:
+    """Makes all errors `{"error": "..."}`."""
+    if isinstance(error, UserError):
+        status = 413 if isinstance(error, TooLarge) else 400
+        return _Reply({"error": str(error)}, status)
+    if isinstance(error, RequestValidationError):
+        return _Reply({"error": schemas.describe(error.errors())}, 422)
+    if not isinstance(error, StarletteHTTPException):  # `Gate` logs it
+        return _Reply({"error": FAILED}, 500)
+    detail = error.detail
+    if error.status_code == 404 and detail == "Not Found":
+        detail = f"There is no route {request.url.path}: /docs lists them"
+    elif error.__cause__:
+        detail = f"The body is not JSON in UTF-8: {reason(error.__cause__)}"
+    return _Reply({"error": detail}, error.status_code, error.headers)
+
+
+async def _page() -> HTMLResponse:
+    page = importlib.resources.files("bert_tf.serving") / "page.html"
+    return HTMLResponse(page.read_text("utf-8"), headers={"content-security-policy": _POLICY})
+
+
+class _Routes:
+    """The functions of the routes. Their docstrings are those of the OpenAPI description."""
+
+    def __init__(
+        self, batchers: Mapping[str, Batcher], options: ServingOptions, metrics: Metrics
+    ) -> None:
+        self._batchers, self._options, self._metrics = batchers, options, metrics
+
+    def paths(self) -> dict[str, dict[str, Any]]:
+        """Returns the functions by path, by the interface that they belong to."""
+        return {
+            "TensorFlow Serving": {
+                "/v1/models/{name}:predict": self.predict,
+                "/v1/models/{name}:explain": self.explain,
+                "/v1/models/{name}": self.status,
+                "/v1/models/{name}/metadata": self.metadata,
+            },
+            "OpenAI": {"/v1/embeddings": self.embeddings, "/v1/models": self.models},
+            "text-embeddings-inference": {
+                "/embed": self.embed,
+                "/predict": self.classify,
+                "/rerank": self.rerank,
+                "/info": self.info,
+            },
+            "server": {"/health": self.health, "/metrics": self.metrics},
+        }
+
+    def _find(self, name: str) -> Batcher:
+        if name not in self._batchers:
+            served = ", ".join(self._batchers)
+            raise HTTPException(404, f"There is no model {name[:100]!r}: served are {served}")
+        return self._batchers[name]
+
+    async def _compute(
+        self,
+        request: Request,
+        inputs: Sequence[Any],
+        name: str | None,
+        truncate: bool = True,
+        explains: bool = False,
+    ) -> tuple[list[Any], int]:
+        """Returns the predictions for inputs, and their tokens; by default, of the first model."""
+        path, batchers = request.url.path, self._batchers.values()
+        fitting = (batcher for batcher in batchers if path in batcher.model.kind.routes)
+        batcher = self._find(name) if name else next(fitting, next(iter(batchers)))
+        model = batcher.model
+        if not path.startswith("/v1/models/"):
+            model.require(path)
+        if not batcher.is_ready:
+            raise HTTPException(503, f"{model.name} is being loaded", {"retry-after": "5"})
+        job = batcher.submit(inputs, explains)
+        predictions, num_tokens = await job.future, sum(job.num_tokens)
+        request.scope["record"] = {"model": model.name, "inputs": len(inputs), "tokens": num_tokens}
+        if not truncate and max(job.num_tokens) > model.max_length:
+            longest = f"An input has {max(job.num_tokens)} tokens"
+            raise HTTPException(413, f"{longest}, but the model reads {model.max_length}")
+        return predictions, num_tokens
+
+    async def predict(self, request: Request, name: str, body: schemas.PredictRequest) -> _Reply:
+        """Predicts: replies with `predictions`, one per instance, or with `outputs` in columns.
+
+        If a model has only one output, it has no name.
+        """
+        inputs = body.to_inputs(self._find(name).model.kind)
+        rows = [outputs_of(x) for x in (await self._compute(request, inputs, name))[0]]
+        if body.inputs is not None:
+            columns = {name: [row[name] for row in rows] for name in rows[0]}
+            return _Reply({"outputs": _without_single_name(columns)})
+        return _Reply({"predictions": [_without_single_name(row) for row in rows]})
+
+    async def explain(self, request: Request, name: str, body: schemas.Instance) -> _Reply:
+        """Returns how much each token contributes to the prediction for a text or a pair.
+
+        `tokens` has start and end in the text, the contribution, and 1 for the second text.
+        """
+        model = self._find(name).model
+        if not model.explains:
+            raise UserError(f"{name} cannot be explained: only classifiers can, with TensorFlow")
+        inputs = [body.to_input(model.kind, 0)]
+        [found], _ = await self._compute(request, inputs, name, explains=True)
+        columns = zip(found.offsets, found.scores, found.text_indices, strict=True)
+        tokens = [[*offset, score, text] for offset, score, text in columns]
+        values = {"completeness": found.completeness, "difference": found.difference}
+        return _Reply({"label": found.label, "tokens": tokens, **values})
+
+    async def status(self, name: str) -> _Reply:
+        """Says whether a model is loaded."""
+        state = "AVAILABLE" if self._find(name).is_ready else "LOADING"
+        status = {"error_code": "OK", "error_message": ""}
+        versions = [{"version": "1", "state": state, "status": status}]
+        return _Reply({"model_version_status": versions})
+
+    async def metadata(self, name: str) -> _Reply:
+        """Describes inputs, outputs and labels of a model."""
+        model = self._find(name).model
+        signature = {
+            "inputs": {
+                x: _tensor("DT_STRING") for x in ("text", "text_pair")[: max(model.kind.counts)]
+            },
+            "outputs": {output: _tensor(dtype) for output, dtype in model.outputs.items()},
+            "method_name": "tensorflow/serving/predict",
+        }
+        definition = {"signature_def": {"signature_def": {"serving_default": signature}}}
+        spec = {"name": name, "signature_name": "", "version": "1"}
+        return _Reply({"model_spec": spec, "metadata": definition, "labels": model.labels})
+
+    async def models(self) -> _Reply:
+        """Lists the models."""
+        data = [
+            {"id": name, "object": "model", "created": 0, "owned_by": "bert_tf"}
+            | {"task": batcher.model.kind.task, "explains": batcher.model.explains}
+            for name, batcher in self._batchers.items()
+        ]
+        return _Reply({"object": "list", "data": data})
+
+    async def embeddings(self, request: Request, body: schemas.EmbeddingsRequest) -> _Reply:
+        """Computes vectors."""
+        texts = [body.input] if isinstance(body.input, str) else body.input
+        predictions, num_tokens = await self._compute(request, texts, body.model)
+        vectors: Any = _cut(predictions, body.dimensions)
+        if body.encoding_format == "base64":
+            encoded = (base64.b64encode(x.astype("<f4").tobytes()).decode() for x in vectors)
+        else:
+            encoded = vectors.tolist()
+        data = [{"object": "embedding", "index": i, "embedding": x} for i, x in enumerate(encoded)]
+        usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
+        return _Reply({"object": "list", "data": data, "model": body.model, "usage": usage})
+
+    async def embed(
+        self, request: Request, body: schemas.EmbedRequest, model: str | None = None
+    ) -> _Reply:
+        """Computes vectors, of length 1 unless `normalize` is false."""
+        texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+        predictions, _ = await self._compute(request, texts, model, body.truncate)
+        vectors = _cut(predictions, body.dimensions)
+        return _Reply((array_ops.normalize(vectors) if body.normalize else vectors).tolist())
+
+    async def classify(
+        self, request: Request, body: schemas.ClassifyRequest, model: str | None = None
+    ) -> _Reply:
+        """Returns the labels of a text, most likely first; for several, a list for each."""
+        is_single = isinstance(body.inputs, str) or isinstance(body.inputs[0], str)
+        items: Any = [body.inputs] if is_single else body.inputs
+        inputs = [x if isinstance(x, str) else x[0] if len(x) == 1 else tuple(x) for x in items]
+        predictions, _ = await self._compute(request, inputs, model, body.truncate)
+        replies = [
+            [{"label": label, "score": score} for label, score in scores_of(x).items()]
+            for x in predictions
+        ]
+        for reply in replies:
+            reply.sort(key=lambda x: -x["score"])
+        return _Reply(replies[0] if is_single else replies)
+
+    async def rerank(
+        self, request: Request, body: schemas.RerankRequest, model: str | None = None
+    ) -> _Reply:
+        """Scores texts for a query, best first: from 0 to 1, or logits with `raw_scores`."""
+        pairs = [(body.query, text) for text in body.texts]
+        predictions, _ = await self._compute(request, pairs, model, body.truncate)
+        logits = [float(x.score) for x in predictions]
+        ranks = [
+            {"index": index, "score": x if body.raw_scores else 1 / (1 + math.exp(-x))}
+            | ({"text": body.texts[index]} if body.return_text else {})
+            for index, x in sorted(enumerate(logits), key=lambda pair: -pair[1])
+        ]
+        return _Reply(ranks)
+
+    async def info(self, model: str | None = None) -> _Reply:
+        """Describes a model, by default the first, and the limits."""
+        found, options = self._find(model or next(iter(self._batchers))).model, self._options
+        ids = {str(index): label for index, label in enumerate(found.labels)}
+        names = {"feature-extraction": "embedding", "text-ranking": "reranker"}
+        kind = names.get(found.kind.task, "classifier")
+        labels = {"id2label": ids, "label2id": {label: int(i) for i, label in ids.items()}}
+        info = {
+            "model_id": found.name,
+            "model_dtype": options.precision,
+            "model_type": {kind: {} if kind == "embedding" else labels},
+            "max_concurrent_requests": options.max_concurrent,
+            "max_input_length": found.max_length,
+            "max_batch_tokens": options.max_batch_tokens,
+            "auto_truncate": True,
+            "version": _VERSION,
+        }
+        return _Reply(info)
+
+    async def health(self) -> _Reply:
+        """Status 200 once all models are loaded; until then, 503."""
+        loading = [name for name, batcher in self._batchers.items() if not batcher.is_ready]
+        if loading:
+            return _Reply({"error": f"Loading {', '.join(loading)}"}, 503)
+        return _Reply({"status": "ready"})
+
+    async def metrics(self) -> PlainTextResponse:
+        """Returns the metrics in Prometheus' format."""
+        return PlainTextResponse(self._metrics.render(), media_type="text/plain; version=0.0.4")
+
+
+def _without_single_name(outputs: dict[str, Any]) -> Any:
+    return next(iter(outputs.values())) if len(outputs) == 1 else outputs
+
+
+def _tensor(dtype: str) -> dict[str, Any]:
+    shape = {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
+    return {"dtype": dtype, "tensor_shape": shape}
+
+
+def _cut(predictions: Sequence[Any], dimensions: int | None) -> np.ndarray:
+    """Returns the first `dimensions` numbers of each vector, scaled to length 1; None: all."""
+    vectors = np.stack([vector_of(x) for x in predictions])
+    if dimensions is None:
+        return vectors
+    if dimensions > vectors.shape[1]:
+        raise UserError(f"dimensions: the vectors have {vectors.shape[1]}")
+    return array_ops.normalize(vectors[:, :dimensions])

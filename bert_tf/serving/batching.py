@@ -1,0 +1,193 @@
+"""Computes the requests for a model on a thread of its own; those that wait together, together."""
+
+import asyncio
+import contextlib
+import gc
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from bert_tf.errors import UserError
+from bert_tf.progress import log
+from bert_tf.serving.metrics import Metrics
+from bert_tf.serving.models import Model
+from bert_tf.serving.options import ServingOptions
+
+
+class TooLarge(UserError):
+    """An input that alone exceeds the limit of a batch."""
+
+
+class Job:
+    """The inputs of a request. `future` returns their predictions, or raises the first error.
+
+    `num_tokens` lists the tokens of each input, and is complete when the future is done. With
+    `explains`, the results are explanations of the predictions.
+    """
+
+    def __init__(self, inputs: Sequence[Any], explains: bool = False) -> None:
+        self.inputs, self.explains = inputs, explains
+        self.num_tokens = [0] * len(inputs)
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[list[Any]] = self._loop.create_future()
+        self._results: list[Any] = [None] * len(inputs)
+        self._num_missing = len(inputs)
+
+    def put(self, index: int, result: Any) -> None:
+        """Stores the prediction for an input, or the exception; called by the model's thread."""
+        self._results[index] = result
+        self._num_missing -= 1
+        if not self._num_missing:
+            # The loop is closed if the server was ended by force.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._finish)
+
+    def _finish(self) -> None:
+        if self.future.done():  # cancelled
+            return
+        error = next((x for x in self._results if isinstance(x, Exception)), None)
+        if error:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(self._results)
+
+
+class _Item(NamedTuple):
+    job: Job
+    index: int
+    cost: int  # tokens to compute
+
+    @property
+    def input(self) -> Any:
+        return self.job.inputs[self.index]
+
+
+class Batcher:
+    """Loads a model, and computes its requests in batches, on a thread of its own.
+
+    A batch begins as soon as the previous one ends, with the inputs that have arrived until then,
+    in their order, up to `max_batch_tokens`. An idle model thus computes a request at once.
+
+    Attributes:
+        model: the model.
+        is_ready: whether it is loaded.
+        error: what kept it from being loaded.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        options: ServingOptions,
+        metrics: Metrics,
+        on_error: Callable[[], object],
+    ) -> None:
+        self.model, self.is_ready = model, False
+        self.error: BaseException | None = None
+        self._max_tokens, self._delay = options.max_batch_tokens, options.max_delay_ms / 1000
+        self._metrics, self._on_error = metrics, on_error
+        self._arrived: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._waiting: deque[_Item] = deque()
+        self._is_closed = False
+        depth = metrics.depth.labels(model.name)
+        depth.set_function(lambda: len(self._waiting) + self._arrived.qsize())
+        self._thread = threading.Thread(target=self._run, name=model.name, daemon=True)
+        self._thread.start()
+
+    def submit(self, inputs: Sequence[Any], explains: bool = False) -> Job:
+        """Queues the inputs of a request; if its future is cancelled, they cost nothing more."""
+        job = Job(inputs, explains)
+        self._arrived.put(job)
+        return job
+
+    def close(self) -> None:
+        """Ends the thread after its current batch."""
+        self._arrived.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        start = time.perf_counter()
+        try:
+            self._predictor: Any = self.model.load()
+        except BaseException as error:
+            self.error = error
+            self._on_error()
+            return
+        seconds = time.perf_counter() - start
+        log.info("%s: ready after %.1f s (%s)", self.model.name, seconds, self.model.kind.task)
+        gc.freeze()  # Never traverse the many objects of the model.
+        self.is_ready = True
+        while not self._is_closed:
+            if batch := self._next_batch():
+                self._compute(batch)
+
+    def _next_batch(self) -> list[_Item]:
+        is_idle = not self._waiting and self._arrived.empty()
+        self._receive(block=is_idle)
+        if not is_idle and self._delay and sum(x.cost for x in self._waiting) < self._max_tokens:
+            time.sleep(self._delay)
+            self._receive(block=False)
+        batch: list[_Item] = []
+        room = self._max_tokens
+        while self._waiting and (not batch or self._waiting[0].cost <= room):
+            item = self._waiting.popleft()
+            if not item.job.future.cancelled():
+                batch.append(item)
+                room -= item.cost
+        return batch
+
+    def _receive(self, block: bool) -> None:
+        """Counts the tokens of the jobs that arrived, and moves their inputs to `_waiting`."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                job = self._arrived.get(block)
+                if job is None:
+                    self._is_closed = True
+                    break
+                if not job.future.cancelled():
+                    self._enqueue(job)
+                block = False
+
+    def _enqueue(self, job: Job) -> None:
+        try:
+            costs = self.model.costs(job.inputs)
+        except Exception as error:  # the thread must go on
+            costs = [(0, error)] * len(job.inputs)
+        for index, (num_tokens, cost) in enumerate(costs):
+            job.num_tokens[index] = num_tokens
+            if isinstance(cost, Exception):
+                job.put(index, cost)
+            elif cost > self._max_tokens:
+                limit = f"--max_batch_tokens={self._max_tokens}"
+                job.put(
+                    index, TooLarge(f"Input {index}: {cost:,} tokens to compute exceed {limit}")
+                )
+            else:
+                # An explanation takes as long as many predictions: it is a batch of its own.
+                self._waiting.append(_Item(job, index, self._max_tokens if job.explains else cost))
+
+    def _compute(self, batch: Sequence[_Item]) -> None:
+        name = self.model.name
+        num_tokens = sum(item.job.num_tokens[item.index] for item in batch)
+        self._metrics.tokens.labels(name).inc(num_tokens)
+        self._metrics.batch_tokens.labels(name).observe(sum(item.cost for item in batch))
+        self._metrics.batch_inputs.labels(name).observe(len(batch))
+        results: list[Any] = []
+        if len(batch) > 1 and self._predictor.inputs_are_independent:
+            # If an input is bad, compute each alone: then only its request fails.
+            with contextlib.suppress(Exception):
+                results = self._predictor([item.input for item in batch])
+        for item, result in zip(batch, results or map(self._compute_alone, batch), strict=True):
+            item.job.put(item.index, result)
+
+    def _compute_alone(self, item: _Item) -> Any:
+        try:
+            if item.job.explains:
+                return self._predictor.explain(item.input)
+            return self._predictor([item.input])[0]
+        except UserError as error:
+            return UserError(str(error).replace("Input 0:", f"Input {item.index}:", 1))
+        except Exception as error:
+            return error

@@ -1,0 +1,158 @@
+"""What happens to a request before and after its route: limits, keys, log and metrics."""
+
+import asyncio
+import contextlib
+import hmac
+import json
+import time
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any
+
+from fastapi import HTTPException
+from fastapi.responses import JSONResponse
+
+from bert_tf.progress import log
+from bert_tf.serving.metrics import Metrics
+from bert_tf.serving.options import ServingOptions
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+FAILED = "The request failed: the server's log says why"
+# Routes without data, and what a load balancer asks.
+_OPEN = ("/", "/docs", "/openapi.json", "/health")
+# The status that the log gives to requests whose client left, as nginx does.
+_CLIENT_LEFT = 499
+# Of a body that is too long, so many times the limit is read before the connection is closed.
+_DISCARDED = 16
+_RETRY = {"retry-after": "1"}
+
+
+class _ClientLeft(Exception):
+    pass
+
+
+class Gate:
+    """Wraps an ASGI application: refuses requests over the limits, and logs each on one line.
+
+    The application gets each body whole, and as JSON whatever its content type is, since
+    `curl -d` does not say it. What it stores in `scope["record"]` is logged. If the client leaves,
+    or at the timeout, it is cancelled.
+    """
+
+    def __init__(
+        self, app: App, options: ServingOptions, keys: Sequence[bytes], metrics: Metrics
+    ) -> None:
+        self._app, self._options, self._metrics = app, options, metrics
+        self._keys, self._num_requests = keys, 0
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Handles a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, status = time.perf_counter(), 0
+        scope["record"], refusal = {}, None
+
+        async def note_status(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await self._handle(scope, receive, note_status)
+        except HTTPException as error:
+            refusal = error
+        except _ClientLeft:
+            status = status or _CLIENT_LEFT
+        except TimeoutError:
+            problem = f"The request took longer than {self._options.timeout:g} seconds"
+            refusal = HTTPException(503, problem, _RETRY)
+        except Exception:
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            refusal = HTTPException(500, FAILED)
+        finally:
+            if refusal and not status:
+                body = {"error": refusal.detail}
+                reply = JSONResponse(body, refusal.status_code, refusal.headers)
+                with contextlib.suppress(OSError):
+                    await reply(scope, receive, note_status)
+            self._note(scope, status, time.perf_counter() - start)
+
+    async def _handle(self, scope: Message, receive: Receive, send: Send) -> None:
+        limit, headers = self._options.max_concurrent, dict(scope["headers"])
+        if self._keys and scope["path"] not in _OPEN:
+            kind, _, key = headers.get(b"authorization", b"").partition(b" ")
+            is_known = any(hmac.compare_digest(key.strip(), known) for known in self._keys)
+            if kind.lower() != b"bearer" or not is_known:
+                advice = "A key is needed: send the header `Authorization: Bearer KEY`"
+                raise HTTPException(401, advice, {"www-authenticate": "Bearer"})
+        if scope["method"] in ("GET", "HEAD"):
+            await self._app(scope, receive, send)
+            return
+        if self._num_requests >= limit:
+            raise HTTPException(429, f"{limit} requests are in progress: retry later", _RETRY)
+        self._num_requests += 1
+        try:
+            async with asyncio.timeout(self._options.timeout):
+                body = await self._read(receive, headers)
+                others = [x for x in scope["headers"] if x[0] != b"content-type"]
+                scope["headers"] = [*others, (b"content-type", b"application/json")]
+                await self._run(scope, body, receive, send)
+        finally:
+            self._num_requests -= 1
+
+    async def _read(self, receive: Receive, headers: dict[bytes, bytes]) -> bytes:
+        """Returns the body, as soon as it is complete; also if it has no length, but chunks."""
+        body, limit, num_bytes = bytearray(), self._options.max_body_bytes, 0
+        length = headers.get(b"content-length", b"")
+        is_refused = length.isdigit() and int(length) > limit and b"expect" in headers
+        # Clients often read the reply only when they have sent everything.
+        while not is_refused and num_bytes <= _DISCARDED * limit:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _ClientLeft
+            num_bytes += len(part := message.get("body", b""))
+            body += part if num_bytes <= limit else b""
+            if not message.get("more_body"):
+                break
+        if is_refused or num_bytes > limit:
+            problem = f"The body has more than --max_body_bytes={limit} bytes: send less"
+            raise HTTPException(413, problem, {"connection": "close"})
+        return bytes(body)
+
+    async def _run(self, scope: Message, body: bytes, receive: Receive, send: Send) -> None:
+        """Runs the application until it has replied, or the client has left."""
+        bodies = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def replay() -> Message:
+            return next(bodies, None) or await receive()
+
+        async def wait_for_client() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        reply = asyncio.ensure_future(self._app(scope, replay, send))
+        client = asyncio.ensure_future(wait_for_client())
+        try:
+            await asyncio.wait({reply, client}, return_when=asyncio.FIRST_COMPLETED)
+            if not reply.done():
+                raise _ClientLeft
+            await reply
+        finally:
+            for task in (reply, client):
+                task.cancel()
+            await asyncio.gather(reply, client, return_exceptions=True)
+
+    def _note(self, scope: Message, status: int, seconds: float) -> None:
+        # The template of a route, since there are few of them.
+        route = getattr(scope.get("route"), "path", "other")
+        self._metrics.requests.labels(route, status).inc()
+        self._metrics.seconds.labels(route).observe(seconds)
+        request = {"method": scope["method"], "path": scope["path"], "status": status}
+        client = (scope.get("client") or [""])[0]
+        now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        times = {"time": now, "ms": round(seconds * 1000, 1)}
+        log.info(json.dumps({**times, **request, **scope["record"], "client": client}))

@@ -1,0 +1,114 @@
+"""Options of `serve_model.py`."""
+
+import dataclasses
+import os
+import re
+from typing import Any
+
+from bert_tf.declare import Options, check_required, check_values, option
+from bert_tf.errors import UserError
+
+_NAME = re.compile(r"[\w.-]+", re.ASCII)
+_MAX = 2**31 - 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ServingOptions(Options):
+    """Options of `serve_model.py`."""
+
+    model_dir: str | None = option(
+        None,
+        "Folder of a training run (its output_dir), of an export for --engine, or of a published "
+        "model. Not needed with --model.",
+        required=True,
+    )
+    model: str | None = option(
+        None,
+        "Name and folder of a model, as in --model=reviews=output/reviews. Repeat the flag to "
+        "serve several. The name of --model_dir is that of its folder.",
+        repeated=True,
+    )
+    script: str | None = option(
+        None,
+        "Script whose predictions to serve, if a folder does not record it, such as "
+        "predict_masked. By default, vectors of extract_features for such folders.",
+    )
+    host: str = option(
+        "127.0.0.1",
+        "Address to listen at. 0.0.0.0: at all of this machine, such as in a container.",
+    )
+    port: int = option(8501, "Port to listen at. 0: any free one.", limits=(0, 65535))
+    engine: str = option(
+        "tensorflow",
+        "Library that runs the models. onnx, litert: as in the script that trained them.",
+        choices=("tensorflow", "onnx", "litert"),
+    )
+    precision: str = option(
+        "float32",
+        "Precision of the computation. int8: with --engine=onnx or litert only.",
+        choices=("float32", "tf32", "bfloat16", "float16", "int8"),
+    )
+    jit_compile: str = option(
+        "auto",
+        "Compile models with XLA, for all lengths, before they are ready. auto: on TPUs only.",
+        choices=("auto", "true", "false"),
+    )
+    pooling: str = option(
+        "auto",
+        "Vectors of encoders that run_embeddings.py has not trained. auto: as the folder of a "
+        "sentence-transformers model declares, else mean.",
+        choices=("auto", "cls", "mean", "max", "mean_max"),
+    )
+    max_seq_length: int = option(
+        0,
+        "Maximum input length in word pieces; longer texts are truncated, or read in windows. 0: "
+        "as in training, or else the script's default (encoders: 128).",
+        limits=(0, _MAX),
+    )
+    max_batch_tokens: int = option(
+        4096,
+        "Compute requests that wait at the same time together, up to this many tokens.",
+        limits=(1, _MAX),
+    )
+    max_delay_ms: float = option(
+        0.0,
+        "If a model was busy, wait this long for more requests before the next batch. An idle "
+        "model never waits.",
+        limits=(0, 10_000),
+    )
+    max_concurrent: int = option(
+        512, "Requests in progress; further ones get status 429.", limits=(1, _MAX)
+    )
+    max_body_bytes: int = option(
+        2_000_000, "Longest body of a request; longer ones get status 413.", limits=(1, _MAX)
+    )
+    timeout: float = option(
+        60.0, "Seconds for a request, from its first byte to the reply.", limits=(0.1, 86_400)
+    )
+    api_key_file: str | None = option(
+        None,
+        "File with keys, one per line. Requests then need one of them, as in `Authorization: "
+        "Bearer KEY`; all but the page, the description of the routes, and /health.",
+    )
+
+    def check(self) -> None:
+        """Checks the options without reading any files."""
+        check_required(self, {"model_dir"} if self.model else ())
+        check_values(self)
+        self.folders()
+
+    def folders(self) -> dict[str, str]:
+        """Returns name -> folder of each model; raises a UserError if a name cannot be used."""
+        pairs: list[Any] = [
+            item.partition("=")[::2] for item in (self.model or "").split(",") if item
+        ]
+        if self.model_dir:
+            path = os.path.abspath(os.path.expanduser(self.model_dir))
+            pairs.insert(0, (re.sub(r"[^\w.-]+", "_", os.path.basename(path)) or "model", path))
+        for name, folder in pairs:
+            if not _NAME.fullmatch(name) or not folder:
+                form = "NAME=FOLDER, with letters, digits, `_`, `-` and `.` in the name"
+                raise UserError(f"--model must be {form}. Received: {name}={folder}")
+            if [x for x, _ in pairs].count(name) > 1:
+                raise UserError(f"Two models are called {name}: pass other names with --model")
+        return dict(pairs)

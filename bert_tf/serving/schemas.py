@@ -1,0 +1,150 @@
+"""The bodies of requests to TensorFlow Serving, OpenAI and text-embeddings-inference (TEI).
+
+Fields of the last two that have no effect here are ignored; in an instance, they are a mistake.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from bert_tf.errors import UserError
+from bert_tf.serving.models import Kind
+
+_FIRST = ("text", "text_a", "question", "query")
+
+
+class Instance(BaseModel):
+    """An input: a text; a pair by any of these names; a context and endings; or words."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    text: str | None = None
+    text_a: str | None = None
+    question: str | None = None
+    query: str | None = None
+    text_pair: str | None = None
+    text_b: str | None = None
+    context: str | None = None
+    passage: str | None = None
+    endings: list[str] | None = None
+    words: list[str] | None = None
+
+    def to_input(self, kind: Kind, index: int) -> Any:
+        """Returns the input of a `Predictor`; raises a UserError if the model takes others."""
+        given = self.model_dump(exclude_none=True)
+        received = f"Received: {' and '.join(given) or 'nothing'}"
+        if kind.task == "token-classification" and [*given] == ["words"]:
+            return tuple(given["words"])
+        # As in the signature `pairs` of a SavedModel, an empty second text is none.
+        kept = given if 1 not in kind.counts else {n for n, x in given.items() if x or n in _FIRST}
+        texts = [x for name, x in given.items() if isinstance(x, str) and name in kept]
+        is_choice = kind.task == "multiple-choice"
+        is_valid = is_choice or sum(name in given for name in _FIRST) == 1
+        texts += given.get("endings", [])
+        is_valid = is_valid and is_choice == ("endings" in given) and "words" not in given
+        if not is_valid or len(texts) not in kind.counts:
+            raise UserError(f"Input {index}: expected {kind.expected}. {received}")
+        return texts[0] if len(texts) == 1 else tuple(texts)
+
+
+def _tag(value: Any) -> str:
+    return "string" if isinstance(value, str) else "object"
+
+
+# The discriminator keeps messages about one of the two from naming the other.
+Input = Annotated[
+    Annotated[str, Tag("string")] | Annotated[Instance, Tag("object")], Discriminator(_tag)
+]
+
+
+class PredictRequest(BaseModel):
+    """TensorFlow Serving's request: `instances` in rows, or `inputs` in columns."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    signature_name: Literal["serving_default", "pairs", ""] = "serving_default"
+    instances: list[Input] = Field(default_factory=list)
+    inputs: dict[str, list[Any]] | list[str] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _to_rows(cls, data: Any) -> Any:
+        """Converts columns to instances, so that these are checked in the same way."""
+        columns = data.get("inputs") if isinstance(data, dict) else None
+        if isinstance(columns, list):
+            return {**data, "instances": columns}
+        if not isinstance(columns, dict) or not all(isinstance(x, list) for x in columns.values()):
+            return data
+        if len({len(column) for column in columns.values()}) > 1:
+            raise ValueError("the lists of inputs differ in length")
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return {**data, "instances": rows}
+
+    def to_inputs(self, kind: Kind) -> list[Any]:
+        """Returns the inputs of a `Predictor`; raises a UserError if the model takes others."""
+        if not self.instances:
+            raise UserError("instances: there is no input")
+        items = (Instance(text=x) if isinstance(x, str) else x for x in self.instances)
+        return [item.to_input(kind, index) for index, item in enumerate(items)]
+
+
+def describe(errors: Sequence[Any]) -> str:
+    """Returns the place and the message of the innermost of pydantic's errors."""
+    error = max(errors, key=lambda x: len(x["loc"]))
+    if error["type"] == "json_invalid":
+        return f"The body is not JSON: {error['ctx']['error']}, at character {error['loc'][-1]}"
+    # Without the names of types in a union.
+    names = (str(name) for name in error["loc"] if name not in ("body", "string", "object", "str"))
+    place = ".".join(name for name in names if "[" not in name)
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{place}: {message}" if place else message
+
+
+Texts = str | Annotated[list[str], Field(min_length=1)]
+
+
+class EmbeddingsRequest(BaseModel):
+    """OpenAI's request for vectors."""
+
+    model_config = ConfigDict(strict=True)
+
+    input: Texts
+    model: str
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = Field(None, ge=1)
+
+
+class EmbedRequest(BaseModel):
+    """TEI's request for vectors."""
+
+    model_config = ConfigDict(strict=True)
+
+    inputs: Texts
+    normalize: bool = True
+    truncate: bool = True
+    dimensions: int | None = Field(None, ge=1)
+
+
+Pair = Annotated[list[str], Field(min_length=1, max_length=2)]
+
+
+class ClassifyRequest(BaseModel):
+    """TEI's request for labels: a text, a pair, or several of these, each in a list."""
+
+    model_config = ConfigDict(strict=True)
+
+    inputs: str | Pair | Annotated[list[Pair], Field(min_length=1)]
+    truncate: bool = True
+
+
+class RerankRequest(BaseModel):
+    """TEI's request for scores."""
+
+    model_config = ConfigDict(strict=True)
+
+    query: str
+    texts: list[str] = Field(min_length=1)
+    raw_scores: bool = False
+    return_text: bool = False
+    truncate: bool = True

@@ -1,0 +1,179 @@
+"""Requests that wait together are computed together; each fails alone."""
+
+import asyncio
+import threading
+
+import pytest
+
+from bert_tf.errors import UserError
+from bert_tf.serving.batching import Batcher, TooLarge
+from bert_tf.serving.metrics import Metrics
+from bert_tf.serving.options import ServingOptions
+
+
+class FakeModel:
+    """Returns the length of each text; records its batches, and waits until it is released."""
+
+    name, inputs_are_independent = "fake", True
+
+    def __init__(self):
+        self.batches, self.released = [], threading.Event()
+        self.kind = type("Kind", (), {"task": "fake"})
+        self.released.set()
+
+    def load(self):
+        return self
+
+    def costs(self, inputs):
+        if "untokenizable" in inputs:
+            raise KeyError("[UNK]")
+        return [(len(text), len(text)) for text in inputs]
+
+    def __call__(self, inputs):
+        self.batches.append(list(inputs))
+        self.released.wait()
+        if "bad" in inputs:
+            raise UserError("Input 0: bad")
+        if "crash" in inputs:
+            raise RuntimeError("crash")
+        return [len(text) for text in inputs]
+
+
+@pytest.fixture
+def start():
+    batchers = []
+
+    def start(model, **flags):
+        batchers.append(Batcher(model, ServingOptions(**flags), Metrics(), lambda: None))
+        return batchers[-1]
+
+    yield start
+    for batcher in batchers:
+        batcher.close()
+
+
+async def submit_while_busy(model, batcher, requests):
+    """Submits requests while the model computes another one; returns their jobs."""
+    model.released.clear()
+    first = batcher.submit(["first"])
+    while not model.batches:
+        await asyncio.sleep(0.001)
+    jobs = [batcher.submit(inputs) for inputs in requests]
+    return first, jobs
+
+
+def run_while_busy(model, batcher, requests):
+    async def run():
+        first, jobs = await submit_while_busy(model, batcher, requests)
+        model.released.set()
+        results = await asyncio.gather(*(job.future for job in jobs), return_exceptions=True)
+        assert await first.future == [5]
+        return results
+
+    return asyncio.run(run())
+
+
+def test_waiting_requests_are_computed_together(start):
+    model = FakeModel()
+    results = run_while_busy(model, start(model), [["a"], ["bb", "c"], ["ddd"]])
+    assert results == [[1], [2, 1], [3]]
+    assert model.batches == [["first"], ["a", "bb", "c", "ddd"]]
+
+
+@pytest.mark.parametrize("flags", [{}, {"max_delay_ms": 5.0}])
+def test_batches_have_a_limit_and_keep_the_order(start, flags):
+    model = FakeModel()
+    batcher = start(model, max_batch_tokens=5, **flags)
+    assert run_while_busy(model, batcher, [["aa"], ["bb", "cc"], ["d"]]) == [[2], [2, 2], [1]]
+    assert model.batches[1:] == [["aa", "bb"], ["cc", "d"]]
+
+
+def test_request_during_the_delay_joins_the_batch(start):
+    model = FakeModel()
+    batcher = start(model, max_delay_ms=300.0)
+
+    async def run():
+        first, [job] = await submit_while_busy(model, batcher, [["a"]])
+        model.released.set()
+        await first.future
+        later = batcher.submit(["b"])
+        return await asyncio.gather(job.future, later.future)
+
+    assert asyncio.run(run()) == [[1], [1]]
+    assert model.batches == [["first"], ["a", "b"]]
+
+
+def test_bad_inputs_fail_alone(start):
+    model = FakeModel()
+    good, bad, crash, last = run_while_busy(
+        model, start(model), [["a"], ["a", "bad"], ["crash"], ["bb"]]
+    )
+    assert (good, last) == ([1], [2])
+    assert isinstance(bad, UserError)
+    assert str(bad) == "Input 1: bad"
+    assert isinstance(crash, RuntimeError)
+
+
+def test_too_large_inputs_fail_alone(start):
+    model = FakeModel()
+    batcher = start(model, max_batch_tokens=5)
+    good, large = run_while_busy(model, batcher, [["aaaaa"], ["a", "bbbbbb"]])
+    assert good == [5]
+    assert isinstance(large, TooLarge)
+    assert str(large) == "Input 1: 6 tokens to compute exceed --max_batch_tokens=5"
+
+
+def test_input_that_cannot_be_tokenized_fails_alone(start):
+    model = FakeModel()
+    good, bad = run_while_busy(model, start(model), [["a"], ["untokenizable"]])
+    assert good == [1]
+    assert isinstance(bad, KeyError)
+
+
+def test_explanations_are_batches_of_their_own(start):
+    model = FakeModel()
+    model.explain = lambda text: f"why {text}"
+    batcher = start(model)
+
+    async def run():
+        _, [job] = await submit_while_busy(model, batcher, [["a"]])
+        jobs = [job, batcher.submit(["b"], explains=True), batcher.submit(["c"])]
+        model.released.set()
+        return await asyncio.gather(*(job.future for job in jobs))
+
+    assert asyncio.run(run()) == [[1], ["why b"], [1]]
+    assert model.batches == [["first"], ["a"], ["c"]]
+
+
+def test_cancelled_requests_cost_nothing(start):
+    model = FakeModel()
+    batcher = start(model)
+
+    async def run():
+        _, jobs = await submit_while_busy(model, batcher, [["left"], ["stays"]])
+        jobs[0].future.cancel()
+        model.released.set()
+        return await jobs[1].future
+
+    assert asyncio.run(run()) == [5]
+    assert model.batches == [["first"], ["stays"]]
+
+
+def test_dependent_inputs_are_computed_one_by_one(start):
+    model = FakeModel()
+    model.inputs_are_independent = False
+    assert run_while_busy(model, start(model), [["a"], ["bb"]]) == [[1], [2]]
+    assert model.batches == [["first"], ["a"], ["bb"]]
+
+
+def test_error_while_loading_is_kept():
+    class Broken(FakeModel):
+        def load(self):
+            raise UserError("no weights")
+
+    stopped = threading.Event()
+    batcher = Batcher(Broken(), ServingOptions(), Metrics(), stopped.set)
+    batcher.close()
+    assert stopped.is_set()
+    assert not batcher.is_ready
+    assert str(batcher.error) == "no weights"

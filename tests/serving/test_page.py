@@ -1,0 +1,193 @@
+"""The page of the server in a browser: type, submit, read; at both widths, and without a mouse."""
+
+import shutil
+
+import pytest
+
+from bert_tf import Predictor
+from tests.oracle import golden
+from tests.report.test_browser import BROWSERS
+from tests.serving.servers import in_new_process
+
+pytestmark = pytest.mark.slow
+WIDTHS = (1280, 390)
+MARKUP = "the <img src=x onerror=alert(1)> film </textarea><script>alert(2)</script> & good"
+CONTEXT = "the good film was not slow 😀 it was a fast story the bad plot"
+# The elements that reach beyond the window.
+TOO_WIDE = """() => [...document.querySelectorAll("body *")].filter(
+    x => x.getBoundingClientRect().right > document.documentElement.clientWidth + 1
+).map(x => x.outerHTML)"""
+
+TEXT_WITHOUT_NOTES = """() => {
+    const text = document.querySelector("#result .text").cloneNode(true);
+    text.querySelectorAll("small").forEach(x => x.remove());
+    return text.textContent;
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if not path:
+        pytest.skip(f"needs one of {', '.join(BROWSERS)}")
+    with playwright.sync_playwright() as session:
+        browser = session.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def folders(tiny, tmp_path_factory):
+    folder = shutil.copytree(golden("run_directories"), tmp_path_factory.mktemp("runs") / "runs")
+    shutil.copy(folder / "run_classifier" / "vocab.txt", folder / "run_pretraining")
+    names = ("run_classifier_tsv", "run_ner", "run_squad", "run_pretraining")
+    return {name: folder / name for name in names} | {"encoder": tiny.folder}
+
+
+@pytest.fixture(scope="module")
+def server(folders, tmp_path_factory):
+    flags = [f"--model={name}={path}" for name, path in folders.items()]
+    folder = tmp_path_factory.mktemp("log")
+    with in_new_process(*flags, "--max_seq_length=24", folder=folder) as server:
+        yield server
+
+
+class Page:
+    """The page in a window; fails for errors, for requests elsewhere and for what is too wide."""
+
+    def __init__(self, browser, server, width=1280, path="/", **settings):
+        self.page = browser.new_page(viewport={"width": width, "height": 800}, **settings)
+        self.problems = []
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.problems.append(dialog.message))
+        self.page.on("console", lambda message: self.problems.append(message.text))
+        self.page.on("request", lambda request: self.note(request.url, server.url))
+        self.page.goto(server.url + path)
+
+    def note(self, url, own):
+        if not url.startswith((own, "data:")):
+            self.problems.append(url)
+
+    def choose(self, model):
+        index = self.page.locator("option").all_inner_texts()
+        self.page.select_option("select", label=next(x for x in index if x.startswith(model)))
+
+    def submit(self, *texts):
+        """Types the texts, and submits them with the keyboard; returns the result's text."""
+        for number, text in enumerate(texts):
+            self.page.locator("form input, form textarea").nth(number).fill(text)
+        self.page.keyboard.press("Control+Enter")
+        self.page.wait_for_selector("#result > p, #result > .bar")
+        return self.page.inner_text("#result")
+
+    def close(self):
+        assert self.page.evaluate(TOO_WIDE) == []
+        assert self.problems == []
+        self.page.close()
+
+
+@pytest.fixture
+def visit(browser, server):
+    pages = []
+
+    def visit(**settings):
+        pages.append(Page(browser, server, **settings))
+        return pages[-1]
+
+    yield visit
+    for page in pages:
+        page.close()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_predictions_of_all_tasks(visit, width):
+    page = visit(width=width)
+    page.choose("run_classifier_tsv")
+    shown = page.submit(MARKUP).split("\n")
+    assert sum(float(x.rstrip(" %")) for x in shown[1::2]) == pytest.approx(100, abs=0.3)
+    assert page.page.locator("#result i").count() == len(shown) // 2 == 3
+    page.choose("run_ner")
+    page.submit(MARKUP)
+    assert page.page.evaluate(TEXT_WITHOUT_NOTES) == MARKUP
+    assert page.page.locator("#result img, #result script").count() == 0
+    page.choose("run_squad")
+    page.submit("what was good", CONTEXT)
+    answer = page.page.locator("#result > p").first.inner_text()
+    assert page.page.locator("#result mark").all_inner_texts() == [answer]
+    assert page.page.locator("#result .text").inner_text() == CONTEXT
+    page.choose("run_pretraining")
+    assert page.submit("the [MASK] was [MASK]").count("[MASK]") == 2
+    page.choose("encoder")
+    assert page.submit("the film", "the film") == "cosine\n1.000"
+
+
+@pytest.mark.skipif(not hasattr(Predictor, "explain"), reason="needs Predictor.explain")
+@pytest.mark.parametrize("width", WIDTHS)
+def test_colours_of_tokens(visit, width):
+    page = visit(width=width)
+    page.choose("run_classifier_tsv")
+    page.page.locator("textarea").first.fill("the bad film <b>was</b> slow")
+    page.page.get_by_role("button", name="Why?").click()
+    page.page.wait_for_selector("#result mark")
+    assert page.page.locator("#result .text").inner_text() == "the bad film <b>was</b> slow"
+    colours = "() => [...document.querySelectorAll('#result mark')].map(x => x.style.background)"
+    assert len({*page.page.evaluate(colours)}) > 2
+    assert "Together they differ by 0.0" in page.page.inner_text("#result")
+
+
+def test_errors_are_shown_as_text(visit):
+    page = visit()
+    page.choose("run_pretraining")
+    assert "there is no [MASK]" in page.submit(f"{MARKUP}")
+    assert page.page.locator("#result img").count() == 0
+    # The browser logs the status of each failed request.
+    page.problems = [x for x in page.problems if "400 (Bad Request)" not in x]
+
+
+def test_keyboard_alone(visit):
+    page = visit()
+    focused = "() => document.activeElement.tagName"
+    assert page.page.evaluate(focused) == "TEXTAREA"
+    page.page.keyboard.type("the film")
+    for tag in ("TEXTAREA", "BUTTON"):
+        page.page.keyboard.press("Tab")
+        assert page.page.evaluate(focused) == tag
+    page.page.keyboard.press("Enter")
+    page.page.wait_for_selector("#result .bar")
+
+
+def test_dark_mode(visit):
+    color = "() => getComputedStyle(document.documentElement).colorScheme"
+    background = "() => getComputedStyle(document.querySelector('textarea')).backgroundColor"
+    light, dark = (visit(color_scheme=x) for x in ("light", "dark"))
+    for page in (light, dark):
+        page.page.wait_for_selector("textarea")
+        assert page.page.evaluate(color) == "light dark"
+    assert light.page.evaluate(background) != dark.page.evaluate(background)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_description_of_the_routes(visit, width):
+    page = visit(path="/docs", width=width)
+    page.page.wait_for_selector("details")
+    summaries = page.page.locator("summary").all_inner_texts()
+    assert {"POST /embed", "GET /health", "POST /v1/models/{name}:predict"} <= {*summaries}
+    for index in range(len(summaries)):
+        page.page.locator("summary").nth(index).click()
+    assert '"instances"' in page.page.locator("pre").first.inner_text()
+
+
+def test_page_asks_for_a_key(browser, folders, tmp_path):
+    keys = tmp_path / "keys.txt"
+    keys.write_text("secret\n")
+    flags = [f"--model_dir={folders['run_ner']}", f"--api_key_file={keys}"]
+    with in_new_process(*flags, folder=tmp_path) as server:
+        page = browser.new_page()
+        page.on("dialog", lambda dialog: dialog.accept("secret"))
+        page.goto(server.url)
+        page.fill("textarea", "the film")
+        page.click("button")
+        page.wait_for_selector("#result > p")
+        page.close()
+        assert "secret" not in server.log
