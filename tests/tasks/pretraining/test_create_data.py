@@ -276,8 +276,9 @@ def test_beam_and_workers_give_the_same_records(tiny, corpus):
     split = [(corpus / name).read_bytes() for name in ("x.tfrecord", "y.tfrecord")]
     create_data.run(options(tiny, corpus, **{**SHARDED, "output_file": output_files}))
     assert [(corpus / name).read_bytes() for name in ("x.tfrecord", "y.tfrecord")] == split
-    (corpus / "one.txt").write_bytes(b"bad \xff\n")
-    with pytest.raises(UserError, match=r"pipeline failed: .*one\.txt:1: the file is not UTF-8"):
+    # Only a worker reads as far as this.
+    (corpus / "one.txt").write_bytes(b"a\n\n" * 1500 + b"bad \xff\n")
+    with pytest.raises(UserError, match=r"pipeline failed: \S*one\.txt:3001: the file is not UTF-8"):
         create_sharded(tiny, corpus, "bad", **beam)
     assert not (corpus / "bad.tfrecord").exists()
 
