@@ -76,7 +76,7 @@ def test_encoded_texts_train_a_keras_model(caplog):
 
 def test_encode_checks_texts(caplog):
     encode(["12", "13"], SMALL_BERT)
-    assert "Inputs: 2 of 2 texts are numbers or dates, such as '12'" in caplog.text
+    assert "Inputs: 2 of 2 texts are numbers, dates or ids, such as '12'" in caplog.text
 
 
 def test_encode_follows_the_model(tmp_path):

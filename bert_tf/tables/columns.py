@@ -207,9 +207,9 @@ def to_text(value: Any, name: str, place: str) -> str:
     advice = {
         dict: "Pass the path of one of its fields, such as question.stem",
         list: f"Write one line for each {name}, or join the parts to one text",
-    }.get(type(value), "Correct or remove the line")
+    }.get(type(value), "Correct or remove it")
     received = f"Received: {excerpt(json.dumps(value))}. {advice}"
-    raise UserError(f"{place}: the {name} must be a string or a number. {received}")
+    raise UserError(f"{place}: the {name} must be a string or a finite number. {received}")
 
 
 def parse_number(text: str) -> float | None:

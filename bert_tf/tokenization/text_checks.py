@@ -22,7 +22,7 @@ _CHANGED = {
 _MAX_CHANGED = 0.01
 # What texts of a wrong column are, and the tolerated fraction of such texts.
 _NO_TEXTS = {
-    "numbers or dates": (re.compile(r"(?s)(?=.*\d)[\W\d_]+").fullmatch, 0.5),
+    "numbers, dates or ids": (re.compile(r"(?s)(?=.*\d)(?:[\W\d_]+|[!-~]+)").fullmatch, 0.5),
     "missing values": (re.compile("nan|null|none").fullmatch, 0.05),
 }
 

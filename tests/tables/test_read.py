@@ -210,8 +210,8 @@ def test_json_cells_are_converted_to_text(value, text):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (None, "a:1: the text must be a string or a number. Received: 'null'. Correct or"),
-        (float("nan"), "a:1: the text must be a string or a number. Received: 'NaN'"),
+        (None, "a:1: the text must be a string or a finite number. Received: 'null'. Correct or"),
+        (float("nan"), "a:1: the text must be a string or a finite number. Received: 'NaN'"),
         (
             ["x"],
             r"""a:1: the text must be .* Received: '\["x"\]'. Write one line for each text, or""",

@@ -337,9 +337,11 @@ def test_few_distinct_texts_are_reported(count, warns):
         (["42"], ""),
         (
             ["1000001", "1,000", "-2.5", "a film"],
-            "a.txt: 3 of 4 texts are numbers or dates, such as '1000001'. Check that these are",
+            "a.txt: 3 of 4 texts are numbers, dates or ids, such as '1000001'. Check that these",
         ),
-        (["1. 3. 24", "2024-03-01", "a film"], "a.txt: 2 of 3 texts are numbers or dates"),
+        (["1. 3. 24", "2024-03-01", "a film"], "a.txt: 2 of 3 texts are numbers, dates or ids"),
+        (["rev-17", "x18", "a film"], "a.txt: 2 of 3 texts are numbers, dates or ids"),
+        (["2020年的电影", "1月的故事", "a film"], ""),
         (["NaN", "a film", "the story"], "a.txt: 1 of 3 texts are missing values, such as 'NaN'"),
     ],
 )

@@ -411,17 +411,17 @@ _JSON = [
     _bad_jsonl(
         "object as text",
         JSON + b'{"label": "ham", "text": {"a": 1}}\n',
-        r"train\.jsonl:3: the text must be a string or a number\. Received: '\{\"a\": 1\}'",
+        r"train\.jsonl:3: the text must be a string or a finite number\. Received: '\{\"a\": 1\}'",
     ),
     _bad_jsonl(
         "NaN as label",
         JSON + b'{"label": NaN, "text": "a"}\n',
-        r"train\.jsonl:3: the label must be a string or a number\. Received: 'NaN'",
+        r"train\.jsonl:3: the label must be a string or a finite number\. Received: 'NaN'",
     ),
     _bad_jsonl(
         "Infinity as score",
         b'{"label": 0.5, "text": "a"}\n{"label": 1, "text": ""}\n{"label": Infinity, "text": ""}\n',
-        r"train\.jsonl:3: the label must be a string or a number\. Received: 'Infinity'",
+        r"train\.jsonl:3: the label must be a string or a finite number\. Received: 'Infinity'",
     ),
     _bad_jsonl(
         "lone surrogate",

@@ -243,7 +243,7 @@ def test_problem_type_of_lists(tiny, tmp_path, labels, flags, problem_type, name
             {},
             "jsonl:2: the label has b, c, but others have a, b",
         ),
-        ([[1.5, float("nan")], [4, 2]], {}, "jsonl:1: the label must be a string or a number"),
+        ([[1.5, float("nan")], [4, 2]], {}, "jsonl:1: the label must be a string or a finite"),
         ([[1.5, 3.2], [4, "x"]], {"problem_type": "regression"}, "jsonl:2: label 'x' is not a num"),
     ],
 )

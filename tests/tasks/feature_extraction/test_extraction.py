@@ -443,7 +443,7 @@ def test_casing_of_release_is_checked_by_name(tiny, folder):
         (
             {"text_column": "id"},
             "id\ttext\n1\tgood\n2\tfilm\n",
-            "in.txt: 2 of 2 texts are numbers or dates, such as '1'. Check that these are the",
+            "in.txt: 2 of 2 texts are numbers, dates or ids, such as '1'. Check that these are the",
         ),
         ({"text_column": "b"}, "a\tb\n1\tgood\n2\tnan\n", "1 of 2 texts are missing values, such"),
         (
