@@ -85,8 +85,15 @@ class Options:
 
     def __post_init__(self) -> None:
         types = typing.get_type_hints(type(self))
-        for name, value in vars(self).items():
-            object.__setattr__(self, name, _to_flag(f"--{name}", value, types[name]))
+        for field in dataclasses.fields(typing.cast(Any, self)):
+            name = field.name
+            value = _to_flag(f"--{name}", getattr(self, name), types[name])
+            if isinstance(value, bool) and "true" in (field.metadata["choices"] or ()):
+                value = str(value).lower()
+            # Shells do not expand the ~ in --output_dir=~/run. --text is written back as it is.
+            if isinstance(value, str) and value.startswith("~/") and name != "text":
+                value = os.path.expanduser(value)
+            object.__setattr__(self, name, value)
 
     @staticmethod
     def task_of(flags: Mapping[str, Any]) -> str:
