@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf.checkpoints.formats import find_source
+from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.run_folder import TARGET_SCALE, RunFolder
 from bert_tf.data.split_files import find_files, no_file
 from bert_tf.errors import UserError
@@ -163,7 +163,7 @@ def scale_entry(options: ClassifierOptions, data: TextDataset) -> dict[str, str]
         return {TARGET_SCALE: saved} if saved else {}
     labels = np.array([example.label for example in data.read("train")], np.float64)
     targets = labels.reshape(len(labels), -1)  # [E, L]
-    start = find_source(options.init_checkpoint).run if options.init_checkpoint else None
+    start = formats.find_source(options.init_checkpoint).run if options.init_checkpoint else None
     names, pairs = _target_names(start) if start else [], []
     if start and trained_problem_type(start) == REGRESSION and {*names} == {*data.labels}:
         pairs = json.loads(start.entry(TARGET_SCALE) or "[]")
