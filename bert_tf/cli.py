@@ -202,8 +202,7 @@ def _check_value(name: str, value: Any) -> Any:
     # TensorFlow and JSON files require names in UTF-8.
     if re.search("[\ud800-\udfff]", value):
         raise UserError(f"--{name}={value!r} has bytes that are not UTF-8: rename the file")
-    # Shells do not expand the ~ in --output_dir=~/run.
-    return os.path.expanduser(value) if value.startswith("~/") else value
+    return value
 
 
 def _define_flags(options_class: type, values: flags.FlagValues) -> None:

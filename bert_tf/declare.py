@@ -85,8 +85,14 @@ class Options:
 
     def __post_init__(self) -> None:
         types = typing.get_type_hints(type(self))
-        for name, value in vars(self).items():
-            object.__setattr__(self, name, _to_flag(f"--{name}", value, types[name]))
+        for field in dataclasses.fields(typing.cast(Any, self)):
+            name = field.name
+            choices = field.metadata["choices"]
+            value = _to_flag(f"--{name}", getattr(self, name), types[name], choices)
+            # Shells do not expand the ~ in --output_dir=~/run. --text is written back as it is.
+            if isinstance(value, str) and value.startswith("~/") and name != "text":
+                value = os.path.expanduser(value)
+            object.__setattr__(self, name, value)
 
     @staticmethod
     def task_of(flags: Mapping[str, Any]) -> str:
@@ -189,8 +195,10 @@ def check_required(options: Any, not_needed: Collection[str] = (), first: str = 
         raise UserError(f"Missing required flags: {'; '.join(missing)}")
 
 
-def _to_flag(name: str, value: Any, expected: Any) -> Any:
+def _to_flag(name: str, value: Any, expected: Any, choices: Collection[str] | None = None) -> Any:
     """Converts paths and NumPy's numbers; if an option is text, also mappings, lists, numbers."""
+    if isinstance(value, bool) and "true" in (choices or ()):
+        return str(value).lower()
     value = os.fspath(value) if isinstance(value, os.PathLike) else value
     if isinstance(value, numbers.Number) and (item := getattr(value, "item", None)):
         value = item()  # a number of NumPy
@@ -209,9 +217,9 @@ def _to_flag(name: str, value: Any, expected: Any) -> Any:
     return ",".join(items)
 
 
-def check_type(name: str, value: Any, expected: Any) -> Any:
+def check_type(name: str, value: Any, expected: Any, choices: Collection[str] | None = None) -> Any:
     """Returns an option's value, see `_to_flag`; raises a UserError if its type is wrong."""
-    value = _to_flag(name, value, expected)
+    value = _to_flag(name, value, expected, choices)
     is_int_for_float = isinstance(value, int) and isinstance(1.0, expected)
     is_unexpected_bool = isinstance(value, bool) and expected not in (bool, bool | None)
     if not (isinstance(value, expected) or is_int_for_float) or is_unexpected_bool:

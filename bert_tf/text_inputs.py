@@ -60,7 +60,8 @@ def encode(
         UserError: an item is not a text, or the folder has no vocabulary.
     """
     path, inputs = os.path.expanduser(os.fspath(folder)), list(items_of(texts, "texts"))
-    require_texts(inputs, [1, 2], "a string, or a tuple of two strings")
+    words = "TokenClassifier takes lists of words; to encode one as a text, pass ' '.join(words)"
+    require_texts(inputs, [1, 2], f"a string, or a tuple of two strings ({words})")
     lower_case = formats.find_source(path).do_lower_case
     flags = ({} if lower_case is None else {"do_lower_case": lower_case}) | flags
     options = ModelOptions(init_checkpoint=path, max_seq_length=max_seq_length, **flags)

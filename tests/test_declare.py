@@ -1,6 +1,7 @@
 """What options affect, and the rules that follow from it."""
 
 import dataclasses
+import os
 import typing
 
 import numpy as np
@@ -145,7 +146,12 @@ def test_lists_mappings_and_numbers_become_text():
         text: str | None = option(None, "text")
         number: int = option(1, "number")
         either: str | float = option(1.0, "either")
+        switch: str = option("auto", "switch", choices=("auto", "true", "false"))
 
+    assert SomeOptions(switch=True).switch == "true"
+    assert SomeOptions(switch=False).switch == "false"
+    assert SomeOptions(text="~/a").text == "~/a"
+    assert SomeOptions(either="~/a").either == os.path.expanduser("~/a")
     for value, expected in (
         (["a", 1, True], "a,1,true"),
         (("a",), "a"),

@@ -79,6 +79,13 @@ def test_encode_checks_texts(caplog):
     assert "Inputs: 2 of 2 texts are numbers, dates or ids, such as '12'" in caplog.text
 
 
+def test_encode_refuses_lists_of_words():
+    with pytest.raises(
+        UserError, match=r"Input 0: .*TokenClassifier takes lists of words; .* pass"
+    ):
+        encode([["good", "film"]], SMALL_BERT)
+
+
 def test_encode_follows_the_model(tmp_path):
     folder = tmp_path / "cased_L-12_H-768_A-12"
     folder.mkdir()

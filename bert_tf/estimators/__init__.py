@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score
+from sklearn.utils.validation import check_is_fitted
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.estimators.base import LABELS_ARE_COLUMNS, Estimator
 from bert_tf.estimators.rows import LIST_TYPES, Rows, label_items, to_array
 from bert_tf.tasks.token_classification.scores import score
@@ -94,6 +95,7 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
 
     def score(self, texts: Any, labels: Any, sample_weight: Any = None) -> float:
         """Returns the accuracy; for several labels per text, all of them must be right."""
+        check_is_fitted(self, "_files")
         if self._kind != "multilabel":
             true = list(label_items(labels))
             return accuracy_score(true, self.predict(texts), sample_weight=sample_weight)
@@ -166,8 +168,17 @@ class TokenClassifier(Estimator):
         return score(true, predicted, is_plain)[0]["accuracy" if is_plain else "f1"]
 
     def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:
-        words, labels = items_of(text, rows.place), items_of(label, f"labels of {rows.place}")
-        return {"tokens": list(words), "ner_tags": list(labels)}
+        row = {"words": text, "labels": label}
+        for name, value in row.items():
+            if isinstance(value, str):
+                received = f"Received a string. Pass a list, such as {value[:40].split()}"
+                raise UserError(f"{rows.place}: {name} must be a list. {received}")
+            row[name] = [*items_of(value, f"the {name} of {rows.place}")]
+        words, labels = row.values()
+        if len(words) != len(labels):
+            numbers = f"{counted(len(words), 'word')}, but {len(labels)} labels"
+            raise UserError(f"{rows.place}: {numbers}. Pass a label for each word")
+        return {"tokens": words, "ner_tags": labels}
 
     def _to_input(self, text: Any) -> Any:
         return text if isinstance(text, str) else tuple(items_of(text))

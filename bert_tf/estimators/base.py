@@ -28,6 +28,14 @@ _MODEL_FILES = re.compile(r"(?!records\.).*\.(json|txt|tsv|npy)")
 # Folders of a sentence encoder, such as 1_Pooling.
 _MODULE = re.compile(r"\d_\w+")
 _SAVED_FILES = re.compile(rf"checkpoint|model\.ckpt-.*|{_MODULE.pattern}|{_MODEL_FILES.pattern}")
+# Names in other libraries, as patterns -> what to use instead.
+_OTHER_NAMES = {
+    "validation_.*|eval_set": "Use fit(..., validation=(texts, labels))",
+    "callbacks?": "Use eval_every and early_stopping_patience, or the Keras model BertClassifier",
+    ".*threshold": "Compare probabilities, such as predict_proba(texts) > 0.3",
+    ".*dropout.*": "Change hidden_dropout_prob in bert_config.json, and pass bert_config_file",
+    "devices?|n(um)?_gpus?": "Use distribution_strategy, or set CUDA_VISIBLE_DEVICES",
+}
 # Entry of `run.json`: whether `fit` got a table of labels.
 LABELS_ARE_COLUMNS = "labels_are_columns"
 
@@ -81,8 +89,12 @@ class Estimator(BaseEstimator):
             UserError: it is not the folder of such a model.
         """
         trained = RunFolder(os.path.expanduser(os.fspath(folder)))
+        if not files.is_dir(trained.path):
+            raise UserError(f"No such folder: {trained} ({files.describe_parent(trained.path)})")
         if not trained.find(RUN):
-            raise UserError(f"{trained} is not the folder of a trained model: it has no {RUN}")
+            advice = f"To train from a published model: {cls.__name__}.from_checkpoint(folder)"
+            problem = f"{trained} is not the folder of a trained model: it has no {RUN}"
+            raise UserError(f"{problem}. {advice}")
         trained.require_script(cls._script)
         names = cls._options_class().names(~DATA, without=DATA | Affects.RUN | Affects.PATH)
         saved = {name: value for name, value in trained.flags.items() if name in names}
@@ -90,7 +102,8 @@ class Estimator(BaseEstimator):
         estimator._keep(trained)
         if estimator._kind in cls._other_kinds:
             raise UserError(f"{trained} is a model for {estimator._kind}, not a {cls.__name__}")
-        if estimator._kind in ("classification", "multilabel") and "labels" not in flags:
+        has_classes = hasattr(estimator, "classes_") and estimator._kind != "regression"
+        if has_classes and "labels" in cls._defaults.keys() - flags.keys():
             classes = estimator.classes_.tolist()
             estimator.labels = None if any("," in str(x) for x in classes) else classes
         estimator._open()
@@ -106,6 +119,8 @@ class Estimator(BaseEstimator):
             close = parts or get_close_matches(name, names, 1)
             advice = f"Did you mean {' or '.join(map(repr, close[:3]))}?"
             advice = advice if close else "get_params() returns all"
+            found = (x for pattern, x in _OTHER_NAMES.items() if re.fullmatch(pattern, name))
+            advice = next(found, advice)
             raise UserError(f"Invalid parameter {name!r} for {type(self).__name__}. {advice}")
         return super().set_params(**flags)
 
@@ -222,6 +237,9 @@ class Estimator(BaseEstimator):
         """
         check_is_fitted(self, "_files")
         path = files.resolve(os.path.expanduser(os.fspath(folder)))
+        if path.endswith((".keras", ".h5")):
+            advice = "For a Keras file, see BertClassifier.from_checkpoint(folder)"
+            raise UserError(f"save writes a folder, not a file: {path}. {advice}")
         names, old = files.list_dir(path), files.temporary_name(path)
         is_model = RUN in names and all(map(_SAVED_FILES.fullmatch, names))
         if files.exists(path) and not (overwrite and is_model):

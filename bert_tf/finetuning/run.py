@@ -188,7 +188,8 @@ class FineTuningRun(TrainingRun):
         if steps < 1:
             raise UserError(
                 f"{num_rows} examples, --train_batch_size={options.train_batch_size} and "
-                f"--num_train_epochs={options.num_train_epochs} give less than one step"
+                f"--num_train_epochs={options.num_train_epochs} give less than one step: pass a "
+                "smaller --train_batch_size, or more epochs"
             )
         return steps
 

@@ -114,7 +114,8 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
                 advice += ", or first convert the model: convert_checkpoint.py --to=original"
             raise UserError(f"No such file: {values[flag]} ({absence}). {advice}")
     types = typing.get_type_hints(options_class)
-    passed = {name: check_type(name, value, types[name]) for name, value in flags.items()}
+    choices = {field.name: field.metadata["choices"] for field in dataclasses.fields(options_class)}
+    passed = {n: check_type(n, value, types[n], choices[n]) for n, value in flags.items()}
     values = options_class.complete(values, passed, run)
     # Fine-tuning scripts load the model from `output_dir`, other scripts from `init_checkpoint`.
     if entry.make_task and is_file:

@@ -51,6 +51,14 @@ def test_parameters_are_the_flags(estimator):
         ("epochs", "Did you mean 'num_train_epochs'"),
         ("batch_size", "Did you mean 'train_batch_size' or 'predict_batch_size' or"),
         ("lr", "Did you mean 'learning_rate'"),
+        ("validation_data", "Use fit(..., validation=(texts, labels))"),
+        ("validation_split", "Use fit(..., validation=(texts, labels))"),
+        ("eval_set", "Use fit(..., validation=(texts, labels))"),
+        ("callbacks", "Use eval_every and early_stopping_patience, or the Keras model BertCl"),
+        ("threshold", "Compare probabilities, such as predict_proba(texts) > 0.3"),
+        ("dropout", "Change hidden_dropout_prob in bert_config.json, and pass bert_config_file"),
+        ("device", "Use distribution_strategy, or set CUDA_VISIBLE_DEVICES"),
+        ("num_gpus", "Use distribution_strategy, or set CUDA_VISIBLE_DEVICES"),
         ("zzz", "get_params() returns all"),
     ],
 )
@@ -92,6 +100,9 @@ def test_use_before_training_raises():
     for call in ("predict", "predict_proba"):
         with pytest.raises(NotFittedError):
             getattr(TextClassifier("folder"), call)(["a"])
+    for estimator in ESTIMATORS:
+        with pytest.raises(NotFittedError):
+            estimator("folder").score(["a"], ["b"])
     with pytest.raises(NotFittedError):
         TextClassifier("folder").save("x")
     assert not hasattr(TextClassifier("folder"), "classes_")

@@ -13,8 +13,17 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.base import clone
 
-from bert_tf import Predictor, TextClassifier, TextRegressor, TokenClassifier, checkpoint, run
+from bert_tf import (
+    BertModel,
+    Predictor,
+    TextClassifier,
+    TextRegressor,
+    TokenClassifier,
+    checkpoint,
+    run,
+)
 from bert_tf.errors import UserError
 from bert_tf.options import ClassifierOptions, NerOptions
 from bert_tf.progress import TrainingProgress
@@ -160,8 +169,57 @@ def test_a_loaded_model_continues(trained, tmp_path):
 def test_a_loaded_tagger_continues(tmp_path):
     tagger = TokenClassifier(CHECKPOINT, **FLAGS).fit(WORDS, TAGS)
     tagger.save(tmp_path / "saved")
-    again = TokenClassifier.load(tmp_path / "saved").fit(WORDS, TAGS, num_train_epochs=0.2)
+    again = TokenClassifier.load(tmp_path / "saved", train_batch_size=8)
+    # The second label does not occur in the new texts.
+    again.fit([["bad", "film"]] * 8, [["O", "O"]] * 8, num_train_epochs=1)
     assert again.history["loss"][0] < 0.1 < tagger.history["loss"][0]
+    assert again.classes_.tolist() == ["O", "B-X"]
+    assert again.predict(WORDS[:2]) == TAGS[:2]
+    for fit in (again.fit, clone(again).fit):
+        with pytest.raises(UserError, match=r"^text 1: label B-Y is not one of O, B-X\. .*from_ch"):
+            fit([["good"], ["bad"]], [["B-X"], ["B-Y"]])
+
+
+@pytest.mark.parametrize(
+    ("words", "tags", "message"),
+    [
+        (["good film"], [["B-X", "O"]], r"^text 0: words must be .*, such as \['good', 'film'\]$"),
+        ([["good", "film"]], ["B-X O"], r"^text 0: labels must be a list.*\['B-X', 'O'\]$"),
+        (
+            [["good", "film"]],
+            [["O"]],
+            "^text 0: 2 words, but 1 labels. Pass a label for each word$",
+        ),
+    ],
+)
+def test_words_and_labels_that_are_no_lists_of_one_length(words, tags, message):
+    with pytest.raises(UserError, match=message):
+        TokenClassifier(CHECKPOINT).fit(words, tags)
+
+
+def test_a_loaded_regressor_continues_in_its_unit(tmp_path, caplog):
+    numbers = [100 + 20 * label for label in LABELS]
+    TextRegressor(CHECKPOINT, **FLAGS).fit(TEXTS, numbers).save(tmp_path / "saved")
+    again, rest = TextRegressor.load(tmp_path / "saved"), {"learning_rate": 1e-9}
+    before = again.predict(TEXTS)
+    for unit in (1, 0.01):  # numbers near 110, and near 1, which alone would not be standardized
+        again.fit(TEXTS[:8], [unit * (number + 30) for number in numbers[:8]], **rest)
+        np.testing.assert_allclose(again.predict(TEXTS), before, atol=0.01)
+        assert ("is far" in caplog.text or "are far" in caplog.text) == (unit == 0.01)
+
+
+def test_folders_that_are_no_trained_models(trained, tmp_path, monkeypatch):
+    with pytest.raises(UserError, match=r"No such folder: .*missing"):
+        TextClassifier.load(tmp_path / "missing")
+    with pytest.raises(UserError, match=r"no run\.json\. .*published.*TextClassifier\.from_check"):
+        TextClassifier.load(CHECKPOINT)
+    with pytest.raises(UserError, match=r"save writes a folder, not a file: .*m\.keras"):
+        trained.save(tmp_path / "m.keras")
+    monkeypatch.setenv("HOME", os.path.dirname(CHECKPOINT))
+    home = f"~/{os.path.basename(CHECKPOINT)}"
+    with pytest.raises(UserError, match="less than one step: pass a smaller"):
+        TextClassifier(home).fit(TEXTS[:2], LABELS[:2], num_train_epochs=1)
+    assert len(BertModel.from_checkpoint(home).weights) > 30
 
 
 def test_save_replaces_only_saved_models(trained, tmp_path):

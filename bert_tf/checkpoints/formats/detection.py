@@ -79,7 +79,7 @@ def find_source(path: str) -> Source:
 
 def load_model(model_class: Any, path: str | os.PathLike, **kwargs: Any) -> Any:
     """Implements `ConfiguredModel.from_checkpoint`, which documents the arguments."""
-    source = find_source(os.fspath(path))
+    source = find_source(os.path.expanduser(os.fspath(path)))
     config = source.config()
     if config is None:
         raise UserError(
@@ -113,7 +113,7 @@ def restore(model: keras.Model, source: str | os.PathLike | Source) -> Restored:
         UserError: the checkpoint does not fit the model, or cannot be read.
     """
     if not isinstance(source, Source):
-        source = find_source(os.fspath(source))
+        source = find_source(os.path.expanduser(os.fspath(source)))
     if isinstance(model, ConfiguredModel):
         configs.warn_of_other_config(model.config, type(model).__name__, source)
     if source.head and source.head.has_labels and not isinstance(model, BertModel):

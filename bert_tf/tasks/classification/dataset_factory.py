@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.run_folder import TARGET_SCALE, RunFolder
-from bert_tf.data.features import InputExample
 from bert_tf.data.split_files import find_files, no_file
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks
@@ -20,7 +20,8 @@ from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, REGRESSIO
 from bert_tf.tasks.classification.task_module import INPUTS, has_pairs, load_task_module
 
 _ENTRIES = (HEADER, NUM_COLUMNS, INPUTS, TARGET_SCALE)
-# Numbers up to this size are learned as they are; if any is larger, all are standardized.
+# Numbers up to this size are learned as they are; if any is larger, all are standardized. The unit
+# is another one if a number is further from the mean of an earlier run, in standard deviations.
 _MAX_TARGET = 10
 
 
@@ -147,11 +148,12 @@ def resumed_folders(options: ClassifierOptions) -> list[RunFolder]:
     return [folder for folder in folders if folder.will_be_resumed_by(options)]
 
 
-def scale_entry(options: ClassifierOptions, examples: Sequence[InputExample]) -> dict[str, str]:
+def scale_entry(options: ClassifierOptions, data: TextDataset) -> dict[str, str]:
     """Returns an entry for `run.json` with [mean, standard deviation] of each target.
 
     It is empty if all numbers are small. A run that resumes, or has a teacher, has the entry of
-    that model, or none.
+    that model, or none. A run that starts from a model for the same targets has its entry, if any,
+    because it has its head.
     """
     models = resumed_folders(options)
     if options.teacher:
@@ -159,13 +161,24 @@ def scale_entry(options: ClassifierOptions, examples: Sequence[InputExample]) ->
     if models:
         saved = models[0].entry(TARGET_SCALE)
         return {TARGET_SCALE: saved} if saved else {}
-    labels = np.array([example.label for example in examples], np.float64)
+    labels = np.array([example.label for example in data.read("train")], np.float64)
     targets = labels.reshape(len(labels), -1)  # [E, L]
-    if np.abs(targets).max() <= _MAX_TARGET:
+    start = formats.find_source(options.init_checkpoint).run if options.init_checkpoint else None
+    names, pairs = _target_names(start) if start else [], []
+    if start and trained_problem_type(start) == REGRESSION and {*names} == {*data.labels}:
+        pairs = json.loads(start.entry(TARGET_SCALE) or "[]")
+        pairs = [pairs[names.index(name)] for name in data.labels if pairs] or pairs
+        mean, scale = np.transpose(pairs or [(0.0, 1.0)])
+        if (np.abs(targets - mean) > _MAX_TARGET * scale).any():
+            message = "%s: numbers from %g to %g are far from those that %s was trained on. Check "
+            message += "the unit, or start with a new head: convert_checkpoint.py --head=encoder"
+            limits = targets.min(), targets.max()
+            log.warning(message, data.describe("train"), *limits, options.init_checkpoint)
+    if not pairs and np.abs(targets).max() <= _MAX_TARGET:
         return {}
     deviations = targets.std(axis=0)
     scales = np.where(deviations > 0, deviations, 1.0)
-    pairs = np.stack([targets.mean(axis=0), scales], axis=1).tolist()
+    pairs = pairs or np.stack([targets.mean(axis=0), scales], axis=1).tolist()
     message = "Numbers are standardized for training, and losses are those of the results: %s"
     log.info(message, ", ".join(f"(x - {mean:g}) / {scale:g}" for mean, scale in pairs))
     return {TARGET_SCALE: json.dumps(pairs)}

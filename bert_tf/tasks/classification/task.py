@@ -101,7 +101,7 @@ class Classification(Task):
         data = make_dataset(self.options, source)
         _require_problem_type(self.options, data)
         if source == "train" and data.problem_type == REGRESSION and not data.is_published:
-            data.entries = {**data.entries, **scale_entry(self.options, data.read("train"))}
+            data.entries = {**data.entries, **scale_entry(self.options, data)}
         problem = PROBLEM_TYPES[data.problem_type](data, self.options)
         if source == "train" and self.options.class_weights:
             problem.set_class_weights(data.read("train"))

@@ -28,6 +28,12 @@ class NerOptions(SplitFileOptions, FineTuningOptions, affects=DATA):
         affects=DATA | MODEL,
         choices=("auto", "entities", "plain"),
     )
+    labels: str | None = option(
+        None,
+        "All labels for training, separated by commas, in the order of the model's outputs; by "
+        "default, those in the training file. To continue from a model: those in its labels.txt.",
+        new=True,
+    )
     word_prefix: str | None = option(
         None, "Prefixes to remove from words, separated by commas, such as en: in WikiANN."
     )

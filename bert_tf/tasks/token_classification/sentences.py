@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.errors import counted
+from bert_tf.errors import UserError, counted
 from bert_tf.progress import log
 from bert_tf.tasks.token_classification.schemes import OUTSIDE, PLAIN, is_label
 from bert_tf.tasks.token_classification.windows import WordWindows
@@ -108,6 +108,25 @@ class ConllFile:
             for row in self.rows
             if row is not None
         )
+
+
+def labels_to_learn(file: ConllFile, given: str) -> list[str]:
+    """Returns the labels of a training file, or those given, separated by commas.
+
+    Raises a UserError if there is only one, or if the file has others than those given.
+    """
+    first = [] if file.scheme == PLAIN else [OUTSIDE]
+    found = [*first, *sorted({*file.targets} - {*first})]
+    labels = [label.strip() for label in given.split(",")] if given else found
+    for number, label in zip(file.line_numbers, file.targets, strict=True):
+        if label not in labels:
+            problem = f"{file.path}:{number}: label {label} is not one of {', '.join(labels)}"
+            advice = "For other labels, omit --labels, and start from a published model"
+            raise UserError(f"{problem}. {advice} (in Python: from_checkpoint)")
+    if len(labels) < 2:
+        problem = f"{file.path}: all labels are {file.targets[0]}; nothing to learn"
+        raise UserError(f"{problem}. Check --label_column")
+    return labels
 
 
 @dataclass(frozen=True, eq=False)

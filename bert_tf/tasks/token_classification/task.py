@@ -29,7 +29,7 @@ from bert_tf.tasks.token_classification import columns, conll, json_layouts, sco
 from bert_tf.tasks.token_classification.entities import LabeledWords
 from bert_tf.tasks.token_classification.evaluation_report import make_report
 from bert_tf.tasks.token_classification.options import NerOptions
-from bert_tf.tasks.token_classification.schemes import AUTO, ENTITIES, OUTSIDE, PLAIN, is_label
+from bert_tf.tasks.token_classification.schemes import AUTO, ENTITIES, PLAIN, is_label
 from bert_tf.tasks.token_classification.sentences import NO_LABEL, ConllFile, Sentences
 from bert_tf.tasks.token_classification.windows import WordWindows, split_words
 from bert_tf.tokenization import FullTokenizer
@@ -96,14 +96,9 @@ class TokenClassification(Task):
             labels = folder.require_labels(is_valid, "" if scheme == PLAIN else advice)
             return Schema(tuple(labels), entries={_SCHEME: scheme})
         file = self._read_file("train")
-        is_plain = file.scheme == PLAIN
-        first = [] if is_plain else [OUTSIDE]
-        names = sorted({*file.targets} - {*first})
-        if len(names) < 1 + is_plain:
-            problem = f"{file.path}: all labels are {file.targets[0]}; nothing to learn"
-            raise UserError(f"{problem}. Check --label_column")
-        entries = {_SCHEME: PLAIN if is_plain else ENTITIES}
-        return Schema((*first, *names), entries=entries, source=file.path)
+        labels = sentences.labels_to_learn(file, self.options.labels or "")
+        entries = {_SCHEME: PLAIN if file.scheme == PLAIN else ENTITIES}
+        return Schema(tuple(labels), entries=entries, source=file.path)
 
     def features(self, split: str) -> tuple[Feature, ...]:
         """Declares the inputs and, unless predicting, the labels of the positions.

@@ -1,6 +1,7 @@
 """Regression with several numbers per text, and with large numbers."""
 
 import csv
+import glob
 import json
 import shutil
 
@@ -138,6 +139,41 @@ def test_resumed_runs_keep_the_unit(prices, tiny, tmp_path, run_log):
         custom_options(tiny, tmp_path / "copy", **{**TRAIN, "num_train_epochs": 42.0})
     )
     assert "target_scale" not in read(tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    ("names", "start", "numbers", "scale", "warns"),
+    [
+        ((), [[90, 10]], [100, 80], [[90, 10]], False),
+        ((), [[90, 10]], [1, 2], [[90, 10]], False),
+        ((), [[90, 10]], [191, 90], [[90, 10]], True),
+        ((), None, [1, 10], None, False),
+        ((), None, [1, 11], [[6, 5]], True),
+        (("a", "b"), [[1, 2], [30, 4]], [{"b": 30, "a": 1}], [[30, 4], [1, 2]], False),
+        (("a", "c"), [[1, 2], [30, 4]], [{"b": 30, "a": 1}], [[30, 1], [1, 1]], False),
+    ],
+)
+def test_the_head_of_init_checkpoint_keeps_its_unit(
+    tiny, tmp_path, caplog, names, start, numbers, scale, warns
+):
+    folder = tmp_path / "start"
+    folder.mkdir()
+    for path in glob.glob(f"{tiny.checkpoint}*"):
+        shutil.copy(path, folder)
+    run = {"script": "run_classifier", "flags": {}, "problem_type": "regression"}
+    run |= {"target_scale": json.dumps(start)} if start else {}
+    (folder / "run.json").write_text(json.dumps(run))
+    if names:
+        (folder / "labels.txt").write_text("".join(f"{name}\n" for name in names))
+    rows = [{"text": f"good {n}", "label": label} for n, label in enumerate(numbers * 4)]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    flags = {"init_checkpoint": str(folder), "train_file": str(tmp_path / "train.jsonl")}
+    flags |= {"data_dir": None, "do_train": True, "dev_fraction": 0.0}
+    options = custom_options(tiny, tmp_path, problem_type="regression", **flags)
+    data = classification.dataset_factory.make_dataset(options, "train")
+    entry = classification.dataset_factory.scale_entry(options, data)
+    assert json.loads(entry.get("target_scale", "null")) == scale
+    assert ("far from those that" in caplog.text) == warns
 
 
 def to_list(text):

@@ -152,6 +152,18 @@ def test_best_of_several_evaluations_is_used(tiny, folder):
     assert (folder / "out" / "best" / "labels.txt").exists()
 
 
+def test_given_labels(tiny, folder):
+    def infer(labels):
+        run = options(tiny, folder, do_train=True, labels=labels)
+        tokenizer = FullTokenizer(tiny.flags["vocab_file"])
+        return TokenClassification(run, tiny.config, tokenizer).infer_schema("train").labels
+
+    assert infer(None) == ("O", "B-A", "B-B", "I-A")
+    assert infer("B-C, O,I-A,B-B,B-A") == ("B-C", "O", "I-A", "B-B", "B-A")
+    with pytest.raises(UserError, match=r"train\.txt:\d+: label B-B is not one of O, B-A, I-A\. F"):
+        infer("O,B-A,I-A")
+
+
 def test_prediction_in_a_different_folder_without_labels(tiny, folder):
     """The label map comes from the checkpoint folder."""
     ner.run(options(tiny, folder, **TRAINING, do_predict=True))
