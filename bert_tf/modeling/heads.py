@@ -157,15 +157,6 @@ class EncoderWithHead(ConfiguredModel):
         self.encoded_shape = (None, None, self.config.hidden_size)
         self.built = True
 
-    def _flatten(self, inputs: dict[str, Any], prefix: str) -> dict[str, Any]:
-        """Returns inputs [B, C, S] with the prefix as those of the encoder, [B * C, S], if any."""
-        texts = {n.removeprefix(prefix): inputs[n] for n in inputs if n.startswith(prefix)}
-        # `token_positions` are already those of the flattened texts.
-        flat = {
-            n: ops.reshape(x, (-1, ops.shape(x)[-1])) for n, x in texts.items() if len(x.shape) == 3
-        }
-        return {**texts, **flat}
-
     def __call__(
         self, inputs: Any, *args: Any, return_attention_probs: bool = False, **kwargs: Any
     ) -> Any:

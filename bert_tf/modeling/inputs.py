@@ -104,3 +104,13 @@ def _check_range(name: str, ids: Any, size: int) -> Any:
         if not 0 <= extreme < size:
             raise ValueError(f"{name} must be between 0 and {size - 1}. Received: {extreme}")
     return values
+
+
+def flatten_texts(inputs: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Returns inputs [B, C, S] with the prefix as those of the encoder, [B * C, S], if any."""
+    texts = {n.removeprefix(prefix): inputs[n] for n in inputs if n.startswith(prefix)}
+    # `token_positions` are already those of the flattened texts.
+    flat = {
+        n: ops.reshape(x, (-1, ops.shape(x)[-1])) for n, x in texts.items() if len(x.shape) == 3
+    }
+    return {**texts, **flat}

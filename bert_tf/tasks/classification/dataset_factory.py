@@ -201,3 +201,15 @@ def _require_order(labels: Sequence[str], folder: RunFolder) -> None:
     if model_labels and expected != actual and len(expected) == len(actual):
         message = "The model names its outputs %s; assuming that they are %s, in this order"
         log.warning(message, ", ".join(model_labels), ", ".join(labels))
+
+
+def require_problem_type(options: ClassifierOptions, data: TextDataset) -> None:
+    """Raises a UserError if a model in `output_dir` has another kind of output."""
+    for folder in resumed_folders(options):
+        trained = trained_problem_type(folder)
+        if trained not in (None, data.problem_type):
+            raise UserError(
+                f"--output_dir={folder} contains a run with problem_type={trained}, but this run "
+                f"has problem_type={data.problem_type}. Choose another --output_dir; to start from "
+                f"the weights of the earlier run, also pass --init_checkpoint={folder}"
+            )

@@ -5,7 +5,7 @@ Shapes: B rows in a batch, E examples, L labels.
 
 import abc
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,6 +105,15 @@ class ProblemType(abc.ABC):
     def cells(self, value: Any) -> list[Any]:
         """Converts the values of one example to cells."""
         return [self.answer(value), *value]
+
+    def rows(self, examples: Sequence[InputExample], values: np.ndarray) -> Iterator[Sequence[Any]]:
+        """Yields the header and the rows of a table of predictions."""
+        has_pairs = any(example.text_b for example in examples)
+        text_columns = ["text", "text_pair"] if has_pairs else ["text"]
+        yield ["id", *text_columns, *self.columns()]
+        for example, value in zip(examples, values, strict=True):
+            texts = [example.text_a, example.text_b or ""] if has_pairs else [example.text_a]
+            yield [example.guid, *texts, *self.cells(value)]
 
     def serve(self, values: Any) -> dict[str, Any]:
         """Returns the outputs of an exported model, given its `values`."""

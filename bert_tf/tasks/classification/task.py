@@ -25,9 +25,8 @@ from bert_tf.tasks.classification import checks
 from bert_tf.tasks.classification.dataset_factory import (
     label_source,
     make_dataset,
-    resumed_folders,
+    require_problem_type,
     scale_entry,
-    trained_problem_type,
 )
 from bert_tf.tasks.classification.datasets import PROBLEM_TYPE, TextDataset
 from bert_tf.tasks.classification.evaluation_report import make_report
@@ -99,7 +98,7 @@ class Classification(Task):
         For published datasets, they are constant.
         """
         data = make_dataset(self.options, source)
-        _require_problem_type(self.options, data)
+        require_problem_type(self.options, data)
         if source == "train" and data.problem_type == REGRESSION and not data.is_published:
             data.entries = {**data.entries, **scale_entry(self.options, data)}
         problem = PROBLEM_TYPES[data.problem_type](data, self.options)
@@ -255,7 +254,7 @@ class Classification(Task):
     ) -> EvaluationReport:
         """Compares predictions with labels."""
         values, label_ids = predictions.values, self.problem.label_ids(examples)
-        rows = [*_prediction_rows(examples, values, self.problem)]
+        rows = [*self.problem.rows(examples, values)]
         return make_report(self.problem, rows, values, label_ids, predictions.losses)
 
     def _write_predictions(
@@ -265,7 +264,7 @@ class Classification(Task):
         contents = {
             # As in the original: a line for each example, its values in the order of the labels.
             TEST_RESULTS: "".join("\t".join(map(str, row)) + "\n" for row in rows),
-            TEST_PREDICTIONS: format_table(_prediction_rows(examples, values, self.problem)),
+            TEST_PREDICTIONS: format_table(self.problem.rows(examples, values)),
         }
         if self.options.glue_submission:
             answers = enumerate(map(self.problem.answer, values))
@@ -320,30 +319,7 @@ class Classification(Task):
         return window_counts(a.lengths, b.lengths, self.options.max_seq_length)
 
 
-def _require_problem_type(options: ClassifierOptions, data: TextDataset) -> None:
-    """Raises a UserError if a model in `output_dir` has another kind of output."""
-    for folder in resumed_folders(options):
-        trained = trained_problem_type(folder)
-        if trained not in (None, data.problem_type):
-            raise UserError(
-                f"--output_dir={folder} contains a run with problem_type={trained}, but this run "
-                f"has problem_type={data.problem_type}. Choose another --output_dir; to start from "
-                f"the weights of the earlier run, also pass --init_checkpoint={folder}"
-            )
-
-
 def _average_windows(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Averages values [rows, ...] to [E, ...], given the number of windows of each example [E]."""
     sums = np.add.reduceat(values.astype(np.float64), np.cumsum(counts) - counts, axis=0)
     return (sums / counts.reshape(-1, *[1] * (values.ndim - 1))).astype(values.dtype)
-
-
-def _prediction_rows(
-    examples: Sequence[InputExample], values: np.ndarray, problem: ProblemType
-) -> Iterator[Sequence[Any]]:
-    has_pairs = any(example.text_b for example in examples)
-    text_columns = ["text", "text_pair"] if has_pairs else ["text"]
-    yield ["id", *text_columns, *problem.columns()]
-    for example, value in zip(examples, values, strict=True):
-        texts = [example.text_a, example.text_b or ""] if has_pairs else [example.text_a]
-        yield [example.guid, *texts, *problem.cells(value)]

@@ -11,6 +11,7 @@ from keras import ops
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
 from bert_tf.modeling.heads import EncoderWithHead
+from bert_tf.modeling.inputs import flatten_texts
 
 PASSAGES = "passages/"
 
@@ -49,7 +50,7 @@ class BertBiEncoder(EncoderWithHead):
         """
         seeds = self._dropout_seeds(2, dropout_seed, training)
         outputs = {"sentence_embedding": self._encode(inputs, training, seeds[0])}
-        if passages := self._flatten(inputs, PASSAGES):
+        if passages := flatten_texts(inputs, PASSAGES):
             vectors = self._encode(passages, training, seeds[1])
             count = ops.shape(inputs[f"{PASSAGES}input_ids"])[1]
             outputs["passages"] = ops.reshape(vectors, (-1, count, vectors.shape[-1]))

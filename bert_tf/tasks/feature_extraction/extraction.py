@@ -122,7 +122,7 @@ def _extract_file(options: ExtractionOptions, get_extractor: Callable[[int], "Ex
         FORMATS[options.file_format](temporary, extractor.layers) as write,
         bar(total, "texts") as progress,
     ):
-        while chunk := list(itertools.islice(indexed_texts, _chunk_size(options, extractor))):
+        while chunk := list(itertools.islice(indexed_texts, extractor.chunk_size)):
             if not extractor.num_texts:
                 _warn_about_texts(options, [text for _, text in chunk])
             features = extractor.features([text for _, text in chunk])
@@ -219,7 +219,9 @@ class Extractor:
         arguments: Any = (self._select, features, options, options.batch_size)
         settings: Any = {"cache_suffix": "_encoder", "hidden_states": True}
         get_model = loaded(build, load)
-        one_thread = _has_many_batches(options, total)
+        # Without pooling, chunks have few texts, because features of tokens take much memory.
+        chunk_size = min(total, _MAX_TEXTS) if options.pooling != "none" else 0
+        one_thread = chunk_size / options.batch_size / num_cores() >= _MANY_BATCHES
         inference = open_model(
             self._folder, get_model, *arguments, one_thread=one_thread, num_rows=total, **settings
         )
@@ -245,6 +247,13 @@ class Extractor:
         if self._declared and self._declared.normalize:
             values = array_ops.normalize(values)
         return {"values": values}
+
+    @property
+    def chunk_size(self) -> int:
+        """Number of texts whose features take some 100 MB."""
+        num_bytes = 4 * len(self.layers) * self.config.hidden_size
+        num_bytes *= self.options.max_seq_length if self.options.pooling == "none" else 1
+        return max(min(_MAX_TEXTS, _MAX_BYTES // num_bytes), self.options.batch_size)
 
     def __call__(self, inputs: Sequence[Any]) -> list[TextFeatures]:
         """Computes the features of strings and tuples of two strings, for a `Predictor`."""
@@ -316,16 +325,3 @@ def _follow_folder(
             values[name] = passed
     log.info("%s, max_seq_length=%d", declared, values["max_seq_length"])
     return dataclasses.replace(options, pooling=declared.pooling, **values), declared
-
-
-def _chunk_size(options: ExtractionOptions, extractor: Extractor) -> int:
-    bytes_per_text = 4 * len(extractor.layers) * extractor.config.hidden_size
-    if options.pooling == "none":
-        bytes_per_text *= options.max_seq_length
-    return max(min(_MAX_TEXTS, _MAX_BYTES // bytes_per_text), options.batch_size)
-
-
-def _has_many_batches(options: ExtractionOptions, total: int) -> bool:
-    # Without pooling, chunks have few texts, because features of tokens take much memory.
-    chunk_size = min(total, _MAX_TEXTS) if options.pooling != "none" else 0
-    return chunk_size / options.batch_size / num_cores() >= _MANY_BATCHES

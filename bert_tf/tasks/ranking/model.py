@@ -10,6 +10,7 @@ from keras import ops
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling import BertClassifier
+from bert_tf.modeling.inputs import flatten_texts
 
 NEGATIVES = "negatives/"
 
@@ -40,7 +41,7 @@ class BertCrossEncoder(BertClassifier):
         [B, 1 + N].
         """
         seeds = self._dropout_seeds(2, dropout_seed, training)
-        negatives = self._flatten(inputs, NEGATIVES)
+        negatives = flatten_texts(inputs, NEGATIVES)
         first = {name: inputs[name] for name in inputs if not name.startswith(NEGATIVES)}
         logits = super().call(first, training=training, dropout_seed=seeds[0])["logits"]
         if negatives:

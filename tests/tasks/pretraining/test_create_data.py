@@ -278,7 +278,7 @@ def test_beam_and_workers_give_the_same_records(tiny, corpus):
     assert [(corpus / name).read_bytes() for name in ("x.tfrecord", "y.tfrecord")] == split
     # Only a worker reads as far as this.
     (corpus / "one.txt").write_bytes(b"a\n\n" * 1500 + b"bad \xff\n")
-    with pytest.raises(UserError, match=r"pipeline failed: \S*one\.txt:3001: the file is not UTF-8"):
+    with pytest.raises(UserError, match=r"failed: \S*one\.txt:3001: the file is not UTF-8"):
         create_sharded(tiny, corpus, "bad", **beam)
     assert not (corpus / "bad.tfrecord").exists()
 
