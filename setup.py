@@ -54,6 +54,7 @@ TEST = [
     *LITERT,
     *SERVE,
     "httpx>=0.27",  # calls the server in its tests
+    "playwright>=1.40",  # shows the server's page in the system's browser, for tests and a picture
 ]
 
 setup(

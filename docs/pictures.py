@@ -38,6 +38,8 @@ CURVE_COMMAND = (
 
 # A browser's window, in pixels.
 _REPORT_SIZE = (1000, 1500)
+_PAGE_SIZE = (760, 640)
+PAGE_TEXT = "The soup was cold and the waiter was rude, but the wine was wonderful."
 # A terminal, in characters and in pixels.
 _COLUMNS = 100
 _CHARACTER_WIDTH, _LINE_HEIGHT, _MARGIN, _TITLE_HEIGHT = 8.4, 19, 16, 36
@@ -101,10 +103,42 @@ def headings(page: str) -> str:
     return "\n".join(re.findall(r"<(?:h\d|th)>(.*?)</", page))
 
 
+def draw_server_page() -> bytes:
+    """Takes a screenshot of the page of serve_model.py, as PNG, described by its labels."""
+    from playwright.sync_api import sync_playwright
+
+    with tempfile.TemporaryDirectory() as folder:
+        run(*CURVE_COMMAND, f"--output_dir={folder}/reviews")
+        command = [sys.executable, "serve_model.py", f"--model_dir={folder}/reviews", "--port=0"]
+        server = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        with server, sync_playwright() as session:
+            lines = iter(server.stderr or ())
+            url = next(filter(None, (re.search(r"http://\S+", line) for line in lines)))[0]
+            next(line for line in lines if "ready after" in line)
+            path = shutil.which("chromium")
+            browser = session.chromium.launch(executable_path=path, args=["--no-sandbox"])
+            page = browser.new_page(viewport={"width": _PAGE_SIZE[0], "height": _PAGE_SIZE[1]})
+            page.goto(url)
+            page.fill("textarea", PAGE_TEXT)
+            page.click("text=Why?")
+            page.wait_for_selector("#result mark")
+            labels = page.locator("label, button").all_inner_texts()
+            image = Image.open(io.BytesIO(page.screenshot()))
+            browser.close()
+            server.terminate()
+    info, buffer = PngImagePlugin.PngInfo(), io.BytesIO()
+    info.add_text("Description", "\n".join(label.split("\n")[0] for label in labels))
+    image.convert("P", palette=Image.Palette.ADAPTIVE, colors=64).save(
+        buffer, "PNG", pnginfo=info, optimize=True
+    )
+    return buffer.getvalue()
+
+
 PICTURES: Mapping[str, Callable[[], bytes]] = {
     "docs/demo.svg": draw_demo,
     "docs/training_curve.png": lambda: training_files()["training_curve.png"],
     "docs/report.png": draw_report,
+    "docs/server_page.png": draw_server_page,
     "docs/speed.png": tables.plot,
 }
 

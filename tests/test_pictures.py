@@ -75,3 +75,10 @@ def _difference(image: np.ndarray, other: np.ndarray) -> float:
         return 1.0
     differences = np.abs(image.astype(np.int32) - other.astype(np.int32))
     return float(np.mean(differences.max(axis=-1) > 50))
+
+
+def test_page_of_the_server_has_todays_labels():
+    page = (ROOT / "bert_tf/serving/page.html").read_text(encoding="utf-8")
+    labels = Image.open(ROOT / "docs/server_page.png").info["Description"].split("\n")
+    assert {"Model", "Text", "Why?"} <= {*labels}
+    assert all(label in page for label in labels), "make pictures"

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf import registry
+from bert_tf import files, registry
 from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
-from bert_tf.checkpoints.run_folder import RunFolder
+from bert_tf.checkpoints.run_folder import CONFIG, RUN, RunFolder
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.predictor import Predictor
@@ -66,9 +66,14 @@ class Model:
         names = ("engine", "precision", "jit_compile", "max_seq_length")
         passed = ((n, getattr(options, n)) for n in names)
         flags = {n: value for n, value in passed if value != getattr(defaults, n)}
-        script = options.script or (None if RunFolder(folder).script else "extract_features")
+        run = RunFolder.of(folder)
+        if not (run.script or run.find(CONFIG) or folder.endswith(".keras")):
+            problem = f"{folder} is not the folder of a model: it has no {RUN} and no {CONFIG}"
+            advice = "Pass an output_dir, or convert the model: convert_checkpoint.py --to=original"
+            raise UserError(f"{problem} ({files.describe_parent(run.file(RUN))}). {advice}")
+        script = options.script or (None if run.script else "extract_features")
         if script == "extract_features":
-            flags |= _pooling_flags(folder, options.pooling)
+            flags |= _pooling_flags(run, options.pooling)
         self._options = run_metadata.options_for_model(folder, script, **flags)
         self._script = registry.script_of(type(self._options))
         if self._script not in KINDS:
@@ -121,8 +126,8 @@ class Model:
             raise UserError(f"{route} needs another model: {kind}. Call POST {' or '.join(right)}")
 
 
-def _pooling_flags(folder: str, pooling: str) -> dict[str, str]:
-    if pooling == "auto" and declared_vectors(RunFolder.of(folder)):
+def _pooling_flags(folder: RunFolder, pooling: str) -> dict[str, str]:
+    if pooling == "auto" and declared_vectors(folder):
         return {"pooling": "auto"}
     if pooling == "auto":
         message = "%s declares no pooling: serving the mean of its last layer (see --pooling)"

@@ -111,4 +111,4 @@ class ServingOptions(Options):
                 raise UserError(f"--model must be {form}. Received: {name}={folder}")
             if [x for x, _ in pairs].count(name) > 1:
                 raise UserError(f"Two models are called {name}: pass other names with --model")
-        return dict(pairs)
+        return {name: os.path.expanduser(folder) for name, folder in pairs}

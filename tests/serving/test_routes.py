@@ -427,7 +427,7 @@ def test_options(folders, tmp_path):
         folders_of(model="a=x,a=y")
     with pytest.raises(UserError, match="--model_dir"):
         ServingOptions().check()
-    with pytest.raises(UserError, match="No such file"):
+    with pytest.raises(UserError, match="is not the folder of a model: it has no"):
         Model("a", str(tmp_path), ServingOptions())
 
 

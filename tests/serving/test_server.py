@@ -111,7 +111,7 @@ def test_mistakes_end_the_script_before_it_listens(folders, tmp_path, monkeypatc
         port = taken.getsockname()[1]
         with pytest.raises(UserError, match=f"--port={port}: Address already in use. Pass"):
             run(ServingOptions(**{**options, "port": port}))
-    with pytest.raises(UserError, match="No such file"):
+    with pytest.raises(UserError, match="nix is not the folder of a model"):
         run(ServingOptions(model_dir=str(tmp_path / "nix"), port=0))
     with pytest.raises(UserError, match="--engine=onnx does not support --precision=bfloat16"):
         run(ServingOptions(**options, engine="onnx", precision="bfloat16"))
