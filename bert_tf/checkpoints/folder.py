@@ -19,6 +19,7 @@ _TEMPORARY_FILE = re.compile(r"model\.ckpt-\d+\..*tempstate\d+$")
 _MODEL_ID = re.compile(
     r"(?!.*\.(ckpt|index|h5|json|onnx|tflite|keras|zip))([\w-]+/)?[\w-]*bert[\w.-]*", re.I
 )
+_SKIPPED = "%s is damaged; skipping it"
 _FILE_SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 
 
@@ -89,6 +90,10 @@ def newest_readable(folder: str) -> str | None:
     In a folder without checkpoints, returns None. If all are damaged, raises a UserError.
     """
     prefixes = [os.path.join(folder, name) for name in reversed(names_in(folder))]
+    for path in _read_state(folder)[-1:]:
+        newest = os.path.join(folder, os.path.basename(path))
+        if newest not in prefixes and files.exists(f"{newest}.index"):  # without its data
+            log.warning(_SKIPPED, newest)
     for prefix in prefixes:
         try:
             for _ in read(prefix, shapes(prefix)):
@@ -97,7 +102,7 @@ def newest_readable(folder: str) -> str | None:
         except UnreadableCheckpoint:
             if prefix == prefixes[-1]:
                 raise
-            log.warning("%s is damaged; skipping it", prefix)
+            log.warning(_SKIPPED, prefix)
     return None
 
 
