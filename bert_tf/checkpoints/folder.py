@@ -90,10 +90,7 @@ def newest_readable(folder: str) -> str | None:
     In a folder without checkpoints, returns None. If all are damaged, raises a UserError.
     """
     prefixes = [os.path.join(folder, name) for name in reversed(names_in(folder))]
-    for path in _read_state(folder)[-1:]:
-        newest = os.path.join(folder, os.path.basename(path))
-        if newest not in prefixes and files.exists(f"{newest}.index"):  # without its data
-            log.warning(_SKIPPED, newest)
+    warn_if_incomplete(folder)
     for prefix in prefixes:
         try:
             for _ in read(prefix, shapes(prefix)):
@@ -104,6 +101,14 @@ def newest_readable(folder: str) -> str | None:
                 raise
             log.warning(_SKIPPED, prefix)
     return None
+
+
+def warn_if_incomplete(folder: str) -> None:
+    """Warns about each listed checkpoint in a training folder that has lost its data."""
+    listed = {os.path.basename(path) for path in _read_state(folder)}
+    for name in sorted(listed.difference(_list_prefixes(folder))):
+        if files.exists(os.path.join(folder, f"{name}.index")):
+            log.warning(_SKIPPED, os.path.join(folder, name))
 
 
 def warn_if_untrained(prefix: str) -> None:

@@ -30,7 +30,7 @@ def check_vocabulary(
         problem = _describe_difference(entries, model_vocab)
     else:
         # A training run records its vocabulary: `RunFolder.check_files` warns if it has changed.
-        is_recorded = RunFolder(os.path.dirname(path)).entry("digests", VOCAB)
+        is_recorded = RunFolder(os.path.dirname(model_vocab or "")).entry("digests", VOCAB)
         padding = 0 if model_vocab and not is_recorded else _MAX_PADDING
         problem = next(_find_problems(entries, vocab_size, padding), None)
     if problem:
