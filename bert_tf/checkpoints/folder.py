@@ -19,8 +19,8 @@ _TEMPORARY_FILE = re.compile(r"model\.ckpt-\d+\..*tempstate\d+$")
 _MODEL_ID = re.compile(
     r"(?!.*\.(ckpt|index|h5|json|onnx|tflite|keras|zip))([\w-]+/)?[\w-]*bert[\w.-]*", re.I
 )
-_SKIPPED = "%s is damaged; skipping it"
 _FILE_SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
+_SKIPPED = "%s is damaged; skipping it"
 
 
 def resolve(path: str) -> str:
