@@ -122,7 +122,8 @@ def parse(options_class: type, argv: Sequence[str]) -> Any:
     except (flags.Error, OSError, ValueError) as error:
         raise UserError(_reword(str(error).removeprefix("ERROR:: "))) from error
     if positional:
-        raise UserError(f"Unexpected argument {positional[0]!r}: write flags as --name=value")
+        advice = "write flags as --name=value, with quotes around a value that has spaces"
+        raise UserError(f"Unexpected argument {positional[0]!r}: {advice}")
     names = [field.name for field in dataclasses.fields(options_class)]
     passed = [name for name in names if values[name].present]  # the others keep their `Default`
     return options_class(**{name: _check_value(name, values[name].value) for name in passed})

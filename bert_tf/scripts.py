@@ -25,6 +25,11 @@ def __getattr__(name: str) -> Callable[[], None]:
 
 
 def _main(name: str) -> None:
+    try:
+        os.write(2, b"")
+    except OSError:  # closed (2>&-), or a full device: run without a log
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        sys.stderr = os.fdopen(2, "w", closefd=False)
     # A copy of stderr: while TensorFlow is imported, file descriptor 2 is redirected.
     stderr, environment = os.dup(2), registry.SCRIPTS[name].environment
 

@@ -47,6 +47,9 @@ def test_missing_file_error_lists_existing_files(tmp_path):
         files.open_binary(str(tmp_path / "no" / "such" / "folder.tsv"))
     with pytest.raises(UserError, match="is a folder"):
         files.open_binary(str(tmp_path))
+    (tmp_path / "test.tsv").symlink_to("moved.tsv")
+    with pytest.raises(UserError, match=r"test\.tsv \(it links to moved\.tsv, which does"):
+        files.open_binary(str(tmp_path / "test.tsv"))
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="needs /dev/zero")

@@ -72,6 +72,18 @@ def test_signals_during_import(tmp_path, module, signum, stderr, code):
     assert _run("-c", _SIGNAL_ON_IMPORT, script, module, int(signum), *flags) == (code, stderr)
 
 
+@posix_only
+@pytest.mark.parametrize("stderr", ["&-", "/dev/full"])
+def test_unwritable_stderr_does_not_end_a_script(tmp_path, stderr):
+    if not os.path.exists(stderr) and stderr.startswith("/"):
+        pytest.skip(f"needs {stderr}")
+    output = tmp_path / "vocab.txt"
+    flags = f"--input_file=README.md --output_file={output} --vocab_size=300"
+    command = f"exec {sys.executable} create_vocab.py {flags} 2>{stderr}"
+    subprocess.run(["sh", "-c", command], cwd=ROOT, check=True)
+    assert output.exists()
+
+
 def test_import_leaves_signal_handlers_unchanged():
     code = (
         "import signal, bert_tf, bert_tf.cli, run_classifier\n"

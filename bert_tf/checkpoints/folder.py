@@ -20,6 +20,7 @@ _MODEL_ID = re.compile(
     r"(?!.*\.(ckpt|index|h5|json|onnx|tflite|keras|zip))([\w-]+/)?[\w-]*bert[\w.-]*", re.I
 )
 _FILE_SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
+_SKIPPED = "%s is damaged; skipping it"
 
 
 def resolve(path: str) -> str:
@@ -89,6 +90,7 @@ def newest_readable(folder: str) -> str | None:
     In a folder without checkpoints, returns None. If all are damaged, raises a UserError.
     """
     prefixes = [os.path.join(folder, name) for name in reversed(names_in(folder))]
+    warn_if_incomplete(folder)
     for prefix in prefixes:
         try:
             for _ in read(prefix, shapes(prefix)):
@@ -97,8 +99,16 @@ def newest_readable(folder: str) -> str | None:
         except UnreadableCheckpoint:
             if prefix == prefixes[-1]:
                 raise
-            log.warning("%s is damaged; skipping it", prefix)
+            log.warning(_SKIPPED, prefix)
     return None
+
+
+def warn_if_incomplete(folder: str) -> None:
+    """Warns about each listed checkpoint in a training folder that has lost its data."""
+    listed = {os.path.basename(path) for path in _read_state(folder)}
+    for name in sorted(listed.difference(_list_prefixes(folder))):
+        if files.exists(os.path.join(folder, f"{name}.index")):
+            log.warning(_SKIPPED, os.path.join(folder, name))
 
 
 def warn_if_untrained(prefix: str) -> None:

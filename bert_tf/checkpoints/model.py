@@ -105,6 +105,8 @@ def follow_labels(model: keras.Model, source: Source, labels: Sequence[str]) -> 
         log.warning(message, source.path, *(shortened(brief(x)) for x in (trained, labels)))
     elif sorted(old) == sorted(new) and old != new:
         order = [old.index(label) for label in new]
+        message = "%s: its labels are %s; its head is loaded in the new order, %s"
+        log.info(message, source.path, *(shortened(brief(x)) for x in (trained, labels)))
         for name, variable in named_variables(model).items():
             if name.endswith(("output_weights", "output_bias")):
                 variable.assign(np.asarray(variable)[order])

@@ -1,7 +1,11 @@
 """Lists, reads and writes the tensors of a checkpoint by name."""
 
+import atexit
 import contextlib
+import functools
 import os
+import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -83,7 +87,31 @@ def write(prefix: str, tensors: Mapping[str, Any]) -> None:
 def open_reader(prefix: str) -> Any:
     """Opens a checkpoint, whether it is name-based or object-based."""
     with explained_read_errors(prefix):
-        return backend.tf.train.load_checkpoint(prefix)
+        folder, name = os.path.split(prefix)
+        return backend.tf.train.load_checkpoint(os.path.join(folder_to_read(folder), name))
+
+
+def folder_to_read(folder: str) -> str:
+    """Returns a path of a folder that TensorFlow reads from: a link if the name has brackets.
+
+    TensorFlow writes to such a folder, but takes the name for a pattern when it reads.
+    """
+    return _link_to(os.path.abspath(folder)) if "[" in folder else folder
+
+
+@functools.cache
+def _link_to(folder: str) -> str:
+    link = os.path.join(temporary_folder(), "link")
+    with files.wrap_errors("link to", folder):
+        os.symlink(folder, link)
+    return link
+
+
+def temporary_folder() -> str:
+    """Creates a folder that is removed when the program ends."""
+    folder = tempfile.mkdtemp(prefix="bert_tf_")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 @contextlib.contextmanager

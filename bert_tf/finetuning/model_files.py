@@ -11,7 +11,7 @@ from bert_tf.checkpoints.formats.configs import count_layers, warn_of_other_conf
 from bert_tf.checkpoints.formats.source import tokenizer_settings
 from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError, counted
+from bert_tf.errors import UserError, counted, shortened
 from bert_tf.finetuning.run_metadata import COPIES
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 from bert_tf.inference.exported_model import MODEL_FILES
@@ -179,9 +179,12 @@ def load_config_and_tokenizer(
     tokenizer = options.tokenizer()
     num_entries = max(tokenizer.vocab.values(), default=-1) + 1
     if num_entries > config.vocab_size:
+        lines = enumerate(files.read_small_file_lines(options.vocab_file or ""), start=1)
+        blank = shortened([str(number) for number, line in lines if not line.strip()])
+        counting = f", counting blank lines ({blank})" if blank else ""
         raise UserError(
-            f"The vocabulary {options.vocab_file} has {num_entries} entries, but the model "
-            f"has only {config.vocab_size}. Pass the vocab.txt that came with the model"
+            f"The vocabulary {options.vocab_file} has {num_entries} entries{counting}, but the "
+            f"model has only {config.vocab_size}. Pass the vocab.txt that came with the model"
         )
     missing = [token for token in _REQUIRED_TOKENS if token not in tokenizer.vocab]
     if missing:

@@ -23,13 +23,14 @@ from bert_tf.data.features import NUM_LOGGED, Feature, log_rows, texts_per_row
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.data.parallel import chunks, map_in_order
 from bert_tf.declare import ROWS
-from bert_tf.errors import UserError, counted
+from bert_tf.errors import UserError, counted, shortened
 from bert_tf.finetuning.distillation import Teacher
 from bert_tf.finetuning.run_checks import describe_data
 from bert_tf.finetuning.task import Task
 from bert_tf.inference.row_batches import unpadded_lengths
 from bert_tf.progress import bar, log
 from bert_tf.tokenization import load_vocab
+from bert_tf.tokenization.special_tokens import place
 from bert_tf.training import Devices, Lengths
 
 _CHUNK_EXAMPLES = 1024
@@ -79,6 +80,8 @@ class Splits:
         for split in splits:
             problems = self.task.check(split, examples[split], examples.get("train", ()))
             self.problems[split] = list(problems)
+            if split == "train" and self.task.options.special_tokens:
+                self.problems[split] += _check_special_tokens(self.task, examples[split])
             for problem in self.problems[split]:
                 log.warning("%s", problem)
 
@@ -142,6 +145,16 @@ class Splits:
         # All counts are 0 if an older version wrote the records.
         counts = [stats[f"length_{length}"] for length in range(options.max_seq_length + 1)]
         return stats["records"], counts
+
+
+def _check_special_tokens(task: Task, examples: Sequence[Any]) -> Iterator[str]:
+    """Yields a sentence if no text for training has any of the special tokens."""
+    options = task.options
+    _, tokens = place(options.special_tokens or "", load_vocab(options.vocab_file or ""))
+    texts = itertools.chain.from_iterable(texts for _, texts in task.identity(examples))
+    if not any(token in text for text in texts for token in tokens):
+        names, advice = shortened(tokens), "Compare their spelling with the texts"
+        yield f"No text for training has any of the special tokens {names}. {advice}"
 
 
 def _featurize(

@@ -84,11 +84,16 @@ def require_same_labels(labels: Sequence[str], source: str, options: Any, advice
     if not advice and options.do_train:
         advice = "Choose a different --output_dir, or empty this one to start over"
     advice = advice or "Pass the labels in the model's order as --labels, or omit --labels"
-    trained = folder.labels()
+    trained, place = folder.labels(), folder.file(LABELS)
+    if trained is None:
+        # Other names than in a configuration may mean the same outputs; another order does not.
+        declared, place = folder.declared_labels() or [], "in its configuration"
+        old, new = ([label.casefold() for label in names] for names in (declared, labels))
+        trained = declared if sorted(old) == sorted(new) and old != new else None
     if trained and trained != [*labels]:
         raise UserError(
             f"{source} has the labels {', '.join(labels)}, but the model in {folder} was trained "
-            f"with {', '.join(trained)} ({folder.file(LABELS)}). {advice}"
+            f"with {', '.join(trained)} ({place}). {advice}"
         )
 
 

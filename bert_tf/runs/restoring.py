@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from bert_tf import checkpoints, files, registry
-from bert_tf.checkpoints.folder import warn_if_untrained
+from bert_tf.checkpoints.folder import warn_if_incomplete, warn_if_untrained
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.errors import UserError, counted
@@ -65,6 +65,7 @@ def _load_own_checkpoint(model: keras.Model, checkpoint: str, options: Any) -> N
 
 def _load_init_checkpoint(model: keras.Model, options: Any) -> None:
     layers = options.init_layer_numbers
+    warn_if_incomplete(options.init_checkpoint)
     loaded = checkpoints.load_weights(model, find_source(options.init_checkpoint), layers)
     if layers:
         listed, count = ", ".join(map(str, layers)), counted(len(layers), "layer")

@@ -1,11 +1,14 @@
 """The course of a run that trains and evaluates, for fine-tuning and pre-training."""
 
 import abc
+import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 from bert_tf import checkpoints, file_names, files, training
 from bert_tf.checkpoints.run_folder import RunFolder
@@ -55,6 +58,17 @@ class TrainingRecords:
     lengths: training.Lengths
 
 
+@contextlib.contextmanager
+def _preserve_generators() -> Iterator[None]:
+    """Restores the global generators of Python and NumPy, which a run seeds."""
+    python_state, numpy_state = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
+
+
 @dataclasses.dataclass(eq=False)
 class TrainingRun(abc.ABC):
     """A run in one `output_dir`; subclasses implement the steps that differ.
@@ -102,6 +116,7 @@ class TrainingRun(abc.ABC):
     def evaluate_and_predict(self) -> Results:
         """Computes and writes what the options ask for, with the final weights."""
 
+    @_preserve_generators()
     def run(self) -> Results:
         """Trains, evaluates and predicts, depending on the options."""
         options, devices = self.options, self.devices

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint, checkpoints
+from bert_tf.checkpoints.formats import OriginalSource
 from bert_tf.errors import UserError
 from bert_tf.modeling import (
     BertClassifier,
@@ -276,6 +277,41 @@ def test_errors_omit_tensorflow_op_names(tmp_path):
     with pytest.raises(UserError, match=r"TensorFlow says: \w") as error:
         list(checkpoint.read(str(tmp_path / "x.ckpt"), ["x"]))
     assert not re.search(r"\{\{|Op:|name:", str(error.value))
+
+
+def test_folders_with_brackets(tmp_path, monkeypatch):
+    folder = tmp_path / "run[1]"
+    folder.mkdir()
+    checkpoint.write(str(folder / "x.ckpt"), {"x": np.arange(3, dtype="float32")})
+    monkeypatch.chdir(tmp_path)
+    for prefix in (str(folder / "x.ckpt"), "run[1]/x.ckpt"):
+        assert checkpoint.shapes(prefix) == {"x": [3]}
+        ((_, value),) = checkpoint.read(prefix, ["x"])
+        assert value.tolist() == [0, 1, 2]
+    assert OriginalSource("run[1]/x.ckpt").variables() == {"x": ([3], "float32")}
+    # The path is relative to the working directory of the call.
+    other = tmp_path / "other" / "run[1]"
+    other.mkdir(parents=True)
+    checkpoint.write(str(other / "x.ckpt"), {"y": np.zeros(1, "float32")})
+    monkeypatch.chdir(tmp_path / "other")
+    assert checkpoint.shapes("run[1]/x.ckpt") == {"y": [1]}
+    with pytest.raises(UserError, match=r"Cannot read the checkpoint run\[1\]/absent"):
+        checkpoint.shapes("run[1]/absent")
+
+
+def test_checkpoints_without_data_are_reported(tmp_path, run_log):
+    for step in (1, 2, 3):
+        prefix = str(tmp_path / f"model.ckpt-{step}")
+        checkpoint.write(prefix, {"x": np.zeros(1, "float32")})
+        checkpoints.add_newest(str(tmp_path), f"model.ckpt-{step}")
+    (tmp_path / "model.ckpt-3.data-00000-of-00001").unlink()
+    assert checkpoints.newest_readable(str(tmp_path)) == str(tmp_path / "model.ckpt-2")
+    assert f"{tmp_path}/model.ckpt-3 is damaged; skipping it" in run_log.text
+    run_log.clear()
+    # Whoever removes all its files wants an earlier one.
+    (tmp_path / "model.ckpt-3.index").unlink()
+    assert checkpoints.newest_readable(str(tmp_path)) == str(tmp_path / "model.ckpt-2")
+    assert run_log.text == ""
 
 
 def test_step_of_does_not_initialize_devices(tmp_path):

@@ -1,13 +1,20 @@
 """Label maps in labels.txt: written by a training run, edited by hand, or missing."""
 
+import dataclasses
 import json
+from types import SimpleNamespace
 
+import keras
+import numpy as np
 import pytest
 
+from bert_tf.checkpoints.formats import OriginalSource
 from bert_tf.checkpoints.formats.conversion import convert
 from bert_tf.checkpoints.formats.detection import find_source
+from bert_tf.checkpoints.model import follow_labels
 from bert_tf.checkpoints.run_folder import RunFolder, labels_file, read_labels
 from bert_tf.errors import UserError
+from bert_tf.finetuning.run_checks import require_same_labels
 from bert_tf.options import ClassifierOptions, ConversionOptions
 from bert_tf.tasks.classification.dataset_factory import _require_order, make_dataset
 from bert_tf.tasks.token_classification.schemes import is_label
@@ -59,6 +66,39 @@ def test_label_map_from_transformers_config(tmp_path):
         # transformers' default names do not count as labels.
         with pytest.raises(UserError, match="or --labels in the order of the model's outputs"):
             make_dataset(options, RunFolder.used_by(options))
+
+
+def test_labels_in_another_order_than_in_a_configuration(tmp_path):
+    folder = tmp_path / "hugging_face"
+    source = find_source(str(ROOT / "examples/small_bert"))
+    convert(source, ConversionOptions(output=str(folder), to="hugging_face"))
+    config = json.loads((folder / "config.json").read_text())
+    config["id2label"] = {"0": "Positive", "1": "Negative"}
+    (folder / "config.json").write_text(json.dumps(config))
+    options = ClassifierOptions(task_name="tsv", init_checkpoint=str(folder), do_predict=True)
+    message = "has the labels negative, positive, .* trained with Positive, Negative .in its config"
+    with pytest.raises(UserError, match=message):
+        require_same_labels(["negative", "positive"], "--labels", options)
+    for same in (["positive", "negative"], ["good", "bad"]):
+        require_same_labels(same, "--labels", options)
+    # Training changes the order in the head instead.
+    training = dataclasses.replace(options, do_train=True, output_dir=str(tmp_path / "new"))
+    require_same_labels(["negative", "positive"], "--labels", training)
+
+
+def test_head_follows_the_order_of_the_labels(tmp_path, run_log):
+    (tmp_path / "labels.txt").write_text("positive\nnegative\n")
+    values = {"output_weights": np.eye(2, 4, dtype="float32"), "output_bias": np.arange(2.0)}
+    model = SimpleNamespace(
+        variables=[keras.Variable(value, name=name) for name, value in values.items()], name="model"
+    )
+    source = OriginalSource(str(tmp_path / "model.ckpt"))
+    follow_labels(model, source, ["positive", "negative"])
+    assert run_log.text == ""
+    follow_labels(model, source, ["negative", "positive"])
+    for variable, value in zip(model.variables, values.values(), strict=True):
+        np.testing.assert_array_equal(variable, value[::-1])
+    assert "its labels are positive, negative; its head is loaded in the new order" in run_log.text
 
 
 def test_label_order_must_match_the_published_task(tmp_path, run_log):

@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import random
 import shutil
 
+import numpy as np
 import pytest
 
 from bert_tf import registry, training
@@ -57,6 +59,14 @@ def warning_messages(run_log):
         # Ignore TensorFlow's warnings about frequent retracing.
         if record.levelname == "WARNING" and record.name.startswith("bert_tf")
     ]
+
+
+def test_runs_leave_the_generators_of_the_program_unchanged(tiny, out, tmp_path):
+    before = random.getstate(), np.random.get_state()
+    classification.run(options(tiny, tmp_path, do_eval=True, init_checkpoint=str(out)))
+    assert random.getstate() == before[0]
+    np.testing.assert_array_equal(np.random.get_state()[1], before[1][1])
+    assert np.random.get_state()[2:] == before[1][2:]
 
 
 def test_copied_vocabulary_keeps_its_last_line_break(tiny, out):

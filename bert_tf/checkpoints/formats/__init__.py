@@ -2,7 +2,8 @@
 
 # ruff: noqa: F401
 from bert_tf import backend
-from bert_tf.checkpoints.formats.source import OriginalSource, Source, temporary_folder
+from bert_tf.checkpoints.formats.source import OriginalSource, Source
+from bert_tf.checkpoints.tensors import temporary_folder
 
 # These names need Keras and TensorFlow.
 _MODULES = dict.fromkeys(("convert", "guess_lower_case"), "conversion")

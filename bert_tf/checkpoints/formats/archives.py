@@ -8,8 +8,8 @@ import zipfile
 import zlib
 
 from bert_tf import files
-from bert_tf.checkpoints.formats.source import temporary_folder
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB
+from bert_tf.checkpoints.tensors import temporary_folder
 from bert_tf.errors import UserError, shortened
 
 # Members to unpack. macOS adds metadata files `__MACOSX/...` and `._*`, which are excluded.

@@ -15,8 +15,9 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.checkpoints.formats import configs, heads, hugging_face_config, safetensors_files
-from bert_tf.checkpoints.formats.source import TOKENIZER_CONFIG, Source, temporary_folder
+from bert_tf.checkpoints.formats.source import TOKENIZER_CONFIG, Source
 from bert_tf.checkpoints.run_folder import VOCAB, RunFolder
+from bert_tf.checkpoints.tensors import temporary_folder
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, shortened
 from bert_tf.modeling import HeadFormat

@@ -17,6 +17,7 @@ from bert_tf import checkpoints, files
 from bert_tf.checkpoints.formats import heads
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
 from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
+from bert_tf.checkpoints.tensors import folder_to_read
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, reason
 from bert_tf.modeling import BertModel
@@ -116,7 +117,7 @@ class SavedModelSource(ModelGardenSource):
 def _run_module(path: str, values: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
     """Returns `sequence_output` [2, S, H] and `pooled_output` [2, H] of a module."""
     try:
-        module: Any = tf.saved_model.load(path)
+        module: Any = tf.saved_model.load(folder_to_read(path))
         try:
             outputs = module(dict(zip(ENCODER_INPUTS, values, strict=True)), training=False)
         except (ValueError, TypeError):

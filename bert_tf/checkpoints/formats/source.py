@@ -1,19 +1,17 @@
 """The interface for reading models of any file format, and the original BERT's format."""
 
 import abc
-import atexit
 import contextlib
 import functools
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_tf import backend, checkpoints, files, registry, releases
+from bert_tf import checkpoints, files, registry, releases
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
+from bert_tf.checkpoints.tensors import open_reader
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 
@@ -143,7 +141,7 @@ class OriginalSource(Source):
     def variables(self) -> dict[str, tuple[list[int], str]]:
         """Returns the shapes and stored dtypes of all variables, including Adam slots and step."""
         shapes = checkpoints.shapes(self.path)
-        dtypes = backend.tf.train.load_checkpoint(self.path).get_variable_to_dtype_map()
+        dtypes = open_reader(self.path).get_variable_to_dtype_map()
         return {name: (shape, dtypes[name].name) for name, shape in shapes.items()}
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
@@ -155,10 +153,3 @@ def tokenizer_settings(run: RunFolder) -> dict[str, str]:
     """Returns the tokenizer options of a training run or an export that have no default value."""
     settings = {name: run.entry("flags", name) for name in ("strip_accents", "special_tokens")}
     return {name: value for name, value in settings.items() if value not in (None, "", "auto")}
-
-
-def temporary_folder() -> str:
-    """Creates a folder that is removed when the program ends."""
-    folder = tempfile.mkdtemp(prefix="bert_tf_")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder

@@ -76,6 +76,8 @@ class LabelParser:
                 if self.is_inferred and is_new:
                     advice += "." * (not close)
                     advice += " If the label is new, pass all labels as --labels"
+                    if all(parse_number(x) is not None for x in (name, *self.labels)):
+                        advice += ". To predict numbers, pass --problem_type=regression"
                 allowed = shortened(brief(self.labels))
                 raise UserError(f"{place}: label {excerpt(name)} is not one of {allowed}. {advice}")
         return list(dict.fromkeys(names))

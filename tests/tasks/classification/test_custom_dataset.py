@@ -318,6 +318,15 @@ def test_errors_of_missing_labels_name_the_flag(read_dataset, rows, flags, messa
         read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS | flags, train_tsv=rows)
 
 
+@pytest.mark.parametrize(("label", "is_number"), [("2.5", True), ("x", False)])
+def test_numbers_that_are_no_classes_name_regression(read_dataset, label, is_number):
+    rows = "1\ta\n2\tb\n3\tc\n"
+    dataset = read_dataset(BY_NUMBER, train_tsv=rows, dev_tsv=f"1\ta\n{label}\tb\n")
+    with pytest.raises(UserError, match=r"dev\.tsv:2: label .* is not one of 1, 2, 3") as error:
+        dataset.read("eval")
+    assert str(error.value).endswith("pass --problem_type=regression") == is_number
+
+
 def test_mixed_names_and_numbers_are_classes(read_dataset):
     assert read_dataset(BY_NUMBER, train_tsv="1\ta\n2\tb\nmany\tc\n").labels == ("1", "2", "many")
     # Most labels are names, so the missing-value marker is a name as well.

@@ -1,5 +1,6 @@
 """Relation classification with `--special_tokens` and `--pooling=entity_starts`."""
 
+import dataclasses
 import itertools
 import json
 import os
@@ -109,6 +110,15 @@ def test_missing_markers_are_reported(marked, tmp_path, run_log):
     )
     assert re.search(repeated, run_log.text)
     assert "[E2] more than once" not in run_log.text
+
+
+@pytest.mark.parametrize(("tokens", "warns"), [("[e1],[e2]", True), ("[e1],[E2]", False)])
+def test_special_tokens_in_no_text_warn(marked, tmp_path, run_log, tokens, warns):
+    write(tmp_path / "data", "train.tsv", ROWS[:8])
+    run = custom_options(marked, tmp_path, special_tokens=tokens, do_train=True)
+    classification.run(dataclasses.replace(run, num_train_epochs=0.5, dev_fraction=0))
+    warning = "No text for training has any of the special tokens [e1], [e2]. Compare"
+    assert (warning in run_log.text) == warns
 
 
 @pytest.mark.parametrize(
