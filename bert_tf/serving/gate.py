@@ -30,6 +30,14 @@ _DISCARDED = 16
 _RETRY = {"retry-after": "1"}
 
 
+def error_body(path: str, message: str) -> dict[str, Any]:
+    """Returns the body of an error: in OpenAI's layout for its routes, else `{"error": "..."}`."""
+    if path.startswith("/v1/") and not path.startswith("/v1/models/"):
+        fields = {"type": "invalid_request_error", "param": None, "code": None}
+        return {"error": {"message": message, **fields}}
+    return {"error": message}
+
+
 class _ClientLeft(Exception):
     pass
 
@@ -75,7 +83,7 @@ class Gate:
             refusal = HTTPException(500, FAILED)
         finally:
             if refusal and not status:
-                body = {"error": refusal.detail}
+                body = error_body(scope["path"], refusal.detail)
                 reply = JSONResponse(body, refusal.status_code, refusal.headers)
                 with contextlib.suppress(OSError):
                     await reply(scope, receive, note_status)
@@ -93,7 +101,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         if self._num_requests >= limit:
-            raise HTTPException(429, f"{limit} requests are in progress: retry later", _RETRY)
+            raise HTTPException(429, f"--max_concurrent={limit} is reached: retry later", _RETRY)
         self._num_requests += 1
         try:
             async with asyncio.timeout(self._options.timeout):
@@ -151,6 +159,8 @@ class Gate:
         route = getattr(scope.get("route"), "path", "other")
         self._metrics.requests.labels(route, status).inc()
         self._metrics.seconds.labels(route).observe(seconds)
+        if route == "/health":  # asked too often for the log
+            return
         request = {"method": scope["method"], "path": scope["path"], "status": status}
         client = (scope.get("client") or [""])[0]
         now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
