@@ -133,7 +133,7 @@ def test_tokens_are_those_that_the_model_reads(start):
         cut = batcher.submit(["a", "b" * 5000])
         refused = batcher.submit(["a", "b" * 5000], truncates=False)
         await cut.future
-        with pytest.raises(TooLarge, match="^Input 1: 5000 tokens, but the model reads 7$"):
+        with pytest.raises(TooLarge, match=r"^Input 1: 5000 tokens, but the model reads 7$"):
             await refused.future
         return cut.num_tokens
 
