@@ -159,10 +159,9 @@ class Gate:
         route = getattr(scope.get("route"), "path", "other")
         self._metrics.requests.labels(route, status).inc()
         self._metrics.seconds.labels(route).observe(seconds)
-        if route == "/health":  # asked too often for the log
-            return
         request = {"method": scope["method"], "path": scope["path"], "status": status}
         client = (scope.get("client") or [""])[0]
         now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         times = {"time": now, "ms": round(seconds * 1000, 1)}
-        log.info(json.dumps({**times, **request, **scope["record"], "client": client}))
+        if route != "/health":  # asked too often for the log
+            log.info(json.dumps({**times, **request, **scope["record"], "client": client}))
