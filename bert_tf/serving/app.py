@@ -18,7 +18,7 @@ from bert_tf.data import array_ops
 from bert_tf.errors import UserError, reason
 from bert_tf.serving import schemas
 from bert_tf.serving.batching import Batcher, TooLarge
-from bert_tf.serving.gate import FAILED
+from bert_tf.serving.gate import FAILED, error_body
 from bert_tf.serving.metrics import Metrics
 from bert_tf.serving.models import outputs_of, scores_of, vector_of
 from bert_tf.serving.options import ServingOptions
@@ -63,20 +63,22 @@ def make_app(batchers: Mapping[str, Batcher], options: ServingOptions, metrics: 
 
 
 def _describe_error(request: Request, error: Any) -> Response:
-    """Makes all errors `{"error": "..."}`."""
+    path, headers = request.url.path, None
     if isinstance(error, UserError):
-        status = 413 if isinstance(error, TooLarge) else 400
-        return _Reply({"error": str(error)}, status)
-    if isinstance(error, RequestValidationError):
-        return _Reply({"error": schemas.describe(error.errors())}, 422)
-    if not isinstance(error, StarletteHTTPException):  # `Gate` logs it
-        return _Reply({"error": FAILED}, 500)
-    detail = error.detail
-    if error.status_code == 404 and detail == "Not Found":
-        detail = f"There is no route {request.url.path}: /docs lists them"
-    elif error.__cause__:
-        detail = f"The body is not JSON in UTF-8: {reason(error.__cause__)}"
-    return _Reply({"error": detail}, error.status_code, error.headers)
+        status, detail = 413 if isinstance(error, TooLarge) else 400, str(error)
+    elif isinstance(error, RequestValidationError):
+        status, detail = 422, schemas.describe(error.errors())
+    elif not isinstance(error, StarletteHTTPException):  # `Gate` logs it
+        status, detail = 500, FAILED
+    else:
+        status, detail, headers = error.status_code, error.detail, error.headers
+        if status == 404 and detail == "Not Found":
+            detail = f"There is no route {path}: /docs and /openapi.json list them"
+        elif status == 405:
+            detail = f"{path}: use {dict(headers or {}).get('Allow', 'another method')}"
+        elif error.__cause__:
+            detail = f"The body is not JSON in UTF-8: {reason(error.__cause__)}"
+    return _Reply(error_body(path, detail), status, headers)
 
 
 async def _page() -> HTMLResponse:
@@ -97,6 +99,7 @@ class _Routes:
         return {
             "TensorFlow Serving": {
                 "/v1/models/{name}:predict": self.predict,
+                "/v1/models/{name}/versions/1:predict": self.predict,
                 "/v1/models/{name}:explain": self.explain,
                 "/v1/models/{name}": self.status,
                 "/v1/models/{name}/metadata": self.metadata,
@@ -112,6 +115,8 @@ class _Routes:
         }
 
     def _find(self, name: str) -> Batcher:
+        if name.endswith((":predict", ":explain")):  # the route of a GET takes it for a name
+            raise HTTPException(405, headers={"Allow": "POST"})
         if name not in self._batchers:
             served = ", ".join(self._batchers)
             raise HTTPException(404, f"There is no model {name[:100]!r}: served are {served}")
@@ -134,12 +139,10 @@ class _Routes:
             model.require(path)
         if not batcher.is_ready:
             raise HTTPException(503, f"{model.name} is being loaded", {"retry-after": "5"})
-        job = batcher.submit(inputs, explains)
+        request.scope["record"] = {"model": model.name, "inputs": len(inputs)}
+        job = batcher.submit(inputs, explains=explains, truncates=truncate)
         predictions, num_tokens = await job.future, sum(job.num_tokens)
-        request.scope["record"] = {"model": model.name, "inputs": len(inputs), "tokens": num_tokens}
-        if not truncate and max(job.num_tokens) > model.max_length:
-            longest = f"An input has {max(job.num_tokens)} tokens"
-            raise HTTPException(413, f"{longest}, but the model reads {model.max_length}")
+        request.scope["record"]["tokens"] = num_tokens
         return predictions, num_tokens
 
     async def predict(self, request: Request, name: str, body: schemas.PredictRequest) -> _Reply:
@@ -200,10 +203,11 @@ class _Routes:
         return _Reply({"object": "list", "data": data})
 
     async def embeddings(self, request: Request, body: schemas.EmbeddingsRequest) -> _Reply:
-        """Computes vectors."""
+        """Computes the model's vectors; with `dimensions`, their first numbers at length 1."""
         texts = [body.input] if isinstance(body.input, str) else body.input
         predictions, num_tokens = await self._compute(request, texts, body.model)
         vectors: Any = _cut(predictions, body.dimensions)
+        vectors = array_ops.normalize(vectors) if body.dimensions else vectors
         if body.encoding_format == "base64":
             encoded = (base64.b64encode(x.astype("<f4").tobytes()).decode() for x in vectors)
         else:
@@ -292,10 +296,8 @@ def _tensor(dtype: str) -> dict[str, Any]:
 
 
 def _cut(predictions: Sequence[Any], dimensions: int | None) -> np.ndarray:
-    """Returns the first `dimensions` numbers of each vector, scaled to length 1; None: all."""
+    """Returns the first `dimensions` numbers of each vector; None: all."""
     vectors = np.stack([vector_of(x) for x in predictions])
-    if dimensions is None:
-        return vectors
-    if dimensions > vectors.shape[1]:
+    if dimensions and dimensions > vectors.shape[1]:
         raise UserError(f"dimensions: the vectors have {vectors.shape[1]}")
-    return array_ops.normalize(vectors[:, :dimensions])
+    return vectors[:, :dimensions]

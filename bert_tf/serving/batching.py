@@ -18,18 +18,20 @@ from bert_tf.serving.options import ServingOptions
 
 
 class TooLarge(UserError):
-    """An input that alone exceeds the limit of a batch."""
+    """An input that exceeds the limit of a batch, or may not be truncated."""
 
 
 class Job:
     """The inputs of a request. `future` returns their predictions, or raises the first error.
 
-    `num_tokens` lists the tokens of each input, and is complete when the future is done. With
-    `explains`, the results are explanations of the predictions.
+    `num_tokens` lists the tokens that the model reads of each input, once the future is done. With
+    `explains`, the results are explanations; without `truncates`, too long inputs are errors.
     """
 
-    def __init__(self, inputs: Sequence[Any], explains: bool = False) -> None:
-        self.inputs, self.explains = inputs, explains
+    def __init__(
+        self, inputs: Sequence[Any], explains: bool = False, truncates: bool = True
+    ) -> None:
+        self.inputs, self.explains, self.truncates = inputs, explains, truncates
         self.num_tokens = [0] * len(inputs)
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[list[Any]] = self._loop.create_future()
@@ -69,7 +71,8 @@ class Batcher:
     """Loads a model, and computes its requests in batches, on a thread of its own.
 
     A batch begins as soon as the previous one ends, with the inputs that have arrived until then,
-    in their order, up to `max_batch_tokens`. An idle model thus computes a request at once.
+    one of each request in turn, up to `max_batch_tokens`. An idle model thus computes a request at
+    once, and a request with many inputs does not hold up the others.
 
     Attributes:
         model: the model.
@@ -89,16 +92,17 @@ class Batcher:
         self._max_tokens, self._delay = options.max_batch_tokens, options.max_delay_ms / 1000
         self._metrics, self._on_error = metrics, on_error
         self._arrived: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._waiting: deque[_Item] = deque()
+        self._waiting: deque[deque[_Item]] = deque()  # by job
         self._is_closed = False
         depth = metrics.depth.labels(model.name)
-        depth.set_function(lambda: len(self._waiting) + self._arrived.qsize())
+        # `tuple` copies what the model's thread changes.
+        depth.set_function(lambda: sum(map(len, tuple(self._waiting))) + self._arrived.qsize())
         self._thread = threading.Thread(target=self._run, name=model.name, daemon=True)
         self._thread.start()
 
-    def submit(self, inputs: Sequence[Any], explains: bool = False) -> Job:
-        """Queues the inputs of a request; if its future is cancelled, they cost nothing more."""
-        job = Job(inputs, explains)
+    def submit(self, inputs: Sequence[Any], **settings: bool) -> Job:
+        """Queues the inputs of a `Job`; if its future is cancelled, they cost nothing more."""
+        job = Job(inputs, **settings)
         self._arrived.put(job)
         return job
 
@@ -126,16 +130,20 @@ class Batcher:
     def _next_batch(self) -> list[_Item]:
         is_idle = not self._waiting and self._arrived.empty()
         self._receive(block=is_idle)
-        if not is_idle and self._delay and sum(x.cost for x in self._waiting) < self._max_tokens:
+        num_tokens = sum(item.cost for items in self._waiting for item in items)
+        if not is_idle and self._delay and num_tokens < self._max_tokens:
             time.sleep(self._delay)
             self._receive(block=False)
         batch: list[_Item] = []
         room = self._max_tokens
-        while self._waiting and (not batch or self._waiting[0].cost <= room):
-            item = self._waiting.popleft()
-            if not item.job.future.cancelled():
-                batch.append(item)
-                room -= item.cost
+        while self._waiting and (not batch or self._waiting[0][0].cost <= room):
+            items = self._waiting.popleft()
+            if items[0].job.future.cancelled():
+                continue
+            batch.append(items.popleft())
+            room -= batch[-1].cost
+            if items:
+                self._waiting.append(items)
         return batch
 
     def _receive(self, block: bool) -> None:
@@ -151,22 +159,23 @@ class Batcher:
                 block = False
 
     def _enqueue(self, job: Job) -> None:
+        items = deque[_Item]()
         try:
-            costs = self.model.costs(job.inputs)
-        except Exception as error:  # the thread must go on
-            costs = [(0, error)] * len(job.inputs)
-        for index, (num_tokens, cost) in enumerate(costs):
-            job.num_tokens[index] = num_tokens
-            if isinstance(cost, Exception):
-                job.put(index, cost)
-            elif cost > self._max_tokens:
-                limit = f"--max_batch_tokens={self._max_tokens}"
-                job.put(
-                    index, TooLarge(f"Input {index}: {cost:,} tokens to compute exceed {limit}")
-                )
-            else:
+            for index, size in enumerate(self.model.sizes(job.inputs)):
+                if size.cost > self._max_tokens:
+                    limit = f"--max_batch_tokens={self._max_tokens}"
+                    raise TooLarge(f"Input {index}: {size.cost:,} tokens to compute exceed {limit}")
+                if not job.truncates and size.length > size.num_read:
+                    problem = f"{size.length} tokens, but the model reads {size.num_read}"
+                    raise TooLarge(f"Input {index}: {problem}")
+                job.num_tokens[index] = size.num_read
                 # An explanation takes as long as many predictions: it is a batch of its own.
-                self._waiting.append(_Item(job, index, self._max_tokens if job.explains else cost))
+                items.append(_Item(job, index, self._max_tokens if job.explains else size.cost))
+        except Exception as error:  # the thread must go on
+            for index in range(len(job.inputs)):
+                job.put(index, error)
+        else:
+            self._waiting.append(items)
 
     def _compute(self, batch: Sequence[_Item]) -> None:
         name = self.model.name

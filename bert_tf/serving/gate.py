@@ -30,6 +30,14 @@ _DISCARDED = 16
 _RETRY = {"retry-after": "1"}
 
 
+def error_body(path: str, message: str) -> dict[str, Any]:
+    """Returns the body of an error: in OpenAI's layout for its routes, else `{"error": "..."}`."""
+    if path.startswith("/v1/") and not path.startswith("/v1/models/"):
+        fields = {"type": "invalid_request_error", "param": None, "code": None}
+        return {"error": {"message": message, **fields}}
+    return {"error": message}
+
+
 class _ClientLeft(Exception):
     pass
 
@@ -75,7 +83,7 @@ class Gate:
             refusal = HTTPException(500, FAILED)
         finally:
             if refusal and not status:
-                body = {"error": refusal.detail}
+                body = error_body(scope["path"], refusal.detail)
                 reply = JSONResponse(body, refusal.status_code, refusal.headers)
                 with contextlib.suppress(OSError):
                     await reply(scope, receive, note_status)
@@ -93,7 +101,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         if self._num_requests >= limit:
-            raise HTTPException(429, f"{limit} requests are in progress: retry later", _RETRY)
+            raise HTTPException(429, f"--max_concurrent={limit} is reached: retry later", _RETRY)
         self._num_requests += 1
         try:
             async with asyncio.timeout(self._options.timeout):
@@ -155,4 +163,5 @@ class Gate:
         client = (scope.get("client") or [""])[0]
         now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         times = {"time": now, "ms": round(seconds * 1000, 1)}
-        log.info(json.dumps({**times, **request, **scope["record"], "client": client}))
+        if route != "/health":  # asked too often for the log
+            log.info(json.dumps({**times, **request, **scope["record"], "client": client}))

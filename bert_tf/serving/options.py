@@ -30,8 +30,8 @@ class ServingOptions(Options):
     )
     script: str | None = option(
         None,
-        "Script whose predictions to serve, if a folder does not record it, such as "
-        "predict_masked. By default, vectors of extract_features for such folders.",
+        "Script whose predictions to serve, for folders that do not record theirs, such as "
+        "predict_masked. By default, vectors of extract_features.",
     )
     host: str = option(
         "127.0.0.1",
@@ -40,7 +40,8 @@ class ServingOptions(Options):
     port: int = option(8501, "Port to listen at. 0: any free one.", limits=(0, 65535))
     engine: str = option(
         "tensorflow",
-        "Library that runs the models. onnx, litert: as in the script that trained them.",
+        "Library that runs the models. onnx, litert: the first start exports each model to its "
+        "folder, as the script that trained it does.",
         choices=("tensorflow", "onnx", "litert"),
     )
     precision: str = option(

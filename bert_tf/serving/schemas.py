@@ -1,6 +1,6 @@
 """The bodies of requests to TensorFlow Serving, OpenAI and text-embeddings-inference (TEI).
 
-Fields of the last two that have no effect here are ignored; in an instance, they are a mistake.
+A field that would have no effect is a mistake, except for those that clients always send.
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,22 @@ from bert_tf.serving.models import Kind
 _FIRST = ("text", "text_a", "question", "query")
 
 
-class Instance(BaseModel):
-    """An input: a text; a pair by any of these names; a context and endings; or words."""
-
+class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, data: Any) -> Any:
+        for name in data if isinstance(data, dict) else ():
+            if name not in cls.model_fields:
+                raise ValueError(
+                    f"unknown field {name[:50]}; expected {', '.join(cls.model_fields)}"
+                )
+        return data
+
+
+class Instance(_Body):
+    """An input: a text; a pair by any of these names; a context and endings; or words."""
 
     text: str | None = None
     text_a: str | None = None
@@ -58,13 +70,11 @@ Input = Annotated[
 ]
 
 
-class PredictRequest(BaseModel):
+class PredictRequest(_Body):
     """TensorFlow Serving's request: `instances` in rows, or `inputs` in columns."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-
     signature_name: Literal["serving_default", "pairs", ""] = "serving_default"
-    instances: list[Input] = Field(default_factory=list)
+    instances: list[Input] = Field([], min_length=1, validate_default=True)
     inputs: dict[str, list[Any]] | list[str] | None = None
 
     @model_validator(mode="before")
@@ -83,8 +93,6 @@ class PredictRequest(BaseModel):
 
     def to_inputs(self, kind: Kind) -> list[Any]:
         """Returns the inputs of a `Predictor`; raises a UserError if the model takes others."""
-        if not self.instances:
-            raise UserError("instances: there is no input")
         items = (Instance(text=x) if isinstance(x, str) else x for x in self.instances)
         return [item.to_input(kind, index) for index, item in enumerate(items)]
 
@@ -94,57 +102,56 @@ def describe(errors: Sequence[Any]) -> str:
     error = max(errors, key=lambda x: len(x["loc"]))
     if error["type"] == "json_invalid":
         return f"The body is not JSON: {error['ctx']['error']}, at character {error['loc'][-1]}"
+    if error["type"] == "missing" and error["loc"] == ("body",):
+        return "The body is empty: send a JSON object"
     # Without the names of types in a union.
     names = (str(name) for name in error["loc"] if name not in ("body", "string", "object", "str"))
     place = ".".join(name for name in names if "[" not in name)
     message = error["msg"].removeprefix("Value error, ")
-    return f"{place}: {message}" if place else message
+    return f"{place or 'body'}: {message}"
 
 
 Texts = str | Annotated[list[str], Field(min_length=1)]
 
 
-class EmbeddingsRequest(BaseModel):
+class EmbeddingsRequest(_Body):
     """OpenAI's request for vectors."""
-
-    model_config = ConfigDict(strict=True)
 
     input: Texts
     model: str
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = Field(None, ge=1)
+    user: str | None = None
 
 
-class EmbedRequest(BaseModel):
+class _TeiBody(_Body):
+    truncate: bool = True
+    truncation_direction: Literal["right", "Right"] = "right"
+
+
+class EmbedRequest(_TeiBody):
     """TEI's request for vectors."""
-
-    model_config = ConfigDict(strict=True)
 
     inputs: Texts
     normalize: bool = True
-    truncate: bool = True
     dimensions: int | None = Field(None, ge=1)
+    prompt_name: None = None
 
 
 Pair = Annotated[list[str], Field(min_length=1, max_length=2)]
 
 
-class ClassifyRequest(BaseModel):
+class ClassifyRequest(_TeiBody):
     """TEI's request for labels: a text, a pair, or several of these, each in a list."""
 
-    model_config = ConfigDict(strict=True)
-
     inputs: str | Pair | Annotated[list[Pair], Field(min_length=1)]
-    truncate: bool = True
+    raw_scores: Literal[False] = False
 
 
-class RerankRequest(BaseModel):
+class RerankRequest(_TeiBody):
     """TEI's request for scores."""
-
-    model_config = ConfigDict(strict=True)
 
     query: str
     texts: list[str] = Field(min_length=1)
     raw_scores: bool = False
     return_text: bool = False
-    truncate: bool = True

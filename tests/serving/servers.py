@@ -58,7 +58,8 @@ class Server:
         kwargs |= {} if body is None else {"json": body}
         reply = asyncio.run(self.send(method, path, **kwargs))
         assert [*reply.json()] == ["error"], reply.text
-        return reply.status_code, reply.json()["error"]
+        error = reply.json()["error"]
+        return reply.status_code, error if isinstance(error, str) else error["message"]
 
     def close(self):
         for batcher in self.batchers.values():

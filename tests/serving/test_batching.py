@@ -8,6 +8,7 @@ import pytest
 from bert_tf.errors import UserError
 from bert_tf.serving.batching import Batcher, TooLarge
 from bert_tf.serving.metrics import Metrics
+from bert_tf.serving.models import Size
 from bert_tf.serving.options import ServingOptions
 
 
@@ -24,10 +25,10 @@ class FakeModel:
     def load(self):
         return self
 
-    def costs(self, inputs):
+    def sizes(self, inputs):
         if "untokenizable" in inputs:
             raise KeyError("[UNK]")
-        return [(len(text), len(text)) for text in inputs]
+        return [Size(len(text), min(len(text), 7), min(len(text), 7)) for text in inputs]
 
     def __call__(self, inputs):
         self.batches.append(list(inputs))
@@ -77,15 +78,16 @@ def test_waiting_requests_are_computed_together(start):
     model = FakeModel()
     results = run_while_busy(model, start(model), [["a"], ["bb", "c"], ["ddd"]])
     assert results == [[1], [2, 1], [3]]
-    assert model.batches == [["first"], ["a", "bb", "c", "ddd"]]
+    assert model.batches == [["first"], ["a", "bb", "ddd", "c"]]
 
 
 @pytest.mark.parametrize("flags", [{}, {"max_delay_ms": 5.0}])
-def test_batches_have_a_limit_and_keep_the_order(start, flags):
+def test_batches_have_a_limit_and_take_one_input_of_each_request_in_turn(start, flags):
     model = FakeModel()
     batcher = start(model, max_batch_tokens=5, **flags)
-    assert run_while_busy(model, batcher, [["aa"], ["bb", "cc"], ["d"]]) == [[2], [2, 2], [1]]
-    assert model.batches[1:] == [["aa", "bb"], ["cc", "d"]]
+    requests = [["aa"], ["bb", "cc", "dd", "e"], ["f"], ["g", "hh"]]
+    assert run_while_busy(model, batcher, requests) == [[2], [2, 2, 2, 1], [1], [1, 2]]
+    assert model.batches[1:] == [["aa", "bb", "f"], ["g", "cc", "hh"], ["dd", "e"]]
 
 
 def test_request_during_the_delay_joins_the_batch(start):
@@ -121,6 +123,24 @@ def test_too_large_inputs_fail_alone(start):
     assert good == [5]
     assert isinstance(large, TooLarge)
     assert str(large) == "Input 1: 6 tokens to compute exceed --max_batch_tokens=5"
+
+
+def test_tokens_are_those_that_the_model_reads(start):
+    model = FakeModel()
+    batcher = start(model)
+
+    async def run():
+        cut = batcher.submit(["a", "b" * 5000])
+        refused = batcher.submit(["a", "b" * 5000], truncates=False)
+        await cut.future
+        with pytest.raises(TooLarge, match=r"^Input 1: 5000 tokens, but the model reads 7$"):
+            await refused.future
+        return cut.num_tokens
+
+    assert asyncio.run(run()) == [1, 7]
+    counts = batcher._metrics.tokens.labels("fake")
+    assert counts._value.get() == 8
+    assert len(model.batches) == 1
 
 
 def test_input_that_cannot_be_tokenized_fails_alone(start):

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from types import SimpleNamespace
 
 import pytest
 from fastapi.responses import JSONResponse
@@ -157,6 +158,8 @@ def test_keys(run_log):
     for headers in ({}, {"authorization": "Bearer three"}, {"authorization": "Basic one"}):
         call = handle(Call(**headers), keys=keys)
         assert (call.status, call.headers[b"www-authenticate"]) == (401, b"Bearer")
+    error = handle(Call(path="/v1/embeddings"), keys=keys).error
+    assert error["message"].startswith("A key is needed")
     for method, path in (("GET", "/metrics"), ("GET", "/v1/models"), ("GET", "/info")):
         assert handle(Call(method=method, path=path), keys=keys).status == 401
     for key in ("Bearer one", "bearer two"):
@@ -180,4 +183,8 @@ def test_log_and_metrics(run_log):
     expected = {"path": '/a"\n', "status": 200, "model": "m", "inputs": 2, "tokens": 7}
     assert {name: record[name] for name in expected} == expected
     assert "\n" not in messages[-1]
+    health = Call(method="GET", path="/health")
+    health.scope["route"] = SimpleNamespace(path="/health")
+    handle(health)
+    assert json.loads(run_log.records[-1].getMessage()) == record
     assert 'bert_requests_total{route="other",status="200"} 1.0' in metrics.render().decode()

@@ -16,7 +16,7 @@ from bert_tf import Predictor
 from bert_tf.commands import export_model
 from bert_tf.commands.options import ExportOptions
 from bert_tf.errors import UserError
-from bert_tf.serving.models import KINDS, Model, outputs_of, scores_of
+from bert_tf.serving.models import KINDS, Model, Size, outputs_of, scores_of
 from bert_tf.serving.options import ServingOptions
 from bert_tf.serving.schemas import Instance
 from bert_tf.tasks.classification.problem_types import ClassPrediction, LabelsPrediction
@@ -98,6 +98,16 @@ def test_pairs_by_all_names(server, predictor):
     np.testing.assert_allclose(one["probabilities"], other["probabilities"], atol=1e-6)
 
 
+def test_version_and_method(server):
+    instances = {"instances": TEXTS[:1]}
+    path = "/v1/models/run_classifier{}:predict"
+    assert server.post(path.format("/versions/1"), instances) == server.post(
+        path.format(""), instances
+    )
+    expected = (405, "/v1/models/run_classifier:predict: use POST")
+    assert server.error(path.format(""), method="GET") == expected
+
+
 def test_single_output_has_no_name(server):
     columns = {"inputs": {"text": TEXTS}}
     rows = predict(server, "encoder", *TEXTS)
@@ -156,6 +166,17 @@ def test_embeddings_of_openai(server, predictor):
     cut = expected[0, :5] / np.linalg.norm(expected[0, :5])
     np.testing.assert_allclose(short["embedding"], cut, atol=1e-5)
     assert server.error("/v1/embeddings", {**body, "dimensions": 1000})[0] == 400
+    reply = server.post("/v1/embeddings", {**body, "input": "a " * 400})
+    assert reply["usage"]["total_tokens"] == 24
+
+
+def test_errors_have_the_layout_of_the_client(server):
+    for path, status in (("/v1/embeddings", 422), ("/v1/completions", 404)):
+        reply = asyncio.run(server.send("POST", path, json={"model": "encoder"}))
+        error = reply.json()["error"]
+        assert (reply.status_code, {*error}) == (status, {"message", "type", "param", "code"})
+    for path in ("/v1/models/nix", "/embed"):
+        assert isinstance(asyncio.run(server.send("POST", path, json={})).json()["error"], str)
 
 
 def test_embeddings_of_tei(server, predictor):
@@ -167,7 +188,11 @@ def test_embeddings_of_tei(server, predictor):
     assert server.post("/embed?model=encoder", {"inputs": TEXTS[0]}) == [vector]
     long = {"inputs": "a " * 400, "truncate": False}
     status, message = server.error("/embed", long)
-    assert (status, message) == (413, "An input has 402 tokens, but the model reads 24")
+    assert (status, message) == (413, "Input 0: 402 tokens, but the model reads 24")
+    vectors = server.post("/embed", {"inputs": TEXTS, "normalize": False, "dimensions": 3})
+    np.testing.assert_allclose(vectors, expected[:, :3], atol=1e-5)
+    sent_by_clients = {"prompt_name": None, "truncation_direction": "Right", "truncate": True}
+    assert server.post("/embed", {"inputs": TEXTS[0], **sent_by_clients}) == [vector]
 
 
 def test_labels_of_tei(server, predictor):
@@ -205,14 +230,15 @@ def test_description(server):
         ("/v1/models/nix:predict", {"instances": ["a"]}, 404, "There is no model 'nix': served"),
         ("/v1/models/run_squad:predict", {"instances": ["a"]}, 400, "Input 0: expected question"),
         ("/v1/models/run_ner:predict", {"instances": [{"words": [1]}]}, 422, "instances.0.words.0"),
-        ("/v1/models/run_ner:predict", {"instances": [{"tex": "a"}]}, 422, "instances.0.tex: "),
-        ("/v1/models/run_ner:predict", {"instances": []}, 400, "instances: there is no input"),
+        ("/v1/models/run_ner:predict", {"instances": [{"tex": "a"}]}, 422, "instances.0: unknown f"),
+        ("/v1/models/run_ner:predict", {"instances": []}, 422, "instances: List should have at"),
+        ("/v1/models/run_ner:predict", {}, 422, "instances: List should have at"),
         ("/v1/models/run_ner:predict", {"instances": "a"}, 422, "instances: Input should be"),
         ("/v1/models/run_ner:predict", {"inputs": 3}, 422, "inputs"),
         ("/v1/models/run_ner:predict", {"inputs": {"text": [3]}}, 422, "instances.0.text"),
-        ("/v1/models/run_ner:predict", {"inputs": {"a": [], "b": [1]}}, 422, "the lists of inputs"),
+        ("/v1/models/run_ner:predict", {"inputs": {"a": [], "b": [1]}}, 422, "body: the lists of"),
         ("/v1/models/run_ner:predict", {"signature_name": "ids"}, 422, "signature_name"),
-        ("/v1/models/run_ner:predict", [], 422, "Input should be a valid dictionary"),
+        ("/v1/models/run_ner:predict", [], 422, "body: Input should be a valid dict"),
         ("/embed?model=run_ner", {"inputs": "a"}, 400, "/embed needs another model: run_ner is a"),
         ("/embed", {"inputs": []}, 422, "inputs: "),
         ("/embed", {"inputs": "a", "normalize": "yes"}, 422, "normalize: "),
@@ -221,7 +247,11 @@ def test_description(server):
         ("/v1/embeddings", {"input": [[1, 2]], "model": "encoder"}, 422, "input.0: Input should"),
         ("/v1/embeddings", {"input": "a", "model": "gpt"}, 404, "There is no model 'gpt'"),
         ("/nix", {}, 404, "There is no route /nix"),
-        ("/health", {}, 405, "Method Not Allowed"),
+        ("/health", {}, 405, "/health: use GET"),
+        ("/embed", {"inputs": "a", "txt": 1}, 422, "body: unknown field txt; expected truncate, "),
+        ("/embed", {"inputs": "a", "prompt_name": "query"}, 422, "prompt_name: "),
+        ("/embed", {"inputs": "a", "truncation_direction": "left"}, 422, "truncation_direction: "),
+        ("/predict", {"inputs": "a", "raw_scores": True}, 422, "raw_scores: "),
     ],
 )  # fmt: skip
 def test_mistakes(server, path, body, status, message):
@@ -236,7 +266,7 @@ def test_bodies_that_are_no_json(server):
         b'{"instances": ["a"': "at character 18",
         b'{"instances": ["\xff"]}': "in position 16",
         b"[" * 100_000: "recursion",
-        b"": "Field required",
+        b"": "The body is empty: send a JSON object",
     }
     for content, message in cases.items():
         status, error = server.error(path, content=content)
@@ -323,8 +353,8 @@ class FakeModel:
     def load(self):
         return self
 
-    def costs(self, inputs):
-        return [(5, 5)] * len(inputs)
+    def sizes(self, inputs):
+        return [Size(5, 5, 5)] * len(inputs)
 
     def __call__(self, inputs):
         if inputs[0][0] == "crash":
@@ -429,6 +459,14 @@ def test_options(folders, tmp_path):
         ServingOptions().check()
     with pytest.raises(UserError, match="is not the folder of a model: it has no"):
         Model("a", str(tmp_path), ServingOptions())
+
+
+def test_script_is_for_folders_that_do_not_record_theirs(folders):
+    options = ServingOptions(script="predict_masked")
+    assert Model("a", folders["encoder"], options).kind.task == "fill-mask"
+    assert Model("a", folders["run_ner"], options).kind.task == "token-classification"
+    vectors = Model("a", folders["run_pretraining"], ServingOptions(script="extract_features"))
+    assert vectors.kind.task == "feature-extraction"
 
 
 CHOICES = {"context": "the film", "endings": ["was good", "it", "plot"]}
