@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 from bert_tf import files, tokenization
 from bert_tf.checkpoints.formats.source import Source
-from bert_tf.checkpoints.run_folder import VOCAB, RunFolder
+from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.finetuning import run_metadata
 from bert_tf.progress import log
 from bert_tf.tokenization import casing
@@ -29,14 +29,14 @@ def check_vocabulary(
     if model_vocab and os.path.realpath(model_vocab) != os.path.realpath(path):
         problem = _describe_difference(entries, model_vocab)
     else:
-        # A training run records its vocabulary: `RunFolder.check_files` warns if it has changed.
-        is_recorded = RunFolder(os.path.dirname(model_vocab or "")).entry("digests", VOCAB)
-        padding = 0 if model_vocab and not is_recorded else _MAX_PADDING
-        problem = next(_find_problems(entries, vocab_size, padding), None)
+        problem = next(_find_problems(entries, vocab_size), None)
     if problem:
         log.warning("%s %s. Check that --vocab_file belongs to the model", path, problem)
     elif len(entries) < vocab_size:
-        message = "%s has %d entries, fewer than the model's vocab_size of %d"
+        message = (
+            "%s has %d entries, fewer than the model's vocab_size of %d. Some models round it "
+        )
+        message += "up; but if a line was removed, the ids of the next ones are wrong"
         log.info(message, path, len(entries), vocab_size)
     for folder in (os.path.dirname(source.path) for source in sources):
         trained_on = RunFolder(folder).entry(run_metadata.VOCABULARY)
@@ -72,7 +72,7 @@ def _describe_difference(entries: Sequence[str], model_vocab: str) -> str | None
     return f"differs from {model_vocab} in {len(changed)} of {len(pairs)} entries, {first_change}"
 
 
-def _find_problems(entries: Sequence[str], vocab_size: int, max_padding: int) -> Iterator[str]:
+def _find_problems(entries: Sequence[str], vocab_size: int) -> Iterator[str]:
     line_of_entry: dict[str, int] = {}
     for line, entry in enumerate(entries, start=1):
         if not entry:
@@ -81,6 +81,6 @@ def _find_problems(entries: Sequence[str], vocab_size: int, max_padding: int) ->
             yield f"has {entry!r} on lines {line_of_entry[entry]} and {line}"
     if entries[0] != "[PAD]":  # as when a program has sorted the entries
         yield f"starts with {entries[0]!r} instead of '[PAD]'"
-    if vocab_size - len(entries) > (0 if vocab_size % _PADDING_MULTIPLE else max_padding):
+    if vocab_size - len(entries) > (0 if vocab_size % _PADDING_MULTIPLE else _MAX_PADDING):
         sizes = f"has {len(entries)} entries, but the model's vocab_size is {vocab_size}"
         yield f"{sizes}: if a line was removed, the ids of the next ones are wrong"

@@ -1,11 +1,7 @@
 """Warnings about a vocabulary that does not match the model."""
 
-import json
-
 import pytest
 
-from bert_tf import files
-from bert_tf.checkpoints.run_folder import fingerprint
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.options import ExtractionOptions
@@ -93,22 +89,6 @@ def test_vocabulary_smaller_than_the_model_warns(vocabulary_warnings):
     assert "has 113 entries, but the model's vocab_size is 114" in warning
     (warning,) = vocabulary_warnings(ENTRIES, vocab_size=len(ENTRIES) + 65)
     assert "has 114 entries, but the model's vocab_size is 179" in warning
-
-
-def test_line_removed_from_the_vocabulary_of_the_model_warns(vocabulary_warnings, tmp_path):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (tmp_path / "other.txt").symlink_to(folder / "vocab.txt")
-    assert vocabulary_warnings(ENTRIES[:112], ENTRIES[:112]) == []
-    (warning,) = vocabulary_warnings(ENTRIES[:111], ENTRIES[:111], vocab_size=112)
-    assert "has 111 entries, but the model's vocab_size is 112: if a line was removed" in warning
-    # Where training recorded the vocabulary, its `vocab_size` may be rounded up.
-    (folder / "run.json").write_text(json.dumps({"digests": {"vocab.txt": _digest(folder)}}))
-    assert vocabulary_warnings(ENTRIES[:111], ENTRIES[:111], vocab_size=112) == []
-
-
-def _digest(folder):
-    return fingerprint(files.read_text(str(folder / "vocab.txt")).rstrip())
 
 
 def test_casing_mismatch_warns(vocabulary_warnings):
