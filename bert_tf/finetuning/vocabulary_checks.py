@@ -33,10 +33,8 @@ def check_vocabulary(
     if problem:
         log.warning("%s %s. Check that --vocab_file belongs to the model", path, problem)
     elif len(entries) < vocab_size:
-        message = (
-            "%s has %d entries, fewer than the model's vocab_size of %d. Some models round it "
-        )
-        message += "up; but if a line was removed, the ids of the next ones are wrong"
+        message = "%s has %d entries, fewer than the model's vocab_size of %d, as in models that "
+        message += "round it up. If a line was removed, the ids of the next ones are wrong"
         log.info(message, path, len(entries), vocab_size)
     for folder in (os.path.dirname(source.path) for source in sources):
         trained_on = RunFolder(folder).entry(run_metadata.VOCABULARY)
