@@ -230,7 +230,7 @@ def test_description(server):
         ("/v1/models/nix:predict", {"instances": ["a"]}, 404, "There is no model 'nix': served"),
         ("/v1/models/run_squad:predict", {"instances": ["a"]}, 400, "Input 0: expected question"),
         ("/v1/models/run_ner:predict", {"instances": [{"words": [1]}]}, 422, "instances.0.words.0"),
-        ("/v1/models/run_ner:predict", {"instances": [{"tex": "a"}]}, 422, "instances.0: unknown f"),
+        ("/v1/models/run_ner:predict", {"instances": [{"tex": "a"}]}, 422, "instances.0: unknown "),
         ("/v1/models/run_ner:predict", {"instances": []}, 422, "instances: List should have at"),
         ("/v1/models/run_ner:predict", {}, 422, "instances: List should have at"),
         ("/v1/models/run_ner:predict", {"instances": "a"}, 422, "instances: Input should be"),
