@@ -16,7 +16,7 @@ from bert_tf import Predictor
 from bert_tf.commands import export_model
 from bert_tf.commands.options import ExportOptions
 from bert_tf.errors import UserError
-from bert_tf.serving.models import KINDS, Model, Size, outputs_of, scores_of
+from bert_tf.serving.models import KINDS, Model, outputs_of, scores_of
 from bert_tf.serving.options import ServingOptions
 from bert_tf.serving.schemas import Instance
 from bert_tf.tasks.classification.problem_types import ClassPrediction, LabelsPrediction
@@ -353,8 +353,8 @@ class FakeModel:
     def load(self):
         return self
 
-    def sizes(self, inputs):
-        return [Size(5, 5, 5)] * len(inputs)
+    def costs(self, inputs):
+        return [(5, 5)] * len(inputs)
 
     def __call__(self, inputs):
         if inputs[0][0] == "crash":
