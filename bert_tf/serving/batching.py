@@ -130,8 +130,8 @@ class Batcher:
     def _next_batch(self) -> list[_Item]:
         is_idle = not self._waiting and self._arrived.empty()
         self._receive(block=is_idle)
-        num_tokens = sum(item.cost for items in self._waiting for item in items)
-        if not is_idle and self._delay and num_tokens < self._max_tokens:
+        costs = (item.cost for items in self._waiting for item in items)
+        if not is_idle and self._delay and sum(costs) < self._max_tokens:
             time.sleep(self._delay)
             self._receive(block=False)
         batch: list[_Item] = []
