@@ -233,12 +233,8 @@ class _Routes:
         items: Any = [body.inputs] if is_single else body.inputs
         inputs = [x if isinstance(x, str) else x[0] if len(x) == 1 else tuple(x) for x in items]
         predictions, _ = await self._compute(request, inputs, model, body.truncate)
-        replies = [
-            [{"label": label, "score": score} for label, score in scores_of(x).items()]
-            for x in predictions
-        ]
-        for reply in replies:
-            reply.sort(key=lambda x: -x["score"])
+        ranked = (sorted(scores_of(x).items(), key=lambda pair: -pair[1]) for x in predictions)
+        replies = [[{"label": label, "score": score} for label, score in pairs] for pairs in ranked]
         return _Reply(replies[0] if is_single else replies)
 
     async def rerank(

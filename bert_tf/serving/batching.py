@@ -130,8 +130,8 @@ class Batcher:
     def _next_batch(self) -> list[_Item]:
         is_idle = not self._waiting and self._arrived.empty()
         self._receive(block=is_idle)
-        num_tokens = sum(item.cost for items in self._waiting for item in items)
-        if not is_idle and self._delay and num_tokens < self._max_tokens:
+        costs = (item.cost for items in self._waiting for item in items)
+        if not is_idle and self._delay and sum(costs) < self._max_tokens:
             time.sleep(self._delay)
             self._receive(block=False)
         batch: list[_Item] = []
@@ -161,16 +161,15 @@ class Batcher:
     def _enqueue(self, job: Job) -> None:
         items = deque[_Item]()
         try:
-            for index, size in enumerate(self.model.sizes(job.inputs)):
-                if size.cost > self._max_tokens:
+            for index, (length, cost) in enumerate(self.model.costs(job.inputs)):
+                if cost > self._max_tokens:
                     limit = f"--max_batch_tokens={self._max_tokens}"
-                    raise TooLarge(f"Input {index}: {size.cost:,} tokens to compute exceed {limit}")
-                if not job.truncates and size.length > size.num_read:
-                    problem = f"{size.length} tokens, but the model reads {size.num_read}"
-                    raise TooLarge(f"Input {index}: {problem}")
-                job.num_tokens[index] = size.num_read
+                    raise TooLarge(f"Input {index}: {cost:,} tokens to compute exceed {limit}")
+                if not job.truncates and length > cost:
+                    raise TooLarge(f"Input {index}: {length} tokens, but the model reads {cost}")
+                job.num_tokens[index] = cost
                 # An explanation takes as long as many predictions: it is a batch of its own.
-                items.append(_Item(job, index, self._max_tokens if job.explains else size.cost))
+                items.append(_Item(job, index, self._max_tokens if job.explains else cost))
         except Exception as error:  # the thread must go on
             for index in range(len(job.inputs)):
                 job.put(index, error)

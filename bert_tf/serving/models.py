@@ -47,14 +47,6 @@ KINDS = {
 }
 
 
-class Size(NamedTuple):
-    """The size of an input in tokens."""
-
-    length: int  # before truncation
-    num_read: int
-    cost: int  # tokens to compute
-
-
 class Model:
     """A model, which `load` reads; raises a UserError if its folder or the flags are not valid.
 
@@ -75,8 +67,8 @@ class Model:
         passed = ((n, getattr(options, n)) for n in names)
         flags = {n: value for n, value in passed if value != getattr(defaults, n)}
         if not files.exists(folder):
-            problem = files.describe_folder(folder).removeprefix("t")
-            raise UserError(f"T{problem}. Pass the output_dir of a training run")
+            place = files.describe_parent(folder)
+            raise UserError(f"There is no folder {folder} ({place}). Pass an output_dir")
         run = RunFolder.of(folder)
         if not (run.script or run.find(CONFIG) or folder.endswith(".keras")):
             problem = f"{folder} is not the folder of a model: it has no {RUN} and no {CONFIG}"
@@ -119,18 +111,17 @@ class Model:
         """The labels of its outputs; [] if it has none, or is not loaded yet."""
         return self.predictor.labels if self.predictor else []
 
-    def sizes(self, inputs: Sequence[Any]) -> list[Size]:
-        """Returns the size of each input."""
+    def costs(self, inputs: Sequence[Any]) -> list[tuple[int, int]]:
+        """Returns the number of tokens of each input, and of those that the model reads."""
         counts = self.predictor.num_tokens(inputs) if self.predictor else []
         splits = self._script in ("run_squad", "run_ner", "run_multiple_choice")
         if splits or getattr(self._options, "long_text", "") == "windows":
-            return [Size(count, count, count) for count in counts]
+            return [(count, count) for count in counts]
         # A model that predicts words reads the text once for each.
         is_masked = self.kind.task == "fill-mask"
         rows = [max(text.count("[MASK]"), 1) if is_masked else 1 for text in inputs]
-        read = [min(count, self.max_length) for count in counts]
-        columns = zip(counts, read, rows, strict=True)
-        return [Size(count, num_read, num_read * num_rows) for count, num_read, num_rows in columns]
+        pairs = zip(counts, rows, strict=True)
+        return [(count, num_rows * min(count, self.max_length)) for count, num_rows in pairs]
 
     def require(self, route: str) -> None:
         """Raises a UserError that names the right route, unless the model serves `route`."""

@@ -20,11 +20,10 @@ class _Body(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _check_names(cls, data: Any) -> Any:
+        known = ", ".join(cls.model_fields)
         for name in data if isinstance(data, dict) else ():
             if name not in cls.model_fields:
-                raise ValueError(
-                    f"unknown field {name[:50]}; expected {', '.join(cls.model_fields)}"
-                )
+                raise ValueError(f"unknown field {name[:50]}; expected {known}")
         return data
 
 

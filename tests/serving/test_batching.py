@@ -8,7 +8,6 @@ import pytest
 from bert_tf.errors import UserError
 from bert_tf.serving.batching import Batcher, TooLarge
 from bert_tf.serving.metrics import Metrics
-from bert_tf.serving.models import Size
 from bert_tf.serving.options import ServingOptions
 
 
@@ -25,10 +24,10 @@ class FakeModel:
     def load(self):
         return self
 
-    def sizes(self, inputs):
+    def costs(self, inputs):
         if "untokenizable" in inputs:
             raise KeyError("[UNK]")
-        return [Size(len(text), min(len(text), 7), min(len(text), 7)) for text in inputs]
+        return [(len(text), min(len(text), 7)) for text in inputs]
 
     def __call__(self, inputs):
         self.batches.append(list(inputs))

@@ -16,7 +16,7 @@ from bert_tf import Predictor
 from bert_tf.commands import export_model
 from bert_tf.commands.options import ExportOptions
 from bert_tf.errors import UserError
-from bert_tf.serving.models import KINDS, Model, Size, outputs_of, scores_of
+from bert_tf.serving.models import KINDS, Model, outputs_of, scores_of
 from bert_tf.serving.options import ServingOptions
 from bert_tf.serving.schemas import Instance
 from bert_tf.tasks.classification.problem_types import ClassPrediction, LabelsPrediction
@@ -230,7 +230,7 @@ def test_description(server):
         ("/v1/models/nix:predict", {"instances": ["a"]}, 404, "There is no model 'nix': served"),
         ("/v1/models/run_squad:predict", {"instances": ["a"]}, 400, "Input 0: expected question"),
         ("/v1/models/run_ner:predict", {"instances": [{"words": [1]}]}, 422, "instances.0.words.0"),
-        ("/v1/models/run_ner:predict", {"instances": [{"tex": "a"}]}, 422, "instances.0: unknown"),
+        ("/v1/models/run_ner:predict", {"instances": [{"tex": "a"}]}, 422, "instances.0: unknown "),
         ("/v1/models/run_ner:predict", {"instances": []}, 422, "instances: List should have at"),
         ("/v1/models/run_ner:predict", {}, 422, "instances: List should have at"),
         ("/v1/models/run_ner:predict", {"instances": "a"}, 422, "instances: Input should be"),
@@ -353,8 +353,8 @@ class FakeModel:
     def load(self):
         return self
 
-    def sizes(self, inputs):
-        return [Size(5, 5, 5)] * len(inputs)
+    def costs(self, inputs):
+        return [(5, 5)] * len(inputs)
 
     def __call__(self, inputs):
         if inputs[0][0] == "crash":

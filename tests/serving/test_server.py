@@ -111,7 +111,7 @@ def test_mistakes_end_the_script_before_it_listens(folders, tmp_path, monkeypatc
         port = taken.getsockname()[1]
         with pytest.raises(UserError, match=f"--port={port}: Address already in use. Pass"):
             run(ServingOptions(**{**options, "port": port}))
-    with pytest.raises(UserError, match=r"There is no folder .*nix; the folder .* has: "):
+    with pytest.raises(UserError, match=r"There is no folder .*nix \(the folder .* has: "):
         run(ServingOptions(model_dir=str(tmp_path / "nix"), port=0))
     with pytest.raises(UserError, match="--engine=onnx does not support --precision=bfloat16"):
         run(ServingOptions(**options, engine="onnx", precision="bfloat16"))
