@@ -14,6 +14,7 @@ from tests.oracle import ROOT
 TRAIN, INFER = "train-base-32x128-bfloat16", "infer-base-32x128-bfloat16"
 
 
+@pytest.mark.slow
 def test_results_are_appended_as_json_lines(tmp_path):
     output = tmp_path / "results.jsonl"
     flags = ["--size=tiny", "--window_seconds=0.2", "--together=2", f"--output={output}"]

@@ -137,7 +137,7 @@ def test_lower_case_keeps_accents(vocab_file):
 def test_all_scripts_that_read_texts_have_the_options(vocab_file):
     classes = [script.options_class for script in SCRIPTS.values()]
     readers = [cls for cls in classes if issubclass(cls, TokenizerOptions)]
-    assert len(readers) == 9
+    assert len(readers) == 11
     for cls in readers:
         run = cls(vocab_file=vocab_file, special_tokens="[E1]", strip_accents="false")
         assert run.tokenizer().tokenize("Über[E1]a") == ["über", "[E1]", "a"]

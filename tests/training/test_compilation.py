@@ -232,6 +232,7 @@ def test_a_training_has_one_shape(tmp_path):
         assert np.isfinite(step(batch, NO_STOP)["gradient_norm"])
 
 
+@pytest.mark.slow
 def test_xla_draws_the_same_masks_again():
     """With XLA, too, recomputed layers draw the same masks, which depend on the seed."""
     batch = {name: tf.ones([4, 8], tf.int32) for name in ("input_ids", "input_mask")}
