@@ -2,21 +2,23 @@
 
 import os
 import tempfile
+from collections.abc import Mapping
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import TransformerMixin
 
-from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
+from bert_tf.checkpoints.formats.sentence_transformers import check_encoder, declared_vectors
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data import array_ops
-from bert_tf.declare import DEVICES, MODEL, PATH, ROWS
-from bert_tf.errors import UserError
+from bert_tf.declare import DEVICES, MODEL, PATH, ROWS, DefaultStr
+from bert_tf.errors import UserError, counted
 from bert_tf.estimators.base import Estimator
 from bert_tf.estimators.rows import Rows, text_items
 from bert_tf.options.shared import EngineOptions, ModelOptions
 from bert_tf.predictor import Predictor
+from bert_tf.progress import log
 from bert_tf.tasks.feature_extraction.options import ExtractionOptions
 
 
@@ -37,6 +39,10 @@ class SentenceEncoder(TransformerMixin, Estimator, auto_wrap_output_keys=None):
     """
 
     _script = "run_embeddings"
+    _defaults: ClassVar[Mapping[str, Any]] = {
+        **Estimator._defaults,
+        "pooling": DefaultStr("mean"),  # not passed
+    }
 
     def fit(self, anchors: Any, positives: Any, validation: Any = None, **flags: Any) -> Any:
         """Trains the encoder from `init_checkpoint`.
@@ -61,9 +67,20 @@ class SentenceEncoder(TransformerMixin, Estimator, auto_wrap_output_keys=None):
 
         A prefix of queries or passages is not added: write it before each text.
         """
-        features = self._open()([*text_items(texts)])
+        predictor, texts = self._open(), [*text_items(texts)]
+        extractor: Any = predictor._predict
+        num_truncated = extractor.num_truncated
+        features = predictor(texts)
         if not features:
             raise UserError("There are no texts")
+        prefixes = tuple(filter(None, (self.query_prefix, self.passage_prefix)))
+        if prefixes and not any(str(text).startswith(prefixes) for text in texts):
+            message = "encode adds no prefix: write %s before each text"
+            log.warning(message, " or ".join(map(repr, prefixes)))
+        if count := extractor.num_truncated - num_truncated:
+            cut = f"are longer than max_seq_length={extractor.options.max_seq_length}"
+            cut = counted(count, "text", f"{cut} and were truncated", of=len(texts))
+            log.warning("%s", cut)
         vectors = np.stack([item.values[0] for item in features])
         # A trained model normalizes if it was trained with it.
         is_final = hasattr(self, "_files") or not self.normalize
@@ -87,7 +104,12 @@ class SentenceEncoder(TransformerMixin, Estimator, auto_wrap_output_keys=None):
             is_vectors = isinstance(items, np.ndarray) and items.dtype.kind == "f"
             return array_ops.normalize(items if is_vectors else self.encode(items))
 
-        return normalized(texts) @ normalized(others).T
+        vectors, other_vectors = normalized(texts), normalized(others)
+        shapes = [list(x.shape) for x in (vectors, other_vectors)]
+        if any(len(shape) != 2 for shape in shapes) or shapes[0][1] != shapes[1][1]:
+            expected = "Pass arrays of vectors of the same size, [M, D] and [N, D]"
+            raise UserError(f"{expected}. Received: {shapes[0]} and {shapes[1]}")
+        return vectors @ other_vectors.T
 
     def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:
         is_pair = isinstance(text, list | tuple)
@@ -97,6 +119,8 @@ class SentenceEncoder(TransformerMixin, Estimator, auto_wrap_output_keys=None):
             raise UserError(f"{rows.place}: pass {expected}. Received: {text!r:.40}, {label!r:.40}")
         if is_pair:
             return dict(zip(("anchor", "positive", "score"), (*text, label), strict=True))
+        if isinstance(label, list | tuple) and not label:
+            raise UserError(f"{rows.place}: the positive is missing")
         positive, *negatives = label if isinstance(label, list | tuple) else [label]
         rows.kinds |= {"negatives"} if negatives else set()
         return {"anchor": text, "positive": positive, "negatives": negatives}
@@ -117,7 +141,8 @@ class SentenceEncoder(TransformerMixin, Estimator, auto_wrap_output_keys=None):
             names = ModelOptions.names(ROWS | MODEL | PATH)
             flags |= {name: getattr(self, name) for name in names}
             folder = RunFolder.of(os.path.expanduser(os.fspath(self.init_checkpoint)))
-            follows = self.pooling == self._defaults["pooling"] and declared_vectors(folder)
+            check_encoder(folder)
+            follows = isinstance(self.pooling, DefaultStr) and declared_vectors(folder)
             flags |= {"layers": "-1", "pooling": "auto" if follows else self.pooling}
         old = getattr(self, "_predictor", None)
         if old is None or old[0] != flags:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.checkpoints import formats
-from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
+from bert_tf.checkpoints.formats.sentence_transformers import check_encoder, declared_vectors
 from bert_tf.checkpoints.model import is_training_state
 from bert_tf.checkpoints.run_folder import RunFolder, fingerprint
 from bert_tf.data import array_ops
@@ -34,6 +34,7 @@ class Encoder:
 
     def __init__(self, options: SearchOptions, total: int = 0) -> None:
         self._folder = RunFolder.of(options.init_checkpoint or "")
+        check_encoder(self._folder)
         declared = declared_vectors(self._folder)
         values = options.values(ROWS | MODEL | PATH | DEVICES, without=DATA)
         shared = values.keys() & {field.name for field in dataclasses.fields(ExtractionOptions)}
@@ -44,6 +45,13 @@ class Encoder:
         for is_query, prefix in self._prefixes.items():
             if prefix == "auto":
                 self._prefixes[is_query] = declared.prefix(is_query) if declared else ""
+        if any(self._prefixes.values()):
+            prefixes = self._prefixes[True], self._prefixes[False]
+            log.info("Prefixes: %r before each query, %r before each text", *prefixes)
+        limit = self._folder.entry("flags", "max_query_length", kind=int)
+        if limit and limit < self.extractor.options.max_seq_length:
+            message = "Queries have up to %d word pieces here, but had up to %d in training"
+            log.info(message, self.extractor.options.max_seq_length, limit)
         self._lower_case = bool(declared and declared.lower_case)
         num_poolings = len(self.extractor.options.pooling.split("_"))
         self.size = num_poolings * self.extractor.config.hidden_size

@@ -29,6 +29,8 @@ _MANIFEST, _VECTORS, _TEXTS, _OFFSETS = "index.json", "vectors.npy", "texts.json
 _CHUNK = 4096
 # Numbers in a block of vectors.
 _BLOCK = 1 << 22
+# Files of fewer bytes are checked when an index is opened.
+_CHECKED = 1 << 30
 # Scores have six decimals: vectors of the same text in different batches may differ in the seventh.
 # The margin exceeds the errors of the float32 products that select candidates.
 _DECIMALS, _MARGIN = 6, 1e-4
@@ -62,10 +64,24 @@ class Index:
             self._texts = np.memmap(os.path.join(folder, _TEXTS), np.uint8, "r")
             is_complete = len(self.vectors) == total == len(self._offsets) - 1
             problem = "" if is_complete and len(self._texts) == self._offsets[-1] else "other sizes"
+            problem = problem or self._find_damage()
         except (OSError, ValueError, EOFError) as error:
             problem = str(error)
         if problem:
             raise UserError(f"{folder} is damaged ({problem}). Remove it, and build it again")
+
+    def _find_damage(self) -> str:
+        """Returns which file has other content than was written; "" for files that are large."""
+        if len(self._texts) < _CHECKED:
+            digest = hashlib.blake2b(self._texts, digest_size=16).hexdigest()
+            if digest != self._manifest["texts"]:
+                return f"{_TEXTS} has changed"
+        size = max(1, _BLOCK // self.vectors.shape[1])
+        for start in range(0, len(self.vectors) if self.vectors.nbytes < _CHECKED else 0, size):
+            block = self.vectors[start : start + size]
+            if not np.allclose(np.einsum("nd,nd->n", block, block), 1, atol=1e-3):
+                return f"{_VECTORS} has vectors of other lengths than 1"
+        return ""
 
     def require_model(self, model: Mapping[str, Any]) -> None:
         """Raises a UserError unless queries get vectors of the model that texts got theirs of."""
@@ -130,7 +146,10 @@ def build(options: SearchOptions) -> None:
         done = old["num_encoded"] if old and {**old, **new} == old else 0
         if 0 < done < total:
             log.info("Continuing: %s of %s have vectors", f"{done:,}", counted(total, "text"))
-        _write_vectors(encoder, new, done, folder)
+        try:
+            _write_vectors(encoder, new, done, folder)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("To continue, run the same command again.") from None
     log.info("Index of %s: %s", counted(total, "text"), folder)
     if count := encoder.extractor.num_truncated:
         cut = f"are longer than max_seq_length={encoder.extractor.options.max_seq_length}"
@@ -183,7 +202,10 @@ def _read_manifest(folder: str) -> dict[str, Any]:
     path = os.path.join(folder, _MANIFEST)
     if not files.exists(path):
         return {}
-    manifest = files.read_json(path)
+    try:
+        manifest = files.read_json(path)
+    except UserError as error:
+        raise UserError(f"{error}. The index is damaged: remove {folder}") from None
     if manifest.get("version", 0) > _VERSION:
         raise UserError(f"{path}: a newer version of bert_tf built this index. Update bert_tf")
     if not {"version", "model", "texts", "num_texts", "num_encoded"} <= manifest.keys():

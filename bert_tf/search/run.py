@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf import file_names, files, signals
+from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.texts import STDIN, lines
 from bert_tf.errors import UserError, excerpt
@@ -40,6 +42,8 @@ Format = Callable[[str, str, Sequence[Result]], str]
 def run(options: SearchOptions) -> None:
     """Builds the index if there is an `input_file`; without one, or with queries, searches it."""
     options.check()
+    if os.path.isfile(options.index_dir or ""):
+        raise UserError(f"--index_dir={options.index_dir} is a file, not a folder")
     output, is_stream = options.output_file or "", options.query_file in (None, STDIN)
     if output:
         inputs = filter(None, [options.input_file, options.query_file])
@@ -100,12 +104,21 @@ def _open_reranker(options: SearchOptions) -> Callable[[str, list[Result]], list
     """Returns a function that sorts the results of a query by the scores of a cross-encoder."""
     flag = f"--rerank_model={options.rerank_model}"
     # Published cross-encoders have no run.json.
-    script = RunFolder(options.rerank_model or "").script or "run_ranking"
+    folder = RunFolder.of(options.rerank_model or "")
+    script = folder.script or "run_ranking"
     expected = "Pass the output_dir of run_ranking.py, or of a regression of text pairs"
     if script not in ("run_ranking", "run_classifier"):
         raise UserError(f"{flag} is no cross-encoder: {script} trained it. {expected}")
+    if folder.flags.get("text_column") and not folder.flags.get("text_pair_column"):
+        raise UserError(f"{flag} is no cross-encoder: it was trained on single texts. {expected}")
     settings = {"engine": options.engine, "precision": options.precision}
-    predictor = Predictor(options.rerank_model, script, **settings)
+    try:
+        predictor = Predictor(options.rerank_model, script, **settings)
+    except UserError:
+        if folder.script or "output_weights" in find_source(folder.model or "").shapes():
+            raise
+        problem = "it has no output for scores. Train it with run_ranking.py"
+        raise UserError(f"{flag} is no cross-encoder: {problem}") from None
 
     def rerank(query: str, results: list[Result]) -> list[Result]:
         predictions = predictor([(query, result.text) for result in results])

@@ -4,14 +4,16 @@ import re
 from collections.abc import Iterable, Iterator
 
 from bert_tf.data.texts import display_name, lines, read_columns
-from bert_tf.errors import UserError, counted
+from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
 from bert_tf.search.options import SearchOptions
 from bert_tf.tables import relevance
+from bert_tf.tables.columns import COLUMN_NAME
 
 # Place (file and line), id and text.
 Identified = tuple[str, str, str]
 _JSON = re.compile(r"\.(jsonl?|ndjson)(\.gz)?$", re.IGNORECASE)
+_QUERY_ID = re.compile(r"((q|query)[-_ ]?)?id", re.IGNORECASE)
 _TABLE = re.compile(r"\.(csv|tsv)(\.gz)?$", re.IGNORECASE)
 
 
@@ -26,6 +28,8 @@ def read_texts(options: SearchOptions) -> Iterator[Identified]:
         columns = {"text": options.text_column, "id": options.id_column}
         rows = enumerate(read_columns(path, columns), start=1)
         texts = ((place, row.get("id", str(n)), row["text"]) for n, (place, row) in rows)
+        if options.text_column.isdecimal():
+            texts = _warn_about_header(texts)
         return _check(path, texts)
     if _TABLE.search(path):
         raise UserError(f"{path} is a table: pass --text_column, and --id_column if it has ids")
@@ -48,12 +52,25 @@ def read_queries(path: str) -> list[Identified]:
     queries = [*_check(path, _read(path))]
     if not any("\t" in query for _, _, query in queries):
         return queries
+    key, _, query = queries[0][2].partition("\t")
+    if _QUERY_ID.fullmatch(key.strip()):
+        message = "%s: %s is read as a query. If it is a column name, remove the line"
+        log.warning(message, queries[0][0], excerpt(query))
     for place, _, query in queries:
         if "\t" not in query:
             problem = "no id and tab before the query, but other lines have them"
             raise UserError(f"{place}: {problem}. Write an id in each line, or remove the tabs")
     pairs = ((place, query.partition("\t")) for place, _, query in queries)
     return [*_check(path, ((place, key, text) for place, (key, _, text) in pairs))]
+
+
+def _warn_about_header(texts: Iterable[Identified]) -> Iterator[Identified]:
+    """Yields the texts; warns if the first looks like the name of its column."""
+    for index, (place, key, text) in enumerate(texts):
+        if not index and COLUMN_NAME.fullmatch(text):
+            message = "%s: %s is read as a text. If it is a column name, pass --text_column=%s"
+            log.warning(message, place, excerpt(text), text.strip())
+        yield place, key, text
 
 
 def _read(path: str) -> Iterator[Identified]:

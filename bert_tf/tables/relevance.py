@@ -72,7 +72,9 @@ def iterate_texts(path: str, advice: str = "") -> Iterator[tuple[str, str, str]]
             expected = "expected an object with the keys _id and text, or the columns id and text"
             raise UserError(f"{row.place}: {expected}{advice}")
         names = ("_id", "title", "text")
-        key, title, text = (to_text(cells.get(n) or "", n, row.place) for n in names)
+        key, title, text = (
+            to_text("" if (x := cells.get(n)) is None else x, n, row.place) for n in names
+        )
         yield row.place, key, f"{title} {text}".strip()
 
 

@@ -5,9 +5,10 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from bert_tf import files
+from bert_tf import files, registry
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.errors import UserError
+from bert_tf.progress import log
 
 # Poolings in the order in which sentence-transformers concatenates their vectors.
 _FLAGS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
@@ -83,6 +84,17 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
         prompts,
         settings.get("similarity_fn_name") or "",
     )
+
+
+def check_encoder(folder: RunFolder) -> None:
+    """Warns about an encoder that was trained for another task; UserError for a cross-encoder."""
+    if folder.script == "run_ranking":
+        advice = "Pass it as --rerank_model of search_texts.py, and another model here"
+        raise UserError(f"{folder} has no vectors of texts: run_ranking trained it. {advice}")
+    tasks = [name for name, entry in registry.entries().items() if entry.make_task]
+    if folder.script in tasks and not declared_vectors(folder):
+        message = "%s: %s trained it, not for comparing vectors. For that, use run_embeddings.py"
+        log.warning(message, folder, folder.script)
 
 
 def declaration(

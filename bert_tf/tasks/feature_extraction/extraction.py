@@ -115,6 +115,9 @@ def _extract_file(options: ExtractionOptions, get_extractor: Callable[[int], "Ex
         log.warning(message, output_file)
     extractor = get_extractor(total)
     extractor.num_texts = extractor.num_truncated = 0
+    if extractor._declared and any(extractor._declared.prompts.values()):
+        message = "The declared prompts are not added. Write them before the texts: %s"
+        log.info(message, dict(extractor._declared.prompts))
     options = dataclasses.replace(extractor.options, input_file=input_file)
     indexed_texts, empty = enumerate(texts), []
     with (
