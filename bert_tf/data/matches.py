@@ -14,9 +14,9 @@ from bert_tf import files
 from bert_tf.data.disk_list import collect
 from bert_tf.data.match_options import BEIR, MS_MARCO, SQUAD, MatchOptions
 from bert_tf.data.split_files import find_files
-from bert_tf.errors import UserError, counted, excerpt
+from bert_tf.errors import UserError, brief, counted, excerpt
 from bert_tf.tables import relevance
-from bert_tf.tables.columns import is_name, parse_number, read_cells, to_text
+from bert_tf.tables.columns import COLUMN_NAME, is_name, parse_number, read_cells, to_text
 from bert_tf.tables.read import Row, read_table
 
 _logger = logging.getLogger(__name__)
@@ -28,6 +28,8 @@ _MANY_REPEATED = 20
 _NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 # Columns that probably say whether, or how well, two texts match, if they have numbers.
 _LABEL = re.compile(r"(gold_?)?labels?|is_duplicate|scores?|similarity(_score)?", re.IGNORECASE)
+# A warning says that the scores use less than this part of their range.
+_LEAST_RANGE = 0.2
 # Number of rows to look at for such columns.
 _ROWS_AHEAD = 100
 
@@ -60,12 +62,13 @@ class Matches(NamedTuple):
         if 2 * num_same > len(self.matches):
             pairs = counted(num_same, "pair", "are the same text twice", of=len(self.matches))
             yield f"{self.path}: {pairs}. Check the columns"
-        # Hashes, because the texts may not fit into memory.
-        hashes = np.fromiter((hash(match.anchor) for match in self.matches), np.int64)
-        num_anchors = len(np.unique(hashes))
-        if split == "train" and _MANY_REPEATED * num_anchors < len(self.matches):
-            anchors = counted(num_anchors, "anchor", "are distinct", of=len(self.matches))
-            yield f"{self.path}: only {anchors}. Check the columns"
+        for index, name in enumerate(("anchor", "positive") if split == "train" else ()):
+            # Hashes, because the texts may not fit into memory.
+            hashes = np.fromiter((hash(match[index]) for match in self.matches), np.int64)
+            number = len(np.unique(hashes))
+            if _MANY_REPEATED * number < len(self.matches):
+                distinct = counted(number, name, "are distinct", of=len(self.matches))
+                yield f"{self.path}: only {distinct}. Check the columns"
         own = {match[:2] for match in self.matches} if split == "eval" else set()
         known = {match[:2] for match in train_matches if match[:2] in own}
         shared = sum(match[:2] in known for match in self.matches)
@@ -83,6 +86,10 @@ def read_matches(options: MatchOptions, split: str, scored: bool = False) -> Mat
         UserError: it is missing, empty or invalid; the message names file and line.
     """
     data_sets = options.data_sets() if split == "train" else [options]
+    for other in data_sets[1:]:
+        if not files.exists(path := other.data_dir or other.train_file or ""):
+            problem = f"{path}, no such file or folder ({files.describe_parent(path)})"
+            raise UserError(f"--mix_with contains {problem}")
     first, *others = found = [_read_data_set(x, split, scored) for x in data_sets]
     if not others:
         return first
@@ -110,6 +117,8 @@ def _read_data_set(options: MatchOptions, split: str, scored: bool) -> Matches:
         raise UserError(f"{path} contains no texts that match")
     if scored and all(match.score == matches[0].score for match in matches):
         raise UserError(f"{path}: all pairs have the same score or label: there is no order")
+    if scored and "score" in options.columns(split):
+        _warn_of_unused_range(options, path, [match.score for match in matches])
     _logger.info("%s: %s", path, counted(len(matches), "pair"))
     return Matches(path, matches, *texts)
 
@@ -121,7 +130,11 @@ def _cells(options: MatchOptions, path: str, split: str) -> Iterator[tuple[str, 
     if not (options.label_column or options.score_column):
         _warn_of_unused_label(path, list(itertools.islice(ahead, _ROWS_AHEAD)))
     del ahead  # so that the rows are not kept for it
-    for place, cells in read_cells(path, rows, columns, has_header, split):
+    for index, (place, cells) in enumerate(read_cells(path, rows, columns, has_header, split)):
+        names = [cells[x] for x in ("anchor", "positive")]
+        if index == 0 and not has_header and any(map(COLUMN_NAME.fullmatch, map(str, names))):
+            message = "%s looks like a header, but is read as data: %s. Pass columns by name"
+            _logger.warning(message, place, ", ".join(brief(map(str, names))))
         for purpose in cells.keys() - {"negative_columns"}:
             cells[purpose] = to_text(cells[purpose], purpose, place).strip()
             if not cells[purpose] and purpose != "label":
@@ -139,6 +152,15 @@ def _warn_of_unused_label(path: str, rows: Sequence[Row]) -> None:
         if _LABEL.fullmatch(name.strip()) and 0 < count >= len(rows) - 1:
             advice = f"pass --label_column={name} or --score_column={name}"
             _logger.warning("%s has a column %s that is not used: %s", path, name, advice)
+
+
+def _warn_of_unused_range(options: MatchOptions, path: str, scores: Sequence[float]) -> None:
+    """Warns if the scores, from 0 to 1, are in a small part of `score_range`."""
+    low, high = options.score_limits
+    least, most = (low + (high - low) * x for x in (min(scores), max(scores)))
+    if most - least < _LEAST_RANGE * (high - low):
+        message = "%s: all scores are from %g to %g: is --score_range=%s right?"
+        _logger.warning(message, path, least, most, options.score_range)
 
 
 def _read_rows(options: MatchOptions, path: str, split: str) -> Iterator[Match]:

@@ -12,8 +12,9 @@ from bert_tf.tables.read import Row
 
 _SHOWN_NAMES = 20  # in a message
 _COMMON_WORD = (
-    "(text|sentence|question)(_?[12ab])?|body|category|class|comment|content|description|document|"
-    "hypothesis|id|index|labels?|message|premise|review|score|sentiment|sms|target|title|tweet"
+    "(text|sentence|question)(_?[12ab])?|anchor|answer|body|category|class|comment|content|"
+    "description|document|hypothesis|id|index|labels?|message|passage|positive|premise|query|"
+    "review|score|sentiment|sms|target|title|tweet"
 )
 # Common column names: one or two of these words, such as "text_a" or "Review Title".
 COLUMN_NAME = re.compile(rf"\s*({_COMMON_WORD})([ _]({_COMMON_WORD}))?\s*", re.IGNORECASE)

@@ -4,6 +4,7 @@ The layouts are those of BEIR (Thakur et al. 2021, "BEIR: A Heterogeneous Benchm
 Evaluation of Information Retrieval Models"), of MS MARCO's passage ranking and of trec_eval.
 """
 
+import itertools
 import os
 import re
 from collections import defaultdict
@@ -111,6 +112,9 @@ def read_qrels(
         query, document = cells[0], cells[-2]
         _look_up(query, queries, "query", place)
         _look_up(document, documents, "document", place)
+        if relevance > 0 and not (queries[query] and documents[document]):
+            kind, key = ("document", document) if queries[query] else ("query", query)
+            raise UserError(f"{place}: the {kind} {excerpt(key)} has no text. Remove the line")
         yield query, document, max(relevance, 0.0)
 
 
@@ -161,6 +165,10 @@ def read_candidates(
             raise UserError(f"{place}: {problem}. Correct or remove the line")
         if document in found[query]:
             raise UserError(f"{place}: the query has this document twice. Remove the line")
+        for _, other in itertools.islice(found[query].values(), 1):
+            if other.query != texts[0]:
+                problem = f"the query {excerpt(query)} has another text in a line before"
+                raise UserError(f"{place}: {problem}. Correct or remove the line")
         found[query][document] = (-score, Candidate(texts[0], texts[1], query, document))
     if not found:
         raise UserError(f"{path} contains no candidates")

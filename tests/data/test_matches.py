@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bert_tf.data.matches import Match, read_matches
+from bert_tf.data.matches import Match, Matches, read_matches
 from bert_tf.errors import UserError
 from bert_tf.options import EmbeddingsOptions
 
@@ -140,7 +140,7 @@ def test_mix_of_data_sets(tmp_path):
     flags = {"task_name": "snli", "mix_with": more}
     with pytest.raises(UserError, match=r"must be like snli:FOLDER, with one of [^.]*beir\. Rec"):
         read(tmp_path / "nli", {}, **flags)
-    with pytest.raises(UserError, match="no such file"):
+    with pytest.raises(UserError, match="--mix_with contains .*missing, no such file or folder"):
         read(tmp_path, {}, **COLUMNS, mix_with=f"snli:{tmp_path}/missing")
 
 
@@ -204,12 +204,14 @@ def test_no_relevant_passage(tmp_path):
         ("q1\td3\t1", r"qrels/test.tsv:3: there is no document with the id 'd3'"),
         ("q3\td1\t1", r"qrels/test.tsv:3: there is no query with the id 'q3'"),
         ('{"q1": "d1"}', r"qrels/test.tsv:1: expected the columns query-id, corpus-id and score"),
+        ("q1\td4\t1", r"qrels/test.tsv:3: the document 'd4' has no text. Remove the line"),
         ("q1\td1\tx", r"qrels/test.tsv:3: expected the columns query-id, corpus-id and score"),
     ],
 )
 def test_mistakes_in_qrels(line, problem, tmp_path):
+    with_empty = BEIR["corpus.jsonl"] + '{"_id": "d4", "text": ""}\n'
     before = "" if line.startswith("{") else BEIR["qrels/test.tsv"]
-    files = {**BEIR, "qrels/test.tsv": f"{before}{line}\n"}
+    files = {**BEIR, "corpus.jsonl": with_empty, "qrels/test.tsv": f"{before}{line}\n"}
     fail(tmp_path, files, problem, "eval", task_name="beir", eval_file="qrels/test.tsv")
 
 
@@ -245,3 +247,36 @@ SCORED = {**COLUMNS, "score_column": "s", "loss": "cosent"}
 )
 def test_mistakes_in_tables(content, problem, flags, tmp_path):
     fail(tmp_path, {"train.tsv": content}, problem, **flags)
+
+
+BY_NUMBER = {"anchor_column": "1", "positive_column": "2"}
+
+
+@pytest.mark.parametrize(
+    ("first", "flags", "is_warned"),
+    [
+        ("query\tpassage", BY_NUMBER, True),
+        ("question\tbest reply", BY_NUMBER, True),
+        ("a query\ta passage", BY_NUMBER, False),
+        ("query\tpassage", {"anchor_column": "query", "positive_column": "passage"}, False),
+    ],
+)
+def test_header_with_columns_by_number(first, flags, is_warned, tmp_path, caplog):
+    read(tmp_path, {"train.tsv": f"{first}\nwho is it\tit is me\n"}, **flags)
+    assert ("train.tsv:1 looks like a header, but is read as data" in caplog.text) == is_warned
+
+
+@pytest.mark.parametrize(("score_range", "is_warned"), [("0,100", True), ("0,1", False)])
+def test_range_that_the_scores_do_not_use(score_range, is_warned, tmp_path, caplog):
+    table = "a\tb\ts\nx\ty\t0.1\nx\tz\t0.9\n"
+    read(tmp_path, {"train.tsv": table}, **SCORED, score_range=score_range)
+    expected = "train.tsv: all scores are from 0.1 to 0.9: is --score_range=0,100 right?"
+    assert (expected in caplog.text) == is_warned
+
+
+def test_few_distinct_texts():
+    matches = [Match(f"q{n}", "same") for n in range(32)]
+    (problem,) = Matches("data", matches).check("train", [])
+    assert problem == "data: only 1 of 32 positives is distinct. Check the columns"
+    assert not [*Matches("data", matches[:20]).check("train", [])]
+    assert not [*Matches("data", matches).check("eval", [])]

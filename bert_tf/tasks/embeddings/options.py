@@ -87,7 +87,10 @@ class EmbeddingsOptions(MatchOptions, FineTuningOptions, affects=DATA):
         if not all(part.strip().isdecimal() and int(part) for part in parts):
             expected = "--matryoshka_dims must be numbers, such as 768,256"
             raise UserError(f"{expected}. Received: {self.matryoshka_dims}")
-        return [int(part) for part in parts]
+        sizes = [int(part) for part in parts]
+        if len({*sizes}) < len(sizes):
+            raise UserError(f"--matryoshka_dims={self.matryoshka_dims} repeats a size")
+        return sizes
 
     @property
     def query_length(self) -> int:

@@ -158,6 +158,9 @@ class Embeddings(Task):
         if split == "train" and most >= self.options.num_passages:
             yield f"{data.path}: rows have up to {most} negatives: see --num_negatives"
         yield from data.check(split, train_examples)
+        is_searched = isinstance(examples, Judged) and not self.options.is_scored(split)
+        if is_searched and len(examples) - examples.num_queries == 1:
+            yield f"{data.path}: there is only 1 passage to find, so that all metrics are 1"
         checkpoint = self.options.init_checkpoint if split == "train" else None
         declared = declared_vectors(RunFolder.of(checkpoint)) if checkpoint else None
         if declared and declared.pooling != self.options.poolings:

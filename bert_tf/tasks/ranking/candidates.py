@@ -113,7 +113,8 @@ class Choices:
         if self.run and not any(_key(match.anchor) in self.run for match in rows):
             raise UserError(f"{self.data.path}: the run has no candidates for these queries")
         if any(len(row.negatives) < count for row in rows):
-            problem = f"there are only {counted(len(self.passages), 'passage')}"
+            number = counted(len(self.passages), "passage")
+            problem = f"there {'is' if len(self.passages) == 1 else 'are'} only {number}"
             raise UserError(f"{self.data.path}: {problem}. Lower --num_negatives={count}")
         message = "%s: %.3g hard negatives in a row on average, %.3g of a run, and %.3g random ones"
         log.info(message, self.data.path, *(numbers / len(rows)))
@@ -126,7 +127,7 @@ class Choices:
         negatives or, for queries that have none, random passages: `top_k` in all, in random order.
 
         Raises:
-            UserError: no candidate of the run is relevant.
+            UserError: no candidate of the run is relevant, and `top_k` left out none.
         """
         candidates: list[Sequence[Candidate]] = []
         gains: list[np.ndarray] = []
@@ -147,10 +148,13 @@ class Choices:
             gains.append(np.array([*own, *missed.values()], np.float32))
         ranked = Ranked([(query, next(iter(known))) for query, known in judged], candidates, gains)
         if not is_any_relevant:
-            problem = (
-                "no candidate of the run is relevant to its query. Is it a run for these texts?"
-            )
-            raise UserError(f"{self.data.path}: {problem}")
+            problem = f"{self.data.path}: no candidate of the run is relevant to its query"
+            if all(len(found) < top_k for found in self.run.values()):
+                raise UserError(f"{problem}. Is it a run for these texts?")
+            log.warning("%s. It may have relevant ones below --top_k=%d", problem, top_k)
+        if not self.run and all(x.all() for x in gains):
+            problem = "all passages that are ranked are relevant, so that all metrics are 1"
+            log.warning("%s: %s. Add other passages", self.data.path, problem)
         if num_empty:
             message = "%s: queries without candidates, which count as 0: %d of %d"
             log.warning(message, self.data.path, num_empty, len(judged))

@@ -3,7 +3,7 @@
 import dataclasses
 
 from bert_tf.data.match_options import MatchOptions
-from bert_tf.declare import DATA, PATH, RESULTS, ROWS, option
+from bert_tf.declare import DATA, PATH, RESULTS, ROWS, option, value_for
 from bert_tf.errors import UserError
 from bert_tf.options.fine_tuning import FineTuningOptions
 
@@ -59,6 +59,9 @@ class RankingOptions(MatchOptions, FineTuningOptions, affects=DATA):
         super().check()
         if self.do_train or self.evaluates:
             self.check_columns()
+        if self.evaluates and self.top_k == 1 and not value_for(self.run_file or "", "eval"):
+            problem = "a query would have one passage, so that all metrics would be 1"
+            raise UserError(f"--top_k=1: without --run_file, {problem}. Pass at least --top_k=2")
         if self.do_train and self.loss != POINTWISE and self.is_scored:
             problem = f"--loss={self.loss} would ignore the scores"
             raise UserError(f"{problem}: pass --loss={POINTWISE}")

@@ -159,6 +159,7 @@ def test_more_rows_than_memory(options, monkeypatch, tmp_path):
         ({"score_column": "s"}, "would ignore the scores: pass --loss=cosent"),
         ({"train_batch_size": 1}, "--loss=multiple_negatives compares rows"),
         ({"matryoshka_dims": "8,x"}, "--matryoshka_dims must be numbers, such as 768,256"),
+        ({"matryoshka_dims": "8,8"}, "--matryoshka_dims=8,8 repeats a size"),
         ({"matryoshka_dims": "32"}, "--matryoshka_dims=32 exceeds the size 16"),
         ({"score_range": "5"}, "--score_range must be two numbers"),
         ({"score_range": "0,5,9"}, "--score_range must be two numbers"),
@@ -225,3 +226,10 @@ def test_rows_whose_anchor_has_no_match_are_counted(options, tmp_path, run_log):
     changes = {"negative_columns": None, "label_column": "label", "do_eval": False}
     registry.run(dataclasses.replace(options, **changes, num_train_epochs=1.0))
     assert "left out 16 rows: no row with the same anchor matches" in run_log.text
+
+
+def test_single_passage(options, tmp_path):
+    write(tmp_path / "dev.jsonl", [{"query": f"it {n}", "passage": "x", "others": []} for n in "ab"])
+    task = Embeddings(*read_model_files(options))
+    problems = [*task.check("eval", task.read("eval"), [])]
+    assert any("only 1 passage to find, so that all metrics are 1" in x for x in problems)

@@ -76,6 +76,27 @@ def test_run_of_other_queries():
         make([Match("q", "text 0")], {"r": ["text 4"]}).training_rows(1)
 
 
+def test_relevant_passages_below_top_k(run_log):
+    ranked = make([Match("q", "text 0")], {"q": ["text 4"]}).ranked(1)
+    assert [gains.tolist() for gains in ranked.gains] == [[0, 1]]
+    assert "It may have relevant ones below --top_k=1" in run_log.text
+
+
+def test_only_relevant_passages(run_log):
+    data = Matches("data", [Match("q", "text 0"), Match("r", "text 0")])
+    Choices(data, {}).ranked(10)
+    assert "data: all passages that are ranked are relevant, so that all" in run_log.text
+    with pytest.raises(UserError, match=r"data: there is only 1 passage\. Lower"):
+        Choices(data, {}).training_rows(1)
+
+
+def test_query_with_two_texts(tmp_path):
+    path = tmp_path / "top1000.dev"
+    path.write_text("2\t8\twhat is\ttwo\n1\t8\twho\ttwo\n2\t7\twhat was\tone\n")
+    with pytest.raises(UserError, match="dev:3: the query '2' has another text in a line before"):
+        read_candidates(str(path), {}, {})
+
+
 def test_too_few_passages():
     with pytest.raises(UserError, match=r"only 20 passages\. Lower --num_negatives=20"):
         make([Match("q", "text 0")]).training_rows(20)

@@ -167,6 +167,7 @@ def test_resume(options, tmp_path, run_log):
         ({"anchor_column": None}, "need --anchor_column and --positive_column"),
         ({"num_negatives": 0}, "all pairs of --num_negatives=0 would be relevant"),
         ({"score_column": "s", "loss": "listwise"}, "--loss=listwise would ignore the scores"),
+        ({"top_k": 1}, "--top_k=1: without --run_file, a query would have one passage"),
         ({"num_negatives": 100}, "there are only [0-9]+ passages. Lower --num_negatives=100"),
         ({"top_k": 0}, "--top_k"),
         ({"run_file": "found.trec"}, "found.trec"),
