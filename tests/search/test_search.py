@@ -388,7 +388,7 @@ def test_models_that_are_no_cross_encoders(folder):
 def test_models_that_are_no_encoders(folder, run_log):
     path = folder / "model" / "run.json"
     path.write_text('{"script": "run_ranking"}')
-    with pytest.raises(UserError, match="has no vectors of texts: run_ranking trained it. Pass"):
+    with pytest.raises(UserError, match=r"has no vectors of texts: run_ranking trained it\. Pass"):
         build_index(folder)
     path.write_text('{"script": "run_ner", "flags": {}}')
     build_index(folder)
