@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-from collections.abc import Mapping
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -39,10 +38,7 @@ class SentenceEncoder(TransformerMixin, Estimator, auto_wrap_output_keys=None):
     """
 
     _script = "run_embeddings"
-    _defaults: ClassVar[Mapping[str, Any]] = {
-        **Estimator._defaults,
-        "pooling": DefaultStr("mean"),  # not passed
-    }
+    _defaults: ClassVar = {**Estimator._defaults, "pooling": DefaultStr("mean")}
 
     def fit(self, anchors: Any, positives: Any, validation: Any = None, **flags: Any) -> Any:
         """Trains the encoder from `init_checkpoint`.
@@ -79,8 +75,7 @@ class SentenceEncoder(TransformerMixin, Estimator, auto_wrap_output_keys=None):
             log.warning(message, " or ".join(map(repr, prefixes)))
         if count := extractor.num_truncated - num_truncated:
             cut = f"are longer than max_seq_length={extractor.options.max_seq_length}"
-            cut = counted(count, "text", f"{cut} and were truncated", of=len(texts))
-            log.warning("%s", cut)
+            log.warning(counted(count, "text", f"{cut} and were truncated", of=len(texts)))
         vectors = np.stack([item.values[0] for item in features])
         # A trained model normalizes if it was trained with it.
         is_final = hasattr(self, "_files") or not self.normalize
@@ -104,12 +99,11 @@ class SentenceEncoder(TransformerMixin, Estimator, auto_wrap_output_keys=None):
             is_vectors = isinstance(items, np.ndarray) and items.dtype.kind == "f"
             return array_ops.normalize(items if is_vectors else self.encode(items))
 
-        vectors, other_vectors = normalized(texts), normalized(others)
-        shapes = [list(x.shape) for x in (vectors, other_vectors)]
-        if any(len(shape) != 2 for shape in shapes) or shapes[0][1] != shapes[1][1]:
-            expected = "Pass arrays of vectors of the same size, [M, D] and [N, D]"
-            raise UserError(f"{expected}. Received: {shapes[0]} and {shapes[1]}")
-        return vectors @ other_vectors.T
+        left, right = normalized(texts), normalized(others)
+        if left.ndim != 2 or left.shape[1:] != right.shape[1:]:
+            received = f"Received: {list(left.shape)} and {list(right.shape)}"
+            raise UserError(f"Vectors must be arrays [M, D] and [N, D]. {received}")
+        return left @ right.T
 
     def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:
         is_pair = isinstance(text, list | tuple)

@@ -29,7 +29,7 @@ _MANIFEST, _VECTORS, _TEXTS, _OFFSETS = "index.json", "vectors.npy", "texts.json
 _CHUNK = 4096
 # Numbers in a block of vectors.
 _BLOCK = 1 << 22
-# Files of fewer bytes are checked when an index is opened.
+# The content of an index of fewer bytes is checked when it is opened.
 _CHECKED = 1 << 30
 # Scores have six decimals: vectors of the same text in different batches may differ in the seventh.
 # The margin exceeds the errors of the float32 products that select candidates.
@@ -64,24 +64,15 @@ class Index:
             self._texts = np.memmap(os.path.join(folder, _TEXTS), np.uint8, "r")
             is_complete = len(self.vectors) == total == len(self._offsets) - 1
             problem = "" if is_complete and len(self._texts) == self._offsets[-1] else "other sizes"
-            problem = problem or self._find_damage()
+            if not problem and self.vectors.nbytes + self._texts.nbytes < _CHECKED:
+                squares = np.einsum("nd,nd->n", self.vectors, self.vectors)
+                digest = hashlib.blake2b(self._texts.data, digest_size=16).hexdigest()
+                if digest != self._manifest["texts"] or not np.allclose(squares, 1, atol=1e-3):
+                    problem = "other content"
         except (OSError, ValueError, EOFError) as error:
             problem = str(error)
         if problem:
             raise UserError(f"{folder} is damaged ({problem}). Remove it, and build it again")
-
-    def _find_damage(self) -> str:
-        """Returns which file has other content than was written; "" for files that are large."""
-        if len(self._texts) < _CHECKED:
-            digest = hashlib.blake2b(self._texts, digest_size=16).hexdigest()
-            if digest != self._manifest["texts"]:
-                return f"{_TEXTS} has changed"
-        size = max(1, _BLOCK // self.vectors.shape[1])
-        for start in range(0, len(self.vectors) if self.vectors.nbytes < _CHECKED else 0, size):
-            block = self.vectors[start : start + size]
-            if not np.allclose(np.einsum("nd,nd->n", block, block), 1, atol=1e-3):
-                return f"{_VECTORS} has vectors of other lengths than 1"
-        return ""
 
     def require_model(self, model: Mapping[str, Any]) -> None:
         """Raises a UserError unless queries get vectors of the model that texts got theirs of."""

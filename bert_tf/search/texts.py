@@ -13,7 +13,7 @@ from bert_tf.tables.columns import COLUMN_NAME
 # Place (file and line), id and text.
 Identified = tuple[str, str, str]
 _JSON = re.compile(r"\.(jsonl?|ndjson)(\.gz)?$", re.IGNORECASE)
-_QUERY_ID = re.compile(r"((q|query)[-_ ]?)?id", re.IGNORECASE)
+_HEADER = re.compile(rf"{COLUMN_NAME.pattern}|query", re.IGNORECASE)
 _TABLE = re.compile(r"\.(csv|tsv)(\.gz)?$", re.IGNORECASE)
 
 
@@ -28,8 +28,6 @@ def read_texts(options: SearchOptions) -> Iterator[Identified]:
         columns = {"text": options.text_column, "id": options.id_column}
         rows = enumerate(read_columns(path, columns), start=1)
         texts = ((place, row.get("id", str(n)), row["text"]) for n, (place, row) in rows)
-        if options.text_column.isdecimal():
-            texts = _warn_about_header(texts)
         return _check(path, texts)
     if _TABLE.search(path):
         raise UserError(f"{path} is a table: pass --text_column, and --id_column if it has ids")
@@ -52,25 +50,12 @@ def read_queries(path: str) -> list[Identified]:
     queries = [*_check(path, _read(path))]
     if not any("\t" in query for _, _, query in queries):
         return queries
-    key, _, query = queries[0][2].partition("\t")
-    if _QUERY_ID.fullmatch(key.strip()):
-        message = "%s: %s is read as a query. If it is a column name, remove the line"
-        log.warning(message, queries[0][0], excerpt(query))
     for place, _, query in queries:
         if "\t" not in query:
             problem = "no id and tab before the query, but other lines have them"
             raise UserError(f"{place}: {problem}. Write an id in each line, or remove the tabs")
     pairs = ((place, query.partition("\t")) for place, _, query in queries)
     return [*_check(path, ((place, key, text) for place, (key, _, text) in pairs))]
-
-
-def _warn_about_header(texts: Iterable[Identified]) -> Iterator[Identified]:
-    """Yields the texts; warns if the first looks like the name of its column."""
-    for index, (place, key, text) in enumerate(texts):
-        if not index and COLUMN_NAME.fullmatch(text):
-            message = "%s: %s is read as a text. If it is a column name, pass --text_column=%s"
-            log.warning(message, place, excerpt(text), text.strip())
-        yield place, key, text
 
 
 def _read(path: str) -> Iterator[Identified]:
@@ -87,6 +72,9 @@ def _check(path: str, texts: Iterable[Identified]) -> Iterator[Identified]:
             raise UserError(f"{place}: the id is empty. Write an id, or remove the line")
         if text.strip():
             num_texts += 1
+            if num_texts == 1 and _HEADER.fullmatch(text):
+                advice = "If it is a column name, remove the line, or pass --text_column by name"
+                log.warning("%s: the text is %s. %s", place, excerpt(text), advice)
             yield place, key.strip(), text.strip()
         else:
             blank.append(place)

@@ -55,7 +55,7 @@ def test_untrained_vectors_are_those_of_the_script(tiny, tmp_path):
         encoder.save(tmp_path / "model")
 
 
-def test_folders_of_sentence_transformers_declare_their_vectors(tiny, tmp_path):
+def test_folders_of_sentence_transformers_declare_their_vectors(tiny, tmp_path, run_log):
     shutil.copytree(tiny.folder, tmp_path / "model")
     declare(tmp_path / "model", {"pooling_mode": "cls"}, [NORMALIZE], max_seq_length=6)
     vectors = clone(SentenceEncoder(tmp_path / "model")).encode(TEXTS)
@@ -64,6 +64,13 @@ def test_folders_of_sentence_transformers_declare_their_vectors(tiny, tmp_path):
     flags = {"pooling": "max", "layers": "-1", "max_seq_length": 6}
     other = SentenceEncoder(tmp_path / "model", pooling="max", max_seq_length=6).encode(TEXTS)
     np.testing.assert_array_equal(other, extracted(tmp_path / "model", tmp_path, **flags))
+    # Nor is the value that is the default otherwise.
+    run_log.clear()
+    other = clone(SentenceEncoder(tmp_path / "model", pooling="mean", max_seq_length=6))
+    flags["pooling"] = "mean"
+    vectors = other.encode(TEXTS)
+    assert "declares pooling=cls, normalized, but --pooling=mean was passed" in run_log.text
+    np.testing.assert_array_equal(vectors, extracted(tmp_path / "model", tmp_path, **flags))
 
 
 def test_training_is_that_of_the_script(tiny, tmp_path, trained):
@@ -130,6 +137,7 @@ def test_scores_and_negatives(tiny):
         ([("a", "b")], ["c"], r"text 0: .* Received: \('a', 'b'\), 'c'"),
         (["a", ("b", "c")], ["b", 0.5], "text 1: pass a text and"),
         (["a", "b"], ["c"], "differ in number: one has only 1"),
+        (["a", "b"], [[], "c"], "text 0: the positive is missing"),
         (["a"], [""], "text 0: the positive is empty. Remove the row"),
         ("a", ["c"], r"Pass texts as a list, such as \[text\]"),
     ],
@@ -137,6 +145,30 @@ def test_scores_and_negatives(tiny):
 def test_invalid_training_data(tiny, anchors, positives, message):
     with pytest.raises(UserError, match=message):
         SentenceEncoder(str(tiny.folder), **FLAGS).fit(anchors, positives)
+
+
+def test_vectors_of_other_sizes(trained):
+    vectors = trained.encode(TEXTS)
+    for other in (vectors[:, :5], vectors[0]):
+        with pytest.raises(UserError, match=r"must be arrays \[M, D\] and \[N, D\]. Received: "):
+            trained.similarity(vectors, other)
+
+
+def test_warnings_about_texts(tiny, run_log):
+    encoder = SentenceEncoder(tiny.folder, max_seq_length=8, query_prefix="slow: ")
+    encoder.encode(["good " * 20, "good"])
+    assert "1 of 2 texts is longer than max_seq_length=8 and was truncated" in run_log.text
+    assert "encode adds no prefix: write 'slow: ' before each text" in run_log.text
+    run_log.clear()
+    encoder.encode(["slow: good"])
+    assert not run_log.text
+
+
+def test_rankers_are_no_encoders(tiny, tmp_path):
+    shutil.copytree(tiny.folder, tmp_path / "model")
+    (tmp_path / "model" / "run.json").write_text('{"script": "run_ranking"}')
+    with pytest.raises(UserError, match="has no vectors of texts: run_ranking trained it"):
+        SentenceEncoder(tmp_path / "model").encode(TEXTS)
 
 
 def test_invalid_texts(tiny):

@@ -108,7 +108,7 @@ def test_interrupted_build_continues(folder, monkeypatch, run_log):
             return encode(self, texts)
 
         monkeypatch.setattr(index_module.Encoder, "__call__", fail)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt, match="To continue, run the same command again"):
             build_index(folder)
         monkeypatch.setattr(index_module.Encoder, "__call__", encode)
         with open(folder / "index" / "vectors.npy", "ab") as file:
@@ -165,7 +165,7 @@ def test_other_models_are_noticed(folder, tiny_of_two_layers):
         search(folder, init_checkpoint=folder / "same")
 
 
-def test_declared_prefixes_are_used(folder):
+def test_declared_prefixes_are_used(folder, run_log):
     declare(folder / "model", {"pooling_mode": "cls"}, [NORMALIZE])
     prompts = {"prompts": {"query": "slow ", "passage": "fast "}, "similarity_fn_name": "cosine"}
     settings = folder / "model" / "config_sentence_transformers.json"
@@ -181,6 +181,7 @@ def test_declared_prefixes_are_used(folder):
         for text in (search(folder), search(folder, query_file=folder / "typed.txt", **flags))
     )
     assert declared == typed
+    assert "Prefixes: 'slow ' before each query, 'fast ' before each text" in run_log.text
 
 
 @pytest.mark.parametrize(
@@ -321,7 +322,21 @@ def test_damaged_indexes(folder):
     path.write_text("{}")
     with pytest.raises(UserError, match="is not the file of an index"):
         search(folder)
+    path.write_text('{"version": 1,')
+    with pytest.raises(UserError, match=r"index\.json:1: invalid JSON: .* damaged: remove .*index"):
+        search(folder)
     path.write_text(json.dumps(manifest))
+    for name, place in (("vectors.npy", -8), ("texts.jsonl", -5)):
+        content = (folder / "index" / name).read_bytes()
+        changed = bytearray(content)
+        changed[place:] = b"~" * -place
+        (folder / "index" / name).write_bytes(changed)
+        with pytest.raises(UserError, match=r"is damaged \(other content\)"):
+            search(folder)
+        (folder / "index" / name).write_bytes(content)
+    search(folder)
+    with pytest.raises(UserError, match=r"--index_dir=.*index\.json is a file, not a folder"):
+        search(folder, index_dir=path)
     os.truncate(folder / "index" / "vectors.npy", 200)
     with pytest.raises(UserError, match=r"is damaged \(mmap length"):
         search(folder)
@@ -362,6 +377,45 @@ def test_models_that_are_no_cross_encoders(folder):
     (folder / "run.json").write_text('{"script": "run_ner"}')
     with pytest.raises(UserError, match=r"no cross-encoder: run_ner trained it\. Pass"):
         search(folder, rerank_model=folder)
+    with pytest.raises(UserError, match=r"has no output for scores\. Train it with run_ranking"):
+        search(folder, rerank_model=folder / "model")
+    single = {"script": "run_classifier", "flags": {"text_column": "t", "text_pair_column": None}}
+    (folder / "run.json").write_text(json.dumps(single))
+    with pytest.raises(UserError, match="it was trained on single texts"):
+        search(folder, rerank_model=folder)
+
+
+def test_models_that_are_no_encoders(folder, run_log):
+    path = folder / "model" / "run.json"
+    path.write_text('{"script": "run_ranking"}')
+    with pytest.raises(UserError, match=r"has no vectors of texts: run_ranking trained it\. Pass"):
+        build_index(folder)
+    path.write_text('{"script": "run_ner", "flags": {}}')
+    build_index(folder)
+    assert "run_ner trained it, not for comparing vectors" in run_log.text
+    path.write_text('{"script": "run_embeddings", "flags": {"max_query_length": 6}}')
+    run_log.clear()
+    shutil.rmtree(folder / "index")
+    declare(folder / "model", {"pooling_mode": "cls"}, [NORMALIZE])
+    build_index(folder, max_seq_length=20)
+    assert "Queries have up to 20 word pieces here, but had up to 6 in training" in run_log.text
+    assert "trained it" not in run_log.text
+
+
+def test_names_of_columns_as_texts(folder, run_log):
+    (folder / "a.csv").write_text("Id,Review\n7,the good film\n")
+    build_index(folder, input_file=folder / "a.csv", text_column="2")
+    assert f"{folder}/a.csv:1: the text is 'Review'. If it is a column name" in run_log.text
+    run_log.clear()
+    (folder / "queries.tsv").write_text("qid\tquery\nq1\tslow\n")
+    search(folder, query_file=folder / "queries.tsv")
+    assert run_log.text.count("If it is a column name") == 1
+    run_log.clear()
+    (folder / "corpus.jsonl").write_text('{"_id": 0, "text": "slow"}\n')
+    index = {"index_dir": folder / "other"}
+    run(options(folder, input_file=folder / "corpus.jsonl", **index))
+    assert Index(str(folder / "other")).text(0) == ("0", "slow")
+    assert "column name" not in run_log.text
 
 
 @pytest.mark.slow
