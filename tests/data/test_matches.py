@@ -140,7 +140,7 @@ def test_mix_of_data_sets(tmp_path):
     flags = {"task_name": "snli", "mix_with": more}
     with pytest.raises(UserError, match=r"must be like snli:FOLDER, with one of [^.]*beir\. Rec"):
         read(tmp_path / "nli", {}, **flags)
-    with pytest.raises(UserError, match="--mix_with contains .*missing, no such file or folder"):
+    with pytest.raises(UserError, match=r"--mix_with contains .*missing, no such file or folder"):
         read(tmp_path, {}, **COLUMNS, mix_with=f"snli:{tmp_path}/missing")
 
 

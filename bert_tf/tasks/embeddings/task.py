@@ -158,8 +158,8 @@ class Embeddings(Task):
         if split == "train" and most >= self.options.num_passages:
             yield f"{data.path}: rows have up to {most} negatives: see --num_negatives"
         yield from data.check(split, train_examples)
-        is_searched = isinstance(examples, Judged) and not self.options.is_scored(split)
-        if is_searched and len(examples) - examples.num_queries == 1:
+        num_queries = examples.num_queries if isinstance(examples, Judged) else 0
+        if 0 < num_queries == len(examples) - 1 and not self.options.is_scored(split):
             yield f"{data.path}: there is only 1 passage to find, so that all metrics are 1"
         checkpoint = self.options.init_checkpoint if split == "train" else None
         declared = declared_vectors(RunFolder.of(checkpoint)) if checkpoint else None

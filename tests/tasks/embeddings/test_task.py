@@ -15,8 +15,10 @@ from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data import disk_list, input_pipeline, matches
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run as finetuning_run
+from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.options import EmbeddingsOptions
 from bert_tf.predictor import Predictor
+from bert_tf.tasks.embeddings.task import Embeddings
 from tests.conftest import WORDS
 
 
@@ -229,7 +231,18 @@ def test_rows_whose_anchor_has_no_match_are_counted(options, tmp_path, run_log):
 
 
 def test_single_passage(options, tmp_path):
-    write(tmp_path / "dev.jsonl", [{"query": f"it {n}", "passage": "x", "others": []} for n in "ab"])
+    write(
+        tmp_path / "dev.jsonl", [{"query": f"it {n}", "passage": "x", "others": []} for n in "ab"]
+    )
     task = Embeddings(*read_model_files(options))
     problems = [*task.check("eval", task.read("eval"), [])]
     assert any("only 1 passage to find, so that all metrics are 1" in x for x in problems)
+
+
+def test_truncated_queries(options, tmp_path, run_log):
+    lines = (tmp_path / "train.jsonl").read_text()
+    (tmp_path / "train.jsonl").write_text(lines.replace('"query": "', '"query": "the film '))
+    short = dataclasses.replace(options, num_train_epochs=0.1, do_eval=False)
+    registry.run(dataclasses.replace(short, max_query_length=3))
+    expected = "are longer than --max_seq_length=24 (queries: --max_query_length=3) and were"
+    assert expected in run_log.text
