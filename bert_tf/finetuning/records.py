@@ -136,7 +136,7 @@ class Splits:
             stats["records"] = records.write_records(path, features, rows)
             records.write_stats(path, key, stats)
         self.stats[split] = stats
-        _report(split, stats, options)
+        _report(split, stats, options.max_seq_length)
         mean_length = stats["tokens"] / max(1, stats["records"]) / texts_per_row(features)
         if self._devices.fixed_shapes and 0 < _MUCH_PADDING * mean_length < options.max_seq_length:
             message = "%s: inputs have %.0f word pieces on average, but are padded to %d"
@@ -183,7 +183,7 @@ def _featurize(
             progress_bar.update(num_examples)
 
 
-def _report(split: str, stats: Counter[str], options: Any) -> None:
+def _report(split: str, stats: Counter[str], max_seq_length: int) -> None:
     """Logs how many windows the examples were split into, and how many examples were truncated."""
     num_examples, num_truncated = stats["examples"], stats["cut_examples"]
     if stats["records"] > num_examples:
@@ -191,11 +191,8 @@ def _report(split: str, stats: Counter[str], options: Any) -> None:
         log.info("%s: %s", split, counted(num_examples, "example", into))
     if num_truncated:
         share, mean = num_truncated / num_examples, stats["cut_tokens"] / num_truncated
-        limit = f"--max_seq_length={options.max_seq_length}"
-        if query_length := getattr(options, "max_query_length", 0):
-            limit += f" (queries: --max_query_length={query_length})"
         cut = (
-            f"({share:.1%}) are longer than {limit} and were truncated, "
+            f"({share:.1%}) are longer than --max_seq_length={max_seq_length} and were truncated, "
             f"by {mean:.0f} word pieces on average and {stats['most_cut']} at most"
         )
         log.info("%s: %s", split, counted(num_truncated, "example", cut, of=num_examples))

@@ -237,12 +237,3 @@ def test_single_passage(options, tmp_path):
     task = Embeddings(*read_model_files(options))
     problems = [*task.check("eval", task.read("eval"), [])]
     assert any("only 1 passage to find, so that all metrics are 1" in x for x in problems)
-
-
-def test_truncated_queries(options, tmp_path, run_log):
-    lines = (tmp_path / "train.jsonl").read_text()
-    (tmp_path / "train.jsonl").write_text(lines.replace('"query": "', '"query": "the film '))
-    short = dataclasses.replace(options, num_train_epochs=0.1, do_eval=False)
-    registry.run(dataclasses.replace(short, max_query_length=3))
-    expected = "are longer than --max_seq_length=24 (queries: --max_query_length=3) and were"
-    assert expected in run_log.text
