@@ -27,8 +27,16 @@ class ConversionOptions(Options):
     )
     to: str = option(
         "auto",
-        "Output format. auto: inferred from the extension of --output.",
-        choices=("auto", "original", "hugging_face", "keras", "weights_h5"),
+        "Output format. auto: inferred from the extension of --output. sentence_transformers: as "
+        "hugging_face, with pooling, normalization, maximum length and prompts.",
+        choices=(
+            "auto",
+            "original",
+            "hugging_face",
+            "sentence_transformers",
+            "keras",
+            "weights_h5",
+        ),
     )
     bert_config_file: str | None = option(None, "By default, the configuration next to the model.")
     vocab_file: str | None = option(None, "By default, the vocabulary next to the model.")

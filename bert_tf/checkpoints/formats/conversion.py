@@ -14,7 +14,7 @@ import numpy as np
 from bert_tf import checkpoints, file_names, files, locks
 from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_files
 from bert_tf.checkpoints.formats.keras_files import MODEL_EXTENSION, WEIGHTS_EXTENSION
-from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
+from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors, write_declaration
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.model import is_training_state, unscaled_head
 from bert_tf.checkpoints.run_folder import CONFIG, RUN, VOCAB, RunFolder, labels_file, read_labels
@@ -27,6 +27,7 @@ from bert_tf.tokenization.casing import count_capitals, is_cased
 # Checkpoint prefix in an output folder.
 _PREFIX = "bert_model.ckpt"
 _PREFIX_PATTERN = re.compile(r"\.ckpt(-\d+)?$")
+_TRANSFORMERS = ("hugging_face", "sentence_transformers")
 _EXTENSIONS = {"keras": MODEL_EXTENSION, "weights_h5": WEIGHTS_EXTENSION}
 
 
@@ -53,8 +54,16 @@ def convert(source: Source, options: Any) -> None:
     target.require_free()
     for note in source.notes:
         log.warning("%s", note)
-    if declared := declared_vectors(RunFolder(os.path.dirname(source.path))):
-        log.warning("%s. The output does not: pass --pooling when you use it", declared)
+    declares = _declares_vectors(source, target.format)
+    declared = declared_vectors(RunFolder(os.path.dirname(source.path)))
+    if declared and declares and declared.unsupported:
+        advice = "Pass --to=hugging_face --head=encoder to convert only the encoder"
+        raise UserError(f"{declared}, which is not supported. {advice}")
+    if declared and not declares:
+        advice = "pass --to=sentence_transformers, or --pooling when you use it"
+        log.warning("%s. The output does not: %s", declared, advice)
+    if declares and not declared:
+        log.info("%s declares no pooling: its vectors will be the mean of the tokens", source.path)
     model = _prepare(source, options, target.format)
     with target.stage() as folder:
         path = os.path.join(folder, target.name)
@@ -62,15 +71,22 @@ def convert(source: Source, options: Any) -> None:
             _write_original(source, model, path)
         else:
             _write_converted(source, model, path, target.format)
+        if declares:
+            write_declaration(folder, RunFolder(os.path.dirname(source.path)), model.config)
     head = model.head.name if model.head else "all"
     count = counted(len(model.names), "variable")
     log.info("Converted %s (%s) from %s to %s", count, head, source.path, target.output)
-    present = {"keras": [CONFIG], "hugging_face": [CONFIG, VOCAB]}.get(target.format, [])
+    present = {"keras": [CONFIG]} | {name: [CONFIG, VOCAB] for name in _TRANSFORMERS}
     for name, file in ((CONFIG, model.config and CONFIG), (VOCAB, model.vocab_file)):
-        if name not in present and not RunFolder(target.folder).find(name):
+        if name not in present.get(target.format, []) and not RunFolder(target.folder).find(name):
             level = logging.INFO if file else logging.WARNING
             advice = f"put {file} next to it" if file else "put the model's next to it to use it"
             log.log(level, "The output does not include %s: %s", name, advice)
+
+
+def _declares_vectors(source: Source, to: str) -> bool:
+    is_ranker = source.run and source.run.script == "run_ranking"  # it has scores, and no vectors
+    return to == "sentence_transformers" and not is_ranker
 
 
 def _read(source: Source, model: _Model) -> dict[str, Any]:
@@ -95,7 +111,7 @@ def _write_original(source: Source, model: _Model, prefix: str) -> None:
 def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:
     head, config, vocab_file = model.head, model.config, model.vocab_file
     weights = {name: np.asarray(x, np.float32) for name, x in _read(source, model).items()}
-    if to != "hugging_face":
+    if to not in _TRANSFORMERS:
         keras_files.write(path, head, config, weights)
         return
     folder = os.path.dirname(path)
@@ -118,7 +134,8 @@ def _prepare(source: Source, options: Any, to: str) -> _Model:
         strip = options.strip_optimizer
         selected = [name for name in shapes if not (strip and is_training_state(name))]
     else:
-        head = heads.find(source, shapes.keys(), options.head)
+        encodes = options.head == "auto" and _declares_vectors(source, to)
+        head = heads.find(source, shapes.keys(), "encoder" if encodes else options.head)
         if head.name == "classification" and options.head == "auto" and source.head is None:
             log.info("Assuming a text classifier. For a token classifier pass --head=token")
         configs.check_weights(head, shapes, source.path)
@@ -157,7 +174,7 @@ def _select_variables(
 
 def _find_vocab(source: Source, options: Any, shapes: configs.Shapes, to: str) -> str | None:
     path = options.vocab_file or source.vocab_file
-    if path is None and to == "hugging_face":
+    if path is None and to in _TRANSFORMERS:
         raise UserError(f"No {VOCAB} next to {source.path}: pass --vocab_file")
     if path is None:
         return None
@@ -205,14 +222,14 @@ def _find_casing(source: Source, options: Any, vocab_file: str | None, to: str) 
     if options.do_lower_case is not None:
         return options.do_lower_case
     if source.do_lower_case is not None:
-        if source.kind == "hugging_face" and to != "hugging_face":
+        if source.kind == "hugging_face" and to not in _TRANSFORMERS:
             flags = {"do_lower_case": str(source.do_lower_case).lower()}
             listed = (f"--{n}={v}" for n, v in (flags | source.tokenizer_settings).items())
             level = logging.WARNING if source.tokenizer_settings else logging.INFO
             log.log(level, "Use the converted model with %s", " ".join(listed))
         return source.do_lower_case
     # Only transformers' format stores the casing; the result is not used for other formats.
-    return to != "hugging_face" or guess_lower_case(vocab_file)
+    return to not in _TRANSFORMERS or guess_lower_case(vocab_file)
 
 
 def guess_lower_case(vocab_file: str | None) -> bool:

@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 
 from bert_tf import files, registry
 from bert_tf.checkpoints.run_folder import RunFolder
+from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.progress import log
 
 # Poolings in the order in which sentence-transformers concatenates their vectors.
 _FLAGS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
 _PACKAGE = "sentence_transformers"
+_SETTINGS = f"config_{_PACKAGE}.json"
 _CHAIN = ["Transformer", "Pooling", "Normalize"]
 
 
@@ -71,7 +73,7 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
     # Newer versions store the length with the tokenizer.
     limits = [texts.get("max_seq_length") or tokenizer.get("model_max_length")]
     limits.append(_read(folder, "config.json").get("max_position_embeddings"))
-    settings = _read(root, "config_sentence_transformers.json")
+    settings = _read(root, _SETTINGS)
     prompts = settings.get("prompts") or {}
     return DeclaredVectors(
         path,
@@ -98,7 +100,12 @@ def check_encoder(folder: RunFolder) -> None:
 
 
 def declaration(
-    pooling: str, normalize: bool, max_seq_length: int, size: int, prompts: Mapping[str, str]
+    pooling: str,
+    normalize: bool,
+    max_seq_length: int,
+    size: int,
+    prompts: Mapping[str, str],
+    lower_case: bool = False,
 ) -> dict[str, str]:
     """Returns file name -> text for vectors that are made like this, see `declared_vectors`.
 
@@ -113,10 +120,28 @@ def declaration(
     contents = {
         "modules.json": modules,
         "1_Pooling/config.json": {"word_embedding_dimension": size, **flags},
-        "sentence_bert_config.json": {"max_seq_length": max_seq_length, "do_lower_case": False},
-        "config_sentence_transformers.json": {"prompts": prompts, "default_prompt_name": None},
+        "sentence_bert_config.json": {
+            "max_seq_length": max_seq_length,
+            "do_lower_case": lower_case,
+        },
+        _SETTINGS: {"prompts": prompts, "default_prompt_name": None},
     }
     return {name: f"{json.dumps(content, indent=2)}\n" for name, content in contents.items()}
+
+
+def write_declaration(folder: str, source: RunFolder, config: BertConfig) -> None:
+    """Declares in `folder` the vectors that `source` declares; if it declares none, their mean."""
+    found = declared_vectors(source)
+    pooling, normalize = (found.pooling, found.normalize) if found else ("mean", False)
+    length = (found and found.max_seq_length) or config.max_position_embeddings
+    lower_case = bool(found and found.lower_case)
+    texts = declaration(pooling, normalize, length, config.hidden_size, {}, lower_case)
+    root = RunFolder(os.path.dirname(found.path if found else ""))
+    if found and (settings := root.find(_SETTINGS)):
+        texts[_SETTINGS] = files.read_text(settings)
+    files.write_texts(folder, texts)
+    if normalize:  # sentence-transformers requires this folder
+        files.make_dirs(os.path.join(folder, "2_Normalize"))
 
 
 def _poolings(config: Mapping[str, Any]) -> list[str]:

@@ -6,7 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
-from bert_tf import Predictor
+from bert_tf import Predictor, SentenceEncoder
+from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
+from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.cli import parse
 from bert_tf.commands import convert_checkpoint, export_model
 from bert_tf.commands.options import ConversionOptions, ExportOptions
@@ -190,6 +192,37 @@ def test_exports_and_conversions_warn(model, tmp_path, run_log):
     assert "declares pooling=cls, normalized, but the export has --pooling=cls" in run_log.text
     convert_checkpoint.run(ConversionOptions(input=str(model), output=str(tmp_path / "copy.ckpt")))
     assert "declares pooling=cls, normalized. The output does not" in run_log.text
+
+
+@pytest.mark.parametrize("modules", [[], [NORMALIZE]])
+def test_conversions_keep_the_declaration(model, modules, tmp_path):
+    declare(model, modules=modules, do_lower_case=True)
+    settings = '{"prompts": {"query": "query: "}, "similarity_fn_name": "dot"}'
+    (model / "config_sentence_transformers.json").write_text(settings)
+    declared = declared_vectors(RunFolder(str(model)))
+    request = {"output": str(tmp_path / "copy"), "to": "sentence_transformers"}
+    convert_checkpoint.run(ConversionOptions(input=str(model), **request))
+    copy = declared_vectors(RunFolder(request["output"]))
+    assert copy._replace(path="") == declared._replace(path="")
+    expected, found = (SentenceEncoder(str(x)).encode(TEXTS) for x in (model, tmp_path / "copy"))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert (tmp_path / "copy" / "2_Normalize").is_dir() == bool(modules)
+
+
+def test_conversions_declare_the_mean_by_default(model, tmp_path, run_log):
+    request = {"output": str(tmp_path / "copy"), "to": "sentence_transformers"}
+    convert_checkpoint.run(ConversionOptions(input=str(model), **request))
+    assert "declares no pooling: its vectors will be the mean of the tokens" in run_log.text
+    copy = declared_vectors(RunFolder(request["output"]))
+    assert (copy.pooling, copy.normalize) == ("mean", False)
+
+
+def test_conversions_refuse_unknown_modules(model, tmp_path):
+    declare(model, modules=[DENSE])
+    request = {"output": str(tmp_path / "copy"), "to": "sentence_transformers"}
+    with pytest.raises(UserError, match=r"Dense, which is not supported\. Pass --to=hugging"):
+        convert_checkpoint.run(ConversionOptions(input=str(model), **request))
+    assert not (tmp_path / "copy").exists()
 
 
 def test_folders_without_declaration_have_token_vectors(model, run_log):

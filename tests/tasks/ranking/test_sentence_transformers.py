@@ -44,7 +44,9 @@ def test_same_scores(tiny, tmp_path):
     )
     registry.run(options)
     registry.run(
-        ConversionOptions(input=options.output_dir, output=str(tmp_path / "hf"), to="hugging_face")
+        ConversionOptions(
+            input=options.output_dir, output=str(tmp_path / "hf"), to="sentence_transformers"
+        )
     )
     # The last pair is truncated.
     pairs = [("good film", "the bad plot"), ("it", "was"), ("it was slow " * 5, "not fast " * 9)]
