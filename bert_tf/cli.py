@@ -28,7 +28,7 @@ from bert_tf.declare import (
     RUN,
     WEIGHTS,
 )
-from bert_tf.errors import Terminated, UserError, WorkerLost, reason
+from bert_tf.errors import Terminated, UserError, WorkerLost, reason, similar
 from bert_tf.progress import LogHandler, log, text_wrapper
 from bert_tf.quiet import import_tensorflow
 
@@ -49,13 +49,7 @@ _ABSL_MESSAGES = (
     (r"flag --(\w+)=(.*): \('Non-boolean.*", r"--\1 must be true or false. Received: \2"),
     (r"flag --(\w+)=(.*): invalid literal for int.*", r"--\1 must be a whole number. Received: \2"),
     (r"flag --(\w+)=(.*): could not convert string.*", r"--\1 must be a number. Received: \2"),
-    (r"Unknown command line flag '(use_gpu|num_gpus)'.*", r"GPUs are used without --\1: omit it"),
-    (
-        r"Unknown command line flag '(.+?)'\. Did you mean: (.+) \?",
-        r"There is no flag --\1. Did you mean --\2? --help lists all flags",
-    ),
     (r"Missing value for flag (--\w+)", r"\1 has no value. Write \1=value"),
-    (r"Unknown command line flag '(.+?)'", r"There is no flag --\1. --help lists all flags"),
 )
 
 
@@ -120,6 +114,8 @@ def parse(options_class: type, argv: Sequence[str]) -> Any:
     try:
         positional = values(list(argv))[1:]
     except (flags.Error, OSError, ValueError) as error:
+        if isinstance(error, flags.UnrecognizedFlagError):
+            raise UserError(_describe_unknown(error.flagname, values)) from error
         raise UserError(_reword(str(error).removeprefix("ERROR:: "))) from error
     if positional:
         advice = "write flags as --name=value, with quotes around a value that has spaces"
@@ -129,8 +125,16 @@ def parse(options_class: type, argv: Sequence[str]) -> Any:
     return options_class(**{name: _check_value(name, values[name].value) for name in passed})
 
 
+def _describe_unknown(name: str, values: flags.FlagValues) -> str:
+    if name in ("use_gpu", "num_gpus"):
+        return f"GPUs are used without --{name}: omit it"
+    names = [x for x in values if len(x) > 1]
+    close = similar(name, names)
+    advice = f"Did you mean --{' or --'.join(close)}? " if close else ""
+    return f"There is no flag --{name}. {advice}--help lists all flags"
+
+
 def _reword(message: str) -> str:
-    message = re.sub("Did you mean: .+", lambda match: match[0].replace(", ", " or --"), message)
     for pattern, replacement in _ABSL_MESSAGES:
         if re.fullmatch(pattern, message, re.S):
             return re.sub(pattern, replacement, message, flags=re.S)

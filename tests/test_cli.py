@@ -103,11 +103,18 @@ def test_any_text_is_a_valid_value(text):
         ),
         (["--use_gpu=true"], r"^GPUs are used without --use_gpu: omit it$"),
         (["--num_gpus=2"], r"^GPUs are used without --num_gpus: omit it$"),
-        (["--best_file=x"], r"Did you mean --best_metric or --eval_file\? --help lists all"),
+        (["--best_file=x"], r"Did you mean --predict_file or --eval_file or .+\? --help lists all"),
+        (["--epochs=3"], r"Did you mean --num_train_epochs\?"),
+        (["--lr=3e-5"], r"Did you mean --learning_rate\?"),
+        (["--max-length=9"], r"Did you mean --max_seq_length\?"),
+        (["--per_device_train_batch_size=9"], r"Did you mean --train_batch_size\?"),
+        (["--model_name_or_path=x"], r"Did you mean --init_checkpoint\?"),
+        (["--gradient_checkpointing"], r"Did you mean --recompute_layers\?"),
+        (["--zzz=1"], r"^There is no flag --zzz\. --help lists all flags$"),
         (
             ["--eval_=x"],
-            r"^There is no flag --eval_\. Did you mean --eval_batch_size or --eval_every or "
-            r"--eval_file\? --help lists all flags$",
+            r"^There is no flag --eval_\. Did you mean --eval_every or --eval_file or "
+            r"--eval_batch_size\? --help lists all flags$",
         ),
         (["--max_seq_length=long"], "--max_seq_length must be a whole number. Received: long"),
         (["--do_train=maybe"], "--do_train must be true or false. Received: maybe"),

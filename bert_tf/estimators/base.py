@@ -7,7 +7,6 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from bert_tf import checkpoints, files, registry
 from bert_tf.checkpoints.run_folder import CURVE, EVAL_RESULTS_JSON, RUN, RUNS, RunFolder
 from bert_tf.declare import DATA, DEVICES, RESULTS, Affects
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, similar
 from bert_tf.estimators.rows import Rows, text_items, to_array
 from bert_tf.predictor import Predictor
 from bert_tf.progress import log, show_table
@@ -113,11 +112,8 @@ class Estimator(BaseEstimator):
         """Sets parameters; raises a UserError if there is none of a name."""
         names = self._defaults
         for name in flags.keys() - names:
-            # lr: learning_rate; epochs: num_train_epochs; random_state: random_seed.
-            initials = {"".join(word[0] for word in x.split("_")): x for x in names}
-            parts = [initials[name]] if name in initials else [x for x in names if name in x]
-            close = parts or get_close_matches(name, names, 1)
-            advice = f"Did you mean {' or '.join(map(repr, close[:3]))}?"
+            close = similar(name, names)
+            advice = f"Did you mean {' or '.join(map(repr, close))}?"
             advice = advice if close else "get_params() returns all"
             found = (x for pattern, x in _OTHER_NAMES.items() if re.fullmatch(pattern, name))
             advice = next(found, advice)

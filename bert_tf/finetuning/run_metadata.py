@@ -5,7 +5,6 @@ and `labels.txt` with the names of the outputs.
 """
 
 import dataclasses
-import difflib
 import json
 import os
 import typing
@@ -21,7 +20,7 @@ from bert_tf.checkpoints.run_folder import (
     labels_file,
 )
 from bert_tf.declare import DATA, DEVICES, MODEL, check_type
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, similar
 from bert_tf.finetuning.task import NO_SCHEMA, Schema
 from bert_tf.progress import log
 
@@ -95,7 +94,7 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
     }
     unknown = sorted(flags.keys() - names)
     if unknown:
-        close = difflib.get_close_matches(unknown[0], names, n=1)
+        close = similar(unknown[0], names, 1)
         advice = f"Did you mean {close[0]}?" if close else f"Valid: {', '.join(sorted(names))}"
         raise UserError(f"{unknown[0]} is not a flag for a trained {script} model. {advice}")
     device_flags = options_class.names(DEVICES)
