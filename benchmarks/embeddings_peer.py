@@ -3,11 +3,13 @@
 usage: python benchmarks/embeddings_peer.py --name=NAME --model_dir=DIR --data_dir=DIR \
          --work_dir=DIR [--task_name=sts-b] [--loss=cosent] [--train_file=FILE] [--eval_file=FILE] \
          [--rows=N] [--seeds=3] [--max_seq_length=64] [--batch_size=32] [--learning_rate=2e-5] \
-         [--batch_sampler=batch_sampler] [--adam_bias_correction=false] [--peer_python=python]
+         [--batch_sampler=batch_sampler] [--same_optimizer] [--peer_python=python]
 
 Both start from the checkpoint in --model_dir, and train one epoch with the same rows, loss, number
 of steps, warm-up, learning rate and weight decay, on --seeds seeds. The order of the rows, dropout
-masks and the optimizer differ: the original's AdamW does not correct its bias, and PyTorch's does.
+masks and the optimizer differ: the original's AdamW does not correct its bias, and its learning
+rate decays from the first step on, not from the end of the warm-up. --same_optimizer corrects the
+bias, and scales our learning rate so that the decay is the same.
 `extract_features.py` encodes the texts of the evaluation with our models, `encode` with theirs; the
 metrics of both are computed by bert_tf. Models and vectors that exist in --work_dir are not made
 again. --peer_python is a Python with torch, sentence-transformers, datasets and accelerate.
@@ -76,17 +78,18 @@ def prepare(args: argparse.Namespace) -> tuple[Matches, Judged]:
     return train._replace(matches=matches), judged
 
 
-def train_ours(args: argparse.Namespace) -> list[np.ndarray]:
+def train_ours(args: argparse.Namespace, steps: int) -> list[np.ndarray]:
     """Returns the vectors of the texts for each seed; before them, those without training."""
-    folder, scored = args.work_dir / "ours", args.loss == "cosent"
+    folder, scored = args.work_dir / f"ours{'_same' * args.same_optimizer}", args.loss == "cosent"
+    scale = steps / (steps - int(steps * 0.1)) if args.same_optimizer else 1
     settings = {
         **{"anchor_column": "a", "positive_column": "b", "data_dir": args.work_dir},
         **({"score_column": "s"} if scored else {}),
         **{"loss": args.loss, "loss_scale": LOSS_SCALE, "max_seq_length": args.max_seq_length},
-        **{"train_batch_size": args.batch_size, "learning_rate": args.learning_rate},
+        **{"train_batch_size": args.batch_size, "learning_rate": args.learning_rate * scale},
         **{"num_train_epochs": 1, "num_runs": args.seeds, "random_seed": 1},
         **{"init_checkpoint": args.model_dir, "output_dir": folder, "report": "false"},
-        "adam_bias_correction": args.adam_bias_correction,
+        "adam_bias_correction": str(args.same_optimizer).lower(),
     }
     if not (folder / "runs.json").exists():
         flags = {"do_train": "true", "do_eval": "true"}
@@ -94,7 +97,8 @@ def train_ours(args: argparse.Namespace) -> list[np.ndarray]:
     models = [folder / f"run_{n + 1}" if args.seeds > 1 else folder for n in range(args.seeds)]
     vectors = []
     for model in [args.model_dir, *models]:
-        output = args.work_dir / f"vectors_{model.name}.npz"
+        name = model.name if model == args.model_dir else "_".join(model.parts[-2:])
+        output = args.work_dir / f"vectors_{name}.npz"
         if not output.exists():
             extra = {} if model in models else {"pooling": "mean", "layers": -1}
             extra |= {} if model in models else {"max_seq_length": args.max_seq_length}
@@ -160,7 +164,7 @@ def make_parser(description: str) -> argparse.ArgumentParser:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--learning_rate", type=float, default=2e-5)
     parser.add_argument("--batch_sampler", default="batch_sampler")
-    parser.add_argument("--adam_bias_correction", default="false")
+    parser.add_argument("--same_optimizer", action="store_true")
     parser.add_argument("--peer_python", default=sys.executable)
     return parser
 
@@ -170,8 +174,8 @@ def main() -> None:
     args = make_parser(__doc__.splitlines()[0]).parse_args()
     args.work_dir.mkdir(parents=True, exist_ok=True)
     train, judged = prepare(args)
-    untrained, *ours = train_ours(args)
     steps = len(train.matches) // args.batch_size
+    untrained, *ours = train_ours(args, steps)
     theirs = train_theirs(args, steps)
     found = {
         name: [round(metric(judged, vectors, args.loss), 4) for vectors in values]
@@ -185,7 +189,8 @@ def main() -> None:
         "difference of means": round(float(np.mean(found["ours"]) - np.mean(found["theirs"])), 4),
     }
     print(results)
-    timing.write_results(f"embeddings_{args.name}", results, "tensorflow", "keras")
+    name = f"embeddings_{args.name}{'_same_optimizer' * args.same_optimizer}"
+    timing.write_results(name, results, "tensorflow", "keras")
 
 
 if __name__ == "__main__":

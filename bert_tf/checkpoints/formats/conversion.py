@@ -119,7 +119,9 @@ def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:
     special_tokens = source.tokenizer_settings.get("special_tokens")
     tokenizer = FullTokenizer(vocab_file, model.do_lower_case, strip, special_tokens)
     files.concatenate([vocab_file], os.path.join(folder, VOCAB))
-    hugging_face.write(folder, head, config, weights, model.labels, tokenizer)
+    run = source.run if to == "sentence_transformers" else None
+    length = run and run.entry("flags", "max_seq_length", kind=int)
+    hugging_face.write(folder, head, config, weights, model.labels, tokenizer, length)
 
 
 def _prepare(source: Source, options: Any, to: str) -> _Model:

@@ -160,8 +160,12 @@ def write(
     weights: Mapping[str, np.ndarray],
     labels: Sequence[str] | None,
     tokenizer: FullTokenizer,
+    max_length: int | None = None,
 ) -> None:
-    """Writes weights, configurations and vocab.txt; see `POOLER_FILE` for the pooler."""
+    """Writes weights, configurations and vocab.txt; see `POOLER_FILE` for the pooler.
+
+    `max_length` is that of the tokenizer; by default, the number of position embeddings.
+    """
     tensors, pooler = {}, {}
     prefix = "bert." if head.name == "encoder" else ""
     for name, value in weights.items():
@@ -174,7 +178,7 @@ def write(
         safetensors_files.write(os.path.join(folder, POOLER_FILE), pooler)
     num_outputs = head.count_outputs({name: value.shape for name, value in weights.items()})
     pad_id = tokenizer.vocab.get("[PAD]")
-    max_length, basic = config.max_position_embeddings, tokenizer.basic_tokenizer
+    max_length, basic = max_length or config.max_position_embeddings, tokenizer.basic_tokenizer
     settings = {
         CONFIG: hugging_face_config.make_config(config, head, num_outputs, labels, pad_id),
         TOKENIZER_CONFIG: hugging_face_config.make_tokenizer_config(basic, max_length),

@@ -26,7 +26,7 @@ import json, sys
 from sentence_transformers import CrossEncoder
 from torch import nn
 
-model = CrossEncoder(sys.argv[1], device="cpu", max_length=24)
+model = CrossEncoder(sys.argv[1], device="cpu")
 pairs = json.loads(sys.argv[2])
 scores = model.predict(pairs, activation_fn=nn.Identity())
 print(json.dumps([scores.tolist(), model.predict(pairs).tolist()]))
