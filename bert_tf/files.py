@@ -27,7 +27,8 @@ def is_remote(path: str) -> bool:
     """Returns whether `path` is on a remote file system (`gs://...`), not on the web."""
     path = os.fspath(path)
     if path.startswith(_WEB):
-        raise UserError(f"{path} is an address: bert_tf downloads nothing. Pass a local path")
+        advice = "Download it, and pass a local path"
+        raise UserError(f"{path} is an address: bert_tf downloads nothing. {advice}")
     return "://" in path
 
 

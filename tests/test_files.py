@@ -113,7 +113,7 @@ def test_unsupported_file_system_raises_user_error():
 @pytest.mark.parametrize("path", ["https://a.org/b.zip", "http://a.org", "hf://bert-base-cased"])
 def test_web_addresses_are_rejected(path):
     for action in (files.exists, files.is_dir, files.read_text, files.make_dirs):
-        with pytest.raises(UserError, match=f"^{path} is an address: .* Pass a local path"):
+        with pytest.raises(UserError, match=f"^{path} is an address: .* pass a local path"):
             action(path)
 
 

@@ -170,7 +170,12 @@ TOO_LONG = csv.field_size_limit() + 1
         ("a.json", '[{"a": 1},\n{"a" 2}]\n', "auto", ":2: invalid JSON: .*list of objects"),
         ("a.json", '{"a": {"0": 1}}\n', "auto", ":1: an object of columns, as pandas writes it"),
         ("a.json", '{"0": {"a": 1}, "1": {"a": 2}}\n', "auto", ":1: an object of rows, as pandas"),
-        ("a.json", '{"columns": [], "index": [], "data": []}\n', "auto", ":1: an object of columns"),
+        (
+            "a.json",
+            '{"columns": [], "index": [], "data": []}\n',
+            "auto",
+            ":1: an object of columns",
+        ),
         ("a.json", '{"schema": {}, "data": []}\n', "auto", ":1: an object .*, as pandas writes it"),
         ("a.json", '[{"a": 1}, 2]\n', "auto", ": element 2: '2' is not an object"),
         ("a.jsonl", "[" * 100000, "auto", ":1: invalid JSON: maximum recursion"),

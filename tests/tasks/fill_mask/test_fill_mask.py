@@ -310,7 +310,9 @@ def test_text_on_the_command_line(model, folder, capsysbinary):
     ],
 )
 def test_output_format_from_file_name(model, folder, run_log, name, output_format, is_json):
-    run(model, folder, output_file=str(folder / name), output_format=output_format)
+    fill_mask.run(
+        options(model, folder, output_file=str(folder / name), output_format=output_format)
+    )
     assert (folder / name).read_bytes().startswith(b"{") == is_json
     assert f"(--output_format={'jsonl' if is_json else 'table'})" in run_log.text
 
@@ -418,7 +420,10 @@ INVALID_OPTIONS = {
     "text without mask": ({"input_file": None, "text": "nothing"}, "--text: there is no [MASK]"),
     "no output": ({"output_file": ""}, "--output_file is empty"),
     "no checkpoint": ({"init_checkpoint": None}, "--init_checkpoint"),
-    "output format": ({"output_format": "csv"}, "--output_format must be one of auto, table, jsonl"),
+    "output format": (
+        {"output_format": "csv"},
+        "--output_format must be one of auto, table, jsonl",
+    ),
     "top_k": ({"top_k": 0}, "--top_k must be between 1 and 1000"),
     "batch size": ({"batch_size": 0}, "--batch_size must be between 1"),
     "pieces without whole words": (
