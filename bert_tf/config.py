@@ -6,7 +6,7 @@ import difflib
 import json
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from bert_tf import files
@@ -14,6 +14,16 @@ from bert_tf.errors import UserError
 
 # The original's activations (None and "" mean `linear`), and `gelu_erf`, the exact GELU.
 ACTIVATIONS = ("linear", "relu", "gelu", "tanh", "gelu_erf")
+
+LAYER_NORM_EPSILON = 1e-12
+# Settings of transformers that change the computation -> the value that the original BERT has.
+_REQUIRED = {
+    "layer_norm_eps": LAYER_NORM_EPSILON,
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "pruned_heads": {},
+}
 
 # Minimum similarity of an unknown key to a missing key for a "did you mean".
 _MIN_TYPO_SIMILARITY = 0.9
@@ -88,6 +98,7 @@ class BertConfig:
         if "vocab_size" not in json_object:
             keys = ", ".join(sorted(json_object)) or "no keys"
             raise UserError(f"The model configuration lacks the key vocab_size. Received: {keys}")
+        require_original(json_object)
         known = {field.name for field in dataclasses.fields(cls)}
         values = copy.deepcopy(json_object)
         for key in [key for key in values if key not in known]:
@@ -135,3 +146,11 @@ class BertConfig:
 
 # Keys that must be positive integers.
 SIZES = tuple(field.name for field in dataclasses.fields(BertConfig) if field.type is int)
+
+
+def require_original(settings: Mapping[str, Any]) -> None:
+    """Raises a UserError for a setting of transformers with which BERT is another model."""
+    for key, value in _REQUIRED.items():
+        if settings.get(key) not in (value, None):
+            problem = f"{key}={settings[key]!r} is not supported by the original BERT"
+            raise UserError(f"{problem}, which requires {value!r}")

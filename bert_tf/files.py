@@ -18,14 +18,22 @@ from typing import IO, Any
 
 from bert_tf import text_lines
 from bert_tf.errors import UserError, reason, shortened
+from bert_tf.quiet import import_tensorflow
+
+_WEB = ("http://", "https://", "hf://")
 
 
 def is_remote(path: str) -> bool:
-    """Returns whether `path` is on a remote file system (`gs://...`)."""
-    return "://" in os.fspath(path)
+    """Returns whether `path` is on a remote file system (`gs://...`), not on the web."""
+    path = os.fspath(path)
+    if path.startswith(_WEB):
+        advice = "Download it, and pass a local path"
+        raise UserError(f"{path} is an address: bert_tf downloads nothing. {advice}")
+    return "://" in path
 
 
 def _gfile() -> Any:
+    import_tensorflow(for_script=False)  # without its log
     import tensorflow as tf
 
     return tf.io.gfile

@@ -68,6 +68,7 @@ def test_round_trip(extra):
         ("vocab_size", 10**30),
         ("hidden_act", "swish"),
         ("hidden_act", 3),
+        ("position_embedding_type", "relative_key"),
     ],
 )
 def test_invalid_value_names_the_key(key, value):

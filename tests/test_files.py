@@ -110,6 +110,20 @@ def test_unsupported_file_system_raises_user_error():
         files.write_text("nowhere://x/y", "")
 
 
+@pytest.mark.parametrize("path", ["https://a.org/b.zip", "http://a.org", "hf://bert-base-cased"])
+def test_web_addresses_are_rejected(path):
+    for action in (files.exists, files.is_dir, files.read_text, files.make_dirs):
+        with pytest.raises(UserError, match=f"^{path} is an address: .* pass a local path"):
+            action(path)
+
+
+def test_tensorflow_is_imported_without_its_log():
+    code = "from bert_tf import files; files.make_dirs('ram://a'); files.exists('s3://a')"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "bert_tf.errors.UserError: Cannot look for s3://a" in process.stderr
+    assert "I0000" not in process.stderr
+
+
 def test_remote_file_systems_use_tensorflow():
     path = "ram://folder/file.txt"
     files.make_dirs("ram://folder")

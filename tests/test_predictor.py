@@ -336,6 +336,11 @@ def test_invalid_input_types_are_rejected(trained, script, inputs, message):
         predictor(inputs)
 
 
+def test_model_id_is_rejected():
+    with pytest.raises(UserError, match="Models are not downloaded: pass the folder"):
+        Predictor("bert-base-uncased")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -54,11 +54,15 @@ def resolve(path: str) -> str:
     prefixes = _list_prefixes(folder)
     hint = f"(checkpoints in {folder}: {', '.join(prefixes)})"
     if not prefixes:
-        hint = f"({files.describe_parent(path)})"
-        if not files.exists(path) and _MODEL_ID.fullmatch(path):
-            hint += ". Models are not downloaded: pass the folder of an unpacked model"
+        hint = f"({files.describe_parent(path)}){advice_for_model_id(path)}"
     name = os.path.basename(path)
     raise UserError(f"No checkpoint {path}: file {name}.index does not exist {hint}")
+
+
+def advice_for_model_id(path: str) -> str:
+    """Returns advice if a path that does not exist looks like a model id on a hub; otherwise ""."""
+    is_id = _MODEL_ID.fullmatch(path) and not files.exists(path)
+    return ". Models are not downloaded: pass the folder of an unpacked model" if is_id else ""
 
 
 def latest(folder: str) -> str | None:

@@ -173,6 +173,8 @@ class TokenClassifier(Estimator):
             if isinstance(value, str):
                 received = f"Received a string. Pass a list, such as {value[:40].split()}"
                 raise UserError(f"{rows.place}: {name} must be a list. {received}")
+            if isinstance(value, Mapping) and [*value] == [str(n) for n in range(len(value))]:
+                value = value.values()  # a row of a 2-D array, see `label_items`
             row[name] = [*items_of(value, f"the {name} of {rows.place}")]
         words, labels = row.values()
         if len(words) != len(labels):

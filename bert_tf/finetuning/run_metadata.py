@@ -11,6 +11,7 @@ import typing
 from typing import Any
 
 from bert_tf import declare, file_names, files, registry
+from bert_tf.checkpoints.folder import advice_for_model_id
 from bert_tf.checkpoints.run_folder import (
     CONFIG,
     RUN,
@@ -80,10 +81,9 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
         raise UserError(f"{run} is not the folder of a training run or an export: pass {parent}")
     if not script:
         path = run.file(RUN)
-        raise UserError(
-            f"No such file: {path} ({files.describe_parent(path)}). Without it, pass the script: "
-            f"one of {', '.join(scripts)}"
-        )
+        advice = f". Without it, pass the script: one of {', '.join(scripts)}"
+        advice = advice_for_model_id(folder) or advice
+        raise UserError(f"No such file: {path} ({files.describe_parent(path)}){advice}")
     if script not in scripts:
         raise UserError(f"script must be one of {', '.join(scripts)}. Received: {script!r}")
     run.require_script(script)

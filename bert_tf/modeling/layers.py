@@ -25,7 +25,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.config import BertConfig
+from bert_tf.config import LAYER_NORM_EPSILON, BertConfig
 from bert_tf.modeling import gradients
 from bert_tf.modeling.dropout import Dropout, fold_in
 from bert_tf.modeling.token_layout import PaddedLayout
@@ -33,7 +33,6 @@ from bert_tf.modeling.token_layout import PaddedLayout
 # The attention mask adds this to the scores of padding. As in the original, it is finite: attention
 # within a sequence that is all padding is then the same as without a mask.
 MASK_BIAS = -10000.0
-LAYER_NORM_EPSILON = 1e-12
 
 
 def gelu(x: Any) -> Any:

@@ -129,6 +129,9 @@ def _find_position(
     is_list = purpose == "label" or purpose.endswith("_columns")
     if is_list and "," in column and column.strip() not in names:
         parts = [part.strip() for part in column.split(",") if part.strip()]
+        if len(parts) < 2:
+            problem = f"{_flag(purpose)}={column} has a comma, but only one column"
+            raise UserError(f"{first_row.place}: {problem}. Remove the comma")
         positions = [_find_position(first_row, purpose, part, header, split) for part in parts]
         if len({*positions}) < len(parts):
             raise UserError(f"{first_row.place}: {_flag(purpose)}={column} repeats a column")
@@ -161,10 +164,16 @@ def _no_such_column(
     available = shortened(list(map(excerpt, names)), _SHOWN_NAMES)
     by_folded_name = {name.casefold(): name for name in reversed(names)}
     close = difflib.get_close_matches(column.casefold(), by_folded_name, n=1)
+    parts = [part.strip() for part in column.split(",")]
     if kind == "column" and any(re.fullmatch('".+"', name) for name in names):
         advice = " The column names are in quotes: pass --quoted=yes (run_classifier.py)"
     elif hint := _csv_hint(place, names):
         advice = hint
+    elif {*parts} <= {*names}:
+        advice = f" {_flag(purpose)} takes one column, such as {parts[0]}"
+        scripts = "run_classifier.py and extract_features.py"
+        pair = f"; for pairs, {scripts} also take --text_pair_column={parts[1]}"
+        advice += pair * (purpose == "text")
     elif close:
         advice = f" Did you mean {_flag(purpose)}={by_folded_name[close[0]]}?"
     elif purpose == "question":

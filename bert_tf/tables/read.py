@@ -25,6 +25,8 @@ LAST = -1
 # A row with more lines may be several rows between two stray quotes.
 _MANY_LINES = 20
 _JSON_EXTENSIONS = (".json", ".jsonl", ".ndjson")
+# Keys with orient="split" and "table".
+_LAYOUTS_OF_PANDAS = ({"columns", "index", "data"}, {"schema", "data"})
 _OBJECT_ADVICE = (
     '. Each line must be an object, such as {"text": "...", "label": "..."}; a .json file may also '
     "be a list of objects"
@@ -203,9 +205,12 @@ def _json_row(value: Any, place: str) -> Row:
         value = {"text": value[0], **value[1]}
     if not isinstance(value, dict):
         raise UserError(f"{place}: {excerpt(json.dumps(value))} is not an object{_OBJECT_ADVICE}")
-    if value and all(isinstance(column, dict) and "0" in column for column in value.values()):
+    columns = value and all(isinstance(x, dict) and "0" in x for x in value.values())
+    rows = "0" in value and all(k.isdecimal() and isinstance(x, dict) for k, x in value.items())
+    if columns or rows or value.keys() in _LAYOUTS_OF_PANDAS:
+        kind = "rows" if rows else "columns"
         advice = 'Write rows: to_json(FILE, orient="records", lines=True)'
-        raise UserError(f"{place}: an object of columns, as pandas writes it. {advice}")
+        raise UserError(f"{place}: an object of {kind}, as pandas writes it. {advice}")
     return Row(place, value)
 
 

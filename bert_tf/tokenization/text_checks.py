@@ -21,10 +21,16 @@ _CHANGED = {
     "Ã[©¨¤¶¼§±¡³º]|â€": "are garbled: check the encoding, which must be UTF-8",
 }
 _MAX_CHANGED = 0.01
-# What texts of a wrong column are, and the tolerated fraction of such texts.
+# What texts of a wrong column or program are, the tolerated fraction of such texts, and advice.
+_ARE_TEXTS = "Check that these are the texts"
 _NO_TEXTS = {
-    "numbers, dates or ids": (re.compile(r"(?s)(?=.*\d)(?:[\W\d_]+|[!-~]+)").fullmatch, 0.5),
-    "missing values": (re.compile("nan|null|none").fullmatch, 0.05),
+    r"(?s)(?=.*\d)(?:[\W\d_]+|[!-~]+)": ("numbers, dates or ids", 0.5, _ARE_TEXTS),
+    "nan|null|none": ("missing values", 0.05, _ARE_TEXTS),
+    r"(?s)([\[(] *|b)(['\"]).*\2 *,?[\])]?": (
+        "lists or bytes of Python",
+        0.5,
+        "Join the words of a list with spaces; decode bytes",
+    ),
 }
 
 
@@ -39,11 +45,11 @@ def find_problems(
     """Yields a description of each problem in a sample of the examples, lists of texts or words."""
     examples = sample(examples)
     first = [example[0].strip() for example in examples if example and not are_words]
-    for kind, (matches, tolerated) in _NO_TEXTS.items():
-        found = [text for text in first if matches(text.casefold())]
+    for pattern, (kind, tolerated, advice) in _NO_TEXTS.items():
+        found = [text for text in first if re.fullmatch(pattern, text.casefold())]
         if len(found) > tolerated * len(first) and len(first) > 1:  # One text may be a number.
             share = f"{len(found)} of {len(first)} texts are {kind}, such as {excerpt(found[0])}"
-            yield f"{share}. Check that these are the texts"
+            yield f"{share}. {advice}"
     texts = [" ".join(example) for example in examples]
     basic = tokenizer.basic_tokenizer
     # Special tokens are no words.

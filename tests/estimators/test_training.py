@@ -22,9 +22,11 @@ from bert_tf import (
     TextRegressor,
     TokenClassifier,
     checkpoint,
+    files,
     run,
 )
 from bert_tf.errors import UserError
+from bert_tf.estimators.rows import Rows
 from bert_tf.options import ClassifierOptions, NerOptions
 from bert_tf.progress import TrainingProgress
 from tests.oracle import ROOT
@@ -102,6 +104,11 @@ def test_token_classifier_equals_the_script(tmp_path):
     assert tagger.predict(WORDS[:2]) == TAGS[:2]
     assert tagger.predict(["a good film."]) == [["O", "B-X", "O", "O"]]
     assert [*tagger.classes_] == ["O", "B-X"]
+    assert tagger.score(np.array(WORDS[:1]), np.array(TAGS[:1])) == 1
+    rows = Rows(str(tmp_path / "array.jsonl"))
+    rows.write(np.array([WORDS[0]] * 2), np.array([TAGS[0]] * 2), tagger._to_row)
+    row = {"tokens": WORDS[0], "ner_tags": TAGS[0]}
+    assert [*map(json.loads, files.read_text(rows.path).split("\n")[1:])] == [row] * 2
     assert os.path.exists(tmp_path / "kept" / "eval_results.json")
     with pytest.raises(UserError, match=r"output_dir=.*kept has a model: choose another.*load\("):
         tagger.fit(WORDS, TAGS, output_dir=tmp_path / "kept")

@@ -342,6 +342,9 @@ def test_few_distinct_texts_are_reported(count, warns):
         (["1. 3. 24", "2024-03-01", "a film"], "a.txt: 2 of 3 texts are numbers, dates or ids"),
         (["rev-17", "x18", "a film"], "a.txt: 2 of 3 texts are numbers, dates or ids"),
         (["2020年的电影", "1月的故事", "a film"], ""),
+        (["['the', 'film']", "('the',)", "a film"], "2 of 3 texts are lists or bytes of Python"),
+        (["b'the film'", 'b"it\'s"', "['the' 'film']"], "decode bytes"),
+        (["[the film]", "'the film'", "b's film", "[a] 'b'"], ""),
         (["NaN", "a film", "the story"], "a.txt: 1 of 3 texts are missing values, such as 'NaN'"),
     ],
 )

@@ -8,11 +8,10 @@ transformers raise an error if they change the computation.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf.config import BertConfig
+from bert_tf.config import LAYER_NORM_EPSILON, BertConfig, require_original
 from bert_tf.errors import UserError
 from bert_tf.modeling.head_format import HeadFormat
 from bert_tf.modeling.heads import CLASSIFIER_DROPOUT
-from bert_tf.modeling.layers import LAYER_NORM_EPSILON
 from bert_tf.tokenization import BasicTokenizer
 
 # Names of the tanh approximation in transformers.
@@ -32,14 +31,6 @@ PROBLEM_TYPES = {"multi_label_classification": "multilabel", "regression": "regr
 _DEFAULTS: dict[str, Any] = BertConfig(30522, type_vocab_size=2).to_dict()
 # Keys of the Chinese and multilingual releases' configurations: copied, although nothing uses them.
 _UNUSED_PREFIXES = ("directionality", "pooler_")
-# Settings of transformers that change the computation -> the value that the original BERT has.
-_REQUIRED = {
-    "layer_norm_eps": LAYER_NORM_EPSILON,
-    "position_embedding_type": "absolute",
-    "is_decoder": False,
-    "add_cross_attention": False,
-    "pruned_heads": {},
-}
 
 
 def read(settings: Mapping[str, Any], path: str) -> BertConfig:
@@ -47,10 +38,6 @@ def read(settings: Mapping[str, Any], path: str) -> BertConfig:
     model_type = settings.get("model_type", "bert")
     if model_type != "bert":
         raise UserError(f"{path}: model_type is {model_type!r}. Only BERT models can be converted")
-    for key, value in _REQUIRED.items():
-        if settings.get(key) not in (value, None):
-            problem = f"{key}={settings[key]!r} is not supported by the original BERT"
-            raise UserError(f"{path}: {problem}, which requires {value!r}")
     values = {**_DEFAULTS, **{key: settings[key] for key in _DEFAULTS if key in settings}}
     act = values["hidden_act"]
     if not isinstance(act, str) or act.lower() not in _ACTIVATIONS:
@@ -59,6 +46,7 @@ def read(settings: Mapping[str, Any], path: str) -> BertConfig:
     values["hidden_act"] = _ACTIVATIONS[act.lower()]
     values |= {key: value for key, value in settings.items() if key.startswith(_UNUSED_PREFIXES)}
     try:
+        require_original(settings)
         return BertConfig.from_dict(values)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error

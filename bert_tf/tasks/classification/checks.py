@@ -1,7 +1,8 @@
 """What looks wrong in labels, texts and entity markers, and makes a run useless."""
 
+import itertools
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -91,11 +92,17 @@ def _check_contradictions(path: str, examples: Sequence[InputExample]) -> Iterat
 
 
 def _check_labels(path: str, data: TextDataset) -> Iterator[str]:
-    with_comma = [label for label in data.labels if "," in label]
-    parts = {part.strip() for label in data.labels for part in label.split(",")}
-    if data.problem_type == CLASSIFICATION and 2 * len(with_comma) > len(data.labels) > len(parts):
-        advice = "If it is a list, pass --problem_type=multilabel"
-        yield f"{path}: {excerpt(with_comma[0])} is read as one label. {advice}"
+    for separator in ",;|" if data.problem_type == CLASSIFICATION else "":
+        several = [label for label in data.labels if separator in label and label[0] != "["]
+        parts = [{part.strip() for part in label.split(separator)} for label in several]
+        distinct: set[str] = set().union(*parts)
+        counts = Counter(itertools.chain({*data.labels}.difference(several), *parts))
+        # Of names such as "Albany, NY", only few parts occur more than once.
+        repeated = [part for part in distinct if part and counts[part] > 1]
+        if len(several) > 1 and 2 * len(repeated) > len(distinct):
+            flag = "" if separator == "," else f" --label_separator='{separator}'"
+            advice = f"If it is a list, pass --problem_type=multilabel{flag}"
+            yield f"{path}: {excerpt(several[0])} is read as one label. {advice}"
     # Of -1, 0 and 1, -1 is a class; of -1, 0, 1 and 2, it often means "no label".
     is_class = {"-1"} if "2" not in data.labels else set()
     missing = [label for label in data.labels if is_placeholder(label) and label not in is_class]

@@ -64,7 +64,7 @@ def run(options: MaskedWordsOptions) -> None:
     if not total and not is_stream:
         raise UserError(f"{input_file} contains no text")
     model = FillMask(options)
-    format_text = FORMATS[options.output_format]
+    format_text = FORMATS[options.file_format]
     output = signals.standard_output() if to_stdout else files.open_atomically(output_file)
     with output as file, bar(total, "texts") as progress:
         texts = _read(options)
@@ -83,7 +83,8 @@ def run(options: MaskedWordsOptions) -> None:
             raise UserError(f"{display_name(input_file)} contains no text")
     if not to_stdout:
         num_texts = counted(model.num_texts, "text")
-        log.info("Predictions for the masks in %s: %s", num_texts, output_file)
+        message = "Predictions for the masks in %s: %s (--output_format=%s)"
+        log.info(message, num_texts, output_file, options.file_format)
     if model.num_truncated:
         cut = f"are longer than --max_seq_length={options.max_seq_length}: only the text around a "
         log.warning(counted(model.num_truncated, "text", f"{cut}[MASK] was read", model.num_texts))

@@ -49,6 +49,8 @@ def explain_misfits(counts: Mapping[str, int]) -> str:
     num_marked = sum(n for label, n in counts.items() if _is_marked(label) or label == OUTSIDE)
     if all(is_label(label[:1].upper() + label[1:]) for label in counts):
         return "Write B-, I-, E-, S- and O in capitals, such as B-LOC"
+    if "0" in counts and all(map(_is_marked, counts.keys() - {"0"})) and len(counts) > 1:
+        return "Write the letter O, not zero, for words outside of entities"
     if not 2 * num_marked > sum(counts.values()) > counts.get(OUTSIDE, 0):
         return ""
     advice = "Correct them, or pass --label_scheme=plain"

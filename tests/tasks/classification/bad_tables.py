@@ -210,6 +210,18 @@ _COLUMNS = [
         BY_NAME,
     ),
     _bad_tsv(
+        "two columns of texts",
+        b"title\tbody\tlabel\na\tb\tham\n",
+        r"--text_column takes one column, such as title; for pairs, .* --text_pair_column=body",
+        {**BY_NAME, "text_column": "title, body"},
+    ),
+    _bad_tsv(
+        "comma after the label column",
+        b"text\tlabel\na\tham\n",
+        r"--label_column=label, has a comma, but only one column",
+        {**BY_NAME, "label_column": "label,"},
+    ),
+    _bad_tsv(
         "column name in a different case",
         b"Label\tText\nham\ta\n",
         r"'text' .* Did you mean --text_column=Text\?",

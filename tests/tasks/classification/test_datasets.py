@@ -153,6 +153,13 @@ def test_suspicious_texts(examples, message):
         (["😀", "😡", "none"], CLASSIFICATION, None),
         (["['a'", "'b']"], MULTILABEL, "Python list. Write lists as a,b"),
         (["a,b", "a,c", "b,c", "a,b,c"], CLASSIFICATION, "pass --problem_type=multilabel"),
+        (["a", "a;b", "b", "c;a"], CLASSIFICATION, "'a;b' .* --label_separator=';'"),
+        (["a|b", "b", "c|a|b"], CLASSIFICATION, "'a|b' .* --label_separator='|'"),
+        (["a", "a;b", "b"], CLASSIFICATION, None),
+        (["a/b", "a", "b", "a/c"], CLASSIFICATION, None),
+        (["New York, NY", "Albany, NY", "Salem, OR", "Bend, OR"], CLASSIFICATION, None),
+        (["Cause(e1,e2)", "Cause(e2,e1)", "Part(e1,e2)", "Part(e2,e1)"], CLASSIFICATION, None),
+        (["['a', 'b']", "['b', 'a']"], CLASSIFICATION, "Python list"),
     ],
 )
 def test_probably_misread_labels(labels, problem_type, message):
