@@ -55,12 +55,6 @@ def _list_files(path: str) -> list[str]:
     return [file for name in names for file in _list_files(os.path.join(path, name))]
 
 
-def format_of(path: str, formats: Sequence[str], default: str) -> str:
-    """Returns the file's extension if it is one of `formats`; otherwise `default`."""
-    extension = path.lower().rpartition(".")[2]
-    return extension if extension in formats else default
-
-
 def require_writable(path: str) -> None:
     """Checks that a file can be written, before hours of work depend on it."""
     if files.is_dir(path):

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from bert_tf import file_names
 from bert_tf.data.beam import BeamOptions
 from bert_tf.declare import DATA, DEVICES, PATH, RESULTS, RUN, DefaultStr, option
 from bert_tf.errors import UserError
@@ -83,8 +82,10 @@ class ExtractionOptions(BeamOptions, ModelOptions, EngineOptions, affects=RESULT
     @property
     def file_format(self) -> str:
         """`output_format`; for `auto`, derived from the extension of `output_file`."""
-        inferred = file_names.format_of(self.output_file or "", ("npz", "tfrecord"), "jsonl")
-        return inferred if self.output_format == "auto" else self.output_format
+        if self.output_format != "auto":
+            return self.output_format
+        extension = (self.output_file or "").lower().rpartition(".")[2]
+        return extension if extension in ("npz", "tfrecord") else "jsonl"
 
     def layer_indexes(self, num_hidden_layers: int | None = None) -> list[int]:
         """Parses `layers`; if the model's number of layers is given, checks that all exist."""

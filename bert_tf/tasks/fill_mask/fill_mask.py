@@ -58,13 +58,16 @@ def run(options: MaskedWordsOptions) -> None:
     if not to_stdout:
         file_names.require_distinct([output_file], [input_file] if input_file else [])
         file_names.require_writable(output_file)
+        if options.output_format == "table" and output_file.lower().endswith((".json", ".jsonl")):
+            advice = "For JSON lines, pass --output_format=jsonl"
+            log.warning("%s will contain a table for reading. %s", output_file, advice)
     # Read the whole input first to find errors early, unless it is a stream.
     is_stream = input_file == STDIN or files.is_stream(input_file)
     total = 0 if is_stream else sum(1 for _ in _read(options))
     if not total and not is_stream:
         raise UserError(f"{input_file} contains no text")
     model = FillMask(options)
-    format_text = FORMATS[options.file_format]
+    format_text = FORMATS[options.output_format]
     output = signals.standard_output() if to_stdout else files.open_atomically(output_file)
     with output as file, bar(total, "texts") as progress:
         texts = _read(options)
@@ -83,8 +86,7 @@ def run(options: MaskedWordsOptions) -> None:
             raise UserError(f"{display_name(input_file)} contains no text")
     if not to_stdout:
         num_texts = counted(model.num_texts, "text")
-        message = "Predictions for the masks in %s: %s (--output_format=%s)"
-        log.info(message, num_texts, output_file, options.file_format)
+        log.info("Predictions for the masks in %s: %s", num_texts, output_file)
     if model.num_truncated:
         cut = f"are longer than --max_seq_length={options.max_seq_length}: only the text around a "
         log.warning(counted(model.num_truncated, "text", f"{cut}[MASK] was read", model.num_texts))

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from bert_tf import file_names
 from bert_tf.declare import DATA, MODEL, PATH, RESULTS, ROWS, RUN, option
 from bert_tf.errors import UserError
 from bert_tf.options.shared import DeviceOptions, ModelOptions
@@ -44,10 +43,9 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions, affects=RESULTS):
         "-", "File for the predictions. `-`: standard output.", affects=RUN | PATH
     )
     output_format: str = option(
-        "auto",
-        "table: human-readable; jsonl: a JSON object for each text. auto: jsonl if --output_file "
-        "has that extension, otherwise table.",
-        choices=("auto", "table", "jsonl"),
+        "table",
+        "table: human-readable; jsonl: a JSON object for each text.",
+        choices=("table", "jsonl"),
     )
     top_k: int = option(5, "Number of predictions per [MASK].", limits=(1, 1000))
     whole_word: bool = option(
@@ -59,12 +57,6 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions, affects=RESULTS):
     batch_size: int = option(
         32, "Model inputs per batch; each [MASK] is at least one input.", limits=(1, 2**31 - 1)
     )
-
-    @property
-    def file_format(self) -> str:
-        """`output_format`; for `auto`, derived from the extension of `output_file`."""
-        inferred = file_names.format_of(self.output_file, ("jsonl",), "table")
-        return inferred if self.output_format == "auto" else self.output_format
 
     def check(self) -> None:
         """Checks the options without reading any files."""
