@@ -14,12 +14,13 @@ from bert_tf import backend, registry
 from bert_tf.errors import UserError, shortened
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.prediction import TaskPredictor
+from bert_tf.other_libraries import ExplainsNames
 from bert_tf.progress import log
 from bert_tf.quiet import import_tensorflow
 from bert_tf.text_inputs import items_of
 
 
-class Predictor:
+class Predictor(ExplainsNames):
     """A trained model that predicts for one input or several. Calls are thread-safe.
 
     It works only in the process that loaded it, not in forks of that process. The class of the
@@ -106,14 +107,14 @@ class Predictor:
             return self._predict([inputs])[0]
         return self._predict(inputs if isinstance(inputs, list) else [*items_of(inputs)])
 
-    def explain(self, item: Any, label: str | None = None, steps: int = 32) -> Any:
+    def explain(self, item: Any, label: Any = None, steps: int = 32) -> Any:
         """Returns an `Explanation`: how much each word piece contributes to a prediction.
 
         The scores are integrated gradients (Sundararajan et al. 2017) from `[MASK]` to the pieces.
 
         Args:
             item: a text, or a tuple of two texts, for a model of `run_classifier`.
-            label: the label or number to explain; by default, the most probable label.
+            label: the label or number to explain, by name; by default, the most probable label.
             steps: number of points on the way, each of which costs about a step of training.
 
         Raises:

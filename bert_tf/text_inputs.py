@@ -9,10 +9,12 @@ import numpy as np
 from bert_tf.checkpoints import formats
 from bert_tf.data.features import InputExample
 from bert_tf.data.packing import CUT_TOKENS, convert_examples
-from bert_tf.errors import UserError, counted
+from bert_tf.declare import NOTHING
+from bert_tf.errors import UserError, counted, similar
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.finetuning.prediction import TextCheck, require_texts
 from bert_tf.options import ModelOptions
+from bert_tf.other_libraries import use_instead
 from bert_tf.progress import log
 from bert_tf.tokenization.fast import BatchTokenizer
 
@@ -57,8 +59,17 @@ def encode(
         `input_ids`, `input_mask` and `segment_ids`, int32 [texts, S].
 
     Raises:
-        UserError: an item is not a text, or the folder has no vocabulary.
+        UserError: an item is not a text, the folder has no vocabulary, or a flag does not exist.
     """
+    if not isinstance(folder, str | os.PathLike):
+        advice = "Pass the folder, which has the tokenizer, and pairs as list(zip(a, b))"
+        received = f"Received: {type(folder).__name__}. {advice}"
+        raise UserError(f"folder must be the path of a model. {received}")
+    names = ModelOptions.names(~NOTHING)
+    for name in flags.keys() - names:
+        close = " or ".join(similar(name, names))
+        found = f"Did you mean {close}?" if close else "Flags are those such as do_lower_case"
+        raise UserError(f"encode has no argument {name!r}. {use_instead(name) or found}")
     path, inputs = os.path.expanduser(os.fspath(folder)), list(items_of(texts, "texts"))
     words = "TokenClassifier takes lists of words; to encode one as a text, pass ' '.join(words)"
     require_texts(inputs, [1, 2], f"a string, or a tuple of two strings ({words})")

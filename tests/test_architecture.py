@@ -36,7 +36,7 @@ ROWS = [
     ["releases"],
     ["config"],
     ["file_names", "locks", "tables"],
-    ["files", "removed_api"],
+    ["files", "other_libraries", "removed_api"],
     ["backend", "extras", "signals", "text_lines"],
     # The registry names functions of all rows and imports them lazily.
     ["declare"],
@@ -74,6 +74,7 @@ ALLOWED_IMPORTS = {
     "modeling": {"keras"},
     "optimization": {"keras"},
     "options": set(),
+    "other_libraries": set(),
     "quiet": {"tensorflow"},
     "registry": set(),
     "releases": set(),

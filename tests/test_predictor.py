@@ -356,8 +356,9 @@ def test_model_id_is_rejected():
         ({"script": "run_squad", "max_seq_length": 32}, "must be greater than --max_query_length"),
         (
             {"script": "run_squad", "do_eval": True},
-            "do_eval is not a flag for a trained run_squad model. Valid: ",
+            "do_eval is not a flag for a trained run_squad model. Valid: .*, .* and [0-9]+ more$",
         ),
+        ({"script": "run_squad", "device": "cpu"}, "device is not a flag.* CUDA_VISIBLE_DEVICES"),
         ({"script": "predict_masked", "top_k": "3"}, "top_k must be of type int. Received: '3'"),
         ({"script": "predict_masked", "top_k": True}, "top_k must be of type int. Received: True"),
         ({"script": "predict_masked", "whole_word": "false"}, "whole_word must be of type bool"),

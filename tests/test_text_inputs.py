@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import bert_tf
-from bert_tf import BertClassifier, encode
+from bert_tf import BertClassifier, FullTokenizer, encode
 from bert_tf.errors import UserError
 from bert_tf.text_inputs import items_of
 from tests.oracle import ROOT
@@ -84,6 +84,26 @@ def test_encode_refuses_lists_of_words():
         UserError, match=r"Input 0: .*TokenClassifier takes lists of words; .* pass"
     ):
         encode([["good", "film"]], SMALL_BERT)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flags", "message"),
+    [
+        ([SMALL_BERT], {"max_length": 32}, "no argument 'max_length'. Did you mean max_seq_length"),
+        (
+            [SMALL_BERT],
+            {"padding": True},
+            "always padded and truncated to max_seq_length",
+        ),
+        ([SMALL_BERT], {"return_tensors": "tf"}, "Inputs are NumPy arrays"),
+        ([SMALL_BERT], {"zzz": 1}, "encode has no argument 'zzz'. Flags are .* do_lower_case"),
+        ([TEXTS, SMALL_BERT], {}, r"Received: list. .*list\(zip\(a, b\)\)"),
+        ([FullTokenizer(str(SMALL_BERT / "vocab.txt"))], {}, "Received: FullTokenizer. Pass the f"),
+    ],
+)
+def test_arguments_of_other_libraries(arguments, flags, message):
+    with pytest.raises(UserError, match=message):
+        encode(TEXTS, *arguments, **flags)
 
 
 def test_encode_follows_the_model(tmp_path):

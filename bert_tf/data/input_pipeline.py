@@ -236,6 +236,10 @@ def _read_shuffled(
     epochs = tf.data.Dataset.counter() if repeat else tf.data.Dataset.range(1)
 
     def read_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
+        graph: Any = tf.compat.v1.get_default_graph()
+        # If the global seed is 0 (modulo 2^31 - 1), `shuffle` would need the value of its own seed.
+        if graph.seed is not None and graph.seed % (2**31 - 1) == 0:
+            graph.seed = 1
         seed_and_epoch = tf.stack([tf.constant(seed, tf.int64), epoch])
         epoch_seed: Any = tf.random.stateless_uniform([], seed_and_epoch, 0, 2**62, tf.int64)
         shuffled: Any = tf.data.Dataset.from_tensor_slices(columns)

@@ -156,6 +156,7 @@ class TokenClassifier(Estimator):
     """
 
     _script = "run_ner"
+    _data_flags = ("labels", "label_scheme", "word_prefix", "word_suffix")
 
     def predict(self, texts: Any) -> list[list[str]]:
         """Returns the labels of the words of each text; a string is first split into words."""

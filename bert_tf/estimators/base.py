@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -18,6 +18,7 @@ from bert_tf.checkpoints.run_folder import CURVE, EVAL_RESULTS_JSON, RUN, RUNS, 
 from bert_tf.declare import DATA, DEVICES, RESULTS, Affects
 from bert_tf.errors import UserError, similar
 from bert_tf.estimators.rows import Rows, text_items, to_array
+from bert_tf.other_libraries import ExplainsNames, use_instead
 from bert_tf.predictor import Predictor
 from bert_tf.progress import log, show_table
 from bert_tf.training.evaluation import EVALUATIONS
@@ -27,25 +28,19 @@ _MODEL_FILES = re.compile(r"(?!records\.).*\.(json|txt|tsv|npy)")
 # Folders of a sentence encoder, such as 1_Pooling.
 _MODULE = re.compile(r"\d_\w+")
 _SAVED_FILES = re.compile(rf"checkpoint|model\.ckpt-.*|{_MODULE.pattern}|{_MODEL_FILES.pattern}")
-# Names in other libraries, as patterns -> what to use instead.
-_OTHER_NAMES = {
-    "validation_.*|eval_set": "Use fit(..., validation=(texts, labels))",
-    "callbacks?": "Use eval_every and early_stopping_patience, or the Keras model BertClassifier",
-    ".*threshold": "Compare probabilities, such as predict_proba(texts) > 0.3",
-    ".*dropout.*": "Change hidden_dropout_prob in bert_config.json, and pass bert_config_file",
-    "devices?|n(um)?_gpus?": "Use distribution_strategy, or set CUDA_VISIBLE_DEVICES",
-}
 # Entry of `run.json`: whether `fit` got a table of labels.
 LABELS_ARE_COLUMNS = "labels_are_columns"
 
 
-class Estimator(BaseEstimator):
+class Estimator(ExplainsNames, BaseEstimator):
     """Trains and applies a model as a script does, whose flags are the parameters."""
 
     _script = "run_classifier"
     # Defaults that differ from the script's: a second `fit` starts anew.
     _defaults: ClassVar[Mapping[str, Any]] = {"resume": "never"}
     _other_kinds: tuple[str, ...] = ()  # problem types of other estimators
+    # Flags that affect data and apply to the rows of `fit`; `fit` determines the others.
+    _data_flags: tuple[str, ...] = ("labels", "skip_labels")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         fields = dataclasses.fields(cls._options_class())
@@ -114,9 +109,7 @@ class Estimator(BaseEstimator):
         for name in flags.keys() - names:
             close = similar(name, names)
             advice = f"Did you mean {' or '.join(map(repr, close))}?"
-            advice = advice if close else "get_params() returns all"
-            found = (x for pattern, x in _OTHER_NAMES.items() if re.fullmatch(pattern, name))
-            advice = next(found, advice)
+            advice = use_instead(name) or (advice if close else "get_params() returns all")
             raise UserError(f"Invalid parameter {name!r} for {type(self).__name__}. {advice}")
         return super().set_params(**flags)
 
@@ -143,9 +136,14 @@ class Estimator(BaseEstimator):
         values = type(self)(**self.get_params() | flags).get_params()
         if validation is not None and not (isinstance(validation, tuple) and len(validation) == 2):
             raise UserError(f"validation must be (texts, labels). Received: {validation!r:.60}")
-        if values["eval_every"] and validation is None and not values.get("dev_fraction"):
-            raise UserError("eval_every needs fit(..., validation=(texts, labels))")
         folder = os.fspath(values["output_dir"] or "")
+        needs = {} if folder else dict.fromkeys(("do_export", "resume"), "output_dir")
+        if validation is None:
+            evaluating = ("eval_every", "do_eval", "num_runs")
+            needs |= dict.fromkeys(evaluating, "fit(..., validation=(texts, labels))")
+        for name, need in needs.items():
+            if values[name] != self._defaults[name]:
+                raise UserError(f"{name} needs {need}")
         if folder and values["resume"] == "never" and RunFolder(folder).newest:
             advice = f"choose another, or open the model: {type(self).__name__}.load({folder!r})"
             raise UserError(f"output_dir={folder} has a model: {advice}")
@@ -153,15 +151,20 @@ class Estimator(BaseEstimator):
             rows = Rows(os.path.join(temporary, "train.jsonl"))
             rows.write(texts, labels, self._to_row)
             if not isinstance(values.get("labels"), str | None):
-                values["labels"] = [rows.class_name(label) for label in values["labels"]]
-            fixed = self._run_flags(rows) | {"train_file": rows.path, "do_train": True}
+                values["labels"] = rows.class_names(values["labels"])
+            names = ["do_predict", *self._options_class().names(DATA)]
+            fixed = {x: self._defaults[x] for x in names if x not in self._data_flags}
+            fixed |= self._run_flags(rows)
+            fixed |= {"train_file": rows.path, "do_train": True}
             dev_rows = Rows(os.path.join(temporary, "eval.jsonl"), "validation text")
             if validation is not None:
                 dev_rows.write(validation[0], validation[1], self._to_row)
                 fixed |= {"eval_file": dev_rows.path, "do_eval": True}
             for name, value in fixed.items():
                 if values[name] not in (value, self._defaults[name]):
-                    raise UserError(f"fit determines {name}: do not pass {name}={values[name]!r}")
+                    use = "fit(texts, labels, validation=(texts, labels)) or predict(texts)"
+                    instead = f"instead of {name}={values[name]!r}, use {use}"
+                    raise UserError(f"fit determines {name}: {instead}")
             if not values["output_dir"]:
                 values |= {"output_dir": f"{temporary}/run", "keep_checkpoint_max": 1}
                 values["report"] = False
@@ -281,12 +284,19 @@ def _read_model(folder: RunFolder) -> dict[str, bytes]:
     return contents
 
 
-def _read_history(folder: RunFolder) -> dict[str, np.ndarray]:
+class History(dict[str, np.ndarray]):
+    """Losses, and the metrics of evaluations: arrays by name."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise KeyError(f"There is no {name!r}. history has: {', '.join(self)}")
+
+
+def _read_history(folder: RunFolder) -> History:
     """Returns the losses and the evaluations of a run, as far as there are any."""
-    history = {}
+    history = History()
     if path := folder.find(CURVE):
         names, *rows = (line.split("\t") for line in files.read_lines(path))
-        history = dict(zip(names, np.array(rows, np.float64).T, strict=True))
+        history |= zip(names, np.array(rows, np.float64).T, strict=True)
     if path := folder.find(EVALUATIONS) or folder.find(EVAL_RESULTS_JSON):
         content = files.read_json(path)
         evaluations = content.get("evaluations", [content])

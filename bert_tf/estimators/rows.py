@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, shortened
 from bert_tf.progress import log
 from bert_tf.tables.columns import to_text
 from bert_tf.text_inputs import items_of
@@ -51,7 +51,7 @@ class Rows:
                 self.place = f"{self._unit} {index}"
                 if any(item is _ABSENT for item in pair):
                     raise UserError(f"Texts and labels differ in number: one has only {index}")
-                file.write(json.dumps(to_row(*pair, self), default=_plain) + "\n")
+                file.write(json.dumps(to_row(*pair, self), default=self._plain) + "\n")
         if not self.place:
             raise UserError(f"There are no {self._unit}s")
 
@@ -76,9 +76,27 @@ class Rows:
         finally:
             log.removeFilter(rename_record)
 
+    def class_names(self, labels: Any) -> list[str]:
+        """Returns the names of all labels of a model, as the user passes them."""
+        given, names = {*self.names}, [self.class_name(label) for label in labels]
+        if all(map(str.isdecimal, given)) and given and not any(map(str.isdecimal, names)):
+            problem = f"The labels are numbers, such as {min(given)}, not {shortened(names)}"
+            raise UserError(f"{problem}. Pass fit the names: [names[i] for i in labels]")
+        return names
+
+    def _plain(self, value: Any) -> Any:
+        """Converts what JSON does not have; missing values of pandas and others become None."""
+        if isinstance(value, np.generic | np.ndarray) and not isinstance(value, bytes):
+            return value.tolist()
+        if isinstance(value, bytes) or hasattr(value, "numpy"):  # a tensor
+            call = "decode()" if isinstance(value, bytes) else "numpy()"
+            problem = f"{self.place} has a value of type {type(value).__name__}"
+            raise UserError(f"{problem}. Convert it by {call}, as in [x.{call} for x in values]")
+        return list(value) if isinstance(value, set | frozenset) else None
+
     def class_name(self, label: Any) -> str:
         """Returns the name of a label, and notes the label."""
-        value = label if isinstance(label, str | int | float) else _plain(label)
+        value = label if isinstance(label, str | int | float) else self._plain(label)
         if isinstance(value, float) and value % 1 > 0:
             advice = "For numbers, use TextRegressor; write names of classes as strings"
             raise UserError(f"{self.place}: the label is {label}. {advice}")
@@ -86,13 +104,6 @@ class Rows:
         if (other := self.names.setdefault(name, label)) != label:
             raise UserError(f"The labels {other!r} and {label!r} have the same name. Use only one")
         return name
-
-
-def _plain(value: Any) -> Any:
-    """Converts what JSON does not have; missing values of pandas and unknown ones become None."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    return list(value) if isinstance(value, set | frozenset) else None
 
 
 def text_items(texts: Any) -> Iterator[Any]:

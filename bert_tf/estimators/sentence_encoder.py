@@ -6,7 +6,7 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from bert_tf.checkpoints.formats.sentence_transformers import check_encoder, declared_vectors
 from bert_tf.checkpoints.run_folder import RunFolder
@@ -21,7 +21,7 @@ from bert_tf.progress import log
 from bert_tf.tasks.feature_extraction.options import ExtractionOptions
 
 
-class SentenceEncoder(TransformerMixin, Estimator, auto_wrap_output_keys=None):
+class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Computes the vectors of texts, and trains them as `run_embeddings.py` does.
 
     Without `fit`, the vectors are those of `init_checkpoint`: as a folder of sentence-transformers
@@ -38,6 +38,7 @@ class SentenceEncoder(TransformerMixin, Estimator, auto_wrap_output_keys=None):
     """
 
     _script = "run_embeddings"
+    _data_flags = ("score_range", "mix_with")
     _defaults: ClassVar = {**Estimator._defaults, "pooling": DefaultStr("mean")}
 
     def fit(self, anchors: Any, positives: Any, validation: Any = None, **flags: Any) -> Any:
@@ -80,6 +81,11 @@ class SentenceEncoder(TransformerMixin, Estimator, auto_wrap_output_keys=None):
         # A trained model normalizes if it was trained with it.
         is_final = hasattr(self, "_files") or not self.normalize
         return vectors if is_final else array_ops.normalize(vectors)
+
+    @property
+    def _n_features_out(self) -> int:
+        """Length of a vector, for `get_feature_names_out`."""
+        return len(self._open()(["a"])[0].values[0])
 
     def transform(self, texts: Any) -> np.ndarray:
         """Returns `encode(texts)`, for scikit-learn's pipelines."""

@@ -91,6 +91,7 @@ def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -
         texts = item if isinstance(item, tuple) else (item,)
         if not all(isinstance(text, str) for text in texts) or len(texts) not in counts:
             advice = TABLE_ADVICE if isinstance(item, tuple) else ""
+            advice = ". Pass text.decode()" if isinstance(item, bytes) else advice
             received = f"{repr(item)[:100]}{advice}"
             raise UserError(f"Input {index}: expected {expected}. Received: {received}")
         if any("[CLS]" in text or "[SEP]" in text for text in texts):

@@ -21,8 +21,9 @@ from bert_tf.checkpoints.run_folder import (
     labels_file,
 )
 from bert_tf.declare import DATA, DEVICES, MODEL, check_type
-from bert_tf.errors import UserError, similar
+from bert_tf.errors import UserError, shortened, similar
 from bert_tf.finetuning.task import NO_SCHEMA, Schema
+from bert_tf.other_libraries import use_instead
 from bert_tf.progress import log
 
 # The `vocab_digest` of pre-training records, in their descriptions and in `run.json`.
@@ -94,8 +95,9 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
     }
     unknown = sorted(flags.keys() - names)
     if unknown:
-        close = similar(unknown[0], names, 1)
-        advice = f"Did you mean {close[0]}?" if close else f"Valid: {', '.join(sorted(names))}"
+        close = " or ".join(similar(unknown[0], sorted(names)))
+        advice = f"Did you mean {close}?" if close else f"Valid: {shortened(sorted(names))}"
+        advice = use_instead(unknown[0]) or advice
         raise UserError(f"{unknown[0]} is not a flag for a trained {script} model. {advice}")
     device_flags = options_class.names(DEVICES)
     kept = (saved_flags.keys() & names).difference(device_flags)

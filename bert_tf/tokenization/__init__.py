@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from bert_tf import files
-from bert_tf.errors import UserError
+from bert_tf.other_libraries import ExplainsNames
 from bert_tf.tokenization.casing import (
     validate_case_matches_checkpoint as validate_case_matches_checkpoint,
 )
@@ -256,7 +256,7 @@ class WordpieceTokenizer:
         return pieces
 
 
-class FullTokenizer:
+class FullTokenizer(ExplainsNames):
     """Converts texts to WordPiece tokens, and tokens to ids and back.
 
     Args:
@@ -296,12 +296,9 @@ class FullTokenizer:
         self.basic_tokenizer = BasicTokenizer(do_lower_case, strip_accents, kept, pretokenized)
         self.wordpiece_tokenizer = WordpieceTokenizer(vocab=self.vocab)
 
-    @classmethod
-    def from_pretrained(cls, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raises a UserError, as a call does: `bert_tf.encode` returns the inputs of a model."""
-        raise UserError("For the inputs of a model, call bert_tf.encode(texts, folder)")
-
-    __call__ = from_pretrained
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raises a UserError, as `from_pretrained` does: `bert_tf.encode` returns model inputs."""
+        self.from_pretrained()
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Returns the WordPiece tokens of a text, as in the original."""

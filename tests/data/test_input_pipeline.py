@@ -95,6 +95,19 @@ def test_seed_determines_order(records_path):
     assert sorted(order) == list(range(100))
 
 
+@pytest.mark.parametrize("seed", [0, 2**31 - 1, 2**32 - 2])
+def test_global_seeds_that_are_zero_for_tensorflow(records_path, seed):
+    """TensorFlow reduces the global seed modulo 2^31 - 1, and treats (0, 0) as no seed."""
+    try:
+        tf.random.set_seed(seed)
+        dataset = read_dataset(records_path, IDS, 8, shuffle_seed=0, repeat=True).take(25)
+        order = flatten(batch_ids(dataset))
+        assert sorted(order[:100]) == list(range(100)) != order[:100] != order[100:]
+        assert flatten(batch_ids(dataset)) == order
+    finally:
+        tf.random.set_seed(1)
+
+
 def test_seeded_dataset_is_reproducible_and_resumable(records_path):
     dataset = read_dataset(records_path, IDS, 32, shuffle_seed=5, repeat=True)
     batches = batch_ids(dataset.take(10))

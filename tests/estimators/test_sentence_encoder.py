@@ -190,6 +190,12 @@ def test_pipeline(tiny):
     # The labels have not trained the encoder.
     assert not hasattr(pipeline[0], "history")
     np.testing.assert_array_equal(pipeline[0].transform(TEXTS), encoder.encode(TEXTS))
+    texts = pd.Series(TEXTS, index=range(5, 5 + len(TEXTS)))
+    frame = clone(encoder).set_output(transform="pandas").fit_transform(texts)
+    assert frame.index.equals(texts.index)
+    assert [*frame.columns[:2]] == ["sentenceencoder0", "sentenceencoder1"]
+    np.testing.assert_array_equal(frame, encoder.encode(TEXTS))
+    assert [*encoder.get_feature_names_out()] == [*frame.columns]
 
 
 @pytest.mark.parametrize(

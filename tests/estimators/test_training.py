@@ -1,5 +1,6 @@
 """Estimators train as the scripts do, and leave only what the user asks for."""
 
+import copy
 import json
 import os
 import pickle
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import tensorflow as tf
 from sklearn.base import clone
 
 from bert_tf import (
@@ -118,6 +120,21 @@ def test_token_classifier_equals_the_script(tmp_path):
         tagger.fit(WORDS[:1], [[0, 0]])
 
 
+def test_names_of_labels_that_are_numbers():
+    classifier = TextClassifier(CHECKPOINT, labels=["bad", "good"])
+    message = r"The labels are numbers, such as 0, not bad, good. .*\[names\[i\] for i in labels\]"
+    with pytest.raises(UserError, match=message):
+        classifier.fit(TEXTS, LABELS)
+
+
+def test_history_names_its_keys(trained):
+    with pytest.raises(KeyError, match=r"no 'val_loss'\. history has: step, loss, .*eval_loss"):
+        trained.history["val_loss"]
+    assert trained.history.get("val_loss") is None
+    copied = pickle.loads(pickle.dumps(trained.history))
+    assert [*copied] == [*copy.deepcopy(trained.history)] == [*trained.history]
+
+
 def test_history_and_predictions(trained):
     assert len(trained.history["loss"]) == len(trained.history["step"]) == 24
     assert [*trained.history["eval_step"]] == [6, 12, 18, 24]
@@ -140,7 +157,8 @@ def test_saved_model(trained, tmp_path):
     np.testing.assert_allclose(again.predict_proba(TEXTS), trained.predict_proba(TEXTS), atol=1e-6)
     np.testing.assert_array_equal(again.history["eval_loss"], trained.history["eval_loss"])
     assert again.fit(TEXTS[:8], LABELS[:8]).classes_.tolist() == [0, 1]
-    assert Predictor(tmp_path / "saved")("good").label == "1"
+    predictor = Predictor(tmp_path / "saved")
+    assert predictor("good").label == predictor.explain("good", label=1, steps=1).label == "1"
     path = write_json_lines(tmp_path / "dev.jsonl", [{"text": "good", "label": 1}])
     options = {"task_name": "tsv", "text_column": "text", "label_column": "label"}
     options |= {"eval_file": path, "do_eval": True, "max_seq_length": 16}
@@ -408,6 +426,19 @@ def test_unicode():
         (TEXTS, LABELS, {"eval_every": "1"}, "eval_every needs fit.*validation="),
         (TEXTS, LABELS, {"validation": 0.2}, "validation must be .texts, labels.. Received: 0.2"),
         (TEXTS, LABELS, {"task_name": "MRPC"}, "fit determines task_name"),
+        (TEXTS, LABELS, {"dev_fraction": 0.2}, "determines dev_fraction.*fit.texts, labels, valid"),
+        (TEXTS, LABELS, {"eval_file": "dev.tsv"}, "fit determines eval_file"),
+        (TEXTS, LABELS, {"text_column": "review"}, "fit determines text_column"),
+        (TEXTS, LABELS, {"quoted": "yes"}, "fit determines quoted"),
+        (TEXTS, LABELS, {"do_predict": True}, r"fit determines do_predict.* or predict\(texts"),
+        (TEXTS, LABELS, {"do_eval": True}, "do_eval needs fit.*validation="),
+        (TEXTS, LABELS, {"num_runs": 2}, "num_runs needs fit.*validation="),
+        (TEXTS, LABELS, {"do_export": True}, "do_export needs output_dir"),
+        (TEXTS, LABELS, {"resume": "auto"}, "resume needs output_dir"),
+        ([b"a", b"b"], [0, 1], {}, r"text 0 has a value of type bytes. .*\[x.decode\(\) for"),
+        (np.array([b"a", b"b"]), [0, 1], {}, "text 0 has a value of type bytes_"),
+        (["a", "b"], [b"x", b"y"], {}, "text 0 has a value of type bytes"),
+        (tf.constant(["a", "b"]), [0, 1], {}, r"text 0 .* type EagerTensor. .*\[x.numpy\(\) for"),
         (TEXTS, LABELS, {"sample_weight": [1] * 24}, "no sample_weight.*see class_weights"),
         (TEXTS, LABELS, {"class_weights": {"a,b": 2}}, "--class_weights: 'a,b' has a comma"),
         (

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -288,13 +289,15 @@ class Classification(Task):
             checks.require_markers([example], self._markers, f"Input {index}")
         return examples
 
-    def explain(self, model: Any, item: Any, prediction: Any, label: str | None, steps: int) -> Any:
+    def explain(self, model: Any, item: Any, prediction: Any, label: Any, steps: int) -> Any:
         """Explains the logit of a label, or a number of a regression."""
         from bert_tf.finetuning.explanation import explain  # imports TensorFlow
 
         labels, is_number = self.schema.labels, self.problem.soft_target == "number"
         if label is None and not is_number:
             label = max(labels, key=prediction.probabilities.__getitem__)
+        if isinstance(label, Integral):  # such as 1 or True, whose names are "1" and "true"
+            label = str(label).lower()
         if label not in (labels or (None,)):
             names = ", ".join(labels) or "none, for a model with a single number"
             raise UserError(f"label must be one of: {names}. Received: {label!r}")
