@@ -17,7 +17,7 @@ _STEP_NAME = re.compile(r"model\.ckpt-(\d+)")
 _TEMPORARY_FILE = re.compile(r"model\.ckpt-\d+\..*tempstate\d+$")
 # Looks like a model id on the Hugging Face Hub, not like a file: bert-base-uncased, google-bert/...
 _MODEL_ID = re.compile(
-    r"(?!.*\.(ckpt|index|h5|json|onnx|tflite|keras|zip))([\w-]+/)?[\w-]*bert[\w.-]*", re.I
+    r"(?!.*\.(ckpt|index|h5|json|onnx|tflite|keras|zip))([\w-]+/)?\w*(bert|-)[\w.-]*", re.I
 )
 _FILE_SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 _SKIPPED = "%s is damaged; skipping it"
@@ -55,7 +55,7 @@ def resolve(path: str) -> str:
     hint = f"(checkpoints in {folder}: {', '.join(prefixes)})"
     if not prefixes:
         hint = f"({files.describe_parent(path)})"
-        if not files.exists(path) and _MODEL_ID.fullmatch(path):
+        if not files.exists(os.path.dirname(path) or path) and _MODEL_ID.fullmatch(path):
             hint += ". Models are not downloaded: pass the folder of an unpacked model"
     name = os.path.basename(path)
     raise UserError(f"No checkpoint {path}: file {name}.index does not exist {hint}")
