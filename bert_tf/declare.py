@@ -64,7 +64,7 @@ MODEL, RUN, DEVICES, PATH = Affects.MODEL, Affects.RUN, Affects.DEVICES, Affects
 
 
 class DefaultInt(int):
-    """A default that a model's folder may replace, unlike an equal number that was passed."""
+    """A default that a model's folder may replace, unlike an equal value that was passed."""
 
 
 class DefaultStr(str):
@@ -197,6 +197,8 @@ def check_required(options: Any, not_needed: Collection[str] = (), first: str = 
 
 def _to_flag(name: str, value: Any, expected: Any, choices: Collection[str] | None = None) -> Any:
     """Converts paths and NumPy's numbers; if an option is text, also mappings, lists, numbers."""
+    if expected is bool and isinstance(value, DefaultInt):
+        return bool(value)
     if isinstance(value, bool) and "true" in (choices or ()):
         return str(value).lower()
     value = os.fspath(value) if isinstance(value, os.PathLike) else value

@@ -17,7 +17,7 @@ _STEP_NAME = re.compile(r"model\.ckpt-(\d+)")
 _TEMPORARY_FILE = re.compile(r"model\.ckpt-\d+\..*tempstate\d+$")
 # Looks like a model id on the Hugging Face Hub, not like a file: bert-base-uncased, google-bert/...
 _MODEL_ID = re.compile(
-    r"(?!.*\.(ckpt|index|h5|json|onnx|tflite|keras|zip))([\w-]+/)?[\w-]*bert[\w.-]*", re.I
+    r"(?!.*\.(ckpt|index|h5|json|onnx|tflite|keras|zip))([\w-]+/)?\w*(bert|-)[\w.-]*", re.I
 )
 _FILE_SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 _SKIPPED = "%s is damaged; skipping it"
@@ -61,7 +61,7 @@ def resolve(path: str) -> str:
 
 def advice_for_model_id(path: str) -> str:
     """Returns advice if a path that does not exist looks like a model id on a hub; otherwise ""."""
-    is_id = _MODEL_ID.fullmatch(path) and not files.exists(path)
+    is_id = _MODEL_ID.fullmatch(path) and not files.exists(os.path.dirname(path) or path)
     return ". Models are not downloaded: pass the folder of an unpacked model" if is_id else ""
 
 

@@ -94,6 +94,7 @@ class Estimator(ExplainsNames, BaseEstimator):
         saved = {name: value for name, value in trained.flags.items() if name in names}
         estimator = cls(**saved | {"init_checkpoint": files.resolve(trained.path)} | flags)
         estimator._keep(trained)
+        estimator._loaded_with = flags
         if estimator._kind in cls._other_kinds:
             raise UserError(f"{trained} is a model for {estimator._kind}, not a {cls.__name__}")
         has_classes = hasattr(estimator, "classes_") and estimator._kind != "regression"
@@ -209,6 +210,7 @@ class Estimator(ExplainsNames, BaseEstimator):
         if classes:
             self.classes_ = to_array(classes if rows else run.get("classes", classes))
         self._run, self._files, self._predictor = run, _read_model(folder), None
+        self._loaded_with: Mapping[str, Any] = {}  # flags that were passed to `load`
         self._kind = run.get("problem_type") or run["flags"].get("problem_type")
         self.history = _read_history(folder)
 

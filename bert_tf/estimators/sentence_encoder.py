@@ -11,7 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from bert_tf.checkpoints.formats.sentence_transformers import check_encoder, declared_vectors
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data import array_ops
-from bert_tf.declare import DEVICES, MODEL, PATH, ROWS, DefaultStr
+from bert_tf.declare import DEVICES, MODEL, PATH, ROWS, DefaultInt, DefaultStr
 from bert_tf.errors import UserError, counted
 from bert_tf.estimators.base import Estimator
 from bert_tf.estimators.rows import Rows, text_items
@@ -25,8 +25,8 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
     """Computes the vectors of texts, and trains them as `run_embeddings.py` does.
 
     Without `fit`, the vectors are those of `init_checkpoint`: as a folder of sentence-transformers
-    or `run_embeddings.py` declares them, or else with `pooling` and `normalize`. For arguments and
-    `history`, see `TextClassifier`.
+    or `run_embeddings.py` declares them, or else with `pooling` and `normalize`; those that are
+    passed to `load` count, too. For arguments and `history`, see `TextClassifier`.
 
     Example:
         encoder = SentenceEncoder("uncased_L-12_H-768_A-12", max_seq_length=64)
@@ -39,7 +39,9 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
 
     _script = "run_embeddings"
     _data_flags = ("score_range", "mix_with")
-    _defaults: ClassVar = {**Estimator._defaults, "pooling": DefaultStr("mean")}
+    # Unlike these defaults, values that were passed are not left to the model's folder.
+    _vectors: ClassVar = {"pooling": DefaultStr("mean"), "normalize": DefaultInt(False)}
+    _defaults: ClassVar = {**Estimator._defaults, **_vectors}
 
     def fit(self, anchors: Any, positives: Any, validation: Any = None, **flags: Any) -> Any:
         """Trains the encoder from `init_checkpoint`.
@@ -78,9 +80,8 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
             cut = f"are longer than max_seq_length={extractor.options.max_seq_length}"
             log.warning(counted(count, "text", f"{cut} and were truncated", of=len(texts)))
         vectors = np.stack([item.values[0] for item in features])
-        # A trained model normalizes if it was trained with it.
-        is_final = hasattr(self, "_files") or not self.normalize
-        return vectors if is_final else array_ops.normalize(vectors)
+        _, normalize = self._requested()
+        return array_ops.normalize(vectors) if normalize else vectors
 
     @property
     def _n_features_out(self) -> int:
@@ -130,20 +131,33 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         others = {flag: name for name, flag in columns.items() if name in rows.kinds}
         return {"anchor_column": "anchor", "positive_column": "positive", **others}
 
+    def _requested(self) -> list[Any]:
+        """Returns the pooling and the normalization that were passed, or else their defaults."""
+        passed = self._loaded_with if hasattr(self, "_files") else vars(self)
+        return [passed.get(name, default) for name, default in self._vectors.items()]
+
     def _open(self) -> Predictor:
         """Opens the model that `fit` or `load` left or, without one, `init_checkpoint`."""
         is_trained = hasattr(self, "_files")
         if not (is_trained or self.init_checkpoint):
             raise UserError("Pass the folder of a model as init_checkpoint")
-        flags = {"batch_size": self.eval_batch_size}
+        pooling, normalize = self._requested()
+        flags = {"batch_size": self.eval_batch_size, "layers": "-1"}
         flags |= {name: getattr(self, name) for name in EngineOptions.names(DEVICES)}
-        if not is_trained:
+        if is_trained:
+            declares, is_normalized = True, self._run["flags"].get("normalize")
+        else:
             names = ModelOptions.names(ROWS | MODEL | PATH)
             flags |= {name: getattr(self, name) for name in names}
             folder = RunFolder.of(os.path.expanduser(os.fspath(self.init_checkpoint)))
             check_encoder(folder)
-            follows = isinstance(self.pooling, DefaultStr) and declared_vectors(folder)
-            flags |= {"layers": "-1", "pooling": "auto" if follows else self.pooling}
+            declares = declared_vectors(folder)
+            is_normalized = declares and declares.normalize
+        follows = declares and isinstance(pooling, DefaultStr)
+        if follows and is_normalized and not (normalize or isinstance(normalize, DefaultInt)):
+            advice = "Omit normalize=False, or also pass pooling, to have others"
+            raise UserError(f"The folder of the model declares vectors of length 1. {advice}")
+        flags["pooling"] = "auto" if follows else pooling
         old = getattr(self, "_predictor", None)
         if old is None or old[0] != flags:
             with tempfile.TemporaryDirectory(prefix="bert_tf_") as folder:

@@ -50,7 +50,7 @@ class Encoder:
             log.info("Prefixes: %r before each query, %r before each text", *prefixes)
         limit = self._folder.entry("flags", "max_query_length", kind=int)
         if limit and limit < self.extractor.options.max_seq_length:
-            message = "Queries have up to %d word pieces here, but had up to %d in training"
+            message = "Queries have up to %d tokens: max_query_length=%d of training does not apply"
             log.info(message, self.extractor.options.max_seq_length, limit)
         self._lower_case = bool(declared and declared.lower_case)
         num_poolings = len(self.extractor.options.pooling.split("_"))

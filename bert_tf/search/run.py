@@ -49,6 +49,9 @@ def run(options: SearchOptions) -> None:
         inputs = filter(None, [options.input_file, options.query_file])
         file_names.require_distinct([output], [*inputs])
         file_names.require_writable(output)
+        index = os.path.realpath(options.index_dir or "")
+        if os.path.realpath(output).startswith(os.path.join(index, "")):
+            raise UserError(f"--output_file={output} is inside --index_dir. Choose another folder")
     # Read them first to find errors early, unless they are typed.
     queries = _typed_queries() if is_stream else read_queries(options.query_file or "")
     if options.input_file:

@@ -1,9 +1,10 @@
 """Reads the texts of an index, and queries."""
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 
-from bert_tf.data.texts import display_name, lines, read_columns
+from bert_tf.data.texts import check_lines, display_name, lines, read_columns
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
 from bert_tf.search.options import SearchOptions
@@ -15,6 +16,9 @@ Identified = tuple[str, str, str]
 _JSON = re.compile(r"\.(jsonl?|ndjson)(\.gz)?$", re.IGNORECASE)
 _HEADER = re.compile(rf"{COLUMN_NAME.pattern}|query", re.IGNORECASE)
 _TABLE = re.compile(r"\.(csv|tsv)(\.gz)?$", re.IGNORECASE)
+# Number of lines that are checked for whether they are plain text.
+_NUM_CHECKED = 1000
+_BY_NAME = ", or pass --text_column by name"
 
 
 def read_texts(options: SearchOptions) -> Iterator[Identified]:
@@ -28,13 +32,17 @@ def read_texts(options: SearchOptions) -> Iterator[Identified]:
         columns = {"text": options.text_column, "id": options.id_column}
         rows = enumerate(read_columns(path, columns), start=1)
         texts = ((place, row.get("id", str(n)), row["text"]) for n, (place, row) in rows)
-        return _check(path, texts)
+        return _check(path, texts, _BY_NAME)
     if _TABLE.search(path):
         raise UserError(f"{path} is a table: pass --text_column, and --id_column if it has ids")
-    advice = ". Or pass --text_column"
-    return _check(
-        path, relevance.iterate_texts(path, advice) if _JSON.search(path) else _read(path)
-    )
+    if _JSON.search(path):
+        return _check(path, relevance.iterate_texts(path, ". Or pass --text_column"))
+    texts = _read(path)
+    first = [*itertools.islice(texts, _NUM_CHECKED)]
+    advice = "Select a column with --text_column"
+    for problem in check_lines(path, [text for _, _, text in first], advice):
+        log.warning("%s: %s", display_name(path), problem)
+    return _check(path, itertools.chain(first, texts), _BY_NAME)
 
 
 def read_queries(path: str) -> list[Identified]:
@@ -64,8 +72,11 @@ def _read(path: str) -> Iterator[Identified]:
         yield f"{display_name(path)}:{number}", str(number), text
 
 
-def _check(path: str, texts: Iterable[Identified]) -> Iterator[Identified]:
-    """Yields texts that are not blank, with distinct ids; both without spaces around them."""
+def _check(path: str, texts: Iterable[Identified], advice: str = "") -> Iterator[Identified]:
+    """Yields texts that are not blank, with distinct ids; both without spaces around them.
+
+    `advice` says what else to do about a text that may be the name of a column.
+    """
     blank, num_texts = [], 0
     for place, key, text in relevance.with_distinct_ids(texts):
         if text.strip() and not key.strip():
@@ -73,8 +84,8 @@ def _check(path: str, texts: Iterable[Identified]) -> Iterator[Identified]:
         if text.strip():
             num_texts += 1
             if num_texts == 1 and _HEADER.fullmatch(text):
-                advice = "If it is a column name, remove the line, or pass --text_column by name"
-                log.warning("%s: the text is %s. %s", place, excerpt(text), advice)
+                message = "%s: the text is %s. If it is a column name, remove the line%s"
+                log.warning(message, place, excerpt(text), advice)
             yield place, key.strip(), text.strip()
         else:
             blank.append(place)

@@ -262,6 +262,7 @@ class _Routes:
             "model_id": found.name,
             "model_dtype": options.precision,
             "model_type": {kind: {} if kind == "embedding" else labels},
+            "prompts": found.prompts,
             "max_concurrent_requests": options.max_concurrent,
             "max_input_length": found.max_length,
             "max_batch_tokens": options.max_batch_tokens,

@@ -55,6 +55,7 @@ class Model:
         kind: what it takes.
         explains: whether its predictions can be explained.
         max_length: maximum number of tokens that it reads at once.
+        prompts: kind of text -> prefix that it needs, as the folder declares; never added.
         predictor: the model, once it is loaded.
         outputs: name -> type of its outputs, once it is loaded.
     """
@@ -70,6 +71,7 @@ class Model:
             place = files.describe_parent(folder)
             raise UserError(f"There is no folder {folder} ({place}). Pass an output_dir")
         run = RunFolder.of(folder)
+        run.require_one_run()
         if not (run.script or run.find(CONFIG) or folder.endswith(".keras")):
             problem = f"{folder} is not the folder of a model: it has no {RUN} and no {CONFIG}"
             advice = "Pass an output_dir, or convert the model: convert_checkpoint.py --to=original"
@@ -86,6 +88,16 @@ class Model:
         is_classifier = self._script == "run_classifier" and options.engine == "tensorflow"
         self.explains = is_classifier and hasattr(Predictor, "explain")
         self.kind, self.max_length = KINDS[self._script], self._options.max_seq_length
+        self.prompts: dict[str, str] = {}
+        if self.kind is _ENCODER and (declared := declared_vectors(run)):
+            self.prompts = {kind: text for kind, text in declared.prompts.items() if text}
+        if self.prompts:
+            prefixes = " or ".join(map(repr, dict.fromkeys(self.prompts.values())))
+            log.info("%s adds no prefix: write %s before each text", name, prefixes)
+        used: Any = self._options
+        if self._script == "run_embeddings" and options.pooling not in ("auto", used.pooling):
+            message = "%s: --pooling=%s has no effect, because the encoder was trained with %s"
+            log.warning(message, name, options.pooling, used.pooling)
 
     def load(self) -> Predictor:
         """Loads the model, and computes an input, so that the first request takes no longer."""

@@ -98,7 +98,8 @@ class PredictRequest(_Body):
 
 def describe(errors: Sequence[Any]) -> str:
     """Returns the place and the message of the innermost of pydantic's errors."""
-    error = max(errors, key=lambda x: len(x["loc"]))
+    # An empty list is also no text, if both are allowed.
+    error = max(errors, key=lambda x: (len(x["loc"]), x["type"] == "too_short"))
     if error["type"] == "json_invalid":
         return f"The body is not JSON: {error['ctx']['error']}, at character {error['loc'][-1]}"
     if error["type"] == "missing" and error["loc"] == ("body",):
@@ -106,7 +107,11 @@ def describe(errors: Sequence[Any]) -> str:
     # Without the names of types in a union.
     names = (str(name) for name in error["loc"] if name not in ("body", "string", "object", "str"))
     place = ".".join(name for name in names if "[" not in name)
-    message = error["msg"].removeprefix("Value error, ")
+    messages = {
+        "too_short": "pass at least one text",
+        "none_required": "not supported: write the prefix before each text",  # prompt_name
+    }
+    message = messages.get(error["type"], error["msg"].removeprefix("Value error, "))
     return f"{place or 'body'}: {message}"
 
 

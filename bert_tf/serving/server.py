@@ -1,6 +1,7 @@
 """Runs a server; implements the script `serve_model.py`."""
 
 import contextlib
+import errno
 import socket
 from collections.abc import Iterator
 
@@ -86,5 +87,7 @@ def listen(options: ServingOptions) -> socket.socket:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError as error:
         problem = str(error.strerror).partition(" (while")[0]
-        raise UserError(f"{address}: {problem}. Pass another --port, such as 0") from error
+        is_host = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+        advice = "--host, such as 127.0.0.1" if is_host else "--port, such as 0"
+        raise UserError(f"{address}: {problem}. Pass another {advice}") from error
     return listener

@@ -59,6 +59,9 @@ def freeze_layers(model: Any, count: int) -> None:
         model.bert.embeddings.trainable = False
         for layer in layers[:count]:
             layer.trainable = False
+        if not model.trainable_weights:
+            problem = "leaves nothing to train, because the model has no head. Pass at most"
+            raise UserError(f"--freeze_layers={count} {problem} {count - 1}")
         log.info("Froze the embeddings and the first %s", counted(count, "layer", of=len(layers)))
 
 

@@ -205,14 +205,19 @@ def test_resolve_error_lists_existing_files(tmp_path):
         checkpoint.resolve(str(tmp_path / "bert_model.ckpt"))
 
 
-@pytest.mark.parametrize("name", ["bert-base-uncased", "google-bert/bert-base-cased"])
+@pytest.mark.parametrize(
+    "name",
+    ["bert-base-uncased", "google-bert/bert-base-cased", "all-MiniLM-L6-v2", "BAAI/bge-base"],
+)
 def test_hub_name_is_rejected(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="Models are not downloaded: pass the folder"):
         checkpoint.resolve(name)
-    with pytest.raises(UserError) as error:
-        checkpoint.resolve("bert_model.ckpt-1000")
-    assert "downloaded" not in str(error.value)
+    (tmp_path / "output").mkdir()
+    for path in ("bert_model.ckpt-1000", "output/bert-1", "model"):
+        with pytest.raises(UserError) as error:
+            checkpoint.resolve(path)
+        assert "downloaded" not in str(error.value)
 
 
 def test_shape_mismatches_and_missing_layers_are_listed():

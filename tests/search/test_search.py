@@ -398,24 +398,49 @@ def test_models_that_are_no_encoders(folder, run_log):
     shutil.rmtree(folder / "index")
     declare(folder / "model", {"pooling_mode": "cls"}, [NORMALIZE])
     build_index(folder, max_seq_length=20)
-    assert "Queries have up to 20 word pieces here, but had up to 6 in training" in run_log.text
+    assert "up to 20 tokens: max_query_length=6 of training does not apply" in run_log.text
     assert "trained it" not in run_log.text
 
 
 def test_names_of_columns_as_texts(folder, run_log):
     (folder / "a.csv").write_text("Id,Review\n7,the good film\n")
     build_index(folder, input_file=folder / "a.csv", text_column="2")
-    assert f"{folder}/a.csv:1: the text is 'Review'. If it is a column name" in run_log.text
+    message = (
+        f"{folder}/a.csv:1: the text is 'Review'. If it is a column name, remove the line, or "
+    )
+    assert f"{message}pass --text_column by name" in run_log.text
     run_log.clear()
     (folder / "queries.tsv").write_text("qid\tquery\nq1\tslow\n")
     search(folder, query_file=folder / "queries.tsv")
-    assert run_log.text.count("If it is a column name") == 1
+    assert run_log.text.count("If it is a column name, remove the line\n") == 1
     run_log.clear()
     (folder / "corpus.jsonl").write_text('{"_id": 0, "text": "slow"}\n')
     index = {"index_dir": folder / "other"}
     run(options(folder, input_file=folder / "corpus.jsonl", **index))
     assert Index(str(folder / "other")).text(0) == ("0", "slow")
     assert "column name" not in run_log.text
+
+
+def test_lines_that_are_no_plain_texts(folder, run_log):
+    (folder / "texts.txt").write_text("1\tthe good film\n2\ta slow story\nplot\n")
+    build_index(folder)
+    message = "texts.txt: 2 of the first 3 lines have tabs, JSON or HTML: each line is read as one"
+    assert f"{message} text. Select a column with --text_column" in run_log.text
+    run_log.clear()
+    shutil.rmtree(folder / "index")
+    (folder / "texts.txt").write_text("the good film\na slow story\nplot\tfast\n")
+    assert len(build_index(folder).vectors) == 3
+    assert "tabs" not in run_log.text
+
+
+def test_results_do_not_replace_the_index(folder):
+    build_index(folder)
+    before = contents(folder)
+    for name in ("texts.jsonl", "found.jsonl"):
+        with pytest.raises(UserError, match=r"is inside --index_dir\. Choose another folder"):
+            search(folder, output_file=folder / "index" / name)
+    assert contents(folder) == before
+    assert search(folder, output_file=f"{folder}/index/../found.jsonl")
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import Predictor
+from bert_tf.checkpoints.formats.sentence_transformers import declaration
 from bert_tf.commands import export_model
 from bert_tf.commands.options import ExportOptions
 from bert_tf.errors import UserError
@@ -214,7 +215,7 @@ def test_description(server):
     assert (state["state"], state["status"]["error_code"]) == ("AVAILABLE", "OK")
     info = server.get("/info", params={"model": "run_classifier"}).json()
     assert info["model_type"]["classifier"]["id2label"] == {"0": "0", "1": "1"}
-    assert info["max_input_length"] == 24
+    assert (info["max_input_length"], info["prompts"]) == (24, {})
     assert server.get("/health").status_code == 200
     metrics = server.get("/metrics").text
     assert 'bert_queue_inputs{model="run_ner"} 0.0' in metrics
@@ -231,25 +232,28 @@ def test_description(server):
         ("/v1/models/run_squad:predict", {"instances": ["a"]}, 400, "Input 0: expected question"),
         ("/v1/models/run_ner:predict", {"instances": [{"words": [1]}]}, 422, "instances.0.words.0"),
         ("/v1/models/run_ner:predict", {"instances": [{"tex": "a"}]}, 422, "instances.0: unknown "),
-        ("/v1/models/run_ner:predict", {"instances": []}, 422, "instances: List should have at"),
-        ("/v1/models/run_ner:predict", {}, 422, "instances: List should have at"),
+        ("/v1/models/run_ner:predict", {"instances": []}, 422, "instances: pass at least one"),
+        ("/v1/models/run_ner:predict", {}, 422, "instances: pass at least one text"),
         ("/v1/models/run_ner:predict", {"instances": "a"}, 422, "instances: Input should be"),
         ("/v1/models/run_ner:predict", {"inputs": 3}, 422, "inputs"),
         ("/v1/models/run_ner:predict", {"inputs": {"text": [3]}}, 422, "instances.0.text"),
         ("/v1/models/run_ner:predict", {"inputs": {"a": [], "b": [1]}}, 422, "body: the lists of"),
-        ("/v1/models/run_ner:predict", {"signature_name": "ids"}, 422, "signature_name"),
+        ("/v1/models/run_ner:predict", {"signature_name": "ids", "instances": ["a"]}, 422, "sig"),
         ("/v1/models/run_ner:predict", [], 422, "body: Input should be a valid dict"),
         ("/embed?model=run_ner", {"inputs": "a"}, 400, "/embed needs another model: run_ner is a"),
-        ("/embed", {"inputs": []}, 422, "inputs: "),
+        ("/embed", {"inputs": []}, 422, "inputs: pass at least one text"),
+        ("/embed", {"inputs": [None]}, 422, "inputs.0: Input should be a valid string"),
+        ("/predict", {"inputs": []}, 422, "inputs: pass at least one text"),
         ("/embed", {"inputs": "a", "normalize": "yes"}, 422, "normalize: "),
         ("/rerank", {"query": "a", "texts": ["b"]}, 400, "/rerank needs another model"),
         ("/predict", {"inputs": ["a", "b", "c"]}, 422, "inputs"),
         ("/v1/embeddings", {"input": [[1, 2]], "model": "encoder"}, 422, "input.0: Input should"),
+        ("/v1/embeddings", {"input": [], "model": "encoder"}, 422, "input: pass at least one text"),
         ("/v1/embeddings", {"input": "a", "model": "gpt"}, 404, "There is no model 'gpt'"),
         ("/nix", {}, 404, "There is no route /nix"),
         ("/health", {}, 405, "/health: use GET"),
         ("/embed", {"inputs": "a", "txt": 1}, 422, "body: unknown field txt; expected truncate, "),
-        ("/embed", {"inputs": "a", "prompt_name": "query"}, 422, "prompt_name: "),
+        ("/embed", {"inputs": "a", "prompt_name": "query"}, 422, "prompt_name: not supp"),
         ("/embed", {"inputs": "a", "truncation_direction": "left"}, 422, "truncation_direction: "),
         ("/predict", {"inputs": "a", "raw_scores": True}, 422, "raw_scores: "),
     ],
@@ -459,6 +463,24 @@ def test_options(folders, tmp_path):
         ServingOptions().check()
     with pytest.raises(UserError, match="is not the folder of a model: it has no"):
         Model("a", str(tmp_path), ServingOptions())
+
+
+def test_what_encoders_declare(tiny, tmp_path, run_log):
+    folder = shutil.copytree(tiny.folder, tmp_path / "model")
+    for name, text in declaration("cls", False, 20, 16, {"query": "query: ", "x": ""}).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    assert Model("m", str(folder), ServingOptions()).prompts == {"query": "query: "}
+    assert "m adds no prefix: write 'query: ' before each text" in run_log.text
+    assert "has no effect" not in run_log.text
+    flags = {"pooling": "cls"}
+    (folder / "run.json").write_text(json.dumps({"script": "run_embeddings", "flags": flags}))
+    Model("m", str(folder), ServingOptions(pooling="cls"))
+    assert "has no effect" not in run_log.text
+    Model("m", str(folder), ServingOptions(pooling="max"))
+    assert (
+        "m: --pooling=max has no effect, because the encoder was trained with cls" in run_log.text
+    )
 
 
 def test_script_is_for_folders_that_do_not_record_theirs(folders):

@@ -105,14 +105,21 @@ def test_mistakes_end_the_script_before_it_listens(folders, tmp_path, monkeypatc
     keys.write_text("\n \n")
     with pytest.raises(UserError, match=r"keys.txt has no keys: write one on each line"):
         run(ServingOptions(**options, api_key_file=str(keys)))
-    with pytest.raises(UserError, match=r"host=1.2.3.4 --port=0: .* Pass another"):
-        run(ServingOptions(**options, host="1.2.3.4"))
+    for host in ("1.2.3.4", "host.invalid"):
+        with pytest.raises(UserError, match=rf"host={host} --port=0: .* Pass another --host, such"):
+            run(ServingOptions(**options, host=host))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(UserError, match=f"--port={port}: Address already in use. Pass"):
+        with pytest.raises(
+            UserError, match=f"--port={port}: Address already in use. Pass another --port"
+        ):
             run(ServingOptions(**{**options, "port": port}))
     with pytest.raises(UserError, match=r"There is no folder .*nix \(the folder .* has: "):
         run(ServingOptions(model_dir=str(tmp_path / "nix"), port=0))
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "runs.json").write_text('{"best": {"folder": "run_2"}}')
+    with pytest.raises(UserError, match=r"several runs: pass one of them; the best is .*run_2"):
+        run(ServingOptions(model_dir=str(tmp_path / "runs"), port=0))
     with pytest.raises(UserError, match="--engine=onnx does not support --precision=bfloat16"):
         run(ServingOptions(**options, engine="onnx", precision="bfloat16"))
     monkeypatch.setitem(sys.modules, "uvicorn", None)

@@ -54,14 +54,18 @@ def convert(source: Source, options: Any) -> None:
     target.require_free()
     for note in source.notes:
         log.warning("%s", note)
-    declares = _declares_vectors(source, target.format)
     declared = declared_vectors(RunFolder(os.path.dirname(source.path)))
+    is_new = target.format == "original" and not files.list_dir(target.folder or ".")
+    is_copy = is_new and declared and not declared.unsupported
+    declares = is_copy or _declares_vectors(source, target.format)
     if declared and declares and declared.unsupported:
         advice = "Pass --to=hugging_face --head=encoder to convert only the encoder"
         raise UserError(f"{declared}, which is not supported. {advice}")
     if declared and not declares:
-        advice = "pass --to=sentence_transformers, or --pooling when you use it"
-        log.warning("%s. The output does not: %s", declared, advice)
+        prefixes = ", ".join(repr(text) for text in declared.prompts.values() if text)
+        found = f"{declared}{f', and the prefixes {prefixes}' * bool(prefixes)}"
+        advice = "pass --to=sentence_transformers, or pooling and prefixes when you use it"
+        log.warning("%s. The output does not: %s", found, advice)
     if declares and not declared:
         log.info("%s declares no pooling: its vectors will be the mean of the tokens", source.path)
     model = _prepare(source, options, target.format)
@@ -71,7 +75,7 @@ def convert(source: Source, options: Any) -> None:
             _write_original(source, model, path)
         else:
             _write_converted(source, model, path, target.format)
-        if declares:
+        if declares and model.config:
             write_declaration(folder, RunFolder(os.path.dirname(source.path)), model.config)
     head = model.head.name if model.head else "all"
     count = counted(len(model.names), "variable")

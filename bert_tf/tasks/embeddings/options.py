@@ -25,7 +25,7 @@ class EmbeddingsOptions(MatchOptions, FineTuningOptions, affects=DATA):
         20.0,
         "Factor of cosines in multiple_negatives and cosent, 1 / temperature.",
         affects=WEIGHTS,
-        limits=(0.01, 1000),
+        limits=(1, 1000),
     )
     symmetric: bool = option(
         False, "Also find the anchor of each positive (multiple_negatives).", affects=WEIGHTS
@@ -99,6 +99,9 @@ class EmbeddingsOptions(MatchOptions, FineTuningOptions, affects=DATA):
 
     def check(self) -> None:
         """Checks the options without reading any data files."""
+        if self.loss_scale < 1:
+            problem = "--loss_scale multiplies the cosines. It must be 1 / temperature, at least 1"
+            raise UserError(f"{problem}. Received: {self.loss_scale}")
         super().check()
         self.check_columns()
         _ = self.sizes

@@ -12,7 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf.checkpoints.formats import find_source
-from bert_tf.checkpoints.formats.sentence_transformers import declaration, declared_vectors
+from bert_tf.checkpoints.formats.sentence_transformers import (
+    check_encoder,
+    declaration,
+    declared_vectors,
+)
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
@@ -112,6 +116,7 @@ class Embeddings(Task):
     def open_teacher(self, devices: Any) -> VectorTeacher:
         """Opens any encoder; its vectors are made as it declares, or else as those of this run."""
         run, path = self.options, self.options.teacher or ""
+        check_encoder(RunFolder.of(path))
         source, declared = find_source(path), declared_vectors(RunFolder.of(path))
         if declared and (declared.unsupported or declared.lower_case):
             raise UserError(f"--teacher={path}: {declared}, which is not supported")

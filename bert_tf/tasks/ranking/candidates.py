@@ -111,7 +111,9 @@ class Choices:
             rows.append(Match(anchor, positive, (*hard, *found, *drawn), score / highest))
             numbers += len(hard), len(found), len(drawn)
         if self.run and not any(_key(match.anchor) in self.run for match in rows):
-            raise UserError(f"{self.data.path}: the run has no candidates for these queries")
+            problem = f"{self.data.path}: the run has no candidates for these queries"
+            advice = "If it is for the evaluation only, pass --run_file=eval:FILE"
+            raise UserError(f"{problem}. {advice}")
         if any(len(row.negatives) < count for row in rows):
             number = counted(len(self.passages), "passage")
             problem = f"there {'is' if len(self.passages) == 1 else 'are'} only {number}"

@@ -187,26 +187,33 @@ def test_prompt_is_reported(model, run_log):
 
 def test_exports_and_conversions_warn(model, tmp_path, run_log):
     declare(model, modules=[NORMALIZE])
+    prompts = {"query": "query: ", "document": "", "passage": "text: "}
+    (model / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
     flags = {"model_dir": str(model), "export_dir": str(tmp_path / "out"), "format": "onnx"}
     export_model.run(ExportOptions(**flags, pooling="cls", max_seq_length=20))
     assert "declares pooling=cls, normalized, but the export has --pooling=cls" in run_log.text
     convert_checkpoint.run(ConversionOptions(input=str(model), output=str(tmp_path / "copy.ckpt")))
-    assert "declares pooling=cls, normalized. The output does not" in run_log.text
+    found = (
+        "declares pooling=cls, normalized, and the prefixes 'query: ', 'text: '. The output does"
+    )
+    assert f"{found} not: pass --to=sentence_transformers, or pooling and prefixes" in run_log.text
 
 
+@pytest.mark.parametrize("to", ["sentence_transformers", "original"])
 @pytest.mark.parametrize("modules", [[], [NORMALIZE]])
-def test_conversions_keep_the_declaration(model, modules, tmp_path):
+def test_conversions_keep_the_declaration(model, modules, to, tmp_path, run_log):
     declare(model, modules=modules, do_lower_case=True)
     settings = '{"prompts": {"query": "query: "}, "similarity_fn_name": "dot"}'
     (model / "config_sentence_transformers.json").write_text(settings)
     declared = declared_vectors(RunFolder(str(model)))
-    request = {"output": str(tmp_path / "copy"), "to": "sentence_transformers"}
+    request = {"output": str(tmp_path / "copy"), "to": to}
     convert_checkpoint.run(ConversionOptions(input=str(model), **request))
     copy = declared_vectors(RunFolder(request["output"]))
     assert copy._replace(path="") == declared._replace(path="")
     expected, found = (SentenceEncoder(str(x)).encode(TEXTS) for x in (model, tmp_path / "copy"))
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert (tmp_path / "copy" / "2_Normalize").is_dir() == bool(modules)
+    assert "The output does not" not in run_log.text
 
 
 def test_conversions_declare_the_mean_by_default(model, tmp_path, run_log):
