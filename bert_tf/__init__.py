@@ -8,7 +8,7 @@ Importing this package loads nothing else. Its main modules are `bert_tf.modelin
 from importlib import import_module
 from typing import Any
 
-__version__ = "1.0.0"
+__version__ = "1.1.0"
 
 # The module that defines each public name; `__init__.pyi` has the same names.
 _MODULES = {
