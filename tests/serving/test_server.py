@@ -15,8 +15,9 @@ import httpx
 import numpy as np
 import pytest
 
-from bert_tf import Predictor
+from bert_tf import Predictor, registry
 from bert_tf.errors import UserError
+from bert_tf.options import RankingOptions
 from bert_tf.serving.options import ServingOptions
 from bert_tf.serving.server import listen, run
 from tests.oracle import ROOT, golden
@@ -329,8 +330,14 @@ def test_commands_in_the_docs(folders, tmp_path):
     blocks = re.findall(r"```text\n(curl .*?)```(?:\n\n```json\n(.*?)```)?", text, re.DOTALL)
     flags = [f"--model=reviews={folders['run_classifier_tsv']}"]
     flags += [f"--model=encoder={ROOT / 'examples/small_bert'}"]
-    can_explain, num_replies = hasattr(Predictor, "explain"), 0
-    blocks = [x for x in blocks if can_explain or ":explain" not in x[0]]
+    (tmp_path / "train.tsv").write_text("A soup\tIt was cold.\nA film\tIt was long.\n" * 4)
+    columns = {"anchor_column": "1", "positive_column": "2"}
+    files = {"data_dir": str(tmp_path), "output_dir": str(tmp_path / "ranker")}
+    settings = {"max_seq_length": 32, "num_negatives": 1, "do_train": True, "train_batch_size": 2}
+    model = {"init_checkpoint": str(ROOT / "examples/small_bert")}
+    registry.run(RankingOptions(**columns, **files, **settings, **model))
+    flags += [f"--model=ranker={files['output_dir']}"]
+    num_replies = 0
     with in_new_process(*flags, folder=tmp_path) as server:
         for commands, expected in blocks:
             script = commands.replace("localhost:8501", f"localhost:{server.port}")
@@ -340,7 +347,7 @@ def test_commands_in_the_docs(folders, tmp_path):
             if expected:
                 num_replies += 1
                 assert shape_of(json.loads(result.stdout)) == shape_of(json.loads(expected))
-    assert num_replies == 5 + can_explain
+    assert num_replies == 7
 
 
 @pytest.mark.slow
