@@ -134,6 +134,8 @@ class Estimator(ExplainsNames, BaseEstimator):
         """
         if "sample_weight" in flags:
             raise UserError("fit takes no sample_weight. For weights of labels, see class_weights")
+        if isinstance(flags.get("init_checkpoint", self.init_checkpoint), BaseEstimator):
+            raise UserError("init_checkpoint is a folder: call save(folder), and pass the folder")
         values = type(self)(**self.get_params() | flags).get_params()
         if validation is not None and not (isinstance(validation, tuple) and len(validation) == 2):
             raise UserError(f"validation must be (texts, labels). Received: {validation!r:.60}")

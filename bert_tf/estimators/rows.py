@@ -85,14 +85,19 @@ class Rows:
         return names
 
     def _plain(self, value: Any) -> Any:
-        """Converts what JSON does not have; missing values of pandas and others become None."""
+        """Converts what JSON does not have; missing values of pandas become None."""
         if isinstance(value, np.generic | np.ndarray) and not isinstance(value, bytes):
             return value.tolist()
         if isinstance(value, bytes) or hasattr(value, "numpy"):  # a tensor
             call = "decode()" if isinstance(value, bytes) else "numpy()"
             problem = f"{self.place} has a value of type {type(value).__name__}"
             raise UserError(f"{problem}. Convert it by {call}, as in [x.{call} for x in values]")
-        return list(value) if isinstance(value, set | frozenset) else None
+        if isinstance(value, set | frozenset):
+            return list(value)
+        if value is None or type(value).__name__ in ("NAType", "NaTType"):
+            return None
+        problem = f"{self.place} has a value of type {type(value).__name__}: {value!r:.60}"
+        raise UserError(f"{problem}. Convert it to a string or a number")
 
     def class_name(self, label: Any) -> str:
         """Returns the name of a label, and notes the label."""
@@ -110,6 +115,8 @@ def text_items(texts: Any) -> Iterator[Any]:
     """Yields texts; raises a UserError for a table with more than two columns."""
     if (count := len(getattr(texts, "columns", ()))) > 2:
         raise UserError(f"The table has {count} columns: pass one or two, such as frame['text']")
+    if isinstance(texts, tuple) and [*map(type, texts)] == [str, str]:
+        raise UserError("Is this a pair, or two texts? Pass a list: [(a, b)] or [a, b]")
     return items_of(texts, "texts")
 
 

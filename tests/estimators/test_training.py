@@ -8,6 +8,7 @@ import signal
 import tempfile
 import threading
 from concurrent.futures import ProcessPoolExecutor
+from decimal import Decimal
 from multiprocessing import get_context
 
 import numpy as np
@@ -412,7 +413,15 @@ def test_unicode():
             "text 1: the label must be a string or a finite number. Received: 'null'",
         ),
         (["a", ("b", "c")], [0, 1], {}, "text 1 is a pair, unlike the others"),
-        (["a", "b"], [0, object()], {}, "text 1: the label must be a string or a finite number"),
+        (["a", "b"], [0, object()], {}, "text 1 has a value of type object: .* Convert it to a"),
+        (["a", Decimal(1)], [0, 1], {}, "text 1 has a value of type Decimal: .* Convert it to a"),
+        (("a", "b"), [0], {}, r"Is this a pair, or two texts\? Pass a list: \[\(a, b\)\]"),
+        (
+            TEXTS,
+            LABELS,
+            {"init_checkpoint": TextClassifier()},
+            r"init_checkpoint is a folder: call save\(folder\)",
+        ),
         (["a", "b"], ["x", " "], {}, "text 1: the label is empty"),
         (["a", "b"], [0, 0.5], {}, "text 1: the label is 0.5. For numbers, use TextRegressor"),
         (["a", "b"], [0, "0"], {}, "The labels 0 and '0' have the same name"),
