@@ -374,6 +374,12 @@ def test_incomplete_arguments_are_rejected(changes, message):
         Predictor.from_output_dir(SMALL_BERT, **changes)
 
 
+def test_folder_of_hugging_face_must_be_converted(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UserError, match=r"\)\. First convert the model: convert_checkpoint.py"):
+        Predictor(tmp_path, "run_ranking")
+
+
 def test_missing_files_can_be_passed_as_options(trained, tmp_path):
     folder = shutil.copytree(trained.folder / "mrpc", tmp_path / "copy")
     vocab = shutil.move(folder / "vocab.txt", tmp_path / "words.txt")

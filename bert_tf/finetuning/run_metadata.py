@@ -112,7 +112,7 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
             absence = files.describe_parent(values[flag])
             advice = f"Pass {flag}="
             if run.find("config.json"):
-                advice += ", or first convert the model: convert_checkpoint.py --to=original"
+                advice = "First convert the model: convert_checkpoint.py --to=original"
             raise UserError(f"No such file: {values[flag]} ({absence}). {advice}")
     types = typing.get_type_hints(options_class)
     choices = {field.name: field.metadata["choices"] for field in dataclasses.fields(options_class)}
