@@ -106,13 +106,11 @@ class Ranking(Task):
             yield x, [*x[:2], *x.negatives] if isinstance(x, Match) else [*x[:2]]
 
     def features(self, split: str) -> tuple[Feature, ...]:
-        """Declares a pair [S]; in training, also negatives [P - 1, S], and its relevance."""
-        length, count = self.options.max_seq_length, self.options.row_negatives
-        pair = sequence_features(length)
+        """Declares a pair [S]; in training, P pairs [P, S], and the relevance of the first."""
+        length, count = self.options.max_seq_length, 1 + self.options.row_negatives
         if split != "train":
-            return pair
-        negatives = sequence_features(length, count, prefix="negatives/") if count else ()
-        return *pair, *negatives, Feature("relevance", dtype="float32")
+            return sequence_features(length)
+        return *sequence_features(length, count), Feature("relevance", dtype="float32")
 
     def featurize(self, examples: Sequence[Any], split: str) -> dict[str, np.ndarray]:
         """Returns a row for each example: a pair, or a query with its P passages."""
@@ -123,12 +121,8 @@ class Ranking(Task):
             return packed
         shape = len(examples), 1 + self.options.row_negatives, -1
         rows = {name: x.reshape(shape) for name, x in packed.items()}  # [E, P, S]
-        return {
-            **{name: x[:, 0] for name, x in rows.items()},
-            **{f"negatives/{name}": x[:, 1:] for name, x in rows.items()},
-            CUT_TOKENS: rows[CUT_TOKENS].sum(axis=(1, 2)),
-            "relevance": np.array([match.score for match in examples], np.float32),
-        }
+        relevance = np.array([match.score for match in examples], np.float32)
+        return {**rows, CUT_TOKENS: rows[CUT_TOKENS].sum(axis=(1, 2)), "relevance": relevance}
 
     def build_model(self, **kwargs: Any) -> Any:
         """Builds the encoder with a head for one number."""
