@@ -50,7 +50,7 @@ class Text(NamedTuple):
     is_query: bool = False
 
 
-class Judged(Sequence[Text]):
+class Judged(list[Text]):
     """The distinct texts of an evaluation, queries first, and what is known about their pairs."""
 
     def __init__(self, data: Matches, query_prefix: str, passage_prefix: str) -> None:
@@ -60,8 +60,8 @@ class Judged(Sequence[Text]):
         query_ids, passage_ids = (
             {text: i for i, text in enumerate(x)} for x in (queries, passages)
         )
-        self._texts = [Text(query_prefix + x, True) for x in queries]
-        self._texts += [Text(passage_prefix + x) for x in passages]
+        super().__init__(Text(query_prefix + x, True) for x in queries)
+        self += [Text(passage_prefix + x) for x in passages]
         self.num_queries = len(queries)
         self.judgments: list[Judgment] = []
         for anchor, positive, negatives, score in data.matches:
@@ -70,12 +70,6 @@ class Judged(Sequence[Text]):
             self.judgments += [(query, passage_ids[x], 0.0) for x in negatives]
         # A query that is also a passage does not find itself.
         self.ignored = {query_ids[x]: passage_ids[x] for x in queries if x in passages}
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._texts[index]
 
 
 class Embeddings(Task):
