@@ -52,9 +52,10 @@ class Matches(NamedTuple):
     documents: Mapping[str, str] = _NO_TEXTS
 
     @property
-    def corpus(self) -> list[str]:
-        """Further passages to search in."""
-        return [*self.documents.values()]
+    def passages(self) -> list[str]:
+        """All distinct passages: the documents, and the other texts of the matches."""
+        texts = (x for match in self.matches for x in (match.positive, *match.negatives))
+        return [*dict.fromkeys([*self.documents.values(), *texts])]
 
     def check(self, split: str, train_matches: Sequence[Match]) -> Iterator[str]:
         """Yields what looks wrong in the pairs; for "eval", also those that are training pairs."""

@@ -55,8 +55,7 @@ class Judged(list[Text]):
 
     def __init__(self, data: Matches, query_prefix: str, passage_prefix: str) -> None:
         queries = dict.fromkeys(match.anchor for match in data.matches)
-        found = (x for match in data.matches for x in (match.positive, *match.negatives))
-        passages = dict.fromkeys([*data.corpus, *found])
+        passages = data.passages
         query_ids, passage_ids = (
             {text: i for i, text in enumerate(x)} for x in (queries, passages)
         )
@@ -69,7 +68,7 @@ class Judged(list[Text]):
             self.judgments.append((query, passage_ids[positive], score))
             self.judgments += [(query, passage_ids[x], 0.0) for x in negatives]
         # A query that is also a passage does not find itself.
-        self.ignored = {query_ids[x]: passage_ids[x] for x in queries if x in passages}
+        self.ignored = {query_ids[x]: passage_ids[x] for x in queries if x in passage_ids}
 
 
 class Embeddings(Task):

@@ -73,8 +73,7 @@ class Choices:
                 known = self.relevant[anchor]
                 known[positive] = max(score, known.get(positive, 0.0))
             self.negatives[anchor] += [positive] * (score == 0) + [*negatives]
-        texts = (x for match in data.matches for x in (match.positive, *match.negatives))
-        self.passages = [*dict.fromkeys([*data.documents.values(), *texts])]
+        self.passages = data.passages
 
     def _draw(self, query: str, count: int, used: Sequence[str], seed: str) -> list[str]:
         """Draws random passages that are neither used nor relevant to the query."""
