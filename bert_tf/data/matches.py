@@ -52,9 +52,10 @@ class Matches(NamedTuple):
     documents: Mapping[str, str] = _NO_TEXTS
 
     @property
-    def corpus(self) -> list[str]:
-        """Further passages to search in."""
-        return [*self.documents.values()]
+    def passages(self) -> list[str]:
+        """All distinct passages: the documents, and the other texts of the matches."""
+        texts = (x for match in self.matches for x in (match.positive, *match.negatives))
+        return [*dict.fromkeys([*self.documents.values(), *texts])]
 
     def check(self, split: str, train_matches: Sequence[Match]) -> Iterator[str]:
         """Yields what looks wrong in the pairs; for "eval", also those that are training pairs."""
@@ -190,22 +191,24 @@ def _read_labeled(options: MatchOptions, path: str, split: str, scored: bool) ->
         for cells in rows
         if cells["label"] in labels
     ]
-    positives = {match[:2] for match in pairs if match.score}
+    positives = dict.fromkeys(match[:2] for match in pairs if match.score)
     if not positives:
         found = ", ".join(sorted({cells["label"] for cells in rows})[:10])
         problem = f"no row has the label {options.positive_label}, only {found}"
         raise UserError(f"{path}: {problem}. Pass --positive_label and --negative_label")
     if scored:
         return pairs
-    negatives: dict[str, dict[str, None]] = {match.anchor: {} for match in pairs}
+    negatives: dict[str, dict[str, None]] = {anchor: {} for anchor, _ in positives}
+    unused = 0
     for anchor, text, *_ in pairs:
-        if (anchor, text) not in positives and anchor != text:
+        if anchor not in negatives:
+            unused += 1
+        elif (anchor, text) not in positives and anchor != text:
             negatives[anchor][text] = None
-    unique = dict.fromkeys(match[:2] for match in pairs if match.score)
-    if unused := len(pairs) - sum(match.anchor in {x for x, _ in positives} for match in pairs):
+    if unused:
         message = "%s: left out %s: no row with the same anchor matches"
         _logger.info(message, path, counted(unused, "row"))
-    return [Match(anchor, text, tuple(negatives[anchor])) for anchor, text in unique]
+    return [Match(anchor, text, tuple(negatives[anchor])) for anchor, text in positives]
 
 
 def _read_squad(path: str) -> Iterator[Match]:

@@ -18,19 +18,28 @@ RANKING = ("mrr@10", "ndcg@10", "map", "recall@1", "recall@10", "recall@100")
 _MAX_SCORES = 1 << 26
 
 
-def correlations(predicted: np.ndarray, scores: np.ndarray) -> dict[str, np.float32]:
-    """Computes Spearman's and Pearson's correlation of two arrays; NaN if one is constant."""
-    if predicted.std() == 0 or scores.std() == 0:
-        return {"eval_spearman": np.float32("nan"), "eval_pearson": np.float32("nan")}
-    pearson = np.corrcoef(predicted, scores)[0, 1]
-    spearman = np.corrcoef(_ranks(predicted), _ranks(scores))[0, 1]
-    return {"eval_spearman": np.float32(spearman), "eval_pearson": np.float32(pearson)}
+def correlations(
+    predicted: np.ndarray, scores: np.ndarray, weights: np.ndarray | None = None
+) -> dict[str, np.float32]:
+    """Computes Spearman's and Pearson's correlation of two arrays [N]; NaN if one is constant.
+
+    Pairs count `weights` [N] times, by default once.
+    """
+    weights = np.ones(len(scores)) if weights is None else weights
+    ranks = _ranks(predicted, weights), _ranks(scores, weights)
+    found = {}
+    for name, pair in zip(CORRELATIONS, (ranks, (predicted, scores)), strict=True):
+        x, y = (values - np.average(values, weights=weights) for values in pair)
+        xx, yy, xy = (np.dot(weights, product) for product in (x * x, y * y, x * y))
+        found[f"eval_{name}"] = np.float32(xy / np.sqrt(xx * yy) if xx * yy > 0 else np.nan)
+    return found
 
 
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """Returns the rank of each value; equal values get the mean of their ranks."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+def _ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Returns the mean rank of each value among pairs that are repeated `weights` times."""
+    _, groups = np.unique(values, return_inverse=True)
+    counts = np.bincount(groups, weights)
+    return (np.cumsum(counts) - counts / 2)[groups]
 
 
 class Ranking(NamedTuple):

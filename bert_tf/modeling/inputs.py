@@ -106,11 +106,12 @@ def _check_range(name: str, ids: Any, size: int) -> Any:
     return values
 
 
-def flatten_texts(inputs: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+def flatten_texts(inputs: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Returns inputs [B, C, S] with the prefix as those of the encoder, [B * C, S], if any."""
     texts = {n.removeprefix(prefix): inputs[n] for n in inputs if n.startswith(prefix)}
     # `token_positions` are already those of the flattened texts.
-    flat = {
-        n: ops.reshape(x, (-1, ops.shape(x)[-1])) for n, x in texts.items() if len(x.shape) == 3
+    return {
+        n: ops.reshape(x, (-1, ops.shape(x)[-1])) if len(x.shape) == 3 else x
+        for n, x in texts.items()
+        if x is not None
     }
-    return {**texts, **flat}

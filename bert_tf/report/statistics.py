@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.data.ranking_metrics import correlations
 from bert_tf.report.evaluation import EvaluationReport
 
 _MIN_RESAMPLES, _MAX_RESAMPLES = 200, 1000
@@ -21,9 +22,10 @@ def metrics(report: EvaluationReport, weights: np.ndarray) -> dict[str, Any]:
     """Computes all metrics from rows that count `weights` [N] times; names have no `eval_`."""
     results = label_metrics(report, weights) if report.counts else {}
     if report.numbers:
-        columns = [x.astype(np.float64).T for x in report.numbers]
-        scores = [_correlations(x, y, weights) for x, y in zip(*columns, strict=True)]
-        results["pearson"], results["spearman"] = np.mean(scores, axis=0)
+        columns = zip(*(numbers.T for numbers in report.numbers), strict=True)
+        scores = [correlations(true, predicted, weights) for true, predicted in columns]
+        for name in ("pearson", "spearman"):  # 0 if a number is constant
+            results[name] = np.mean(np.nan_to_num([x[f"eval_{name}"] for x in scores]))
     losses = {} if report.losses is None else {"loss": report.losses}
     means = {**losses, **report.values}
     return results | {name: np.average(x, weights=weights) for name, x in means.items()}
@@ -61,23 +63,6 @@ def label_metrics(report: EvaluationReport, weights: np.ndarray) -> dict[str, An
 
 def _ratio(numerator: Any, denominator: Any) -> Any:
     return np.where(denominator > 0, numerator / np.maximum(denominator, 1e-300), 0.0)
-
-
-def _correlations(true: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> list[float]:
-    """Returns Pearson's and Spearman's correlation; 0 if either number is always the same."""
-    scores = []
-    for pair in ((true, predicted), (_ranks(true, weights), _ranks(predicted, weights))):
-        x, y = (values - np.average(values, weights=weights) for values in pair)
-        xx, yy, xy = (np.dot(weights, product) for product in (x * x, y * y, x * y))
-        scores.append(float(_ratio(xy, np.sqrt(xx * yy))))
-    return scores
-
-
-def _ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Returns the mean rank of each value among rows that are repeated `weights` times."""
-    _, groups = np.unique(values, return_inverse=True)
-    counts = np.bincount(groups, weights)
-    return (np.cumsum(counts) - counts / 2)[groups]
 
 
 def intervals(report: EvaluationReport) -> tuple[dict[str, np.ndarray], int]:

@@ -184,7 +184,7 @@ BEIR = {
 def test_beir(tmp_path):
     data = read(tmp_path, BEIR, "eval", task_name="beir", eval_file="qrels/test.tsv")
     assert data.matches == [Match("which", "T one", (), 2.0)]
-    assert data.corpus == ["T one", "two"]
+    assert data.passages == ["T one", "two"]
     dev = {"qrels/dev.tsv": "query-id\tcorpus-id\tscore\nq1\td2\t1\nq1\td1\t0\n"}
     matches = read(tmp_path, dev, "eval", task_name="beir").matches
     assert [(match.positive, match.score) for match in matches] == [("two", 1), ("T one", 0)]

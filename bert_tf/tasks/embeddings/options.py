@@ -121,6 +121,3 @@ class EmbeddingsOptions(MatchOptions, FineTuningOptions, affects=DATA):
             raise UserError("--translations needs --teacher, which computes the targets")
         if self.do_train and self.loss != "cosine" and self.train_batch_size == 1:
             raise UserError(f"--loss={self.loss} compares rows: raise --train_batch_size=1")
-
-    def _not_needed(self) -> set[str]:
-        return super()._not_needed() | ({"data_dir"} if self.names_files else set())

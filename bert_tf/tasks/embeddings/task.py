@@ -50,18 +50,17 @@ class Text(NamedTuple):
     is_query: bool = False
 
 
-class Judged(Sequence[Text]):
+class Judged(list[Text]):
     """The distinct texts of an evaluation, queries first, and what is known about their pairs."""
 
     def __init__(self, data: Matches, query_prefix: str, passage_prefix: str) -> None:
         queries = dict.fromkeys(match.anchor for match in data.matches)
-        found = (x for match in data.matches for x in (match.positive, *match.negatives))
-        passages = dict.fromkeys([*data.corpus, *found])
+        passages = data.passages
         query_ids, passage_ids = (
             {text: i for i, text in enumerate(x)} for x in (queries, passages)
         )
-        self._texts = [Text(query_prefix + x, True) for x in queries]
-        self._texts += [Text(passage_prefix + x) for x in passages]
+        super().__init__(Text(query_prefix + x, True) for x in queries)
+        self += [Text(passage_prefix + x) for x in passages]
         self.num_queries = len(queries)
         self.judgments: list[Judgment] = []
         for anchor, positive, negatives, score in data.matches:
@@ -69,13 +68,7 @@ class Judged(Sequence[Text]):
             self.judgments.append((query, passage_ids[positive], score))
             self.judgments += [(query, passage_ids[x], 0.0) for x in negatives]
         # A query that is also a passage does not find itself.
-        self.ignored = {query_ids[x]: passage_ids[x] for x in queries if x in passages}
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._texts[index]
+        self.ignored = {query_ids[x]: passage_ids[x] for x in queries if x in passage_ids}
 
 
 class Embeddings(Task):

@@ -10,6 +10,7 @@ from keras import ops
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling import BertClassifier, HeadFormat
+from bert_tf.modeling.inputs import flatten_texts
 from bert_tf.modeling.layers import MASK_BIAS
 
 # [CLS] and [SEP], which alone are the row of an ending that a question lacks.
@@ -44,16 +45,10 @@ class BertMultipleChoice(BertClassifier):
         self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
     ) -> dict[str, Any]:
         """Maps the inputs of `BertModel`, here [B, C, S], to `logits`, `probabilities` [B, C]."""
-        shape = ops.shape(inputs["input_ids"])
-        rows = {
-            name: ops.reshape(inputs[name], (-1, shape[-1]))  # [B * C, S]
-            for name in self.input_names
-            if inputs.get(name) is not None
-        }
-        if "token_positions" in inputs:  # positions in the flattened batch: need no reshape
-            rows["token_positions"] = inputs["token_positions"]
+        rows = flatten_texts(inputs)  # [B * C, S]
         outputs = super().call(rows, training=training, dropout_seed=dropout_seed)
-        logits = ops.reshape(outputs["logits"], (-1, shape[1]))  # [B, C]
+        num_endings = ops.shape(inputs["input_ids"])[1]
+        logits = ops.reshape(outputs["logits"], (-1, num_endings))  # [B, C]
         if inputs.get("input_mask") is not None:
             num_tokens = ops.sum(inputs["input_mask"], axis=-1)
             logits = ops.where(num_tokens > _NUM_SPECIAL_TOKENS, logits, MASK_BIAS)

@@ -1,5 +1,6 @@
 """Chooses the passages that a cross-encoder learns from, and those that it ranks."""
 
+import itertools
 import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ def read_run(path: str, top_k: int, *texts: Any) -> Run:
     return {query: candidates[:top_k] for query, candidates in found.items()}
 
 
-class Ranked(Sequence[Candidate]):
+class Ranked(list[Candidate]):
     """The candidates of several queries, and what is known about them.
 
     Attributes:
@@ -40,15 +41,9 @@ class Ranked(Sequence[Candidate]):
         candidates: Sequence[Sequence[Candidate]],
         gains: Sequence[np.ndarray],
     ) -> None:
-        self._pairs = [pair for found in candidates for pair in found]
+        super().__init__(itertools.chain.from_iterable(candidates))
         self._bounds = np.cumsum([0, *map(len, candidates)])
         self.judged, self.gains, self.num_queries = judged, gains, len(judged)
-
-    def __len__(self) -> int:
-        return len(self._pairs)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._pairs[index]
 
     def split(self, values: np.ndarray) -> list[np.ndarray]:
         """Splits the values of all candidates into those of each query."""
@@ -56,7 +51,7 @@ class Ranked(Sequence[Candidate]):
 
     def passage(self, query: int, index: int) -> str:
         """Returns a candidate of a query; "" for the index -1: it has none."""
-        return self._pairs[self._bounds[query] + index].passage if index >= 0 else ""
+        return self[self._bounds[query] + index].passage if index >= 0 else ""
 
 
 class Choices:
@@ -78,8 +73,7 @@ class Choices:
                 known = self.relevant[anchor]
                 known[positive] = max(score, known.get(positive, 0.0))
             self.negatives[anchor] += [positive] * (score == 0) + [*negatives]
-        texts = (x for match in data.matches for x in (match.positive, *match.negatives))
-        self.passages = [*dict.fromkeys([*data.documents.values(), *texts])]
+        self.passages = data.passages
 
     def _draw(self, query: str, count: int, used: Sequence[str], seed: str) -> list[str]:
         """Draws random passages that are neither used nor relevant to the query."""

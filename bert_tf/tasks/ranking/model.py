@@ -1,6 +1,6 @@
 """The cross-encoder.
 
-Shapes: B rows in a batch, N negatives of each, S max_seq_length.
+Shapes: B rows in a batch, P passages of a query, S max_seq_length.
 """
 
 from typing import Any
@@ -11,8 +11,6 @@ from keras import ops
 from bert_tf.config import BertConfig
 from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.inputs import flatten_texts
-
-NEGATIVES = "negatives/"
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -27,25 +25,13 @@ class BertCrossEncoder(BertClassifier):
         model({"input_ids": ids})["logits"]  # [B, 1]
     """
 
-    onnx_outputs = BertClassifier.onnx_outputs  # for pairs [B, S] only
-
     def __init__(self, config: BertConfig, num_labels: int = 1, **kwargs: Any) -> None:
         super().__init__(config, num_labels, **kwargs)
 
-    def call(
-        self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
-    ) -> dict[str, Any]:
-        """Maps the inputs of `BertModel` to `logits` [B, 1].
-
-        If there are also inputs [B, N, S] with the prefix "negatives/", adds their `logits`:
-        [B, 1 + N].
-        """
-        seeds = self._dropout_seeds(2, dropout_seed, training)
-        negatives = flatten_texts(inputs, NEGATIVES)
-        first = {name: inputs[name] for name in inputs if not name.startswith(NEGATIVES)}
-        logits = super().call(first, training=training, dropout_seed=seeds[0])["logits"]
-        if negatives:
-            more = super().call(negatives, training=training, dropout_seed=seeds[1])["logits"]
-            count = ops.shape(inputs[f"{NEGATIVES}input_ids"])[1]
-            logits = ops.concatenate([logits, ops.reshape(more, (-1, count))], axis=1)
-        return {"logits": logits}
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Calls the model; for P passages of each query, [B, P, S], `logits` are [B, P]."""
+        ids = inputs.get("input_ids") if isinstance(inputs, dict) else None
+        if len(getattr(ids, "shape", ())) != 3:
+            return super().__call__(inputs, *args, **kwargs)
+        logits = super().__call__(flatten_texts(inputs), *args, **kwargs)["logits"]
+        return {"logits": ops.reshape(logits, (-1, ops.shape(ids)[1]))}

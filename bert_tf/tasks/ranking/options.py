@@ -43,16 +43,15 @@ class RankingOptions(MatchOptions, FineTuningOptions, affects=DATA):
     )
     eval_batch_size: int = option(32, "Evaluation batch size, in pairs.", affects=RESULTS)
 
-    @property
-    def is_scored(self) -> bool:
+    def is_scored(self, split: str) -> bool:
         """Whether the rows of training are pairs with a score, or a label that counts as one."""
-        columns = self.data.columns("train")
+        columns = self.data.columns("train") if split == "train" else {}
         return "score" in columns or (self.loss == POINTWISE and "label" in columns)
 
     @property
     def row_negatives(self) -> int:
         """Number of negatives in a row of training."""
-        return 0 if self.is_scored else self.num_negatives
+        return 0 if self.is_scored("train") else self.num_negatives
 
     def check(self) -> None:
         """Checks the options without reading any data files."""
@@ -62,9 +61,9 @@ class RankingOptions(MatchOptions, FineTuningOptions, affects=DATA):
         if self.evaluates and self.top_k == 1 and not value_for(self.run_file or "", "eval"):
             problem = "a query would have one passage, so that all metrics would be 1"
             raise UserError(f"--top_k=1: without --run_file, {problem}. Pass at least --top_k=2")
-        if self.do_train and self.loss != POINTWISE and self.is_scored:
+        if self.do_train and self.loss != POINTWISE and self.is_scored("train"):
             problem = f"--loss={self.loss} would ignore the scores"
             raise UserError(f"{problem}: pass --loss={POINTWISE}")
-        if self.do_train and not (self.is_scored or self.num_negatives):
+        if self.do_train and not (self.is_scored("train") or self.num_negatives):
             problem = "without scores or labels, all pairs of --num_negatives=0 would be relevant"
             raise UserError(f"{problem}. Pass at least --num_negatives=1")

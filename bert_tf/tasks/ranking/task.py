@@ -16,7 +16,7 @@ from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops, ranking_metrics
 from bert_tf.data.features import Feature, sequence_features
-from bert_tf.data.matches import Match, Matches, read_matches
+from bert_tf.data.matches import Match, read_matches
 from bert_tf.data.packing import CUT_TOKENS, convert_examples
 from bert_tf.data.ranking_metrics import RANKING, rank_candidates
 from bert_tf.data.split_files import find_files, no_file
@@ -53,12 +53,9 @@ class Ranking(Task):
     ) -> None:
         self.options, self.config = options, config
         self.tokenizer = BatchTokenizer(tokenizer)
-        # A file is read only once: it may be a pipe.
-        self._data = functools.cache(self._read_matches)
+        # (split) -> its matches; a file is read only once: it may be a pipe.
+        self._data = functools.cache(lambda s: read_matches(options, s, options.is_scored(s)))
         self.read = functools.cache(self.read)
-
-    def _read_matches(self, split: str) -> Matches:
-        return read_matches(self.options, split, split == "train" and self.options.is_scored)
 
     def read(self, split: str) -> Sequence[Any]:
         """Reads the rows to train on, or the candidates to rank."""
@@ -72,7 +69,7 @@ class Ranking(Task):
             run = read_run(paths[split], options.top_k, {}, {}, folders)
             return [*itertools.chain.from_iterable(run.values())]
         data = self._data(split)
-        if split == "train" and options.is_scored:
+        if options.is_scored(split):
             negatives = [Match(m.anchor, x, (), 0.0) for m in data.matches for x in m.negatives]
             return [m._replace(negatives=()) for m in data.matches] + negatives
         path = value_for(options.run_file or "", split)
@@ -106,13 +103,11 @@ class Ranking(Task):
             yield x, [*x[:2], *x.negatives] if isinstance(x, Match) else [*x[:2]]
 
     def features(self, split: str) -> tuple[Feature, ...]:
-        """Declares a pair [S]; in training, also negatives [P - 1, S], and its relevance."""
-        length, count = self.options.max_seq_length, self.options.row_negatives
-        pair = sequence_features(length)
+        """Declares a pair [S]; in training, P pairs [P, S], and the relevance of the first."""
+        length, count = self.options.max_seq_length, 1 + self.options.row_negatives
         if split != "train":
-            return pair
-        negatives = sequence_features(length, count, prefix="negatives/") if count else ()
-        return *pair, *negatives, Feature("relevance", dtype="float32")
+            return sequence_features(length)
+        return *sequence_features(length, count), Feature("relevance", dtype="float32")
 
     def featurize(self, examples: Sequence[Any], split: str) -> dict[str, np.ndarray]:
         """Returns a row for each example: a pair, or a query with its P passages."""
@@ -123,12 +118,8 @@ class Ranking(Task):
             return packed
         shape = len(examples), 1 + self.options.row_negatives, -1
         rows = {name: x.reshape(shape) for name, x in packed.items()}  # [E, P, S]
-        return {
-            **{name: x[:, 0] for name, x in rows.items()},
-            **{f"negatives/{name}": x[:, 1:] for name, x in rows.items()},
-            CUT_TOKENS: rows[CUT_TOKENS].sum(axis=(1, 2)),
-            "relevance": np.array([match.score for match in examples], np.float32),
-        }
+        relevance = np.array([match.score for match in examples], np.float32)
+        return {**rows, CUT_TOKENS: rows[CUT_TOKENS].sum(axis=(1, 2)), "relevance": relevance}
 
     def build_model(self, **kwargs: Any) -> Any:
         """Builds the encoder with a head for one number."""

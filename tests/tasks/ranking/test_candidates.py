@@ -126,7 +126,7 @@ def ms_marco(tmp_path):
 def test_ms_marco(ms_marco):
     data = read_matches(ms_marco, "train")
     assert data.matches == [Match("which", "one")]
-    assert (data.queries["2"], data.corpus) == ('what "is', ["one", "two", "three"])
+    assert (data.queries["2"], data.passages) == ('what "is', ["one", "two", "three"])
     matches = read_matches(ms_marco, "eval").matches
     assert matches == [Match('what "is', "two"), Match('what "is', "three", (), 0.0)]
 
