@@ -134,3 +134,8 @@ class MatchOptions(SplitFileOptions, affects=DATA):
         has_columns = data.anchor_column and data.positive_column
         if not has_columns and self.task_name.lower() not in (SQUAD, BEIR):
             raise UserError("Your own tables need --anchor_column and --positive_column")
+        described = {"score_range": "score_column"}
+        described |= dict.fromkeys(("positive_label", "negative_label"), "label_column")
+        for name, column in described.items():
+            if getattr(data, name) != getattr(type(self), name) and not getattr(data, column):
+                raise UserError(f"--{name} needs --{column}")

@@ -118,6 +118,16 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
         """Whether the dev set is evaluated."""
         return self.do_eval or bool(self.eval_every)
 
+    def ignored_flag_warnings(self) -> list[str]:
+        """Returns a warning for each flag that was set but has no effect."""
+        warnings = super().ignored_flag_warnings()
+        done = {"eval": self.evaluates, "predict": self.do_predict}
+        done["predict"] |= done[self.predict_split]
+        for split in done:
+            if getattr(self, f"{split}_file", None) and not done[split]:
+                warnings.append(f"--{split}_file has no effect without --do_{split}=true")
+        return warnings
+
     def batch_size(self, split: str) -> int:
         """Returns the batch size of a split: `<split>_batch_size`, or else `predict_batch_size`."""
         return getattr(self, f"{split}_batch_size", self.predict_batch_size)

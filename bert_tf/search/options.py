@@ -73,5 +73,7 @@ class SearchOptions(ModelOptions, EngineOptions, affects=DATA):
             raise UserError("--text_column needs --input_file")
         if self.input_file and not self.query_file and (self.output_file or self.rerank_model):
             raise UserError("With --input_file, only the index is built: also pass --query_file")
+        if self.rerank_top_k != type(self).rerank_top_k and not self.rerank_model:
+            raise UserError("--rerank_top_k needs --rerank_model")
         if self.rerank_model and self.rerank_top_k < self.top_k:
             raise UserError(f"--rerank_top_k must be at least --top_k={self.top_k}")

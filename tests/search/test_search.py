@@ -258,6 +258,7 @@ def test_long_queries_are_reported(folder, run_log):
         ({"id_column": "id", "input_file": "x"}, "--id_column needs --text_column"),
         ({"text_column": "t"}, "--text_column needs --input_file"),
         ({"input_file": "x", "output_file": "y"}, "only the index is built: also pass --query"),
+        ({"rerank_top_k": 5}, "--rerank_top_k needs --rerank_model"),
         ({"rerank_model": "m", "rerank_top_k": 5}, "--rerank_top_k must be at least --top_k=10"),
         ({"top_k": 0}, "--top_k must be between 1 and"),
     ],

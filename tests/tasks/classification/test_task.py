@@ -242,6 +242,18 @@ def test_ignored_tpu_flags_warn(tiny, tmp_path, run_log):
     assert "--tpu_name" not in run_log.text
 
 
+def test_files_without_effect_warn(tiny, tmp_path, run_log):
+    files = {"eval_file": "other.tsv", "predict_file": "new.tsv"}
+    training.open_devices(options(tiny, tmp_path, **files))
+    assert run_log.messages == [
+        "--eval_file has no effect without --do_eval=true",
+        "--predict_file has no effect without --do_predict=true",
+    ]
+    run_log.clear()
+    training.open_devices(options(tiny, tmp_path, **files, eval_every="1", do_predict=True))
+    assert not run_log.messages
+
+
 def test_yelp_tutorial_command(tiny, tmp_path):
     results = classification.run(
         options(

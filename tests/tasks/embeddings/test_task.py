@@ -168,6 +168,8 @@ def test_more_rows_than_memory(options, monkeypatch, tmp_path):
         ({"score_range": "5"}, "--score_range must be two numbers"),
         ({"score_range": "0,5,9"}, "--score_range must be two numbers"),
         ({"score_range": "1,0"}, "--score_range must be two numbers"),
+        ({"score_range": "0,5"}, "--score_range needs --score_column"),
+        ({"positive_label": "entailment"}, "--positive_label needs --label_column"),
         ({"do_predict": True}, "--do_predict is not supported: .* extract_features.py"),
         ({"negative_columns": "query"}, "--positive_column|are the same column"),
         ({"teacher": "folder"}, "No checkpoint folder"),

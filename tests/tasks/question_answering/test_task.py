@@ -377,6 +377,13 @@ def test_threshold_without_effect_warning(tiny, run_log, threshold, negative):
     assert run_log.messages == [message] * bool(threshold and not negative)
 
 
+@pytest.mark.parametrize("flag", ["do_train", "do_eval", "do_predict"])
+def test_file_without_effect_warning(run_log, flag):
+    training.open_devices(SquadOptions(predict_file="dev.json", **{flag: True}))
+    message = "--predict_file has no effect without --do_predict=true"
+    assert run_log.messages == [message] * (flag == "do_train")
+
+
 def test_answers_that_cannot_be_predicted_warn(tiny, folder):
     config = BertConfig.from_json_file(tiny.flags["bert_config_file"])
     tokenizer = FullTokenizer(tiny.flags["vocab_file"])
