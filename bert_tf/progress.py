@@ -17,6 +17,11 @@ from tqdm import tqdm
 log = logging.getLogger("bert_tf")
 
 
+def _stderr() -> Any:
+    """Returns stderr; without one, as in a program that has no console, a file for nobody."""
+    return sys.stderr or io.StringIO()
+
+
 def text_wrapper(indent: str, columns: int = 80) -> textwrap.TextWrapper:
     """Wraps text between words, to the width of the terminal, or without one to `columns`."""
     return textwrap.TextWrapper(
@@ -38,9 +43,9 @@ class LogHandler(logging.StreamHandler):
         text = self.format(record)
         if record.levelno >= logging.WARNING:
             text = f"{record.levelname}: {text}"
-        elif sys.stderr.isatty():
+        elif _stderr().isatty():
             text = "\n".join(map(text_wrapper("  ").fill, text.split("\n")))
-        tqdm.write(text, file=sys.stderr)
+        tqdm.write(text, file=_stderr())
 
 
 # Seconds between updates; longer in a log file, where each update is a line of its own.
@@ -64,12 +69,12 @@ class _LineWriter:
         """Writes a line without cursor movements, unless it repeats the last line."""
         line = text.replace(_CURSOR_UP, "").strip()
         if line not in ("", self._last_line):
-            sys.stderr.write(line + "\n")
+            _stderr().write(line + "\n")
             self._last_line = line
 
     def flush(self) -> None:
         """Flushes stderr."""
-        sys.stderr.flush()
+        _stderr().flush()
 
 
 def _notebook() -> Any:
@@ -99,9 +104,9 @@ def bar(total: int, description: str, initial: int = 0, unit: str = "") -> tqdm:
     """
     notebook = bool(_notebook())
     is_hidden = notebook and any(not other.disable for other in _bars)
-    terminal = sys.stderr.isatty() or notebook
+    terminal = _stderr().isatty() or notebook
     refresh = _REFRESH_TERMINAL if terminal else _REFRESH_LOG
-    stderr = sys.stderr if terminal else _LineWriter()
+    stderr = _stderr() if terminal else _LineWriter()
     new = tqdm(
         total=total,
         initial=initial,

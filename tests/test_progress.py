@@ -103,6 +103,15 @@ def test_log_lines_are_wrapped_in_terminals_only(monkeypatch):
     assert emit(io.StringIO(), logging.INFO, message) == message
 
 
+def test_programs_without_a_console(monkeypatch, capfd):
+    monkeypatch.setattr(sys, "stderr", None)
+    progress.LogHandler().emit(logging.LogRecord("", logging.INFO, "", 0, "text", None, None))
+    bar = progress.TrainingProgress(initial_step=0, total_steps=9)
+    bar.update(3, make_metrics(0.5))
+    bar.close()
+    assert capfd.readouterr() == ("", "")
+
+
 def test_interrupted_bar_keeps_the_last_step(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)

@@ -1,7 +1,9 @@
 """Options of `extract_features.py`."""
 
 import dataclasses
+import re
 
+from bert_tf import files
 from bert_tf.data.beam import BeamOptions
 from bert_tf.declare import DATA, DEVICES, PATH, RESULTS, RUN, DefaultStr, option
 from bert_tf.errors import UserError
@@ -112,6 +114,10 @@ class ExtractionOptions(BeamOptions, ModelOptions, EngineOptions, affects=RESULT
         self.check_required()
         self.check_model()
         self.check_beam()
+        path = self.input_file or ""
+        if not self.beam_runner and re.search("[,*?]", path) and not files.exists(path):
+            advice = "For several, pass --beam_runner=DirectRunner, or join them with cat"
+            raise UserError(f"--input_file={path} is not the name of a file. {advice}")
         if not self.text_column:
             for name in ("text_pair_column", "has_header"):
                 if getattr(self, name) not in (None, "auto"):

@@ -30,8 +30,13 @@ _ODD_WORDS = (
     (r"\d+", 0.5, "are numbers, such as {}. Check --token_column"),
     (r"(?=..).*[,;].*", 0.5, "have , or ;, such as {}. Separate columns with spaces or tabs"),
     (r".*\xa0.*", 0.5, "have spaces, such as {}. Check --token_column"),
+    ("\xa0", 0.0, "are empty. pandas reads a word such as NA so, without keep_default_na=False"),
     (r'".*"".*"', 0.0, "are in CSV quotes, such as {}. Write the file without quoting"),
 )
+# Two labels of a word, such as B-PER|I-ORG.
+_are_two = re.compile(r"[BIES]-.+[|,;/+][BIES]-.+").fullmatch
+# Among fewer words, all may be parts of entities.
+_MIN_LABELS = 10
 # Distinct words that are probably tags: at most so many, which repeat this often on average.
 _MAX_TAGS, _MIN_REPEATS, _MIN_WORDS = 200, 20, 1000
 # What words may begin or end with that is not part of them, such as `en:`, `_2` or `|`.
@@ -178,6 +183,8 @@ def check_sentences(examples: Sentences, doc_context: bool) -> Iterator[str]:
         yield f"{path}: {problem}. Are there blank lines between the words?"
     yield from file.problems
     yield from _check_distinct_words(path, words)
+    if file.scheme != PLAIN:
+        yield from _check_labels(path, file.targets)
     if doc_context and not any(row and DOCUMENT in row for row in file.rows):
         yield f"--doc_context: {path} has no {DOCUMENT} line; reading it as one document"
     if len(unknown := np.flatnonzero(examples.label_ids == NO_LABEL)):
@@ -185,6 +192,17 @@ def check_sentences(examples: Sentences, doc_context: bool) -> Iterator[str]:
         problem = f"label {labels[0]} is not in the training data: the model cannot predict it"
         names = f"{counted(len(labels), 'such word')}: {', '.join(sorted({*labels}))}"
         yield f"{path}:{file.line_numbers[unknown[0]]}: {problem} ({names})"
+
+
+def _check_labels(path: str, targets: Sequence[str]) -> Iterator[str]:
+    """Yields a sentence if no label of entities is O, or if a word has two labels."""
+    labels = {*targets}
+    # Word segmentation has labels without types, and no O.
+    has_types = any("-" in label for label in labels)
+    if has_types and OUTSIDE not in labels and len(targets) >= _MIN_LABELS:
+        yield f"{path}: no word has the label O, which words outside of entities need"
+    if found := next(filter(_are_two, sorted(labels)), None):
+        yield f"{path}: the label {found} looks like two labels. Keep one label for each word"
 
 
 def _check_distinct_words(path: str, words: Sequence[str]) -> Iterator[str]:

@@ -237,6 +237,7 @@ INVALID_OPTIONS = {
     "no layers": ({"layers": ""}, "--layers must be comma-separated integers"),
     "batch size": ({"batch_size": 0}, "--batch_size must be between 1"),
     "missing input file": ({"input_file": "nowhere.txt"}, "No such file: nowhere.txt"),
+    "several input files": ({"input_file": "a.txt,b.txt"}, "not the name of a file. For several"),
     "no checkpoint": ({"init_checkpoint": None}, "--init_checkpoint"),
     "unknown column": ({"text_column": "text"}, "in.txt:1: there is no column 'text'"),
     "column 0": ({"text_column": "0"}, "in.txt:1: --text_column=0, but the row has"),

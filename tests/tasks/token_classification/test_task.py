@@ -578,17 +578,22 @@ def test_labels_that_differ_in_case_warn(tiny, folder):
             '"\n""""\n""\n"the""film"\n',
             '2 of 4 words are in CSV quotes, such as """". Write the file without quoting',
         ),
+        ("the\tO\n\tO\n", "1 of 2 words are empty. pandas reads a word such as NA so, without"),
+        ("film B-A|I-B\nis O\n", "the label B-A|I-B looks like two labels. Keep one label"),
+        ("film B-A\n" * 10, "no word has the label O, which words outside of entities need"),
+        ("film B-A\n" * 9, None),
+        ("film B\n" * 10, None),
         ("the\n,\n;\nfilm\n", None),
     ],
-    ids=["blank lines", "numbers", "commas", "quotes", "punctuation"],
 )
 def test_unusual_words_warn(tiny, folder, run_log, text, message):
     (folder / "test.txt").write_text(text)
     problems = find_problems(task(tiny, folder))
     # The vocabulary has few of the words.
     warnings = [w for w in warning_messages(run_log) + problems if "[UNK]" not in w]
-    expected = [f"{folder}/test.txt: {message}"] if message else []
-    assert warnings == expected
+    warnings = [w for w in warnings if "is not in the training data" not in w]
+    assert len(warnings) == bool(message)
+    assert not message or warnings[0].startswith(f"{folder}/test.txt: {message}")
 
 
 @pytest.mark.parametrize(
