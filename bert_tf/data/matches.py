@@ -76,8 +76,8 @@ class Matches(NamedTuple):
         most = max(len(match.negatives) for match in self.matches)
         if split == "train" and num_negatives is not None and most > num_negatives:
             yield f"{self.path}: rows have up to {most} negatives: see --num_negatives"
-        for index, prefix in enumerate(prefixes):
-            texts = (match[index] for match in self.matches)
+        for name, prefix in zip(("anchor", "positive"), prefixes, strict=False):
+            texts = (getattr(match, name) for match in self.matches)
             yield from (f"{self.path}: {x}" for x in check_prefix(texts, prefix))
         num_same = sum(match.anchor == match.positive for match in self.matches)
         if 2 * num_same > len(self.matches):

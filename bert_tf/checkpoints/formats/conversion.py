@@ -59,12 +59,12 @@ def convert(source: Source, options: Any) -> None:
     target.require_free()
     for note in source.notes:
         log.warning("%s", note)
-    if target.format == "sentence_transformers" and options.head == "encoder":
-        check_encoder(source.run or RunFolder(os.path.dirname(source.path)))
     declared = declared_vectors(RunFolder(os.path.dirname(source.path)))
     is_new = target.format == "original" and not files.list_dir(target.folder or ".")
     is_copy = is_new and declared and not declared.unsupported
     declares = is_copy or _declares_vectors(source, target.format)
+    if target.format == "sentence_transformers" and (declares or options.head == "encoder"):
+        check_encoder(source.run or RunFolder(os.path.dirname(source.path)))
     if declared and declares and declared.unsupported:
         advice = "Pass --to=hugging_face --head=encoder to convert only the encoder"
         raise UserError(f"{declared}, which is not supported. {advice}")
