@@ -11,12 +11,13 @@ _OF_TENSORFLOW = (
     r"Graph execution error:.*?(Node: '\S*'|<stack traces unavailable>)|(\[\[)?\{\{.*?\}\}(\]\])?"
     r"|\[Op:.*?\]( name:.*)?|(defined at |Hint: If you want |Original stack trace ).*"
 )
-# Flags of transformers that have another name here.
+# Flags of other libraries that have another name here.
 _OF_OTHER_LIBRARIES = {
     "eval_steps": "eval_every",
     "eval_strategy": "eval_every",
     "evaluation_strategy": "eval_every",
     "gradient_checkpointing": "recompute_layers",
+    "k": "top_k",
     "max_steps": "num_train_epochs",
     "metric_for_best_model": "best_metric",
     "model_name": "init_checkpoint",
@@ -24,6 +25,7 @@ _OF_OTHER_LIBRARIES = {
     "per_device_eval_batch_size": "eval_batch_size",
     "save_steps": "save_checkpoints_steps",
     "save_total_limit": "keep_checkpoint_max",
+    "temperature": "loss_scale",
     "warmup_ratio": "warmup_proportion",
     "warmup_steps": "warmup_proportion",
 }

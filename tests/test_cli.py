@@ -15,11 +15,13 @@ from bert_tf.errors import UserError
 from bert_tf.options import (
     ClassifierOptions,
     DeviceOptions,
+    EmbeddingsOptions,
     ExtractionOptions,
     HubClassifierOptions,
     MaskedWordsOptions,
     PretrainingDataOptions,
     PretrainingOptions,
+    SearchOptions,
     SquadOptions,
 )
 from tests.oracle import ROOT, golden
@@ -110,6 +112,7 @@ def test_any_text_is_a_valid_value(text):
         (["--per_device_train_batch_size=9"], r"Did you mean --train_batch_size\?"),
         (["--model_name_or_path=x"], r"Did you mean --init_checkpoint\?"),
         (["--gradient_checkpointing"], r"Did you mean --recompute_layers\?"),
+        (["--temperature=1"], r"Did you mean --teacher_temperature\?"),
         (["--zzz=1"], r"^There is no flag --zzz\. --help lists all flags$"),
         (
             ["--eval_=x"],
@@ -129,6 +132,15 @@ def test_any_text_is_a_valid_value(text):
 def test_invalid_flags_are_rejected(arguments, message):
     with pytest.raises(UserError, match=message):
         cli.parse(ClassifierOptions, ["script", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("options_class", "name", "meant"),
+    [(EmbeddingsOptions, "temperature", "loss_scale"), (SearchOptions, "k", "top_k")],
+)
+def test_flags_of_other_libraries(options_class, name, meant):
+    with pytest.raises(UserError, match=rf"There is no flag --{name}\. Did you mean --{meant}\?"):
+        cli.parse(options_class, ["script", f"--{name}=3"])
 
 
 def test_number_or_keyword_flag():

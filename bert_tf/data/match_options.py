@@ -134,6 +134,11 @@ class MatchOptions(SplitFileOptions, affects=DATA):
         has_columns = data.anchor_column and data.positive_column
         if not has_columns and self.task_name.lower() not in (SQUAD, BEIR):
             raise UserError("Your own tables need --anchor_column and --positive_column")
+        for split in ("train", "eval"):
+            if {"score", "label"} <= {*data.columns(split)}:
+                problem = f"--score_column and --label_column both describe the {split} file"
+                advice = f"Pass one of them, or columns of one split, such as {split}:score"
+                raise UserError(f"{problem}. {advice}")
         described = {"score_range": "score_column"}
         described |= dict.fromkeys(("positive_label", "negative_label"), "label_column")
         for name, column in described.items():

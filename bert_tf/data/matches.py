@@ -14,6 +14,7 @@ from bert_tf import files
 from bert_tf.data.disk_list import collect
 from bert_tf.data.match_options import BEIR, MS_MARCO, SQUAD, MatchOptions
 from bert_tf.data.split_files import find_files
+from bert_tf.data.texts import check_prefix
 from bert_tf.errors import UserError, brief, counted, excerpt
 from bert_tf.tables import relevance
 from bert_tf.tables.columns import COLUMN_NAME, is_name, parse_number, read_cells, to_text
@@ -57,8 +58,27 @@ class Matches(NamedTuple):
         texts = (x for match in self.matches for x in (match.positive, *match.negatives))
         return [*dict.fromkeys([*self.documents.values(), *texts])]
 
-    def check(self, split: str, train_matches: Sequence[Match]) -> Iterator[str]:
-        """Yields what looks wrong in the pairs; for "eval", also those that are training pairs."""
+    def check(
+        self,
+        split: str,
+        train_matches: Sequence[Match],
+        num_negatives: int | None = None,
+        prefixes: Sequence[str] = (),
+    ) -> Iterator[str]:
+        """Yields what looks wrong in the pairs; for "eval", also those that are training pairs.
+
+        Args:
+            split: name of the split.
+            train_matches: the matches to train on.
+            num_negatives: how many negatives a row of training uses; None: all.
+            prefixes: what is added before anchors, and before other texts.
+        """
+        most = max(len(match.negatives) for match in self.matches)
+        if split == "train" and num_negatives is not None and most > num_negatives:
+            yield f"{self.path}: rows have up to {most} negatives: see --num_negatives"
+        for name, prefix in zip(("anchor", "positive"), prefixes, strict=False):
+            texts = (getattr(match, name) for match in self.matches)
+            yield from (f"{self.path}: {x}" for x in check_prefix(texts, prefix))
         num_same = sum(match.anchor == match.positive for match in self.matches)
         if 2 * num_same > len(self.matches):
             pairs = counted(num_same, "pair", "are the same text twice", of=len(self.matches))

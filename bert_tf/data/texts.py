@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, NamedTuple
 
 from bert_tf import files, text_lines
@@ -65,6 +65,14 @@ def _standard_input() -> IO[bytes]:
     if sys.stdin is None:  # Closed by the parent process.
         raise UserError("Standard input is closed: pass a file name")
     return sys.stdin.buffer
+
+
+def check_prefix(texts: Iterable[str], prefix: str) -> Iterator[str]:
+    """Yields a sentence if most texts already begin with the prefix that is added to them."""
+    found = [text.startswith(prefix) for text in texts] if prefix.strip() else []
+    if 2 * sum(found) > len(found):
+        share = counted(sum(found), "text", f"have the prefix {prefix!r} already", of=len(found))
+        yield f"{share}: it is added once more. Remove it from the texts, or pass an empty prefix"
 
 
 def check_lines(path: str, lines: Sequence[str], advice: str = "Pass plain text") -> Iterator[str]:

@@ -12,7 +12,7 @@ from bert_tf.checkpoints.formats.sentence_transformers import check_encoder, dec
 from bert_tf.checkpoints.model import is_training_state
 from bert_tf.checkpoints.run_folder import RunFolder, fingerprint
 from bert_tf.data import array_ops
-from bert_tf.data.texts import Text
+from bert_tf.data.texts import Text, check_prefix
 from bert_tf.declare import DATA, DEVICES, MODEL, PATH, ROWS
 from bert_tf.progress import log
 from bert_tf.search.options import SearchOptions
@@ -52,6 +52,7 @@ class Encoder:
         if limit and limit < self.extractor.options.max_seq_length:
             message = "Queries have up to %d tokens: max_query_length=%d of training does not apply"
             log.info(message, self.extractor.options.max_seq_length, limit)
+        self._has_checked = {True: False, False: False}
         self._lower_case = bool(declared and declared.lower_case)
         num_poolings = len(self.extractor.options.pooling.split("_"))
         self.size = num_poolings * self.extractor.config.hidden_size
@@ -61,6 +62,10 @@ class Encoder:
 
     def __call__(self, texts: Sequence[str], is_query: bool = False) -> np.ndarray:
         """Returns the vectors of texts or queries, float32 [N, D]."""
+        if not self._has_checked[is_query]:
+            self._has_checked[is_query] = True
+            for problem in check_prefix(texts, self._prefixes[is_query]):
+                log.warning("%s", problem)
         prefixed = [Text(self._prefixes[is_query] + text) for text in texts]
         features = self.extractor.features(prefixed)
         return array_ops.normalize(np.stack([item.values[0] for item in features]))

@@ -17,6 +17,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from bert_tf import files, locks
+from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
 from bert_tf.errors import UserError, counted
 from bert_tf.progress import bar, log
 from bert_tf.search.encoder import Encoder
@@ -52,6 +53,9 @@ class Index:
 
     def __init__(self, folder: str) -> None:
         self._folder, self._manifest = folder, _read_manifest(folder)
+        if not self._manifest and any(map(RunFolder(folder).find, (CONFIG, "config.json"))):
+            advice = "Pass it as --init_checkpoint, and the folder of an index as --index_dir"
+            raise UserError(f"--index_dir={folder} is the folder of a model. {advice}")
         if not self._manifest:
             raise UserError(f"There is no index in {folder}. Build it: pass --input_file")
         total = self._manifest["num_texts"]
@@ -105,6 +109,12 @@ class Index:
                 all_rows = np.append(found[query].rows, start + rows)
                 found[query] = Found(all_rows[best], all_scores[best])
         return found
+
+
+def is_index(folder: str) -> bool:
+    """Returns whether the folder has the files of an index, and is not that of a model."""
+    names = {*files.list_dir(folder)} if files.is_dir(folder) else set()
+    return {_MANIFEST, _VECTORS} <= names and names.isdisjoint({CONFIG, "config.json"})
 
 
 def build(options: SearchOptions) -> None:

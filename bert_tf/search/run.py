@@ -17,7 +17,7 @@ from bert_tf.errors import UserError, excerpt
 from bert_tf.predictor import Predictor
 from bert_tf.progress import log
 from bert_tf.search.encoder import Encoder
-from bert_tf.search.index import Index, build
+from bert_tf.search.index import Index, build, is_index
 from bert_tf.search.options import SearchOptions
 from bert_tf.search.texts import Identified, read_queries
 
@@ -44,6 +44,9 @@ def run(options: SearchOptions) -> None:
     options.check()
     if os.path.isfile(options.index_dir or ""):
         raise UserError(f"--index_dir={options.index_dir} is a file, not a folder")
+    if is_index(options.init_checkpoint or ""):
+        advice = "Pass the model that built it, and the index as --index_dir"
+        raise UserError(f"--init_checkpoint={options.init_checkpoint} is an index. {advice}")
     output, is_stream = options.output_file or "", options.query_file in (None, STDIN)
     if output:
         inputs = filter(None, [options.input_file, options.query_file])

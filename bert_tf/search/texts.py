@@ -9,12 +9,13 @@ from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
 from bert_tf.search.options import SearchOptions
 from bert_tf.tables import relevance
-from bert_tf.tables.columns import COLUMN_NAME
+from bert_tf.tables.columns import COLUMN_NAME, is_name
 
 # Place (file and line), id and text.
 Identified = tuple[str, str, str]
 _JSON = re.compile(r"\.(jsonl?|ndjson)(\.gz)?$", re.IGNORECASE)
-_HEADER = re.compile(rf"{COLUMN_NAME.pattern}|query", re.IGNORECASE)
+_HEADER = re.compile(rf"{COLUMN_NAME.pattern}|query|q|[dpq]id|docid", re.IGNORECASE)
+_TSV = re.compile(r"\.tsv(\.gz)?$", re.IGNORECASE)
 _TABLE = re.compile(r"\.(csv|tsv)(\.gz)?$", re.IGNORECASE)
 # Number of lines that are checked for whether they are plain text.
 _NUM_CHECKED = 1000
@@ -29,6 +30,8 @@ def read_texts(options: SearchOptions) -> Iterator[Identified]:
     """
     path = options.input_file or ""
     if options.text_column:
+        if _TSV.search(path) and not is_name(options.text_column):
+            _check_delimiter(path)
         columns = {"text": options.text_column, "id": options.id_column}
         rows = enumerate(read_columns(path, columns), start=1)
         texts = ((place, row.get("id", str(n)), row["text"]) for n, (place, row) in rows)
@@ -66,6 +69,17 @@ def read_queries(path: str) -> list[Identified]:
     return [*_check(path, ((place, key, text) for place, (key, _, text) in pairs))]
 
 
+def _check_delimiter(path: str) -> None:
+    """Warns about a table without tabs, most of whose lines have as many commas as the first."""
+    first = [*itertools.islice(lines(path), _NUM_CHECKED)]
+    for delimiter in ",;" if len(first) > 1 and not any("\t" in x for x in first) else "":
+        number = first[0].count(delimiter)
+        count = sum(line.count(delimiter) == number for line in first)
+        if number and 2 * count > len(first):
+            message = "%s: no line has a tab. Is this a CSV file? Then rename it to .csv"
+            log.warning(message, path)
+
+
 def _read(path: str) -> Iterator[Identified]:
     for number, line in enumerate(lines(path), start=1):
         text = line.removeprefix("\ufeff") if number == 1 else line
@@ -83,9 +97,11 @@ def _check(path: str, texts: Iterable[Identified], advice: str = "") -> Iterator
             raise UserError(f"{place}: the id is empty. Write an id, or remove the line")
         if text.strip():
             num_texts += 1
-            if num_texts == 1 and _HEADER.fullmatch(text):
-                message = "%s: the text is %s. If it is a column name, remove the line%s"
-                log.warning(message, place, excerpt(text), advice)
+            cells = {"text": text, "id": key} if num_texts == 1 else {}
+            found = [f"{n} is {excerpt(x)}" for n, x in cells.items() if _HEADER.fullmatch(x)]
+            if found:
+                message = "%s: the %s. If it is a column name, remove the line%s"
+                log.warning(message, place, found[0], advice)
             yield place, key.strip(), text.strip()
         else:
             blank.append(place)

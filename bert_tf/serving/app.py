@@ -24,7 +24,7 @@ from bert_tf.serving.models import outputs_of, scores_of, vector_of
 from bert_tf.serving.options import ServingOptions
 
 _VERSION = import_module("bert_tf").__version__
-_STATUSES = (400, 401, 404, 413, 422, 429, 500, 503)
+_STATUSES = (400, 401, 404, 413, 415, 422, 429, 500, 503)
 _ERROR = {"type": "object", "properties": {"error": {"type": "string"}}}
 # The page may load nothing, and call only this server.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
@@ -74,6 +74,9 @@ def _describe_error(request: Request, error: Any) -> Response:
         status, detail, headers = error.status_code, error.detail, error.headers
         if status == 404 and detail == "Not Found":
             detail = f"There is no route {path}: /docs and /openapi.json list them"
+        elif status == 405 and request.method == "POST" and path.startswith("/v1/models/"):
+            name = path.removeprefix("/v1/models/").partition(":")[0]
+            detail = f"There is no route {path}: use /v1/models/{name}:predict or :explain"
         elif status == 405:
             detail = f"{path}: use {dict(headers or {}).get('Allow', 'another method')}"
         elif error.__cause__:

@@ -106,6 +106,10 @@ class Gate:
         try:
             async with asyncio.timeout(self._options.timeout):
                 body = await self._read(receive, headers)
+                encoding = headers.get(b"content-encoding", b"identity").decode("latin-1")
+                if encoding.lower() != "identity":
+                    problem = f"Content-Encoding {encoding[:20]!r} is not supported"
+                    raise HTTPException(415, f"{problem}: send the body uncompressed")
                 others = [x for x in scope["headers"] if x[0] != b"content-type"]
                 scope["headers"] = [*others, (b"content-type", b"application/json")]
                 await self._run(scope, body, receive, send)

@@ -53,6 +53,15 @@ def test_another_score_column_for_a_split(tmp_path):
     assert read(tmp_path, files, "eval", **columns).matches[0] == Match("x", "y", (), 0.5)
 
 
+def test_labels_in_training_and_scores_in_the_evaluation(tmp_path):
+    files = {"train.tsv": "a\tb\tl\nx\ty\t1\nx\tz\t0\n"}
+    files["dev.tsv"] = "a\tb\ts\nx\ty\t0.5\nx\tz\t0.1\n"
+    columns = {**COLUMNS, "label_column": "train:l", "score_column": "eval:s"}
+    EmbeddingsOptions(data_dir=str(tmp_path), **columns).check_columns()
+    assert read(tmp_path, files, **columns).matches == [Match("x", "y", ("z",))]
+    assert [m.score for m in read(tmp_path, files, "eval", **columns).matches] == [0.5, 0.1]
+
+
 LABELED = "a\tb\tl\nx\twho\t\nx\tyes\t1\nx\tno\t0\nx\ty\t1\nz\tx\t0\nx\tmaybe\t?\nx\ty\t0\n"
 
 

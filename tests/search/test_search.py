@@ -391,6 +391,12 @@ def test_models_that_are_no_encoders(folder, run_log):
     path.write_text('{"script": "run_ranking"}')
     with pytest.raises(UserError, match=r"has no vectors of texts: run_ranking trained it\. Pass"):
         build_index(folder)
+    path.unlink()
+    config = {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "LABEL_0"}}
+    (folder / "model" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="no vectors of texts: it is a classifier with one label"):
+        build_index(folder)
+    (folder / "model" / "config.json").unlink()
     path.write_text('{"script": "run_ner", "flags": {}}')
     build_index(folder)
     assert "run_ner trained it, not for comparing vectors" in run_log.text
@@ -420,6 +426,55 @@ def test_names_of_columns_as_texts(folder, run_log):
     run(options(folder, input_file=folder / "corpus.jsonl", **index))
     assert Index(str(folder / "other")).text(0) == ("0", "slow")
     assert "column name" not in run_log.text
+
+
+def test_commas_in_a_file_without_tabs(folder, run_log):
+    sentences = "The film, I think, is good\nslow\nThe plot, fast; the story slow\nNot good\n"
+    for number, (name, text, count) in enumerate(
+        (
+            ("a.tsv", "q,a\nis it good?,the good film\nslow?,not a slow story\n", 1),
+            ("a.tsv", "q;a\nis it good?;the film, not fast\nslow?;not a slow story\n", 1),
+            ("a.tsv", sentences, 0),
+            ("a.tsv", "the film, good\t1\nthe plot, slow\t2\n", 0),
+            ("a.tsv", "the film, good\n", 0),
+            ("a.csv", "q,a\nis it good?,the good film\n", 0),
+        )
+    ):
+        run_log.clear()
+        (folder / name).write_text(text)
+        index = folder / str(number)
+        run(options(folder, input_file=folder / name, text_column="1", index_dir=index))
+        found = run_log.text.count("Is this a CSV file? Then rename it to .csv")
+        assert found == count, text
+
+
+def test_columns_of_ids_as_texts(folder, run_log):
+    (folder / "a.csv").write_text("qid,some text\n7,the good film\n")
+    build_index(folder, input_file=folder / "a.csv", text_column="2", id_column="1")
+    assert "a.csv:1: the id is 'qid'. If it is a column name, remove the line" in run_log.text
+
+
+def test_model_and_index_swapped(folder):
+    build_index(folder)
+    for flags in ({}, {"init_checkpoint": folder / "index"}):
+        with pytest.raises(
+            UserError, match=r"(model is the folder of a model|index is an index)\. P"
+        ):
+            search(folder, index_dir=folder / "model", **flags)
+    with pytest.raises(UserError, match=r"index is an index\. Pass the model that built it"):
+        search(folder, init_checkpoint=folder / "index")
+
+
+def test_texts_that_have_the_prefix_already(folder, run_log):
+    (folder / "texts.txt").write_text("text: good\ntext: slow\nfilm\n")
+    build_index(folder, passage_prefix="text: ")
+    assert "2 of 3 texts have the prefix 'text: ' already: it is added once more" in run_log.text
+    run_log.clear()
+    (folder / "queries.txt").write_text("query: good\nquery: slow\n")
+    search(folder, passage_prefix="text: ")
+    assert "already" not in run_log.text
+    search(folder, passage_prefix="text: ", query_prefix="query: ")
+    assert run_log.text.count("2 of 2 texts have the prefix 'query: ' already") == 1
 
 
 def test_lines_that_are_no_plain_texts(folder, run_log):

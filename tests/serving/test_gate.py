@@ -74,6 +74,12 @@ def test_long_bodies_are_refused_with_and_without_a_length():
     assert handle(Call([b"x" * 10]), max_body_bytes=10).status == 200
 
 
+def test_compressed_bodies_are_refused():
+    call = handle(Call([b"\x1f\x8b\x08"], content_encoding="gzip"))
+    assert (call.status, "'gzip' is not supported: send the body" in call.error) == (415, True)
+    assert handle(Call(content_encoding="identity")).status == 200
+
+
 def test_requests_beyond_the_limit_get_429_until_others_have_finished():
     release = asyncio.Event()
 

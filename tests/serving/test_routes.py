@@ -252,6 +252,12 @@ def test_description(server):
         ("/v1/embeddings", {"input": "a", "model": "gpt"}, 404, "There is no model 'gpt'"),
         ("/nix", {}, 404, "There is no route /nix"),
         ("/health", {}, 405, "/health: use GET"),
+        (
+            "/v1/models/encoder:embed",
+            {"instances": ["a"]},
+            405,
+            "There is no route /v1/models/encoder:embed: use /v1/models/encoder:predict or",
+        ),
         ("/embed", {"inputs": "a", "txt": 1}, 422, "body: unknown field txt; expected truncate, "),
         ("/embed", {"inputs": "a", "prompt_name": "query"}, 422, "prompt_name: not supp"),
         ("/embed", {"inputs": "a", "truncation_direction": "left"}, 422, "truncation_direction: "),

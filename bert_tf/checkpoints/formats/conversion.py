@@ -14,7 +14,12 @@ import numpy as np
 from bert_tf import checkpoints, file_names, files, locks
 from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_files
 from bert_tf.checkpoints.formats.keras_files import MODEL_EXTENSION, WEIGHTS_EXTENSION
-from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors, write_declaration
+from bert_tf.checkpoints.formats.sentence_transformers import (
+    check_encoder,
+    declared_vectors,
+    is_cross_encoder,
+    write_declaration,
+)
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.model import is_training_state, unscaled_head
 from bert_tf.checkpoints.run_folder import CONFIG, RUN, VOCAB, RunFolder, labels_file, read_labels
@@ -58,6 +63,8 @@ def convert(source: Source, options: Any) -> None:
     is_new = target.format == "original" and not files.list_dir(target.folder or ".")
     is_copy = is_new and declared and not declared.unsupported
     declares = is_copy or _declares_vectors(source, target.format)
+    if target.format == "sentence_transformers" and (declares or options.head == "encoder"):
+        check_encoder(source.run or RunFolder(os.path.dirname(source.path)))
     if declared and declares and declared.unsupported:
         advice = "Pass --to=hugging_face --head=encoder to convert only the encoder"
         raise UserError(f"{declared}, which is not supported. {advice}")
@@ -89,8 +96,8 @@ def convert(source: Source, options: Any) -> None:
 
 
 def _declares_vectors(source: Source, to: str) -> bool:
-    is_ranker = source.run and source.run.script == "run_ranking"  # it has scores, and no vectors
-    return to == "sentence_transformers" and not is_ranker
+    folder = source.run or RunFolder(os.path.dirname(source.path))
+    return to == "sentence_transformers" and not is_cross_encoder(folder)
 
 
 def _read(source: Source, model: _Model) -> dict[str, Any]:
@@ -137,8 +144,7 @@ def _prepare(source: Source, options: Any, to: str) -> _Model:
     head = None
     if source.kind == to == "original" and options.head == "auto":
         # Any checkpoint can be copied, even with variables that are not part of BERT.
-        strip = options.strip_optimizer
-        selected = [name for name in shapes if not (strip and is_training_state(name))]
+        selected = [n for n in shapes if not (options.strip_optimizer and is_training_state(n))]
     else:
         encodes = options.head == "auto" and _declares_vectors(source, to)
         head = heads.find(source, shapes.keys(), "encoder" if encodes else options.head)
@@ -268,6 +274,7 @@ class _Output:
         if to not in (implied, "auto") and (implied or to in _EXTENSIONS):
             extension = _EXTENSIONS.get(to)
             kind = f"a name ending in {extension}" if extension else "a folder or x.ckpt"
+            kind = "a folder, without an extension" if to in _TRANSFORMERS else kind
             raise UserError(f"--to={to} requires {kind}; got --output={output}")
         self.format: str = (implied or "") if to == "auto" else to
         self.is_folder = implied is None

@@ -88,11 +88,21 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
     )
 
 
+def is_cross_encoder(folder: RunFolder) -> bool:
+    """Returns whether run_ranking trained a model, or it is a classifier with one label."""
+    if folder.script or folder.find("modules.json"):
+        return folder.script == "run_ranking"
+    config = _read(folder, "config.json")
+    is_classifier = "BertForSequenceClassification" in (config.get("architectures") or [])
+    return is_classifier and len(config.get("id2label") or ()) == 1
+
+
 def check_encoder(folder: RunFolder) -> None:
     """Warns about an encoder that was trained for another task; UserError for a cross-encoder."""
-    if folder.script == "run_ranking":
+    if is_cross_encoder(folder):
+        reason = "run_ranking trained it" if folder.script else "it is a classifier with one label"
         advice = "Pass it as --rerank_model of search_texts.py, and another model here"
-        raise UserError(f"{folder} has no vectors of texts: run_ranking trained it. {advice}")
+        raise UserError(f"{folder} has no vectors of texts: {reason}. {advice}")
     tasks = [name for name, entry in registry.entries().items() if entry.make_task]
     if folder.script in tasks and not declared_vectors(folder):
         message = "%s: %s trained it, not for comparing vectors. For that, use run_embeddings.py"

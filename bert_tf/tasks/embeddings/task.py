@@ -35,6 +35,7 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.distillation import VectorTeacher
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.prediction import require_texts
+from bert_tf.finetuning.run_metadata import warn_of_other_inputs
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits
 from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.tasks.embeddings.options import IN_BATCH, EmbeddingsOptions
@@ -150,19 +151,23 @@ class Embeddings(Task):
     ) -> Iterator[str]:
         """Yields what looks wrong in the texts; and training pairs in the evaluation."""
         texts = [texts for _, texts in self.identity(sample(examples))]
-        data = self._data(split)
+        options, data = self.options, self._data(split)
         yield from self.tokenizer.check_texts(data.path, texts)
-        most = max(len(match.negatives) for match in data.matches)
-        if split == "train" and most >= self.options.num_passages:
-            yield f"{data.path}: rows have up to {most} negatives: see --num_negatives"
-        yield from data.check(split, train_examples)
+        prefixes = options.query_prefix, options.passage_prefix
+        yield from data.check(split, train_examples, options.num_passages - 1, prefixes)
         num_queries = examples.num_queries if isinstance(examples, Judged) else 0
-        if 0 < num_queries == len(examples) - 1 and not self.options.is_scored(split):
+        if 0 < num_queries == len(examples) - 1 and not options.is_scored(split):
             yield f"{data.path}: there is only 1 passage to find, so that all metrics are 1"
-        checkpoint = self.options.init_checkpoint if split == "train" else None
-        declared = declared_vectors(RunFolder.of(checkpoint)) if checkpoint else None
-        if declared and declared.pooling != self.options.poolings:
-            yield f"{declared}, but this run has --pooling={self.options.pooling}"
+        if split == "train" and options.sizes and self.vector_size not in options.sizes:
+            problem = f"--matryoshka_dims leaves out the whole size, {self.vector_size}"
+            yield f"{problem}, which extract_features.py and search_texts.py use. Add it"
+        path = options.init_checkpoint if split == "train" else None
+        folder = RunFolder.of(path or "")
+        declared = declared_vectors(folder) if path else None
+        if declared and folder.script:
+            warn_of_other_inputs(folder, options, options.max_seq_length)
+        elif declared and declared.pooling != options.poolings:
+            yield f"{declared}, but this run has --pooling={options.pooling}"
 
     def identity(self, examples: Sequence[Any]) -> Iterator[tuple[Any, Sequence[str]]]:
         """Returns each match with its texts; of an evaluation, each text, and the judgments."""
@@ -245,7 +250,7 @@ class Embeddings(Task):
     def metrics(self, examples: Judged, predictions: np.ndarray) -> dict[str, Any]:
         """Computes metrics of the cosines of vectors; also of shorter Matryoshka vectors."""
         found: dict[str, Any] = {}
-        for size in (None, *self.options.sizes[1:]):
+        for size in (None, *(x for x in self.options.sizes if x != self.vector_size)):
             vectors = predictions[:, :size]
             if self.options.is_scored("eval"):
                 values = correlations(*_cosines_and_scores(examples, vectors))

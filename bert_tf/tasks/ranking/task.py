@@ -90,10 +90,12 @@ class Ranking(Task):
             return
         data = self._data(split)
         yield from self.tokenizer.check_texts(data.path, texts)
-        yield from data.check(split, train_examples)
-        most = max(len(match.negatives) for match in data.matches)
-        if split == "train" and most > self.options.row_negatives > 0:
-            yield f"{data.path}: rows have up to {most} negatives: see --num_negatives"
+        # Scored pairs have no rows with negatives: each becomes a pair.
+        yield from data.check(split, train_examples, self.options.row_negatives or None)
+        is_graded = len({match.score for match in data.matches if match.score}) > 1
+        if split == "train" and is_graded and self.options.loss != POINTWISE:
+            problem = f"--loss={self.options.loss} ignores the grades of relevance"
+            yield f"{data.path}: {problem}. To use them, pass --loss={POINTWISE}"
 
     def identity(self, examples: Sequence[Any]) -> Iterator[tuple[Any, Sequence[str]]]:
         """Returns each row or candidate with its texts; of an evaluation, also the relevance."""

@@ -168,6 +168,11 @@ def test_more_rows_than_memory(options, monkeypatch, tmp_path):
         ({"score_range": "5"}, "--score_range must be two numbers"),
         ({"score_range": "0,5,9"}, "--score_range must be two numbers"),
         ({"score_range": "1,0"}, "--score_range must be two numbers"),
+        (
+            {"score_column": "s", "label_column": "l", "loss": "cosent"},
+            "--score_column and --label_column both describe the train file. Pass one of them",
+        ),
+        ({"score_column": "eval:s", "label_column": "l"}, "both describe the eval file.* eval:s"),
         ({"score_range": "0,5"}, "--score_range needs --score_column"),
         ({"positive_label": "entailment"}, "--positive_label needs --label_column"),
         ({"do_predict": True}, "--do_predict is not supported: .* extract_features.py"),
@@ -196,8 +201,45 @@ def test_encoder_that_was_trained_with_another_pooling(options, tmp_path, run_lo
     again = {"init_checkpoint": options.output_dir, "output_dir": str(tmp_path / "again")}
     registry.run(dataclasses.replace(short, pooling="cls", **again))
     assert "declares" not in run_log.text
-    registry.run(dataclasses.replace(short, **again | {"output_dir": str(tmp_path / "other")}))
+    assert "was trained with" not in run_log.text
+    other = {"normalize": True, "query_prefix": "q: ", "max_query_length": 9, "max_seq_length": 20}
+    again["output_dir"] = str(tmp_path / "other")
+    registry.run(dataclasses.replace(short, **again, **other))
+    for name, before, now in (
+        ("pooling", "'cls'", "'mean'"),
+        ("normalize", False, True),
+        ("query_prefix", "''", "'q: '"),
+        ("max_query_length", 0, 9),
+        ("max_seq_length", 24, 20),
+    ):
+        expected = f"{options.output_dir} was trained with --{name}={before}, not {now}\n"
+        assert run_log.text.count(expected) == 1, name
+    assert "declares" not in run_log.text
+    # A folder of sentence-transformers has no flags.
+    (tmp_path / "out" / "run.json").unlink()
+    registry.run(dataclasses.replace(short, **again | {"output_dir": str(tmp_path / "third")}))
     assert "modules.json declares pooling=cls, but this run has --pooling=mean" in run_log.text
+
+
+@pytest.mark.parametrize(("sizes", "reported"), [("4", [4]), ("8,16,4", [8, 4])])
+def test_sizes_of_matryoshka_vectors(options, run_log, sizes, reported):
+    run = dataclasses.replace(options, num_train_epochs=0.1, matryoshka_dims=sizes)
+    metrics = registry.run(run).metrics
+    names = {name for name in metrics if name.startswith("eval_mrr@10")}
+    assert names == {"eval_mrr@10", *(f"eval_mrr@10_{size}" for size in reported)}
+    warning = "--matryoshka_dims leaves out the whole size, 16, which extract_features.py and"
+    assert (warning in run_log.text) == ("16" not in sizes)
+
+
+def test_texts_that_have_the_prefix_already(options, tmp_path, run_log):
+    run = dataclasses.replace(options, num_train_epochs=0.1, passage_prefix="passage: ")
+    registry.run(run)
+    assert "already" not in run_log.text
+    rows = [json.loads(line) for line in (tmp_path / "train.jsonl").read_text().splitlines()]
+    write(tmp_path / "train.jsonl", [{**x, "passage": f"passage: {x['passage']}"} for x in rows])
+    registry.run(dataclasses.replace(run, output_dir=str(tmp_path / "other")))
+    share = "train.jsonl: 96 of 96 texts have the prefix 'passage: ' already: it is added once more"
+    assert run_log.text.count(share) == run_log.text.count("already") == 1
 
 
 def test_one_kind_of_input_in_a_predictor(options):

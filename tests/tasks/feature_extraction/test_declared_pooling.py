@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from bert_tf import Predictor, SentenceEncoder
+from bert_tf import Predictor, SentenceEncoder, checkpoint
 from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.cli import parse
@@ -222,6 +222,35 @@ def test_conversions_declare_the_mean_by_default(model, tmp_path, run_log):
     assert "declares no pooling: its vectors will be the mean of the tokens" in run_log.text
     copy = declared_vectors(RunFolder(request["output"]))
     assert (copy.pooling, copy.normalize) == ("mean", False)
+
+
+def test_conversions_of_cross_encoders(model, tmp_path):
+    prefix = str(model / "bert_model.ckpt")
+    weights = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+    head = {"output_weights": np.ones((1, 16), np.float32), "output_bias": np.zeros(1, np.float32)}
+    checkpoint.write(prefix, {**weights, **head})
+    (model / "run.json").write_text('{"script": "run_ranking", "flags": {}}')
+    to = {"to": "sentence_transformers"}
+    copy = str(tmp_path / "copy")
+    convert_checkpoint.run(ConversionOptions(input=str(model), output=copy, **to))
+    assert not (tmp_path / "copy" / "modules.json").exists()
+    for folder, reason in (
+        (str(model), "run_ranking trained it"),
+        (copy, "it is a classifier with one label"),
+    ):
+        again = {"input": folder, "output": str(tmp_path / "again"), **to}
+        with pytest.raises(UserError, match=f"no vectors of texts: {reason}"):
+            convert_checkpoint.run(ConversionOptions(**again, head="encoder"))
+        assert not (tmp_path / "again").exists()
+    # Once more without flags: it stays a cross-encoder.
+    convert_checkpoint.run(ConversionOptions(**again))
+    assert not (tmp_path / "again" / "modules.json").exists()
+
+
+def test_conversions_to_a_name_with_an_extension(model, tmp_path):
+    request = {"output": str(tmp_path / "x.ckpt"), "to": "sentence_transformers"}
+    with pytest.raises(UserError, match="requires a folder, without an extension; got --output="):
+        convert_checkpoint.run(ConversionOptions(input=str(model), **request))
 
 
 def test_conversions_refuse_unknown_modules(model, tmp_path):

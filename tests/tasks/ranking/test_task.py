@@ -95,6 +95,10 @@ def test_beir(short, tmp_path):
     assert sorted(line.split()[2] for line in lines) == ["d1", "d4", "d5"]
     report = (tmp_path / "out" / "eval_predictions.tsv").read_text().splitlines()
     assert len(report) == 3  # a header, and two queries, one of which has no candidates
+    listwise = dataclasses.replace(short, **flags, **files, loss="listwise")
+    for run, count in ((listwise, 1), (dataclasses.replace(listwise, loss="pointwise"), 0)):
+        found = [x for x in problems(run, "train") if "listwise ignores the grades of rel" in x]
+        assert len(found) == count
     # For prediction alone, the data need no columns, and no other files.
     again = {"do_train": False, "do_eval": False, "anchor_column": None, "task_name": "tsv"}
     again |= {"output_dir": str(tmp_path / "again"), "init_checkpoint": short.output_dir}
@@ -167,6 +171,7 @@ def test_resume(options, tmp_path, run_log):
         ({"anchor_column": None}, "need --anchor_column and --positive_column"),
         ({"num_negatives": 0}, "all pairs of --num_negatives=0 would be relevant"),
         ({"score_column": "s", "loss": "listwise"}, "--loss=listwise would ignore the scores"),
+        ({"score_column": "s", "label_column": "l"}, "--score_column and --label_column both desc"),
         ({"top_k": 1}, "--top_k=1: without --run_file, a query would have one passage"),
         ({"num_negatives": 100}, "there are only [0-9]+ passages. Lower --num_negatives=100"),
         ({"top_k": 0}, "--top_k"),
