@@ -103,7 +103,8 @@ class Rows:
         """Returns the name of a label, and notes the label."""
         value = label if isinstance(label, str | int | float) else self._plain(label)
         if isinstance(value, float) and value % 1 > 0:
-            advice = "For numbers, use TextRegressor; write names of classes as strings"
+            advice = "For numbers, use TextRegressor; write names of classes as strings; to learn "
+            advice += "the probabilities of a model, pass its folder as teacher"
             raise UserError(f"{self.place}: the label is {label}. {advice}")
         name = to_text(value, "label", self.place).strip()
         if (other := self.names.setdefault(name, label)) != label:
@@ -125,6 +126,7 @@ def label_items(labels: Any, names: Sequence[str] = ()) -> Iterator[Any]:
 
     `names` are those of an array's columns; by default, they are numbers.
     """
+    labels = labels.toarray() if hasattr(labels, "toarray") else labels  # a sparse matrix
     shape = getattr(labels, "shape", ())
     if len(shape) != 2 or shape[1] < 2:
         yield from items_of(labels, "labels")
