@@ -16,7 +16,7 @@ _INPUTS = f"{_TOKENIZER}. For the inputs of a model, call bert_tf.encode(texts, 
 _SIMILARITY = "Use similarity(a, b) of a SentenceEncoder, or search_texts.py"
 _LAYERS = "For vectors of other layers, use Predictor(folder, script='extract_features', "
 _LAYERS += "layers=[-2, -1], pooling='mean')"
-# Class, "" for flags and all classes, or "bert_tf" -> pattern of names -> what to use instead.
+# Class, "bert_tf", or "" for flags and all classes -> pattern of names -> what to use instead.
 _ADVICE = {
     "Estimator": {
         "batch_size": "Set predict_batch_size of the estimator",
@@ -34,7 +34,7 @@ _ADVICE = {
         "after fit or load",
         "plot.*": "Plot the arrays in history, or see report.html in output_dir",
         "predict_log_proba|decision_function": "Classifiers have predict_proba(texts)",
-        "predict_.*|entities|aggregation_strategy|tag": "Use Predictor(folder)(texts), after save(folder)",
+        "predict_.*|entities|aggregation_.*|tag": "Use save(folder), then Predictor(folder)(texts)",
         "encode|embed.*|(fit_)?transform|vectors": "For vectors, use SentenceEncoder(folder)",
         "train(er)?|fit_.*|compile|.*_on_batch|stop_training": "Use fit(texts, labels), or train "
         "BertClassifier with Keras",
@@ -177,15 +177,11 @@ _ADVICE = {
 
 def use_instead(name: str, a_class: type = object) -> str:
     """Returns what to use instead of a flag, or of a name that a class lacks; "" if unknown."""
-    return _find(name, [*(x.__name__ for x in a_class.__mro__), ""])
+    return advice_of([*(x.__name__ for x in a_class.__mro__), ""], name)
 
 
-def import_instead(name: str) -> str:
-    """Returns what to use instead of a name that the package lacks; "" if unknown."""
-    return _find(name, ["bert_tf"])
-
-
-def _find(name: str, owners: Iterable[str]) -> str:
+def advice_of(owners: Iterable[str], name: str) -> str:
+    """Returns what to use instead of a name, by the tables of the owners; "" if unknown."""
     tables = (_ADVICE.get(owner, {}) for owner in owners)
     found = (x for table in tables for pattern, x in table.items() if re.fullmatch(pattern, name))
     return next(found, "")

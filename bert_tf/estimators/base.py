@@ -87,11 +87,10 @@ class Estimator(ExplainsNames, BaseEstimator):
             raise UserError(f"No such folder: {trained} ({files.describe_parent(trained.path)})")
         if not trained.find(RUN):
             advice = f"To train from a published model: {cls.__name__}.from_checkpoint(folder)"
-            convert = "convert_checkpoint.py --to=original, then " * bool(
-                trained.find("config.json")
-            )
-            use = f"{convert}Predictor(folder, script={cls._script!r})"
-            advice += f". For predictions of a fine-tuned model: {use}"
+            if (is_foreign := trained.find("config.json")) or trained.labels():
+                convert = "convert_checkpoint.py --to=original, then " if is_foreign else ""
+                use = f"{convert}Predictor(folder, script={cls._script!r}, ...)"
+                advice += f". To predict with a model that is trained already: {use}"
             problem = f"{trained} is not the folder of a trained model: it has no {RUN}"
             raise UserError(f"{problem}. {advice}")
         trained.require_script(cls._script)
