@@ -28,8 +28,9 @@ _ADVICE = {
         "export.*|to_.*|push_to_hub|save_.*": f"Use save(folder); {_CONVERT}",
         "from_pretrained": "Use from_checkpoint(folder), or load(folder) for a trained model",
         "load_.*|from_.*": "Use load(folder)",
-        "history_?|evals_result_?|(loss|validation)_.*_|best_.*_|n_iter_": "After fit or load, "
-        "there is history",
+        "history_?|evals_result_?|(loss|validation)_.*_|best_(score|iteration|epoch)_|n_iter_": (
+            "After fit or load, there is history"
+        ),
         "classes_|labels_|n_classes_|id2label|label2id|num_labels": "A classifier has classes_ "
         "after fit or load",
         "plot.*": "Plot the arrays in history, or see report.html in output_dir",
@@ -112,7 +113,7 @@ _ADVICE = {
         "and pass bert_config_file. For fewer layers, see init_layers",
         "devices?|n(um)?_gpus?|to|cuda": "Use distribution_strategy, or set CUDA_VISIBLE_DEVICES",
         "fp16|bf16|half|(use_)?amp|(torch_)?dtype": "Use precision, such as precision='bfloat16'",
-        "optimi[sz]er.*|weight_decay|loss|lr_.*|max_grad_norm|loss_fn.*|.*_loss|label_smoothing.*"
+        "optimi[sz]er.*|weight_decay|loss|lr_.*|max_grad_norm|focal_loss|label_smoothing.*"
         "|l[12]|regulari.*": "It is fixed, as in the original: to choose another, train "
         "BertClassifier with Keras",
         "(label|target)_names|id2label|num_labels": "Pass fit [names[i] for i in labels]",

@@ -392,9 +392,10 @@ def test_regression_of_pairs():
     targets = pd.DataFrame({"x": LABELS, "y": [0.5, 1] * 12})
     regressor.fit(pairs.to_numpy(), targets, num_train_epochs=1)
     assert regressor.predict(pairs).shape == (24, 2)
-    assert regressor.score(pairs, scipy.sparse.csr_array(targets)) == regressor.score(
-        pairs, targets
-    )
+    matrix = scipy.sparse.csr_array(targets)
+    assert regressor.score(pairs, matrix) == regressor.score(pairs, targets.to_numpy())
+    same = TextRegressor(CHECKPOINT, **FLAGS).fit(pairs, matrix, num_train_epochs=1)
+    np.testing.assert_allclose(same.predict(pairs), regressor.predict(pairs), atol=1e-5)
     with pytest.raises(UserError, match="text 2 is a text, unlike the others"):
         regressor.fit([("a", "b"), ("b", "c"), "a"], [0.5, 1, 2])
 
