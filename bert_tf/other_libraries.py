@@ -3,6 +3,7 @@
 import functools
 import inspect
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bert_tf.errors import UserError
@@ -10,73 +11,179 @@ from bert_tf.errors import UserError
 _VALIDATION = "Use fit(..., validation=(texts, labels))"
 _KERAS = "For the Keras model of a saved one, use BertClassifier.from_checkpoint(folder)"
 _CONVERT = "export_model.py and convert_checkpoint.py convert the folder of a model"
-# Class, or "" for flags and all classes -> pattern of names -> what to use instead.
+_TOKENIZER = "Use FullTokenizer('folder/vocab.txt', do_lower_case=...)"
+_INPUTS = f"{_TOKENIZER}. For the inputs of a model, call bert_tf.encode(texts, folder)"
+_SIMILARITY = "Use similarity(a, b) of a SentenceEncoder, or search_texts.py"
+_LAYERS = "For vectors of other layers, use Predictor(folder, script='extract_features', "
+_LAYERS += "layers=[-2, -1], pooling='mean')"
+# Class, "bert_tf", or "" for flags and all classes -> pattern of names -> what to use instead.
 _ADVICE = {
     "Estimator": {
         "batch_size": "Set predict_batch_size of the estimator",
         "evaluate|scoring|metrics": f"Use score(texts, labels). {_VALIDATION} for other metrics",
-        "explain": "Use save(folder), then Predictor(folder).explain(text)",
+        "confusion_matrix|classification_report|cross_.*|calibrat.*": "Use that of scikit-learn, "
+        "with this estimator or predict(texts)",
+        "explain.*|coef_|feature_importances_|attentions?": "Use save(folder), then "
+        "Predictor(folder).explain(text)",
         "export.*|to_.*|push_to_hub|save_.*": f"Use save(folder); {_CONVERT}",
         "from_pretrained": "Use from_checkpoint(folder), or load(folder) for a trained model",
-        "history_?|evals_result_?": "After fit or load, there is history",
-        "classes_": "A classifier has them after fit or load",
+        "load_.*|from_.*": "Use load(folder)",
+        "history_?|evals_result_?|(loss|validation)_.*_|best_(score|iteration|epoch)_|n_iter_": (
+            "After fit or load, there is history"
+        ),
+        "classes_|labels_|n_classes_|id2label|label2id|num_labels": "A classifier has classes_ "
+        "after fit or load",
         "plot.*": "Plot the arrays in history, or see report.html in output_dir",
         "predict_log_proba|decision_function": "Classifiers have predict_proba(texts)",
-        "predict_.*": "Use Predictor(folder)(texts), after save(folder)",
-        "model_?|summary|layers|[gs]et_weights": _KERAS,
+        "predict_.*|entities|aggregation_.*|tag": "Use save(folder), then Predictor(folder)(texts)",
+        "encode|embed.*|(fit_)?transform|vectors": "For vectors, use SentenceEncoder(folder)",
+        "train(er)?|fit_.*|compile|.*_on_batch|stop_training": "Use fit(texts, labels), or train "
+        "BertClassifier with Keras",
+        "config|get_config": "After save(folder), see bert_config.json in the folder",
+        "(get_)?max_(seq_)?length": "Use max_seq_length",
+        "model_?|summary|(get_)?layers?|count_params|((trainable|[gs]et)_)?(weights|variables)": (
+            _KERAS
+        ),
+        "forward|call|state_dict|(named_)?parameters": _KERAS,
     },
     "SentenceEncoder": {
         "batch_size": "Pass eval_batch_size to SentenceEncoder",
         "normalize.*": "Pass normalize=True to SentenceEncoder",
         "show_progress_bar|convert_to.*": "It is not needed: encode returns a NumPy array",
         "prompt.*|encode_.*": "Use encode, and write the model's prefix, if any, before each text",
-        "get_.*dimension": "Use encode(texts).shape[1]",
-        "search|most_similar|.*mining": "Use similarity(a, b), or search_texts.py",
+        "embed.*|vectors": "Use encode(texts)",
+        "dim(ension)?|get_.*dimension": "Use encode(texts).shape[1]",
+        "search|most_similar|.*mining|similarity_.*|semantic_search|cos_sim|rank": _SIMILARITY,
         "truncate_dim": "Cut the vectors: encode(texts)[:, :32]",
+        "fit_predict|cluster|community_detection": "Use a clustering of scikit-learn, such as "
+        "KMeans().fit_predict(encode(texts))",
+        "layers|output_layers?": _LAYERS,
+        "evaluat.*|scoring|metrics": "Use fit(..., validation=(anchors, positives)), or "
+        "run_embeddings.py",
         "predict.*|score": "To predict labels, pass the vectors to another estimator",
     },
     "Predictor": {
         "batch_size": "Pass predict_batch_size to Predictor",
-        "predict|from_pretrained": "Use Predictor(folder)(texts)",
-        "predict_proba": "Use predictor(text).probabilities",
+        "predict_proba|return_all_scores|proba": "Use predictor(text).probabilities",
+        "predict.*|.*_predict|call|forward|from_pretrained|load": "Use Predictor(folder)(texts)",
         "top_k": "Pass it to Predictor: Predictor(folder, top_k=10)",
-        "classes_": "Use labels",
+        "max_(seq_)?length": "Pass it to Predictor: Predictor(folder, max_seq_length=64)",
+        "aggregation_strategy": "Use the entities of a prediction",
+        "as_.*|to_(frame|pandas|df)": "Use columns(texts), such as for pandas.DataFrame",
+        "score|evaluate|(partial_)?fit|history": "Use TextClassifier.load(folder), which has it",
+        "encode|embed.*|transform|vectors": "For vectors, use SentenceEncoder(folder)",
+        "explain.+|attentions?": "Use explain(text)",
+        "classes_|id2label|label2id|num_labels": "Use labels",
+        "config|get_config": "See bert_config.json in the folder",
         "save.*|export.*|to_.*": _CONVERT,
         "model|summary": _KERAS,
     },
     "FullTokenizer": {
-        "(batch_)?encode.*|from_.*": "Use FullTokenizer('folder/vocab.txt', do_lower_case=...). "
-        "For the inputs of a model, call bert_tf.encode(texts, folder)",
-        "(batch_)?decode": "Use convert_ids_to_tokens(ids)",
-        "vocab_size|get_vocab|.*_token(_id)?": "Use vocab, such as vocab['[MASK]'] for an id",
+        "all_special_.*|special_tokens_map": "Use basic_tokenizer.special_tokens",
+        "add_tokens|.*_special_tokens": "Pass new ones to FullTokenizer, as in "
+        "special_tokens=['[E1]', '[/E1]']; tokenize does not add [CLS] and [SEP]",
+        "(batch_)?encode.*|from_.*": _INPUTS,
+        "pad|truncate|enable_.*|.*_for_model|model_max_length|texts_to_.*|max_len.*": _INPUTS,
+        "convert_tokens_to_string|detokenize": "Use ' '.join(tokens).replace(' ##', '')",
+        "(batch_)?decode|ids?_to_tokens?": "Use convert_ids_to_tokens(ids)",
+        "(get_)?vocab_size|get_vocab|.*_token(_id)?|token_to_id|word_index": (
+            "Use vocab, such as vocab['[MASK]'] for an id"
+        ),
+        "save.*": "Copy vocab.txt",
+        "train.*|fit_.*": "Use create_vocab.py",
+        "(do_)?lower(_?case)?": "Pass do_lower_case to FullTokenizer, which basic_tokenizer has",
+        "batch_tokenize|tokenize_.*": "Use [tokenizer.tokenize(text) for text in texts]",
+    },
+    "ConfiguredModel": {
+        "from_pretrained": "Use from_checkpoint(folder)",
+        "output_attentions": "Pass return_attention_probs=True",
+        "output_hidden_states": "Use all_encoder_layers of the outputs",
+        "attention_mask|token_type_ids|return_dict": "Inputs and outputs are dicts: "
+        "model({'input_ids': ..., 'input_mask': ..., 'segment_ids': ...})['pooled_output']",
     },
     "": {
         "validation_.*|eval_(data)?set": _VALIDATION,
-        "test_size": f"Split with train_test_split of scikit-learn. {_VALIDATION}",
+        "test_size|dev_size|stratify": "Split with train_test_split of scikit-learn. "
+        f"{_VALIDATION}",
         "callbacks?": "Use eval_every and early_stopping_patience, or the Keras model "
         "BertClassifier",
         ".*threshold": "Compare probabilities, such as predict_proba(texts) > 0.3",
         ".*dropout.*": "Change hidden_dropout_prob in bert_config.json, and pass bert_config_file",
-        "devices?|n(um)?_gpus?": "Use distribution_strategy, or set CUDA_VISIBLE_DEVICES",
-        "fp16|bf16": "Use precision, such as precision='bfloat16'",
-        "optimi[sz]er.*|weight_decay|loss|lr_.*|max_grad_norm": "It is fixed, as in the original: "
-        "to choose another, train BertClassifier with Keras",
+        "hidden_.*|intermediate_size|num_(hidden|attention)_.*": "Change it in bert_config.json, "
+        "and pass bert_config_file. For fewer layers, see init_layers",
+        "devices?|n(um)?_gpus?|to|cuda": "Use distribution_strategy, or set CUDA_VISIBLE_DEVICES",
+        "fp16|bf16|half|(use_)?amp|(torch_)?dtype": "Use precision, such as precision='bfloat16'",
+        "optimi[sz]er.*|weight_decay|loss|lr_.*|max_grad_norm|focal_loss|label_smoothing.*"
+        "|l[12]|regulari.*": "It is fixed, as in the original: to choose another, train "
+        "BertClassifier with Keras",
         "(label|target)_names|id2label|num_labels": "Pass fit [names[i] for i in labels]",
+        "targets|[Xy](_.*)?": "Texts and labels are the first two arguments",
+        "text_pairs?|text_b": "Pass pairs of texts as tuples: [(a, b)]",
         "multi_?label": "Pass fit a list of labels for each text",
-        "padding|truncation|return_tensors": "Inputs are NumPy arrays, always padded and "
-        "truncated to max_seq_length",
+        "padding|truncation|return_tensors|return_(attention_mask|token_type_ids)": "Inputs are "
+        "NumPy arrays, always padded and truncated to max_seq_length",
         "group_by_length": "Use length_grouping",
         "model|checkpoint": "Use init_checkpoint",
-        "n_jobs": "TensorFlow uses all cores",
+        "layers|output_layers?": f"{_LAYERS}. For a smaller model, see init_layers",
+        "output_attentions|output_hidden_states": "Call a Keras model: "
+        "BertModel.from_checkpoint(folder)(inputs, return_attention_probs=True), which also "
+        "returns all_encoder_layers",
+        "tokenizer|tokenize": "It is part of the model's folder. " + _TOKENIZER,
+        "trainable|frozen|unfreeze|lora.*|peft.*|adapters?": "To train a part of the weights, use "
+        "freeze_layers",
+        "monitor|load_best_model.*|(save|restore)_best.*": "Use best_metric, with eval_every",
+        "(over|under)sampl.*|sampler": "Use class_weights",
+        "max_iter|steps_per_epoch|num_(train|training)_steps": "Use num_train_epochs",
+        "shuffle": "It is not needed: each epoch has another order, which random_seed determines",
+        "cv|refit|n_splits": "Use cross_val_score or GridSearchCV of scikit-learn",
+        "trust_remote_code|local_.*|revision|token|cache_.*|from_(pt|tf)|hub_.*": "Download the "
+        "model, and pass its folder",
+        "tensorboard.*|log_dir": "Use output_dir, which has files for TensorBoard",
+        "ngram_range|stop_words|max_features|vectorizer": "Pass texts as they are",
+        "quanti[sz].*": _CONVERT,
+        "n_jobs|(num_)?workers|use_multiprocessing|.*multi_process.*": "TensorFlow uses all cores",
         "verbose|report_to|logging_.*": "For the log, call logging.basicConfig(level='INFO')",
-        "warm_start|partial_fit": "To continue, use save(folder), then load(folder).fit(...)",
+        "warm_start|partial_fit|initial_epoch": "To continue, use save(folder), then "
+        "load(folder).fit(...)",
+    },
+    "bert_tf": {
+        "pipeline|predict": "Use Predictor(folder)",
+        ".*ForSequenceClassification|BertTextClassifier": "Use TextClassifier(folder), or the "
+        "Keras model BertClassifier.from_checkpoint(folder)",
+        ".*ForTokenClassification": "Use TokenClassifier(folder), or the Keras model "
+        "BertTokenClassifier.from_checkpoint(folder)",
+        ".*ForQuestionAnswering": "Use run_squad.py, or the Keras model "
+        "BertSpanLabeler.from_checkpoint(folder)",
+        ".*ForMultipleChoice": "Use run_multiple_choice.py, or the Keras model "
+        "BertMultipleChoice.from_checkpoint(folder)",
+        ".*For(MaskedLM|PreTraining|NextSentencePrediction)|BertMaskedLM": "Use the Keras model "
+        "BertPretrainer.from_checkpoint(folder), or Predictor(folder, script='predict_masked')",
+        "(TF)?(Auto|Bert)Model|Model|Bert|BertBackbone|BertEncoder": "Use "
+        "BertModel.from_checkpoint(folder)",
+        "(Auto|.*Bert|WordPiece)?Tokenizer(Fast)?|tokenizer|BertPreprocessor": _INPUTS,
+        "AutoConfig": "Use BertConfig.from_json_file(path)",
+        ".*Trainer|TrainingArguments|fit|train|DataCollator.*|InputExample": "Use "
+        "TextClassifier(folder).fit(texts, labels)",
+        "SentenceTransformer.*|embed.*": "Use SentenceEncoder(folder)",
+        "CrossEncoder": "Use run_ranking.py, then Predictor(folder)",
+        "losses": "Pass loss to a SentenceEncoder, such as loss='cosent'",
+        "util|cos_sim|semantic_search|paraphrase_mining": _SIMILARITY,
+        "load(_.*)?|from_pretrained": "Use TextClassifier.load(folder), or Predictor(folder)",
+        "export|convert|save(_.*)?": _CONVERT,
+        "evaluate": "Use score(texts, labels) of an estimator",
+        "set_seed": "Pass random_seed to an estimator",
     },
 }
 
 
 def use_instead(name: str, a_class: type = object) -> str:
     """Returns what to use instead of a flag, or of a name that a class lacks; "" if unknown."""
-    tables = (_ADVICE.get(owner, {}) for owner in [*(x.__name__ for x in a_class.__mro__), ""])
+    return advice_of([*(x.__name__ for x in a_class.__mro__), ""], name)
+
+
+def advice_of(owners: Iterable[str], name: str) -> str:
+    """Returns what to use instead of a name, by the tables of the owners; "" if unknown."""
+    tables = (_ADVICE.get(owner, {}) for owner in owners)
     found = (x for table in tables for pattern, x in table.items() if re.fullmatch(pattern, name))
     return next(found, "")
 
@@ -87,7 +194,8 @@ class ExplainsNames:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name, method in [*vars(cls).items()]:
-            if inspect.isfunction(method) and (name == "__call__" or not name.startswith("_")):
+            is_public = name in ("__init__", "__call__") or not name.startswith("_")
+            if inspect.isfunction(method) and is_public:
                 setattr(cls, name, _checks_keywords(method))
 
     @classmethod
@@ -106,8 +214,8 @@ class ExplainsNames:
 
 def _checks_keywords(method: Any) -> Any:
     """Makes a method raise a UserError for a keyword that it does not have."""
-    spec = inspect.getfullargspec(method)
-    names = spec.args[1:] + spec.kwonlyargs
+    code = method.__code__
+    names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -116,4 +224,4 @@ def _checks_keywords(method: Any) -> Any:
             raise UserError(f"{method.__qualname__} has no argument {name!r}. {found}")
         return method(self, *args, **kwargs)
 
-    return method if spec.varkw else call
+    return method if code.co_flags & inspect.CO_VARKEYWORDS else call

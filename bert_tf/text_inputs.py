@@ -27,9 +27,9 @@ def items_of(container: Any, name: str = "inputs") -> Iterator[Any]:
     Raises:
         UserError: `container` is a single text, is not iterable, or has no order.
     """
-    if isinstance(container, str | bytes | Mapping | set | frozenset) or not isinstance(
-        container, Iterable
-    ):
+    not_ordered = isinstance(container, str | bytes | Mapping | set | frozenset)
+    is_sparse = hasattr(container, "toarray")  # a matrix of SciPy, not texts
+    if not_ordered or is_sparse or not isinstance(container, Iterable):
         received = f"Received: {type(container).__name__}"
         raise UserError(f"Pass {name} as a list, such as [text], an array or a Series. {received}")
     if len(getattr(container, "shape", ())) != 2:

@@ -1,14 +1,17 @@
 """Errors for names of scikit-learn, Keras and Hugging Face say what to use instead."""
 
 import copy
+import importlib
 import inspect
 import pickle
+import pkgutil
 
 import pytest
 
-from bert_tf import FullTokenizer, Predictor, SentenceEncoder, TextClassifier
+import bert_tf
+from bert_tf import BertModel, FullTokenizer, Predictor, SentenceEncoder, TextClassifier
 from bert_tf.errors import UserError
-from bert_tf.other_libraries import use_instead
+from bert_tf.other_libraries import advice_of, use_instead
 from tests.oracle import ROOT
 
 CLASSIFIER, ENCODER = TextClassifier("folder"), SentenceEncoder("folder")
@@ -36,6 +39,36 @@ TOKENIZER = FullTokenizer(str(ROOT / "examples" / "small_bert" / "vocab.txt"))
         (ENCODER, ["search", "paraphrase_mining"], "search_texts.py"),
         (PREDICTOR, ["predict_proba"], "predictor(text).probabilities"),
         (PREDICTOR, ["top_k"], "Predictor(folder, top_k=10)"),
+        (CLASSIFIER, ["coef_", "explain_prediction", "attentions"], "Predictor(folder).explain"),
+        (CLASSIFIER, ["best_score_", "loss_curve_", "n_iter_"], "there is history"),
+        (CLASSIFIER, ["id2label", "num_labels", "n_classes_"], "has classes_ after fit or load"),
+        (CLASSIFIER, ["confusion_matrix", "cross_validate"], "Use that of scikit-learn"),
+        (CLASSIFIER, ["encode", "embed", "transform"], "SentenceEncoder(folder)"),
+        (CLASSIFIER, ["compile", "train", "train_on_batch"], "train BertClassifier with Keras"),
+        (CLASSIFIER, ["layers", "weights", "trainable_variables", "state_dict"], "BertClassifier."),
+        (CLASSIFIER, ["load_model", "from_folder"], "Use load(folder)"),
+        (CLASSIFIER, ["config"], "bert_config.json"),
+        (CLASSIFIER, ["max_length", "get_max_seq_length"], "Use max_seq_length"),
+        (CLASSIFIER, ["tokenizer", "tokenize"], "FullTokenizer('folder/vocab.txt'"),
+        (CLASSIFIER, ["to", "cuda"], "CUDA_VISIBLE_DEVICES"),
+        (ENCODER, ["embed_query", "embed_documents"], "Use encode(texts)"),
+        (ENCODER, ["similarity_pairwise", "cos_sim", "semantic_search"], "Use similarity(a, b)"),
+        (ENCODER, ["evaluate"], "validation=(anchors, positives)"),
+        (ENCODER, ["fit_predict", "cluster"], "KMeans().fit_predict(encode(texts))"),
+        (ENCODER, ["layers"], "script='extract_features', layers=[-2, -1]"),
+        (PREDICTOR, ["predict_on_batch", "batch_predict", "call"], "Predictor(folder)(texts)"),
+        (PREDICTOR, ["score", "fit", "history"], "TextClassifier.load(folder)"),
+        (PREDICTOR, ["encode", "embed"], "SentenceEncoder(folder)"),
+        (PREDICTOR, ["id2label", "num_labels"], "Use labels"),
+        (PREDICTOR, ["as_dataframe", "to_frame"], "Use columns(texts)"),
+        (TOKENIZER, ["add_tokens", "add_special_tokens"], "special_tokens=['[E1]', '[/E1]']"),
+        (TOKENIZER, ["all_special_tokens"], "basic_tokenizer.special_tokens"),
+        (TOKENIZER, ["pad", "prepare_for_model", "texts_to_sequences"], "bert_tf.encode(texts"),
+        (TOKENIZER, ["id_to_token"], "convert_ids_to_tokens"),
+        (TOKENIZER, ["detokenize"], "replace(' ##', '')"),
+        (TOKENIZER, ["token_to_id", "word_index", "get_vocab_size"], "vocab['[MASK]']"),
+        (TOKENIZER, ["save_pretrained", "save_vocabulary"], "Copy vocab.txt"),
+        (TOKENIZER, ["do_lower_case"], "basic_tokenizer"),
         (TOKENIZER, ["encode", "batch_encode_plus"], "bert_tf.encode(texts, folder)"),
         (TOKENIZER, ["decode"], "convert_ids_to_tokens"),
         (TOKENIZER, ["vocab_size", "mask_token_id"], "vocab['[MASK]']"),
@@ -69,6 +102,17 @@ def test_attributes_without_advice():
         (ENCODER.encode, "prompt_name", "before each text"),
         (ENCODER.encode, "device", "CUDA_VISIBLE_DEVICES"),
         (PREDICTOR, "batch_size", "Predictor.__call__ has no argument 'batch_size'. Pass predict_"),
+        (ENCODER.encode, "layers", "script='extract_features', layers=[-2, -1], pooling='mean'"),
+        (ENCODER.encode, "max_length", "Use max_seq_length"),
+        (PREDICTOR, "max_length", "Predictor(folder, max_seq_length=64)"),
+        (PREDICTOR, "return_all_scores", "predictor(text).probabilities"),
+        (TOKENIZER.tokenize, "add_special_tokens", "tokenize does not add [CLS] and [SEP]"),
+        (
+            FullTokenizer,
+            "lowercase",
+            "FullTokenizer.__init__ has no argument 'lowercase'. Pass do_",
+        ),
+        (FullTokenizer, "vocab", "It takes vocab_file, do_lower_case, "),
         (PREDICTOR.explain, "target", "It takes item, label, steps"),
     ],
 )
@@ -78,11 +122,89 @@ def test_keywords(method, keyword, expected):
     assert expected in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["fp16", "weight_decay", "test_size", "n_jobs", "warm_start"])
+NAMES = (
+    "fp16 weight_decay test_size n_jobs warm_start layers output_layer output_attentions targets "
+)
+NAMES += (
+    "output_hidden_states y_train tokenizer trainable lora_r monitor max_iter cv revision dtype "
+)
+NAMES += "steps_per_epoch stratify num_workers label_smoothing focal_loss hidden_size cache_dir"
+
+
+@pytest.mark.parametrize("name", NAMES.split())
 def test_flags(name):
     with pytest.raises(UserError) as error:
         TextClassifier("folder", **{name: 1})
+    assert use_instead(name)
     assert str(error.value).endswith(f" for TextClassifier. {use_instead(name)}")
+
+
+def test_flags_of_a_single_class():
+    with pytest.raises(
+        UserError, match=r"Invalid parameter 'truncate_dim' .* encode\(texts\)\[:, :"
+    ):
+        SentenceEncoder("folder", truncate_dim=32)
+    with pytest.raises(
+        UserError, match=r"'layers' for SentenceEncoder\. .*script='extract_features'"
+    ):
+        SentenceEncoder("folder", layers=[-2, -1])
+
+
+@pytest.mark.parametrize("name", ["init_checkpoint", "teacher", "bert_config_file"])
+def test_models_are_not_parameters(name, tiny):
+    for model in (CLASSIFIER, BertModel(tiny.config)):
+        message = f"^{name} cannot be a {type(model).__name__}: save it, and pass its folder"
+        for call in (TextClassifier, SentenceEncoder, TextClassifier().set_params):
+            with pytest.raises(UserError, match=message):
+                call(**{name: model})
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("pipeline predict", "Predictor(folder)"),
+        ("AutoModelForSequenceClassification TFBertForSequenceClassification", "TextClassifier("),
+        ("BertForTokenClassification", "TokenClassifier(folder)"),
+        ("BertForQuestionAnswering", "run_squad.py"),
+        ("BertForMaskedLM BertForPreTraining", "BertPretrainer.from_checkpoint(folder)"),
+        ("AutoModel TFBertModel TFAutoModel BertBackbone", "Use BertModel.from_checkpoint(folder)"),
+        ("AutoTokenizer BertTokenizer BertTokenizerFast Tokenizer", "Use FullTokenizer("),
+        ("AutoConfig", "BertConfig.from_json_file(path)"),
+        ("Trainer TrainingArguments DataCollatorWithPadding", "TextClassifier(folder).fit("),
+        ("SentenceTransformer", "SentenceEncoder(folder)"),
+        ("CrossEncoder", "run_ranking.py"),
+        ("util losses", "SentenceEncoder"),
+        ("load load_model from_pretrained", "TextClassifier.load(folder)"),
+    ],
+)
+def test_imports(names, expected):
+    for name in names.split():
+        with pytest.raises(ImportError) as error:
+            exec(f"from bert_tf import {name}")
+        assert str(error.value).startswith(f"There is no bert_tf.{name}. ")
+        assert expected in str(error.value)
+    with pytest.raises(AttributeError, match="module 'bert_tf' has no attribute 'zzz'"):
+        _ = bert_tf.zzz
+    assert not hasattr(bert_tf, "__wrapped__")
+
+
+def test_modules_can_be_imported():
+    for module in pkgutil.iter_modules(bert_tf.__path__):
+        assert not advice_of(["bert_tf"], module.name)
+    importlib.import_module("bert_tf.tokenization")
+
+
+def test_keras_models(tiny):
+    model, inputs = BertModel(tiny.config), {"input_ids": [[1, 2]]}
+    with pytest.raises(UserError, match=r"^Use from_checkpoint\(folder\)"):
+        BertModel.from_pretrained("bert-base-uncased")
+    for name, expected in {
+        "output_attentions": "Pass return_attention_probs=True",
+        "output_hidden_states": "Use all_encoder_layers",
+        "attention_mask": "Inputs and outputs are dicts",
+    }.items():
+        with pytest.raises(UserError, match=f"The model has no argument {name!r}. {expected}"):
+            model(inputs, **{name: True})
 
 
 @pytest.mark.parametrize("owner", [TextClassifier, SentenceEncoder, Predictor, FullTokenizer])

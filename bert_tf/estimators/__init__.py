@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bert_tf.errors import UserError, counted
 from bert_tf.estimators.base import LABELS_ARE_COLUMNS, Estimator
-from bert_tf.estimators.rows import LIST_TYPES, Rows, label_items, to_array
+from bert_tf.estimators.rows import LIST_TYPES, Rows, label_items, to_array, to_dense
 from bert_tf.tasks.token_classification.scores import score
 from bert_tf.text_inputs import items_of
 
@@ -138,6 +138,10 @@ class TextRegressor(RegressorMixin, _TextEstimator):
         rows = self._predictions(texts)
         values = [[*row.values()] if isinstance(row, Mapping) else row for row in rows]
         return np.array(values, np.float32)
+
+    def score(self, texts: Any, labels: Any, sample_weight: Any = None) -> float:
+        """Returns R²; for several numbers per text, the mean."""
+        return super().score(texts, to_dense(labels), sample_weight)
 
     def _run_flags(self, rows: Rows) -> dict[str, Any]:
         return {**super()._run_flags(rows), "problem_type": "regression"}

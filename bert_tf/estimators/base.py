@@ -48,8 +48,8 @@ class Estimator(ExplainsNames, BaseEstimator):
         cls._defaults = defaults = {"init_checkpoint": None, **options, **cls._defaults}
 
         def __init__(self: Any, init_checkpoint: Any = None, **flags: Any) -> None:
-            vars(self).update(defaults, init_checkpoint=init_checkpoint)
-            self.set_params(**flags)
+            vars(self).update(defaults)
+            self.set_params(init_checkpoint=init_checkpoint, **flags)
 
         # Editors and scikit-learn take the parameters from the signature.
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -87,6 +87,10 @@ class Estimator(ExplainsNames, BaseEstimator):
             raise UserError(f"No such folder: {trained} ({files.describe_parent(trained.path)})")
         if not trained.find(RUN):
             advice = f"To train from a published model: {cls.__name__}.from_checkpoint(folder)"
+            if (is_foreign := trained.find("config.json")) or trained.labels():
+                convert = "convert_checkpoint.py --to=original, then " if is_foreign else ""
+                use = f"{convert}Predictor(folder, script={cls._script!r}, ...)"
+                advice += f". To predict with a model that is trained already: {use}"
             problem = f"{trained} is not the folder of a trained model: it has no {RUN}"
             raise UserError(f"{problem}. {advice}")
         trained.require_script(cls._script)
@@ -105,13 +109,17 @@ class Estimator(ExplainsNames, BaseEstimator):
         return estimator
 
     def set_params(self, **flags: Any) -> Any:
-        """Sets parameters; raises a UserError if there is none of a name."""
+        """Sets parameters; raises a UserError if there is none of a name, or a value is a model."""
         names = self._defaults
         for name in flags.keys() - names:
-            close = similar(name, names)
-            advice = f"Did you mean {' or '.join(map(repr, close))}?"
-            advice = use_instead(name) or (advice if close else "get_params() returns all")
+            close = " or ".join(map(repr, similar(name, names)))
+            advice = use_instead(name) or (f"Did you mean {close}?" if close else "")
+            advice = advice or use_instead(name, type(self)) or "get_params() returns all"
             raise UserError(f"Invalid parameter {name!r} for {type(self).__name__}. {advice}")
+        for name, value in flags.items():
+            if hasattr(value, "save"):  # an estimator or a Keras model
+                problem = f"{name} cannot be a {type(value).__name__}"
+                raise UserError(f"{problem}: save it, and pass its folder")
         return super().set_params(**flags)
 
     def fit(self, texts: Any, labels: Any, validation: Any = None, **flags: Any) -> Any:
@@ -134,8 +142,6 @@ class Estimator(ExplainsNames, BaseEstimator):
         """
         if "sample_weight" in flags:
             raise UserError("fit takes no sample_weight. For weights of labels, see class_weights")
-        if isinstance(flags.get("init_checkpoint", self.init_checkpoint), BaseEstimator):
-            raise UserError("init_checkpoint is a folder: call save(folder), and pass the folder")
         values = type(self)(**self.get_params() | flags).get_params()
         if validation is not None and not (isinstance(validation, tuple) and len(validation) == 2):
             raise UserError(f"validation must be (texts, labels). Received: {validation!r:.60}")

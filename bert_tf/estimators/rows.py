@@ -103,7 +103,8 @@ class Rows:
         """Returns the name of a label, and notes the label."""
         value = label if isinstance(label, str | int | float) else self._plain(label)
         if isinstance(value, float) and value % 1 > 0:
-            advice = "For numbers, use TextRegressor; write names of classes as strings"
+            advice = "For numbers, use TextRegressor; write names of classes as strings; to learn "
+            advice += "the probabilities of a model, pass its folder as teacher"
             raise UserError(f"{self.place}: the label is {label}. {advice}")
         name = to_text(value, "label", self.place).strip()
         if (other := self.names.setdefault(name, label)) != label:
@@ -125,6 +126,7 @@ def label_items(labels: Any, names: Sequence[str] = ()) -> Iterator[Any]:
 
     `names` are those of an array's columns; by default, they are numbers.
     """
+    labels = to_dense(labels)
     shape = getattr(labels, "shape", ())
     if len(shape) != 2 or shape[1] < 2:
         yield from items_of(labels, "labels")
@@ -134,6 +136,11 @@ def label_items(labels: Any, names: Sequence[str] = ()) -> Iterator[Any]:
         raise UserError(f"The labels have {shape[1]} columns, but the model has {len(columns)}")
     names = [str(name).strip() for name in columns]
     yield from (dict(zip(names, row, strict=True)) for row in items_of(labels))
+
+
+def to_dense(labels: Any) -> Any:
+    """Returns a sparse matrix of SciPy as an array, and others as they are."""
+    return labels.toarray() if hasattr(labels, "toarray") else labels
 
 
 def to_array(values: list[Any]) -> np.ndarray:

@@ -118,6 +118,9 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         if is_pair != isinstance(label, Real) or len(rows.kinds - {"negatives"}) > 1:
             expected = "a text and a text that matches it, or a pair of texts and its score"
             raise UserError(f"{rows.place}: pass {expected}. Received: {text!r:.40}, {label!r:.40}")
+        if is_pair and len(text) != 2:
+            advice = "To train with negatives, pass them after the positive: fit([a], [[b, c]])"
+            raise UserError(f"{rows.place}: a score needs 2 texts, not {len(text)}. {advice}")
         if is_pair:
             return dict(zip(("anchor", "positive", "score"), (*text, label), strict=True))
         if isinstance(label, list | tuple) and not label:

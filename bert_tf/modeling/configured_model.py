@@ -2,15 +2,17 @@
 
 import copy
 import os
-from typing import Any
+from typing import Any, NoReturn
 
 import keras
 from keras import ops
 
 from bert_tf import registry
 from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
 from bert_tf.modeling.dropout import fold_in
 from bert_tf.modeling.inputs import check_inputs
+from bert_tf.other_libraries import advice_of
 from bert_tf.removed_api import error_stubs
 
 
@@ -75,8 +77,16 @@ class ConfiguredModel(keras.Model):
             cls, path, **kwargs
         )
 
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raises a UserError, which says what to use instead."""
+        raise UserError(advice_of(["ConfiguredModel"], "from_pretrained"))
+
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls the model, after checking the inputs with clearer error messages than Keras'."""
+        for name in kwargs:
+            if advice := advice_of(["ConfiguredModel"], name):
+                raise UserError(f"The model has no argument {name!r}. {advice}")
         check_inputs(inputs, self.config, self.input_rank, self.input_names)
         return super().__call__(inputs, *args, **kwargs)
 

@@ -263,8 +263,8 @@ class FullTokenizer(ExplainsNames):
         vocab_file: path of the vocabulary, see `load_vocab`.
         do_lower_case: must match the model: True if it is uncased, False if it is cased.
         strip_accents: see `BasicTokenizer`.
-        special_tokens: strings that stay one piece, see `special_tokens.place`, whose names replace
-            the unused ones in `vocab`.
+        special_tokens: strings that stay one piece, a list or as in `special_tokens.place`, whose
+            names replace the unused ones in `vocab`.
         pretokenized: see `BasicTokenizer`.
 
     Raises:
@@ -277,7 +277,7 @@ class FullTokenizer(ExplainsNames):
         vocab_file: str,
         do_lower_case: bool = True,
         strip_accents: bool | None = None,
-        special_tokens: str | None = None,
+        special_tokens: str | Iterable[str] | None = None,
         pretokenized: bool = False,
     ) -> None:
         # Accept other types, because the value of a TensorFlow Hub module is a NumPy bool. A string
@@ -291,7 +291,9 @@ class FullTokenizer(ExplainsNames):
             warn_if_cased(vocab_file, self.vocab)
         kept: list[str] = []
         if special_tokens:
-            self.vocab, kept = place(special_tokens, self.vocab)
+            is_text = isinstance(special_tokens, str)
+            listed = special_tokens if is_text else ",".join(special_tokens)
+            self.vocab, kept = place(listed, self.vocab)
         self.inv_vocab = {index: token for token, index in self.vocab.items()}
         self.basic_tokenizer = BasicTokenizer(do_lower_case, strip_accents, kept, pretokenized)
         self.wordpiece_tokenizer = WordpieceTokenizer(vocab=self.vocab)

@@ -162,6 +162,12 @@ def test_scores_and_negatives(tiny):
             "text 0: pass a text and a text that matches it, or .* Received: 'a', 1",
         ),
         ([("a", "b")], ["c"], r"text 0: .* Received: \('a', 'b'\), 'c'"),
+        (
+            [("a", "b"), ("a", "b", "c")],
+            [0.5, 1],
+            r"text 1: a score needs 2 texts, not 3. To train with neg.* fit\(\[a\], \[\[b, c",
+        ),
+        ([("a",)], [0.5], "text 0: a score needs 2 texts, not 1"),
         (["a", ("b", "c")], ["b", 0.5], "text 1: pass a text and"),
         (["a", "b"], ["c"], "differ in number: one has only 1"),
         (["a", "b"], [[], "c"], "text 0: the positive is missing"),

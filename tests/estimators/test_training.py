@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.sparse
 import tensorflow as tf
 from sklearn.base import clone
 
@@ -248,6 +249,18 @@ def test_folders_that_are_no_trained_models(trained, tmp_path, monkeypatch):
     assert len(BertModel.from_checkpoint(home).weights) > 30
 
 
+def test_folders_of_other_libraries(tmp_path):
+    """They have a model that is trained already, which a Predictor opens after conversion."""
+    (tmp_path / "config.json").write_text("{}")
+    advice = r"convert_checkpoint.py --to=original, then Predictor\(folder, script='run_classifier'"
+    with pytest.raises(UserError, match=f"it has no run.json.* is trained already: {advice}"):
+        TextClassifier.load(tmp_path)
+    (tmp_path / "config.json").unlink()
+    (tmp_path / "labels.txt").write_text("a\nb\n")
+    with pytest.raises(UserError, match=r"is trained already: Predictor\(folder, script='run_ner'"):
+        TokenClassifier.load(tmp_path)
+
+
 def test_save_replaces_only_saved_models(trained, tmp_path):
     folder = tmp_path / "saved"
     trained.save(folder, overwrite=True)
@@ -345,16 +358,22 @@ def test_several_labels_for_each_text():
         assert predicted.dtype == int
         np.testing.assert_array_equal(predicted, table)
     assert same.predict([]).shape == (0, 2)
+    matrix = scipy.sparse.csr_matrix(table.to_numpy())
+    assert same.score(TEXTS, matrix) == 1
+    sparse = TextClassifier(CHECKPOINT, **FLAGS).fit(TEXTS, matrix, validation=(TEXTS, matrix))
+    dense = TextClassifier(CHECKPOINT, **FLAGS).fit(TEXTS, table.to_numpy())
+    np.testing.assert_array_equal(sparse.predict_proba(TEXTS), dense.predict_proba(TEXTS))
     with pytest.raises(UserError, match="The labels have 3 columns, but the model has 2"):
         same.score(TEXTS, np.zeros((24, 3)))
     with pytest.raises(UserError, match="text 1: label good is '2', not 0 or 1"):
         same.fit(TEXTS, table.replace(0, 2))
 
 
-def test_one_label_or_none_for_each_text():
+def test_one_label_or_none_for_each_text(caplog):
     labels = [["good"] * ("good" in text) for text in TEXTS]
     classifier = TextClassifier(CHECKPOINT, **FLAGS).fit(TEXTS, labels, num_train_epochs=12)
     assert classifier.predict(TEXTS).tolist() == labels
+    assert "no row has two labels. If there is one label per text, pass it without" in caplog.text
 
 
 def test_forty_labels():
@@ -373,6 +392,10 @@ def test_regression_of_pairs():
     targets = pd.DataFrame({"x": LABELS, "y": [0.5, 1] * 12})
     regressor.fit(pairs.to_numpy(), targets, num_train_epochs=1)
     assert regressor.predict(pairs).shape == (24, 2)
+    matrix = scipy.sparse.csr_array(targets)
+    assert regressor.score(pairs, matrix) == regressor.score(pairs, targets.to_numpy())
+    same = TextRegressor(CHECKPOINT, **FLAGS).fit(pairs, matrix, num_train_epochs=1)
+    np.testing.assert_allclose(same.predict(pairs), regressor.predict(pairs), atol=1e-5)
     with pytest.raises(UserError, match="text 2 is a text, unlike the others"):
         regressor.fit([("a", "b"), ("b", "c"), "a"], [0.5, 1, 2])
 
@@ -420,10 +443,24 @@ def test_unicode():
             TEXTS,
             LABELS,
             {"init_checkpoint": TextClassifier()},
-            r"init_checkpoint is a folder: call save\(folder\)",
+            "init_checkpoint cannot be a TextClassifier: save it, and pass its folder",
         ),
         (["a", "b"], ["x", " "], {}, "text 1: the label is empty"),
         (["a", "b"], [0, 0.5], {}, "text 1: the label is 0.5. For numbers, use TextRegressor"),
+        (["a", "b"], [[0.3, 0.7], [1, 0]], {}, "the label is 0.3.* pass its folder as teacher"),
+        (
+            ["a", "b"],
+            np.array([[0.3, 0.7], [1, 0]]),
+            {},
+            "text 0: label 0 is '0.3', not 0 or 1. To learn the probabilities of a model, pass its",
+        ),
+        (
+            ["a", "b"],
+            np.array([["a", "x"], ["b", "y"]]),
+            {},
+            "text 0: column 0: label 'a' is not a number.*: to predict classes, train a model for",
+        ),
+        (scipy.sparse.eye(2), [0, 1], {}, r"Pass texts as a list, such as \[text\], .* Received: "),
         (["a", "b"], [0, "0"], {}, "The labels 0 and '0' have the same name"),
         (
             ["a", "b"],

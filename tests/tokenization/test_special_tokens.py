@@ -129,6 +129,14 @@ def test_unsuitable_special_tokens_are_errors(vocab_file, tokens, problem):
         FullTokenizer(vocab_file, special_tokens=tokens)
 
 
+def test_special_tokens_may_be_a_list(vocab_file):
+    """As those of the estimators."""
+    listed = FullTokenizer(vocab_file, special_tokens=["[E1]", "[/E1]=[unused5]"])
+    assert listed.vocab == FullTokenizer(vocab_file, special_tokens="[E1],[/E1]=[unused5]").vocab
+    assert listed.tokenize("a[E1]a") == ["a", "[E1]", "a"]
+    assert FullTokenizer(vocab_file, special_tokens=[]).vocab == FullTokenizer(vocab_file).vocab
+
+
 def test_lower_case_keeps_accents(vocab_file):
     assert tokenize(vocab_file, "Größe ÜBER") == ["gro", "##ße", "[UNK]"]
     assert tokenize(vocab_file, "Größe ÜBER", strip_accents=False) == ["grö", "##ße", "über"]

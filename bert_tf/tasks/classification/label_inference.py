@@ -90,7 +90,8 @@ class LabelParser:
         for column, text in itertools.zip_longest(columns, texts):
             if parse_number(text) is None:
                 is_wrong = column is not None and not is_placeholder(text)
-                in_columns = "Label columns have numbers, or 0 and 1"
+                in_columns = "Label columns have numbers, or 0 and 1: to predict classes, train a "
+                in_columns += "model for each column"
                 advice = in_columns if is_wrong else self._advice(text, place)
                 raise _not_a_number(text, advice, f"{place}: column {column}" if columns else place)
         if sorted(names) != sorted(self.labels):
@@ -101,8 +102,13 @@ class LabelParser:
             return [by_name[name] for name in self.labels] or texts
         for name, text in by_name.items():
             if text not in ("0", "1"):
-                problem = f"label {name} is {text!r}, not 0 or 1"
-                raise UserError(f"{place}: {problem}. {self._advice(text, place)}")
+                problem, advice = f"label {name} is {text!r}, not 0 or 1", self._advice(text, place)
+                if 0 < float(text) < 1:
+                    advice = (
+                        "To learn the probabilities of a model, pass its folder as teacher; to "
+                    )
+                    advice += "predict numbers, train a regression"
+                raise UserError(f"{place}: {problem}. {advice}")
         return [name for name in names if by_name[name] == "1"]
 
     def split(self, text: str) -> list[str]:
@@ -193,6 +199,8 @@ def infer_labels(
     counts = Counter(itertools.chain.from_iterable(names))
     if problem_type == MULTILABEL and max(map(len, names)) < 2:
         advice = f"Is --label_separator={given.separator} correct?"
+        if isinstance(values[0], list):
+            advice = "If there is one label per text, pass it without a list"
         if known:
             advice = "If there is one label per text, write its name into a single column"
         log.warning("%s: multilabel, but no row has two labels. %s", path, advice)
