@@ -157,7 +157,9 @@ def test_non_utf8_paths_are_rejected():
     assert options.text == "caf\udce9 [MASK]"
 
 
-@pytest.mark.parametrize("value", ["None", "$OUT/run", "${OUT}", "{out}/1", "<output_dir>", "%OUT%"])
+@pytest.mark.parametrize(
+    "value", ["None", "$OUT/run", "${OUT}", "{out}/1", "<output_dir>", "%OUT%"]
+)
 def test_path_with_a_variable_is_rejected(value, tmp_path, monkeypatch):
     message = re.escape(f"--output_dir={value}: a variable was not replaced by its value")
     with pytest.raises(UserError, match=message):

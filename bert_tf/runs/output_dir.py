@@ -20,7 +20,9 @@ from bert_tf.training.evaluation import EVAL_FOLDER, plain_metrics
 EVAL_RESULTS = "eval_results.txt"
 EVAL_FILES = (EVAL_RESULTS, EVAL_RESULTS_JSON)
 # Names of results, of all but a few tasks.
-_RESULTS = re.compile(r"(eval|test|nbest)_(results|predictions).*|predictions\..*|report\.html|export")
+_RESULTS = re.compile(
+    r"(eval|test|nbest)_(results|predictions).*|predictions\..*|report\.html|export"
+)
 # Metrics that the original's classifier writes to `eval_results.txt`.
 _ORIGINAL_METRICS = ("eval_accuracy", "eval_loss", "global_step", "loss")
 

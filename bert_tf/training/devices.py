@@ -235,7 +235,9 @@ def _connect_workers(addresses: list[str], worker: int) -> Devices:
             "docs/distributed.md"
         )
     wait_for_workers(addresses, worker)
-    message = "Waiting until TensorFlow connects the workers at %s (TF_CONFIG), for at most %d seconds"
+    message = (
+        "Waiting until TensorFlow connects the workers at %s (TF_CONFIG), for at most %d seconds"
+    )
     try:
         with ended_by_signals(_CONNECT_SECONDS):
             log.info(message, ", ".join(addresses), _CONNECT_SECONDS)

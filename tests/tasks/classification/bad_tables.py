@@ -249,7 +249,7 @@ _COLUMNS = [
     _bad_tsv(
         "column 0",
         TRAIN,
-        r"train\.tsv:1: --text_column=0, but the row has 2 columns.*\. Numbers of columns count from 1",
+        r"train\.tsv:1: --text_column=0, but the row has 2 columns.*\. Numbers of columns count",
         {"text_column": "0", "label_column": "1"},
     ),
     _bad_tsv(
@@ -261,7 +261,7 @@ _COLUMNS = [
     _bad_tsv(
         "names that are numbers",
         b"0\t1\t2\nham\ta\tb\nspam\tb\tc\n",
-        r"train\.tsv:1: some columns have numbers as names, but none is named 3. Pass names: '0', '1'",
+        r"train\.tsv:1: some columns have numbers as names, but none is named 3\. Pass names: '0'",
         {"text_column": "1", "label_column": "3", "has_header": "yes"},
     ),
     _bad_tsv(
