@@ -99,8 +99,7 @@ def bar(total: int, description: str, initial: int = 0, unit: str = "") -> tqdm:
     """
     notebook = bool(_notebook())
     is_hidden = notebook and any(not other.disable for other in _bars)
-    is_hidden |= sys.stderr is None  # as in pythonw.exe, and in some services
-    terminal = notebook or bool(sys.stderr and sys.stderr.isatty())
+    terminal = sys.stderr.isatty() or notebook
     refresh = _REFRESH_TERMINAL if terminal else _REFRESH_LOG
     stderr = sys.stderr if terminal else _LineWriter()
     new = tqdm(

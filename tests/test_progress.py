@@ -43,15 +43,6 @@ def test_training_bar_content(monkeypatch):
     assert "00:00<00:00" in last
 
 
-def test_bar_without_stderr_is_hidden(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", None)
-    monkeypatch.setattr(progress, "_REFRESH_LOG", 0.0)
-    bar = progress.TrainingProgress(initial_step=0, total_steps=2)
-    bar.update(1, make_metrics(0.9))
-    bar.close()
-    assert bar.seconds > 0
-
-
 @pytest.mark.skipif(os.name != "posix", reason="needs pseudo-terminals")
 @pytest.mark.parametrize("in_terminal", [False, True])
 def test_typical_training_bar_fits_80_columns(monkeypatch, in_terminal):
