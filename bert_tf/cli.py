@@ -206,8 +206,9 @@ def _check_value(name: str, value: Any) -> Any:
         return value
     if value.startswith("--"):
         raise UserError(f"--{name} has no value: {value} follows it. Write --{name}=value")
-    is_path = name.endswith(("_dir", "_file", "_checkpoint"))
-    if is_path and _VARIABLE.fullmatch(value) and not os.path.exists(value):
+    # Other paths must exist; these would be created.
+    is_new = name.startswith(("output", "export"))
+    if is_new and _VARIABLE.fullmatch(value) and not os.path.exists(value):
         advice = "In a shell, write it as $NAME, in double quotes; in Python, use an f-string"
         raise UserError(f"--{name}={value}: a variable was not replaced by its value. {advice}")
     # TensorFlow and JSON files require names in UTF-8.

@@ -160,9 +160,9 @@ def _find_position(
         separate = " Separate columns with tabs or, in a .csv file, commas (to join files: paste)"
         advice = _csv_hint(place, cells) or separate * (len(cells) == 1)
         if column in cells:
-            advice = f" If {column} is a name, pass --has_header=yes (run_classifier.py)"
+            advice = f" Numbers count from 1; if {column} is a name, pass --has_header=yes"
         elif int(column) == 0:
-            advice += " Numbers of columns count from 1"
+            advice += " Numbers count from 1"
         raise UserError(f"{place}: {_flag(purpose)}={column}, {problem}.{advice}")
     return int(column) - 1
 
