@@ -51,6 +51,8 @@ _ABSL_MESSAGES = (
     (r"flag --(\w+)=(.*): could not convert string.*", r"--\1 must be a number. Received: \2"),
     (r"Missing value for flag (--\w+)", r"\1 has no value. Write \1=value"),
 )
+# A path with the name of a variable in place of its value: of a shell, Python or a manual.
+_VARIABLE = re.compile(r"None|.*(\$\{?[A-Za-z_]|\{[A-Za-z_]\w*\}|<\w+>|%[A-Za-z_]\w*%).*")
 
 
 @contextlib.contextmanager
@@ -204,6 +206,11 @@ def _check_value(name: str, value: Any) -> Any:
         return value
     if value.startswith("--"):
         raise UserError(f"--{name} has no value: {value} follows it. Write --{name}=value")
+    # Other paths must exist; these would be created.
+    is_new = name.startswith(("output", "export"))
+    if is_new and _VARIABLE.fullmatch(value) and not os.path.exists(value):
+        advice = "In a shell, write it as $NAME, in double quotes; in Python, use an f-string"
+        raise UserError(f"--{name}={value}: a variable was not replaced by its value. {advice}")
     # TensorFlow and JSON files require names in UTF-8.
     if re.search("[\ud800-\udfff]", value):
         raise UserError(f"--{name}={value!r} has bytes that are not UTF-8: rename the file")

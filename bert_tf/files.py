@@ -237,7 +237,10 @@ def parse_json(text: str, path: str, line: int = 1, advice: str = "") -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        line, problem = line + error.lineno - 1, f"{error.msg} at position {error.colno}"
+        is_cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+        problem = f"{error.msg.removesuffix(' at')} at position {error.colno}"
+        problem += " (the text ends too early: is it cut off?)" * is_cut
+        line += error.lineno - 1
     except (ValueError, RecursionError) as error:  # huge numbers, deep nesting
         problem = str(error)
     raise UserError(f"{path}:{line}: invalid JSON: {problem}{advice}")

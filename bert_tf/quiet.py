@@ -84,6 +84,9 @@ def _hide(packages: Iterable[str]) -> Iterator[None]:
 @contextlib.contextmanager
 def hide_stderr(show_on_error: bool = False) -> Iterator[None]:
     """Hides stderr, including C++ output; shows it after an exception if `show_on_error`."""
+    if sys.stderr is None:  # as in pythonw.exe, and in some services
+        yield
+        return
     sys.stderr.flush()
     original = os.dup(2)
     with tempfile.TemporaryFile() as buffer:

@@ -32,7 +32,7 @@ def handle_signals(handler: Callable[[int, FrameType | None], Any] | signal.Hand
 
 @contextlib.contextmanager
 def preserve_signal_handlers() -> Iterator[None]:
-    """Restores signal handlers on exit; TensorFlow replaces that of SIGTERM to connect workers."""
+    """Restores signal handlers on exit."""
     handlers = [signal.getsignal(signal_number) for signal_number in SIGNALS]
     try:
         yield
@@ -40,6 +40,24 @@ def preserve_signal_handlers() -> Iterator[None]:
         if threading.current_thread() is threading.main_thread():
             for signal_number, handler in zip(SIGNALS, handlers, strict=True):
                 signal.signal(signal_number, handler)
+
+
+@contextlib.contextmanager
+def ended_by_signals(seconds: int) -> Iterator[None]:
+    """Lets `SIGNALS` end the process at once, and SIGALRM after some seconds, in a `with` block.
+
+    This is for calls that hold Python's global lock, during which Python handles no signals. If
+    such a call catches SIGTERM, as TensorFlow's does, only the time limit is left.
+    """
+    alarm = getattr(signal, "alarm", lambda seconds: 0)  # Windows has none.
+    with preserve_signal_handlers():
+        if threading.current_thread() is threading.main_thread():
+            handle_signals(signal.SIG_DFL)
+        alarm(seconds)
+        try:
+            yield
+        finally:
+            alarm(0)
 
 
 class StopRequest:

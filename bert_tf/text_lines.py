@@ -16,6 +16,7 @@ _DOCUMENTS = {
     (b"PK\3\4",): "Save it as plain text, or a spreadsheet as CSV; unpack an archive",
     (b"PAR1",): "Convert it: pandas.read_parquet(OLD).to_json(NEW, orient='records', lines=True)",
     (b"<?xml", b"\xef\xbb\xbf<?xml"): "XML is not read: convert it to JSON lines or plain text",
+    (b"version https://git-lfs",): "It is a pointer of Git LFS to the file: run git lfs pull",
     (b"BZh", b"\xfd7zXZ", b"(\xb5/\xfd"): "It is compressed: unpack it, or compress it as .gz",
 }
 

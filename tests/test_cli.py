@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -166,6 +167,23 @@ def test_non_utf8_paths_are_rejected():
         cli.parse(ClassifierOptions, ["script", "--output_dir=a\udcff"])
     options = cli.parse(MaskedWordsOptions, ["script", "--text=caf\udce9 [MASK]"])
     assert options.text == "caf\udce9 [MASK]"
+
+
+@pytest.mark.parametrize(
+    "value", ["None", "$OUT/run", "${OUT}", "{out}/1", "<output_dir>", "%OUT%"]
+)
+def test_path_with_a_variable_is_rejected(value, tmp_path, monkeypatch):
+    message = re.escape(f"--output_dir={value}: a variable was not replaced by its value")
+    with pytest.raises(UserError, match=message):
+        cli.parse(ClassifierOptions, ["script", f"--output_dir={value}"])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / value).mkdir(parents=True)
+    assert cli.parse(ClassifierOptions, ["script", f"--output_dir={value}"]).output_dir == value
+
+
+@pytest.mark.parametrize("value", ["None/1", "a$", "{a,b}", "a%20b%20c", "50%", "a<b"])
+def test_path_with_unusual_characters_is_accepted(value):
+    assert cli.parse(ClassifierOptions, ["script", f"--output_dir={value}"]).output_dir == value
 
 
 def test_flagfile(tmp_path):

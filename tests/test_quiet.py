@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from bert_tf.quiet import hide_stderr
+
 PROGRAM = """
 import os, sys
 from bert_tf.quiet import import_tensorflow
@@ -27,3 +29,11 @@ def test_tensorflow_import_skips_optional_modules(onednn):
     # Keras' optional imports are skipped, but remain possible later.
     assert result.stdout.splitlines() == ["[]", onednn or "1", "True"]
     assert result.stderr == ""
+
+
+def test_stderr_may_be_missing(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    with hide_stderr():
+        pass
+    with pytest.raises(ValueError, match="from inside"), hide_stderr():
+        raise ValueError("from inside")

@@ -297,6 +297,8 @@ class FineTuningRun(TrainingRun):
         if options.do_export and is_chief:
             export_dir = os.path.join(folder, "export")
             results.files.append(export_task(task, self.model, options, export_dir))
+        if is_chief and self.has_trained:
+            output_dir.warn_about_old_results(folder, results.files)
         return results
 
     def _write(self, split: str, predictions: Sequence[Any], suffix: str) -> Written:

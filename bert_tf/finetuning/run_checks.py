@@ -2,6 +2,7 @@
 
 import logging
 import os
+import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -100,11 +101,12 @@ def require_same_labels(labels: Sequence[str], source: str, options: Any, advice
 def check_similar_labels(labels: Sequence[str], source: str) -> Iterator[str]:
     """Yields a sentence if labels differ only in what is easily overlooked."""
     # Neither white space nor invisible characters are printable, but for the space.
-    visible = ["".join(filter(str.isprintable, x)).replace(" ", "").casefold() for x in labels]
+    composed = [unicodedata.normalize("NFC", x) for x in labels]
+    visible = ["".join(filter(str.isprintable, x)).replace(" ", "").casefold() for x in composed]
     folded = [(x.lstrip("0") or "0") if x.isdecimal() else x for x in visible]
     similar = [excerpt(x) for x, y in zip(labels, folded, strict=True) if folded.count(y) > 1]
     if similar:
-        differences = "case, white space, invisible characters or leading zeros"
+        differences = "case, white space, invisible or composed characters, or leading zeros"
         yield f"{source}: labels that differ only in {differences}: {shortened(similar)}"
 
 

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,10 @@ from bert_tf.training.evaluation import EVAL_FOLDER, plain_metrics
 
 EVAL_RESULTS = "eval_results.txt"
 EVAL_FILES = (EVAL_RESULTS, EVAL_RESULTS_JSON)
+# Names of results, of all but a few tasks.
+_RESULTS = re.compile(
+    r"(eval|test|nbest)_(results|predictions).*|predictions\..*|report\.html|export"
+)
 # Metrics that the original's classifier writes to `eval_results.txt`.
 _ORIGINAL_METRICS = ("eval_accuracy", "eval_loss", "global_step", "loss")
 
@@ -43,6 +48,18 @@ def locked(folder: str, is_chief: bool, trains: bool) -> Iterator[None]:
     is_locked, lock = is_chief and trains, os.path.join(folder, ".lock")
     with locks.exclusive(lock, flag) if is_locked else contextlib.nullcontext():
         yield
+
+
+def warn_about_old_results(folder: str, written: Collection[str]) -> None:
+    """Warns about results of an earlier model in a folder, which are not among the paths written.
+
+    Call it after training.
+    """
+    renewed = {os.path.relpath(path, folder).split(os.sep)[0] for path in written}
+    old = [name for name in files.list_dir(folder) if _RESULTS.fullmatch(name)]
+    if old := [name for name in old if name not in renewed]:
+        message = "%s: written before this training, and not renewed: %s"
+        log.warning(message, folder, ", ".join(sorted(old)))
 
 
 def result_path(output_dir: str, name: str, suffix: str) -> str:

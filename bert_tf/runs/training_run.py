@@ -78,6 +78,7 @@ class TrainingRun(abc.ABC):
         model: the model. This attribute and the next ones are set by `run`.
         restored: the checkpoint in `output_dir` that was loaded; None if there is none.
         step: the step of the model's weights.
+        has_trained: whether this run has made training steps.
     """
 
     options: Any
@@ -88,6 +89,7 @@ class TrainingRun(abc.ABC):
     texts_per_row = 1
     # See `training.make_train_step`.
     loss_uses_padding = False
+    has_trained = False
 
     def __post_init__(self) -> None:
         self.folder = RunFolder(self.options.output_dir or "")
@@ -208,7 +210,7 @@ class TrainingRun(abc.ABC):
         points = (lambda: evaluation.points) if evaluation else dict
         curve = TrainingCurve(self.folder.path, self.step, points, devices.is_chief)
         training.train(train_step, state, batches, options, devices, num_steps, curve, evaluation)
-        self.step = state.step
+        self.step, self.has_trained = state.step, True
 
     def _restore_best(self) -> None:
         self.devices.barrier()  # The chief may still be writing the best weights.

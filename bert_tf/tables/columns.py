@@ -47,6 +47,11 @@ def find_positions(
     """
     positions: dict[str, Any] = {}
     purpose_at: dict[Any, str] = {}
+    numbers = [x.strip() for c in columns.values() for x in c.split(",") if not is_name(x.strip())]
+    if others := {*numbers}.difference(header) if {*numbers}.intersection(header) else ():
+        advice = f"Pass names: {shortened(list(map(excerpt, header)), _SHOWN_NAMES)}"
+        problem = f"some columns have numbers as names, but none is named {min(others)}"
+        raise UserError(f"{first_row.place}: {problem}. {advice}")
     for purpose, column in columns.items():
         positions[purpose] = _find_position(first_row, purpose, column, header, split)
         for position in positions_in(positions[purpose]):
@@ -154,6 +159,10 @@ def _find_position(
         problem = f"but the row has {counted(len(cells), 'column')}: {excerpt(', '.join(cells))}"
         separate = " Separate columns with tabs or, in a .csv file, commas (to join files: paste)"
         advice = _csv_hint(place, cells) or separate * (len(cells) == 1)
+        if column in cells:
+            advice = f" Numbers count from 1; if {column} is a name, pass --has_header=yes"
+        elif int(column) == 0:
+            advice += " Numbers count from 1"
         raise UserError(f"{place}: {_flag(purpose)}={column}, {problem}.{advice}")
     return int(column) - 1
 

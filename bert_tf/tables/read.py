@@ -80,6 +80,9 @@ def read_table(
         if extension in _JSON_EXTENSIONS or is_object(first):
             yield from _read_json(path, itertools.chain([first], lines))
             return
+        if re.fullmatch(r"\s*<(!doctype )?html\b[^>\t]*>\s*", first, re.IGNORECASE):
+            advice = "Download the file itself, not the page about it"
+            raise UserError(f"{path}:1: this is a web page: {excerpt(first.strip())}. {advice}")
         if is_csv and re.fullmatch('"?sep=.?"?', first.rstrip("\r\n"), re.IGNORECASE):
             line = excerpt(first.rstrip("\r\n"))
             raise UserError(f"{path}:1: {line} is Excel's delimiter declaration. Remove the line")

@@ -16,6 +16,8 @@ _SAMPLE_SIZE, _MIN_UNKNOWN, _MIN_UNKNOWN_SHARE, _MAX_LISTED_WORDS = 2000, 5, 0.0
 # Signs of texts that were changed before they were read, and the tolerated fraction of such texts.
 _CHANGED = {
     r"\[(CLS|SEP)\]": "contain [CLS] or [SEP]: remove them; they are added automatically",
+    # At the beginning or end: elsewhere, <s> may be a tag of HTML.
+    r"^<s>|</s>$|<\|\w+\|>": "contain special tokens of another model: remove them",
     r"(?<!\S)##\w": "contain word pieces (##): pass the texts before tokenization",
     # UTF-8 that was decoded as Latin-1 or Windows-1252, such as "cafÃ©".
     "Ã[©¨¤¶¼§±¡³º]|â€": "are garbled: check the encoding, which must be UTF-8",
@@ -25,11 +27,17 @@ _MAX_CHANGED = 0.01
 _ARE_TEXTS = "Check that these are the texts"
 _NO_TEXTS = {
     r"(?s)(?=.*\d)(?:[\W\d_]+|[!-~]+)": ("numbers, dates or ids", 0.5, _ARE_TEXTS),
-    "nan|null|none": ("missing values", 0.05, _ARE_TEXTS),
+    "(?i)nan|null|none": ("missing values", 0.05, _ARE_TEXTS),
     r"(?s)([\[(] *|b)(['\"]).*\2 *,?[\])]?": (
         "lists or bytes of Python",
         0.5,
         "Join the words of a list with spaces; decode bytes",
+    ),
+    # Neither commands of LaTeX, such as \nu, nor strings in program code, such as "%d\n".
+    r"""(?s).*(?:\\[nrt](?![a-z"'])|\\u[\da-fA-F]{4}|\\x[\da-f]{2}).*""": (
+        "escaped, with a backslash for some characters",
+        0.2,
+        "Decode them",
     ),
 }
 
@@ -46,7 +54,7 @@ def find_problems(
     examples = sample(examples)
     first = [example[0].strip() for example in examples if example and not are_words]
     for pattern, (kind, tolerated, advice) in _NO_TEXTS.items():
-        found = [text for text in first if re.fullmatch(pattern, text.casefold())]
+        found = [text for text in first if re.fullmatch(pattern, text)]
         if len(found) > tolerated * len(first) and len(first) > 1:  # One text may be a number.
             share = f"{len(found)} of {len(first)} texts are {kind}, such as {excerpt(found[0])}"
             yield f"{share}. {advice}"

@@ -15,12 +15,14 @@ from bert_tf.data.parallel import num_cores
 from bert_tf.errors import UserError, counted, reason
 from bert_tf.options import DeviceOptions
 from bert_tf.progress import log
-from bert_tf.signals import preserve_signal_handlers
+from bert_tf.signals import ended_by_signals
 from bert_tf.training.cluster import read_cluster, wait_for_workers
 from bert_tf.training.precision import dtype_policy, set_precision
 
 # Run two batches concurrently: one computes while the other waits.
 _BATCHES_AT_ONCE = 2
+# Workers connect in seconds once all can be reached, unless another program has the address of one.
+_CONNECT_SECONDS = 300
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,8 +235,12 @@ def _connect_workers(addresses: list[str], worker: int) -> Devices:
             "docs/distributed.md"
         )
     wait_for_workers(addresses, worker)
+    message = (
+        "Waiting until TensorFlow connects the workers at %s (TF_CONFIG), for at most %d seconds"
+    )
     try:
-        with preserve_signal_handlers():
+        with ended_by_signals(_CONNECT_SECONDS):
+            log.info(message, ", ".join(addresses), _CONNECT_SECONDS)
             strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError, ValueError) as error:
         listed = ", ".join(addresses)

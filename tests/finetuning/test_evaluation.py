@@ -280,7 +280,7 @@ def test_monitor():
         f1.value({"eval_loss": 1.0, "loss": 1.0})
 
 
-def test_later_runs_use_the_best_weights(trained, tiny, tmp_path):
+def test_later_runs_use_the_best_weights(trained, tiny, tmp_path, run_log):
     _, results, out = trained
     shutil.copytree(out, tmp_path / "out")
     later = options(tiny, tmp_path, do_eval=True, do_predict=True)
@@ -293,10 +293,13 @@ def test_later_runs_use_the_best_weights(trained, tiny, tmp_path):
     assert [list(f.probabilities.values()) for f in predictions] == [
         pytest.approx([float(value) for value in row[4:]], abs=1e-5) for row in rows
     ]
+    assert "not renewed" not in run_log.text
     # Training without evaluations resumes from the last checkpoint, which is then used.
     classification.run(options(tiny, tmp_path, **{**TRAINING, "num_train_epochs": 7.0}))
     metrics = classification.run(options(tiny, tmp_path, do_eval=True)).metrics
     assert metrics["global_step"] == 31
+    names = "test_predictions.tsv, test_results.tsv"
+    assert f"out: written before this training, and not renewed: {names}\n" in run_log.text
 
 
 def test_missing_final_evaluation_is_run(trained, tiny, tmp_path):

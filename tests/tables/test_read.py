@@ -167,6 +167,20 @@ TOO_LONG = csv.field_size_limit() + 1
         ("a.tsv", 'a\tb\n"c\td\n', "yes", ":2: a quote"),
         ("a.jsonl", '{"a": 1}\n{"a"\n', "auto", ":2: invalid JSON: .*position 5"),
         ("a.jsonl", '{"a": 1}\n\n["a"]\n', "auto", r""":3: '\["a"\]' is not an object"""),
+        (
+            "a.jsonl",
+            '{"a": 1}\n{"a": "b',
+            "auto",
+            r":2: .* at position 7 \(the text ends too early",
+        ),
+        ("a.json", '[{"a": 1},\n{"a": 2},', "auto", r":2: .* \(the text ends too early: is it cut"),
+        (
+            "a.tsv",
+            "<!DOCTYPE html>\n<html>\n",
+            "auto",
+            ":1: this is a web page: .* Download the file",
+        ),
+        ("a.csv", '<html lang="en">\n', "auto", ":1: this is a web page"),
         ("a.json", '[{"a": 1},\n{"a" 2}]\n', "auto", ":2: invalid JSON: .*list of objects"),
         ("a.json", '{"a": {"0": 1}}\n', "auto", ":1: an object of columns, as pandas writes it"),
         ("a.json", '{"0": {"a": 1}, "1": {"a": 2}}\n', "auto", ":1: an object of rows, as pandas"),
@@ -265,7 +279,11 @@ def test_folder_for_each_label(tmp_path):
 
 @pytest.mark.parametrize(
     ("beginning", "advice"),
-    [(b"PAR1", r"Convert it: pandas.read_parquet\(OLD\)"), (b"BZh9", "It is compressed")],
+    [
+        (b"PAR1", r"Convert it: pandas.read_parquet\(OLD\)"),
+        (b"BZh9", "It is compressed"),
+        (b"version https://git-lfs.github.com/spec/v1", "It is a pointer of Git LFS"),
+    ],
 )
 def test_other_files_say_what_to_do(tmp_path, beginning, advice):
     (tmp_path / "train.tsv").write_bytes(beginning + b"\x15\x04\x00")

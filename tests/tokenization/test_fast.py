@@ -345,6 +345,9 @@ def test_few_distinct_texts_are_reported(count, warns):
         (["['the', 'film']", "('the',)", "a film"], "2 of 3 texts are lists or bytes of Python"),
         (["b'the film'", 'b"it\'s"', "['the' 'film']"], "decode bytes"),
         (["[the film]", "'the film'", "b's film", "[a] 'b'"], ""),
+        ([r"the film\n", "a film", "the story"], "1 of 3 texts are escaped, with a backslash"),
+        ([r"the film\n\nA", r"the caf\u00e9", r"it\x92s a film"], "3 of 3 texts are escaped"),
+        ([r"\nu = \tau, \neq \rho", r"C:\new\x", r"""print("a\n", '\t')"""], ""),
         (["NaN", "a film", "the story"], "a.txt: 1 of 3 texts are missing values, such as 'NaN'"),
     ],
 )
@@ -363,6 +366,8 @@ def test_texts_of_a_wrong_column_are_reported(texts, message, more):
             "has no word pieces, such as '\ufffd\ufffd \ufffd'",
         ),
         (("[CLS] the film [SEP]",), "contains [CLS] or [SEP]: remove them; they are added"),
+        (("<s> the film </s>",), "contains special tokens of another model: remove them"),
+        (("the <|endoftext|> film",), "contains special tokens of another model"),
         (("the film ##the",), "contains word pieces (##): pass the texts before tokenization"),
         (
             ("the cafÃ©", ""),
@@ -375,6 +380,7 @@ def test_unusual_texts_are_reported(tmp_path, example, message):
     (tmp_path / "vocab.txt").write_text("[UNK]\nthe\nfilm\nirma\n:\n«\n»\nsim\n")
     tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
     texts = [("the film", ""), ("", " "), ("irmã", "IRMÃ: «sim»")] * 33
+    texts[0] = "the <s>film</s>:", "<|>"
     assert list(tokenizer.check_texts("a.txt", texts)) == []
     found = " ".join(tokenizer.check_texts("b.txt", [("the", "film"), example]))
     assert f"b.txt: 1 of 2 texts {message}" in found

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -322,3 +323,29 @@ def test_launcher_only_restarts_after_a_lost_worker(tmp_path):
     assert (tmp_path / "attempts").read_text().count("x") == 3
     assert _run_launcher(1, script.replace("75", "1"), "--restarts=2").returncode == 1
     assert (tmp_path / "attempts").read_text().count("x") == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGALRM])
+def test_signals_end_the_connection_to_another_program(number):
+    with socket.create_server(("127.0.0.1", 0)) as other, socket.create_server(("", 0)) as free:
+        ports = [server.getsockname()[1] for server in (free, other)]
+        free.close()
+        addresses = [f"127.0.0.1:{port}" for port in ports]
+        config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": 0}}
+        code = "import logging; from bert_tf import options, training\n"
+        code += "logging.basicConfig(level='INFO'); training.devices._CONNECT_SECONDS = 9\n"
+        code += "training.open_devices(options.DeviceOptions())"
+        process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env={**subprocess_environment(), "TF_CONFIG": json.dumps(config)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        while "Waiting until TensorFlow connects" not in next(process.stderr):
+            pass
+        if number == signal.SIGINT:
+            process.send_signal(number)
+        process.stderr.read()
+        assert process.wait() == -number

@@ -83,6 +83,8 @@ def _find_paths(options: ClassifierOptions) -> dict[str, str]:
         can_be_held_out = options.dev_fraction or not options.evaluates
         if split not in paths and not (split == "eval" and can_be_held_out):
             advice = ", or pass --dev_fraction=0.2" * (split == "eval")
+            if split == "train" and not options.do_train:
+                split, advice = "eval", ", or pass --train_file to evaluate a part of it"
             raise no_file(split, options.data_dir, advice)
     return paths
 

@@ -208,6 +208,10 @@ def infer_labels(
         numbers = [float(name) for name in counts]
         count = f"{len(parser.labels)} " if parser.labels else ""
         summary = f"{count}numbers from {min(numbers):g} to {max(numbers):g}"
+        is_class = {0.0, 1.0}.__contains__ if known else float.is_integer
+        decisive = [not all(is_class(float(name)) for name in row) for row in names]
+        if given.problem_type == AUTO and 0 < 2 * sum(decisive) < len(names):
+            summary += f", because of {places[decisive.index(True)]}"
     else:
         labels = parser.labels or _sort_labels(counts)
         parser = dataclasses.replace(parser, labels=labels, is_inferred=not given.labels)

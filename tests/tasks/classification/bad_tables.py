@@ -249,8 +249,20 @@ _COLUMNS = [
     _bad_tsv(
         "column 0",
         TRAIN,
-        r"train\.tsv:1: --text_column=0, but the row has 2 columns",
+        r"train\.tsv:1: --text_column=0, but the row has 2 columns.*\. Numbers count from 1",
         {"text_column": "0", "label_column": "1"},
+    ),
+    _bad_tsv(
+        "column named 0 of pandas",
+        b"0\t1\nham\ta\nspam\tb\n",
+        r"the row has 2 columns: '0, 1'\. Numbers count from 1; if 0 is a name, pass --has_head",
+        {"text_column": "1", "label_column": "0"},
+    ),
+    _bad_tsv(
+        "names that are numbers",
+        b"0\t1\t2\nham\ta\tb\nspam\tb\tc\n",
+        r"train\.tsv:1: some columns have numbers as names, but none is named 3\. Pass names: '0'",
+        {"text_column": "1", "label_column": "3", "has_header": "yes"},
     ),
     _bad_tsv(
         "column 3 of 2",

@@ -415,7 +415,14 @@ def test_inferred_settings_are_logged(read_dataset, caplog):
     assert "9 (2) and 1,190 more" in caplog.text
     assert "occur only once" not in caplog.text
     read_dataset(BY_NUMBER, train_tsv="0.5\ta\n1.5\tb\n")
-    assert "train.tsv: 2 rows; regression with numbers from 0.5 to 1.5" in caplog.text
+    assert "train.tsv: 2 rows; regression with numbers from 0.5 to 1.5\n" in caplog.text
+    read_dataset(BY_NUMBER, train_tsv="0\ta\n1\tb\n1.5\tc\n2\td\n0.5\te\n")
+    assert re.search(
+        r"regression with numbers from 0 to 2, because of .*train.tsv:3\n", caplog.text
+    )
+    flags = {"text_column": "3", "label_column": "1,2"}
+    read_dataset(flags, train_tsv="0\t1\ta\n1\t1\tb\n0\t2\tc\n")
+    assert re.search(r"with 2 numbers from 0 to 2, because of .*train.tsv:3\n", caplog.text)
 
 
 def test_too_many_distinct_labels_warning(read_dataset, caplog):

@@ -597,6 +597,13 @@ def test_invalid_flags(tiny, tmp_path, changes, message):
     assert not (tmp_path / "out").exists()
 
 
+def test_evaluation_without_a_file_names_both_flags(tiny, tmp_path):
+    write(tmp_path / "data", "test.tsv", [("a", "good"), ("b", "bad")])
+    message = "There is no eval file: pass --eval_file, .* or pass --train_file to evaluate a part"
+    with pytest.raises(UserError, match=message):
+        classification.run(custom_options(tiny, tmp_path, do_train=False, do_eval=True))
+
+
 def test_inferred_settings_are_logged(trained_classifier, tiny, tmp_path, run_log):
     run, _, _ = trained_classifier
     logging.getLogger("bert_tf").setLevel(logging.INFO)

@@ -63,9 +63,13 @@ def test_nearly_identical_labels():
     labels += ["10", "100", "0"]  # are different
     (message,) = check_messages(FakeDataset(labels), "train", make_rows(*labels), [])
     assert message == (
-        "train.tsv: labels that differ only in case, white space, invisible characters or leading "
-        "zeros: 'Positive', 'positive', 'not spam', 'notspam', 'a', 'a\\u200b', '01', '1'"
+        "train.tsv: labels that differ only in case, white space, invisible or composed "
+        "characters, or leading zeros: 'Positive', 'positive', 'not spam', 'notspam', 'a', "
+        "'a\\u200b', '01', '1'"
     )
+    labels = ["b\u00fcro", "bu\u0308ro", "buro"]
+    (message,) = check_messages(FakeDataset(labels), "train", make_rows(*labels), [])
+    assert message.endswith("leading zeros: 'b\u00fcro', 'bu\u0308ro'")
 
 
 def test_labels_missing_from_training():
