@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from bert_tf import registry
+from bert_tf import options, registry
 from bert_tf.errors import UserError
 from tests.oracle import ROOT
 
@@ -41,3 +41,18 @@ def test_unregistered_class_has_no_script():
     for value in ("tsv", {"task_name": "tsv"}):
         with pytest.raises(UserError, match=f"Pass options.* Received: {type(value).__name__}"):
             registry.run(value)
+
+
+def test_options_classes_are_listed():
+    assert {"NerOptions", "PretrainingDataOptions", "FineTuningOptions"} <= {*dir(options)}
+    with pytest.raises(ImportError, match=r"no CreatePretrainingDataOptions, only .*DataOptions"):
+        _ = options.CreatePretrainingDataOptions
+    assert not hasattr(options, "ner")
+    # The table in the docs is complete.
+    names = set(
+        re.findall(
+            r"^\| `(\w+)\.py` \| `(\w+)` \|$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE
+        )
+    )
+    expected = {(n, script.options_class.__name__) for n, script in registry.SCRIPTS.items()}
+    assert names == expected

@@ -176,7 +176,10 @@ class TokenClassifier(Estimator):
         row = {"words": text, "labels": label}
         for name, value in row.items():
             if isinstance(value, str):
-                received = f"Received a string. Pass a list, such as {value[:40].split()}"
+                advice = f"Pass a list, such as {value[:40].split()}"
+                if value.strip().startswith("["):
+                    advice = "Convert it to a list with ast.literal_eval"
+                received = f"Received a string. {advice}"
                 raise UserError(f"{rows.place}: {name} must be a list. {received}")
             if isinstance(value, Mapping) and [*value] == [str(n) for n in range(len(value))]:
                 value = value.values()  # a row of a 2-D array, see `label_items`

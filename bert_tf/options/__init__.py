@@ -14,7 +14,17 @@ from bert_tf.options.shared import DeviceOptions, EncoderOptions, ModelOptions, 
 
 
 def __getattr__(name: str) -> Any:
-    for script in registry.SCRIPTS.values():
-        if str(script.options).endswith(f":{name}"):
-            return script.options_class
+    if name in (found := _options_classes()):
+        return found[name].options_class
+    if name.endswith("Options"):
+        # Of an AttributeError, `from bert_tf.options import ...` would not show the message.
+        raise ImportError(f"There is no {name}, only {', '.join(found)}", name=__name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_options_classes()])
+
+
+def _options_classes() -> dict[str, Any]:
+    return {str(x.options).rpartition(":")[2]: x for x in registry.SCRIPTS.values()}

@@ -114,7 +114,8 @@ def _check_labels(path: str, data: TextDataset) -> Iterator[str]:
     for label in data.labels:
         is_list = label[0] == "[" and label[-1] == "]"
         if is_list or (data.problem_type == MULTILABEL and label[0] in "[]'\""):
-            advice = "Write lists as a,b, with --problem_type=multilabel"
+            advice = "Write lists as a,b, with --problem_type=multilabel; in Python, pass lists, "
+            advice += "such as ast.literal_eval(label)"
             yield f"{path}: the label {excerpt(label)} is (part of) a Python list. {advice}"
             return
 
