@@ -59,6 +59,9 @@ def require_writable(path: str) -> None:
     """Checks that a file can be written, before hours of work depend on it."""
     if files.is_dir(path):
         raise UserError(f"{path} is a folder: pass the name of a file to write")
+    name, extension = os.path.splitext(path)
+    if extension.lower() in (".gz", ".bz2", ".xz", ".zip"):
+        raise UserError(f"{path} would not be compressed: pass {name}, and compress it afterwards")
     if files.is_stream(path):
         if not os.access(path, os.W_OK):
             raise UserError(f"Cannot write {path}: Permission denied")

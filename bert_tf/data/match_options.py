@@ -131,9 +131,13 @@ class MatchOptions(SplitFileOptions, affects=DATA):
         if self.task_name.lower() not in names:
             expected = f"--task_name must be one of {', '.join(names)}"
             raise UserError(f"{expected}. Received: {self.task_name}")
-        has_columns = data.anchor_column and data.positive_column
-        if not has_columns and self.task_name.lower() not in (SQUAD, BEIR):
+        is_table = self.task_name.lower() not in (SQUAD, BEIR)
+        if is_table and not (data.anchor_column and data.positive_column):
             raise UserError("Your own tables need --anchor_column and --positive_column")
+        if columns := not is_table and [*self.columns("train"), *self.columns("eval")]:
+            name = columns[0] if columns[0].endswith("s") else f"{columns[0]}_column"
+            problem = f"the files of --task_name={self.task_name} have fixed names of fields"
+            raise UserError(f"--{name}: {problem}. Omit the flag, or pass --task_name={TABLES}")
         for split in ("train", "eval"):
             if {"score", "label"} <= {*data.columns(split)}:
                 problem = f"--score_column and --label_column both describe the {split} file"

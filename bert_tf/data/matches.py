@@ -19,6 +19,7 @@ from bert_tf.errors import UserError, brief, counted, excerpt
 from bert_tf.tables import relevance
 from bert_tf.tables.columns import COLUMN_NAME, is_name, parse_number, read_cells, to_text
 from bert_tf.tables.read import Row, read_table
+from bert_tf.tokenization.text_checks import find_other_values, sample
 
 _logger = logging.getLogger(__name__)
 
@@ -75,7 +76,10 @@ class Matches(NamedTuple):
         """
         most = max(len(match.negatives) for match in self.matches)
         if split == "train" and num_negatives is not None and most > num_negatives:
-            yield f"{self.path}: rows have up to {most} negatives: see --num_negatives"
+            used = ": see --num_negatives" if num_negatives else ", which are not used"
+            yield f"{self.path}: rows have up to {counted(most, 'negative')}{used}"
+        positives = [match.positive for match in sample(self.matches)]
+        yield from (f"{self.path}, positives: {x}" for x in find_other_values(positives))
         for name, prefix in zip(("anchor", "positive"), prefixes, strict=False):
             texts = (getattr(match, name) for match in self.matches)
             yield from (f"{self.path}: {x}" for x in check_prefix(texts, prefix))

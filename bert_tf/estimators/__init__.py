@@ -176,7 +176,7 @@ class TokenClassifier(Estimator):
         row = {"words": text, "labels": label}
         for name, value in row.items():
             if isinstance(value, str):
-                advice = f"Pass a list, such as {value[:40].split()}"
+                advice = f"Pass a list for each text, such as [{value[:40].split()}]"
                 if value.strip().startswith("["):
                     advice = "Convert it to a list with ast.literal_eval"
                 received = f"Received a string. {advice}"

@@ -123,8 +123,10 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
         warnings = super().ignored_flag_warnings()
         done = {"eval": self.evaluates, "predict": self.do_predict}
         done["predict"] |= done[self.predict_split]
+        # The options of a trained model have the files of its training, and no action.
+        acts = any((self.do_train, self.do_export, *done.values()))
         for split in done:
-            if getattr(self, f"{split}_file", None) and not done[split]:
+            if getattr(self, f"{split}_file", None) and acts and not done[split]:
                 warnings.append(f"--{split}_file has no effect without --do_{split}=true")
         return warnings
 

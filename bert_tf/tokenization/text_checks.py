@@ -47,17 +47,22 @@ def sample(examples: Sequence[Any]) -> Sequence[Any]:
     return examples[:: max(len(examples) // _SAMPLE_SIZE, 1)]
 
 
+def find_other_values(texts: Sequence[str]) -> Iterator[str]:
+    """Yields a sentence if many of the texts are values of another kind, such as numbers."""
+    texts = [text.strip() for text in texts]
+    for pattern, (kind, tolerated, advice) in _NO_TEXTS.items():
+        found = [text for text in texts if re.fullmatch(pattern, text)]
+        if len(found) > tolerated * len(texts) and len(texts) > 1:  # One text may be a number.
+            share = f"{len(found)} of {len(texts)} texts are {kind}, such as {excerpt(found[0])}"
+            yield f"{share}. {advice}"
+
+
 def find_problems(
     tokenizer: FullTokenizer, examples: Sequence[Sequence[str]], are_words: bool = False
 ) -> Iterator[str]:
     """Yields a description of each problem in a sample of the examples, lists of texts or words."""
     examples = sample(examples)
-    first = [example[0].strip() for example in examples if example and not are_words]
-    for pattern, (kind, tolerated, advice) in _NO_TEXTS.items():
-        found = [text for text in first if re.fullmatch(pattern, text)]
-        if len(found) > tolerated * len(first) and len(first) > 1:  # One text may be a number.
-            share = f"{len(found)} of {len(first)} texts are {kind}, such as {excerpt(found[0])}"
-            yield f"{share}. {advice}"
+    yield from find_other_values([x[0] for x in examples if x and not are_words])
     texts = [" ".join(example) for example in examples]
     basic = tokenizer.basic_tokenizer
     # Special tokens are no words.

@@ -87,6 +87,8 @@ class QuestionAnswering(Task):
         path = (options.train_file if is_training else options.predict_file) or ""
         texts = [texts for _, texts in itertools.islice(self.identity(examples), _NUM_CHECKED)]
         yield from self.tokenizer.check_texts(path, texts)
+        if is_training and all(question.is_impossible for question in questions):
+            yield f"{path}: all questions are impossible, so that the model learns no answers"
         limit = options.max_answer_length
         num_long = int(np.sum(examples.answer_lengths > limit))
         if num_long > _MANY_LONG_ANSWERS * len(questions):

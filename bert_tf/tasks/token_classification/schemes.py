@@ -23,8 +23,10 @@ _AS_BIOES = str.maketrans("LUWM", "ESSI")
 _IO, _BRACKETS = "IO", "brackets"
 _LABEL = re.compile("([BIESLUMW])(?:[-_](.+))?|(.+)[-_]([BIESLUMW])")
 _BRACKET = re.compile(r"(\([^()*|\d][^()*|]*)?\*?\)?")
+# A dash that text programs write for a hyphen.
+_has_dash = re.compile("[BIESLUM][\u2010-\u2015\u2212]").match
 # Labels of this form are hardly ever plain ones.
-_is_marked = re.compile(r"[BIESLUM]-.*|\(.*\*|\*\)*").fullmatch
+_is_marked = re.compile(r"[BIESLUM][-\u2010-\u2015\u2212].*|\(.*\*|\*\)*").fullmatch
 
 
 def find_scheme(counts: Mapping[str, int], known_as_entities: bool = False) -> str | None:
@@ -49,6 +51,8 @@ def explain_misfits(counts: Mapping[str, int]) -> str:
     num_marked = sum(n for label, n in counts.items() if _is_marked(label) or label == OUTSIDE)
     if all(is_label(label[:1].upper() + label[1:]) for label in counts):
         return "Write B-, I-, E-, S- and O in capitals, such as B-LOC"
+    if dashed := next(filter(_has_dash, counts), None):
+        return f"Write a hyphen in place of the dash in {excerpt(dashed)}"
     if "0" in counts and all(map(_is_marked, counts.keys() - {"0"})) and len(counts) > 1:
         return "Write the letter O, not zero, for words outside of entities"
     if not 2 * num_marked > sum(counts.values()) > counts.get(OUTSIDE, 0):

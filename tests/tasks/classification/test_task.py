@@ -245,6 +245,8 @@ def test_ignored_tpu_flags_warn(tiny, tmp_path, run_log):
 def test_files_without_effect_warn(tiny, tmp_path, run_log):
     files = {"eval_file": "other.tsv", "predict_file": "new.tsv"}
     training.open_devices(options(tiny, tmp_path, **files))
+    assert not run_log.messages  # those of a model that is only loaded
+    training.open_devices(options(tiny, tmp_path, **files, do_train=True))
     assert run_log.messages == [
         "--eval_file has no effect without --do_eval=true",
         "--predict_file has no effect without --do_predict=true",

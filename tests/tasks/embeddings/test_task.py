@@ -173,6 +173,7 @@ def test_more_rows_than_memory(options, monkeypatch, tmp_path):
             "--score_column and --label_column both describe the train file. Pass one of them",
         ),
         ({"score_column": "eval:s", "label_column": "l"}, "both describe the eval file.* eval:s"),
+        ({"task_name": "beir"}, "--anchor_column: the files of --task_name=beir have fixed names"),
         ({"score_range": "0,5"}, "--score_range needs --score_column"),
         ({"positive_label": "entailment"}, "--positive_label needs --label_column"),
         ({"do_predict": True}, "--do_predict is not supported: .* extract_features.py"),

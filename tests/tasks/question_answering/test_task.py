@@ -377,6 +377,20 @@ def test_threshold_without_effect_warning(tiny, run_log, threshold, negative):
     assert run_log.messages == [message] * bool(threshold and not negative)
 
 
+@pytest.mark.parametrize("num_answers", [0, 1])
+def test_only_impossible_questions_warn(tiny, folder, num_answers):
+    rows = [question("c", "", True), question("b", "", True)]
+    rows += [question("good", "fast story")] * num_answers
+    content = {"data": [{"paragraphs": [{"context": TEXT, "qas": rows}]}]}
+    (folder / "train.json").write_text(json.dumps(content))
+    config = BertConfig.from_json_file(tiny.flags["bert_config_file"])
+    flags = {"do_train": True, "version_2_with_negative": True}
+    run = options(tiny, folder, **flags)
+    task = QuestionAnswering(run, config, FullTokenizer(tiny.flags["vocab_file"]))
+    found = [x for x in task.check("train", task.read("train"), ()) if "are impossible" in x]
+    assert len(found) == (num_answers == 0)
+
+
 @pytest.mark.parametrize("flag", ["do_train", "do_eval", "do_predict"])
 def test_file_without_effect_warning(run_log, flag):
     training.open_devices(SquadOptions(predict_file="dev.json", **{flag: True}))

@@ -86,6 +86,9 @@ def test_beir(short, tmp_path):
         rows = "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t1\nq2\td3\t1\n"
         (tmp_path / "qrels" / f"{name}.tsv").write_text(rows)
     (tmp_path / "run.trec").write_text("q1 Q0 d4 1 9 x\nq1 Q0 d1 2 8 x\nq1 Q0 d5 3 7 x\n")
+    short = dataclasses.replace(
+        short, anchor_column=None, positive_column=None, negative_columns=None
+    )
     flags = {"task_name": "beir", "do_eval": True, "num_train_epochs": 6.0, "do_predict": True}
     files = {"run_file": str(tmp_path / "run.trec"), "predict_file": "run.trec"}
     metrics = registry.run(dataclasses.replace(short, **flags, **files)).metrics
@@ -215,3 +218,11 @@ def test_more_negatives_than_used(options, tmp_path):
     (problem,) = problems(options, "train")
     assert "rows have up to 2 negatives: see --num_negatives" in problem
     assert not problems(dataclasses.replace(options, num_negatives=2), "train")
+
+
+def test_passages_that_are_ids(options, tmp_path):
+    rows = [json.loads(line) for line in (tmp_path / "train.jsonl").read_text().splitlines()]
+    name = options.positive_column
+    write(tmp_path / "train.jsonl", [{**row, name: f"{n}"} for n, row in enumerate(rows)])
+    (problem,) = (x for x in problems(options, "train") if "positives: " in x)
+    assert "positives: 64 of 64 texts are numbers, dates or ids, such as '0'. Check" in problem

@@ -50,6 +50,9 @@ def test_misfits_are_named():
     labels = ["B-A", "L-A", "U-A", "O", "E-A", "X-A", "X-A"]
     problem = "All other labels are in BILOU, but not 'X-A' (2 words), 'E-A' (1 word). Correct them"
     assert explain_misfits(counts(labels)) == f"{problem}, or pass --label_scheme=plain"
+    dashes = counts(["B\u2013PER", "I\u2013PER", "O", "O", "O"])
+    assert find_scheme(dashes) is None
+    assert explain_misfits(dashes) == "Write a hyphen in place of the dash in 'B\u2013PER'"
     assert "Write the letter O, not zero" in explain_misfits(counts(["B-A", "0", "0"]))
     assert explain_misfits(counts(["0", "1", "0"])) == ""
     assert explain_misfits(counts(["DT", "NN", "B-A", "O"])) == ""
