@@ -12,7 +12,8 @@ _VALIDATION = "Use fit(..., validation=(texts, labels))"
 _KERAS = "For the Keras model of a saved one, use BertClassifier.from_checkpoint(folder)"
 _CONVERT = "export_model.py and convert_checkpoint.py convert the folder of a model"
 _TOKENIZER = "Use FullTokenizer('folder/vocab.txt', do_lower_case=...)"
-_INPUTS = f"{_TOKENIZER}. For the inputs of a model, call bert_tf.encode(texts, folder)"
+_INPUTS = f"{_TOKENIZER}, and its tokenize(text). For the inputs of a model, call "
+_INPUTS += "bert_tf.encode(texts, folder)"
 _SIMILARITY = "Use similarity(a, b) of a SentenceEncoder, or search_texts.py"
 _LAYERS = "For vectors of other layers, use Predictor(folder, script='extract_features', "
 _LAYERS += "layers=[-2, -1], pooling='mean')"
@@ -57,12 +58,14 @@ _ADVICE = {
         "truncate_dim": "Cut the vectors: encode(texts)[:, :32]",
         "fit_predict|cluster|community_detection": "Use a clustering of scikit-learn, such as "
         "KMeans().fit_predict(encode(texts))",
-        "layers|output_layers?": _LAYERS,
+        "layers|output_(layers?|value)|token_embeddings": _LAYERS,
         "evaluat.*|scoring|metrics": "Use fit(..., validation=(anchors, positives)), or "
         "run_embeddings.py",
         "predict.*|score": "To predict labels, pass the vectors to another estimator",
     },
     "Predictor": {
+        "question|context|passage|query|documents?": "Pass pairs as tuples: "
+        "predictor((question, context))",
         "batch_size": "Pass predict_batch_size to Predictor",
         "predict_proba|return_all_scores|proba": "Use predictor(text).probabilities",
         "predict.*|.*_predict|call|forward|from_pretrained|load": "Use Predictor(folder)(texts)",

@@ -143,6 +143,9 @@ class MatchOptions(SplitFileOptions, affects=DATA):
                 problem = f"--score_column and --label_column both describe the {split} file"
                 advice = f"Pass one of them, or columns of one split, such as {split}:score"
                 raise UserError(f"{problem}. {advice}")
+        if data.label_column and data.positive_label == data.negative_label:
+            problem = "--positive_label and --negative_label are the same"
+            raise UserError(f"{problem}: {data.positive_label}")
         described = {"score_range": "score_column"}
         described |= dict.fromkeys(("positive_label", "negative_label"), "label_column")
         for name, column in described.items():

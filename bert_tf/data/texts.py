@@ -68,7 +68,9 @@ def _standard_input() -> IO[bytes]:
 
 
 def check_prefix(texts: Iterable[str], prefix: str) -> Iterator[str]:
-    """Yields a sentence if most texts already begin with the prefix that is added to them."""
+    """Yields a sentence if texts already begin with the prefix, or would have no space after it."""
+    if prefix.isascii() and prefix[-1:].isalnum():  # Chinese needs no space
+        yield f"there is no space between the prefix {prefix!r} and the text: add it to the prefix"
     found = [text.startswith(prefix) for text in texts] if prefix.strip() else []
     if 2 * sum(found) > len(found):
         share = counted(sum(found), "text", f"have the prefix {prefix!r} already", of=len(found))

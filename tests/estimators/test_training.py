@@ -210,7 +210,11 @@ def test_a_loaded_tagger_continues(tmp_path):
 @pytest.mark.parametrize(
     ("words", "tags", "message"),
     [
-        (["good film"], [["B-X", "O"]], r"^text 0: words must be .*, such as \[\['good', 'film'\]\]$"),
+        (
+            ["good film"],
+            [["B-X", "O"]],
+            r"^text 0: words must be .*, such as \[\['good', 'film'\]\]$",
+        ),
         (["['good']"], [["O"]], "^text 0: words must be a list.*ast.literal_eval$"),
         ([["good", "film"]], ["B-X O"], r"^text 0: labels must be a list.*\[\['B-X', 'O'\]\]$"),
         (
