@@ -138,7 +138,8 @@ class LabelParser:
 
 def is_placeholder(label: str) -> bool:
     """Returns whether a label probably stands for a missing one, such as SNLI's "-"."""
-    return bool(re.fullmatch(r"[\W_]*|-1|#?n/?a|nan|null|unsup|unlabell?ed", label, re.IGNORECASE))
+    pattern = r"[\W_]*|-1|#?n/?a|\\N|nan|null|unsup|unlabell?ed"  # \N: MySQL and Spark
+    return bool(re.fullmatch(pattern, label, re.IGNORECASE))
 
 
 def _parts(value: Any) -> list[Any]:

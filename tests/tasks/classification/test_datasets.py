@@ -149,6 +149,7 @@ def test_suspicious_texts(examples, message):
         (["Austin, TX", "Dallas, TX", "Paris, France"], CLASSIFICATION, None),
         (["a", "nan"], CLASSIFICATION, "there is a label 'nan'"),
         (["-", "neutral", "yes"], CLASSIFICATION, "there is a label '-'. If it means no label"),
+        ([r"\N", "no", "yes"], CLASSIFICATION, "a label '\\\\N'. If it means no label"),
         (["?", "N/A", "a", "b"], CLASSIFICATION, "'?' and 'N/A'. If .* pass --skip_labels=?,N/A)"),
         (["-1", "0", "1", "2"], CLASSIFICATION, "there is a label '-1'. If it means no label"),
         (["-1", "0", "1"], CLASSIFICATION, None),
