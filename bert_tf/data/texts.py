@@ -13,6 +13,7 @@ from bert_tf.tables.read import read_table
 STDIN = "-"
 # The first group is greedy, so that a line with several separators is split at the last.
 _PAIR = re.compile(r"(.*) \|\|\| (.*)")
+_is_counted_word = re.compile(r"[^\W\d]+ \d+\s*").fullmatch
 _TABLE = re.compile(r"\.(csv|jsonl?|ndjson)(\.gz)?$")
 _AS_TEXTS = "each line is read as one text"
 _HTML_TAG = re.compile(r"</\w+>|<\w+ \w+=")
@@ -88,6 +89,8 @@ def check_lines(path: str, lines: Sequence[str], advice: str = "Pass plain text"
         return
     if lines and lines[0].strip() == "[PAD]":
         yield "this is a vocabulary, not text. Check --input_file"
+    if 2 * sum(bool(_is_counted_word(line)) for line in lines) > len(lines):
+        yield "most lines are a word and a number: a list of frequencies is read as text"
     count, num_texts = sum(map(_is_not_plain, lines)), sum(map(bool, map(str.strip, lines)))
     if lines and not num_texts:
         yield f"the first {counted(len(lines), 'line', 'are blank')}. Check --input_file"

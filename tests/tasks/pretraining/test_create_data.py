@@ -417,6 +417,7 @@ def test_chinese_characters_as_whole_words_warn(tiny, corpus, run_log):
             "1\tthe good film\n2\tthe plot\n",
             "2 of the first 2 lines have tabs, JSON or HTML: each line is read as one text",
         ),
+        ("the 51\nfilm 7\n", "one.txt: most lines are a word and a number: a list of frequencies"),
         ("[PAD]\n[UNK]\nthe\n", "one.txt: this is a vocabulary, not text. Check --input_file"),
         (
             "<doc id=1>\n" + "the good film\n" * 9 + "</doc>\n",
@@ -435,7 +436,14 @@ def test_lines_that_are_not_sentences_warn(tiny, corpus, caplog, text, message):
     path = str(corpus / "one.txt")
     create_data.run(options(tiny, corpus, input_file=path, dupe_factor=1))
     assert (message or "") in caplog.text
-    warnings = ("will be truncated", "to be wrapped", "have tabs", "is a vocabulary", "<doc")
+    warnings = (
+        "will be truncated",
+        "to be wrapped",
+        "have tabs",
+        "is a vocabulary",
+        "<doc",
+        "most ",
+    )
     assert bool(message) == any(text in caplog.text for text in warnings)
 
 
