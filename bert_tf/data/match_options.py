@@ -136,7 +136,7 @@ class MatchOptions(SplitFileOptions, affects=DATA):
             raise UserError("Your own tables need --anchor_column and --positive_column")
         if columns := not is_table and [*self.columns("train"), *self.columns("eval")]:
             name = columns[0] if columns[0].endswith("s") else f"{columns[0]}_column"
-            problem = f"the files of --task_name={self.task_name} have fixed names of fields"
+            problem = f"the files of --task_name={self.task_name} have fixed field names"
             raise UserError(f"--{name}: {problem}. Omit the flag, or pass --task_name={TABLES}")
         for split in ("train", "eval"):
             if {"score", "label"} <= {*data.columns(split)}:

@@ -174,7 +174,10 @@ def test_more_rows_than_memory(options, monkeypatch, tmp_path):
             "--score_column and --label_column both describe the train file. Pass one of them",
         ),
         ({"score_column": "eval:s", "label_column": "l"}, "both describe the eval file.* eval:s"),
-        ({"task_name": "beir"}, "--anchor_column: the files of --task_name=beir have fixed names"),
+        (
+            {"task_name": "beir"},
+            "--anchor_column: the files of --task_name=beir have fixed field names",
+        ),
         (
             {"label_column": "l", "positive_label": "0"},
             "--positive_label and --negative_label are the same: 0",
