@@ -1,10 +1,11 @@
 """Trains with sentence-transformers, for embeddings_peer.py and embeddings.py.
 
-usage: python benchmarks/embeddings_torch.py SETTINGS [--serve]
+usage: python benchmarks/embeddings_torch.py SETTINGS [--serve] [--gpu] [--bf16]
 
 SETTINGS is a JSON file, see `Settings`. Trains, and writes the vectors of all texts. With --serve,
 trains once for each line of the standard input instead, and prints the seconds, and those of the
-processor, between the begin of the first step and the end of the last. This file imports nothing
+processor, between the begin of the first step and the end of the last. --gpu trains on the first
+GPU, and --bf16 in bfloat16. This file imports nothing
 of bert_tf, so that it can run in another environment.
 """
 
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from datasets import Dataset
 from sentence_transformers import (
     SentenceTransformer,
@@ -76,7 +78,8 @@ def make_trainer(
         weight_decay=0.01,
         seed=settings.seed,
         batch_sampler=settings.batch_sampler,
-        use_cpu=True,
+        use_cpu="--gpu" not in sys.argv,
+        bf16="--bf16" in sys.argv,
         save_strategy="no",
         logging_strategy="no",
         report_to="none",
@@ -96,6 +99,8 @@ class Clock(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Notes the end of the newest step."""
+        if state.global_step == state.max_steps and torch.cuda.is_initialized():
+            torch.cuda.synchronize()
         self.end = time.perf_counter(), time.process_time()
 
 
@@ -112,7 +117,7 @@ def serve(trainer: SentenceTransformerTrainer) -> None:
 def main() -> None:
     """Trains and encodes."""
     settings = Settings(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
-    model = SentenceTransformer(settings.model_dir, device="cpu")
+    model = SentenceTransformer(settings.model_dir, device="cuda" if "--gpu" in sys.argv else "cpu")
     if "--serve" in sys.argv:
         serve(make_trainer(model, settings, str(Path(settings.vectors_file).parent)))
         return

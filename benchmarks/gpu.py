@@ -114,8 +114,10 @@ class JobProcess:
 
 def make_environment(job: Job, cache: str, peer_env: str) -> dict[str, str]:
     """Returns the environment variables of a job."""
-    # By default, bert_tf would use all GPUs.
-    environment = {"CUDA_VISIBLE_DEVICES": "0", **os.environ, gpu_rows.CACHE_VARIABLE: cache}
+    # By default, bert_tf would use all GPUs, and the first TensorFlow process, which may only write
+    # a model, all of the memory.
+    defaults = {"CUDA_VISIBLE_DEVICES": "0", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    environment = {**defaults, **os.environ, gpu_rows.CACHE_VARIABLE: cache}
     variables = gpu_rows.VARIABLES.get(Row.parse(job.row).kind, {}).get(job.contestant, {})
     for name, value in variables.items():
         # Flags are added to the user's.

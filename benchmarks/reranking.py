@@ -2,12 +2,14 @@
 
 usage: python benchmarks/reranking.py --model_dir=DIR --peer_dir=DIR --squad_file=FILE
            [--peer_python=python] [--queries=40] [--top_k=20] [--rounds=7]
+           [--gpu] [--precision=float32] [--jit_compile=auto]
 
 DIR is an output folder of run_ranking.py, and the same model for sentence-transformers
 (`convert_checkpoint.py --to=sentence_transformers`). Both score questions of SQuAD with paragraphs,
 the own one and random ones, from Python, in batches of 32, in turn, each in its own process, on the
 same single core: see embeddings.py. The scores must be equal. --peer_python is a Python with
-sentence-transformers. The ratios are medians over the rounds.
+sentence-transformers. The ratios are medians over the rounds. With --gpu, both use the first GPU
+and all cores.
 """
 
 import argparse
@@ -39,31 +41,35 @@ def make_pairs(args: argparse.Namespace) -> list[tuple[str, str]]:
     return pairs
 
 
-def load_ours(model_dir: str) -> Callable[[list], list[float]]:
+def load_ours(args: argparse.Namespace) -> Callable[[list], list[float]]:
     """Returns the function that scores pairs with bert_tf."""
     from bert_tf import Predictor
 
-    predictor = Predictor(model_dir, predict_batch_size=BATCH_SIZE)
+    settings = {"precision": args.precision, "jit_compile": args.jit_compile}
+    predictor = Predictor(args.model_dir, predict_batch_size=BATCH_SIZE, **settings)
     return lambda pairs: [float(prediction.score) for prediction in predictor(pairs)]
 
 
-def load_theirs(model_dir: str) -> Callable[[list], list[float]]:
+def load_theirs(args: argparse.Namespace) -> Callable[[list], list[float]]:
     """Returns the function that scores pairs with sentence-transformers."""
     import torch
     from sentence_transformers import CrossEncoder
 
-    model = CrossEncoder(model_dir, device="cpu")
+    model = CrossEncoder(
+        str(args.peer_dir),
+        device="cuda" if args.gpu else "cpu",
+        model_kwargs={"dtype": getattr(torch, args.precision)},
+    )
     settings: Any = {"batch_size": BATCH_SIZE, "activation_fn": torch.nn.Identity()}
     return lambda pairs: [float(score) for score in model.predict(pairs, **settings)]
 
 
+LOADERS = {"bert_tf": load_ours, "sentence-transformers": load_theirs}
+
+
 def serve(args: argparse.Namespace) -> None:
     """Scores all pairs for each line of the standard input; prints seconds and scores."""
-    load, folder = {
-        "bert_tf": (load_ours, args.model_dir),
-        "sentence-transformers": (load_theirs, args.peer_dir),
-    }[args.serve]
-    score, pairs = load(str(folder)), make_pairs(args)
+    score, pairs = LOADERS[args.serve](args), make_pairs(args)
     for _ in sys.stdin:
         begin = time.perf_counter(), time.process_time()
         scores = score(pairs)
@@ -79,14 +85,18 @@ def main() -> None:
     for name, default in (("queries", 40), ("top_k", 20), ("rounds", 7)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--peer_python", default=sys.executable)
-    parser.add_argument("--serve")
+    parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16"))
+    parser.add_argument("--jit_compile", default="auto")
+    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--serve", choices=LOADERS)
     args = parser.parse_args()
     if args.serve:
         serve(args)
         return
     from benchmarks import timing
 
-    timing.use_one_core()
+    if not args.gpu:
+        timing.use_one_core()
     pythons = {"bert_tf": sys.executable, "sentence-transformers": args.peer_python}
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     processes = {
@@ -101,12 +111,14 @@ def main() -> None:
 
     scores = [measure(process)[2] for process in processes.values()]  # a warm-up
     difference = max(abs(a - b) for a, b in zip(*scores, strict=True))
-    timing.require(difference < 0.01, f"The scores differ by {difference}")
+    tolerance = 0.1 if args.precision == "bfloat16" else 0.01
+    timing.require(difference < tolerance, f"The scores differ by {difference}")
     rounds = [[measure(process) for process in processes.values()] for _ in range(args.rounds)]
     for process in processes.values():
         process.communicate()
     pairs = args.queries * args.top_k
-    results: dict[str, Any] = {"pairs": pairs, "largest difference of scores": difference}
+    results: dict[str, Any] = {"pairs": pairs, "precision": args.precision}
+    results["largest difference of scores"] = difference
     for index, kind in enumerate(("wall-clock", "processor")):
         ours, theirs = ([x[i][index] for x in rounds] for i in (0, 1))
         results[kind] = {

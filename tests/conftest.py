@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import hypothesis
 import keras
 import pytest
-import tensorflow as tf
 
 from bert_tf import checkpoint, checkpoints
 from bert_tf.config import BertConfig
@@ -23,6 +22,10 @@ from tests import oracle
 # Exclude imported modules from garbage collection, which took a sixth of the test time.
 gc.freeze()
 gc.set_threshold(100_000, 50, 100)
+
+# On GPUs, modules of tests compute when pytest collects them. By default, the first of pytest-xdist's
+# processes would then allocate all of the memory.
+os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 # Tests send SIGINT, which pytest and its child processes ignore if a shell script started pytest in
 # the background.
@@ -44,9 +47,6 @@ def _signals():
 @pytest.fixture(scope="session", autouse=True)
 def _exact_float32():
     """On GPUs, matrix products in TF32 would differ from the golden results by 1e-3."""
-    gpus = tf.config.list_physical_devices("GPU")
-    for gpu in gpus:
-        tf.config.experimental.set_memory_growth(gpu, True)
     set_precision("float32")
 
 
