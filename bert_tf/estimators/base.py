@@ -54,7 +54,7 @@ class Estimator(ExplainsNames, BaseEstimator):
         # Editors and scikit-learn take the parameters from the signature.
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters = [inspect.Parameter(n, kind, default=x) for n, x in defaults.items()]
-        first = [*inspect.signature(__init__).parameters.values()][:2]
+        first = [*inspect.signature(__init__).parameters.values()][:2]  # self, init_checkpoint
         vars(__init__)["__signature__"] = inspect.Signature([*first, *parameters[1:]])
         cls.__init__ = __init__
         super().__init_subclass__(**kwargs)
