@@ -3,10 +3,10 @@
 import functools
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, shortened
 
 _VALIDATION = "Use fit(..., validation=(texts, labels))"
 _KERAS = "For the Keras model of a saved one, use BertClassifier.from_checkpoint(folder)"
@@ -46,6 +46,8 @@ _ADVICE = {
             _KERAS
         ),
         "forward|call|state_dict|(named_)?parameters": _KERAS,
+        "fit": f"Pass texts and labels. {_VALIDATION}",
+        "__init__": "Pass flags by name, such as max_seq_length=128",
     },
     "SentenceEncoder": {
         "batch_size": "Pass eval_batch_size to SentenceEncoder",
@@ -62,9 +64,10 @@ _ADVICE = {
         "evaluat.*|scoring|metrics": "Use fit(..., validation=(anchors, positives)), or "
         "run_embeddings.py",
         "predict.*|score": "To predict labels, pass the vectors to another estimator",
+        "fit": "Pass anchors and positives; with negatives, fit([anchor], [[positive, negative]])",
     },
     "Predictor": {
-        "question|context|passage|query|documents?": "Pass pairs as tuples: "
+        "__call__|question|context|passage|query|documents?": "Pass pairs as tuples: "
         "predictor((question, context))",
         "batch_size": "Pass predict_batch_size to Predictor",
         "predict_proba|return_all_scores|proba": "Use predictor(text).probabilities",
@@ -199,7 +202,7 @@ class ExplainsNames:
         for name, method in [*vars(cls).items()]:
             is_public = name in ("__init__", "__call__") or not name.startswith("_")
             if inspect.isfunction(method) and is_public:
-                setattr(cls, name, _checks_keywords(method))
+                setattr(cls, name, _explains_arguments(method))
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> NoReturn:
@@ -215,16 +218,30 @@ class ExplainsNames:
             raise AttributeError(found, name=name, obj=self)
 
 
-def _checks_keywords(method: Any) -> Any:
-    """Makes a method raise a UserError for a keyword that it does not have."""
-    code = method.__code__
-    names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+def _explains_arguments(method: Any) -> Any:
+    """Makes a method raise a UserError for arguments that it cannot be called with."""
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        for name in kwargs.keys() - names:
-            found = use_instead(name, type(self)) or f"It takes {', '.join(names)}"
-            raise UserError(f"{method.__qualname__} has no argument {name!r}. {found}")
-        return method(self, *args, **kwargs)
+        try:
+            return method(self, *args, **kwargs)
+        except TypeError:
+            _check_arguments(method, self, args, kwargs)
+            raise
 
-    return method if code.co_flags & inspect.CO_VARKEYWORDS else call
+    return call
+
+
+def _check_arguments(method: Any, owner: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
+    signature, name = inspect.signature(method), f"{type(owner).__name__}.{method.__name__}"
+    names = [*signature.parameters][1:]
+    takes = f"It takes {shortened(names)}"
+    if not method.__code__.co_flags & inspect.CO_VARKEYWORDS:
+        for other in kwargs.keys() - names:
+            found = use_instead(other, type(owner)) or takes
+            raise UserError(f"{name} has no argument {other!r}. {found}") from None
+    try:
+        signature.bind(owner, *args, **kwargs)
+    except TypeError as error:
+        found = use_instead(method.__name__, type(owner)) or takes
+        raise UserError(f"{name}: {error}. {found}") from None

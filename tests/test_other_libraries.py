@@ -5,6 +5,7 @@ import importlib
 import inspect
 import pickle
 import pkgutil
+import re
 
 import pytest
 
@@ -122,6 +123,28 @@ def test_keywords(method, keyword, expected):
     with pytest.raises(UserError) as error:
         method(["a text"], **{keyword: 1})
     assert expected in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "expected"),
+    [
+        (PREDICTOR, 2, "Predictor.__call__: too many positional .* predictor((question, context))"),
+        (PREDICTOR.columns, 2, "Predictor.columns: too many positional .* It takes inputs"),
+        (CLASSIFIER.fit, 4, "TextClassifier.fit: too many .* fit(..., validation=(texts, labels))"),
+        (CLASSIFIER.fit, 1, "TextClassifier.fit: missing a .* 'labels'. Pass texts and labels"),
+        (ENCODER.fit, 1, "SentenceEncoder.fit: .* fit([anchor], [[positive, negative]])"),
+        (TextClassifier, 2, "TextClassifier.__init__: too many .* Pass flags by name"),
+        (TOKENIZER.tokenize, 0, "FullTokenizer.tokenize: missing a required argument: 'text'"),
+    ],
+)
+def test_number_of_arguments(call, arguments, expected):
+    with pytest.raises(UserError, match=".*".join(map(re.escape, expected.split(".*")))):
+        call(*[["a text"]] * arguments)
+
+
+def test_type_errors_inside_of_methods():
+    with pytest.raises(TypeError, match=r"^Pass a list of tokens, not a text"):
+        TOKENIZER.convert_tokens_to_ids("a text")
 
 
 NAMES = (

@@ -352,7 +352,10 @@ def test_model_id_is_rejected():
         ),
         ({"script": "predict_masked", "top_k": 0}, "--top_k must be between 1 and 1000"),
         ({"script": "run_ner"}, "No such file: .*labels.txt"),
-        ({"script": "run_squad"}, r"not match this model\. Missing .*pass --do_train=true"),
+        (
+            {"script": "run_squad"},
+            r"not match this model\. Missing .*run\(SquadOptions\(do_",
+        ),
         ({"script": "run_squad", "max_seq_length": 32}, "must be greater than --max_query_length"),
         (
             {"script": "run_squad", "do_eval": True},

@@ -78,6 +78,13 @@ def check_prefix(texts: Iterable[str], prefix: str) -> Iterator[str]:
         yield f"{share}: it is added once more. Remove it from the texts, or pass an empty prefix"
 
 
+def require_room(flag: str, prefix: Sequence[str], length: int) -> None:
+    """Raises a UserError if rows of `length` tokens have none for a text after the prefix."""
+    if len(prefix) + 3 > length:  # [CLS], a token of the text and [SEP]
+        problem = f"takes {len(prefix)} of {length} tokens: there is no room for a text"
+        raise UserError(f"--{flag} {problem}. Shorten it, or raise the maximum length")
+
+
 def check_lines(path: str, lines: Sequence[str], advice: str = "Pass plain text") -> Iterator[str]:
     """Yields a sentence for each problem in the first lines of a file of texts.
 

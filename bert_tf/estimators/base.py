@@ -52,10 +52,10 @@ class Estimator(ExplainsNames, BaseEstimator):
             self.set_params(init_checkpoint=init_checkpoint, **flags)
 
         # Editors and scikit-learn take the parameters from the signature.
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        kind = inspect.Parameter.KEYWORD_ONLY
         parameters = [inspect.Parameter(n, kind, default=x) for n, x in defaults.items()]
-        first = inspect.Parameter("self", kind)
-        vars(__init__)["__signature__"] = inspect.Signature([first, *parameters])
+        first = [*inspect.signature(__init__).parameters.values()][:2]  # self, init_checkpoint
+        vars(__init__)["__signature__"] = inspect.Signature([*first, *parameters[1:]])
         cls.__init__ = __init__
         super().__init_subclass__(**kwargs)
 

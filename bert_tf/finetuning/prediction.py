@@ -37,7 +37,9 @@ class TaskPredictor:
 
         def load(model: Any) -> None:
             source = formats.find_source(folder.model) if folder.model else folder.checkpoint()
-            checkpoints.load_weights(model, source).require_exact()
+            train = f"train it: bert_tf.run({type(options).__name__}(do_train=True, ...))"
+            advice = f". If the model has not been fine-tuned for this task, {train}"
+            checkpoints.load_weights(model, source).require_exact(advice)
             self._model = model
 
         self._check_texts = TextCheck(model_files[2])

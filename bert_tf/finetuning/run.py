@@ -282,7 +282,8 @@ class FineTuningRun(TrainingRun):
                 results.files += written.paths
                 main = {*[metric.name for metric in task.traits.monitors[:2]], "loss"}
                 count, entries = len(predictions), written.entries
-                output_dir.write_metrics(folder, results.metrics, count, entries, suffix, main)
+                others = suffix, main, task.traits.unit
+                output_dir.write_metrics(folder, results.metrics, count, entries, *others)
                 if options.report:
                     now = time.monotonic()
                     seconds = {"in all": now - self._start, "this evaluation": now - before}

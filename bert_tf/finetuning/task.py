@@ -77,6 +77,7 @@ class Traits:
         exports_texts: whether an exported model takes texts; False if the task inserts tokens
             that a text cannot express, or if a row has several texts.
         export_note: how an exported SavedModel differs from the trained model, for the log.
+        unit: what the examples of an evaluation are, for the log.
     """
 
     monitors: tuple[Metric, ...] = (LOSS,)
@@ -85,6 +86,7 @@ class Traits:
     inputs_are_independent: bool = True
     exports_texts: bool = True
     export_note: str = ""
+    unit: str = "example"
 
 
 class Written(NamedTuple):

@@ -93,11 +93,12 @@ def write_metrics(
     extra: Mapping[str, Any] | None = None,
     suffix: str = "",
     main: Collection[str] = (),
+    unit: str = "example",
 ) -> None:
     """Writes metrics to `eval_results.txt`, as JSON, and as curves for TensorBoard.
 
     `extra` has additional entries for the JSON file; `suffix` is added to the file names. Logs the
-    metrics in `main` (names without `eval_`), by default all.
+    metrics in `main` (names without `eval_`), by default all, of examples that are called `unit`.
     """
     # In tasks with a loss, the original's metrics come first, in the same order as in its file.
     first_names = _ORIGINAL_METRICS if "eval_loss" in metrics else ()
@@ -108,7 +109,7 @@ def write_metrics(
     logged = [n for n in names if n.removeprefix("eval_") in main and f"eval_{n}" not in names]
     rounded = ", ".join(f"{name} = {round(plain[name], 4)}" for name in logged or names)
     path = result_path(output_dir, EVAL_RESULTS, suffix)
-    examples = counted(num_examples, "example")
+    examples = counted(num_examples, unit)
     log.info("Evaluation of %s: %s. All metrics: %s", examples, rounded, path)
     files.write_text(path, "\n".join(lines) + "\n")
     text = json.dumps({**plain, **(extra or {})}, indent=1) + "\n"

@@ -12,7 +12,7 @@ from bert_tf.checkpoints.formats.sentence_transformers import check_encoder, dec
 from bert_tf.checkpoints.model import is_training_state
 from bert_tf.checkpoints.run_folder import RunFolder, fingerprint
 from bert_tf.data import array_ops
-from bert_tf.data.texts import Text, check_prefix
+from bert_tf.data.texts import Text, check_prefix, require_room
 from bert_tf.declare import DATA, DEVICES, MODEL, PATH, ROWS
 from bert_tf.progress import log
 from bert_tf.search.options import SearchOptions
@@ -45,6 +45,9 @@ class Encoder:
         for is_query, prefix in self._prefixes.items():
             if prefix == "auto":
                 self._prefixes[is_query] = declared.prefix(is_query) if declared else ""
+            flag = "query_prefix" if is_query else "passage_prefix"
+            tokens = self.extractor.tokenizer.reference.tokenize(self._prefixes[is_query])
+            require_room(flag, tokens, self.extractor.options.max_seq_length)
         if any(self._prefixes.values()):
             prefixes = self._prefixes[True], self._prefixes[False]
             log.info("Prefixes: %r before each query, %r before each text", *prefixes)

@@ -18,7 +18,7 @@ import numpy as np
 
 from bert_tf import files, locks
 from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
-from bert_tf.errors import UserError, counted
+from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import bar, log
 from bert_tf.search.encoder import Encoder
 from bert_tf.search.options import SearchOptions
@@ -160,11 +160,17 @@ def build(options: SearchOptions) -> None:
 def _write_texts(texts: Iterable[Identified], file: IO[bytes]) -> tuple[array.array, str]:
     """Writes texts; returns the offsets of their lines, and a digest."""
     digest, offsets = hashlib.blake2b(digest_size=16), array.array("q", [0])
+    distinct: set[str] = set()
     for _, key, text in texts:
+        if len(distinct) < 2:
+            distinct.add(text)
         line = json.dumps({"_id": key, "text": text}, ensure_ascii=False).encode() + b"\n"
         file.write(line)
         digest.update(line)
         offsets.append(offsets[-1] + len(line))
+    if len(distinct) == 1 and len(offsets) > 2:
+        problem = f"All {len(offsets) - 1:,} texts are the same: {excerpt(min(distinct))}"
+        raise UserError(f"{problem}. Check --input_file and --text_column")
     return offsets, digest.hexdigest()
 
 

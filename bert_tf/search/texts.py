@@ -16,6 +16,8 @@ Identified = tuple[str, str, str]
 _JSON = re.compile(r"\.(jsonl?|ndjson)(\.gz)?$", re.IGNORECASE)
 _HEADER = re.compile(rf"{COLUMN_NAME.pattern}|query|q|[dpq]id|docid", re.IGNORECASE)
 _TSV = re.compile(r"\.tsv(\.gz)?$", re.IGNORECASE)
+# A line of relevance judgments, as in BEIR or TREC.
+_QRELS = re.compile(r"\S+(\t\S+\t|\s+0\s+\S+\s+)-?\d+")
 _TABLE = re.compile(r"\.(csv|tsv)(\.gz)?$", re.IGNORECASE)
 # Number of lines that are checked for whether they are plain text.
 _NUM_CHECKED = 1000
@@ -59,6 +61,10 @@ def read_queries(path: str) -> list[Identified]:
     if path.lower().endswith(".csv"):
         raise UserError(f"{path} is a table: write a query per line, or an id, a tab and the query")
     queries = [*_check(path, _read(path))]
+    # The first line may be a header, and one line may be chance.
+    if len(queries) > 1 and all(_QRELS.fullmatch(query) for _, _, query in queries[1:]):
+        problem = "has ids of queries and texts, and scores (qrels)"
+        raise UserError(f"{path} {problem}. Pass the file with the texts of the queries")
     if not any("\t" in query for _, _, query in queries):
         return queries
     for place, _, query in queries:

@@ -57,6 +57,8 @@ def make_app(batchers: Mapping[str, Batcher], options: ServingOptions, metrics: 
             settings: Any = {"methods": ["POST" if is_post else "GET"], "tags": [tag]}
             kind = function.__annotations__["return"]
             app.add_api_route(path, function, response_class=kind, response_model=None, **settings)
+    # Some load balancers send HEAD; the server then leaves out the body.
+    app.add_api_route("/health", routes.health, methods=["HEAD"], include_in_schema=False)
     for path in ("/", "/docs"):
         app.add_api_route(path, _page, include_in_schema=False)
     return app

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from bert_tf import files
+from bert_tf.errors import UserError, brief
 from bert_tf.other_libraries import ExplainsNames
 from bert_tf.tokenization.casing import (
     validate_case_matches_checkpoint as validate_case_matches_checkpoint,
@@ -77,7 +78,11 @@ def convert_by_vocab(vocab: Mapping[_Key, _Value], items: Iterable[_Key]) -> lis
     """Looks up items in a vocabulary; as in the original, a missing item raises a KeyError."""
     if isinstance(items, str):
         raise TypeError(f"Pass a list of tokens, not a text. Received: {items!r:.100}")
-    return [vocab[item] for item in items]
+    try:
+        return [vocab[item] for item in items]
+    except TypeError:  # a row of several, or no sequence
+        expected = "one sequence of tokens or ids; of several, such as a batch, convert each"
+        raise UserError(f"Pass {expected}. Received: {brief([repr(items)])[0]}") from None
 
 
 def convert_tokens_to_ids(vocab: Mapping[str, int], tokens: Iterable[str]) -> list[int]:

@@ -19,6 +19,7 @@ from bert_tf.options import RankingOptions, SearchOptions
 from bert_tf.search import index as index_module
 from bert_tf.search.index import Index
 from bert_tf.search.run import run
+from bert_tf.search.texts import read_queries
 from tests.oracle import ROOT
 from tests.tasks.feature_extraction.test_declared_pooling import NORMALIZE, declare
 
@@ -307,6 +308,44 @@ def test_invalid_queries(folder):
     with pytest.raises(UserError, match="the id 'q 1' has a space, which separates columns"):
         search(folder, "found.run")
     assert not (folder / "found.run").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "are_qrels"),
+    [
+        ("query-id\tcorpus-id\tscore\n1\td1\t1\n1\td2\t0\n", True),
+        ("1\td1\t1\n2\td1\t-1\n", True),
+        ("1 0 d1 1\n1 0 d2 0\n", True),
+        ("1\ta film\n2\twindows 10\n", False),
+        ("films of 2010\nis it 0 or 1\n", False),
+    ],
+)
+def test_judgments_are_no_queries(tmp_path, text, are_qrels):
+    path = tmp_path / "test.tsv"
+    path.write_text(text)
+    if are_qrels:
+        with pytest.raises(UserError, match=r"test.tsv has ids of .* \(qrels\)\. Pass the file"):
+            read_queries(str(path))
+    else:
+        assert len(read_queries(str(path))) == 2
+
+
+def test_texts_that_are_all_the_same(folder):
+    (folder / "a.tsv").write_text("id\tlang\n1\ten\n2\ten\n")
+    flags = {"input_file": folder / "a.tsv", "text_column": "lang", "id_column": "id"}
+    with pytest.raises(UserError, match=r"^All 2 texts are the same: 'en'\. Check --input_"):
+        build_index(folder, **flags)
+    with open(folder / "a.tsv", "a") as file:
+        file.write("3\tde\n")
+    assert len(build_index(folder, **flags).vectors) == 3
+
+
+def test_prefixes_that_leave_no_room(folder):
+    build_index(folder, max_seq_length=6)
+    flags = {"query_prefix": "a b c d: ", "max_seq_length": 6}
+    with pytest.raises(UserError, match=r"^--query_prefix takes 5 of 6 tokens: there is"):
+        search(folder, **flags)
+    search(folder, **{**flags, "query_prefix": "a b: "})
 
 
 def test_damaged_indexes(folder):

@@ -217,6 +217,7 @@ def test_description(server):
     assert info["model_type"]["classifier"]["id2label"] == {"0": "0", "1": "1"}
     assert (info["max_input_length"], info["prompts"]) == (24, {})
     assert server.get("/health").status_code == 200
+    assert asyncio.run(server.send("HEAD", "/health")).status_code == 200
     metrics = server.get("/metrics").text
     assert 'bert_queue_inputs{model="run_ner"} 0.0' in metrics
     assert 'bert_requests_total{route="/health",status="200"}' in metrics

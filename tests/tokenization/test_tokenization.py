@@ -253,6 +253,10 @@ def test_full_tokenizer(tokenizer):
     assert tokenization.convert_ids_to_tokens(tokenizer.inv_vocab, ids) == tokens
     with pytest.raises(TypeError, match="a list of tokens, not a text"):
         tokenizer.convert_tokens_to_ids("un")
+    assert tokenizer.convert_ids_to_tokens(np.array(ids)) == tokens
+    for batch in (np.array([ids, ids]), [ids, ids], 5):
+        with pytest.raises(UserError, match=r"^Pass one sequence of tokens or ids; of sev"):
+            tokenizer.convert_ids_to_tokens(batch)
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,9 @@ class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
 
     def check(self) -> None:
         """Checks the options in the original's order, without reading any data files."""
+        if self.pooling in ("mean", "max", "mean_max"):
+            advice = "To train vectors of texts, use run_embeddings.py or SentenceEncoder"
+            raise UserError(f"--pooling={self.pooling}: classifiers read [CLS]. {advice}")
         super().check()
         if self.task_module and self.task_name:
             raise UserError("--task_module and --task_name are mutually exclusive: pass one")

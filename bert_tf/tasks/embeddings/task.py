@@ -31,6 +31,7 @@ from bert_tf.data.ranking_metrics import (
     correlations,
     rank,
 )
+from bert_tf.data.texts import require_room
 from bert_tf.errors import UserError
 from bert_tf.finetuning.distillation import VectorTeacher
 from bert_tf.finetuning.model_files import read_model_files
@@ -91,7 +92,7 @@ class Embeddings(Task):
         names = CORRELATIONS if self.options.is_scored("eval") else RANKING
         depends_on = {"batch"} if self.options.loss != "cosine" else set()
         soft_targets = ("sentence_embedding", "vectors"), ("passages", "vectors")
-        return Traits(tuple(map(Metric, names)), soft_targets, frozenset(depends_on))
+        return Traits(tuple(map(Metric, names)), soft_targets, frozenset(depends_on), unit="text")
 
     @property
     def vector_size(self) -> int:
@@ -104,6 +105,9 @@ class Embeddings(Task):
         if any(x > size for x in options.sizes):
             raise UserError(f"--matryoshka_dims={options.matryoshka_dims} exceeds the size {size}")
         prompts = {"query": options.query_prefix, "passage": options.passage_prefix}
+        limits = options.query_length, options.max_seq_length
+        for (name, prefix), limit in zip(prompts.items(), limits, strict=True):
+            require_room(f"{name}_prefix", self.tokenizer.reference.tokenize(prefix), limit)
         arguments = options.pooling, options.normalize, options.max_seq_length
         return Schema(files=declaration(*arguments, self.config.hidden_size, prompts))
 

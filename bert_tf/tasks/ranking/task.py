@@ -46,7 +46,7 @@ class Ranking(Task):
 
     options: RankingOptions
     schema = Schema(text_pairs=True)
-    traits = Traits(tuple(map(Metric, RANKING)))
+    traits = Traits(tuple(map(Metric, RANKING)), unit="pair")
 
     def __init__(
         self, options: RankingOptions, config: BertConfig, tokenizer: FullTokenizer

@@ -128,6 +128,8 @@ def test_special_tokens_in_no_text_warn(marked, tmp_path, run_log, tokens, warns
         ({"special_tokens": "[E1],[E2],[E3]"}, r"there are 3 in --special_tokens: \[E1\], \[E2\]"),
         ({"special_tokens": "@G,@D"}, "train.tsv: no text has @G, such as"),
         ({"long_text": "windows"}, "excludes --long_text=windows"),
+        ({"pooling": "mean"}, r"^--pooling=mean: classifiers read \[CLS\]. .* SentenceEncoder"),
+        ({"pooling": "last"}, "--pooling must be one of cls, entity_starts. Received: last"),
     ],
 )
 def test_unsuitable_options_are_errors(marked, tmp_path, flags, problem):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import random
+import re
 import shutil
 
 import numpy as np
@@ -46,7 +47,7 @@ def options(tiny, tmp_path):
     )
 
 
-def test_retrieval(options, tmp_path):
+def test_retrieval(options, tmp_path, run_log):
     run = dataclasses.replace(
         options,
         **{"max_query_length": 5, "normalize": True, "pooling": "max", "matryoshka_dims": "16,8"},
@@ -54,6 +55,7 @@ def test_retrieval(options, tmp_path):
     )
     metrics = registry.run(run).metrics
     assert metrics["eval_mrr@10"] > 0.7
+    assert re.search(r"Evaluation of \d+ texts: eval_mrr@10 = ", run_log.text)
     assert metrics["eval_mrr@10_8"] > 0.5
     assert metrics["eval_triplet_accuracy"] > 0.9
     results = json.loads((tmp_path / "out" / "eval_results.json").read_text())
@@ -166,6 +168,8 @@ def test_more_rows_than_memory(options, monkeypatch, tmp_path):
         ({"matryoshka_dims": "8,x"}, "--matryoshka_dims must be numbers, such as 768,256"),
         ({"matryoshka_dims": "8,8"}, "--matryoshka_dims=8,8 repeats a size"),
         ({"matryoshka_dims": "32"}, "--matryoshka_dims=32 exceeds the size 16"),
+        ({"query_prefix": "a " * 4, "max_query_length": 6}, "--query_prefix takes 4 of 6 tokens: "),
+        ({"passage_prefix": "a " * 30, "max_query_length": 6}, "--passage_prefix takes 30 of"),
         ({"score_range": "5"}, "--score_range must be two numbers"),
         ({"score_range": "0,5,9"}, "--score_range must be two numbers"),
         ({"score_range": "1,0"}, "--score_range must be two numbers"),

@@ -45,9 +45,10 @@ def short(options):
     return dataclasses.replace(options, num_train_epochs=0.2, do_eval=False)
 
 
-def test_training_and_prediction(options, tmp_path):
+def test_training_and_prediction(options, tmp_path, run_log):
     untrained = dataclasses.replace(options, do_train=False, output_dir=str(tmp_path / "untrained"))
     assert registry.run(untrained).metrics["eval_mrr@10"] < 0.6
+    assert "Evaluation of 24 pairs: eval_mrr@10 = " in run_log.text
     pairs = [("it was", "bad plot"), ("it was", "good plot"), ("a film", "slow")]
     write_run(tmp_path / "found.tsv", pairs)
     flags = {"do_predict": True, "do_export": True, "predict_file": "found.tsv"}
