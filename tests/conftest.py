@@ -23,8 +23,8 @@ from tests import oracle
 gc.freeze()
 gc.set_threshold(100_000, 50, 100)
 
-# On GPUs, modules of tests compute when pytest collects them. By default, the first of pytest-xdist's
-# processes would then allocate all of the memory.
+# On GPUs, some test modules compute when pytest collects them. By default, the first process of
+# pytest-xdist would then allocate all of the memory.
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 # Tests send SIGINT, which pytest and its child processes ignore if a shell script started pytest in

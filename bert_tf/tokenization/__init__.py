@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from bert_tf import files
-from bert_tf.errors import UserError, brief
+from bert_tf.errors import brief
 from bert_tf.other_libraries import ExplainsNames
 from bert_tf.tokenization.casing import (
     validate_case_matches_checkpoint as validate_case_matches_checkpoint,
@@ -82,7 +82,7 @@ def convert_by_vocab(vocab: Mapping[_Key, _Value], items: Iterable[_Key]) -> lis
         return [vocab[item] for item in items]
     except TypeError:  # a row of several, or no sequence
         expected = "one sequence of tokens or ids; of several, such as a batch, convert each"
-        raise UserError(f"Pass {expected}. Received: {brief([repr(items)])[0]}") from None
+        raise TypeError(f"Pass {expected}. Received: {brief([repr(items)])[0]}") from None
 
 
 def convert_tokens_to_ids(vocab: Mapping[str, int], tokens: Iterable[str]) -> list[int]:

@@ -255,7 +255,7 @@ def test_full_tokenizer(tokenizer):
         tokenizer.convert_tokens_to_ids("un")
     assert tokenizer.convert_ids_to_tokens(np.array(ids)) == tokens
     for batch in (np.array([ids, ids]), [ids, ids], 5):
-        with pytest.raises(UserError, match=r"^Pass one sequence of tokens or ids; of sev"):
+        with pytest.raises(TypeError, match=r"^Pass one sequence of tokens or ids; of sev"):
             tokenizer.convert_ids_to_tokens(batch)
 
 
