@@ -11,8 +11,11 @@ _OF_TENSORFLOW = (
     r"Graph execution error:.*?(Node: '\S*'|<stack traces unavailable>)|(\[\[)?\{\{.*?\}\}(\]\])?"
     r"|\[Op:.*?\]( name:.*)?|(defined at |Hint: If you want |Original stack trace ).*"
 )
-# Flags of other libraries that have another name here.
+# Flags of other libraries, or of other scripts, that have another name here, or several.
 _OF_OTHER_LIBRARIES = {
+    "data_dir": "train_file predict_file input_file",
+    "dev_file": "eval_file predict_file",
+    "eval_file": "predict_file",
     "eval_steps": "eval_every",
     "eval_strategy": "eval_every",
     "evaluation_strategy": "eval_every",
@@ -26,6 +29,7 @@ _OF_OTHER_LIBRARIES = {
     "save_steps": "save_checkpoints_steps",
     "save_total_limit": "keep_checkpoint_max",
     "temperature": "loss_scale",
+    "validation_file": "eval_file predict_file",
     "warmup_ratio": "warmup_proportion",
     "warmup_steps": "warmup_proportion",
 }
@@ -63,8 +67,8 @@ def brief(names: Iterable[str]) -> list[str]:
 def similar(name: str, names: Iterable[str], limit: int = 3) -> list[str]:
     """Returns the names of flags that a misspelled or foreign name may mean, best first."""
     names, words = [*names], {*re.split("[-_]+", name)}
-    if (known := _OF_OTHER_LIBRARIES.get(name)) in names:
-        return [str(known)]
+    if known := [x for x in _OF_OTHER_LIBRARIES.get(name, "").split() if x in names]:
+        return known
     # lr: learning_rate; epochs: num_train_epochs; max_length: max_seq_length.
     initials = [x for x in names if "".join(word[0] for word in x.split("_")) == name]
     parts = [x for x in names if name in x or words <= {*x.split("_")}]

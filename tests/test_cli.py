@@ -137,9 +137,16 @@ def test_invalid_flags_are_rejected(arguments, message):
 
 @pytest.mark.parametrize(
     ("options_class", "name", "meant"),
-    [(EmbeddingsOptions, "temperature", "loss_scale"), (SearchOptions, "k", "top_k")],
+    [
+        (EmbeddingsOptions, "temperature", "loss_scale"),
+        (SearchOptions, "k", "top_k"),
+        (SquadOptions, "data_dir", "train_file or --predict_file"),
+        (ExtractionOptions, "data_dir", "input_file"),
+        (SquadOptions, "eval_file", "predict_file"),
+        (ClassifierOptions, "validation_file", "eval_file or --predict_file"),
+    ],
 )
-def test_flags_of_other_libraries(options_class, name, meant):
+def test_flags_of_other_libraries_and_scripts(options_class, name, meant):
     with pytest.raises(UserError, match=rf"There is no flag --{name}\. Did you mean --{meant}\?"):
         cli.parse(options_class, ["script", f"--{name}=3"])
 

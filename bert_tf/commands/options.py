@@ -1,6 +1,7 @@
 """Options of `convert_checkpoint.py`, `export_model.py` and `create_vocab.py`."""
 
 import dataclasses
+import re
 
 from bert_tf import registry
 from bert_tf.declare import Options, check_required, check_values, option
@@ -9,6 +10,9 @@ from bert_tf.errors import UserError
 _HEADS = [*dict.fromkeys(script.head for script in registry.SCRIPTS.values() if script.head)]
 # [PAD], [UNK], [CLS], [SEP], [MASK].
 _NUM_SPECIAL_TOKENS = 5
+# Names of files that neither a folder nor a checkpoint has.
+_OTHER_FILE = re.compile(r"(.*[^/])(?<!\.weights)\.(safetensors|h5|bin|pth?|zip|npz|msgpack)", re.I)
+_EXPORTED_FILE = re.compile(r".*\.(onnx|tflite|pb)", re.I)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,6 +80,12 @@ class ConversionOptions(Options):
             raise UserError("--inspect writes no output: omit --output or --inspect")
         if not self.inspect and not self.output:
             raise UserError("Missing required flags: --output (or --inspect to write nothing)")
+        flag = f"--output={self.output}"
+        if _EXPORTED_FILE.fullmatch(flag):
+            raise UserError(f"{flag}: export_model.py, not convert_checkpoint.py, writes it")
+        if self.to not in ("keras", "weights_h5") and (file := _OTHER_FILE.fullmatch(flag)):
+            to = "hugging_face" if self.to == "auto" else self.to
+            raise UserError(f"{flag} is the name of a file. Pass a folder: {file[1]} --to={to}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -19,9 +19,11 @@ from bert_tf.training.evaluation import EVAL_FOLDER, plain_metrics
 
 EVAL_RESULTS = "eval_results.txt"
 EVAL_FILES = (EVAL_RESULTS, EVAL_RESULTS_JSON)
-# Names of results, of all but a few tasks.
+# Names of results of all tasks, and of GLUE's submission files.
 _RESULTS = re.compile(
     r"(eval|test|nbest)_(results|predictions).*|predictions\..*|report\.html|export"
+    r"|(label|entities)_test.*|predicted_.*|reranked\..*|null_odds\..*"
+    r"|(AX|CoLA|MNLI-mm?|MRPC|[QW]NLI|QQP|RTE|SST-2|STS-B)\.tsv"
 )
 # Metrics that the original's classifier writes to `eval_results.txt`.
 _ORIGINAL_METRICS = ("eval_accuracy", "eval_loss", "global_step", "loss")

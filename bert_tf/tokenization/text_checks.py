@@ -15,7 +15,8 @@ _MIN_TEXTS, _MIN_DISTINCT_SHARE = 100, 0.05
 _SAMPLE_SIZE, _MIN_UNKNOWN, _MIN_UNKNOWN_SHARE, _MAX_LISTED_WORDS = 2000, 5, 0.05, 5
 # Signs of texts that were changed before they were read, and the tolerated fraction of such texts.
 _CHANGED = {
-    r"\[(CLS|SEP)\]": "contain [CLS] or [SEP]: remove them; they are added automatically",
+    r"\[(CLS|SEP)\]": "contain [CLS] or [SEP]: remove them; they are added automatically. For "
+    "pairs, write two columns (--text_pair_column in run_classifier.py and extract_features.py)",
     # At the beginning or end: elsewhere, <s> may be a tag of HTML.
     r"^<s>|</s>$|<\|\w+\|>": "contain special tokens of another model: remove them",
     r"(?<!\S)##\w": "contain word pieces (##): pass the texts before tokenization",

@@ -282,6 +282,8 @@ def test_folder_for_each_label(tmp_path):
     [
         (b"PAR1", r"Convert it: pandas.read_parquet\(OLD\)"),
         (b"BZh9", "It is compressed"),
+        (b"@relation sms\n", "ARFF is not read: convert it to CSV or JSON lines"),
+        (b"$FL2@(#) SPSS DATA FILE", r"Convert it: pandas.read_spss\(OLD\)"),
         (b"version https://git-lfs.github.com/spec/v1", "It is a pointer of Git LFS"),
     ],
 )

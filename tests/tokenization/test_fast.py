@@ -365,7 +365,11 @@ def test_texts_of_a_wrong_column_are_reported(texts, message, more):
             ("\ufffd\ufffd", "\ufffd"),
             "has no word pieces, such as '\ufffd\ufffd \ufffd'",
         ),
-        (("[CLS] the film [SEP]",), "contains [CLS] or [SEP]: remove them; they are added"),
+        (
+            ("the film [SEP] the",),
+            "contains [CLS] or [SEP]: remove them; they are added automatically. For pairs, write "
+            "two columns (--text_pair_column in run_classifier.py and extract_features.py). Exam",
+        ),
         (("<s> the film </s>",), "contains special tokens of another model: remove them"),
         (("the <|endoftext|> film",), "contains special tokens of another model"),
         (("the film ##the",), "contains word pieces (##): pass the texts before tokenization"),

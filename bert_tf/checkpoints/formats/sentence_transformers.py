@@ -2,13 +2,13 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bert_tf import files, registry
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.progress import log
 
 # Poolings in the order in which sentence-transformers concatenates their vectors.
@@ -38,6 +38,14 @@ class DeclaredVectors(NamedTuple):
     def differs_from(self, pooling: str) -> bool:
         """Returns whether vectors that are made with this pooling alone would be others."""
         return bool(self.unsupported or self.normalize) or pooling != self.pooling
+
+    def check(self, texts: Sequence[tuple[str, str | None]]) -> Iterator[str]:
+        """Yields a sentence if texts have no prompt, or some are pairs."""
+        if not all(text.startswith(self.prompt) for text, _ in texts):
+            yield f"the texts get no prompt. Write {self.prompt!r} before each of them"
+        if pairs := sum(pair is not None for _, pair in texts):
+            share = counted(pairs, "input", "have two texts", of=len(texts))
+            yield f"{share}, but the encoder compares single texts. Pass each text by itself"
 
     def prefix(self, is_query: bool) -> str:
         """Returns what is prepended to queries, or else to the passages that are searched."""

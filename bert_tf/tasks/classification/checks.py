@@ -29,6 +29,8 @@ _MAX_CONTRADICTORY = 0.1
 _NUMBER = r"[+-]?[\d.,]*\d"
 # Numbers whose spread differs by this factor from that of the training set have another unit.
 _OTHER_SPREAD = 4
+# Metrics, also of other libraries.
+_OF_REGRESSION = re.compile(r"(eval_)?(pearson|spearman|r?mse|mae|r2|(root_)?mean_)", re.IGNORECASE)
 # A special token that follows an entity: a closing tag, or the word "end".
 _END = re.compile(r"^\W*/|(?<![a-z])end(?![a-z])", re.IGNORECASE)
 
@@ -76,6 +78,15 @@ def _check_texts(
         if 2 * len(found) > len(examples):
             share = f"{len(found)} of {len(examples)} texts are labels, such as {excerpt(found[0])}"
             yield f"{path}: {share}. Check the text column"
+
+
+def require_metric(metric: str, data: TextDataset, problem: ProblemType) -> None:
+    """Raises a UserError if `--best_metric` is one of a regression, but the labels are classes."""
+    is_own = metric.removeprefix("eval_") in ("auto", *problem.metric_names)
+    if not is_own and data.problem_type != REGRESSION and _OF_REGRESSION.match(metric):
+        advice = "For a regression, pass --problem_type=regression; for classes, one of "
+        names = ", ".join(problem.metric_names)
+        raise UserError(f"--best_metric={metric}: the labels are classes. {advice}{names}")
 
 
 def _check_contradictions(path: str, examples: Sequence[InputExample]) -> Iterator[str]:

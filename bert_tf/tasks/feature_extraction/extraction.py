@@ -269,10 +269,9 @@ class Extractor:
         """Computes the features of texts."""
         backend.require_runtime()
         self._check_texts(texts)
-        prompt = self._declared.prompt if self._declared else ""
-        if not self.num_texts and not all(text.text_a.startswith(prompt) for text in texts):
-            message = "%s: the texts get no prompt. Write %r before each of them"
-            log.warning(message, self._folder, prompt)
+        if self._declared and not self.num_texts:
+            for problem in self._declared.check(texts):
+                log.warning("%s: %s", self._folder, problem)
         if self._declared and self._declared.lower_case:
             texts = [Text(a.lower(), b and b.lower()) for a, b in texts]
         rows = convert_examples(texts, None, self.options.max_seq_length, self.tokenizer)

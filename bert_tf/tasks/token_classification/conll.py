@@ -52,6 +52,9 @@ _MIN_SHARE = 0.8
 _MIN_VARIED = 0.75
 # A line with more Chinese characters is a sentence; on average.
 _MAX_CJK_PER_WORD = 3
+# The beginning of a list that is written as a string, such as `['a', 'b']`, in CSV or JSON, too.
+_LIST = re.compile(r"""(^|[\s,;"])\[('|""\w|\\")""")
+_NUM_CHECKED = 20  # lines in which it is looked for
 
 
 def read_conll(
@@ -80,7 +83,13 @@ def read_conll(
     """
     file = ConllFile(path, known_labels=known_labels)
     is_json = path.lower().removesuffix(".gz").endswith(EXTENSIONS)
-    if is_json or is_object(next(files.read_lines(path), "").removeprefix("\ufeff")):
+    lines = list(itertools.islice(files.read_lines(path), _NUM_CHECKED))
+    lists = [number for number, line in enumerate(lines, 1) if _LIST.search(line)]
+    if lists and 2 * len(lists) >= len(lines):
+        problem = "the words or labels are lists that are written as strings"
+        advice = "Convert them with ast.literal_eval, and write one word and its label per line"
+        raise UserError(f"{path}:{lists[0]}: {problem}. {advice}, or JSON lines with lists")
+    if is_json or (lines and is_object(lines[0].removeprefix("\ufeff"))):
         read_json(file, (token_column, label_column), need_labels, split)
     else:
         _read_lines(file, (token_column, label_column), need_labels, split)

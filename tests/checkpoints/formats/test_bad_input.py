@@ -211,6 +211,29 @@ def test_invalid_outputs_are_rejected(hf_folder, tmp_path, options, message):
     _assert_rejected(hf_folder, tmp_path, message, output=output, to=options["to"])
 
 
+@pytest.mark.parametrize(
+    ("output", "to", "message"),
+    [
+        (
+            "x.safetensors",
+            "auto",
+            r"^--output=x\.safetensors .* a folder: --output=x --to=hugging_face$",
+        ),
+        ("a/x.v1.bin", "original", r"Pass a folder: --output=a/x\.v1 --to=original$"),
+        ("x.h5", "sentence_transformers", "Pass a folder: --output=x --to=sentence_transformers$"),
+        ("x.onnx", "hugging_face", r"x\.onnx: export_model\.py, not convert_.*, writes it"),
+    ],
+)
+def test_outputs_with_names_of_files_are_rejected(output, to, message):
+    with pytest.raises(UserError, match=message):
+        ConversionOptions(input="x", output=output, to=to).check()
+
+
+@pytest.mark.parametrize("output", ["bert-v1.0", "x.keras", "x.weights.h5", "x.ckpt", "x.ckpt-7"])
+def test_outputs_may_have_these_names(output):
+    ConversionOptions(input="x", output=output).check()
+
+
 def test_existing_checkpoint_is_not_overwritten(hf_folder, tmp_path):
     request = ConversionOptions(output=str(tmp_path / "x.ckpt"))
     convert(find_source(str(hf_folder)), request)

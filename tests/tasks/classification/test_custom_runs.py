@@ -146,6 +146,18 @@ def test_split_warnings_are_logged_once(tiny, tmp_path, caplog):
     assert "20 of 20 evaluation examples (100.0%) were also used to train" in warnings[0]
 
 
+def test_metrics_of_a_regression_need_numbers(tiny, tmp_path):
+    write(tmp_path / "data", "train.tsv", [("0", "good"), ("1", "bad")] * 9)
+    for metric in ("pearson", "eval_spearman", "mse", "RMSE"):
+        flags = {"do_train": True, "do_eval": True, "eval_every": "1", "best_metric": metric}
+        advice = r"pass --problem_type=regression; for classes, one of accuracy, f1, "
+        with pytest.raises(UserError, match=f"--best_metric={metric}: .*{advice}"):
+            classification.run(custom_options(tiny, tmp_path, **flags))
+    flags["problem_type"] = "regression"
+    with pytest.raises(UserError, match="--best_metric must be one of pearson, "):
+        classification.run(custom_options(tiny, tmp_path, **flags))
+
+
 def test_resuming_with_different_labels_is_rejected(trained_classifier, tiny, tmp_path):
     _, _, out = trained_classifier
     write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 9)

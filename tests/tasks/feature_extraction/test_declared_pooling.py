@@ -185,6 +185,15 @@ def test_prompt_is_reported(model, run_log):
     assert "the texts get no prompt. Write 'query: ' before each of them" in run_log.text
 
 
+def test_pairs_are_reported_for_encoders_of_single_texts(model, run_log):
+    declare(model)
+    predictor = Predictor(model, script="extract_features")
+    predictor([("a text", "another"), "a text"])
+    predictor([("a text", "another")])
+    message = "1 of 2 inputs has two texts, but the encoder compares single texts. Pass each text"
+    assert run_log.text.count("single texts") == run_log.text.count(message) == 1
+
+
 def test_exports_and_conversions_warn(model, tmp_path, run_log):
     declare(model, modules=[NORMALIZE])
     prompts = {"query": "query: ", "document": "", "passage": "text: "}

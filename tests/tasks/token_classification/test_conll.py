@@ -89,6 +89,19 @@ def test_test_file_without_label_column(path):
 
 
 @pytest.mark.parametrize(
+    "content",
+    [
+        b"set a['x'] = b['y'] here .\n",
+        b'{"tokens": ["", "a"], "tags": ["O", "O"]}\n',
+        b"[ O\n' O\n['x' O\na O\nb O\n",
+    ],
+)
+def test_texts_are_no_lists(path, content):
+    path.write_bytes(content)
+    assert len(conll.read_conll(str(path), need_labels=False).words) > 1
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"", r"train\.txt contains no words"),
@@ -125,6 +138,13 @@ def test_test_file_without_label_column(path):
         (b"EU B-ORG NNP\n", r"'NNP' in column 3 .* Column 2 has one: pass --label_column=2\. "),
         (b"# id = 1\n1\tEU\n", r"train\.txt:2: 'EU' in column 2 is not a label\. All words"),
         (b"1\tEU\tEU\tPROPN\tNNP\t_\t0\troot\t_\t_\n", r"'PROPN' in column 4 .* All words"),
+        (
+            b"tokens,tags\n\"['a', 'b']\",\"['O', 'O']\"\n",
+            r"train\.txt:2: .* lists .*ast\.literal_eval",
+        ),
+        (b'tags\n"[""O"", ""O""]"\n', r"train\.txt:2: .* lists that are written as strings"),
+        (b"a b\tNN NN\t['O', 'O']\n", r"train\.txt:1: .* lists that are written as strings"),
+        (b'{"tokens": "[\'a\']", "tags": "[\'O\']"}\n', r"train\.txt:1: .* JSON lines with lists$"),
         (b"EU O\n\na B-\n", r"train\.txt:3: 'B-' in column 2 is not a label"),
         (b"EU O\ncaf\xe9 O\n", r"train\.txt:2: the file is not UTF-8"),
     ],
