@@ -57,12 +57,11 @@ class Judged(list[Text]):
 
     def __init__(self, data: Matches, query_prefix: str, passage_prefix: str) -> None:
         queries = dict.fromkeys(match.anchor for match in data.matches)
-        passages = data.passages
         query_ids, passage_ids = (
-            {text: i for i, text in enumerate(x)} for x in (queries, passages)
+            {text: i for i, text in enumerate(x)} for x in (queries, data.passages)
         )
         super().__init__(Text(query_prefix + x, True) for x in queries)
-        self += [Text(passage_prefix + x) for x in passages]
+        self += [Text(passage_prefix + x) for x in passage_ids]
         self.num_queries = len(queries)
         self.judgments: list[Judgment] = []
         for anchor, positive, negatives, score in data.matches:
@@ -105,9 +104,8 @@ class Embeddings(Task):
         if any(x > size for x in options.sizes):
             raise UserError(f"--matryoshka_dims={options.matryoshka_dims} exceeds the size {size}")
         prompts = {"query": options.query_prefix, "passage": options.passage_prefix}
-        limits = options.query_length, options.max_seq_length
-        for (name, prefix), limit in zip(prompts.items(), limits, strict=True):
-            require_room(f"{name}_prefix", self.tokenizer.reference.tokenize(prefix), limit)
+        for name, limit in (("query", options.query_length), ("passage", options.max_seq_length)):
+            require_room(f"{name}_prefix", self.tokenizer.reference.tokenize(prompts[name]), limit)
         arguments = options.pooling, options.normalize, options.max_seq_length
         return Schema(files=declaration(*arguments, self.config.hidden_size, prompts))
 
@@ -115,10 +113,9 @@ class Embeddings(Task):
         """Opens any encoder; its vectors are made as it declares, or else as those of this run."""
         run, path = self.options, self.options.teacher or ""
         check_encoder(RunFolder.of(path))
-        source, declared = find_source(path), declared_vectors(RunFolder.of(path))
+        lower_case, declared = find_source(path).do_lower_case, declared_vectors(RunFolder.of(path))
         if declared and (declared.unsupported or declared.lower_case):
             raise UserError(f"--teacher={path}: {declared}, which is not supported")
-        lower_case = source.do_lower_case
         query_prefix, prefix = (declared.prefix(x) if declared else "" for x in (True, False))
         teacher_options = EmbeddingsOptions(
             init_checkpoint=path,
@@ -236,9 +233,8 @@ class Embeddings(Task):
             anchors = outputs["sentence_embedding"][:, :size]
             passages = outputs["passages"][:, :, :size]
             if options.loss == IN_BATCH:
-                settings = options.loss_scale, options.symmetric
-                arguments = anchors, passages, batch["text_ids"]
-                total += losses.multiple_negatives(*arguments, *settings)
+                ids, settings = batch["text_ids"], (options.loss_scale, options.symmetric)
+                total += losses.multiple_negatives(anchors, passages, ids, *settings)
                 continue
             cosines = losses.cosines(anchors, passages[:, 0])
             if options.loss == "cosent":
