@@ -35,7 +35,8 @@ _ADVICE = {
         "classes_|labels_|n_classes_|id2label|label2id|num_labels": "A classifier has classes_ "
         "after fit or load",
         "plot.*": "Plot the arrays in history, or see report.html in output_dir",
-        "predict_log_proba|decision_function": "Classifiers have predict_proba(texts)",
+        "predict_log_proba|decision_function|return_proba|top_k": "Classifiers have "
+        "predict_proba(texts)",
         "predict_.*|entities|aggregation_.*|tag": "Use save(folder), then Predictor(folder)(texts)",
         "encode|embed.*|(fit_)?transform|vectors": "For vectors, use SentenceEncoder(folder)",
         "train(er)?|fit_.*|compile|.*_on_batch|stop_training": "Use fit(texts, labels), or train "
@@ -70,11 +71,9 @@ _ADVICE = {
         "__call__|question|context|passage|query|documents?": "Pass pairs as tuples: "
         "predictor((question, context))",
         "batch_size": "Pass predict_batch_size to Predictor",
-        "predict_proba|return_all_scores|proba": "Use predictor(text).probabilities",
+        "predict_proba|proba": "Use predictor(text).probabilities",
         "predict.*|.*_predict|call|forward|from_pretrained|load": "Use Predictor(folder)(texts)",
-        "top_k": "Pass it to Predictor: Predictor(folder, top_k=10)",
         "max_(seq_)?length": "Pass it to Predictor: Predictor(folder, max_seq_length=64)",
-        "aggregation_strategy": "Use the entities of a prediction",
         "as_.*|to_(frame|pandas|df)": "Use columns(texts), such as for pandas.DataFrame",
         "score|evaluate|(partial_)?fit|history": "Use TextClassifier.load(folder), which has it",
         "encode|embed.*|transform|vectors": "For vectors, use SentenceEncoder(folder)",
@@ -122,7 +121,16 @@ _ADVICE = {
         "optimi[sz]er.*|weight_decay|loss|lr_.*|max_grad_norm|focal_loss|label_smoothing.*"
         "|l[12]|regulari.*": "It is fixed, as in the original: to choose another, train "
         "BertClassifier with Keras",
-        "(label|target)_names|id2label|num_labels": "Pass fit [names[i] for i in labels]",
+        "(label|target)_names|id2label": "Pass fit [names[i] for i in labels]",
+        "num_(labels|classes)|n_classes": "Leave it out: fit takes the labels from the data. For "
+        "labels that do not occur there, pass labels=[...]",
+        "problem_type": "For several labels per text, pass fit a list of labels for each text; for "
+        "numbers, use TextRegressor",
+        "compute_metrics": "Metrics are built in, and best_metric chooses one. For others, apply "
+        "sklearn.metrics to predictions",
+        "top_k|return_all_scores": "For labels, use predictor(text).probabilities; for answers, "
+        "n_best; for masked words, Predictor(folder, top_k=10)",
+        "aggregation_strategy": "Use the entities of a prediction, predictor(text).entities",
         "targets|[Xy](_.*)?": "Texts and labels are the first two arguments",
         "text_pairs?|text_b": "Pass pairs of texts as tuples: [(a, b)]",
         "multi_?label": "Pass fit a list of labels for each text",
@@ -208,6 +216,8 @@ class ExplainsNames:
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> NoReturn:
         """Raises a UserError, which says what to use instead."""
         raise UserError(use_instead("from_pretrained", cls))
+
+    from_preset = from_pretrained
 
     # Hidden from type checkers, which would accept any attribute.
     if not TYPE_CHECKING:

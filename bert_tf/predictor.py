@@ -33,6 +33,7 @@ class Predictor(ExplainsNames):
     | `run_ner` | string, or tuple of words | `LabeledWords` |
     | `run_multiple_choice` | (context, ending, ending, ...) | `ChoicePrediction` |
     | `run_embeddings` | string | vector, float32 [D] |
+    | `run_ranking` | (query, passage) | `Relevance` |
     | `predict_masked` | string with `[MASK]` | for each mask, a list of `Candidate` |
     | `extract_features` | string or (string, string) | `TextFeatures` |
 

@@ -61,6 +61,11 @@ def encode(
     Raises:
         UserError: an item is not a text, the folder has no vocabulary, or a flag does not exist.
     """
+    items = texts if isinstance(texts, list) else [texts]
+    if any(type(x).__name__ in ("SymbolicTensor", "KerasTensor") for x in items):
+        problem = "encode converts texts, not tensors in a tf.function, Dataset.map or Keras model"
+        use = "tf.data.Dataset.from_tensor_slices((encode(texts, folder), labels))"
+        raise UserError(f"{problem}. Call it before, as in {use}")
     if not isinstance(folder, str | os.PathLike):
         advice = "Pass the folder, which has the tokenizer, and pairs as list(zip(a, b))"
         received = f"Received: {type(folder).__name__}. {advice}"
@@ -71,8 +76,7 @@ def encode(
         found = f"Did you mean {close}?" if close else "Flags are those such as do_lower_case"
         raise UserError(f"encode has no argument {name!r}. {use_instead(name) or found}")
     path, inputs = os.path.expanduser(os.fspath(folder)), list(items_of(texts, "texts"))
-    words = "TokenClassifier takes lists of words; to encode one as a text, pass ' '.join(words)"
-    require_texts(inputs, [1, 2], f"a string, or a tuple of two strings ({words})")
+    require_texts(inputs, [1, 2], "a string, or a tuple of two strings")
     lower_case = formats.find_source(path).do_lower_case
     flags = ({} if lower_case is None else {"do_lower_case": lower_case}) | flags
     options = ModelOptions(init_checkpoint=path, max_seq_length=max_seq_length, **flags)

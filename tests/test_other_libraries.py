@@ -10,7 +10,14 @@ import re
 import pytest
 
 import bert_tf
-from bert_tf import BertModel, FullTokenizer, Predictor, SentenceEncoder, TextClassifier
+from bert_tf import (
+    BertClassifier,
+    BertModel,
+    FullTokenizer,
+    Predictor,
+    SentenceEncoder,
+    TextClassifier,
+)
 from bert_tf.errors import UserError
 from bert_tf.other_libraries import advice_of, use_instead
 from tests.oracle import ROOT
@@ -109,6 +116,10 @@ def test_attributes_without_advice():
         (ENCODER.encode, "max_length", "Use max_seq_length"),
         (PREDICTOR, "max_length", "Predictor(folder, max_seq_length=64)"),
         (PREDICTOR, "return_all_scores", "predictor(text).probabilities"),
+        (PREDICTOR, "top_k", "For labels, use predictor(text).probabilities; for answers, n_best"),
+        (PREDICTOR, "aggregation_strategy", "predictor(text).entities"),
+        (CLASSIFIER.predict, "return_proba", "Classifiers have predict_proba(texts)"),
+        (CLASSIFIER.predict, "top_k", "Classifiers have predict_proba(texts)"),
         (TOKENIZER.tokenize, "add_special_tokens", "tokenize does not add [CLS] and [SEP]"),
         (
             FullTokenizer,
@@ -153,6 +164,7 @@ NAMES = (
 NAMES += (
     "output_hidden_states y_train tokenizer trainable lora_r monitor max_iter cv revision dtype "
 )
+NAMES += "num_labels num_classes compute_metrics top_k aggregation_strategy "
 NAMES += "steps_per_epoch stratify num_workers label_smoothing focal_loss hidden_size cache_dir"
 
 
@@ -162,6 +174,12 @@ def test_flags(name):
         TextClassifier("folder", **{name: 1})
     assert use_instead(name)
     assert str(error.value).endswith(f" for TextClassifier. {use_instead(name)}")
+
+
+def test_the_number_of_labels():
+    for name in ("num_labels", "num_classes"):
+        with pytest.raises(UserError, match=r"Leave it out: fit takes .* pass labels=\[\.\.\.\]"):
+            TextClassifier("folder", **{name: 3})
 
 
 def test_flags_of_a_single_class():
@@ -223,6 +241,8 @@ def test_keras_models(tiny):
     model, inputs = BertModel(tiny.config), {"input_ids": [[1, 2]]}
     with pytest.raises(UserError, match=r"^Use from_checkpoint\(folder\)"):
         BertModel.from_pretrained("bert-base-uncased")
+    with pytest.raises(UserError, match=r"^Use from_checkpoint\(folder\)"):
+        BertClassifier.from_preset("bert_base_en", num_classes=2)
     for name, expected in {
         "output_attentions": "Pass return_attention_probs=True",
         "output_hidden_states": "Use all_encoder_layers",
@@ -236,6 +256,8 @@ def test_keras_models(tiny):
 def test_from_pretrained(owner):
     with pytest.raises(UserError, match=r"^Use .*folder"):
         owner.from_pretrained("bert-base-uncased")
+    with pytest.raises(UserError, match=r"^Use .*folder"):
+        owner.from_preset("bert_base_en")
 
 
 def test_signatures_and_copies():

@@ -361,6 +361,11 @@ def test_model_id_is_rejected():
             {"script": "run_squad", "do_eval": True},
             "do_eval is not a flag for a trained run_squad model. Valid: .*, .* and [0-9]+ more$",
         ),
+        ({"script": "run_squad", "top_k": 3}, "top_k is not a flag .* for answers, n_best"),
+        (
+            {"script": "run_ner", "aggregation_strategy": "simple"},
+            r"aggregation_strategy is not a flag .* predictor\(text\)\.entities",
+        ),
         ({"script": "run_squad", "device": "cpu"}, "device is not a flag.* CUDA_VISIBLE_DEVICES"),
         ({"script": "predict_masked", "top_k": "3"}, "top_k must be of type int. Received: '3'"),
         ({"script": "predict_masked", "top_k": True}, "top_k must be of type int. Received: True"),

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import tensorflow as tf
 
 import bert_tf
 from bert_tf import BertClassifier, FullTokenizer, encode
@@ -80,10 +81,28 @@ def test_encode_checks_texts(caplog):
 
 
 def test_encode_refuses_lists_of_words():
-    with pytest.raises(
-        UserError, match=r"Input 0: .*TokenClassifier takes lists of words; .* pass"
-    ):
+    advice = (
+        r"Only TokenClassifier takes lists: pass words as ' '\.join\(words\), or a pair as a tu"
+    )
+    with pytest.raises(UserError, match=rf"Input 0: .*Received: \['good', 'film'\]\. {advice}"):
         encode([["good", "film"]], SMALL_BERT)
+
+
+def test_encode_refuses_tensors():
+    for texts in (tf.constant(TEXTS), [tf.constant("a")], tf.data.Dataset.from_tensors("a")):
+        with pytest.raises(UserError, match=r"Input 0: .*Pass text\.numpy\(\)\.decode\(\)"):
+            encode(texts, SMALL_BERT)
+    message = (
+        r"not tensors in a tf\.function, Dataset\.map or .*from_tensor_slices\(\(encode\(texts"
+    )
+    dataset = tf.data.Dataset.from_tensor_slices(TEXTS)
+    for call in (
+        lambda: dataset.map(lambda text: encode([text], SMALL_BERT)),
+        lambda: dataset.batch(2).map(lambda texts: encode(texts, SMALL_BERT)),
+        lambda: encode(keras.Input((), dtype="string"), SMALL_BERT),
+    ):
+        with pytest.raises(Exception, match=message):
+            call()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bert_tf.errors import UserError, counted
 from bert_tf.estimators.base import LABELS_ARE_COLUMNS, Estimator
-from bert_tf.estimators.rows import LIST_TYPES, Rows, label_items, to_array, to_dense
+from bert_tf.estimators.rows import LIST_TYPES, Rows, check_labels, label_items, to_array, to_dense
 from bert_tf.tasks.token_classification.scores import score
 from bert_tf.text_inputs import items_of
 
@@ -32,6 +32,7 @@ class _TextEstimator(Estimator):
         is_pair = isinstance(text, list | tuple)
         if isinstance(text, Mapping) or (is_pair and len(text) != 2):
             advice = "Pass texts only, such as row['text'] of a dict"
+            advice = "For a list of words, pass ' '.join(words)" if is_pair else advice
             received = f"Received: {text!r:.60}. {advice}"
             raise UserError(f"{rows.place} must be a string or a pair. {received}")
         rows.kinds.add("pair" if is_pair else "single")
@@ -44,7 +45,7 @@ class _TextEstimator(Estimator):
         return label
 
     def _to_input(self, text: Any) -> Any:
-        return tuple(text) if isinstance(text, list) else text
+        return tuple(text) if isinstance(text, list) and len(text) == 2 else text
 
     def _run_flags(self, rows: Rows) -> dict[str, Any]:
         pair = {"text_pair_column": "text_pair"} if "pair" in rows.kinds else {}
@@ -98,9 +99,11 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
         check_is_fitted(self, "_files")
         if self._kind != "multilabel":
             true = list(label_items(labels))
+            check_labels({str(x): x for x in true}, self.classes_)
             return accuracy_score(true, self.predict(texts), sample_weight=sample_weight)
-        true = label_items(labels, self.classes_)
-        rows = ([n for n in x if x[n]] if isinstance(x, Mapping) else x for x in true)
+        true, named = label_items(labels, self.classes_), {str(x): x for x in self.classes_}
+        rows = [[named.get(n, n) for n in x if x[n]] if isinstance(x, Mapping) else x for x in true]
+        check_labels({str(x): x for row in rows for x in row}, self.classes_)
         pairs = zip(rows, self.predict_proba(texts) >= 0.5, strict=True)
         is_right = [{*a} == {*self.classes_[b].tolist()} for a, b in pairs]
         return float(np.average(is_right, weights=sample_weight))

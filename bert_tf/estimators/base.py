@@ -172,8 +172,8 @@ class Estimator(ExplainsNames, BaseEstimator):
             for name, value in fixed.items():
                 if values[name] not in (value, self._defaults[name]):
                     use = "fit(texts, labels, validation=(texts, labels)) or predict(texts)"
-                    instead = f"instead of {name}={values[name]!r}, use {use}"
-                    raise UserError(f"fit determines {name}: {instead}")
+                    instead = f"Instead of {name}={values[name]!r}, use {use}"
+                    raise UserError(f"fit determines {name}. {use_instead(name) or instead}")
             if not values["output_dir"]:
                 values |= {"output_dir": f"{temporary}/run", "keep_checkpoint_max": 1}
                 values["report"] = False

@@ -78,11 +78,8 @@ class Rows:
 
     def class_names(self, labels: Any) -> list[str]:
         """Returns the names of all labels of a model, as the user passes them."""
-        given, names = {*self.names}, [self.class_name(label) for label in labels]
-        if all(map(str.isdecimal, given)) and given and not any(map(str.isdecimal, names)):
-            problem = f"The labels are numbers, such as {min(given)}, not {shortened(names)}"
-            raise UserError(f"{problem}. Pass fit the names: [names[i] for i in labels]")
-        return names
+        check_labels(self.names, labels := [*labels])
+        return [self.class_name(label) for label in labels]
 
     def _plain(self, value: Any) -> Any:
         """Converts what JSON does not have; missing values of pandas become None."""
@@ -136,6 +133,22 @@ def label_items(labels: Any, names: Sequence[str] = ()) -> Iterator[Any]:
         raise UserError(f"The labels have {shape[1]} columns, but the model has {len(columns)}")
     names = [str(name).strip() for name in columns]
     yield from (dict(zip(names, row, strict=True)) for row in items_of(labels))
+
+
+def check_labels(labels: Mapping[str, Any], classes: Sequence[Any]) -> None:
+    """Raises a UserError if labels, by name, have another type than a model's classes."""
+    of_model = {str(x).strip(): x for x in classes}
+    for name in sorted(labels.keys() & of_model):
+        label, known = (np.asarray(x).item() for x in (labels[name], of_model[name]))
+        if known != label:
+            kind, used = type(known).__name__, type(label).__name__
+            problem = f"Labels of this model have the type {kind}, such as {known!r}, not {used}"
+            convert = "x == 'True'" if kind == "bool" else f"{kind}(x)"
+            raise UserError(f"{problem}. Pass [{convert} for x in labels]")
+    are_names = all(isinstance(x, str) and not x.isdecimal() for x in classes)
+    if are_names and labels and all(map(str.isdecimal, labels)):
+        problem = f"The labels are numbers, such as {min(labels)}, not {shortened([*of_model])}"
+        raise UserError(f"{problem}. Pass the names: [names[i] for i in labels]")
 
 
 def to_dense(labels: Any) -> Any:

@@ -23,6 +23,11 @@ from bert_tf.tokenization.text_checks import find_problems
 
 # Ends the message about an input that may be the row of a table.
 TABLE_ADVICE = '. Of a table, pass the column of the texts, such as df["text"]'
+_ADVICE = {
+    bytes: ". Pass text.decode()",
+    list: ". Only TokenClassifier takes lists: pass words as ' '.join(words), or a pair as a tuple",
+    tuple: TABLE_ADVICE,
+}
 _NUM_CHECKED = 30
 
 
@@ -92,8 +97,8 @@ def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -
     for index, item in enumerate(inputs):
         texts = item if isinstance(item, tuple) else (item,)
         if not all(isinstance(text, str) for text in texts) or len(texts) not in counts:
-            advice = TABLE_ADVICE if isinstance(item, tuple) else ""
-            advice = ". Pass text.decode()" if isinstance(item, bytes) else advice
+            advice = next((x for kind, x in _ADVICE.items() if isinstance(item, kind)), "")
+            advice = ". Pass text.numpy().decode()" if hasattr(item, "numpy") else advice
             received = f"{repr(item)[:100]}{advice}"
             raise UserError(f"Input {index}: expected {expected}. Received: {received}")
         if any("[CLS]" in text or "[SEP]" in text for text in texts):

@@ -82,6 +82,8 @@ class ConfiguredModel(keras.Model):
         """Raises a UserError, which says what to use instead."""
         raise UserError(advice_of(["ConfiguredModel"], "from_pretrained"))
 
+    from_preset = from_pretrained
+
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls the model, after checking the inputs with clearer error messages than Keras'."""
         for name in kwargs:

@@ -30,7 +30,7 @@ from bert_tf import (
     run,
 )
 from bert_tf.errors import UserError
-from bert_tf.estimators.rows import Rows
+from bert_tf.estimators.rows import Rows, check_labels
 from bert_tf.options import ClassifierOptions, NerOptions
 from bert_tf.progress import TrainingProgress
 from tests.oracle import ROOT
@@ -127,6 +127,31 @@ def test_names_of_labels_that_are_numbers():
     message = r"The labels are numbers, such as 0, not bad, good. .*\[names\[i\] for i in labels\]"
     with pytest.raises(UserError, match=message):
         classifier.fit(TEXTS, LABELS)
+
+
+def test_labels_of_another_type(trained, tmp_path):
+    """The labels of a script's model are strings, and those of `fit` keep their type."""
+    rows = [{"text": a, "label": b} for a, b in zip(TEXTS, LABELS, strict=True)]
+    flags = {"task_name": "tsv", "text_column": "text", "label_column": "label", "dev_fraction": 0}
+    flags |= {"train_file": write_json_lines(tmp_path / "train.jsonl", rows), "do_train": True}
+    run(ClassifierOptions(init_checkpoint=CHECKPOINT, output_dir=str(tmp_path), **FLAGS, **flags))
+    loaded, strings = TextClassifier.load(tmp_path), [str(x) for x in LABELS]
+    message = (
+        r"Labels of this model have the type {}, such as '?0'?, not {}\. Pass \[{}\(x\) for x in"
+    )
+    for call in (loaded.fit, loaded.score):
+        for labels in (LABELS, np.array(LABELS), pd.Series(LABELS)):
+            with pytest.raises(UserError, match=message.format("str", "int", "str")):
+                call(TEXTS, labels)
+    assert loaded.score(TEXTS, strings) == 1
+    with pytest.raises(UserError, match=message.format("int", "str", "int")):
+        trained.score(TEXTS, strings)
+    with pytest.raises(
+        UserError, match=r"The labels are numbers, such as 0, not a\. Pass the names"
+    ):
+        check_labels({"0": 0}, ["a"])
+    with pytest.raises(UserError, match=r"type bool, .*, not str\. Pass \[x == 'True' for x in"):
+        check_labels({"True": "True"}, np.array([False, True]))
 
 
 def test_history_names_its_keys(trained):
@@ -368,6 +393,11 @@ def test_several_labels_for_each_text():
     sparse = TextClassifier(CHECKPOINT, **FLAGS).fit(TEXTS, matrix, validation=(TEXTS, matrix))
     dense = TextClassifier(CHECKPOINT, **FLAGS).fit(TEXTS, table.to_numpy())
     np.testing.assert_array_equal(sparse.predict_proba(TEXTS), dense.predict_proba(TEXTS))
+    numbers = [[n for n, x in enumerate(row) if x] for row in table.to_numpy()]
+    numbered = TextClassifier(CHECKPOINT, **FLAGS).fit(TEXTS, numbers, num_train_epochs=12)
+    assert numbered.score(TEXTS, numbers) == numbered.score(TEXTS, table.to_numpy()) == 1
+    with pytest.raises(UserError, match="of this model have the type int, such as 0, not str"):
+        numbered.score(TEXTS, [list(map(str, row)) for row in numbers])
     with pytest.raises(UserError, match="The labels have 3 columns, but the model has 2"):
         same.score(TEXTS, np.zeros((24, 3)))
     with pytest.raises(UserError, match="text 1: label good is '2', not 0 or 1"):
@@ -434,6 +464,8 @@ def test_unicode():
             "text 1: the text_pair must be a string or a finite number. Received: 'null'",
         ),
         (["a", ("b", "c", "d")], [0, 1], {}, "text 1 must be a string or a pair. Received: .'b'"),
+        (WORDS[2:3], [0], {}, r"Received: \['a', .*For a list of words, pass ' '\.join\(words\)"),
+        ([{"text": "a"}], [0], {}, r"Pass texts only, such as row\['text'\] of a dict"),
         (
             ["a", "b"],
             [0, None],
@@ -481,6 +513,12 @@ def test_unicode():
         (TEXTS, LABELS, {"eval_file": "dev.tsv"}, "fit determines eval_file"),
         (TEXTS, LABELS, {"text_column": "review"}, "fit determines text_column"),
         (TEXTS, LABELS, {"quoted": "yes"}, "fit determines quoted"),
+        (
+            TEXTS,
+            LABELS,
+            {"problem_type": "multi_label_classification"},
+            "fit determines problem_type. For several labels per text, pass fit a list of labels",
+        ),
         (TEXTS, LABELS, {"do_predict": True}, r"fit determines do_predict.* or predict\(texts"),
         (TEXTS, LABELS, {"do_eval": True}, "do_eval needs fit.*validation="),
         (TEXTS, LABELS, {"num_runs": 2}, "num_runs needs fit.*validation="),
