@@ -172,6 +172,8 @@ def test_history_and_predictions(trained):
     assert probabilities.shape == (24, 2)
     assert probabilities.sum(axis=1) == pytest.approx(1)
     assert trained.predict([]).tolist() == []
+    with pytest.raises(UserError, match=r"Received: \['a', 'good', 'plot'\]\. Only Token"):
+        trained.predict([["a", "good", "plot"]])
     assert trained.predict_proba([]).shape == (0, 2)
 
 
