@@ -10,17 +10,12 @@ from bert_tf.errors import UserError
 
 # Size limit of a line, and of small files. The corpus text8 has a single line of 95 MB.
 MAX_BYTES = 1 << 27
-# Extension of a table in another format -> what to do with it.
-CONVERSIONS = {
-    ".arrow": "Convert it: datasets.Dataset.from_file(OLD).to_json(NEW)",
-    ".parquet": "Convert it: pandas.read_parquet(OLD).to_json(NEW, orient='records', lines=True)",
-}
 # How other files begin -> what to do with them.
 _DOCUMENTS = {
     (b"%PDF", b"{\\rtf"): "Save it as plain text",
     (b"PK\3\4",): "Save it as plain text, or a spreadsheet as CSV; unpack an archive",
-    (b"PAR1",): CONVERSIONS[".parquet"],
-    (b"ARROW1", b"\xff\xff\xff\xff"): CONVERSIONS[".arrow"],
+    (b"PAR1",): "Convert it: pandas.read_parquet(OLD).to_json(NEW, orient='records', lines=True)",
+    (b"ARROW1", b"\xff\xff\xff\xff"): "Convert it: datasets.Dataset.from_file(OLD).to_json(NEW)",
     (b"<?xml", b"\xef\xbb\xbf<?xml"): "XML is not read: convert it to JSON lines or plain text",
     (b"version https://git-lfs",): "It is a pointer of Git LFS to the file: run git lfs pull",
     (b"@relation", b"@RELATION"): "ARFF is not read: convert it to CSV or JSON lines",

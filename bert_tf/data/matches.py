@@ -255,12 +255,10 @@ def _log_labels(options: MatchOptions, path: str, counts: Counter[str]) -> None:
     numbers = counted(counts[labels[0]], "positive"), counted(counts[labels[1]], "negative")
     used = f"{path}: label {labels[0]}: {numbers[0]}, {labels[1]}: {numbers[1]}"
     others = {label or "no label": n for label, n in counts.items() if label not in labels}
-    if not others:
-        _logger.info(used)
-        return
-    names = shortened(brief(sorted(others)))
-    used += f"; {counted(sum(others.values()), 'row')} with {names} left out"
-    if labels == (MatchOptions.positive_label, MatchOptions.negative_label):
+    if others:
+        number = counted(sum(others.values()), "row")
+        used += f"; {number} with {shortened(brief(sorted(others)))} left out"
+    if others and labels == (MatchOptions.positive_label, MatchOptions.negative_label):
         _logger.warning("%s. Check --positive_label and --negative_label", used)
     else:
         _logger.info(used)

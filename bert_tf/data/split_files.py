@@ -10,7 +10,6 @@ from typing import Any
 from bert_tf import files
 from bert_tf.declare import DATA, PATH, Options, option
 from bert_tf.errors import UserError
-from bert_tf.text_lines import CONVERSIONS
 
 _logger = logging.getLogger(__name__)
 
@@ -23,7 +22,9 @@ NAMES = {
 _EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
 # Prefixes of files that hold no data, or that a run writes to its folder.
 _IGNORED = re.compile(
-    r"\.|readme|licen|(label|entities)_test|predicted_|(eval|test)_(results|predictions)", re.I
+    r"\.|readme|licen|(label|entities)_test|predicted_|(eval|test)_(results|predictions)"
+    r"|(dataset_(info|dict)|state)\.json$",  # of datasets.save_to_disk
+    re.I,
 )
 
 
@@ -127,13 +128,9 @@ def find_files(
 
 
 def no_file(split: str, data_dir: str | None, advice: str = "") -> UserError:
-    """Returns the error for a split without a file; lists the folder, and says what to convert."""
+    """Returns the error for a split without a file; lists the folder."""
     advice = f"pass --{split}_file, or put {NAMES[split][0]}.tsv into --data_dir{advice}"
     reason = files.describe_folder(data_dir or ".")
-    for name in files.list_dir(data_dir or "."):
-        if conversion := CONVERSIONS.get(os.path.splitext(name)[1]):
-            reason += f"; {name} is not read). {conversion}"
-            return UserError(f"There is no {split} file: {advice} ({reason}")
     return UserError(f"There is no {split} file: {advice} ({reason})")
 
 

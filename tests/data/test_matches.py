@@ -114,10 +114,9 @@ def test_lists_as_text():
 @pytest.mark.parametrize("name", ["data-0.arrow", "data-0.parquet"])
 def test_tables_that_are_converted(name, tmp_path):
     (tmp_path / name).write_bytes(b"\xff\xff\xff\xff" if "arrow" in name else b"PAR1")
-    files = {"other.json": "{}", "state.json": "{}"}
-    fail(tmp_path, files, rf"no train file: .*; {name} is not read\)\. Convert it: ", **COLUMNS)
-    flags = {**COLUMNS, "train_file": name}
-    fail(tmp_path, {}, rf"{name}:1: this is not a text file: .* Convert it: ", **flags)
+    problem = rf"{name}:1: this is not a text file: .* Convert it: "
+    fail(tmp_path, {"dataset_info.json": "{}", "state.json": "{}"}, problem, **COLUMNS)
+    fail(tmp_path, {"more.arrow": ""}, rf"no train file: .* has: {name}, dataset_in", **COLUMNS)
 
 
 GLUE = {
