@@ -15,6 +15,7 @@ _DOCUMENTS = {
     (b"%PDF", b"{\\rtf"): "Save it as plain text",
     (b"PK\3\4",): "Save it as plain text, or a spreadsheet as CSV; unpack an archive",
     (b"PAR1",): "Convert it: pandas.read_parquet(OLD).to_json(NEW, orient='records', lines=True)",
+    (b"ARROW1", b"\xff\xff\xff\xff"): "Convert it: datasets.Dataset.from_file(OLD).to_json(NEW)",
     (b"<?xml", b"\xef\xbb\xbf<?xml"): "XML is not read: convert it to JSON lines or plain text",
     (b"version https://git-lfs",): "It is a pointer of Git LFS to the file: run git lfs pull",
     (b"@relation", b"@RELATION"): "ARFF is not read: convert it to CSV or JSON lines",

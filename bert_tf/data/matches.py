@@ -4,6 +4,7 @@ import itertools
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -13,9 +14,9 @@ import numpy as np
 from bert_tf import files
 from bert_tf.data.disk_list import collect
 from bert_tf.data.match_options import BEIR, MS_MARCO, SQUAD, MatchOptions
-from bert_tf.data.split_files import find_files
+from bert_tf.data.split_files import find_files, no_file
 from bert_tf.data.texts import check_prefix
-from bert_tf.errors import UserError, brief, counted, excerpt
+from bert_tf.errors import UserError, brief, counted, excerpt, shortened
 from bert_tf.tables import relevance
 from bert_tf.tables.columns import COLUMN_NAME, is_name, parse_number, read_cells, to_text
 from bert_tf.tables.read import Row, read_table
@@ -30,6 +31,8 @@ _MANY_REPEATED = 20
 _NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 # Columns that probably say whether, or how well, two texts match, if they have numbers.
 _LABEL = re.compile(r"(gold_?)?labels?|is_duplicate|scores?|similarity(_score)?", re.IGNORECASE)
+# The names of an anchor's column and a positive's that were probably swapped.
+_SWAPPED = re.compile("(answer|passage|document|positive|context) (question|query|anchor)", re.I)
 # A warning says that the scores use less than this part of their range.
 _LEAST_RANGE = 0.2
 # Number of rows to look at for such columns.
@@ -78,8 +81,12 @@ class Matches(NamedTuple):
         if split == "train" and num_negatives is not None and most > num_negatives:
             used = ": see --num_negatives" if num_negatives else ", which are not used"
             yield f"{self.path}: rows have up to {counted(most, 'negative')}{used}"
-        positives = [match.positive for match in sample(self.matches)]
-        yield from (f"{self.path}, positives: {x}" for x in find_other_values(positives))
+        checked = sample(self.matches)
+        for name, texts in (
+            ("positives", [match.positive for match in checked]),
+            ("negatives", [text for match in checked for text in match.negatives]),
+        ):
+            yield from (f"{self.path}, {name}: {x}" for x in find_other_values(texts))
         for name, prefix in zip(("anchor", "positive"), prefixes, strict=False):
             texts = (getattr(match, name) for match in self.matches)
             yield from (f"{self.path}: {x}" for x in check_prefix(texts, prefix))
@@ -126,7 +133,7 @@ def _read_data_set(options: MatchOptions, split: str, scored: bool) -> Matches:
     options, task = options.data, options.task_name.lower()
     paths = find_files(options, [split])
     if split not in paths:
-        raise UserError(f"There is no {split} file: pass --{split}_file, or add it to --data_dir")
+        raise no_file(split, options.data_dir)
     path, texts = paths[split], (_NO_TEXTS, _NO_TEXTS)
     if task == BEIR or (task == MS_MARCO and os.path.basename(path).startswith("qrels")):
         folder = os.path.dirname(path)
@@ -151,6 +158,9 @@ def _read_data_set(options: MatchOptions, split: str, scored: bool) -> Matches:
 def _cells(options: MatchOptions, path: str, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
     columns = options.columns(split)
     has_header = any(map(is_name, columns.values()))
+    if _SWAPPED.fullmatch(f"{columns['anchor']} {columns['positive']}"):
+        message = "--anchor_column=%s, --positive_column=%s: are they swapped? %s has queries"
+        _logger.warning(message, columns["anchor"], columns["positive"], columns["positive"])
     rows, ahead = itertools.tee(read_table(path))
     if not (options.label_column or options.score_column):
         _warn_of_unused_label(path, list(itertools.islice(ahead, _ROWS_AHEAD)))
@@ -220,6 +230,10 @@ def _read_labeled(options: MatchOptions, path: str, split: str, scored: bool) ->
         found = ", ".join(sorted({cells["label"] for cells in rows})[:10])
         problem = f"no row has the label {options.positive_label}, only {found}"
         raise UserError(f"{path}: {problem}. Pass --positive_label and --negative_label")
+    _log_labels(options, path, Counter(cells["label"] for cells in rows))
+    if both := positives.keys() & {match[:2] for match in pairs if not match.score}:
+        advice = "correct them, or remove one of the rows"
+        _logger.warning("%s: %s: %s", path, counted(len(both), "pair", "have both labels"), advice)
     if scored:
         return pairs
     negatives: dict[str, dict[str, None]] = {anchor: {} for anchor, _ in positives}
@@ -233,6 +247,21 @@ def _read_labeled(options: MatchOptions, path: str, split: str, scored: bool) ->
         message = "%s: left out %s: no row with the same anchor matches"
         _logger.info(message, path, counted(unused, "row"))
     return [Match(anchor, text, tuple(negatives[anchor])) for anchor, text in positives]
+
+
+def _log_labels(options: MatchOptions, path: str, counts: Counter[str]) -> None:
+    """Logs the rows of each label; warns if the default labels leave out some."""
+    labels = options.positive_label, options.negative_label
+    numbers = counted(counts[labels[0]], "positive"), counted(counts[labels[1]], "negative")
+    used = f"{path}: label {labels[0]}: {numbers[0]}, {labels[1]}: {numbers[1]}"
+    others = {label or "no label": n for label, n in counts.items() if label not in labels}
+    if others:
+        number = counted(sum(others.values()), "row")
+        used += f"; {number} with {shortened(brief(sorted(others)))} left out"
+    if others and labels == (MatchOptions.positive_label, MatchOptions.negative_label):
+        _logger.warning("%s. Check --positive_label and --negative_label", used)
+    else:
+        _logger.info(used)
 
 
 def _read_squad(path: str) -> Iterator[Match]:

@@ -22,7 +22,9 @@ NAMES = {
 _EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
 # Prefixes of files that hold no data, or that a run writes to its folder.
 _IGNORED = re.compile(
-    r"\.|readme|licen|(label|entities)_test|predicted_|(eval|test)_(results|predictions)", re.I
+    r"\.|readme|licen|(label|entities)_test|predicted_|(eval|test)_(results|predictions)"
+    r"|(dataset_(info|dict)|state)\.json$",  # of datasets.save_to_disk
+    re.I,
 )
 
 

@@ -74,8 +74,9 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
             raise UserError("There are no texts")
         prefixes = tuple(filter(None, (self.query_prefix, self.passage_prefix)))
         if prefixes and not any(str(text).startswith(prefixes) for text in texts):
-            message = "encode adds no prefix: write %s before each text"
-            log.warning(message, " or ".join(map(repr, prefixes)))
+            text = "text" if self.passage_prefix else "query"
+            message = "encode adds no prefix: write %s before each %s"
+            log.warning(message, " or ".join(map(repr, prefixes)), text)
         if count := extractor.num_truncated - num_truncated:
             cut = f"are longer than max_seq_length={extractor.options.max_seq_length}"
             log.warning(counted(count, "text", f"{cut} and were truncated", of=len(texts)))

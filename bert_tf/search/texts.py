@@ -65,14 +65,21 @@ def read_queries(path: str) -> list[Identified]:
     if len(queries) > 1 and all(_QRELS.fullmatch(query) for _, _, query in queries[1:]):
         problem = "has ids of queries and texts, and scores (qrels)"
         raise UserError(f"{path} {problem}. Pass the file with the texts of the queries")
-    if not any("\t" in query for _, _, query in queries):
-        return queries
+    if any(query == "<top>" for _, _, query in queries):
+        advice = "Write the number and the title of each on a line, with a tab between them"
+        raise UserError(f"{path} has the topics of TREC, in markup. {advice}")
+    has_ids = any("\t" in query for _, _, query in queries)
     for place, _, query in queries:
-        if "\t" not in query:
+        if has_ids and "\t" not in query:
             problem = "no id and tab before the query, but other lines have them"
             raise UserError(f"{place}: {problem}. Write an id in each line, or remove the tabs")
-    pairs = ((place, query.partition("\t")) for place, _, query in queries)
-    return [*_check(path, ((place, key, text) for place, (key, _, text) in pairs))]
+    if has_ids:
+        pairs = ((place, query.partition("\t")) for place, _, query in queries)
+        queries = [*_check(path, ((place, key, text) for place, (key, _, text) in pairs))]
+    first = [query for _, _, query in queries[:_NUM_CHECKED]]
+    for problem in check_lines(path, first, "Write a query per line, as plain text"):
+        log.warning("%s: %s", path, problem)
+    return queries
 
 
 def _check_delimiter(path: str) -> None:

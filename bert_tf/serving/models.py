@@ -93,7 +93,8 @@ class Model:
             self.prompts = {kind: text for kind, text in declared.prompts.items() if text}
         if self.prompts:
             prefixes = " or ".join(map(repr, dict.fromkeys(self.prompts.values())))
-            log.info("%s adds no prefix: write %s before each text", name, prefixes)
+            text = "query" if {*self.prompts} == {"query"} else "text"
+            log.info("%s adds no prefix: write %s before each %s", name, prefixes, text)
         used: Any = self._options
         if self._script == "run_embeddings" and options.pooling not in ("auto", used.pooling):
             message = "%s: --pooling=%s has no effect, because the encoder was trained with %s"

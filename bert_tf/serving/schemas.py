@@ -104,6 +104,8 @@ def describe(errors: Sequence[Any]) -> str:
         return f"The body is not JSON: {error['ctx']['error']}, at character {error['loc'][-1]}"
     if error["type"] == "missing" and error["loc"] == ("body",):
         return "The body is empty: send a JSON object"
+    if error["loc"] == ("body",) and isinstance(error["input"], str):
+        return "The body is a JSON string: send the object itself, as with json=payload"
     # Without the names of types in a union.
     names = (str(name) for name in error["loc"] if name not in ("body", "string", "object", "str"))
     place = ".".join(name for name in names if "[" not in name)

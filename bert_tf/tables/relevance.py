@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from bert_tf import files
-from bert_tf.errors import UserError, excerpt
+from bert_tf.errors import UserError, brief, excerpt, shortened
 from bert_tf.tables.columns import parse_number, to_text
 from bert_tf.tables.read import read_table
 
@@ -71,7 +71,8 @@ def iterate_texts(path: str, advice: str = "") -> Iterator[tuple[str, str, str]]
             cells = {"_id": cells[0], "text": cells[1]}
         if not isinstance(cells, dict) or not {"_id", "text"} <= cells.keys():
             expected = "expected an object with the keys _id and text, or the columns id and text"
-            raise UserError(f"{row.place}: {expected}{advice}")
+            received = f"Received: {shortened(brief(cells))}"
+            raise UserError(f"{row.place}: {expected}. {received}{advice}")
         names = ("_id", "title", "text")
         key, title, text = (
             to_text("" if (x := cells.get(n)) is None else x, n, row.place) for n in names

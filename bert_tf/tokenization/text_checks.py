@@ -32,7 +32,7 @@ _NO_TEXTS = {
     r"(?s)([\[(] *|b)(['\"]).*\2 *,?[\])]?": (
         "lists or bytes of Python",
         0.5,
-        "Join the words of a list with spaces; decode bytes",
+        "Join the words of a list with spaces, or write its texts to columns; decode bytes",
     ),
     # Neither commands of LaTeX, such as \nu, nor strings in program code, such as "%d\n".
     r"""(?s).*(?:\\[nrt](?![a-z"'])|\\u[\da-fA-F]{4}|\\x[\da-f]{2}).*""": (

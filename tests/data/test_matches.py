@@ -78,6 +78,47 @@ def test_labels(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("rest", "flags", "level", "log"),
+    [
+        ("", {}, "INFO", "label 1: 2 positives, 0: 1 negative"),
+        ("x\tb\t2\nx\tc\t\n", {}, "WARNING", "; 2 rows with 2, no label left out. Check --po"),
+        ("x\tb\t2\n", {"negative_label": "2"}, "INFO", "2: 1 negative; 1 row with 0 left out"),
+        ("x\ty\t0\nx\tz\t1\n", {}, "WARNING", "2 pairs have both labels: correct them"),
+    ],
+)
+def test_number_of_rows_with_each_label(rest, flags, level, log, tmp_path, caplog):
+    caplog.set_level("INFO")
+    table = f"a\tb\tl\nx\ty\t1\nx\tv\t1\nx\tz\t0\n{rest}"
+    read(tmp_path, {"train.tsv": table}, **COLUMNS, label_column="l", **flags)
+    (record,) = [x for x in caplog.records if log in x.getMessage()]
+    assert record.levelname == level
+    assert ("both labels" in caplog.text) == ("both" in log)
+
+
+@pytest.mark.parametrize(("anchor", "positive"), [("answer", "question"), ("question", "answer")])
+def test_swapped_columns(anchor, positive, tmp_path, caplog):
+    table = f"{anchor}\t{positive}\nx\ty\n"
+    read(tmp_path, {"train.tsv": table}, anchor_column=anchor, positive_column=positive)
+    expected = "--anchor_column=answer, --positive_column=question: are they swapped?"
+    assert (expected in caplog.text) == (anchor == "answer")
+
+
+def test_lists_as_text():
+    matches = [Match("q", "a text", (f"['no', 'number {n}']",)) for n in range(4)]
+    (problem,) = Matches("data", matches).check("train", [])
+    assert problem.startswith("data, negatives: 4 of 4 texts are lists or bytes of Python, such as")
+    assert not [*Matches("data", [Match("q", "a text", ("no", "never"))]).check("train", [])]
+
+
+@pytest.mark.parametrize("name", ["data-0.arrow", "data-0.parquet"])
+def test_tables_that_are_converted(name, tmp_path):
+    (tmp_path / name).write_bytes(b"\xff\xff\xff\xff" if "arrow" in name else b"PAR1")
+    problem = rf"{name}:1: this is not a text file: .* Convert it: "
+    fail(tmp_path, {"dataset_info.json": "{}", "state.json": "{}"}, problem, **COLUMNS)
+    fail(tmp_path, {"more.arrow": ""}, rf"no train file: .* has: {name}, dataset_in", **COLUMNS)
+
+
 GLUE = {
     "sts-b": (
         "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"

@@ -191,7 +191,7 @@ def test_warnings_about_texts(tiny, run_log):
     encoder = SentenceEncoder(tiny.folder, max_seq_length=8, query_prefix="slow: ")
     encoder.encode(["good " * 20, "good"])
     assert "1 of 2 texts is longer than max_seq_length=8 and was truncated" in run_log.text
-    assert "encode adds no prefix: write 'slow: ' before each text" in run_log.text
+    assert "encode adds no prefix: write 'slow: ' before each query" in run_log.text
     run_log.clear()
     encoder.encode(["slow: good"])
     assert not run_log.text

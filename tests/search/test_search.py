@@ -275,6 +275,12 @@ def test_invalid_options(folder, flags, message):
         ("a.txt", "\n \n", {}, "a.txt contains no text"),
         ("a.csv", "id,text\n1,a\n", {}, "a.csv is a table: pass --text_column, and --id_column"),
         ("a.jsonl", '{"text": "a"}\n', {}, "a.jsonl:1: expected an object with the keys _id and"),
+        (
+            "a.jsonl",
+            '{"id": 1, "text": "a"}\n',
+            {},
+            "id and text. Received: id, text. Or pass --text",
+        ),
         ("a.tsv", "i\tt\n1\ta\n1\tb\n", {"id_column": "i"}, "a.tsv:3: the id '1' occurs a second"),
         ("a.tsv", "i\tt\n \ta\n", {"id_column": "i"}, "a.tsv:2: the id is empty. Write an id"),
         ("a.tsv", "i\tt\n1\ta\n", {"id_column": "n"}, r"there is no column 'n' \(--id_column\)"),
@@ -297,6 +303,7 @@ def test_invalid_queries(folder):
         ("q1\ta\nb\n", r"queries.txt:2: no id and tab before the query, but other lines"),
         ("q1\ta\nq1\tb\n", r"queries.txt:2: the id 'q1' occurs a second time"),
         ("", "queries.txt contains no text"),
+        ("<top>\n<num> Number: 1\n</top>\n", "queries.txt has the topics of TREC, in markup. Wr"),
     ):
         (folder / "queries.txt").write_text(text)
         with pytest.raises(UserError, match=message):
@@ -308,6 +315,15 @@ def test_invalid_queries(folder):
     with pytest.raises(UserError, match="the id 'q 1' has a space, which separates columns"):
         search(folder, "found.run")
     assert not (folder / "found.run").exists()
+
+
+@pytest.mark.parametrize("beginning", ["", "q{}\t"])
+@pytest.mark.parametrize("query", ["<b>which</b> film", "which film"])
+def test_queries_with_markup(query, beginning, tmp_path, run_log):
+    (tmp_path / "queries.txt").write_text("".join(f"{beginning}{query}\n".format(n) for n in "12"))
+    assert len(read_queries(str(tmp_path / "queries.txt"))) == 2
+    expected = "queries.txt: 2 of the first 2 lines have tabs, JSON or HTML: each line is read as"
+    assert (expected in run_log.text) == ("<" in query)
 
 
 @pytest.mark.parametrize(

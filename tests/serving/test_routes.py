@@ -278,6 +278,7 @@ def test_bodies_that_are_no_json(server):
         b'{"instances": ["\xff"]}': "in position 16",
         b"[" * 100_000: "recursion",
         b"": "The body is empty: send a JSON object",
+        b'"{\\"instances\\": []}"': "The body is a JSON string: send the object itself",
     }
     for content, message in cases.items():
         status, error = server.error(path, content=content)
@@ -478,7 +479,7 @@ def test_what_encoders_declare(tiny, tmp_path, run_log):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     assert Model("m", str(folder), ServingOptions()).prompts == {"query": "query: "}
-    assert "m adds no prefix: write 'query: ' before each text" in run_log.text
+    assert "m adds no prefix: write 'query: ' before each query" in run_log.text
     assert "has no effect" not in run_log.text
     flags = {"pooling": "cls"}
     (folder / "run.json").write_text(json.dumps({"script": "run_embeddings", "flags": flags}))

@@ -119,8 +119,9 @@ class Choices:
     def ranked(self, top_k: int) -> Ranked:
         """Returns the passages to rank for each query that has a relevant one.
 
-        They are the candidates of the run. Without a run, they are the relevant passages and hard
-        negatives or, for queries that have none, random passages: `top_k` in all, in random order.
+        They are the candidates of the run, except for the query itself. Without a run, they are
+        the relevant passages and hard negatives or, for queries that have none, random passages:
+        `top_k` in all, in random order.
 
         Raises:
             UserError: no candidate of the run is relevant, and `top_k` left out none.
@@ -130,18 +131,18 @@ class Choices:
         judged = [(query, known) for query, known in self.relevant.items() if known]
         is_any_relevant, num_empty = False, 0
         for query, relevant in judged:
-            found = self.run.get(_key(query), [])
+            own, missed = _key(query), {_key(text): score for text, score in relevant.items()}
+            found = [x for x in self.run.get(own, []) if _key(x.passage) != own or own in missed]
             if not self.run:
                 texts = [*relevant, *self.negatives[query]]
                 count = 0 if self.negatives[query] else max(1, top_k - len(relevant))
                 texts += self._draw(query, count, texts, query)
                 random.Random(query).shuffle(texts)  # ties must not favor the relevant ones
                 found = [Candidate(query, text) for text in dict.fromkeys(texts)]
-            missed = {_key(text): score for text, score in relevant.items()}
-            own = [missed.pop(_key(candidate.passage), 0.0) for candidate in found]
-            is_any_relevant, num_empty = is_any_relevant or any(own), num_empty + (not own)
+            known = [missed.pop(_key(candidate.passage), 0.0) for candidate in found]
+            is_any_relevant, num_empty = is_any_relevant or any(known), num_empty + (not known)
             candidates.append(found)
-            gains.append(np.array([*own, *missed.values()], np.float32))
+            gains.append(np.array([*known, *missed.values()], np.float32))
         ranked = Ranked([(query, next(iter(known))) for query, known in judged], candidates, gains)
         if not is_any_relevant:
             problem = f"{self.data.path}: no candidate of the run is relevant to its query"

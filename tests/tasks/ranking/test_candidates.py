@@ -52,6 +52,13 @@ def test_candidates_of_a_run():
     assert (ranked.passage(0, 1), ranked.passage(1, -1)) == ("text 0", "")
 
 
+def test_query_among_its_candidates():
+    matches = [Match("text 1", "text 0"), Match("text 2", "text 2")]
+    run = {"text 1": ["text  1", "text 0"], "text 2": ["text 2", "text 3"]}
+    ranked = make(matches, run).ranked(100)
+    assert [pair.passage for pair in ranked] == ["text 0", "text 2", "text 3"]
+
+
 def test_candidates_without_a_run():
     matches = [Match("q", "text 0", ("text 1", "text 2")), Match("r", "text 3"), Match("s", "x")]
     ranked = make([*matches, Match("r", "text 4", (), 0.0)]).ranked(7)
