@@ -192,8 +192,8 @@ def _parse_spans(
     A span of a text has no white space at its ends, unless it has nothing else. Of several types,
     only the first is used.
     """
-    for start, end, name, quote, span in _list_spans(value):
-        name = name[0] if isinstance(name, list) and name else name
+    for start, end, names, quote, span in _list_spans(value):
+        name: Any = names[0] if isinstance(names, list) and names else names
         if all(isinstance(x, int) for x in (start, end, name)):
             problem = f"the label of a span is the number {name}"
             raise _error(place, f"{problem}. Export the names of the labels")

@@ -667,8 +667,8 @@ def test_many_prefixes_are_not_all_listed(tiny, folder):
     words = [f"x{n // 5 + 10}:{'abcde'[n % 5]}" for n in range(60)]
     (folder / "test.txt").write_text("".join(f"{word}\n" for word in words))
     (problem,) = [x for x in find_problems(task(tiny, folder)) if "the prefix" in x]
-    assert "have the prefix x10:, x11:, x12:, x13:, x14:, x15:, x16:, x17:, x18:, x19: and" in problem
-    assert " and 2 more. If it is not part of the words, pass them all, separated by" in problem
+    assert "have the prefix x10:, x11:, x12:, x13:, x14:, x15:, x16:, x17:, x18:, x19:" in problem
+    assert ": and 2 more. If it is not part of the words, pass them all, separated by" in problem
     assert problem.endswith(" in --word_prefix")
 
 
