@@ -176,9 +176,9 @@ def describe_parent(path: str) -> str:
 
 def describe_folder(path: str) -> str:
     """Lists a folder; if it does not exist, says so, and lists its nearest parent that does."""
-    folder = path = path or "."
+    folder = path = path or os.getcwd()
     while not is_dir(folder) and os.path.dirname(folder) != folder:
-        folder = os.path.dirname(folder) or "."
+        folder = os.path.dirname(folder) or os.getcwd()
     names = [name for name in list_dir(folder) if not name.startswith(".")]
     prefix = "" if folder == path else f"there is no folder {path}; "
     return f"{prefix}the folder {folder} has: {shortened(names, 12) or 'nothing'}"
@@ -223,12 +223,12 @@ def read_text(path: str, max_bytes: int = text_lines.MAX_BYTES) -> str:
     return "\n".join(read_small_file_lines(path, max_bytes))
 
 
-def read_json(path: str) -> dict[str, Any]:
-    """Reads a small file with a JSON object; raises a UserError for any other content."""
+def read_json(path: str, advice: str = "") -> dict[str, Any]:
+    """Reads a small file with a JSON object; a UserError for other content ends with `advice`."""
     text = read_text(path).removeprefix("\ufeff")
-    content = parse_json(text, path)
+    content = parse_json(text, path, advice=advice)
     if not isinstance(content, dict):
-        raise UserError(f"{path}: expected a JSON object. Received: {text[:40]!r}")
+        raise UserError(f"{path}: expected a JSON object. Received: {text[:40]!r}{advice}")
     return content
 
 

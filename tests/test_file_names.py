@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bert_tf import file_names
+from bert_tf import file_names, files
 from bert_tf.errors import UserError
 from tests.oracle import ROOT
 
@@ -48,6 +48,14 @@ def test_no_matching_file_is_rejected(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=r"No file matches .*empty/\* \(.*empty has: nothing\)"):
         file_names.expand(f"{tmp_path}/empty")
+
+
+def test_missing_relative_file_names_the_working_directory(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("")
+    monkeypatch.chdir(tmp_path)
+    for path in ("b.txt", "folder/b.txt"):
+        with pytest.raises(UserError, match=rf"the folder {tmp_path} has: a\.txt"):
+            files.open_binary(path)
 
 
 def test_remote_globs():

@@ -46,7 +46,7 @@ def check_vocabulary(
         return
     num_lower = sum("a" <= entry.removeprefix("##")[:1] <= "z" for entry in entries)
     if lower_case is False and num_lower and not casing.is_cased(entries):
-        num_capitals = casing.count_capitals(entries)
+        num_capitals = len(casing.find_capitals(entries))
         counts = f"{num_lower} lower-case tokens and {num_capitals} with capitals"
         effect = "words with capitals become [UNK]. For an uncased model, pass --do_lower_case=true"
         log.warning("%s has %s; %s", path, counts, effect)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_tf.errors import UserError, counted, excerpt, shortened
-from bert_tf.tables.read import Row
+from bert_tf.tables.read import BAR_HINT, Row
 
 _SHOWN_NAMES = 20  # in a message
 _COMMON_WORD = (
@@ -200,9 +200,11 @@ def _no_such_column(
 
 
 def _csv_hint(place: str, cells: Sequence[str]) -> str:
-    has_delimiter = len(cells) == 1 and ("," in cells[0] or ";" in cells[0])
-    looks_like_csv = has_delimiter and ".csv" not in place
-    return " Is this a CSV file? Then rename it to .csv" if looks_like_csv else ""
+    if len(cells) != 1:
+        return ""
+    if ".csv" not in place and ("," in cells[0] or ";" in cells[0]):
+        return " Is this a CSV file? Then rename it to .csv"
+    return f" {BAR_HINT}" * ("|" in cells[0])
 
 
 def to_text(value: Any, name: str, place: str) -> str:

@@ -113,7 +113,8 @@ def _guess_style(line: str, quoted: bool) -> tuple[str, bool]:
 def _check_rows(rows: Iterator[Row], delimiter: str, quoted: bool, num_used: int) -> Iterator[Row]:
     """Yields rows; raises a UserError if one has more or fewer columns than the first."""
     rows, rows_ahead = itertools.tee(rows)
-    width = next((len(row.cells) for row in rows_ahead if row.cells), 1)
+    first = next((row.cells for row in rows_ahead if row.cells), [""])
+    width = len(first)
     del rows_ahead  # so that the rows are not kept for it
     longer: list[str] = []  # places
     for row in rows:
@@ -122,7 +123,7 @@ def _check_rows(rows: Iterator[Row], delimiter: str, quoted: bool, num_used: int
         if not row.cells and width > 1:
             raise UserError(f"{row.place}: the line is empty. Remove the line")
         if len(cells) < width or (len(cells) > width and not 0 < 2 * num_used < width):
-            raise _width_error(row.place, cells, width, delimiter, quoted)
+            raise _width_error(row.place, cells, first, delimiter, quoted)
         if len(cells) > width:
             longer.append(row.place)
         yield Row(row.place, cells[:width])
@@ -134,21 +135,27 @@ def _check_rows(rows: Iterator[Row], delimiter: str, quoted: bool, num_used: int
 
 # Only run_classifier.py has the flag.
 _UNQUOTED = "pass --quoted=no (run_classifier.py), or convert the file to JSON lines"
+BAR_HINT = "If | separates columns, replace it with tabs, and name the file .tsv"
 
 
 def _width_error(
-    place: str, cells: list[str], width: int, delimiter: str, quoted: bool
+    place: str, cells: list[str], first: list[str], delimiter: str, quoted: bool
 ) -> UserError:
     columns, row = counted(len(cells), "column"), excerpt(delimiter.join(cells))
-    advice = "remove it from the text, name all columns, or enclose the text in quotes"
-    if len(cells) < width:
+    problem = f"{columns}, but {len(first)} in the first row. This row: {row}"
+    separator = f"{problem}. The column separator is {delimiter!r}"
+    if len(first) == 1 and "|" in first[0]:
+        return UserError(f"{place}: {separator}. {BAR_HINT}")
+    is_single = any(cell.startswith("'") for cell in cells)
+    quotes = "double quotes (single ones do not enclose cells)" if is_single else "quotes"
+    advice = f"remove it from the text, name all columns, or enclose the text in {quotes}"
+    if len(cells) < len(first):
         advice = "add the missing cells, or enclose a text with line breaks in quotes"
     if not quoted:
         advice += " and pass --quoted=yes (run_classifier.py)"
     if delimiter == "\t" and ".csv" not in place:
         advice += ". If commas separate columns, name the file .csv"
-    problem = f"{columns}, but {width} in the first row. This row: {row}"
-    return UserError(f"{place}: {problem}. The column separator is {delimiter!r}: {advice}")
+    return UserError(f"{place}: {separator}: {advice}")
 
 
 def is_object(line: str) -> bool:

@@ -292,13 +292,13 @@ class FullTokenizer(ExplainsNames):
         self.vocab = load_vocab(vocab_file)
         if "[UNK]" not in self.vocab:
             _logger.warning("%s has no [UNK]: is it a BERT vocabulary?", vocab_file)
-        if do_lower_case:
-            warn_if_cased(vocab_file, self.vocab)
         kept: list[str] = []
         if special_tokens:
             is_text = isinstance(special_tokens, str)
             listed = special_tokens if is_text else ",".join(special_tokens)
             self.vocab, kept = place(listed, self.vocab)
+        if do_lower_case and not pretokenized:
+            warn_if_cased(vocab_file, [token for token in self.vocab if token not in kept])
         self.inv_vocab = {index: token for token, index in self.vocab.items()}
         self.basic_tokenizer = BasicTokenizer(do_lower_case, strip_accents, kept, pretokenized)
         self.wordpiece_tokenizer = WordpieceTokenizer(vocab=self.vocab)

@@ -5,13 +5,13 @@ import re
 from collections.abc import Collection, Iterable
 
 from bert_tf import releases
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted, excerpt
 
 _logger = logging.getLogger(__name__)
 
 # Captures the name of a checkpoint's folder. As in the original, the dot is not escaped.
 _CHECKPOINT_FOLDER = re.compile("([A-Za-z0-9_-]+)/bert_model.ckpt")
-# A quarter of the pieces in cased vocabularies have capitals, but only two in the Chinese one.
+# A quarter of the pieces in cased vocabularies have capitals.
 _MIN_CAPITALS_SHARE = 0.01
 _CAPITAL = re.compile("[A-Z]")
 
@@ -37,24 +37,28 @@ def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str |
     )
 
 
-def count_capitals(pieces: Iterable[str]) -> int:
-    """Counts the pieces with capitals A to Z, except special tokens such as `[CLS]`."""
+def find_capitals(pieces: Iterable[str]) -> list[str]:
+    """Returns the pieces with capitals A to Z, except special tokens such as `[CLS]` and `<S>`."""
     capitalized = filter(_CAPITAL.search, pieces)
-    return sum(not (piece[0] == "[" and piece[-1] == "]") for piece in capitalized)
+    return [piece for piece in capitalized if piece[0] + piece[-1] not in ("[]", "<>")]
 
 
 def is_cased(pieces: Collection[str]) -> bool:
     """Guesses from the pieces of a vocabulary whether its model is cased."""
-    return count_capitals(pieces) > _MIN_CAPITALS_SHARE * len(pieces)
+    return len(find_capitals(pieces)) > _MIN_CAPITALS_SHARE * len(pieces)
 
 
 _warned_vocabularies: set[str] = set()
 
 
 def warn_if_cased(vocab_file: str, pieces: Collection[str]) -> None:
-    """Warns, once per file, if a vocabulary for lower-cased text has many tokens with capitals."""
-    if is_cased(pieces) and vocab_file not in _warned_vocabularies:
+    """Warns, once per file, if a vocabulary for lower-cased text has tokens with capitals."""
+    found = [piece for piece in find_capitals(pieces) if not piece.startswith("##")]
+    if found and vocab_file not in _warned_vocabularies:
         _warned_vocabularies.add(vocab_file)
-        message = "%s has %d tokens with capitals, which never match because text is lower-cased. "
-        advice = "For a cased model, set do_lower_case to false"
-        _logger.warning(message + advice, vocab_file, count_capitals(pieces))
+        tokens = counted(len(found), "token", "with capitals, which can never match")
+        advice = "Write them in lower case"
+        if is_cased(pieces):
+            advice = "For a cased model, set do_lower_case to false"
+        message = "%s has %s lower-cased text, such as %s. %s"
+        _logger.warning(message, vocab_file, tokens, excerpt(found[0]), advice)

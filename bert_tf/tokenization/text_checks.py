@@ -90,4 +90,7 @@ def find_problems(
         listed = ", ".join(f"{word:.30}" for word, _ in unknown.most_common(_MAX_LISTED_WORDS))
         share = f"{100 * count / total:.1f}% of the tokens ({count} of {total})"
         advice = "Check the vocabulary, --do_lower_case and the file's encoding"
+        longest = tokenizer.wordpiece_tokenizer.max_input_chars_per_word
+        if 2 * sum(n for word, n in unknown.items() if len(word) > longest) > count:
+            advice = f"Split words of more than {longest} characters, which are always [UNK]"
         yield f"{share} are [UNK]; most frequent words: {listed}. {advice}"

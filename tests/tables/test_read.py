@@ -156,6 +156,13 @@ TOO_LONG = csv.field_size_limit() + 1
         ("a.csv", "text\none, two\n", "auto", ":2: 2 columns, but 1 .* in quotes"),
         (
             "a.csv",
+            "text|label\none, two|x\n",
+            "auto",
+            r":2: 2 columns, .* separator is ','\. If \| separates columns, replace it with tabs",
+        ),
+        ("a.csv", "a,b\n'c, d',e\n", "auto", r":2: 3 .* in double quotes \(single ones do not en"),
+        (
+            "a.csv",
             "SEP=\t\na\tb\n",
             "auto",
             r":1: 'SEP=\\t' is Excel's delimiter .* Remove",

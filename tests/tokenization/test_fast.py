@@ -321,6 +321,16 @@ def test_mostly_unknown_tokens_are_reported(tmp_path):
     assert "d.txt: 20.0% of the tokens (1000 of 5000) are [UNK]" in problem
 
 
+@pytest.mark.parametrize(("length", "names_the_length"), [(200, False), (201, True)])
+def test_unknown_tokens_that_are_too_long_are_reported(tmp_path, length, names_the_length):
+    (tmp_path / "vocab.txt").write_text("[UNK]\nthe\na\n##a\n")
+    tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
+    texts = [(f"{letter * length} a",) for letter in "bcdef"]
+    (problem,) = tokenizer.check_texts("dna.txt", [*texts, *texts, ("the a",)])
+    advice = "Split words of more than 200 characters, which are always [UNK]"
+    assert problem.endswith(advice) == names_the_length
+
+
 @pytest.mark.parametrize(("count", "warns"), [(99, False), (100, True)])
 def test_few_distinct_texts_are_reported(count, warns):
     tokenizer = BatchTokenizer(load_reference("uncased", True))

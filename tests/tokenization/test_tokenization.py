@@ -443,8 +443,27 @@ def test_lower_casing_with_a_cased_vocabulary_warns_once(tmp_path, caplog):
     FullTokenizer(str(path))
     FullTokenizer(str(path))
     (record,) = caplog.records
-    assert "has 2 tokens with capitals, which never match" in record.message
-    assert record.message.endswith("For a cased model, set do_lower_case to false")
+    assert "has 2 tokens with capitals, which can never match lower-cased text" in record.message
+    assert record.message.endswith(", such as 'The'. For a cased model, set do_lower_case to false")
+
+
+def test_few_capitals_in_an_uncased_vocabulary_warn_once(tmp_path, caplog):
+    path = tmp_path / "vocab.txt"
+    tokens = ["[UNK]", "<S>", "[unused1]", "##A", *(f"w{n}" for n in range(200))]
+    path.write_text("\n".join(tokens))
+    assert FullTokenizer(str(path)).tokenize("w7") == ["w7"]
+    path.write_text("\n".join([*tokens, "Anfield"]))
+    FullTokenizer(str(path), do_lower_case=False)
+    special = FullTokenizer(str(path), special_tokens="Anfield")
+    assert special.tokenize("w7 Anfield") == ["w7", "Anfield"]
+    assert not caplog.text
+    assert FullTokenizer(str(path)).tokenize("w7 Anfield") == ["w7", "[UNK]"]
+    FullTokenizer(str(path))
+    (record,) = caplog.records
+    assert record.message == (
+        f"{path} has 1 token with capitals, which can never match lower-cased text, such as "
+        "'Anfield'. Write them in lower case"
+    )
 
 
 def test_invalid_vocabulary_and_casing_are_rejected(tmp_path, caplog):

@@ -27,7 +27,7 @@ from bert_tf.errors import UserError, counted, shortened
 from bert_tf.modeling import BertClassifier, HeadFormat
 from bert_tf.progress import log
 from bert_tf.tokenization import FullTokenizer, load_vocab
-from bert_tf.tokenization.casing import count_capitals, is_cased
+from bert_tf.tokenization.casing import find_capitals, is_cased
 
 # Checkpoint prefix in an output folder.
 _PREFIX = "bert_model.ckpt"
@@ -248,7 +248,7 @@ def guess_lower_case(vocab_file: str | None) -> bool:
     """Guesses from the vocabulary whether texts must be lower-cased, and logs the guess."""
     pieces = list(load_vocab(vocab_file)) if vocab_file else []
     lower = not is_cased(pieces)
-    capitals = "many" if not lower else "few" if count_capitals(pieces) else "no"
+    capitals = "many" if not lower else "few" if find_capitals(pieces) else "no"
     text = "Assuming --do_lower_case=%s: the vocabulary has %s capitals. Pass the flag to override"
     log.info(text, str(lower).lower(), capitals)
     return lower

@@ -1,13 +1,15 @@
 """A dataset from a user's Python file, whose class has the methods of BERT's `DataProcessor`.
 
 Of `get_train_examples`, `get_dev_examples` and `get_test_examples`, a run needs only those whose
-examples it reads. `get_labels` returns strings, or None if labels are numbers. If the class sets
-`problem_type = "multilabel"`, the label of an example is a list of labels. If `get_labels` returns
-None, it may also be a list of numbers, or a dict of numbers by name.
+examples it reads. `get_labels` returns strings or integers, which name classes, or None if labels
+are numbers. If the class sets `problem_type = "multilabel"`, the label of an example is a list of
+labels. If `get_labels` returns None, it may also be a list of numbers, or a dict of numbers by
+name.
 """
 
 import contextlib
 import functools
+import numbers
 import os
 import sys
 import traceback
@@ -40,7 +42,8 @@ class ModuleDataset(TextDataset):
         labels = task.get_labels()
         if not isinstance(labels, list | tuple | None):
             raise UserError(f"{path}: get_labels() must return a list, not {_short(labels)}")
-        self.labels = tuple(labels or ())
+        names = (str(x) if isinstance(x, numbers.Integral) else x for x in labels or ())
+        self.labels = tuple(names)
         require_valid_labels(self.labels, f"{path}: get_labels()")
         allowed = (CLASSIFICATION, MULTILABEL) if self.labels else (REGRESSION,)
         self.problem_type = getattr(task, "problem_type", None) or allowed[0]

@@ -84,6 +84,9 @@ def read_conll(
     file = ConllFile(path, known_labels=known_labels)
     is_json = path.lower().removesuffix(".gz").endswith(EXTENSIONS)
     lines = list(itertools.islice(files.read_lines(path), _NUM_CHECKED))
+    if lines and lines[0].removeprefix("\ufeff").startswith("#FORMAT=WebAnno TSV"):
+        advice = "Export the annotations as CoNLL 2002 or CoNLL 2003"
+        raise UserError(f"{path}:1: the format WebAnno TSV is not supported. {advice}")
     lists = [number for number, line in enumerate(lines, 1) if _LIST.search(line)]
     if lists and 2 * len(lists) >= len(lines):
         problem = "the words or labels are lists that are written as strings"

@@ -45,6 +45,7 @@ _ENDS = ("the word after it", "its last word")
 # What words cannot express about a span, and what is done about it.
 _INSIDE_A_WORD = "do not end where a word does", "so whole words are labeled"
 _OVERLAP = "overlap with others", "so only the longest are used"
+_SEVERAL_LABELS = "have several labels", "so only the first is used"
 
 
 def read_json(
@@ -82,6 +83,8 @@ def read_json(
         if has_spans and value is not None and (text is not None or _are_spans(value)):
             spans = list(_parse_spans(value, words if text is None else text, file, place))
             num_spans += len(spans)
+            names = (name for _, _, name, *_ in _list_spans(value))
+            counts[_SEVERAL_LABELS] += sum(isinstance(x, list) and len(x) > 1 for x in names)
             value = _label_words(places, spans, counts)
         elif value is not None and not _is_strings(value):
             advice = "Write the labels' names, such as B-LOC, instead of numbers"
@@ -89,7 +92,7 @@ def read_json(
         elif value is not None and len(value) != len(words):
             raise _error(place, f"{counted(len(words), 'word')}, but {len(value)} labels")
         file.add_sentence(number, words, value or (), text)
-    for (problem, result), count in sorted(counts.items()):
+    for (problem, result), count in sorted((+counts).items()):
         spans = counted(count, "span", problem, of=num_spans)
         file.problems.append(f"{file.path}: {spans}, {result}")
 
@@ -186,9 +189,14 @@ def _parse_spans(
 ) -> Iterator[tuple[int, int, str]]:
     """Yields start, end (exclusive) and type of each span of a text, or of a list of words.
 
-    A span of a text has no white space at its ends, unless it has nothing else.
+    A span of a text has no white space at its ends, unless it has nothing else. Of several types,
+    only the first is used.
     """
-    for start, end, name, quote, span in _list_spans(value):
+    for start, end, names, quote, span in _list_spans(value):
+        name: Any = names[0] if isinstance(names, list) and names else names
+        if all(isinstance(x, int) for x in (start, end, name)):
+            problem = f"the label of a span is the number {name}"
+            raise _error(place, f"{problem}. Export the names of the labels")
         is_valid = isinstance(start, int) and isinstance(end, int) and isinstance(name, str)
         if is_valid and not isinstance(text, str):
             end += file.end_offset or 0
@@ -222,9 +230,10 @@ def _read_span(span: Any) -> tuple[Any, Any, Any, Any]:
         return (*span, None)
     if not isinstance(span, dict):
         return span, None, None, None
-    found = (next((span[key] for key in keys if key in span), None) for keys in _SPAN_KEYS)
-    start, end, name, quote = found
-    return start, end, name[0] if isinstance(name, list) and name else name, quote
+    start, end, name, quote = (
+        next((span[key] for key in keys if key in span), None) for keys in _SPAN_KEYS
+    )
+    return start, end, name, quote
 
 
 def with_labels(file: ConllFile, predictions: Sequence[LabeledWords]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.errors import UserError, counted
+from bert_tf.errors import UserError, counted, shortened
 from bert_tf.progress import log
 from bert_tf.tasks.token_classification.schemes import OUTSIDE, PLAIN, is_label
 from bert_tf.tasks.token_classification.windows import WordWindows
@@ -27,7 +27,7 @@ _MAX_MEAN_WORDS = 60
 _MIN_SENTENCE_WORDS = 1.5  # on average
 # Patterns of words that show a wrong format, the tolerated fraction of such words, and a message.
 _ODD_WORDS = (
-    (r"\d+", 0.5, "are numbers, such as {}. Check --token_column"),
+    (r"\d[\d\W_]*", 0.5, "are numbers, such as {}. Check --token_column"),
     (r"(?=..).*[,;].*", 0.5, "have , or ;, such as {}. Separate columns with spaces or tabs"),
     (r".*\xa0.*", 0.5, "have spaces, such as {}. Check --token_column"),
     ("\xa0", 0.0, "are empty. pandas reads a word such as NA so, without keep_default_na=False"),
@@ -46,6 +46,8 @@ _AFFIXES = {
     "suffix": re.compile(rf"(?<=.)({_MARK}?\d{{1,2}}|{_MARK}[^\W_]{{0,8}})\Z"),
 }
 _MIN_WORDS_PER_AFFIX = 4  # distinct ones
+_MAX_LISTED_AFFIXES = 10
+_has_letter = re.compile(r"[^\W\d_]").search
 # Fewer words are exceptions, such as numbers.
 _MIN_SHARE_WITH_AFFIX = 0.9
 
@@ -211,24 +213,30 @@ def _check_distinct_words(path: str, words: Sequence[str]) -> Iterator[str]:
     if len(distinct) <= _MAX_TAGS and len(words) >= max(_MIN_WORDS, _MIN_REPEATS * len(distinct)):
         share = f"only {len(distinct)} of {len(words)} words are distinct, such as {words[0]}"
         yield f"{path}: {share}. Check --token_column"
+    if 2 * sum(_has_letter(word) is not None for word in distinct) < len(distinct):
+        return  # Numbers and ids, such as 1-1, are no words with a prefix.
     for kind, pattern in _AFFIXES.items():
         matches = list(filter(None, map(pattern.search, distinct)))
         found = {match[0] for match in matches}
         is_common = len(matches) >= _MIN_SHARE_WITH_AFFIX * len(distinct)
         if is_common and _MIN_WORDS_PER_AFFIX * len(found) <= len(distinct):
             names = shlex.quote(",".join(sorted(found)))
+            flag = f"--word_{kind}={names}"
+            if len(found) > _MAX_LISTED_AFFIXES:
+                names = shortened(sorted(found), _MAX_LISTED_AFFIXES)
+                flag = f"them all, separated by commas, in --word_{kind}"
             count = "all" if len(matches) == len(distinct) else f"{len(matches)} of {len(distinct)}"
             problem = f"{count} words have the {kind} {names}. If it is not part of the words, pass"
-            yield f"{path}: {problem} --word_{kind}={names}"
+            yield f"{path}: {problem} {flag}"
 
 
 def remove_affixes(path: str, words: Sequence[str], kind: str, affixes: str) -> list[str]:
     """Removes any of `affixes`, separated by commas, from words of which more is left."""
     names = "|".join(map(re.escape, sorted(affixes.split(","), key=len, reverse=True)))
     pattern = rf"\A({names})(?=.)" if kind == "prefix" else rf"(?<=.)({names})\Z"
-    shortened = [re.sub(pattern, "", word) for word in words]
-    count = sum(len(word) < len(old) for word, old in zip(shortened, words, strict=True))
+    parts = [re.sub(pattern, "", word) for word in words]
+    count = sum(len(part) < len(word) for part, word in zip(parts, words, strict=True))
     share = f"{count:,} of {counted(len(words), 'word')}"
     level = logging.INFO if count == len(words) else logging.WARNING
     log.log(level, "%s: removed --word_%s=%s from %s", path, kind, affixes, share)
-    return shortened
+    return parts

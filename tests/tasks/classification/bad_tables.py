@@ -289,6 +289,12 @@ _COLUMNS = [
         BY_NAME,
     ),
     _bad_tsv(
+        "TSV separated by bars",
+        b"label|text\nham|a\nspam|b\n",
+        r"train\.tsv:1: there is no column .* If \| separates columns, replace it with tabs",
+        BY_NAME,
+    ),
+    _bad_tsv(
         "semicolon-separated TSV",
         b"ham;a\nspam;b\n",
         r"train\.tsv:1: --text_column=2, but the row has 1 column.*Is this a CSV file\?",

@@ -151,8 +151,8 @@ def test_subclassed_processor(write):
         (task_module_code("[]", "1 / 0"), ":8: ZeroDivisionError: division by zero"),
         (task_module_code("[]", '"yes"'), r": get_labels\(\) must return a list, not 'yes'"),
         (
-            task_module_code("[]", "[0, 1]"),
-            r": get_labels\(\): label 1 is not one line of text: 0",
+            task_module_code("[]", "[0.5, 1]"),
+            r": get_labels\(\): label 1 is not one line of text: 0\.5",
         ),
         (task_module_code("[]", '["a", "a"]'), r": get_labels\(\): duplicate label 'a'"),
         (
@@ -170,6 +170,13 @@ def test_invalid_modules(write, content, message):
     with pytest.raises(UserError, match=re.escape(path) + message) as error:
         load_task_module(path, "")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("labels", ["[0, 1]", "list(__import__('numpy').arange(2))"])
+def test_labels_may_be_integers(write, labels):
+    dataset = load_task_module(write(task_module_code('[Example("a", "b", "", 1)]', labels)), "")
+    assert (dataset.labels, dataset.read("train")[0].label) == (("0", "1"), "1")
+    assert dataset.problem_type == "classification"
 
 
 MULTI = 'problem_type = "multilabel"'

@@ -285,6 +285,24 @@ def test_label_studio(tmp_path, run_log):
     assert len(read(tmp_path, "a.json", text, token_column="review", need_labels=False)[0]) == 8
 
 
+def test_spans_with_several_labels_are_counted(tmp_path):
+    values = [{"start": 0, "end": 4, "labels": ["PER", "ACTOR"]}]
+    values += [{"start": 5, "end": 10, "labels": ["ACT"]}]
+    annotations = [{"result": [{"value": value} for value in values]}]
+    row = json.dumps({"data": {"text": "Anna lives"}, "annotations": annotations})
+    rows, file = read(tmp_path, "a.jsonl", f"{row}\n" * 3)
+    assert rows == [("Anna", "B-PER"), ("lives", "B-ACT")] * 3
+    problem = "3 of 6 spans have several labels, so only the first is used"
+    assert file.problems == [f"{file.path}: {problem}"]
+
+
+def test_webanno_tsv_is_rejected(tmp_path):
+    text = "#FORMAT=WebAnno TSV 3.3\n\n#Text=Anna\n1-1\t0-4\tAnna\tPER[1]\t\n"
+    for need_labels in (True, False):
+        with pytest.raises(UserError, match=r"a\.tsv:1: .* Export .* CoNLL 2002 or CoNLL 2003"):
+            read(tmp_path, "a.tsv", text, need_labels=need_labels)
+
+
 @pytest.mark.parametrize(
     ("spans", "labels"),
     [
@@ -397,6 +415,12 @@ def test_spans_that_words_cannot_express_are_counted(tmp_path):
             {"text": "a b", "labels": {"X": {"b": [[0, 0]]}}},
             r"'{\"X\": {\"b\": \[\[0, 0\]\]}}' is not a span of the text",
         ),
+        (
+            {"text": "a b", "annotations": [{"label": 7, "start_offset": 0, "end_offset": 1}]},
+            r"1: the label of a span is the number 7\. Export the names of the labels\. Write",
+        ),
+        ({"text": "a b", "labels": [[0, 1, 7]]}, "the label of a span is the number 7"),
+        ({"text": "a b", "labels": [["X", 0, 1]]}, "is not a span of the text"),
         ({"text": "a b", "labels": [["a", "X"]]}, "is not a span of the text"),
         ({"text": "a b", "labels": "X"}, "is not a span of the text"),
         ({"tokens": ["a"], "ner": [[0, 3, "X"]]}, r"'\[0, 3, .*is not a span of the text"),

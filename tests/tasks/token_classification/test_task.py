@@ -571,6 +571,10 @@ def test_labels_that_differ_in_case_warn(tiny, folder):
             "3 of 3 words are numbers, such as 1. Check --token_column",
         ),
         (
+            "\n".join(f"{n}-1\n{n}-2\n{n}-3\n{n}-4\n" for n in range(1, 13)),
+            "48 of 48 words are numbers, such as 1-1. Check --token_column",
+        ),
+        (
             "the\n-,:\nEU,NNP\nrejects;VBZ\n",
             "3 of 4 words have , or ;, such as -,:. Separate columns with spaces or tabs",
         ),
@@ -657,6 +661,15 @@ def test_common_prefixes_and_suffixes_warn(tiny, folder, words, message):
     assert ("all words have the" in problems) == bool(message)
     parts = (message or "").split(".* ")
     assert all(part in problems for part in parts)
+
+
+def test_many_prefixes_are_not_all_listed(tiny, folder):
+    words = [f"x{n // 5 + 10}:{'abcde'[n % 5]}" for n in range(60)]
+    (folder / "test.txt").write_text("".join(f"{word}\n" for word in words))
+    (problem,) = [x for x in find_problems(task(tiny, folder)) if "the prefix" in x]
+    assert "have the prefix x10:, x11:, x12:, x13:, x14:, x15:, x16:, x17:, x18:, x19:" in problem
+    assert ": and 2 more. If it is not part of the words, pass them all, separated by" in problem
+    assert problem.endswith(" in --word_prefix")
 
 
 @pytest.mark.parametrize(
