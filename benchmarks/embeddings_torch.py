@@ -5,8 +5,8 @@ usage: python benchmarks/embeddings_torch.py SETTINGS [--serve] [--gpu] [--bf16]
 SETTINGS is a JSON file, see `Settings`. Trains, and writes the vectors of all texts. With --serve,
 trains once for each line of the standard input instead, and prints the seconds, and those of the
 processor, between the begin of the first step and the end of the last. --gpu trains on the first
-GPU, and --bf16 in bfloat16. This file imports nothing
-of bert_tf, so that it can run in another environment.
+GPU, and --bf16 in bfloat16. This file imports nothing of bert_tf, so that it can run in another
+environment.
 """
 
 import contextlib

@@ -117,7 +117,7 @@ class BertConfig:
             UserError: the file is missing, is not a JSON object, or has an invalid value; the
                 message names the file.
         """
-        json_object = files.read_json(json_file, ". Check --bert_config_file")
+        json_object = files.read_json(json_file)
         try:
             config = cls.from_dict(json_object)
         except UserError as error:

@@ -223,12 +223,12 @@ def read_text(path: str, max_bytes: int = text_lines.MAX_BYTES) -> str:
     return "\n".join(read_small_file_lines(path, max_bytes))
 
 
-def read_json(path: str, advice: str = "") -> dict[str, Any]:
-    """Reads a small file with a JSON object; a UserError for other content ends with `advice`."""
+def read_json(path: str) -> dict[str, Any]:
+    """Reads a small file with a JSON object; raises a UserError for any other content."""
     text = read_text(path).removeprefix("\ufeff")
-    content = parse_json(text, path, advice=advice)
+    content = parse_json(text, path)
     if not isinstance(content, dict):
-        raise UserError(f"{path}: expected a JSON object. Received: {text[:40]!r}{advice}")
+        raise UserError(f"{path}: expected a JSON object. Received: {text[:40]!r}")
     return content
 
 

@@ -47,7 +47,7 @@ _ADVICE = {
             _KERAS
         ),
         "forward|call|state_dict|(named_)?parameters": _KERAS,
-        "fit": f"Pass texts and labels. {_VALIDATION}",
+        "fit": "Pass texts and labels, and optionally validation=(texts, labels)",
         "__init__": "Pass flags by name, such as max_seq_length=128",
     },
     "SentenceEncoder": {
@@ -122,8 +122,8 @@ _ADVICE = {
         "|l[12]|regulari.*": "It is fixed, as in the original: to choose another, train "
         "BertClassifier with Keras",
         "(label|target)_names|id2label": "Pass fit [names[i] for i in labels]",
-        "num_(labels|classes)|n_classes": "Leave it out: fit takes the labels from the data. For "
-        "labels that do not occur there, pass labels=[...]",
+        "num_(labels|classes)|n_classes": "Leave it out: it follows from the data. For labels of a "
+        "classifier that do not occur there, pass labels=[...]",
         "problem_type": "For several labels per text, pass fit a list of labels for each text; for "
         "numbers, use TextRegressor",
         "compute_metrics": "Metrics are built in, and best_metric chooses one. For others, apply "
@@ -253,5 +253,7 @@ def _check_arguments(method: Any, owner: Any, args: Any, kwargs: Mapping[str, An
     try:
         signature.bind(owner, *args, **kwargs)
     except TypeError as error:
-        found = use_instead(method.__name__, type(owner)) or takes
-        raise UserError(f"{name}: {error}. {found}") from None
+        # The tables have other names only of what a class lacks.
+        has_advice = method.__name__ in ("__init__", "__call__", "fit")
+        found = has_advice and use_instead(method.__name__, type(owner))
+        raise UserError(f"{name}: {error}. {found or takes}") from None

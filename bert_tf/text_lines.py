@@ -18,7 +18,7 @@ _DOCUMENTS = {
     (b"ARROW1", b"\xff\xff\xff\xff"): "Convert it: datasets.Dataset.from_file(OLD).to_json(NEW)",
     (b"<?xml", b"\xef\xbb\xbf<?xml"): "XML is not read: convert it to JSON lines or plain text",
     (b"version https://git-lfs",): "It is a pointer of Git LFS to the file: run git lfs pull",
-    (b"@relation", b"@RELATION"): "ARFF is not read: convert it to CSV or JSON lines",
+    (b"@relation ", b"@RELATION "): "ARFF is not read: convert it to CSV or JSON lines",
     (b"$FL2", b"$FL3"): "Convert it: pandas.read_spss(OLD).to_csv(NEW, index=False)",
     (b"BZh", b"\xfd7zXZ", b"(\xb5/\xfd"): "It is compressed: unpack it, or compress it as .gz",
 }

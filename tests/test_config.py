@@ -96,8 +96,8 @@ def test_original_activations_are_accepted(act):
     ("text", "message"),
     [
         ("{}", "lacks the key vocab_size"),
-        ('{\n "vocab_size": }', r"config\.json:2: invalid JSON: .* Check --bert_config_file"),
-        ("[1]", r"a JSON object\. Received: '\[1\]'\. Check --bert_config_file"),
+        ('{\n "vocab_size": }', r"config\.json:2: invalid JSON:"),
+        ("[1]", r"a JSON object\. Received: '\[1\]'"),
         ("[" * 100_000, r"config\.json:1: invalid JSON"),
         ('{"vocab_size": ' + "9" * 5000 + "}", r"config\.json:1: invalid JSON"),
         ('{"vocab_size": 5, "hidden_size": 0}', r"config\.json: hidden_size"),

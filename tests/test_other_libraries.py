@@ -141,11 +141,18 @@ def test_keywords(method, keyword, expected):
     [
         (PREDICTOR, 2, "Predictor.__call__: too many positional .* predictor((question, context))"),
         (PREDICTOR.columns, 2, "Predictor.columns: too many positional .* It takes inputs"),
-        (CLASSIFIER.fit, 4, "TextClassifier.fit: too many .* fit(..., validation=(texts, labels))"),
+        (
+            CLASSIFIER.fit,
+            4,
+            "TextClassifier.fit: too many .* optionally validation=(texts, labels)",
+        ),
         (CLASSIFIER.fit, 1, "TextClassifier.fit: missing a .* 'labels'. Pass texts and labels"),
         (ENCODER.fit, 1, "SentenceEncoder.fit: .* fit([anchor], [[positive, negative]])"),
         (TextClassifier, 2, "TextClassifier.__init__: too many .* Pass flags by name"),
+        (TOKENIZER.tokenize, 2, "FullTokenizer.tokenize: too many .* It takes text"),
         (TOKENIZER.tokenize, 0, "FullTokenizer.tokenize: missing a required argument: 'text'"),
+        (ENCODER.encode, 2, "SentenceEncoder.encode: too many .* It takes texts"),
+        (CLASSIFIER.predict_proba, 2, "TextClassifier.predict_proba: too many .* It takes texts"),
     ],
 )
 def test_number_of_arguments(call, arguments, expected):
@@ -178,7 +185,7 @@ def test_flags(name):
 
 def test_the_number_of_labels():
     for name in ("num_labels", "num_classes"):
-        with pytest.raises(UserError, match=r"Leave it out: fit takes .* pass labels=\[\.\.\.\]"):
+        with pytest.raises(UserError, match=r"Leave it out: it follows from .* pass labels=\["):
             TextClassifier("folder", **{name: 3})
 
 

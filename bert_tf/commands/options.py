@@ -82,7 +82,7 @@ class ConversionOptions(Options):
             raise UserError("Missing required flags: --output (or --inspect to write nothing)")
         flag = f"--output={self.output}"
         if _EXPORTED_FILE.fullmatch(flag):
-            raise UserError(f"{flag}: export_model.py, not convert_checkpoint.py, writes it")
+            raise UserError(f"{flag}: use export_model.py for this format")
         if self.to not in ("keras", "weights_h5") and (file := _OTHER_FILE.fullmatch(flag)):
             to = "hugging_face" if self.to == "auto" else self.to
             raise UserError(f"{flag} is the name of a file. Pass a folder: {file[1]} --to={to}")

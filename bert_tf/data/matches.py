@@ -159,8 +159,10 @@ def _cells(options: MatchOptions, path: str, split: str) -> Iterator[tuple[str, 
     columns = options.columns(split)
     has_header = any(map(is_name, columns.values()))
     if _SWAPPED.fullmatch(f"{columns['anchor']} {columns['positive']}"):
-        message = "--anchor_column=%s, --positive_column=%s: are they swapped? %s has queries"
-        _logger.warning(message, columns["anchor"], columns["positive"], columns["positive"])
+        message = (
+            "--anchor_column=%s, --positive_column=%s: are they swapped? The anchors are queries"
+        )
+        _logger.warning(message, columns["anchor"], columns["positive"])
     rows, ahead = itertools.tee(read_table(path))
     if not (options.label_column or options.score_column):
         _warn_of_unused_label(path, list(itertools.islice(ahead, _ROWS_AHEAD)))
@@ -253,11 +255,11 @@ def _log_labels(options: MatchOptions, path: str, counts: Counter[str]) -> None:
     """Logs the rows of each label; warns if the default labels leave out some."""
     labels = options.positive_label, options.negative_label
     numbers = counted(counts[labels[0]], "positive"), counted(counts[labels[1]], "negative")
-    used = f"{path}: label {labels[0]}: {numbers[0]}, {labels[1]}: {numbers[1]}"
+    used = f"{path}: {numbers[0]} (label {labels[0]}), {numbers[1]} (label {labels[1]})"
     others = {label or "no label": n for label, n in counts.items() if label not in labels}
     if others:
-        number = counted(sum(others.values()), "row")
-        used += f"; {number} with {shortened(brief(sorted(others)))} left out"
+        number = counted(sum(others.values()), "row", "with other labels")
+        used += f"; left out {number}: {shortened(brief(sorted(others)))}"
     if others and labels == (MatchOptions.positive_label, MatchOptions.negative_label):
         _logger.warning("%s. Check --positive_label and --negative_label", used)
     else:

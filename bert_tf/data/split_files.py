@@ -130,7 +130,7 @@ def find_files(
 def no_file(split: str, data_dir: str | None, advice: str = "") -> UserError:
     """Returns the error for a split without a file; lists the folder."""
     advice = f"pass --{split}_file, or put {NAMES[split][0]}.tsv into --data_dir{advice}"
-    reason = files.describe_folder(data_dir or ".")
+    reason = files.describe_folder(data_dir or "")
     return UserError(f"There is no {split} file: {advice} ({reason})")
 
 

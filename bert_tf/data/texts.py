@@ -13,6 +13,8 @@ from bert_tf.tables.read import read_table
 STDIN = "-"
 # The first group is greedy, so that a line with several separators is split at the last.
 _PAIR = re.compile(r"(.*) \|\|\| (.*)")
+# A list of frequencies, and not a few texts such as "Chapter 1", has at least as many lines.
+_MIN_COUNTED = 20
 _is_counted_word = re.compile(r"[^\W\d]+ \d+\s*").fullmatch
 _TABLE = re.compile(r"\.(csv|jsonl?|ndjson)(\.gz)?$")
 _AS_TEXTS = "each line is read as one text"
@@ -96,7 +98,8 @@ def check_lines(path: str, lines: Sequence[str], advice: str = "Pass plain text"
         return
     if lines and lines[0].strip() == "[PAD]":
         yield "this is a vocabulary, not text. Check --input_file"
-    if 2 * sum(bool(_is_counted_word(line)) for line in lines) > len(lines):
+    num_counted = sum(bool(_is_counted_word(line)) for line in lines)
+    if num_counted >= _MIN_COUNTED and 2 * num_counted > len(lines):
         yield "most lines are a word and a number: a list of frequencies is read as text"
     count, num_texts = sum(map(_is_not_plain, lines)), sum(map(bool, map(str.strip, lines)))
     if lines and not num_texts:

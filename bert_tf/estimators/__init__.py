@@ -31,8 +31,8 @@ class _TextEstimator(Estimator):
     def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:
         is_pair = isinstance(text, list | tuple)
         if isinstance(text, Mapping) or (is_pair and len(text) != 2):
-            advice = "Pass texts only, such as row['text'] of a dict"
-            advice = "For a list of words, pass ' '.join(words)" if is_pair else advice
+            of_dict = "Pass texts only, such as row['text'] of a dict"
+            advice = "For a list of words, pass ' '.join(words)" if is_pair else of_dict
             received = f"Received: {text!r:.60}. {advice}"
             raise UserError(f"{rows.place} must be a string or a pair. {received}")
         rows.kinds.add("pair" if is_pair else "single")
@@ -45,7 +45,7 @@ class _TextEstimator(Estimator):
         return label
 
     def _to_input(self, text: Any) -> Any:
-        return tuple(text) if isinstance(text, list) and len(text) == 2 else text
+        return tuple(text) if isinstance(text, list) and len(text) <= 2 else text
 
     def _run_flags(self, rows: Rows) -> dict[str, Any]:
         pair = {"text_pair_column": "text_pair"} if "pair" in rows.kinds else {}

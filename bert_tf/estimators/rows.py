@@ -140,7 +140,7 @@ def check_labels(labels: Mapping[str, Any], classes: Sequence[Any]) -> None:
     of_model = {str(x).strip(): x for x in classes}
     for name in sorted(labels.keys() & of_model):
         label, known = (np.asarray(x).item() for x in (labels[name], of_model[name]))
-        if known != label:
+        if type(known) is not type(label):
             kind, used = type(known).__name__, type(label).__name__
             problem = f"Labels of this model have the type {kind}, such as {known!r}, not {used}"
             convert = "x == 'True'" if kind == "bool" else f"{kind}(x)"

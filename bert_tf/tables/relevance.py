@@ -163,8 +163,8 @@ def read_candidates(
             texts = [text.strip() for text in cells[2:]]
         if not all(texts) or len(f"{query} {document}".split()) != 2:
             problem = "a text is empty, or an id has white space"
-            columns = "" if is_run else ". Columns must be query id, id, query, text"
-            raise UserError(f"{place}: {problem}. Correct or remove the line{columns}")
+            columns = "" if is_run else ". The columns are query id, id, query and text"
+            raise UserError(f"{place}: {problem}{columns}. Correct or remove the line")
         if document in found[query]:
             raise UserError(f"{place}: the query has this document twice. Remove the line")
         for _, other in itertools.islice(found[query].values(), 1):

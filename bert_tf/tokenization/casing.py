@@ -56,9 +56,9 @@ def warn_if_cased(vocab_file: str, pieces: Collection[str]) -> None:
     found = [piece for piece in find_capitals(pieces) if not piece.startswith("##")]
     if found and vocab_file not in _warned_vocabularies:
         _warned_vocabularies.add(vocab_file)
-        tokens = counted(len(found), "token", "with capitals, which can never match")
-        advice = "Write them in lower case"
+        tokens = counted(len(found), "token", "with capitals")
+        advice = "If you added them, write them in lower case"
         if is_cased(pieces):
             advice = "For a cased model, set do_lower_case to false"
-        message = "%s has %s lower-cased text, such as %s. %s"
+        message = "%s has %s, such as %s, which lower-cased text never matches. %s"
         _logger.warning(message, vocab_file, tokens, excerpt(found[0]), advice)

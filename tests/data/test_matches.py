@@ -81,9 +81,14 @@ def test_labels(tmp_path):
 @pytest.mark.parametrize(
     ("rest", "flags", "level", "log"),
     [
-        ("", {}, "INFO", "label 1: 2 positives, 0: 1 negative"),
-        ("x\tb\t2\nx\tc\t\n", {}, "WARNING", "; 2 rows with 2, no label left out. Check --po"),
-        ("x\tb\t2\n", {"negative_label": "2"}, "INFO", "2: 1 negative; 1 row with 0 left out"),
+        ("", {}, "INFO", "2 positives (label 1), 1 negative (label 0)"),
+        ("x\tb\t2\nx\tc\t\n", {}, "WARNING", "left out 2 rows with other labels: 2, no label. Ch"),
+        (
+            "x\tb\t2\n",
+            {"negative_label": "2"},
+            "INFO",
+            "(label 2); left out 1 row with other labels: 0",
+        ),
         ("x\ty\t0\nx\tz\t1\n", {}, "WARNING", "2 pairs have both labels: correct them"),
     ],
 )

@@ -150,6 +150,7 @@ def test_labels_of_another_type(trained, tmp_path):
         UserError, match=r"The labels are numbers, such as 0, not a\. Pass the names"
     ):
         check_labels({"0": 0}, ["a"])
+    check_labels({"a": "a"}, ["a "])  # only the type counts
     with pytest.raises(UserError, match=r"type bool, .*, not str\. Pass \[x == 'True' for x in"):
         check_labels({"True": "True"}, np.array([False, True]))
 

@@ -334,9 +334,10 @@ def test_queries_with_markup(query, beginning, tmp_path, run_log):
         ("1 0 d1 1\n1 0 d2 0\n", True),
         ("1\ta film\n2\twindows 10\n", False),
         ("films of 2010\nis it 0 or 1\n", False),
+        ("windows 11\ncovid 19\n", False),
     ],
 )
-def test_judgments_are_no_queries(tmp_path, text, are_qrels):
+def test_judgments_are_no_queries(tmp_path, text, are_qrels, run_log):
     path = tmp_path / "test.tsv"
     path.write_text(text)
     if are_qrels:
@@ -344,6 +345,7 @@ def test_judgments_are_no_queries(tmp_path, text, are_qrels):
             read_queries(str(path))
     else:
         assert len(read_queries(str(path))) == 2
+        assert not run_log.text
 
 
 def test_texts_that_are_all_the_same(folder):

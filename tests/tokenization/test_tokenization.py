@@ -443,8 +443,8 @@ def test_lower_casing_with_a_cased_vocabulary_warns_once(tmp_path, caplog):
     FullTokenizer(str(path))
     FullTokenizer(str(path))
     (record,) = caplog.records
-    assert "has 2 tokens with capitals, which can never match lower-cased text" in record.message
-    assert record.message.endswith(", such as 'The'. For a cased model, set do_lower_case to false")
+    assert "has 2 tokens with capitals, such as 'The', which lower-cased" in record.message
+    assert record.message.endswith("never matches. For a cased model, set do_lower_case to false")
 
 
 def test_few_capitals_in_an_uncased_vocabulary_warn_once(tmp_path, caplog):
@@ -461,8 +461,8 @@ def test_few_capitals_in_an_uncased_vocabulary_warn_once(tmp_path, caplog):
     FullTokenizer(str(path))
     (record,) = caplog.records
     assert record.message == (
-        f"{path} has 1 token with capitals, which can never match lower-cased text, such as "
-        "'Anfield'. Write them in lower case"
+        f"{path} has 1 token with capitals, such as 'Anfield', which lower-cased text never "
+        "matches. If you added them, write them in lower case"
     )
 
 

@@ -84,7 +84,7 @@ def require_metric(metric: str, data: TextDataset, problem: ProblemType) -> None
     """Raises a UserError if `--best_metric` is one of a regression, but the labels are classes."""
     is_own = metric.removeprefix("eval_") in ("auto", *problem.metric_names)
     if not is_own and data.problem_type != REGRESSION and _OF_REGRESSION.match(metric):
-        advice = "For a regression, pass --problem_type=regression; for classes, one of "
+        advice = "For numbers, use --problem_type=regression or TextRegressor; for classes, one of "
         names = ", ".join(problem.metric_names)
         raise UserError(f"--best_metric={metric}: the labels are classes. {advice}{names}")
 

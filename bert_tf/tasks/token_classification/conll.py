@@ -53,7 +53,7 @@ _MIN_VARIED = 0.75
 # A line with more Chinese characters is a sentence; on average.
 _MAX_CJK_PER_WORD = 3
 # The beginning of a list that is written as a string, such as `['a', 'b']`, in CSV or JSON, too.
-_LIST = re.compile(r"""(^|[\s,;"])\[('|""\w|\\")""")
+_LIST = re.compile(r"""(^|[\t,;"]\s*)\[('|""\w|\\")""")
 _NUM_CHECKED = 20  # lines in which it is looked for
 
 
@@ -83,16 +83,10 @@ def read_conll(
     """
     file = ConllFile(path, known_labels=known_labels)
     is_json = path.lower().removesuffix(".gz").endswith(EXTENSIONS)
-    lines = list(itertools.islice(files.read_lines(path), _NUM_CHECKED))
-    if lines and lines[0].removeprefix("\ufeff").startswith("#FORMAT=WebAnno TSV"):
-        advice = "Export the annotations as CoNLL 2002 or CoNLL 2003"
-        raise UserError(f"{path}:1: the format WebAnno TSV is not supported. {advice}")
-    lists = [number for number, line in enumerate(lines, 1) if _LIST.search(line)]
-    if lists and 2 * len(lists) >= len(lines):
-        problem = "the words or labels are lists that are written as strings"
-        advice = "Convert them with ast.literal_eval, and write one word and its label per line"
-        raise UserError(f"{path}:{lists[0]}: {problem}. {advice}, or JSON lines with lists")
-    if is_json or (lines and is_object(lines[0].removeprefix("\ufeff"))):
+    lines = list(itertools.islice(files.read_lines(path), _NUM_CHECKED)) or [""]
+    lines[0] = lines[0].removeprefix("\ufeff")
+    _require_supported(path, lines)
+    if is_json or is_object(lines[0]):
         read_json(file, (token_column, label_column), need_labels, split)
     else:
         _read_lines(file, (token_column, label_column), need_labels, split)
@@ -106,6 +100,18 @@ def read_conll(
             log.info("%s: labels such as %s are entities (%s)", path, file.labels[0], file.scheme)
         file.targets = schemes.convert(file.labels, file.sentence_starts, file.scheme)
     return file
+
+
+def _require_supported(path: str, lines: Sequence[str]) -> None:
+    """Raises a UserError if the first lines show a format that looks like columns, but is not."""
+    if lines[0].startswith("#FORMAT=WebAnno TSV"):
+        advice = "Export the annotations as CoNLL 2002 or CoNLL 2003"
+        raise UserError(f"{path}:1: the format WebAnno TSV is not supported. {advice}")
+    lists = [number for number, line in enumerate(lines, 1) if _LIST.search(line)]
+    if lists and 2 * len(lists) >= len(lines):
+        problem = "the words or labels are lists that are written as strings"
+        advice = "Convert them with ast.literal_eval, and write one word and its label per line"
+        raise UserError(f"{path}:{lists[0]}: {problem}. {advice}, or JSON lines with lists")
 
 
 def _read_lines(

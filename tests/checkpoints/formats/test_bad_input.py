@@ -221,7 +221,7 @@ def test_invalid_outputs_are_rejected(hf_folder, tmp_path, options, message):
         ),
         ("a/x.v1.bin", "original", r"Pass a folder: --output=a/x\.v1 --to=original$"),
         ("x.h5", "sentence_transformers", "Pass a folder: --output=x --to=sentence_transformers$"),
-        ("x.onnx", "hugging_face", r"x\.onnx: export_model\.py, not convert_.*, writes it"),
+        ("x.onnx", "hugging_face", r"x\.onnx: use export_model\.py for this format"),
     ],
 )
 def test_outputs_with_names_of_files_are_rejected(output, to, message):

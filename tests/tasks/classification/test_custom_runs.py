@@ -150,7 +150,9 @@ def test_metrics_of_a_regression_need_numbers(tiny, tmp_path):
     write(tmp_path / "data", "train.tsv", [("0", "good"), ("1", "bad")] * 9)
     for metric in ("pearson", "eval_spearman", "mse", "RMSE"):
         flags = {"do_train": True, "do_eval": True, "eval_every": "1", "best_metric": metric}
-        advice = r"pass --problem_type=regression; for classes, one of accuracy, f1, "
+        advice = (
+            r"use --problem_type=regression or TextRegressor; for classes, one of accuracy, f1, "
+        )
         with pytest.raises(UserError, match=f"--best_metric={metric}: .*{advice}"):
             classification.run(custom_options(tiny, tmp_path, **flags))
     flags["problem_type"] = "regression"

@@ -417,13 +417,17 @@ def test_chinese_characters_as_whole_words_warn(tiny, corpus, run_log):
             "1\tthe good film\n2\tthe plot\n",
             "2 of the first 2 lines have tabs, JSON or HTML: each line is read as one text",
         ),
-        ("the 51\nfilm 7\n", "one.txt: most lines are a word and a number: a list of frequencies"),
+        (
+            "the 51\nfilm 7\n" * 10,
+            "one.txt: most lines are a word and a number: a list of frequencies",
+        ),
         ("[PAD]\n[UNK]\nthe\n", "one.txt: this is a vocabulary, not text. Check --input_file"),
         (
             "<doc id=1>\n" + "the good film\n" * 9 + "</doc>\n",
             "one.txt: WikiExtractor's <doc ...> and </doc> are read as text. To remove them: sed",
         ),
         ("the good film " * 6 + "\nthe plot\n", None),
+        ("Film 1\nthe plot\n", None),
         ("the good film " * 6 + "\n", None),
         (
             ("the good film " * 5 + "\n" + "the good film " * 6 + "\n") * 30,

@@ -199,7 +199,9 @@ def test_runs_without_texts(tmp_path):
     with pytest.raises(UserError, match="run:1: a text is empty, or an id has white space"):
         read_candidates(str(path), {}, {})
     path.write_text("a query\ta passage\t2\t7\n")
-    with pytest.raises(UserError, match=r"white space.* must be query id, id, query, text$"):
+    with pytest.raises(
+        UserError, match=r"white space.* are query id, id, query and text\. Correct"
+    ):
         read_candidates(str(path), {}, {})
     path.write_text("qid\tpid\tquery\tpassage\n")
     with pytest.raises(UserError, match="run:1: a header"):

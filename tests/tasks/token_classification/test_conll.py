@@ -30,6 +30,12 @@ def path(tmp_path):
     return tmp_path / "train.txt"
 
 
+def test_brackets_in_a_sentence(tmp_path):
+    (tmp_path / "test.txt").write_text("Use the list ['a', 'b'] here .\n")
+    file = conll.read_conll(str(tmp_path / "test.txt"), need_labels=False)
+    assert len(file.words) >= 7
+
+
 def test_conll_2003_layout(path):
     file = conll.read_conll(str(path))
     assert file.words == ["EU", "rejects", "Peter", "Blackburn", "Bonn"]
