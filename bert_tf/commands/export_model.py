@@ -60,7 +60,8 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None, 
     files_of_model = load_config_and_tokenizer(task_options, [find_source(folder)])
     task = give_schema(make_task(task_options, *files_of_model))
     model = task.build_model(zero_init_encoder=True)
-    checkpoints.load_weights(model, RunFolder(folder).checkpoint()).require_exact()
+    loaded = checkpoints.load_weights(model, RunFolder(folder).checkpoint())
+    loaded.require_exact(". Fine-tune the model for this task first, or pass --form=encoder")
     if options.format != "saved_model":
         _check_ranks(model, task.features("predict"))
         settings: Any = {"format": options.format, "precision": options.precision}

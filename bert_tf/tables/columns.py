@@ -183,6 +183,8 @@ def _no_such_column(
         scripts = "run_classifier.py and extract_features.py"
         pair = f"; for pairs, {scripts} also take --text_pair_column={parts[1]}"
         advice += pair * (purpose == "text")
+    elif purpose == "ending_columns" and len(endings := _numbered(column, names)) > 1:
+        advice = f" Did you mean {_flag(purpose)}={','.join(endings)}?"
     elif close:
         advice = f" Did you mean {_flag(purpose)}={by_folded_name[close[0]]}?"
     elif purpose == "question":
@@ -197,6 +199,12 @@ def _no_such_column(
         advice += f"{end} If only this file differs, add ,{split}:NAME to {_flag(purpose)}"
     rest = f", only {available}" if names else ": the object is empty"
     return UserError(f"{place}: there is no {kind} {column!r} ({_flag(purpose)}){rest}.{advice}")
+
+
+def _numbered(column: str, names: Sequence[str]) -> list[str]:
+    """Returns the names that differ from a column only in the number at the end."""
+    stem = re.escape(column.rstrip("0123456789"))
+    return [name for name in names if re.fullmatch(rf"{stem}\d+", name)]
 
 
 def _csv_hint(place: str, cells: Sequence[str]) -> str:

@@ -110,7 +110,8 @@ def _check_labels(path: str, data: TextDataset) -> Iterator[str]:
         counts = Counter(itertools.chain({*data.labels}.difference(several), *parts))
         # Of names such as "Albany, NY", only few parts occur more than once.
         repeated = [part for part in distinct if part and counts[part] > 1]
-        if len(several) > 1 and 2 * len(repeated) > len(distinct):
+        are_all_labels = any(len(part) > 1 and part <= {*data.labels} for part in parts)
+        if are_all_labels or (len(several) > 1 and 2 * len(repeated) > len(distinct)):
             flag = "" if separator == "," else f" --label_separator='{separator}'"
             advice = f"If it is a list, pass --problem_type=multilabel{flag}"
             yield f"{path}: {excerpt(several[0])} is read as one label. {advice}"

@@ -16,6 +16,8 @@ from bert_tf.tables.columns import parse_number, to_text
 from bert_tf.tasks.classification.datasets import require_valid_labels
 from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, MULTILABEL, REGRESSION
 
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
+
 # Labels that mostly occur once are probably not classes if there are more than half as many labels
 # as rows. This limit is at least `_FEW_LABELS` and at most `_MANY_LABELS`.
 _FEW_LABELS, _MANY_LABELS = 8, 50
@@ -278,7 +280,9 @@ def _infer_problem_type(places: Sequence[str], values: Sequence[Any], given: Lab
 
 
 def _not_a_number(text: str, advice: str, place: str, context: str = "") -> UserError:
-    if "," in text:
+    if _THOUSANDS.fullmatch(text):
+        advice = "Remove thousands separators; if the comma is a decimal comma, write a point"
+    elif "," in text:
         advice = "Write a decimal point, not a comma"
         advice += "; if it is a list of labels, pass --problem_type=multilabel"
     elif context and text:

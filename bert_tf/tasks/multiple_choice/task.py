@@ -98,9 +98,13 @@ class MultipleChoice(Task):
             yield f"{source}: {share}. Check --ending_columns"
         labels = {question.label for question in examples}
         # With fewer questions, a label may be missing by chance.
-        if split != "predict" and count >= 5 * len(self.schema.labels) and len(labels) == 1:
+        has_enough = split != "predict" and count >= 5 * len(self.schema.labels)
+        if has_enough and len(labels) == 1:
             problem = f"all {count} questions have the label {labels.pop()}"
             yield f"{source}: {problem}. Check --label_column"
+        elif has_enough and 0 not in labels:
+            problem = f"the first ending is correct in none of {count} questions"
+            yield f"{source}: {problem}. If its label is 1, subtract 1: labels count from 0"
 
     def identity(self, examples: Sequence[Question]) -> Iterator[tuple[Question, Sequence[str]]]:
         """Returns each question, and its context and endings in alphabetical order."""

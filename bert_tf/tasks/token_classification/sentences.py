@@ -4,6 +4,7 @@ import itertools
 import logging
 import re
 import shlex
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -47,6 +48,7 @@ _AFFIXES = {
 }
 _MIN_WORDS_PER_AFFIX = 4  # distinct ones
 _MAX_LISTED_AFFIXES = 10
+_MAX_LISTED_LABELS = 20
 _has_letter = re.compile(r"[^\W\d_]").search
 # Fewer words are exceptions, such as numbers.
 _MIN_SHARE_WITH_AFFIX = 0.9
@@ -134,6 +136,16 @@ def labels_to_learn(file: ConllFile, given: str) -> list[str]:
         problem = f"{file.path}: all labels are {file.targets[0]}; nothing to learn"
         raise UserError(f"{problem}. Check --label_column")
     return labels
+
+
+def describe_labels(file: ConllFile) -> str:
+    """Returns the types of entities, or plain labels, and how often they occur; "" without any."""
+    kind, labels = "labels", file.targets
+    if file.scheme != PLAIN:
+        kind, labels = "entities", [x[2:] or x for x in labels if x[:1] == "B"]
+    counts = sorted(Counter(labels).items(), key=lambda item: (-item[1], item[0]))
+    names = shortened([f"{name} ({count:,})" for name, count in counts], _MAX_LISTED_LABELS)
+    return f"{kind}: {names}" if names else ""
 
 
 @dataclass(frozen=True, eq=False)

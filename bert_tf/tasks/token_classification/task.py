@@ -117,6 +117,8 @@ class TokenClassification(Task):
         examples = self._make_sentences(file)
         sizes = counted(len(examples), "sentence"), counted(len(file.words), "word")
         log.info("%s: %s, %s, %s", file.path, *sizes, counted(len(examples.windows), "window"))
+        if names := sentences.describe_labels(file):
+            log.info("%s: %s", file.path, names)
         return examples
 
     def check(

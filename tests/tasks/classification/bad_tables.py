@@ -354,6 +354,12 @@ _LABELS = [
         BY_NUMBER | {"problem_type": "regression"},
     ),
     _bad_tsv(
+        "thousands separators",
+        SCORES + b"1,500\ta\n",
+        r"train\.tsv:5: label '1,500' .* Remove thousands separators",
+        BY_NUMBER | {"problem_type": "regression"},
+    ),
+    _bad_tsv(
         "NaN among whole numbers",
         b"0\ta\n1\tb\n" * 20 + b"nan\tc\n",
         r"train\.tsv:41: label 'nan' is not a number, but .*--problem_type=classification",

@@ -205,6 +205,7 @@ def test_column_mapping(tmp_path):
 @pytest.mark.parametrize(
     ("csv_text", "message"),
     [
+        ("sent1,sent2,ending0,ending1\na,b,c,d\n", "mean --ending_columns=ending0,ending1[?]"),
         ("sent1,sent2\na,b\n", "there is no column 'ending0' .--ending_columns., only 'sent1'"),
         (",".join(COLUMNS) + "\na,b,c,d,e,f,4\n", "train.csv:2: the label must be one of 0, 1, 2"),
         (",".join(COLUMNS) + "\na,b,c,d,e,f,\n", "Received: ''. Correct or remove the row"),
@@ -340,6 +341,14 @@ def test_constant_labels_warn(tiny, tmp_path):
     write_csv(tmp_path / "val.csv", labeled_questions(lambda n: 2))
     message = f"{tmp_path}/val.csv: all 20 questions have the label 2. Check --label_column"
     assert find_problems(tiny, tmp_path, "eval") == [message]
+
+
+def test_labels_that_count_from_1_warn(tiny, tmp_path):
+    write_csv(tmp_path / "val.csv", labeled_questions(lambda n: 1 + n % 3))
+    (problem,) = find_problems(tiny, tmp_path, "eval")
+    assert problem.startswith(f"{tmp_path}/val.csv: the first ending is correct in none of 20 que")
+    write_csv(tmp_path / "val.csv", labeled_questions(lambda n: n % 3))
+    assert not find_problems(tiny, tmp_path, "eval")
 
 
 def test_empty_endings_warning(tiny, tmp_path):

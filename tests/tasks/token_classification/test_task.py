@@ -394,6 +394,7 @@ def test_warning_about_one_word_is_singular(tiny, tmp_path, run_log):
         examples, ner_task.decode(examples, {"label_ids": np.zeros((1, 24), np.int32)})
     )
     assert "dev.txt: 1 sentence, 1 word, 1 window\n" in run_log.text
+    assert "dev.txt: entities: NEW (1)\n" in run_log.text
     assert "cannot predict it (1 such word: B-NEW)" in " ".join(find_problems(ner_task, "eval"))
     assert "NEW        0.0000  0.0000  0.0000        1\n" in run_log.text
 
