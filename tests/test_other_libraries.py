@@ -267,6 +267,12 @@ def test_from_pretrained(owner):
         owner.from_preset("bert_base_en")
 
 
+@pytest.mark.parametrize("name", ["load", "from_checkpoint"])
+def test_a_predictor_opens_a_folder_in_its_constructor(name):
+    with pytest.raises(UserError, match=r"^Use Predictor\(folder\)"):
+        getattr(Predictor, name)("folder")
+
+
 def test_signatures_and_copies():
     assert [*inspect.signature(TextClassifier.predict).parameters] == ["self", "texts"]
     assert copy.deepcopy(TOKENIZER).vocab == pickle.loads(pickle.dumps(TOKENIZER)).vocab

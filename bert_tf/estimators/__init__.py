@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils.validation import check_is_fitted
 
 from bert_tf.errors import UserError, counted
 from bert_tf.estimators.base import LABELS_ARE_COLUMNS, Estimator
@@ -96,7 +95,7 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
 
     def score(self, texts: Any, labels: Any, sample_weight: Any = None) -> float:
         """Returns the accuracy; for several labels per text, all of them must be right."""
-        check_is_fitted(self, "_files")
+        self._require_model()
         if self._kind != "multilabel":
             true = list(label_items(labels))
             check_labels({str(x): x for x in true}, self.classes_)
