@@ -187,6 +187,10 @@ class TokenClassifier(Estimator):
                 value = value.values()  # a row of a 2-D array, see `label_items`
             row[name] = [*items_of(value, f"the {name} of {rows.place}")]
         words, labels = row.values()
+        for index, word in enumerate(words):
+            if not isinstance(word, str):
+                received = f"Received: {word!r:.60}"
+                raise UserError(f"{rows.place}, word {index}: must be a string. {received}")
         if len(words) != len(labels):
             numbers = f"{counted(len(words), 'word')}, but {len(labels)} labels"
             raise UserError(f"{rows.place}: {numbers}. Pass a label for each word")

@@ -254,6 +254,11 @@ def test_a_loaded_tagger_continues(tmp_path):
             [["O"]],
             "^text 0: 2 words, but 1 labels. Pass a label for each word$",
         ),
+        (
+            [["good", float("nan")]],
+            [["O", "O"]],
+            "^text 0, word 1: must be a string. Received: nan$",
+        ),
     ],
 )
 def test_words_and_labels_that_are_no_lists_of_one_length(words, tags, message):
