@@ -238,6 +238,13 @@ def test_imports(names, expected):
     assert not hasattr(bert_tf, "__wrapped__")
 
 
+def test_star_imports_have_the_public_names():
+    names = {}
+    exec("from bert_tf import *", names)
+    assert names["TextClassifier"] is TextClassifier
+    assert {*names} - {"__builtins__"} == {*dir(bert_tf)} - {"__version__"}
+
+
 def test_modules_can_be_imported():
     for module in pkgutil.iter_modules(bert_tf.__path__):
         assert not advice_of(["bert_tf"], module.name)
