@@ -30,6 +30,7 @@ _MODULES = {
     "register": "bert_tf.registry",
     "run": "bert_tf.registry",
 }
+__all__ = [*_MODULES]  # pyright: ignore[reportUnsupportedDunderAll]
 # Modules of the original BERT code, for programs that import them.
 _COMPAT_MODULES = ("extract_features", "run_classifier", "run_squad")
 

@@ -17,7 +17,8 @@ _INPUTS += "bert_tf.encode(texts, folder)"
 _SIMILARITY = "Use similarity(a, b) of a SentenceEncoder, or search_texts.py"
 _LAYERS = "For vectors of other layers, use Predictor(folder, script='extract_features', "
 _LAYERS += "layers=[-2, -1], pooling='mean')"
-# Class, "bert_tf", or "" for flags and all classes -> pattern of names -> what to use instead.
+# Class, "bert_tf", "script" that trained a model, or "" for flags and all classes -> pattern of
+# names -> what to use instead.
 _ADVICE = {
     "Estimator": {
         "batch_size": "Set predict_batch_size of the estimator",
@@ -160,6 +161,11 @@ _ADVICE = {
         "warm_start|partial_fit|initial_epoch": "To continue, use save(folder), then "
         "load(folder).fit(...)",
     },
+    "script": {
+        "run_classifier": "Use TextClassifier.load(folder)",
+        "run_ner": "Use TokenClassifier.load(folder)",
+        "run_embeddings": "Use SentenceEncoder.load(folder)",
+    },
     "bert_tf": {
         "pipeline|predict": "Use Predictor(folder)",
         ".*ForSequenceClassification|BertTextClassifier": "Use TextClassifier(folder), or the "
@@ -217,7 +223,7 @@ class ExplainsNames:
         """Raises a UserError, which says what to use instead."""
         raise UserError(use_instead("from_pretrained", cls))
 
-    from_preset = from_pretrained
+    from_preset = load = from_checkpoint = from_pretrained
 
     # Hidden from type checkers, which would accept any attribute.
     if not TYPE_CHECKING:

@@ -124,6 +124,9 @@ class Predictor(ExplainsNames):
         backend.require_runtime()
         if not isinstance(self._predict, TaskPredictor):
             raise UserError("explain() needs a model that was fine-tuned with run_classifier.py")
+        if not isinstance(item, str | tuple) and hasattr(item, "__iter__"):
+            advice = "[predictor.explain(text) for text in texts]"
+            raise UserError(f"explain takes one text, or a pair as a tuple. For several: {advice}")
         return self._predict.explain(item, label, steps)
 
     def columns(self, inputs: Any) -> dict[str, list[Any]]:

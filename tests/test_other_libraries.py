@@ -238,6 +238,13 @@ def test_imports(names, expected):
     assert not hasattr(bert_tf, "__wrapped__")
 
 
+def test_star_imports_have_the_public_names():
+    names = {}
+    exec("from bert_tf import *", names)
+    assert names["TextClassifier"] is TextClassifier
+    assert {*names} - {"__builtins__"} == {*dir(bert_tf)} - {"__version__"}
+
+
 def test_modules_can_be_imported():
     for module in pkgutil.iter_modules(bert_tf.__path__):
         assert not advice_of(["bert_tf"], module.name)
@@ -265,6 +272,12 @@ def test_from_pretrained(owner):
         owner.from_pretrained("bert-base-uncased")
     with pytest.raises(UserError, match=r"^Use .*folder"):
         owner.from_preset("bert_base_en")
+
+
+@pytest.mark.parametrize("name", ["load", "from_checkpoint"])
+def test_a_predictor_opens_a_folder_in_its_constructor(name):
+    with pytest.raises(UserError, match=r"^Use Predictor\(folder\)"):
+        getattr(Predictor, name)("folder")
 
 
 def test_signatures_and_copies():

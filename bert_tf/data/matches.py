@@ -26,8 +26,9 @@ _logger = logging.getLogger(__name__)
 
 # The default limit of `files.read_text` is for small files.
 _MAX_BYTES = 1 << 36
-# A warning says that few anchors are distinct if each is in more pairs than these.
+# A warning says that few anchors are distinct if each is in at least so many pairs.
 _MANY_REPEATED = 20
+_IF_LABELS = ". Are these labels? To train a classifier, use run_classifier.py or TextClassifier"
 _NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 # Columns that probably say whether, or how well, two texts match, if they have numbers.
 _LABEL = re.compile(r"(gold_?)?labels?|is_duplicate|scores?|similarity(_score)?", re.IGNORECASE)
@@ -98,9 +99,10 @@ class Matches(NamedTuple):
             # Hashes, because the texts may not fit into memory.
             hashes = np.fromiter((hash(match[index]) for match in self.matches), np.int64)
             number = len(np.unique(hashes))
-            if _MANY_REPEATED * number < len(self.matches):
+            if _MANY_REPEATED * number <= len(self.matches):
                 distinct = counted(number, name, "are distinct", of=len(self.matches))
-                yield f"{self.path}: only {distinct}. Check the columns"
+                advice = _IF_LABELS if name == "positive" else ""
+                yield f"{self.path}: only {distinct}. Check the columns{advice}"
         own = {match[:2] for match in self.matches} if split == "eval" else set()
         known = {match[:2] for match in train_matches if match[:2] in own}
         shared = sum(match[:2] in known for match in self.matches)

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils.validation import check_is_fitted
 
 from bert_tf.errors import UserError, counted
 from bert_tf.estimators.base import LABELS_ARE_COLUMNS, Estimator
@@ -96,7 +95,7 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
 
     def score(self, texts: Any, labels: Any, sample_weight: Any = None) -> float:
         """Returns the accuracy; for several labels per text, all of them must be right."""
-        check_is_fitted(self, "_files")
+        self._require_model()
         if self._kind != "multilabel":
             true = list(label_items(labels))
             check_labels({str(x): x for x in true}, self.classes_)
@@ -188,6 +187,10 @@ class TokenClassifier(Estimator):
                 value = value.values()  # a row of a 2-D array, see `label_items`
             row[name] = [*items_of(value, f"the {name} of {rows.place}")]
         words, labels = row.values()
+        for index, word in enumerate(words):
+            if not isinstance(word, str):
+                received = f"Received: {word!r:.60}"
+                raise UserError(f"{rows.place}, word {index}: must be a string. {received}")
         if len(words) != len(labels):
             numbers = f"{counted(len(words), 'word')}, but {len(labels)} labels"
             raise UserError(f"{rows.place}: {numbers}. Pass a label for each word")

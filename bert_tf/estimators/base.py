@@ -11,14 +11,14 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.exceptions import NotFittedError
 
 from bert_tf import checkpoints, files, registry
 from bert_tf.checkpoints.run_folder import CURVE, EVAL_RESULTS_JSON, RUN, RUNS, RunFolder
 from bert_tf.declare import DATA, DEVICES, RESULTS, Affects
 from bert_tf.errors import UserError, similar
 from bert_tf.estimators.rows import Rows, text_items, to_array
-from bert_tf.other_libraries import ExplainsNames, use_instead
+from bert_tf.other_libraries import ExplainsNames, advice_of, use_instead
 from bert_tf.predictor import Predictor
 from bert_tf.progress import log, show_table
 from bert_tf.training.evaluation import EVALUATIONS
@@ -93,6 +93,10 @@ class Estimator(ExplainsNames, BaseEstimator):
                 advice += f". To predict with a model that is trained already: {use}"
             problem = f"{trained} is not the folder of a trained model: it has no {RUN}"
             raise UserError(f"{problem}. {advice}")
+        use = advice_of(["script"], trained.script or "")
+        if use and trained.script != cls._script:
+            trained_with = f"{trained.script}, not {cls._script}"
+            raise UserError(f"{trained} was fine-tuned with {trained_with}. {use}")
         trained.require_script(cls._script)
         names = cls._options_class().names(~DATA, without=DATA | Affects.RUN | Affects.PATH)
         saved = {name: value for name, value in trained.flags.items() if name in names}
@@ -226,8 +230,16 @@ class Estimator(ExplainsNames, BaseEstimator):
         """Returns what a `Predictor` returns for each text."""
         return self._open()([self._to_input(text) for text in text_items(texts)])
 
+    def _require_model(self) -> None:
+        if not hasattr(self, "_files"):
+            name, folder = type(self).__name__, os.fspath(self.init_checkpoint or "")
+            is_trained = folder and RunFolder(os.path.expanduser(folder)).find(RUN)
+            advice = f"To open the trained model: {name}.load({folder!r})"
+            advice = advice if is_trained else "Call fit(texts, labels)"
+            raise NotFittedError(f"This {name} is not fitted yet. {advice}")
+
     def _open(self) -> Predictor:
-        check_is_fitted(self, "_files")
+        self._require_model()
         flags = {
             name: getattr(self, name) for name in self._options_class().names(DEVICES | RESULTS)
         }
@@ -244,7 +256,7 @@ class Estimator(ExplainsNames, BaseEstimator):
         Raises:
             UserError: the folder exists; with `overwrite`, it is not only a saved model.
         """
-        check_is_fitted(self, "_files")
+        self._require_model()
         path = files.resolve(os.path.expanduser(os.fspath(folder)))
         if path.endswith((".keras", ".h5")):
             advice = "For a Keras file, see BertClassifier.from_checkpoint(folder)"

@@ -33,8 +33,8 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         encoder.fit(["What is a kiln?", ...], ["A kiln is an oven for clay.", ...])
         encoder.similarity(["Where is clay fired?"], ["A kiln is an oven.", "Soup is hot."])
 
-    In scikit-learn's pipelines, `transform` is `encode`, and fitting the pipeline does not train
-    the encoder: its labels are not texts that match.
+    In scikit-learn's pipelines, `transform` is `encode`, and fitting a pipeline with a step after
+    the encoder does not train it: the pipeline's labels are not texts that match.
     """
 
     _script = "run_embeddings"
@@ -49,7 +49,8 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         Args:
             anchors: texts, such as queries; or, with scores, pairs of texts.
             positives: a text that matches each anchor, or a list of such a text and of texts that
-                do not match; or, with `loss="cosent"` or "cosine", scores of the pairs.
+                do not match; or, with `loss="cosent"` or "cosine", scores of the pairs. None, as
+                from a pipeline that is fitted without labels, leaves the encoder as it is.
             validation: (anchors, positives) to evaluate on, see `TextClassifier.fit`.
             flags: flags for this call only.
 
@@ -59,7 +60,12 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         Raises:
             UserError: texts or flags are invalid. An earlier model remains.
         """
+        if positives is None:
+            return self
         return super().fit(anchors, positives, validation, **flags)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True  # Without `fit`, the vectors are those of `init_checkpoint`.
 
     def encode(self, texts: Any) -> np.ndarray:
         """Returns the vectors of texts, float32 [N, D], as `extract_features.py` computes them.

@@ -1,7 +1,10 @@
 """The base class of the models, which says how they are created, called, saved and exported."""
 
+import contextlib
 import copy
 import os
+import re
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import keras
@@ -92,20 +95,42 @@ class ConfiguredModel(keras.Model):
         check_inputs(inputs, self.config, self.input_rank, self.input_names)
         return super().__call__(inputs, *args, **kwargs)
 
-    def fit(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Trains as Keras does, after checking the values of `x` unless it is a dataset."""
-        self._check_arrays(x)
-        return super().fit(x, *args, **kwargs)
+    def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Trains as Keras does, after checking the values of `x` and `y`, unless `x` is a dataset.
 
-    def evaluate(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Evaluates as Keras does, after the same check."""
-        self._check_arrays(x)
-        return super().evaluate(x, *args, **kwargs)
+        Raises:
+            UserError: labels are not an array of ids, or a loss or metric belongs to no output.
+        """
+        with self._checked(x, y):
+            return super().fit(x, y, *args, **kwargs)
+
+    def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Evaluates as Keras does, after the same checks."""
+        with self._checked(x, y):
+            return super().evaluate(x, y, *args, **kwargs)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Predicts as Keras does, after the same check."""
         self._check_arrays(x)
         return super().predict(x, *args, **kwargs)
+
+    @contextlib.contextmanager
+    def _checked(self, x: Any, y: Any) -> Iterator[None]:
+        """Checks inputs and labels; in Keras' errors, says that losses belong to named outputs."""
+        self._check_arrays(x)
+        first = next(iter(y), None) if isinstance(y, list) or hasattr(y, "dtype") else None
+        if isinstance(first, str) or (isinstance(y, list) and isinstance(first, int)):
+            kind = "names" if isinstance(first, str) else "a list"
+            advice = "For names, pass numpy.unique(labels, return_inverse=True)[1]"
+            raise UserError(f"Labels must be an array of ids, not {kind}. {advice}")
+        try:
+            yield
+        except (KeyError, ValueError) as error:
+            if not re.search("`(loss|metrics)`", str(error)):
+                raise
+            use = 'loss={"logits": ...}, metrics={"logits": [...]}'
+            problem = f"Name the outputs in compile, such as {use}"
+            raise UserError(f"{problem}. Keras: {error.args[0]}") from None
 
     def _check_arrays(self, x: Any) -> None:
         # A compiled step cannot check values, and would ignore segments out of range. For texts,

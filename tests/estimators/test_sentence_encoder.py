@@ -7,10 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import make_pipeline, make_union
 from sklearn.utils import estimator_checks
+from sklearn.utils.validation import check_is_fitted
 
 from bert_tf import SentenceEncoder, run
 from bert_tf.errors import UserError
@@ -180,6 +182,13 @@ def test_invalid_training_data(tiny, anchors, positives, message):
         SentenceEncoder(str(tiny.folder), **FLAGS).fit(anchors, positives)
 
 
+def test_labels_are_no_texts_that_match(tiny, run_log):
+    texts, labels = [f"good {n}" for n in range(40)], ["ham", "spam"] * 20
+    SentenceEncoder(str(tiny.folder), **FLAGS).fit(texts, labels, num_train_epochs=0.1)
+    assert "texts: only 2 of 40 positives are distinct. " in run_log.text
+    assert "Are these labels? To train a classifier, use" in run_log.text
+
+
 def test_vectors_of_other_sizes(trained):
     vectors = trained.encode(TEXTS)
     for other in (vectors[:, :5], vectors[0]):
@@ -229,6 +238,21 @@ def test_pipeline(tiny):
     assert [*frame.columns[:2]] == ["sentenceencoder0", "sentenceencoder1"]
     np.testing.assert_array_equal(frame, encoder.encode(TEXTS))
     assert [*encoder.get_feature_names_out()] == [*frame.columns]
+
+
+def test_last_step_of_a_pipeline(tiny):
+    """`fit` without labels does not train, and the pipeline is fitted."""
+    encoder = SentenceEncoder(str(tiny.folder), max_seq_length=16)
+    expected = encoder.encode(TEXTS)
+    check_is_fitted(encoder)
+    for pipeline in (make_pipeline(clone(encoder)), make_union(make_pipeline(clone(encoder)))):
+        np.testing.assert_array_equal(pipeline.fit(TEXTS).transform(TEXTS), expected)
+        np.testing.assert_array_equal(pipeline.fit_transform(TEXTS), expected)
+    labels = [text.count("good") for text in TEXTS]
+    columns = ColumnTransformer([("text", make_pipeline(clone(encoder)), "text")])
+    frame = pd.DataFrame({"text": TEXTS})
+    nested = make_pipeline(columns, LogisticRegression(C=1000)).fit(frame, labels)
+    assert nested.predict(frame).tolist() == labels
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import pytest
 import scipy.sparse
 import tensorflow as tf
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 from bert_tf import (
     BertModel,
@@ -197,10 +198,13 @@ def test_saved_model(trained, tmp_path):
     assert results.metrics["eval_accuracy"] == 1
     for estimator, message in (
         (TextRegressor, "is a model for classification, not a TextRegressor"),
-        (TokenClassifier, "was fine-tuned with run_classifier, not run_ner"),
+        (TokenClassifier, r"with run_classifier, not run_ner\. Use TextClassifier\.load"),
     ):
         with pytest.raises(UserError, match=message):
             estimator.load(tmp_path / "saved")
+    for method in ("predict", "save"):
+        with pytest.raises(NotFittedError, match=r"trained model: TextClassifier\.load\('.*saved"):
+            getattr(TextClassifier(tmp_path / "saved"), method)(["good"])
     with pytest.raises(UserError, match=r"has no run\.json"):
         TextClassifier.load(tmp_path)
 
@@ -249,6 +253,11 @@ def test_a_loaded_tagger_continues(tmp_path):
             [["good", "film"]],
             [["O"]],
             "^text 0: 2 words, but 1 labels. Pass a label for each word$",
+        ),
+        (
+            [["good", float("nan")]],
+            [["O", "O"]],
+            "^text 0, word 1: must be a string. Received: nan$",
         ),
     ],
 )

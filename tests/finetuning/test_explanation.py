@@ -183,3 +183,11 @@ def test_unsupported_explanations(predictors, columns, flags, arguments, message
         predictor = Predictor(predictor._model, **flags)
     with pytest.raises(UserError, match=message):
         predictor.explain(" ".join(WORDS * 3), **arguments)
+
+
+def test_only_one_text_is_explained(predictors):
+    for texts in (WORDS[:1], np.array(WORDS[:2])):
+        with pytest.raises(
+            UserError, match=r"one text, .*: \[predictor\.explain\(text\) for text in"
+        ):
+            predictors["label"].explain(texts)

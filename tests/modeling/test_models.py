@@ -263,6 +263,33 @@ def test_arrays_are_checked_before_the_first_step(method):
         getattr(model, method)(inputs)
 
 
+@pytest.mark.parametrize("method", ["fit", "evaluate"])
+def test_losses_and_metrics_name_their_outputs(method):
+    model, inputs = BertClassifier(SMALL, num_labels=2), {"input_ids": np.ones((2, 3), int)}
+    loss = "sparse_categorical_crossentropy"
+    for arguments in ({"loss": loss}, {"loss": {"logits": loss}, "metrics": ["accuracy"]}):
+        model.compile("sgd", **arguments)
+        with pytest.raises(
+            UserError, match=r'such as loss={"logits": \.\.\.}, metrics={"logits": \['
+        ):
+            getattr(model, method)(inputs, np.array([0, 1]), verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.array(["ham", "spam"]), r"not names\. .* numpy\.unique\(labels, return_inverse=True"),
+        (["ham", "spam"], "must be an array of ids, not names"),
+        ([0, 1], "must be an array of ids, not a list"),
+    ],
+)
+def test_labels_are_arrays_of_ids(labels, message):
+    model = BertClassifier(SMALL, num_labels=2)
+    model.compile("sgd", {"logits": "sparse_categorical_crossentropy"})
+    with pytest.raises(UserError, match=message):
+        model.fit({"input_ids": np.ones((2, 3), int)}, labels, verbose=0)
+
+
 @pytest.mark.parametrize("num_labels", [0, -1, ["yes", "no"], None])
 def test_invalid_num_labels_is_rejected(num_labels):
     with pytest.raises(ValueError, match="num_labels must be a positive integer"):

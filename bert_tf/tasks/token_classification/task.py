@@ -311,9 +311,12 @@ class TokenClassification(Task):
         file = ConllFile("")
         for index, item in enumerate(inputs):
             words = self._split_words(item) if isinstance(item, str) else item
-            if not isinstance(words, list | tuple) or not all(isinstance(x, str) for x in words):
+            is_list = isinstance(words, list | tuple)
+            wrong = [n for n, x in enumerate(words) if not isinstance(x, str)] if is_list else []
+            if wrong or not is_list:
                 expected = f"Input {index}: expected a string, or a tuple of words"
-                raise UserError(f"{expected}. Received: {repr(item)[:100]}{TABLE_ADVICE}")
+                found = f". Word {wrong[0]} is not a string" if wrong else ""
+                raise UserError(f"{expected}. Received: {repr(item)[:100]}{found}{TABLE_ADVICE}")
             # For a tuple, the places of entities are those of words.
             file.add_sentence(index, words, text=item if isinstance(item, str) else None)
         warn_about_empty_texts(inputs)

@@ -380,6 +380,8 @@ def test_predictor_inputs(tiny, tmp_path):
     assert ner_task.decode(ner_task.from_inputs([]), empty) == []
     with pytest.raises(UserError, match=r"Input 1: expected a string, or a tuple of words\. Rec"):
         ner_task.from_inputs(["a", ("b", 3)])
+    with pytest.raises(UserError, match=r"Word 2 is not a string\. Of a table"):
+        ner_task.from_inputs([("a", "b", float("nan"))])
 
 
 def test_warning_about_one_word_is_singular(tiny, tmp_path, run_log):
