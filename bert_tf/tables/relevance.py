@@ -72,6 +72,8 @@ def iterate_texts(path: str, advice: str = "") -> Iterator[tuple[str, str, str]]
         if not isinstance(cells, dict) or not {"_id", "text"} <= cells.keys():
             expected = "expected an object with the keys _id and text, or the columns id and text"
             received = f"Received: {shortened(brief(cells))}"
+            if isinstance(cells, dict) and {"id", "text"} <= cells.keys():
+                received += ". Rename the key id to _id"
             raise UserError(f"{row.place}: {expected}. {received}{advice}")
         names = ("_id", "title", "text")
         key, title, text = (

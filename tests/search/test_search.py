@@ -279,7 +279,7 @@ def test_invalid_options(folder, flags, message):
             "a.jsonl",
             '{"id": 1, "text": "a"}\n',
             {},
-            "id and text. Received: id, text. Or pass --text",
+            r"Received: id, text\. Rename the key id to _id\. Or pass --text_column",
         ),
         ("a.tsv", "i\tt\n1\ta\n1\tb\n", {"id_column": "i"}, "a.tsv:3: the id '1' occurs a second"),
         ("a.tsv", "i\tt\n \ta\n", {"id_column": "i"}, "a.tsv:2: the id is empty. Write an id"),
