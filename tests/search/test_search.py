@@ -245,6 +245,27 @@ def test_standard_input_is_answered_line_by_line(folder, monkeypatch, capfd):
     assert re.fullmatch(r"a good film\n   \d\.\d{4}  \d  .+\n\nslow\n   \d\.\d{4}  \d  .+\n\n", out)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["q1\ta film\nq2\tslow\n", '{"_id": "q1", "text": "a film"}\n{"_id": "q2", "text": "slow"}\n'],
+)
+def test_queries_of_standard_input(text, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    expected = [("<stdin>:1", "q1", "a film"), ("<stdin>:2", "q2", "slow")]
+    assert read_queries("-") == expected
+
+
+def test_typed_lines_with_ids_are_reported(folder, monkeypatch, run_log):
+    build_index(folder)
+    typed = b"a film\nq1\tslow\nq2\tfast\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed)))
+    run(options(folder, top_k=1))
+    assert run_log.text.count("To read ids, pass --query_file=-") == 1
+    assert "<stdin>:2: tabs and JSON are searched as text" in run_log.text
+    with pytest.raises(UserError, match="--input_file and --query_file are both the standard in"):
+        run(options(folder, input_file="-", query_file="-"))
+
+
 def test_long_queries_are_reported(folder, run_log):
     (folder / "queries.txt").write_text("slow " * 30)
     build_index(folder)
