@@ -17,6 +17,7 @@ from bert_tf import Predictor, TextClassifier, TextRegressor, checkpoint, regist
 from bert_tf.errors import UserError
 from bert_tf.options import RankingOptions, SearchOptions
 from bert_tf.search import index as index_module
+from bert_tf.search.encoder import Encoder
 from bert_tf.search.index import Index
 from bert_tf.search.run import run
 from bert_tf.search.texts import read_queries
@@ -164,6 +165,29 @@ def test_other_models_are_noticed(folder, tiny_of_two_layers):
     checkpoint.write(prefix, {**weights, name: weights[name] + 1e-6})
     with pytest.raises(UserError, match=r"another model: weights\. Pass the model and flags"):
         search(folder, init_checkpoint=folder / "same")
+
+
+@pytest.mark.parametrize(
+    ("prompts", "flags", "expected"),
+    [
+        (
+            {"search_query": "slow ", "search_document": "fast "},
+            {},
+            "'slow ' before each query, 'f",
+        ),
+        ({"s2p": "slow ", "s2s": "a "}, {}, "the prompts s2p, s2s are not used. Pass --query_pref"),
+        ({"s2p": "slow "}, {"query_prefix": "", "passage_prefix": ""}, None),
+        ({"query": "slow ", "clustering": "a "}, {}, "Prefixes: 'slow ' before each query, ''"),
+        ({"s2p": ""}, {}, None),
+    ],
+)
+def test_names_of_declared_prompts(folder, run_log, prompts, flags, expected):
+    declare(folder / "model", {"pooling_mode": "cls"})
+    settings = folder / "model" / "config_sentence_transformers.json"
+    settings.write_text(json.dumps({"prompts": prompts}))
+    Encoder(options(folder, **flags))
+    assert (expected or "") in run_log.text
+    assert ("are not used" in run_log.text) == ("are not used" in (expected or ""))
 
 
 def test_declared_prefixes_are_used(folder, run_log):

@@ -16,6 +16,8 @@ _FLAGS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
 _PACKAGE = "sentence_transformers"
 _SETTINGS = f"config_{_PACKAGE}.json"
 _CHAIN = ["Transformer", "Pooling", "Normalize"]
+# Names of the prompts of queries, and of the passages that are searched.
+_QUERY, _PASSAGE = ("query", "search_query"), ("document", "passage", "corpus", "search_document")
 
 
 class DeclaredVectors(NamedTuple):
@@ -49,9 +51,15 @@ class DeclaredVectors(NamedTuple):
 
     def prefix(self, is_query: bool) -> str:
         """Returns what is prepended to queries, or else to the passages that are searched."""
-        kinds = ("query",) if is_query else ("document", "passage", "corpus")
+        kinds = _QUERY if is_query else _PASSAGE
         found = [self.prompts[kind] for kind in kinds if kind in self.prompts]
         return next(filter(None, found), "" if found else self.prompt)
+
+    def unused_prompts(self) -> list[str]:
+        """Returns the names of prompts if `prefix` knows none of them."""
+        if self.prompt or not {*_QUERY, *_PASSAGE}.isdisjoint(self.prompts):
+            return []
+        return [name for name, text in self.prompts.items() if text]
 
 
 def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
