@@ -5,7 +5,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -31,7 +31,11 @@ _MANY_REPEATED = 20
 _IF_LABELS = ". Are these labels? To train a classifier, use run_classifier.py or TextClassifier"
 _NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 # Columns that probably say whether, or how well, two texts match, if they have numbers.
-_LABEL = re.compile(r"(gold_?)?labels?|is_duplicate|scores?|similarity(_score)?", re.IGNORECASE)
+_LABEL = re.compile(
+    r"(gold_?)?labels?|is_duplicate|scores?|(similarity|relevance)(_score)?", re.IGNORECASE
+)
+# Columns that probably have texts that do not match.
+_NEGATIVE = re.compile(r"(hard_?)?neg(ative)?s?(_?\d+)?", re.IGNORECASE)
 # The names of an anchor's column and a positive's that were probably swapped.
 _SWAPPED = re.compile("(answer|passage|document|positive|context) (question|query|anchor)", re.I)
 # A warning says that the scores use less than this part of their range.
@@ -167,7 +171,10 @@ def _cells(options: MatchOptions, path: str, split: str) -> Iterator[tuple[str, 
         _logger.warning(message, columns["anchor"], columns["positive"])
     rows, ahead = itertools.tee(read_table(path))
     if not (options.label_column or options.score_column):
-        _warn_of_unused_label(path, list(itertools.islice(ahead, _ROWS_AHEAD)))
+        first = list(itertools.islice(ahead, _ROWS_AHEAD))
+        _warn_of_unused_label(path, first)
+        if has_header and first and not options.negative_columns:
+            _warn_of_unused_negatives(path, {*first[0].cells} - {*columns.values()})
     del ahead  # so that the rows are not kept for it
     for index, (place, cells) in enumerate(read_cells(path, rows, columns, has_header, split)):
         names = [cells[x] for x in ("anchor", "positive")]
@@ -191,6 +198,13 @@ def _warn_of_unused_label(path: str, rows: Sequence[Row]) -> None:
         if _LABEL.fullmatch(name.strip()) and 0 < count >= len(rows) - 1:
             advice = f"pass --label_column={name} or --score_column={name}"
             _logger.warning("%s has a column %s that is not used: %s", path, name, advice)
+
+
+def _warn_of_unused_negatives(path: str, names: Iterable[str]) -> None:
+    """Warns if unused columns are named as those of hard negatives are."""
+    if found := sorted(name for name in names if _NEGATIVE.fullmatch(name.strip())):
+        advice = f"pass --negative_columns={','.join(found)}"
+        _logger.warning("%s has negatives that are not used: %s", path, advice)
 
 
 def _warn_of_unused_range(options: MatchOptions, path: str, scores: Sequence[float]) -> None:

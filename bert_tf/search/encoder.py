@@ -14,6 +14,7 @@ from bert_tf.checkpoints.run_folder import RunFolder, fingerprint
 from bert_tf.data import array_ops
 from bert_tf.data.texts import Text, check_prefix, require_room
 from bert_tf.declare import DATA, DEVICES, MODEL, PATH, ROWS
+from bert_tf.errors import shortened
 from bert_tf.progress import log
 from bert_tf.search.options import SearchOptions
 from bert_tf.tasks.feature_extraction.extraction import Extractor
@@ -42,6 +43,10 @@ class Encoder:
         pooling = "auto" if declared else "mean"
         self.extractor = Extractor(ExtractionOptions(**values, pooling=pooling, layers="-1"), total)
         self._prefixes = {True: options.query_prefix, False: options.passage_prefix}
+        unused = declared.unused_prompts() if declared else []
+        if unused and "auto" in self._prefixes.values():
+            message = "%s: the prompts %s are not used. Pass --query_prefix and --passage_prefix"
+            log.warning(message, self._folder, shortened(unused, 5))
         for is_query, prefix in self._prefixes.items():
             if prefix == "auto":
                 self._prefixes[is_query] = declared.prefix(is_query) if declared else ""

@@ -34,7 +34,8 @@ class SearchOptions(ModelOptions, EngineOptions, affects=DATA):
     query_file: str | None = option(
         None,
         "Queries: one per line, or an id, a tab and the query; or JSON lines in the layout of "
-        "BEIR's queries.jsonl. By default, lines of the standard input, each answered at once.",
+        "BEIR's queries.jsonl. `-`: standard input. By default, each line of the standard input is "
+        "a query, answered at once.",
         affects=DATA | PATH,
     )
     output_file: str | None = option(

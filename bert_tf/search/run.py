@@ -20,6 +20,7 @@ from bert_tf.search.encoder import Encoder
 from bert_tf.search.index import Index, build, is_index
 from bert_tf.search.options import SearchOptions
 from bert_tf.search.texts import Identified, read_queries
+from bert_tf.tables.read import is_object
 
 # Number of queries that are answered together.
 _CHUNK = 256
@@ -47,7 +48,9 @@ def run(options: SearchOptions) -> None:
     if is_index(options.init_checkpoint or ""):
         advice = "Pass the model that built it, and the index as --index_dir"
         raise UserError(f"--init_checkpoint={options.init_checkpoint} is an index. {advice}")
-    output, is_stream = options.output_file or "", options.query_file in (None, STDIN)
+    output, is_stream = options.output_file or "", options.query_file is None
+    if options.input_file == options.query_file == STDIN:
+        raise UserError("--input_file and --query_file are both the standard input: name a file")
     if output:
         inputs = filter(None, [options.input_file, options.query_file])
         file_names.require_distinct([output], [*inputs])
@@ -73,11 +76,15 @@ def run(options: SearchOptions) -> None:
 
 def _typed_queries() -> Iterator[Identified]:
     """Yields the lines of the standard input; in a terminal, asks for them."""
-    typed = lines(STDIN)
+    typed, warned = lines(STDIN), False
     if sys.stdin and sys.stdin.isatty():
         typed = iter(lambda: input("query> "), None)
     try:
         for number, line in enumerate(typed, start=1):
+            if not warned and ("\t" in line.strip() or is_object(line)):
+                warned = True
+                problem = "tabs and JSON are searched as text. To read ids, pass --query_file=-"
+                log.warning("<stdin>:%d: %s", number, problem)
             if line.strip():
                 yield "", str(number), line.strip()
     except EOFError:  # Ctrl-D

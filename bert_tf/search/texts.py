@@ -1,5 +1,6 @@
 """Reads the texts of an index, and queries."""
 
+import io
 import itertools
 import re
 from collections.abc import Iterable, Iterator
@@ -10,6 +11,7 @@ from bert_tf.progress import log
 from bert_tf.search.options import SearchOptions
 from bert_tf.tables import relevance
 from bert_tf.tables.columns import COLUMN_NAME, is_name
+from bert_tf.tables.read import is_object
 
 # Place (file and line), id and text.
 Identified = tuple[str, str, str]
@@ -53,6 +55,8 @@ def read_texts(options: SearchOptions) -> Iterator[Identified]:
 def read_queries(path: str) -> list[Identified]:
     """Returns the queries in a file; the number of its line is the id of a query without one.
 
+    Lines that begin with a JSON object are JSON lines, also in standard input, `-`.
+
     Raises:
         UserError: see `read_texts`; or only some of the lines have an id.
     """
@@ -60,7 +64,12 @@ def read_queries(path: str) -> list[Identified]:
         return [*_check(path, relevance.iterate_texts(path))]
     if path.lower().endswith(".csv"):
         raise UserError(f"{path} is a table: write a query per line, or an id, a tab and the query")
-    queries = [*_check(path, _read(path))]
+    texts, path = [*_read(path)], display_name(path)
+    content = [text for _, _, text in texts]
+    if is_object(next(filter(str.strip, content), "")):
+        stream = io.BytesIO("\n".join(content).encode())
+        return [*_check(path, relevance.iterate_texts(path, stream=stream))]
+    queries = [*_check(path, texts)]
     # The first line may be a header, and one line may be chance.
     if len(queries) > 1 and all(_QRELS.fullmatch(query) for _, _, query in queries[1:]):
         problem = "has ids of queries and texts, and scores (qrels)"

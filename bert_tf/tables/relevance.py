@@ -9,7 +9,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from bert_tf import files
 from bert_tf.errors import UserError, brief, excerpt, shortened
@@ -63,15 +63,22 @@ def read_texts(path: str) -> dict[str, str]:
     return {key: text for _, key, text in with_distinct_ids(iterate_texts(path))}
 
 
-def iterate_texts(path: str, advice: str = "") -> Iterator[tuple[str, str, str]]:
-    """Yields place, id and text of each line, see `read_texts`; `advice` ends an error message."""
-    for row in read_table(path):
+def iterate_texts(
+    path: str, advice: str = "", stream: IO[bytes] | None = None
+) -> Iterator[tuple[str, str, str]]:
+    """Yields place, id and text of each line, see `read_texts`; `advice` ends an error message.
+
+    `stream` is an open file to read instead of `path`, see `read_table`.
+    """
+    for row in read_table(path, stream=stream):
         cells = row.cells
         if isinstance(cells, list) and len(cells) == 2:
             cells = {"_id": cells[0], "text": cells[1]}
         if not isinstance(cells, dict) or not {"_id", "text"} <= cells.keys():
             expected = "expected an object with the keys _id and text, or the columns id and text"
             received = f"Received: {shortened(brief(cells))}"
+            if isinstance(cells, dict) and {"id", "text"} <= cells.keys():
+                received += ". Rename the key id to _id"
             raise UserError(f"{row.place}: {expected}. {received}{advice}")
         names = ("_id", "title", "text")
         key, title, text = (

@@ -204,6 +204,7 @@ def test_mix_of_data_sets(tmp_path):
     [
         ("a\tb\tlabel\nx\ty\t1\nx\tz\t0\n", COLUMNS, "label"),
         ("a\tb\tSimilarity\nx\ty\t0.5\n", COLUMNS, "Similarity"),
+        ("a\tb\trelevance\nx\ty\t2\n", COLUMNS, "relevance"),
         ('{"a": "x", "b": "y", "score": 3}\n', COLUMNS, "score"),
         ("a\tb\tlabel\nx\ty\tnews\nx\tz\t0\n", COLUMNS, None),
         ("a\tb\tid\nx\ty\t1\n", COLUMNS, None),
@@ -216,6 +217,27 @@ def test_unused_label(table, flags, name, tmp_path, caplog):
     expected = f"train.tsv has a column {name} that is not used: pass --label_column={name} or --sc"
     assert (expected in caplog.text) == bool(name)
     assert ("is not used" in caplog.text) == bool(name)
+
+
+@pytest.mark.parametrize(
+    ("table", "flags", "names"),
+    [
+        ("a\tb\tnegative\nx\ty\tz\n", COLUMNS, "negative"),
+        ("a\tnegative_2\tb\tnegative_1\nx\tz\ty\tz\n", COLUMNS, "negative_1,negative_2"),
+        ('{"a": "x", "b": "y", "hard_negatives": ["z"]}\n', COLUMNS, "hard_negatives"),
+        ('{"a": "x", "b": "y", "neg": ["z"]}\n', COLUMNS, "neg"),
+        ("a\tb\tnegative\nx\ty\tz\n", {**COLUMNS, "negative_columns": "negative"}, None),
+        ("a\tnegative\nx\tz\n", {"anchor_column": "a", "positive_column": "negative"}, None),
+        ("a\tb\tnegation\nx\ty\tz\n", COLUMNS, None),
+        # Without a header, a cell of the first row is no name.
+        ("x\ty\tneg\n", {"anchor_column": "1", "positive_column": "2"}, None),
+    ],
+)
+def test_unused_negatives(table, flags, names, tmp_path, caplog):
+    read(tmp_path, {"train.tsv": table}, **flags)
+    advice = f"train.tsv has negatives that are not used: pass --negative_columns={names}\n"
+    assert (advice in caplog.text) == bool(names)
+    assert ("negatives that are not used" in caplog.text) == bool(names)
 
 
 def squad(*questions):

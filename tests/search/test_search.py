@@ -17,6 +17,7 @@ from bert_tf import Predictor, TextClassifier, TextRegressor, checkpoint, regist
 from bert_tf.errors import UserError
 from bert_tf.options import RankingOptions, SearchOptions
 from bert_tf.search import index as index_module
+from bert_tf.search.encoder import Encoder
 from bert_tf.search.index import Index
 from bert_tf.search.run import run
 from bert_tf.search.texts import read_queries
@@ -166,6 +167,29 @@ def test_other_models_are_noticed(folder, tiny_of_two_layers):
         search(folder, init_checkpoint=folder / "same")
 
 
+@pytest.mark.parametrize(
+    ("prompts", "flags", "expected"),
+    [
+        (
+            {"search_query": "slow ", "search_document": "fast "},
+            {},
+            "'slow ' before each query, 'f",
+        ),
+        ({"s2p": "slow ", "s2s": "a "}, {}, "the prompts s2p, s2s are not used. Pass --query_pref"),
+        ({"s2p": "slow "}, {"query_prefix": "", "passage_prefix": ""}, None),
+        ({"query": "slow ", "clustering": "a "}, {}, "Prefixes: 'slow ' before each query, ''"),
+        ({"s2p": ""}, {}, None),
+    ],
+)
+def test_names_of_declared_prompts(folder, run_log, prompts, flags, expected):
+    declare(folder / "model", {"pooling_mode": "cls"})
+    settings = folder / "model" / "config_sentence_transformers.json"
+    settings.write_text(json.dumps({"prompts": prompts}))
+    Encoder(options(folder, **flags))
+    assert (expected or "") in run_log.text
+    assert ("are not used" in run_log.text) == ("are not used" in (expected or ""))
+
+
 def test_declared_prefixes_are_used(folder, run_log):
     declare(folder / "model", {"pooling_mode": "cls"}, [NORMALIZE])
     prompts = {"prompts": {"query": "slow ", "passage": "fast "}, "similarity_fn_name": "cosine"}
@@ -245,6 +269,27 @@ def test_standard_input_is_answered_line_by_line(folder, monkeypatch, capfd):
     assert re.fullmatch(r"a good film\n   \d\.\d{4}  \d  .+\n\nslow\n   \d\.\d{4}  \d  .+\n\n", out)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["q1\ta film\nq2\tslow\n", '{"_id": "q1", "text": "a film"}\n{"_id": "q2", "text": "slow"}\n'],
+)
+def test_queries_of_standard_input(text, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    expected = [("<stdin>:1", "q1", "a film"), ("<stdin>:2", "q2", "slow")]
+    assert read_queries("-") == expected
+
+
+def test_typed_lines_with_ids_are_reported(folder, monkeypatch, run_log):
+    build_index(folder)
+    typed = b"a film\nq1\tslow\nq2\tfast\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed)))
+    run(options(folder, top_k=1))
+    assert run_log.text.count("To read ids, pass --query_file=-") == 1
+    assert "<stdin>:2: tabs and JSON are searched as text" in run_log.text
+    with pytest.raises(UserError, match="--input_file and --query_file are both the standard in"):
+        run(options(folder, input_file="-", query_file="-"))
+
+
 def test_long_queries_are_reported(folder, run_log):
     (folder / "queries.txt").write_text("slow " * 30)
     build_index(folder)
@@ -279,7 +324,7 @@ def test_invalid_options(folder, flags, message):
             "a.jsonl",
             '{"id": 1, "text": "a"}\n',
             {},
-            "id and text. Received: id, text. Or pass --text",
+            r"Received: id, text\. Rename the key id to _id\. Or pass --text_column",
         ),
         ("a.tsv", "i\tt\n1\ta\n1\tb\n", {"id_column": "i"}, "a.tsv:3: the id '1' occurs a second"),
         ("a.tsv", "i\tt\n \ta\n", {"id_column": "i"}, "a.tsv:2: the id is empty. Write an id"),

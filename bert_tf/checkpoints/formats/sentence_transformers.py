@@ -16,6 +16,8 @@ _FLAGS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
 _PACKAGE = "sentence_transformers"
 _SETTINGS = f"config_{_PACKAGE}.json"
 _CHAIN = ["Transformer", "Pooling", "Normalize"]
+# Names of the prompts of queries, and of the passages that are searched.
+_QUERY, _PASSAGE = ("query", "search_query"), ("document", "passage", "corpus", "search_document")
 
 
 class DeclaredVectors(NamedTuple):
@@ -39,6 +41,15 @@ class DeclaredVectors(NamedTuple):
         """Returns whether vectors that are made with this pooling alone would be others."""
         return bool(self.unsupported or self.normalize) or pooling != self.pooling
 
+    def compare(self, options: Any) -> Iterator[str]:
+        """Yields how the vectors of a run differ, with its `EmbeddingsOptions`."""
+        if self.unsupported or self.pooling != options.poolings:
+            yield f"{self}, but this run has --pooling={options.pooling}"
+        for name, is_query in (("query_prefix", True), ("passage_prefix", False)):
+            declared, used = self.prefix(is_query), getattr(options, name)
+            if declared and declared != used:
+                yield f"{self.path} is for --{name}={declared!r}, but this run has {used!r}"
+
     def check(self, texts: Sequence[tuple[str, str | None]]) -> Iterator[str]:
         """Yields a sentence if texts have no prompt, or some are pairs."""
         if not all(text.startswith(self.prompt) for text, _ in texts):
@@ -49,9 +60,15 @@ class DeclaredVectors(NamedTuple):
 
     def prefix(self, is_query: bool) -> str:
         """Returns what is prepended to queries, or else to the passages that are searched."""
-        kinds = ("query",) if is_query else ("document", "passage", "corpus")
+        kinds = _QUERY if is_query else _PASSAGE
         found = [self.prompts[kind] for kind in kinds if kind in self.prompts]
         return next(filter(None, found), "" if found else self.prompt)
+
+    def unused_prompts(self) -> list[str]:
+        """Returns the names of prompts if `prefix` knows none of them."""
+        if self.prompt or not {*_QUERY, *_PASSAGE}.isdisjoint(self.prompts):
+            return []
+        return [name for name, text in self.prompts.items() if text]
 
 
 def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
@@ -73,16 +90,19 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
         return None
     unsupported = "" if names in (_CHAIN[:2], _CHAIN) else f"the modules {', '.join(names)}"
     poolings: list[str] = []
+    settings = _read(root, _SETTINGS)
+    prompts = settings.get("prompts") or {}
     if not unsupported:
-        poolings = _poolings(files.read_json(root.file(f"{dict(steps)['Pooling']}/config.json")))
+        config = files.read_json(root.file(f"{dict(steps)['Pooling']}/config.json"))
+        poolings = _poolings(config)
         unknown = [f"pooling {name}" for name in poolings if name not in _FLAGS]
         unsupported = ", ".join(unknown) if poolings else "a pooling without any mode"
+        if config.get("include_prompt") is False and any(prompts.values()):
+            unsupported = unsupported or "a pooling without the prompt (include_prompt=false)"
     texts, tokenizer = (_read(folder, f"{x}_config.json") for x in ("sentence_bert", "tokenizer"))
     # Newer versions store the length with the tokenizer.
     limits = [texts.get("max_seq_length") or tokenizer.get("model_max_length")]
     limits.append(_read(folder, "config.json").get("max_position_embeddings"))
-    settings = _read(root, _SETTINGS)
-    prompts = settings.get("prompts") or {}
     return DeclaredVectors(
         path,
         "_".join(poolings),

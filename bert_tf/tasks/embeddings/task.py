@@ -167,8 +167,8 @@ class Embeddings(Task):
         declared = declared_vectors(folder) if path else None
         if declared and folder.script:
             warn_of_other_inputs(folder, options, options.max_seq_length)
-        elif declared and declared.pooling != options.poolings:
-            yield f"{declared}, but this run has --pooling={options.pooling}"
+        elif declared:
+            yield from declared.compare(options)
 
     def identity(self, examples: Sequence[Any]) -> Iterator[tuple[Any, Sequence[str]]]:
         """Returns each match with its texts; of an evaluation, each text, and the judgments."""

@@ -230,8 +230,17 @@ def test_encoder_that_was_trained_with_another_pooling(options, tmp_path, run_lo
     assert "declares" not in run_log.text
     # A folder of sentence-transformers has no flags.
     (tmp_path / "out" / "run.json").unlink()
+    prompts = {"prompts": {"query": "q: ", "document": ""}}
+    (tmp_path / "out" / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     registry.run(dataclasses.replace(short, **again | {"output_dir": str(tmp_path / "third")}))
     assert "modules.json declares pooling=cls, but this run has --pooling=mean" in run_log.text
+    expected = "modules.json is for --query_prefix='q: ', but this run has ''\n"
+    assert run_log.text.count(expected) == 1
+    assert "is for --passage_prefix" not in run_log.text
+    run_log.clear()
+    again |= {"output_dir": str(tmp_path / "fourth"), "query_prefix": "q: ", "pooling": "cls"}
+    registry.run(dataclasses.replace(short, **again))
+    assert "modules.json" not in run_log.text
 
 
 @pytest.mark.parametrize(("sizes", "reported"), [("4", [4]), ("8,16,4", [8, 4])])

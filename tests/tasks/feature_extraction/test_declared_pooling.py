@@ -177,6 +177,19 @@ def test_damaged_declarations(model):
         vectors(model)
 
 
+def test_pooling_without_the_prompt(model, run_log):
+    declare(model, {**CLS, "include_prompt": False})
+    vectors(model)  # without prompts, they are the same
+    settings = model / "config_sentence_transformers.json"
+    settings.write_text('{"prompts": {"query": "query: ", "document": ""}}')
+    expected = r"without the prompt \(include_prompt=false\), which is not supported\. Pass --pool"
+    with pytest.raises(UserError, match=expected):
+        vectors(model)
+    run_log.clear()
+    vectors(model, pooling="cls", layers="-1", max_seq_length=20)
+    assert "(include_prompt=false), but --pooling=cls was passed" in run_log.text
+
+
 def test_prompt_is_reported(model, run_log):
     declare(model)
     prompts = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
