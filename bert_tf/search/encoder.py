@@ -14,7 +14,7 @@ from bert_tf.checkpoints.run_folder import RunFolder, fingerprint
 from bert_tf.data import array_ops
 from bert_tf.data.texts import Text, check_prefix, require_room
 from bert_tf.declare import DATA, DEVICES, MODEL, PATH, ROWS
-from bert_tf.errors import shortened
+from bert_tf.errors import UserError, shortened
 from bert_tf.progress import log
 from bert_tf.search.options import SearchOptions
 from bert_tf.tasks.feature_extraction.extraction import Extractor
@@ -37,6 +37,8 @@ class Encoder:
         self._folder = RunFolder.of(options.init_checkpoint or "")
         check_encoder(self._folder)
         declared = declared_vectors(self._folder)
+        if declared and declared.unsupported:
+            raise UserError(f"{declared}, which is not supported. Choose another encoder")
         values = options.values(ROWS | MODEL | PATH | DEVICES, without=DATA)
         shared = values.keys() & {field.name for field in dataclasses.fields(ExtractionOptions)}
         values = {name: values[name] for name in shared}

@@ -190,6 +190,12 @@ def test_names_of_declared_prompts(folder, run_log, prompts, flags, expected):
     assert ("are not used" in run_log.text) == ("are not used" in (expected or ""))
 
 
+def test_unsupported_declarations_are_rejected(folder):
+    declare(folder / "model", {"pooling_mode": "weightedmean"})
+    with pytest.raises(UserError, match=r"which is not supported\. Choose another encoder$"):
+        Encoder(options(folder))
+
+
 def test_declared_prefixes_are_used(folder, run_log):
     declare(folder / "model", {"pooling_mode": "cls"}, [NORMALIZE])
     prompts = {"prompts": {"query": "slow ", "passage": "fast "}, "similarity_fn_name": "cosine"}
