@@ -168,7 +168,9 @@ def sync(path: str) -> None:
 
 
 def describe_parent(path: str) -> str:
-    """Describes the folder in which `path` was not found, or the target of a broken link."""
+    """Describes where `path` was not found: a folder, a broken link, or a file instead."""
+    if exists(path):
+        return "it is a file, not a folder"
     if not is_remote(path) and os.path.islink(path):
         return f"it links to {os.readlink(path)}, which does not exist"
     return describe_folder(os.path.dirname(path))

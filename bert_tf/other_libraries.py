@@ -4,7 +4,7 @@ import functools
 import inspect
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bert_tf.errors import UserError, shortened
 
@@ -17,6 +17,8 @@ _INPUTS += "bert_tf.encode(texts, folder)"
 _SIMILARITY = "Use similarity(a, b) of a SentenceEncoder, or search_texts.py"
 _LAYERS = "For vectors of other layers, use Predictor(folder, script='extract_features', "
 _LAYERS += "layers=[-2, -1], pooling='mean')"
+_Tuple = TypeVar("_Tuple", bound=tuple)
+
 # Class, "bert_tf", "script" that trained a model, or "" for flags and all classes -> pattern of
 # names -> what to use instead.
 _ADVICE = {
@@ -206,6 +208,24 @@ def advice_of(owners: Iterable[str], name: str) -> str:
     tables = (_ADVICE.get(owner, {}) for owner in owners)
     found = (x for table in tables for pattern, x in table.items() if re.fullmatch(pattern, name))
     return next(found, "")
+
+
+def explains_fields(cls: type[_Tuple]) -> type[_Tuple]:
+    """Makes a named tuple raise errors that list its fields, for keys and unknown attributes."""
+    has = f"It has the attributes {', '.join(getattr(cls, '_fields', ()))}"
+    item_at = cls.__getitem__
+
+    def __getitem__(self: Any, index: Any) -> Any:
+        if isinstance(index, str):
+            raise TypeError(f"{cls.__name__!r} object has no keys, such as {index!r}. {has}")
+        return item_at(self, index)
+
+    def __getattr__(self: Any, name: str) -> NoReturn:
+        raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}. {has}")
+
+    for method in (__getitem__, __getattr__):
+        setattr(cls, method.__name__, method)
+    return cls
 
 
 class ExplainsNames:

@@ -72,6 +72,8 @@ class Predictor(ExplainsNames):
         if entry is None:
             names = ", ".join(options_class.__name__ for options_class in scripts)
             received = f"Received: {model!r:.100}"
+            if hasattr(model, "save"):  # an estimator or a Keras model
+                received = f"Received: {type(model).__name__}. Use its save(folder) before"
             raise UserError(f"A Predictor takes a folder, or one of {names}. {received}")
         options.check_model()
         backend.require_runtime(loads_model=True)

@@ -20,6 +20,9 @@ from bert_tf import (
 )
 from bert_tf.errors import UserError
 from bert_tf.other_libraries import advice_of, use_instead
+from bert_tf.tasks.classification.problem_types import ClassPrediction
+from bert_tf.tasks.question_answering.decoding import AnswerPrediction
+from bert_tf.tasks.token_classification.entities import LabeledWords
 from tests.oracle import ROOT
 
 CLASSIFIER, ENCODER = TextClassifier("folder"), SentenceEncoder("folder")
@@ -283,3 +286,21 @@ def test_a_predictor_opens_a_folder_in_its_constructor(name):
 def test_signatures_and_copies():
     assert [*inspect.signature(TextClassifier.predict).parameters] == ["self", "texts"]
     assert copy.deepcopy(TOKENIZER).vocab == pickle.loads(pickle.dumps(TOKENIZER)).vocab
+
+
+@pytest.mark.parametrize(
+    "prediction",
+    [
+        ClassPrediction("good", {"good": 1.0}),
+        AnswerPrediction("soup", [("soup", 1.0)], None),
+        LabeledWords(["Rome"], ["B-LOC"]),
+    ],
+)
+def test_fields_of_predictions(prediction):
+    names = ", ".join(prediction._fields)
+    with pytest.raises(TypeError, match=f"no keys, such as 'label'. It has the attributes {names}"):
+        prediction["label"]
+    with pytest.raises(AttributeError, match=f"no attribute 'logits'. .* attributes {names}"):
+        _ = prediction.logits
+    assert prediction[0] == next(iter(prediction))
+    assert pickle.loads(pickle.dumps(prediction)) == copy.copy(prediction) == prediction

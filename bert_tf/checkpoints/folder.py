@@ -42,6 +42,8 @@ def resolve(path: str) -> str:
             return newest or os.path.join(path, prefixes[0])
         existing = files.describe_folder(path)
         problem = f"contains no checkpoint ({existing})"
+        if any(map(_FILE_SUFFIX.search, files.list_dir(path))):
+            problem += ": the .index file, which is also needed, is missing"
         if {"model.onnx", "model.tflite"}.intersection(files.list_dir(path)):
             problem += (
                 ": it is an exported model, for Predictor and extract_features.py with the engine "

@@ -7,7 +7,7 @@ classifier.fit(["Good soup.", "Cold soup."], ["pos", "neg"])
 classifier.predict(["The soup was cold."])
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,8 +16,15 @@ from sklearn.metrics import accuracy_score
 
 from bert_tf.errors import UserError, counted
 from bert_tf.estimators.base import LABELS_ARE_COLUMNS, Estimator
-from bert_tf.estimators.rows import LIST_TYPES, Rows, check_labels, label_items, to_array, to_dense
-from bert_tf.tasks.token_classification.scores import score
+from bert_tf.estimators.rows import (
+    LIST_TYPES,
+    Rows,
+    check_true_labels,
+    label_items,
+    to_array,
+    to_dense,
+)
+from bert_tf.tasks.token_classification.scores import score, type_of
 from bert_tf.text_inputs import items_of
 
 
@@ -98,11 +105,11 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
         self._require_model()
         if self._kind != "multilabel":
             true = list(label_items(labels))
-            check_labels({str(x): x for x in true}, self.classes_)
+            check_true_labels(true, self.classes_)
             return accuracy_score(true, self.predict(texts), sample_weight=sample_weight)
         true, named = label_items(labels, self.classes_), {str(x): x for x in self.classes_}
         rows = [[named.get(n, n) for n in x if x[n]] if isinstance(x, Mapping) else x for x in true]
-        check_labels({str(x): x for row in rows for x in row}, self.classes_)
+        check_true_labels((x for row in rows for x in row), self.classes_)
         pairs = zip(rows, self.predict_proba(texts) >= 0.5, strict=True)
         is_right = [{*a} == {*self.classes_[b].tolist()} for a, b in pairs]
         return float(np.average(is_right, weights=sample_weight))
@@ -143,7 +150,12 @@ class TextRegressor(RegressorMixin, _TextEstimator):
 
     def score(self, texts: Any, labels: Any, sample_weight: Any = None) -> float:
         """Returns R²; for several numbers per text, the mean."""
-        return super().score(texts, to_dense(labels), sample_weight)
+        self._require_model()
+        try:
+            numbers = np.array([*items_of(to_dense(labels), "labels")], np.float64)
+        except ValueError as error:
+            raise UserError(f"The labels must be numbers: {error}") from error
+        return super().score(texts, numbers, sample_weight)
 
     def _run_flags(self, rows: Rows) -> dict[str, Any]:
         return {**super()._run_flags(rows), "problem_type": "regression"}
@@ -171,7 +183,14 @@ class TokenClassifier(Estimator):
     def score(self, texts: Any, labels: Any) -> float:
         """Returns F1 of the entities, as the script, or the accuracy if labels are plain."""
         true, predicted = [[*row] for row in items_of(labels, "labels")], self.predict(texts)
+        if (count := len(true)) != len(predicted):
+            raise UserError(f"{counted(len(predicted), 'text')}, but labels of {count}")
+        for index, (row, words) in enumerate(zip(true, predicted, strict=True)):
+            _check_number(f"text {index}", words, row)
         is_plain = self._run["label_scheme"] == "plain"
+        name_of = str if is_plain else type_of
+        names = (name_of(x) for row in true for x in row)
+        check_true_labels(names, [*map(name_of, self.classes_)])
         return score(true, predicted, is_plain)[0]["accuracy" if is_plain else "f1"]
 
     def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:
@@ -191,10 +210,14 @@ class TokenClassifier(Estimator):
             if not isinstance(word, str):
                 received = f"Received: {word!r:.60}"
                 raise UserError(f"{rows.place}, word {index}: must be a string. {received}")
-        if len(words) != len(labels):
-            numbers = f"{counted(len(words), 'word')}, but {len(labels)} labels"
-            raise UserError(f"{rows.place}: {numbers}. Pass a label for each word")
+        _check_number(rows.place, words, labels)
         return {"tokens": words, "ner_tags": labels}
 
     def _to_input(self, text: Any) -> Any:
         return text if isinstance(text, str) else tuple(items_of(text))
+
+
+def _check_number(place: str, words: Sized, labels: Sized) -> None:
+    if len(words) != len(labels):
+        numbers = f"{counted(len(words), 'word')}, but {counted(len(labels), 'label')}"
+        raise UserError(f"{place}: {numbers}. Pass a label for each word")

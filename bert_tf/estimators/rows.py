@@ -5,7 +5,7 @@ import itertools
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ class Rows:
 
         Raises a UserError if there is no text, or if the numbers of texts and labels differ.
         """
+        _check_order(texts, labels)
         items = text_items(texts), label_items(labels)
         with open(self.path, "w", encoding="utf-8") as file:
             file.write("\n")  # because advice about line 1 is about headers
@@ -57,10 +58,12 @@ class Rows:
 
     @contextlib.contextmanager
     def named_in_messages(self) -> Iterator[None]:
-        """In log and errors, replaces the file and its lines by the texts: "text 3" for line 5."""
+        """In log and errors, writes "text 3" for line 5 of the file, and flags without dashes."""
         line = re.compile(re.escape(self.path) + r":(\d+)")
 
         def rename(message: str) -> str:
+            if ".py" not in message:  # no command, whose flags are not parameters
+                message = re.sub(r"(?<!\S)--(?=[a-z])", "", message)
             message = line.sub(lambda match: f"{self._unit} {int(match[1]) - 2}", message)
             return message.replace(self.path, f"{self._unit}s")
 
@@ -149,6 +152,23 @@ def check_labels(labels: Mapping[str, Any], classes: Sequence[Any]) -> None:
     if are_names and labels and all(map(str.isdecimal, labels)):
         problem = f"The labels are numbers, such as {min(labels)}, not {shortened([*of_model])}"
         raise UserError(f"{problem}. Pass the names: [names[i] for i in labels]")
+
+
+def check_true_labels(labels: Iterable[Any], classes: Sequence[Any]) -> None:
+    """Checks the labels for a score like `check_labels`; warns of those that the model lacks."""
+    named = {str(x).strip(): x for x in labels}
+    check_labels(named, classes)
+    if unknown := sorted(named.keys() - {str(x).strip() for x in classes}):
+        problem = "The model does not have these labels, so that it cannot predict them right"
+        log.warning("%s: %s", problem, shortened(unknown))
+
+
+def _check_order(texts: Any, labels: Any) -> None:
+    """Warns if the rows of two pandas objects have the same indexes in different orders."""
+    indexes = [[*x.index] for x in (texts, labels) if hasattr(x, "iloc")]
+    if len(indexes) == 2 and indexes[0] != indexes[1] and {*indexes[0]} == {*indexes[1]}:
+        problem = "texts and labels are paired by position, but their indexes differ in order"
+        log.warning("%s. If they belong together by index, pass labels[texts.index]", problem)
 
 
 def to_dense(labels: Any) -> Any:

@@ -80,6 +80,8 @@ def convert_by_vocab(vocab: Mapping[_Key, _Value], items: Iterable[_Key]) -> lis
         raise TypeError(f"Pass a list of tokens, not a text. Received: {items!r:.100}")
     try:
         return [vocab[item] for item in items]
+    except KeyError as error:
+        raise KeyError(f"{error} is not in the vocabulary; tokenize(text) returns tokens") from None
     except TypeError:  # a row of several, or no sequence
         expected = "one sequence of tokens or ids; of several, such as a batch, convert each"
         raise TypeError(f"Pass {expected}. Received: {brief([repr(items)])[0]}") from None

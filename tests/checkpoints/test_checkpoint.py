@@ -200,6 +200,9 @@ def test_resolve_error_lists_existing_files(tmp_path):
         checkpoint.resolve(str(tmp_path / "bert_model.ckpt"))
     with pytest.raises(UserError, match=r"contains no checkpoint .*readme\.txt"):
         checkpoint.resolve(str(tmp_path))
+    (tmp_path / "bert_model.ckpt.data-00000-of-00001").write_text("")
+    with pytest.raises(UserError, match=r"no checkpoint .*: the \.index file, .*, is missing"):
+        checkpoint.resolve(str(tmp_path))
     checkpoint.write(str(tmp_path / "model.ckpt-3"), {"x": np.float32([1])})
     with pytest.raises(UserError, match=r": model\.ckpt-3"):
         checkpoint.resolve(str(tmp_path / "bert_model.ckpt"))

@@ -117,7 +117,7 @@ def test_token_classifier_equals_the_script(tmp_path):
     assert os.path.exists(tmp_path / "kept" / "eval_results.json")
     with pytest.raises(UserError, match=r"output_dir=.*kept has a model: choose another.*load\("):
         tagger.fit(WORDS, TAGS, output_dir=tmp_path / "kept")
-    with pytest.raises(UserError, match=r"^text 1: 2 words, but 1 labels"):
+    with pytest.raises(UserError, match=r"^text 1: 2 words, but 1 label"):
         tagger.fit(WORDS, [TAGS[0], ["O"], *TAGS[2:]])
     with pytest.raises(UserError, match=r"^text 0: .* Write the labels. names"):
         tagger.fit(WORDS[:1], [[0, 0]])
@@ -154,6 +154,34 @@ def test_labels_of_another_type(trained, tmp_path):
     check_labels({"a": "a"}, ["a "])  # only the type counts
     with pytest.raises(UserError, match=r"type bool, .*, not str\. Pass \[x == 'True' for x in"):
         check_labels({"True": "True"}, np.array([False, True]))
+
+
+def test_scores_of_labels_that_the_model_does_not_have(trained, caplog):
+    assert trained.score(TEXTS[:2], [1, 2]) == 0.5
+    assert "The model does not have these labels, so that it cannot predict them right: 2" in (
+        caplog.text
+    )
+    caplog.clear()
+    tagger = TokenClassifier(CHECKPOINT, **FLAGS).fit(WORDS, TAGS)
+    other = [["S-Y" if tag == "B-X" else tag for tag in tags] for tags in TAGS]
+    assert tagger.score(WORDS, other) == 0
+    assert "does not have these labels, so that it cannot predict them right: Y" in caplog.text
+    caplog.clear()
+    tagger.score(WORDS, [["S-X" if tag == "B-X" else tag for tag in tags] for tags in TAGS])
+    assert "does not have" not in caplog.text  # another scheme of the same types
+    with pytest.raises(UserError, match=r"^text 1: 2 words, but 1 label\. Pass a label for"):
+        tagger.score(WORDS[:2], [TAGS[0], ["O"]])
+    with pytest.raises(UserError, match=r"^2 texts, but labels of 1$"):
+        tagger.score(WORDS[:2], TAGS[:1])
+
+
+def test_series_in_different_orders(trained, caplog):
+    texts, labels = pd.Series(TEXTS), pd.Series(LABELS)
+    for other in (labels.sample(frac=1, random_state=0), labels.set_axis(range(1, 25)), LABELS):
+        copied = clone(trained).set_params(num_train_epochs=0.2)
+        copied.fit(texts, other)
+    assert caplog.text.count("paired by position, but their indexes differ in order") == 1
+    assert "pass labels[texts.index]" in caplog.text
 
 
 def test_history_names_its_keys(trained):
@@ -252,7 +280,7 @@ def test_a_loaded_tagger_continues(tmp_path):
         (
             [["good", "film"]],
             [["O"]],
-            "^text 0: 2 words, but 1 labels. Pass a label for each word$",
+            "^text 0: 2 words, but 1 label. Pass a label for each word$",
         ),
         (
             [["good", float("nan")]],
@@ -270,6 +298,8 @@ def test_a_loaded_regressor_continues_in_its_unit(tmp_path, caplog):
     numbers = [100 + 20 * label for label in LABELS]
     TextRegressor(CHECKPOINT, **FLAGS).fit(TEXTS, numbers).save(tmp_path / "saved")
     again, rest = TextRegressor.load(tmp_path / "saved"), {"learning_rate": 1e-9}
+    with pytest.raises(UserError, match=r"The labels must be numbers: could not convert .*'good'"):
+        again.score(TEXTS, ["good"] * len(TEXTS))
     before = again.predict(TEXTS)
     for unit in (1, 0.01):  # numbers near 110, and near 1, which alone would not be standardized
         again.fit(TEXTS[:8], [unit * (number + 30) for number in numbers[:8]], **rest)
@@ -280,6 +310,11 @@ def test_a_loaded_regressor_continues_in_its_unit(tmp_path, caplog):
 def test_folders_that_are_no_trained_models(trained, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"No such folder: .*missing"):
         TextClassifier.load(tmp_path / "missing")
+    (tmp_path / "model.joblib").write_text("")
+    with pytest.raises(UserError, match=r"No such folder: .*\(it is a file, not a folder\)"):
+        TextClassifier.load(tmp_path / "model.joblib")
+    with pytest.raises(UserError, match=r"Received: TextClassifier\. Use its save"):
+        Predictor(trained)
     with pytest.raises(UserError, match=r"no run\.json\. .*published.*TextClassifier\.from_check"):
         TextClassifier.load(CHECKPOINT)
     with pytest.raises(UserError, match=r"save writes a folder, not a file: .*m\.keras"):

@@ -317,6 +317,11 @@ def test_convert_to_unicode_accepts_str_and_utf8(convert):
             convert(invalid)
 
 
+def test_words_that_are_no_tokens():
+    with pytest.raises(KeyError, match=r"'soup' is not in the vocabulary; tokenize\(text\)"):
+        tokenization.convert_tokens_to_ids({"the": 0}, ["the", "soup"])
+
+
 def test_casing_error_names_the_flag():
     check = tokenization.validate_case_matches_checkpoint
     with pytest.raises(UserError, match=r"uncased_L-12_H-768_A-12 .*Pass --do_lower_case=true"):

@@ -15,6 +15,7 @@ from bert_tf.checkpoints.run_folder import TARGET_SCALE
 from bert_tf.data import array_ops
 from bert_tf.data.features import Feature, InputExample, label_ids_of
 from bert_tf.errors import UserError
+from bert_tf.other_libraries import explains_fields
 from bert_tf.progress import log
 from bert_tf.tables.columns import parse_number
 from bert_tf.tasks.classification.datasets import TextDataset
@@ -35,6 +36,7 @@ from bert_tf.tasks.classification.options import (
 LOWER_IS_BETTER = ("loss", "mean_absolute_error")
 
 
+@explains_fields
 class ClassPrediction(NamedTuple):
     """The most likely label of a text, and the probability of each label."""
 
@@ -42,6 +44,7 @@ class ClassPrediction(NamedTuple):
     probabilities: dict[str, float]
 
 
+@explains_fields
 class LabelsPrediction(NamedTuple):
     """The labels of a text, and the probability of each label."""
 

@@ -19,6 +19,7 @@ from bert_tf.data.split_files import find_files
 from bert_tf.errors import counted
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits
+from bert_tf.other_libraries import explains_fields
 from bert_tf.report.evaluation import Column, EvaluationReport
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 from bert_tf.tasks.multiple_choice.reader import Question, read_questions
@@ -30,6 +31,7 @@ from bert_tf.tokenization.text_checks import sample
 _MAX_EQUAL = 0.1
 
 
+@explains_fields
 class ChoicePrediction(NamedTuple):
     """0-based index and text of the most likely ending, and the probability of each ending."""
 

@@ -71,6 +71,7 @@ class Windows(Sequence[Any]):
         self.start = self.window_index * step[question_of]
         self.length = np.minimum(text_lengths[question_of] - self.start, room[question_of])
         self.offset = query_lengths[question_of] + 2
+        self._min_overlap = int(np.min(room - step, initial=max_seq_length))
         # Highest number of windows, on either side of a window, that overlap with it.
         self._max_overlaps = int(np.max(-(-room // step), initial=1)) - 1
         self._rows = range(len(question_of))
@@ -133,6 +134,15 @@ class Windows(Sequence[Any]):
             "end_positions": np.where(inside, end + shift, 0),
             "is_impossible": impossible.astype(np.int64),
         }
+
+    def num_split_answers(self, max_length: int) -> int:
+        """Counts the answers of up to `max_length` tokens that no window has as a whole."""
+        if self._min_overlap >= max_length:  # every such answer is in a window
+            return 0
+        is_whole = self.targets()["start_positions"] > 0
+        answered = np.array([not question.is_impossible for question in self.questions], bool)
+        answered[self.question_index[is_whole]] = False
+        return int(np.sum(answered & (self.answer_lengths <= max_length)))
 
     def _answer_tokens(self, question_index: int) -> tuple[int, int]:
         """Locates the first and last token of an answer in its text; (-1, -1) without an answer."""

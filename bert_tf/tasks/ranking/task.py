@@ -24,6 +24,7 @@ from bert_tf.data.texts import Text
 from bert_tf.declare import value_for
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written
+from bert_tf.other_libraries import explains_fields
 from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.tables.relevance import Candidate
 from bert_tf.tasks.ranking.candidates import Choices, Ranked, read_run
@@ -34,6 +35,7 @@ from bert_tf.tokenization.fast import BatchTokenizer
 RERANKED = "reranked.trec"
 
 
+@explains_fields
 class Relevance(NamedTuple):
     """How relevant a passage is: a score (the logit), and its sigmoid."""
 

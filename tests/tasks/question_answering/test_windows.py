@@ -130,3 +130,19 @@ def test_texts_without_tokens_have_no_windows():
     assert windows.question_index.tolist() == [1]
     assert windows.inputs()["input_ids"].tolist() == [[1, 113, 2, 97, 98, 2, 0, 0, 0, 0]]
     assert len(Windows(examples[:1], LetterTokenizer(), 10, 4, 4)) == 0
+
+
+@pytest.mark.parametrize(
+    ("doc_stride", "max_length", "num_split"),
+    [(9, 30, 1), (100, 30, 1), (9, 2, 0), (5, 5, 0), (5, 8, 1)],
+)
+def test_answers_that_no_window_has_as_a_whole(doc_stride, max_length, num_split):
+    words = list("abcdefghijklmnopqrstuvwxyz")
+    spans = [(8, 10), (1, 3), (18, 25)]  # a window has 9 tokens
+    examples = [
+        SquadExample(str(start), "q", words, "".join(words[start : end + 1]), start, end)
+        for start, end in spans
+    ]
+    examples.append(SquadExample("none", "q", words, "", -1, -1, True))
+    windows = Windows(examples, LetterTokenizer(), 13, doc_stride, 4)
+    assert windows.num_split_answers(max_length) == num_split
