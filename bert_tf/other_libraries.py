@@ -32,12 +32,11 @@ _ADVICE = {
         "export.*|to_.*|push_to_hub|save_.*": f"Use save(folder); {_CONVERT}",
         "from_pretrained": "Use from_checkpoint(folder), or load(folder) for a trained model",
         "load_.*|from_.*": "Use load(folder)",
-        "history_?|evals_result_?|(loss|validation)_.*_|best_(score|iteration|epoch)_|n_iter_": (
-            "After fit or load, there is history"
-        ),
+        "history_?|evaluations|evals_result_?|(loss|validation)_.*_|best_.*_|n_iter_": "After fit "
+        "or load, there are history and evaluations",
         "classes_|labels_|n_classes_|id2label|label2id|num_labels": "A classifier has classes_ "
         "after fit or load",
-        "plot.*": "Plot the arrays in history, or see report.html in output_dir",
+        "plot.*": "Plot the arrays in history and evaluations, or see report.html in output_dir",
         "predict_log_proba|decision_function|return_proba|top_k": "Classifiers have "
         "predict_proba(texts)",
         "predict_.*|entities|aggregation_.*|tag": "Use save(folder), then Predictor(folder)(texts)",
@@ -149,7 +148,7 @@ _ADVICE = {
         "trainable|frozen|unfreeze|lora.*|peft.*|adapters?": "To train a part of the weights, use "
         "freeze_layers",
         "monitor|load_best_model.*|(save|restore)_best.*": "Use best_metric, with eval_every",
-        "(over|under)sampl.*|sampler": "Use class_weights",
+        "(over|under)sampl.*|sampler|sample_weights?": "Use class_weights",
         "max_iter|steps_per_epoch|num_(train|training)_steps": "Use num_train_epochs",
         "shuffle": "It is not needed: each epoch has another order, which random_seed determines",
         "cv|refit|n_splits": "Use cross_val_score or GridSearchCV of scikit-learn",

@@ -77,8 +77,9 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
     Attributes:
         classes_: the labels [L], of the type that `fit` got; strings if the script trained the
             model.
-        history: the course of the training, in arrays: `step`, `loss` and `learning_rate` of each
-            step; `eval_step`, and metrics such as `eval_accuracy`, of each evaluation.
+        history: arrays by name: `step`, `loss` and `learning_rate` of each step of the training.
+        evaluations: arrays by name: `step`, and metrics such as `loss` and `accuracy`, of each
+            evaluation. `history["eval_accuracy"]` is `evaluations["accuracy"]`.
     """
 
     _other_kinds = ("regression",)

@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -114,9 +114,8 @@ class Estimator(ExplainsNames, BaseEstimator):
 
     def set_params(self, **flags: Any) -> Any:
         """Sets parameters; raises a UserError if there is none of a name, or a value is a model."""
-        names = self._defaults
-        for name in flags.keys() - names:
-            close = " or ".join(map(repr, similar(name, names)))
+        for name in flags.keys() - self._defaults:
+            close = " or ".join(map(repr, similar(name, self._defaults)))
             advice = use_instead(name) or (f"Did you mean {close}?" if close else "")
             advice = advice or use_instead(name, type(self)) or "get_params() returns all"
             raise UserError(f"Invalid parameter {name!r} for {type(self).__name__}. {advice}")
@@ -144,11 +143,11 @@ class Estimator(ExplainsNames, BaseEstimator):
         Raises:
             UserError: texts, labels or flags are invalid. An earlier model remains.
         """
-        if "sample_weight" in flags:
-            raise UserError("fit takes no sample_weight. For weights of labels, see class_weights")
         values = type(self)(**self.get_params() | flags).get_params()
         if validation is not None and not (isinstance(validation, tuple) and len(validation) == 2):
-            raise UserError(f"validation must be (texts, labels). Received: {validation!r:.60}")
+            received = " ".join(f"{validation!r:.60}".split())
+            advice = "Pass pairs of texts as list(zip(a, b))"
+            raise UserError(f"validation must be (texts, labels), not {received}. {advice}")
         folder = os.fspath(values["output_dir"] or "")
         needs = {} if folder else dict.fromkeys(("do_export", "resume"), "output_dir")
         if validation is None:
@@ -192,9 +191,8 @@ class Estimator(ExplainsNames, BaseEstimator):
                     log.warning("The estimator has the weights trained so far")
                 raise
             self._keep(RunFolder(options.output_dir), rows)
-        names = [name for name in self.history if name.startswith("eval_")]
-        columns = [self.history[name].tolist() for name in names]
-        show_table([name.removeprefix("eval_") for name in names], zip(*columns, strict=True))
+        columns = [values.tolist() for values in self.evaluations.values()]
+        show_table([*self.evaluations], zip(*columns, strict=True))
         return self
 
     def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:
@@ -224,7 +222,8 @@ class Estimator(ExplainsNames, BaseEstimator):
         self._run, self._files, self._predictor = run, _read_model(folder), None
         self._loaded_with: Mapping[str, Any] = {}  # flags that were passed to `load`
         self._kind = run.get("problem_type") or run["flags"].get("problem_type")
-        self.history = _read_history(folder)
+        self.history = History(folder)
+        self.evaluations = self.history.evaluations
 
     def _predictions(self, texts: Any) -> list[Any]:
         """Returns what a `Predictor` returns for each text."""
@@ -233,9 +232,9 @@ class Estimator(ExplainsNames, BaseEstimator):
     def _require_model(self) -> None:
         if not hasattr(self, "_files"):
             name, folder = type(self).__name__, os.fspath(self.init_checkpoint or "")
-            is_trained = folder and RunFolder(os.path.expanduser(folder)).find(RUN)
-            advice = f"To open the trained model: {name}.load({folder!r})"
-            advice = advice if is_trained else "Call fit(texts, labels)"
+            advice = "Call fit(texts, labels)"
+            if folder and RunFolder(os.path.expanduser(folder)).find(RUN):
+                advice = f"To open the trained model: {name}.load({folder!r})"
             raise NotFittedError(f"This {name} is not fitted yet. {advice}")
 
     def _open(self) -> Predictor:
@@ -307,24 +306,25 @@ def _read_model(folder: RunFolder) -> dict[str, bytes]:
 
 
 class History(dict[str, np.ndarray]):
-    """Losses, and the metrics of evaluations: arrays by name."""
+    """Values of each step of a run, by name; `evaluations` has the metrics of each evaluation."""
 
-    def __missing__(self, name: str) -> NoReturn:
-        raise KeyError(f"There is no {name!r}. history has: {', '.join(self)}")
+    def __init__(self, folder: RunFolder) -> None:
+        self.evaluations: dict[str, np.ndarray] = {}
+        if path := folder.find(CURVE):
+            names, *rows = (line.split("\t") for line in files.read_lines(path))
+            self.update(zip(names, np.array(rows, np.float64).T, strict=True))
+        if path := folder.find(EVALUATIONS) or folder.find(EVAL_RESULTS_JSON):
+            content = files.read_json(path)
+            rows = content.get("evaluations", [content])
+            for name, value in sorted(rows[0].items(), key=lambda item: "step" not in item[0]):
+                key = name.removeprefix("eval_").removeprefix("global_")
+                # In classification, `loss` is `eval_loss` as a mean over batches, as originally.
+                is_shadowed = key == name and f"eval_{key}" in rows[0]
+                if isinstance(value, int | float) and not is_shadowed:
+                    self.evaluations[key] = np.array([row[name] for row in rows])
 
-
-def _read_history(folder: RunFolder) -> History:
-    """Returns the losses and the evaluations of a run, as far as there are any."""
-    history = History()
-    if path := folder.find(CURVE):
-        names, *rows = (line.split("\t") for line in files.read_lines(path))
-        history |= zip(names, np.array(rows, np.float64).T, strict=True)
-    if path := folder.find(EVALUATIONS) or folder.find(EVAL_RESULTS_JSON):
-        content = files.read_json(path)
-        evaluations = content.get("evaluations", [content])
-        for name, value in sorted(evaluations[0].items(), key=lambda item: "step" not in item[0]):
-            key = f"eval_{name.removeprefix('eval_').removeprefix('global_')}"
-            # In classification, `loss` is `eval_loss` as a mean over batches, as in the original.
-            if isinstance(value, int | float) and (key == name or key not in evaluations[0]):
-                history[key] = np.array([evaluation[name] for evaluation in evaluations])
-    return history
+    def __missing__(self, name: str) -> np.ndarray:
+        if name.startswith("eval_") and (metric := name[len("eval_") :]) in self.evaluations:
+            return self.evaluations[metric]
+        has = f"history has: {', '.join(self)}; evaluations: {', '.join(self.evaluations)}"
+        raise KeyError(f"There is no {name!r}. {has}")

@@ -128,7 +128,8 @@ class ConfiguredModel(keras.Model):
         except (KeyError, ValueError) as error:
             if not re.search("`(loss|metrics)`", str(error)):
                 raise
-            use = 'loss={"logits": ...}, metrics={"logits": [...]}'
+            use = 'loss={"logits": SparseCategoricalCrossentropy(from_logits=True)}, '
+            use += 'metrics={"logits": ["accuracy"]}'
             problem = f"Name the outputs in compile, such as {use}"
             raise UserError(f"{problem}. Keras: {error.args[0]}") from None
 

@@ -149,10 +149,10 @@ def test_scores_and_negatives(tiny):
     with pytest.raises(UserError, match="would ignore the scores: pass loss=cosent"):
         encoder.fit(pairs, scores)
     encoder.fit(pairs, scores, validation=(pairs, scores), loss="cosent")
-    assert encoder.history["eval_spearman"].shape == (1,)
+    assert encoder.evaluations["spearman"].shape == (1,)
     positives = [("the good film", "a bad film")] * len(ANCHORS)
     encoder.fit(ANCHORS, positives, validation=(ANCHORS, positives))
-    assert "eval_triplet_accuracy" in encoder.history
+    assert "triplet_accuracy" in encoder.evaluations
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_token_classifier_equals_the_script(tmp_path):
     script |= {"init_checkpoint": CHECKPOINT, "output_dir": str(tmp_path / "script"), **FLAGS}
     metrics = run(NerOptions(**script)).metrics
     assert_same_weights(tmp_path / "kept", tmp_path / "script")
-    assert tagger.score(WORDS, TAGS) == metrics["f1"] == tagger.history["eval_f1"][-1]
+    assert tagger.score(WORDS, TAGS) == metrics["f1"] == tagger.evaluations["f1"][-1]
     assert tagger.predict(WORDS[:2]) == TAGS[:2]
     assert tagger.predict(["a good film."]) == [["O", "B-X", "O", "O"]]
     assert [*tagger.classes_] == ["O", "B-X"]
@@ -185,17 +185,21 @@ def test_series_in_different_orders(trained, caplog):
 
 
 def test_history_names_its_keys(trained):
-    with pytest.raises(KeyError, match=r"no 'val_loss'\. history has: step, loss, .*eval_loss"):
+    with pytest.raises(KeyError, match=r"no 'val_loss'\. history has: step, .*; evaluations: step"):
         trained.history["val_loss"]
     assert trained.history.get("val_loss") is None
-    copied = pickle.loads(pickle.dumps(trained.history))
-    assert [*copied] == [*copy.deepcopy(trained.history)] == [*trained.history]
+    for copied in (copy.deepcopy(trained.history), pickle.loads(pickle.dumps(trained.history))):
+        assert [*copied] == [*trained.history]
+        np.testing.assert_array_equal(copied["eval_loss"], trained.evaluations["loss"])
+    # Without the evaluations, pandas takes it: all columns have the same length.
+    assert [*pd.DataFrame(trained.history)] == ["step", "loss", "learning_rate"]
+    assert {"step", "loss", "accuracy"} < {*pd.DataFrame(trained.evaluations)}
 
 
 def test_history_and_predictions(trained):
     assert len(trained.history["loss"]) == len(trained.history["step"]) == 24
-    assert [*trained.history["eval_step"]] == [6, 12, 18, 24]
-    assert trained.history["eval_accuracy"][-1] == trained.score(TEXTS, LABELS) == 1.0
+    assert [*trained.evaluations["step"]] == [6, 12, 18, 24]
+    assert trained.evaluations["accuracy"][-1] == trained.score(TEXTS, LABELS) == 1.0
     assert trained.classes_.tolist() == [0, 1]
     assert trained.predict(iter(TEXTS[:3])).tolist() == LABELS[:3]
     probabilities = trained.predict_proba(pl.Series(TEXTS))
@@ -214,7 +218,7 @@ def test_saved_model(trained, tmp_path):
     again = TextClassifier.load(tmp_path / "saved", predict_batch_size=3)
     assert again.classes_.tolist() == [0, 1]
     np.testing.assert_allclose(again.predict_proba(TEXTS), trained.predict_proba(TEXTS), atol=1e-6)
-    np.testing.assert_array_equal(again.history["eval_loss"], trained.history["eval_loss"])
+    np.testing.assert_array_equal(again.evaluations["loss"], trained.evaluations["loss"])
     assert again.fit(TEXTS[:8], LABELS[:8]).classes_.tolist() == [0, 1]
     predictor = Predictor(tmp_path / "saved")
     assert predictor("good").label == predictor.explain("good", label=1, steps=1).label == "1"
@@ -361,7 +365,7 @@ def test_flags_may_be_mappings_lists_and_numbers(trained):
     classifier = TextClassifier(CHECKPOINT, **flags)
     assert all(classifier.get_params()[name] is flags[name] for name in flags)
     classifier.fit(TEXTS, np.array(LABELS), validation=(TEXTS, LABELS))
-    assert [*classifier.history["eval_step"]] == [6]
+    assert [*classifier.evaluations["step"]] == [6]
     assert classifier.classes_.tolist() == [0, 1, 2]
     assert classifier.classes_.dtype == int
     flags |= {"class_weights": "0:1,1:3.0", "labels": "0,1,2", "eval_every": "6"}
@@ -555,7 +559,12 @@ def test_unicode():
         ),
         (["a", "\ud800"] * 4, [0, 1] * 4, {}, r"^text 1: the text contains half a character"),
         (TEXTS, LABELS, {"eval_every": "1"}, "eval_every needs fit.*validation="),
-        (TEXTS, LABELS, {"validation": 0.2}, "validation must be .texts, labels.. Received: 0.2"),
+        (
+            TEXTS,
+            LABELS,
+            {"validation": 0.2},
+            "validation must be .texts, labels., not 0.2.*list.zip",
+        ),
         (TEXTS, LABELS, {"task_name": "MRPC"}, "fit determines task_name"),
         (TEXTS, LABELS, {"dev_fraction": 0.2}, "determines dev_fraction.*fit.texts, labels, valid"),
         (TEXTS, LABELS, {"eval_file": "dev.tsv"}, "fit determines eval_file"),
@@ -576,7 +585,12 @@ def test_unicode():
         (np.array([b"a", b"b"]), [0, 1], {}, "text 0 has a value of type bytes_"),
         (["a", "b"], [b"x", b"y"], {}, "text 0 has a value of type bytes"),
         (tf.constant(["a", "b"]), [0, 1], {}, r"text 0 .* type EagerTensor. .*\[x.numpy\(\) for"),
-        (TEXTS, LABELS, {"sample_weight": [1] * 24}, "no sample_weight.*see class_weights"),
+        (
+            TEXTS,
+            LABELS,
+            {"sample_weight": [1] * 24},
+            "'sample_weight' for TextClassifier. Use class_weights",
+        ),
         (TEXTS, LABELS, {"class_weights": {"a,b": 2}}, "--class_weights: 'a,b' has a comma"),
         (
             pd.DataFrame({"id": LABELS, "text": TEXTS, "label": LABELS}),

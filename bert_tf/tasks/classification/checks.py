@@ -158,7 +158,7 @@ def check_predictions(problem: ProblemType, values: np.ndarray, true: Any) -> It
     answers = {problem.answer(value) for value in values}
     if len(answers) == 1 and (true is None or np.ptp(true, axis=0).any()):
         answer = brief(answers)[0] or "no label"
-        advice = "If this is wrong, train for longer, or on more texts of the other labels"
+        advice = "If this is wrong, train for longer, with a lower learning rate, or on more texts"
         yield f"All {len(values):,} predictions are {answer}. {advice}"
 
 

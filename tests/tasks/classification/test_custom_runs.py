@@ -777,7 +777,7 @@ def test_one_prediction_for_all_texts_warns(tiny, tmp_path, run_log, split, coun
     flags |= {"num_train_epochs": 1.0, "learning_rate": 1e-9, "do_train": True}
     classification.run(custom_options(tiny, tmp_path, **flags))
     (answer,) = answers_in(tmp_path / "out", split)
-    advice = "If this is wrong, train for longer, or on more texts of the other labels"
+    advice = "If this is wrong, train for longer, with a lower learning rate, or on more texts"
     assert (f"All 20 predictions are {answer}. {advice}" in run_log.text) == warns
 
 
