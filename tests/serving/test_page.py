@@ -1,5 +1,6 @@
 """The page of the server in a browser: type, submit, read; at both widths, and without a mouse."""
 
+import re
 import shutil
 
 import pytest
@@ -70,8 +71,9 @@ class Page:
             self.problems.append(url)
 
     def choose(self, model):
-        index = self.page.locator("option").all_inner_texts()
-        self.page.select_option("select", label=next(x for x in index if x.startswith(model)))
+        # The page asks the server for its models: `inner_text` waits for them.
+        option = self.page.locator("option").filter(has_text=re.compile(rf"^\s*{model}\b"))
+        self.page.select_option("select", label=option.first.inner_text())
 
     def submit(self, *texts):
         """Types the texts, and submits them with the keyboard; returns the result's text."""
@@ -148,7 +150,7 @@ def test_errors_are_shown_as_text(visit):
 def test_keyboard_alone(visit):
     page = visit()
     focused = "() => document.activeElement.tagName"
-    assert page.page.evaluate(focused) == "TEXTAREA"
+    page.page.wait_for_selector("textarea:focus")
     page.page.keyboard.type("the film")
     for tag in ("TEXTAREA", "BUTTON"):
         page.page.keyboard.press("Tab")
