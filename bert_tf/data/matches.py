@@ -174,7 +174,7 @@ def _cells(options: MatchOptions, path: str, split: str) -> Iterator[tuple[str, 
         first = list(itertools.islice(ahead, _ROWS_AHEAD))
         _warn_of_unused_label(path, first)
         if has_header and first and not options.negative_columns:
-            _warn_of_unused_negatives(path, {*first[0].cells} - {*columns.values()})
+            _warn_of_unused_negatives(path, first, {*columns.values()})
     del ahead  # so that the rows are not kept for it
     for index, (place, cells) in enumerate(read_cells(path, rows, columns, has_header, split)):
         names = [cells[x] for x in ("anchor", "positive")]
@@ -200,8 +200,11 @@ def _warn_of_unused_label(path: str, rows: Sequence[Row]) -> None:
             _logger.warning("%s has a column %s that is not used: %s", path, name, advice)
 
 
-def _warn_of_unused_negatives(path: str, names: Iterable[str]) -> None:
-    """Warns if unused columns are named as those of hard negatives are."""
+def _warn_of_unused_negatives(path: str, rows: Sequence[Row], used: Iterable[str]) -> None:
+    """Warns if unused columns are named as those of hard negatives are, and are not empty."""
+    names = {*rows[0].cells} - {*used}
+    if all(isinstance(row.cells, dict) for row in rows):
+        names = {x for x in names if any(row.cells.get(x) for row in rows)}
     if found := sorted(name for name in names if _NEGATIVE.fullmatch(name.strip())):
         advice = f"pass --negative_columns={','.join(found)}"
         _logger.warning("%s has negatives that are not used: %s", path, advice)

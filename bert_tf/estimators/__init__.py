@@ -38,7 +38,8 @@ class _TextEstimator(Estimator):
         is_pair = isinstance(text, list | tuple)
         if isinstance(text, Mapping) or (is_pair and len(text) != 2):
             of_dict = "Pass texts only, such as row['text'] of a dict"
-            advice = "For a list of words, pass ' '.join(words)" if is_pair else of_dict
+            of_list = "For two columns, pass list(zip(a, b)); for a list of words, ' '.join(words)"
+            advice = of_list if is_pair else of_dict
             received = f"Received: {text!r:.60}. {advice}"
             raise UserError(f"{rows.place} must be a string or a pair. {received}")
         rows.kinds.add("pair" if is_pair else "single")

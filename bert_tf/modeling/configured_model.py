@@ -5,6 +5,7 @@ import copy
 import os
 import re
 from collections.abc import Iterator
+from numbers import Integral
 from typing import Any, NoReturn
 
 import keras
@@ -119,10 +120,14 @@ class ConfiguredModel(keras.Model):
         """Checks inputs and labels; in Keras' errors, says that losses belong to named outputs."""
         self._check_arrays(x)
         first = next(iter(y), None) if isinstance(y, list) or hasattr(y, "dtype") else None
+        advice = "For ids, pass numpy.unique(labels, return_inverse=True)[1]"
         if isinstance(first, str) or (isinstance(y, list) and isinstance(first, int)):
             kind = "names" if isinstance(first, str) else "a list"
-            advice = "For names, pass numpy.unique(labels, return_inverse=True)[1]"
             raise UserError(f"Labels must be an array of ids, not {kind}. {advice}")
+        count = getattr(self, "num_labels", 1)
+        if count > 1 and isinstance(first, Integral) and max(y) >= count:
+            problem = f"Label {max(y)} is out of range: ids are from 0 to num_labels - 1"
+            raise UserError(f"{problem} = {count - 1}. {advice}")
         try:
             yield
         except (KeyError, ValueError) as error:

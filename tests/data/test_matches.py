@@ -226,6 +226,7 @@ def test_unused_label(table, flags, name, tmp_path, caplog):
         ("a\tnegative_2\tb\tnegative_1\nx\tz\ty\tz\n", COLUMNS, "negative_1,negative_2"),
         ('{"a": "x", "b": "y", "hard_negatives": ["z"]}\n', COLUMNS, "hard_negatives"),
         ('{"a": "x", "b": "y", "neg": ["z"]}\n', COLUMNS, "neg"),
+        ('{"a": "x", "b": "y", "neg": []}\n', COLUMNS, None),
         ("a\tb\tnegative\nx\ty\tz\n", {**COLUMNS, "negative_columns": "negative"}, None),
         ("a\tnegative\nx\tz\n", {"anchor_column": "a", "positive_column": "negative"}, None),
         ("a\tb\tnegation\nx\ty\tz\n", COLUMNS, None),

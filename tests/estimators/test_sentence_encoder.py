@@ -143,6 +143,22 @@ def test_similarities(trained):
         np.testing.assert_allclose(similarity, expected, atol=1e-6)
 
 
+def test_negatives_of_all_some_or_no_rows(tiny, caplog):
+    encoder = SentenceEncoder(str(tiny.folder), **FLAGS)
+    anchors, positives, negatives = ["good", "bad"] * 4, ["film", "plot"] * 4, ["a", "the"] * 4
+    losses = []
+    for count in (0, 4, 8):
+        rows = [
+            [positive, negative] if index < count else positive
+            for index, (positive, negative) in enumerate(zip(positives, negatives, strict=True))
+        ]
+        for order in (1, -1):
+            encoder.fit(anchors[::order], rows[::order])
+            losses.append(encoder.history["loss"][0])
+    assert len({*losses[::2]}) == 3
+    assert "negatives" not in caplog.text
+
+
 def test_scores_and_negatives(tiny):
     encoder = SentenceEncoder(str(tiny.folder), **FLAGS)
     pairs, scores = [("good film", "good plot"), ("good", "bad")] * 4, [1, 0.2] * 4

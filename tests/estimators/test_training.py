@@ -516,7 +516,7 @@ def test_unicode():
             "text 1: the text_pair must be a string or a finite number. Received: 'null'",
         ),
         (["a", ("b", "c", "d")], [0, 1], {}, "text 1 must be a string or a pair. Received: .'b'"),
-        (WORDS[2:3], [0], {}, r"Received: \['a', .*For a list of words, pass ' '\.join\(words\)"),
+        (WORDS[2:3], [0], {}, r"Received: \['a', .*for a list of words, ' '\.join\(words\)"),
         ([{"text": "a"}], [0], {}, r"Pass texts only, such as row\['text'\] of a dict"),
         (
             ["a", "b"],
@@ -566,6 +566,7 @@ def test_unicode():
             "validation must be .texts, labels., not 0.2.*list.zip",
         ),
         (TEXTS, LABELS, {"task_name": "MRPC"}, "fit determines task_name"),
+        ((TEXTS, TEXTS), LABELS, {}, r"text 0 must be .* For two columns, pass list\(zip\(a, b"),
         (TEXTS, LABELS, {"dev_fraction": 0.2}, "determines dev_fraction.*fit.texts, labels, valid"),
         (TEXTS, LABELS, {"eval_file": "dev.tsv"}, "fit determines eval_file"),
         (TEXTS, LABELS, {"text_column": "review"}, "fit determines text_column"),

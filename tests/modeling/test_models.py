@@ -281,6 +281,10 @@ def test_losses_and_metrics_name_their_outputs(method):
         (np.array(["ham", "spam"]), r"not names\. .* numpy\.unique\(labels, return_inverse=True"),
         (["ham", "spam"], "must be an array of ids, not names"),
         ([0, 1], "must be an array of ids, not a list"),
+        (
+            np.array([1, 2]),
+            r"Label 2 is out of range: .* 0 to num_labels - 1 = 1\. For ids",
+        ),
     ],
 )
 def test_labels_are_arrays_of_ids(labels, message):
