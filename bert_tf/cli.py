@@ -122,7 +122,7 @@ def parse(options_class: type, argv: Sequence[str]) -> Any:
     if positional:
         advice = "write flags as --name=value, with quotes around a value that has spaces"
         if positional[0].startswith(("\u2013", "\u2014")):  # en and em dash
-            advice = "it begins with a long dash. Type two hyphens"
+            advice = "it begins with a long dash; type two hyphens"
         raise UserError(f"Unexpected argument {positional[0]!r}: {advice}")
     names = [field.name for field in dataclasses.fields(options_class)]
     passed = [name for name in names if values[name].present]  # the others keep their `Default`

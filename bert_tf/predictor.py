@@ -73,7 +73,7 @@ class Predictor(ExplainsNames):
             names = ", ".join(options_class.__name__ for options_class in scripts)
             received = f"Received: {model!r:.100}"
             if hasattr(model, "save"):  # an estimator or a Keras model
-                received = f"Received: {type(model).__name__}. Use its save(folder) before"
+                received = f"Received: {type(model).__name__}. Call its save(folder) first"
             raise UserError(f"A Predictor takes a folder, or one of {names}. {received}")
         options.check_model()
         backend.require_runtime(loads_model=True)

@@ -123,7 +123,7 @@ def test_any_text_is_a_valid_value(text):
         (["--max_seq_length=long"], "--max_seq_length must be a whole number. Received: long"),
         (["--do_train=maybe"], "--do_train must be true or false. Received: maybe"),
         (["--do_train", "true"], "Unexpected argument 'true'.*--name=value"),
-        (["\u2013seed=1"], "Unexpected argument '\u2013seed=1': .* long dash. Type two hyphens"),
+        (["\u2013seed=1"], "Unexpected argument '\u2013seed=1': .* long dash; type two hyphens"),
         (["--text_column=a", "b c"], "Unexpected argument 'b c': .* quotes around a value"),
         (["--flagfile=absent/flags.txt"], "^Unable to open flagfile: .*absent/flags.txt"),
         (["--nodo_eval=true"], "nodo_eval"),

@@ -186,7 +186,7 @@ class TokenClassifier(Estimator):
         """Returns F1 of the entities, as the script, or the accuracy if labels are plain."""
         true, predicted = [[*row] for row in items_of(labels, "labels")], self.predict(texts)
         if (count := len(true)) != len(predicted):
-            raise UserError(f"{counted(len(predicted), 'text')}, but labels of {count}")
+            raise UserError(f"{counted(len(predicted), 'text')}, but labels for {count}")
         for index, (row, words) in enumerate(zip(true, predicted, strict=True)):
             _check_number(f"text {index}", words, row)
         is_plain = self._run["label_scheme"] == "plain"

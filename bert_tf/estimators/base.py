@@ -146,7 +146,7 @@ class Estimator(ExplainsNames, BaseEstimator):
         values = type(self)(**self.get_params() | flags).get_params()
         if validation is not None and not (isinstance(validation, tuple) and len(validation) == 2):
             received = " ".join(f"{validation!r:.60}".split())
-            advice = "Pass a tuple; for pairs of texts, list(zip(a, b)) is the first item"
+            advice = "Pass a tuple, whose first item for pairs of texts is list(zip(a, b))"
             raise UserError(f"validation must be (texts, labels), not {received}. {advice}")
         folder = os.fspath(values["output_dir"] or "")
         needs = {} if folder else dict.fromkeys(("do_export", "resume"), "output_dir")

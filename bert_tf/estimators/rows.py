@@ -159,7 +159,7 @@ def check_true_labels(labels: Iterable[Any], classes: Sequence[Any]) -> None:
     named = {str(x).strip(): x for x in labels}
     check_labels(named, classes)
     if unknown := sorted(named.keys() - {str(x).strip() for x in classes}):
-        problem = "The model does not have these labels, so that it cannot predict them right"
+        problem = "The model does not have these labels, so it cannot predict them"
         log.warning("%s: %s", problem, shortened(unknown))
 
 

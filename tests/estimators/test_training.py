@@ -158,20 +158,18 @@ def test_labels_of_another_type(trained, tmp_path):
 
 def test_scores_of_labels_that_the_model_does_not_have(trained, caplog):
     assert trained.score(TEXTS[:2], [1, 2]) == 0.5
-    assert "The model does not have these labels, so that it cannot predict them right: 2" in (
-        caplog.text
-    )
+    assert "The model does not have these labels, so it cannot predict them: 2" in caplog.text
     caplog.clear()
     tagger = TokenClassifier(CHECKPOINT, **FLAGS).fit(WORDS, TAGS)
     other = [["S-Y" if tag == "B-X" else tag for tag in tags] for tags in TAGS]
     assert tagger.score(WORDS, other) == 0
-    assert "does not have these labels, so that it cannot predict them right: Y" in caplog.text
+    assert "does not have these labels, so it cannot predict them: Y" in caplog.text
     caplog.clear()
     tagger.score(WORDS, [["S-X" if tag == "B-X" else tag for tag in tags] for tags in TAGS])
     assert "does not have" not in caplog.text  # another scheme of the same types
     with pytest.raises(UserError, match=r"^text 1: 2 words, but 1 label\. Pass a label for"):
         tagger.score(WORDS[:2], [TAGS[0], ["O"]])
-    with pytest.raises(UserError, match=r"^2 texts, but labels of 1$"):
+    with pytest.raises(UserError, match=r"^2 texts, but labels for 1$"):
         tagger.score(WORDS[:2], TAGS[:1])
 
 
@@ -317,7 +315,7 @@ def test_folders_that_are_no_trained_models(trained, tmp_path, monkeypatch):
     (tmp_path / "model.joblib").write_text("")
     with pytest.raises(UserError, match=r"No such folder: .*\(it is a file, not a folder\)"):
         TextClassifier.load(tmp_path / "model.joblib")
-    with pytest.raises(UserError, match=r"Received: TextClassifier\. Use its save"):
+    with pytest.raises(UserError, match=r"Received: TextClassifier\. Call its save"):
         Predictor(trained)
     with pytest.raises(UserError, match=r"no run\.json\. .*published.*TextClassifier\.from_check"):
         TextClassifier.load(CHECKPOINT)

@@ -97,9 +97,9 @@ class QuestionAnswering(Task):
             longest = f"{limit} (up to {examples.answer_lengths.max()} word pieces)"
             yield f"{path}: {share}={longest}, and can never be predicted. Raise it"
         if is_training and (num_split := examples.num_split_answers(limit)):
-            are_split = "are in no window as a whole"
+            are_split = "do not fit into any one window"
             share = counted(num_split, "answer", are_split, of=len(questions))
-            yield f"{path}: {share}, and are learned as no answer. Lower --doc_stride"
+            yield f"{path}: {share}, and training treats them as unanswered. Lower --doc_stride"
         ratio = len(examples) / len(questions)
         if is_training and ratio > max(_MANY_WINDOWS, options.num_train_epochs):
             epochs = f"--num_train_epochs={np.ceil(10 * ratio) / 10:.1f}"
