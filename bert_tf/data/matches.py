@@ -30,9 +30,9 @@ _MAX_BYTES = 1 << 36
 _MANY_REPEATED = 20
 _IF_LABELS = ". Are these labels? To train a classifier, use run_classifier.py or TextClassifier"
 _NO_TEXTS: Mapping[str, str] = MappingProxyType({})
-# Columns that probably say whether, or how well, two texts match, if they have numbers.
+# Columns that probably say whether, or how well, two texts match.
 _LABEL = re.compile(
-    r"(gold_?)?labels?|is_duplicate|scores?|(similarity|relevance)(_score)?", re.IGNORECASE
+    r"(gold_?)?labels?|is_duplicate|scores?|rel|(similarity|relevance)(_score)?", re.IGNORECASE
 )
 # Columns that probably have texts that do not match.
 _NEGATIVE = re.compile(r"(hard_?)?neg(ative)?s?(_?\d+)?", re.IGNORECASE)
@@ -172,7 +172,7 @@ def _cells(options: MatchOptions, path: str, split: str) -> Iterator[tuple[str, 
     rows, ahead = itertools.tee(read_table(path))
     if not (options.label_column or options.score_column):
         first = list(itertools.islice(ahead, _ROWS_AHEAD))
-        _warn_of_unused_label(path, first)
+        _warn_of_unused_label(path, first, {*columns.values()})
         if has_header and first and not options.negative_columns:
             _warn_of_unused_negatives(path, first, {*columns.values()})
     del ahead  # so that the rows are not kept for it
@@ -188,14 +188,16 @@ def _cells(options: MatchOptions, path: str, split: str) -> Iterator[tuple[str, 
         yield place, cells
 
 
-def _warn_of_unused_label(path: str, rows: Sequence[Row]) -> None:
-    """Warns if a column of numbers is called label or score: neither is used."""
+def _warn_of_unused_label(path: str, rows: Sequence[Row], used: Iterable[str]) -> None:
+    """Warns if an unused column is called label or score, and has numbers or few classes."""
     for index, name in enumerate(rows[0].cells if rows else ()):
+        if not _LABEL.fullmatch(name.strip()) or {name, str(index + 1)} & {*used}:
+            continue
         by_name = (x.cells if isinstance(x.cells, dict) else dict(enumerate(x.cells)) for x in rows)
-        cells = [row.get(name, row.get(index)) for row in by_name]
-        count = sum(parse_number(str(value)) is not None for value in cells)
         # The first cell may be that of the header.
-        if _LABEL.fullmatch(name.strip()) and 0 < count >= len(rows) - 1:
+        cells = [x for x in (str(row.get(name, row.get(index))) for row in by_name) if x != name]
+        are_numbers = all(parse_number(value) is not None for value in cells)
+        if cells and (are_numbers or 1 < len({*cells}) <= len(cells) / 2):
             advice = f"pass --label_column={name} or --score_column={name}"
             _logger.warning("%s has a column %s that is not used: %s", path, name, advice)
 

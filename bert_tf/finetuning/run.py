@@ -186,8 +186,9 @@ class FineTuningRun(TrainingRun):
         options = self.options
         steps = int(num_rows / options.train_batch_size * options.num_train_epochs)
         if steps < 1:
+            examples = counted(num_rows, "example")
             raise UserError(
-                f"{num_rows} examples, --train_batch_size={options.train_batch_size} and "
+                f"{examples}, --train_batch_size={options.train_batch_size} and "
                 f"--num_train_epochs={options.num_train_epochs} give less than one step: pass a "
                 "smaller --train_batch_size, or more epochs"
             )

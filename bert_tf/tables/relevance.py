@@ -5,6 +5,7 @@ Evaluation of Information Retrieval Models"), of MS MARCO's passage ranking and 
 """
 
 import itertools
+import logging
 import os
 import re
 from collections import defaultdict
@@ -16,8 +17,11 @@ from bert_tf.errors import UserError, brief, excerpt, shortened
 from bert_tf.tables.columns import parse_number, to_text
 from bert_tf.tables.read import read_table
 
+_logger = logging.getLogger(__name__)
 _DOCUMENTS = re.compile(r"(corpus\.jsonl|collection\.tsv)(\.gz)?")
 _QUERIES = re.compile(r"queries(\..+)?\.(jsonl|tsv)(\.gz)?")
+# Number of rows whose ranks and scores are compared.
+_ROWS_AHEAD = 1000
 
 
 class Candidate(NamedTuple):
@@ -147,6 +151,7 @@ def read_candidates(
     Raises:
         UserError: the file is missing or invalid, has a pair twice, or names an unknown id.
     """
+    _warn_of_distances(path)
     found: dict[str, dict[str, tuple[float, Candidate]]] = defaultdict(dict)
     for place, cells in _rows(path):
         is_run = len(cells) == 6
@@ -185,6 +190,20 @@ def read_candidates(
         query: [candidate for _, candidate in sorted(pairs.values(), key=lambda pair: pair[0])]
         for query, pairs in found.items()
     }
+
+
+def _warn_of_distances(path: str) -> None:
+    """Warns if the scores in a TREC run rise with the ranks, as distances do."""
+    rows = [cells for _, cells in itertools.islice(_rows(path), _ROWS_AHEAD) if len(cells) == 6]
+    numbers = [(x[0], parse_number(x[3]) or 0.0, parse_number(x[4]) or 0.0) for x in rows]
+    steps = [
+        (rank - last_rank) * (score - last_score)
+        for (last_query, last_rank, last_score), (query, rank, score) in itertools.pairwise(numbers)
+        if query == last_query
+    ]
+    if sum(step > 0 for step in steps) > len(steps) / 2:
+        advice = "The highest score comes first: if these are distances, negate them"
+        _logger.warning("%s: the scores rise with the ranks. %s", path, advice)
 
 
 def _rows(path: str) -> Iterator[tuple[str, list[str]]]:

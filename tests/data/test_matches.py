@@ -207,6 +207,11 @@ def test_mix_of_data_sets(tmp_path):
         ("a\tb\trelevance\nx\ty\t2\n", COLUMNS, "relevance"),
         ('{"a": "x", "b": "y", "score": 3}\n', COLUMNS, "score"),
         ("a\tb\tlabel\nx\ty\tnews\nx\tz\t0\n", COLUMNS, None),
+        ("a\tb\tlabel" + "\nx\ty\tyes\nx\tz\tno" * 2, COLUMNS, "label"),
+        ("a\tb\trel" + "\nx\ty\t1\nx\tz\t0", COLUMNS, "rel"),
+        # All the same: there is nothing to tell apart.
+        ("a\tb\tlabel" + "\nx\ty\tyes" * 4, COLUMNS, None),
+        ("a\tlabel" + "\nx\tyes\nz\tno" * 2, {**COLUMNS, "positive_column": "label"}, None),
         ("a\tb\tid\nx\ty\t1\n", COLUMNS, None),
         ("a\tb\tlabel\nx\ty\t1\n", {**COLUMNS, "label_column": "label"}, None),
         ("a\tb\tlabel\nx\ty\t1\n", {**COLUMNS, "label_column": "eval:label"}, None),

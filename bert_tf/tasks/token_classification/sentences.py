@@ -142,7 +142,7 @@ def describe_labels(file: ConllFile) -> str:
     """Returns the types of entities, or plain labels, and how often they occur; "" without any."""
     kind, labels = "labels", file.targets
     if file.scheme != PLAIN:
-        kind, labels = "entities", [x[2:] or x for x in labels if x[:1] == "B"]
+        kind, labels = "entities", [x[2:] or x for x in labels if x[:1] in ("B", "S")]
     counts = sorted(Counter(labels).items(), key=lambda item: (-item[1], item[0]))
     names = shortened([f"{name} ({count:,})" for name, count in counts], _MAX_LISTED_LABELS)
     return f"{kind}: {names}" if names else ""

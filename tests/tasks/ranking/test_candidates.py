@@ -188,6 +188,21 @@ def test_mistakes_in_runs(line, problem, tmp_path):
         read_candidates(str(tmp_path / "run"), {"2": "q"}, {"7": "a", "8": "b"})
 
 
+@pytest.mark.parametrize(
+    ("scores", "warns"), [("0.2 0.3 0.9", True), ("0.9 0.3 0.2", False), ("1 1 1", False)]
+)
+def test_distances_as_scores(scores, warns, tmp_path, caplog):
+    rows = [
+        f"{query} Q0 d{n} {n} {score} x\n"
+        for query in ("1", "2")
+        for n, score in enumerate(scores.split(), 1)
+    ]
+    (tmp_path / "run").write_text("".join(rows))
+    read_candidates(str(tmp_path / "run"), {"1": "q", "2": "q"}, DOCUMENTS)
+    warning = "run: the scores rise with the ranks. The highest score comes first: if these are"
+    assert (warning in caplog.text) == warns
+
+
 def test_runs_without_texts(tmp_path):
     path = tmp_path / "run"
     path.write_text("2 Q0 7 1 0.5 x\n")

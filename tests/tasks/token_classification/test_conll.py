@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from bert_tf.errors import UserError
 from bert_tf.tasks.token_classification import conll
 from bert_tf.tasks.token_classification.schemes import to_bio
-from bert_tf.tasks.token_classification.sentences import DOCUMENT
+from bert_tf.tasks.token_classification.sentences import DOCUMENT, describe_labels
 from tests.oracle import data
 
 TEXT = """-DOCSTART- -X- -X- O
@@ -215,6 +215,15 @@ def test_iob1_becomes_bio():
     assert to_bio(["I", "O", "I", "I"], [0, 4]) == ["B", "O", "B", "I"]
     bioes = ["B-A", "I-A", "E-A", "S-A", "O", "I-A"]
     assert to_bio(bioes, [0, 6]) == bioes
+
+
+@pytest.mark.parametrize(
+    "labels", ["B-A E-A S-A O S-B", "B-A L-A U-A O U-B", "B-A E-A W-A O W-B", "B-A I-A B-A O B-B"]
+)
+def test_entities_are_counted_in_every_scheme(labels, tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_text("".join(f"word{n} {label}\n" for n, label in enumerate(labels.split())))
+    assert describe_labels(conll.read_conll(str(path))) == "entities: A (2), B (1)"
 
 
 WORD = st.text(st.characters(exclude_characters=" \t\r\n", codec="utf-8"), min_size=1).filter(
