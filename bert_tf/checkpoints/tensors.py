@@ -65,9 +65,14 @@ def write(prefix: str, tensors: Mapping[str, Any]) -> None:
     disk, to survive a power failure.
 
     Raises:
-        UserError: the files cannot be written.
+        UserError: a tensor has NaN or infinity, or the files cannot be written.
     """
     names, folder = sorted(tensors), os.path.dirname(prefix) or "."
+    for name in names:
+        value = np.asarray(tensors[name])
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
+            problem = f"{name} contains NaN or infinity, so {prefix} is not written"
+            raise UserError(f"{problem}. Lower --learning_rate")
     try:
         with backend.tf.device("/cpu:0"):
             backend.tf.raw_ops.SaveV2(

@@ -41,6 +41,12 @@ def argmax(x: Any) -> Any:
     return cast(namespace(x).argmax(x, axis=-1), "int32")
 
 
+def rows_are_finite(x: Any) -> Any:
+    """Returns 1 for each row without NaN and infinity, else 0: [B, ..] -> int32 [B]."""
+    ops = namespace(x)
+    return cast(ops.all(ops.isfinite(x), axis=tuple(range(1, len(x.shape)))), "int32")
+
+
 def pad_rows(x: Any, length: int, value: float = 0) -> Any:
     """Pads each row at its end with `value`: [B, S] -> [B, length]."""
     ops = namespace(x)

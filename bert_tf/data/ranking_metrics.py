@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_tf.errors import UserError
+
 # Query, passage, and the score of the pair or the relevance of the passage; 0: not relevant.
 Judgment = tuple[int, int, float]
 # Names of the metrics of `correlations`, and of `rank` and `rank_candidates`.
@@ -23,8 +25,9 @@ def correlations(
 ) -> dict[str, np.float32]:
     """Computes Spearman's and Pearson's correlation of two arrays [N]; NaN if one is constant.
 
-    Pairs count `weights` [N] times, by default once.
+    Pairs count `weights` [N] times, by default once. Raises a UserError if a number is not finite.
     """
+    _require_finite(predicted, scores)
     weights = np.ones(len(scores)) if weights is None else weights
     ranks = _ranks(predicted, weights), _ranks(scores, weights)
     found = {}
@@ -33,6 +36,12 @@ def correlations(
         xx, yy, xy = (np.dot(weights, product) for product in (x * x, y * y, x * y))
         found[f"eval_{name}"] = np.float32(xy / np.sqrt(xx * yy) if xx * yy > 0 else np.nan)
     return found
+
+
+def _require_finite(*arrays: np.ndarray) -> None:
+    # Comparisons with NaN are false, so that it would seem to rank first.
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise UserError("Metrics need scores without NaN and infinity")
 
 
 def _ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -90,7 +99,9 @@ def rank(
     values: dict[str, list[float]] = defaultdict(list)
     size = max(1, _MAX_SCORES // len(passages))
     for block in (answerable[start : start + size] for start in range(0, len(answerable), size)):
-        for query, scores in zip(block, queries[block] @ passages.T, strict=True):
+        similarities = queries[block] @ passages.T
+        _require_finite(similarities)
+        for query, scores in zip(block, similarities, strict=True):
             known, gains = map(np.array, zip(*judged[query].items(), strict=True))
             relevant, irrelevant = known[gains > 0], known[gains == 0]
             is_closer = scores[relevant][:, None] > scores[irrelevant]
@@ -114,6 +125,7 @@ def rank_candidates(scores: Sequence[np.ndarray], gains: Sequence[np.ndarray]) -
             none: these are not found, but missed. Float [C + M], of which one is above 0.
     """
     values: dict[str, list[float]] = defaultdict(list)
+    _require_finite(*scores)
     for own, known in zip(scores, gains, strict=True):
         relevant = np.flatnonzero(known > 0)
         found = relevant[relevant < len(own)]

@@ -4,7 +4,7 @@ For the engines onnx and litert, finds the model file, and exports it once if it
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bert_tf import files
@@ -15,7 +15,7 @@ from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.model_files import is_exported
 from bert_tf.finetuning.task import NO_SCHEMA, Schema
 from bert_tf.inference.exported_model import MODEL_FILES, ExportedModel
-from bert_tf.inference.row_batches import RowBatches
+from bert_tf.inference.row_batches import Fetch, RowBatches
 from bert_tf.progress import log
 
 # Suffixes of the files that an export depends on: labels and weights; and of exported models.
@@ -25,7 +25,7 @@ _SOURCES = (LABELS, ".index", ".safetensors", ".keras", ".h5", *MODEL_FILES.valu
 def open_model(
     folder: RunFolder,
     get_model: Callable[[Any], Any],
-    fetch: Callable[[Any, Mapping[str, Any]], Mapping[str, Any]],
+    fetch: Fetch,
     features: Sequence[Feature],
     options: Any,
     batch_size: int,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.inference.row_batches import NotFinite
 from bert_tf.progress import log
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import tokenize_with_offsets
@@ -92,4 +93,6 @@ def _integrate(
         gradients = tape.gradient(outputs[-1], vectors)
         scores += tf.einsum("k,ksh,sh->s", weights[part], gradients, path[0]).numpy()
     values = np.concatenate(outputs)
+    if not np.isfinite([*values, *scores]).all():
+        raise NotFinite([0], 1)
     return scores, float(values[-1] - values[0])

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from bert_tf.data.features import Feature
 from bert_tf.data.parallel import num_cores
 from bert_tf.errors import UserError, reason
 from bert_tf.extras import RUNTIMES, import_extra
-from bert_tf.inference.row_batches import RowBatches, Rows
+from bert_tf.inference.row_batches import Fetch, RowBatches, Rows, checked
 from bert_tf.quiet import hide_stderr
 
 # Export format -> name of the model file in its folder.
@@ -44,7 +44,7 @@ class ExportedModel(RowBatches):
     def __init__(
         self,
         path: str,
-        fetch: Callable[[Any, Rows], Mapping[str, Any]],
+        fetch: Fetch,
         features: Sequence[Feature],
         batch_size: int,
     ) -> None:
@@ -57,7 +57,7 @@ class ExportedModel(RowBatches):
         except Exception as error:
             advice = "Remove this file, and export the model again"
             raise UserError(f"Cannot load {path}: {reason(error)}. {advice}") from error
-        self._fetch = fetch
+        self._fetch = checked(fetch)
 
     def _compute(self, batch: Rows) -> Rows:
         values = self._run(batch)

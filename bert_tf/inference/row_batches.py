@@ -6,13 +6,15 @@ Shapes: n rows, B batch size, S max_seq_length, C choices per row (only in multi
 import abc
 import bisect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from bert_tf.data import array_ops
 from bert_tf.data.features import Feature
 from bert_tf.data.parallel import map_in_order
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted, shortened
 from bert_tf.progress import bar
 
 # Upper limit for batches that grow, because larger batches are not faster on a CPU.
@@ -22,6 +24,54 @@ _CHUNK_ROWS = 4096
 
 # Feature name -> values of all rows, [n, ...].
 Rows = Mapping[str, np.ndarray]
+# (outputs of a model, batch) -> the arrays to return, by name.
+Fetch = Callable[[Any, Any], Mapping[str, Any]]
+# Name of an output that says for each row, [B], whether the model's outputs are finite.
+_IS_FINITE = "is_finite"
+_ADVICE = (
+    "With --precision=float16, try bfloat16. Otherwise, training has diverged: use an earlier "
+    "checkpoint, or train again with a lower --learning_rate"
+)
+
+
+class NotFinite(UserError):
+    """The outputs of a model for a row are NaN or infinite.
+
+    Args:
+        rows: numbers of the rows, from 0.
+        total: number of all rows.
+    """
+
+    def __init__(self, rows: Iterable[int], total: int) -> None:
+        numbers = [f"{row + 1:,}" for row in sorted(rows)]
+        text = f"at least {counted(len(numbers), 'row', of=total)} ({shortened(numbers, 5)})"
+        super().__init__(f"The model's outputs are NaN or infinite for {text}. {_ADVICE}")
+
+
+def checked(fetch: Fetch) -> Fetch:
+    """Makes `fetch` also return whether a model's outputs are finite, which `RowBatches` requires.
+
+    It looks at the outputs themselves: probabilities and label ids can hide that logits are not
+    finite. Outputs that do not have a row for each row of the batch do not count.
+    """
+
+    def fetch_with_check(outputs: Any, batch: Any) -> dict[str, Any]:
+        fetched, num_rows = dict(fetch(outputs, batch)), batch["input_mask"].shape[0]
+        arrays = {id(x): x for x in _arrays([outputs, fetched])}.values()
+        floats = (x for x in arrays if "float" in str(x.dtype) and len(x.shape))
+        finite = [array_ops.rows_are_finite(x) for x in floats if x.shape[0] == num_rows]
+        return {**fetched, _IS_FINITE: math.prod(finite)} if finite else fetched
+
+    return fetch_with_check
+
+
+def _arrays(values: Any) -> Iterator[Any]:
+    """Yields the arrays in nested dicts and sequences."""
+    if not isinstance(values, Mapping | list | tuple):
+        yield values
+        return
+    for value in values.values() if isinstance(values, Mapping) else values:
+        yield from _arrays(value)
 
 
 class RowBatches(abc.ABC):
@@ -65,11 +115,14 @@ class RowBatches(abc.ABC):
         """Returns the outputs of a batch, [B, ...], by name."""
 
     def predict(
-        self, rows: Rows, report_progress: Callable[[int], object] = lambda num_rows: None
+        self,
+        rows: Rows,
+        report_progress: Callable[[int], object] = lambda num_rows: None,
+        **part: int,
     ) -> dict[str, np.ndarray]:
         """Returns the outputs [n, ...] of all rows, in order; only n may vary between batches.
 
-        Calls `report_progress` after each batch, with its number of rows.
+        Calls `report_progress` after each batch, with its number of rows. `part`: see `batches`.
         """
         num_rows = len(rows["input_mask"])
         if num_rows == 0:
@@ -77,7 +130,7 @@ class RowBatches(abc.ABC):
             ones = {f.name: np.ones((1, *f.shape), np.int32) for f in self._features}
             return {name: values[:0] for name, values in self.predict(ones).items()}
         results: dict[str, np.ndarray] = {}
-        for indices, outputs in self.batches(rows):
+        for indices, outputs in self.batches(rows, **part):
             for name, values in outputs.items():
                 if name not in results:
                     results[name] = np.empty((num_rows, *values.shape[1:]), values.dtype)
@@ -95,15 +148,26 @@ class RowBatches(abc.ABC):
             return self.predict({"input_mask": np.empty(0)})
         with bar(num_rows, description) as progress:
             chunks = read_chunks(paths, self._features, _CHUNK_ROWS, num_rows)
-            parts = [self.predict(rows, progress.update) for rows in chunks]
+            parts: list[dict[str, np.ndarray]] = []
+            for index, rows in enumerate(chunks):
+                part = {"start": index * _CHUNK_ROWS, "total": num_rows}
+                parts.append(self.predict(rows, progress.update, **part))
         if not parts:
             raise UserError(f"{paths} contains no records")
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    def batches(self, rows: Rows) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
+    def batches(
+        self, rows: Rows, start: int = 0, total: int = 0
+    ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
         """Yields the indices of rows and their outputs, batch by batch, the longest rows first.
 
-        `rows` must contain all features; other entries are ignored.
+        Args:
+            rows: all features; other entries are ignored.
+            start: for messages, the number of rows of the same data that came before.
+            total: number of all rows of these data, if known.
+
+        Raises:
+            NotFinite: outputs of a row are NaN or infinite.
         """
         columns = {feature.name: rows[feature.name] for feature in self._features}
         groups = _group_equal_rows(columns)
@@ -120,7 +184,12 @@ class RowBatches(abc.ABC):
             batch_groups = [groups[index] for index in indices]
             sizes = [len(group) for group in batch_groups]
             repeated = {name: np.repeat(value, sizes, axis=0) for name, value in outputs.items()}
-            yield np.concatenate(batch_groups), repeated
+            row_indices = np.concatenate(batch_groups)
+            is_finite = repeated.pop(_IS_FINITE, np.ones(len(row_indices)))
+            if not is_finite.all():
+                bad = start + row_indices[is_finite == 0]
+                raise NotFinite(bad, max(total, start + len(columns["input_mask"])))
+            yield row_indices, repeated
 
     def _plan_batches(self, input_mask: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
         """Yields the indices of the rows in each batch, and the padded length of these rows."""

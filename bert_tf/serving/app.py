@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from bert_tf.data import array_ops
 from bert_tf.errors import UserError, reason
+from bert_tf.inference.row_batches import NotFinite
 from bert_tf.serving import schemas
 from bert_tf.serving.batching import Batcher, TooLarge
 from bert_tf.serving.gate import FAILED, error_body
@@ -67,7 +68,10 @@ def make_app(batchers: Mapping[str, Batcher], options: ServingOptions, metrics: 
 def _describe_error(request: Request, error: Any) -> Response:
     path, headers = request.url.path, None
     if isinstance(error, UserError):
-        status, detail = 413 if isinstance(error, TooLarge) else 400, str(error)
+        status = (
+            413 if isinstance(error, TooLarge) else 500 if isinstance(error, NotFinite) else 400
+        )
+        detail = str(error)
     elif isinstance(error, RequestValidationError):
         status, detail = 422, schemas.describe(error.errors())
     elif not isinstance(error, StarletteHTTPException):  # `Gate` logs it

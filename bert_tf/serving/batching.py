@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from bert_tf.errors import UserError
+from bert_tf.inference.row_batches import NotFinite
 from bert_tf.progress import log
 from bert_tf.serving.metrics import Metrics
 from bert_tf.serving.models import Model
@@ -195,6 +196,8 @@ class Batcher:
             if item.job.explains:
                 return self._predictor.explain(item.input)
             return self._predictor([item.input])[0]
+        except NotFinite as error:
+            return error
         except UserError as error:
             return UserError(str(error).replace("Input 0:", f"Input {item.index}:", 1))
         except Exception as error:

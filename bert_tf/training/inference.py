@@ -1,6 +1,6 @@
 """Inference with TensorFlow, on one device or many."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.data.features import Feature
-from bert_tf.inference.row_batches import RowBatches, Rows
+from bert_tf.inference.row_batches import Fetch, RowBatches, Rows, checked
 from bert_tf.training.devices import Devices
 from bert_tf.training.explained_errors import explained_errors
 from bert_tf.training.precision import assign_cast, cast_once
@@ -36,7 +36,7 @@ class Inference(RowBatches):
     def __init__(
         self,
         model: keras.Model,
-        fetch: Callable[[Any, Batch], Mapping[str, Any]],
+        fetch: Fetch,
         features: Sequence[Feature],
         devices: Devices,
         batch_size: int,
@@ -57,7 +57,7 @@ class Inference(RowBatches):
         self._devices, self._source = devices, model
         with devices.scope():
             self._model = cast_once(model, devices.precision)
-        self.step = self._trace(self._model, fetch)
+        self.step = self._trace(self._model, checked(fetch))
         if compile_now and devices.jit_compile:
             for length in self._lengths:
                 ones = {f.name: np.ones((1, *f.shape), np.int32) for f in features}
@@ -75,7 +75,7 @@ class Inference(RowBatches):
             inputs = {name: tf.constant(values, types[name]) for name, values in batch.items()}
             return {name: value.numpy() for name, value in self.step(inputs).items()}
 
-    def _trace(self, model: keras.Model, fetch: Callable[[Any, Batch], Mapping[str, Any]]) -> Any:
+    def _trace(self, model: keras.Model, fetch: Fetch) -> Any:
         """Returns a traced function that computes the outputs of all rows of a batch, in order."""
         strategy, replicas = self._devices.strategy, self._devices.replicas
         jit_compile, batch_size = bool(self._devices.jit_compile), self._batch_size

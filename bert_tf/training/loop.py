@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.options import TrainingOptions
 from bert_tf.progress import TrainingProgress, log
 from bert_tf.signals import stop_request
@@ -150,6 +150,7 @@ class _Recorder:
     def __post_init__(self) -> None:
         self._progress = TrainingProgress(self.state.step, self.num_train_steps)
         self._scalars = Scalars(self.output_dir)
+        self._num_skipped = 0  # updates whose gradients overflowed, with loss scaling
         self._summary_steps = min(max(self.num_train_steps // 100, 1), SUMMARY_STEPS)
 
     def save(self, wait: bool) -> None:
@@ -171,6 +172,7 @@ class _Recorder:
         """Waits for a step's results; raises a UserError if the loss or gradient is not finite."""
         values = {name: float(value) for name, value in results.items() if name != "stop"}
         self._require_finite(step, values)
+        self._num_skipped += not np.isfinite(values["gradient_norm"])
         self._progress.update(step, values)
         if self.curve:
             self.curve.on_step(step, values)
@@ -188,6 +190,9 @@ class _Recorder:
             self._progress.describe_throughput(),
             checkpoints.latest(self.output_dir),
         )
+        if self._num_skipped:
+            skipped = counted(self._num_skipped, "update")
+            log.info("Skipped %s, because gradients overflowed in float16", skipped)
 
     def close(self) -> None:
         self._progress.close()

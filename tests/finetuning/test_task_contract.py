@@ -16,6 +16,7 @@ from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.finetuning.task import NO_SCHEMA, Traits, Written
+from bert_tf.inference.row_batches import checked
 from bert_tf.options import (
     ClassifierOptions,
     EmbeddingsOptions,
@@ -391,6 +392,23 @@ def test_inputs_of_a_predictor(case, model):
     outputs = task.fetch(apply(task, model, rows), rows)
     arrays = {name: np.asarray(values) for name, values in outputs.items()}
     assert len(task.decode(examples, arrays)) == len(case.inputs)
+
+
+def test_rows_that_overflow_are_noticed(case, model):
+    """Finite weights, with which the hidden states of one word overflow."""
+    task, word = case.task, "plot"
+    other = next((item for item in case.inputs if word not in str(item)), "")
+    inputs = [x for x in (other, case.inputs[1]) if x]
+    rows = rows_of(task, task.from_inputs(inputs), "predict")
+    table, id_ = model.bert.embeddings.word_embeddings, task.tokenizer.reference.vocab[word]
+    before = table.numpy()
+    weights = before.copy()
+    weights[id_] = 3e38
+    table.assign(weights)
+    is_finite = checked(task.fetch)(apply(task, model, rows), rows)["is_finite"]
+    table.assign(before)
+    axes = tuple(range(1, rows["input_ids"].ndim))
+    np.testing.assert_array_equal(is_finite, ~(rows["input_ids"] == id_).any(axes))
 
 
 def test_outputs_of_an_export(case, model):

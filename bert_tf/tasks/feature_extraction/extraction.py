@@ -128,7 +128,8 @@ def _extract_file(options: ExtractionOptions, get_extractor: Callable[[int], "Ex
         while chunk := list(itertools.islice(indexed_texts, extractor.chunk_size)):
             if not extractor.num_texts:
                 _warn_about_texts(options, [text for _, text in chunk])
-            features = extractor.features([text for _, text in chunk])
+            part = {"start": chunk[0][0], "total": total}
+            features = extractor.features([text for _, text in chunk], **part)
             for (index, _), text_features in zip(chunk, features, strict=True):
                 write(index, *text_features)
             empty += [i + 1 for i, text in chunk if not all(x is None or x.strip() for x in text)]
@@ -265,8 +266,8 @@ class Extractor:
         texts = [Text(*item) if isinstance(item, tuple) else Text(item) for item in inputs]
         return self.features(texts)
 
-    def features(self, texts: Sequence[Text]) -> list[TextFeatures]:
-        """Computes the features of texts."""
+    def features(self, texts: Sequence[Text], **part: int) -> list[TextFeatures]:
+        """Computes the features of texts; for `part`, see `RowBatches.batches`."""
         backend.require_runtime()
         self._check_texts(texts)
         if self._declared and not self.num_texts:
@@ -279,10 +280,10 @@ class Extractor:
             self.num_texts += len(texts)
             self.num_truncated += int(np.count_nonzero(rows[CUT_TOKENS]))
         if self.options.pooling != "none":
-            return [TextFeatures(None, v) for v in self._inference.predict(rows)["values"]]
+            return [TextFeatures(None, v) for v in self._inference.predict(rows, **part)["values"]]
         values: list[Any] = [None] * len(texts)
         lengths = rows["input_mask"].sum(axis=1)
-        for row_indices, outputs in self._inference.batches(rows):
+        for row_indices, outputs in self._inference.batches(rows, **part):
             for row, row_values in zip(row_indices.tolist(), outputs["values"], strict=True):
                 # Copy, so that the padded batch can be freed.
                 values[row] = row_values[: lengths[row]].copy()
