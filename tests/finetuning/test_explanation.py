@@ -16,7 +16,7 @@ from tests.conftest import WORDS
 from tests.tasks.classification.test_custom_runs import custom_options, sentences, write
 
 # Columns of labels -> epochs of training.
-MODELS = {"label": 10.0, "praise,slow": 1.0, "price": 1.0, "price,weight": 1.0}
+MODELS = dict.fromkeys(("label", "praise,slow", "price", "price,weight"), 10.0)
 
 
 @pytest.fixture(scope="module")
