@@ -22,6 +22,7 @@ from bert_tf.tokenization.casing import (
     validate_case_matches_checkpoint as validate_case_matches_checkpoint,
 )
 from bert_tf.tokenization.casing import warn_if_cased
+from bert_tf.tokenization.long_texts import decompose, split, translate
 from bert_tf.tokenization.special_tokens import place
 
 _logger = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ def convert_ids_to_tokens(inv_vocab: Mapping[int, str], ids: Iterable[int]) -> l
 
 def whitespace_tokenize(text: str) -> list[str]:
     """Splits at whitespace, as `str.split` does."""
-    return text.split()
+    return split(text)
 
 
 def is_whitespace(char: str) -> bool:
@@ -210,14 +211,14 @@ class BasicTokenizer:
     def _normalize(self, text: str) -> str:
         if self.pretokenized:
             return text
-        text = text.translate(_CLEAN)
+        text = translate(text, _CLEAN)
         text = text.lower() if self.do_lower_case else text
         if not self.strip_accents:
-            return text.translate(_SPACE_PUNCTUATION)
+            return translate(text, _SPACE_PUNCTUATION)
         # The original first splits the text into words. That gives the same result, as final sigmas
         # and the order of combining characters do not depend on anything beyond whitespace, and no
         # character becomes whitespace here. The result is not composed again: Hangul becomes jamo.
-        return unicodedata.normalize("NFD", text).translate(_STRIP_ACCENTS)
+        return translate(decompose(text), _STRIP_ACCENTS)
 
 
 class WordpieceTokenizer:

@@ -284,12 +284,14 @@ def _find_source_spans(basic: BasicTokenizer, text: str) -> list[tuple[int, int]
     If normalization reorders combining marks, they share a span with the character before them.
     """
     spans: list[tuple[int, int]] = []
+    normalize = functools.cache(basic.normalize)
+    joins_previous = functools.cache(functools.partial(_joins_previous, basic))
     start = 0
     for end in range(1, len(text) + 1):
-        if end < len(text) and _joins_previous(basic, text[end]):
+        if end < len(text) and joins_previous(text[end]):
             continue
         run = text[start:end]  # a character and its combining marks
-        normalized_chars = [basic.normalize(char) for char in run]
+        normalized_chars = list(map(normalize, run))
         normalized_run = basic.normalize(run)
         if "".join(normalized_chars) == normalized_run:
             for index, normalized in enumerate(normalized_chars, start):
