@@ -292,7 +292,7 @@ def _find_source_spans(basic: BasicTokenizer, text: str) -> list[tuple[int, int]
             continue
         run = text[start:end]  # a character and its combining marks
         normalized_chars = list(map(normalize, run))
-        normalized_run = basic.normalize(run)
+        normalized_run = normalize(run)
         if "".join(normalized_chars) == normalized_run:
             for index, normalized in enumerate(normalized_chars, start):
                 spans += [(index, index + 1)] * len(normalized)
