@@ -188,7 +188,9 @@ class BatchTokenizer:
         if max(map(len, strings)) > MAX_WORD_CHARS:
             # Use the reference for texts in which a word may be too long: in those with more than
             # MAX_WORD_CHARS characters between two separators, or a separator and an end.
-            starts = np.union1d(np.flatnonzero(flags & SEPARATES), splits[:-1])
+            separates = np.append(flags & SEPARATES, 0)
+            separates[splits[:-1]] = SEPARATES
+            starts = np.flatnonzero(separates)
             is_long = np.diff(np.concatenate([offsets[starts], offsets[-1:]])) > MAX_WORD_CHARS
             needs_reference[np.searchsorted(splits, starts[is_long], "right") - 1] = True
         for row in np.flatnonzero(needs_reference).tolist():
