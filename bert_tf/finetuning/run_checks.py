@@ -2,7 +2,6 @@
 
 import logging
 import os
-import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from bert_tf.declare import DURATION, MODEL, ROWS, WEIGHTS
 from bert_tf.errors import UserError, excerpt, shortened
 from bert_tf.finetuning import run_metadata
 from bert_tf.progress import log
+from bert_tf.tokenization.long_texts import decompose
 
 _DATA = "training_data"
 
@@ -101,8 +101,8 @@ def require_same_labels(labels: Sequence[str], source: str, options: Any, advice
 def check_similar_labels(labels: Sequence[str], source: str) -> Iterator[str]:
     """Yields a sentence if labels differ only in what is easily overlooked."""
     # Neither white space nor invisible characters are printable, but for the space.
-    composed = [unicodedata.normalize("NFC", x) for x in labels]
-    visible = ["".join(filter(str.isprintable, x)).replace(" ", "").casefold() for x in composed]
+    forms = map(decompose, labels)
+    visible = ["".join(filter(str.isprintable, x)).replace(" ", "").casefold() for x in forms]
     folded = [(x.lstrip("0") or "0") if x.isdecimal() else x for x in visible]
     similar = [excerpt(x) for x, y in zip(labels, folded, strict=True) if folded.count(y) > 1]
     if similar:

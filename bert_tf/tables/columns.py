@@ -19,7 +19,7 @@ _COMMON_WORD = (
 # Common column names: one or two of these words, such as "text_a" or "Review Title".
 COLUMN_NAME = re.compile(rf"\s*({_COMMON_WORD})([ _]({_COMMON_WORD}))?\s*", re.IGNORECASE)
 # Stricter than float(), which also accepts "1_0" and non-ASCII digits.
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 def read_cells(

@@ -18,10 +18,12 @@ from typing import Any, NoReturn, TypeVar
 from bert_tf import files
 from bert_tf.errors import brief
 from bert_tf.other_libraries import ExplainsNames
+from bert_tf.tokenization import long_texts
 from bert_tf.tokenization.casing import (
     validate_case_matches_checkpoint as validate_case_matches_checkpoint,
 )
 from bert_tf.tokenization.casing import warn_if_cased
+from bert_tf.tokenization.long_texts import SHORT
 from bert_tf.tokenization.special_tokens import place
 
 _logger = logging.getLogger(__name__)
@@ -99,7 +101,7 @@ def convert_ids_to_tokens(inv_vocab: Mapping[int, str], ids: Iterable[int]) -> l
 
 def whitespace_tokenize(text: str) -> list[str]:
     """Splits at whitespace, as `str.split` does."""
-    return text.split()
+    return text.split() if len(text) <= SHORT else long_texts.split(text)
 
 
 def is_whitespace(char: str) -> bool:
@@ -210,14 +212,17 @@ class BasicTokenizer:
     def _normalize(self, text: str) -> str:
         if self.pretokenized:
             return text
-        text = text.translate(_CLEAN)
+        is_short = len(text) <= SHORT
+        translate = str.translate if is_short else long_texts.translate
+        text = translate(text, _CLEAN)
         text = text.lower() if self.do_lower_case else text
         if not self.strip_accents:
-            return text.translate(_SPACE_PUNCTUATION)
+            return translate(text, _SPACE_PUNCTUATION)
         # The original first splits the text into words. That gives the same result, as final sigmas
         # and the order of combining characters do not depend on anything beyond whitespace, and no
         # character becomes whitespace here. The result is not composed again: Hangul becomes jamo.
-        return unicodedata.normalize("NFD", text).translate(_STRIP_ACCENTS)
+        nfd = unicodedata.normalize("NFD", text) if is_short else long_texts.decompose(text)
+        return translate(nfd, _STRIP_ACCENTS)
 
 
 class WordpieceTokenizer:

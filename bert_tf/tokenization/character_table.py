@@ -44,7 +44,8 @@ class CharacterTable:
         """Returns the flags, uint8 [N], of the code points `codes`, uint32 [N]."""
         flags = self._flags[codes]
         if np.bitwise_or.reduce(flags, initial=0) & MISSING:
-            for block in np.unique(codes[flags == MISSING] // _BLOCK_SIZE).tolist():
+            counts = np.bincount(codes[flags == MISSING] // _BLOCK_SIZE)
+            for block in np.flatnonzero(counts).tolist():
                 self._fill(block)
             flags = self._flags[codes]
         return flags

@@ -188,7 +188,9 @@ class BatchTokenizer:
         if max(map(len, strings)) > MAX_WORD_CHARS:
             # Use the reference for texts in which a word may be too long: in those with more than
             # MAX_WORD_CHARS characters between two separators, or a separator and an end.
-            starts = np.union1d(np.flatnonzero(flags & SEPARATES), splits[:-1])
+            separates = np.append(flags & SEPARATES, 0)
+            separates[splits[:-1]] = SEPARATES
+            starts = np.flatnonzero(separates)
             is_long = np.diff(np.concatenate([offsets[starts], offsets[-1:]])) > MAX_WORD_CHARS
             needs_reference[np.searchsorted(splits, starts[is_long], "right") - 1] = True
         for row in np.flatnonzero(needs_reference).tolist():
@@ -284,13 +286,15 @@ def _find_source_spans(basic: BasicTokenizer, text: str) -> list[tuple[int, int]
     If normalization reorders combining marks, they share a span with the character before them.
     """
     spans: list[tuple[int, int]] = []
+    normalize = functools.cache(basic.normalize)
+    joins_previous = functools.cache(functools.partial(_joins_previous, basic))
     start = 0
     for end in range(1, len(text) + 1):
-        if end < len(text) and _joins_previous(basic, text[end]):
+        if end < len(text) and joins_previous(text[end]):
             continue
         run = text[start:end]  # a character and its combining marks
-        normalized_chars = [basic.normalize(char) for char in run]
-        normalized_run = basic.normalize(run)
+        normalized_chars = list(map(normalize, run))
+        normalized_run = normalize(run)
         if "".join(normalized_chars) == normalized_run:
             for index, normalized in enumerate(normalized_chars, start):
                 spans += [(index, index + 1)] * len(normalized)

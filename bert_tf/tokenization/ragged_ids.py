@@ -54,12 +54,12 @@ class RaggedIds:
         rows: Sequence[Sequence[int]], spans: Sequence[Sequence[tuple[int, int]]] | None = None
     ) -> "RaggedIds":
         """Creates ragged ids from a list of ids and, optionally, a list of spans for each text."""
-        ids = np.array([token_id for row in rows for token_id in row], np.int32)
+        ids = np.fromiter((token_id for row in rows for token_id in row), np.int32)
         splits = _row_splits([len(row) for row in rows])
         if spans is None:
             return RaggedIds(ids, splits)
-        pairs = [pair for row in spans for pair in row]
-        return RaggedIds(ids, splits, np.array(pairs, np.int32).reshape(-1, 2))
+        ends = (end for row in spans for pair in row for end in pair)
+        return RaggedIds(ids, splits, np.fromiter(ends, np.int32).reshape(-1, 2))
 
     @staticmethod
     def concatenate(parts: Sequence["RaggedIds"]) -> "RaggedIds":

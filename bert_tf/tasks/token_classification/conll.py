@@ -53,7 +53,7 @@ _MIN_VARIED = 0.75
 # A line with more Chinese characters is a sentence; on average.
 _MAX_CJK_PER_WORD = 3
 # The beginning of a list that is written as a string, such as `['a', 'b']`, in CSV or JSON, too.
-_LIST = re.compile(r"""(^|[\t,;"]\s*)\[('|""\w|\\")""")
+_LIST = re.compile(r"""(^|[\t,;"][^\S\t]*)\[('|""\w|\\")""")
 _NUM_CHECKED = 20  # lines in which it is looked for
 
 

@@ -17,8 +17,9 @@ from bert_tf.tokenization.ragged_ids import enumerate_groups
 
 _NUM_SPECIAL_TOKENS = 2
 _MAX_ABBREVIATION_LENGTH = 3
-# Punctuation, a word, its possessive `'s` if any, and punctuation after it.
-_WORD = re.compile(r"\A([\W_]*)(.*?)((?:(?<=\w)['’]s)?)([\W_]*)\Z", re.S)
+# Punctuation, a word, and punctuation after it.
+_WORD = re.compile(r"\A([\W_]*)((?:.*[^\W_])?)([\W_]*)\Z", re.S)
+_POSSESSIVE = re.compile(r"(?<=\w)(['’]s)\Z")
 
 
 class WordWindows:
@@ -122,13 +123,14 @@ def split_words(text: str) -> list[str]:
         if any(is_cjk(char) for char in part):
             words += BasicTokenizer(do_lower_case=False).tokenize(part)
             continue
-        ((before, word, possessive, after),) = _WORD.findall(part)
+        ((before, word, after),) = _WORD.findall(part)
+        word, *possessive = _POSSESSIVE.split(word)
         is_last = index == len(parts) - 1
         is_short = len(word) <= (1 if is_last else _MAX_ABBREVIATION_LENGTH)
         is_abbreviation = is_short and word[:1].isupper() and word[1:] == word[1:].lower()
         if after.startswith(".") and not possessive and ("." in word or is_abbreviation):
             word, after = f"{word}.", after[1:]
-        words += [*before, *filter(None, (word, possessive)), *after]
+        words += [*before, *filter(None, (word, *possessive)), *after]
     return words
 
 

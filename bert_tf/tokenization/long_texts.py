@@ -1,0 +1,70 @@
+"""String methods for texts of any length: they take linear time, and let other threads run.
+
+A method of `str` holds Python's lock until it returns, so these functions process a long text in
+pieces.
+"""
+
+import functools
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+# Up to this length, any text is short: Python sorts each run of combining marks by insertion, which
+# takes at most a millisecond.
+SHORT = 1 << 10
+_PIECE_CHARS = 1 << 15
+
+_ANY, _SPACE = re.compile(""), re.compile(r"\s")
+# Characters that end a run of marks: no mark moves across them. Others do, but need not be listed.
+_STARTER = re.compile(r"[\0-\u02ff\w]")
+
+
+def translate(text: str, table: Mapping[int, str]) -> str:
+    """Returns `text.translate(table)`."""
+    return "".join(piece.translate(table) for piece in _pieces(text, _PIECE_CHARS, _ANY))
+
+
+def split(text: str) -> list[str]:
+    """Returns `text.split()`."""
+    words: list[str] = []
+    for piece in _pieces(text, _PIECE_CHARS, _SPACE):
+        words += piece.split()
+    return words
+
+
+def decompose(text: str) -> str:
+    """Returns the canonical decomposition of a text, `unicodedata.normalize("NFD", text)`."""
+    pieces = _pieces(text, SHORT // 2, _STARTER)
+    return "".join(
+        unicodedata.normalize("NFD", piece) if len(piece) <= SHORT else _sort_marks(piece)
+        for piece in pieces
+    )
+
+
+def _sort_marks(text: str) -> str:
+    """Decomposes a text; sorts each run of marks by their combining class, stably."""
+    sorted_: list[str] = []
+    run: defaultdict[int, list[str]] = defaultdict(list)  # a starter and its marks, by class
+    for char in text + "\0":  # the last character only ends the last run
+        for combining_class, part in _decompose_char(char):
+            if not combining_class:
+                sorted_.extend(mark for _, marks in sorted(run.items()) for mark in marks)
+                run.clear()
+            run[combining_class].append(part)
+    return "".join(sorted_)
+
+
+@functools.lru_cache(maxsize=4096)
+def _decompose_char(char: str) -> list[tuple[int, str]]:
+    return [(unicodedata.combining(part), part) for part in unicodedata.normalize("NFD", char)]
+
+
+def _pieces(text: str, size: int, beginning: re.Pattern[str]) -> Iterator[str]:
+    """Cuts a text about every `size` characters, where the pattern `beginning` matches next."""
+    start = 0
+    while start < len(text):
+        match = beginning.search(text, start + size)
+        end = match.start() if match else len(text)
+        yield text[start:end]
+        start = end
