@@ -2,8 +2,7 @@
 
 `vectors.npy`: float32 [N, D], of length 1; `texts.jsonl`: a line with `_id` and `text` for each;
 `offsets.npy`: int64 [N + 1], where each line begins; `index.json`: what the vectors depend on, how
-many there are yet, their checksums, and the file of the texts. Shapes: N texts, Q queries, K
-results, D size of a vector.
+many there are yet, and checksums. Shapes: N texts, Q queries, K results, D size of a vector.
 """
 
 import array
@@ -28,12 +27,10 @@ from bert_tf.search.texts import Identified, read_texts
 
 _VERSION = 1
 _DAMAGED = "{} is damaged ({}). Remove it, and build it again"
-# Types of the entries of `index.json`.
 _TYPES = {"version": int, "model": dict, "texts": str, "num_texts": int, "num_encoded": int}
 _TYPES |= {"checksums": list, "input": dict}
 _MANIFEST, _VECTORS, _TEXTS, _OFFSETS = "index.json", "vectors.npy", "texts.jsonl", "offsets.npy"
-# Number of texts in a chunk. Its vectors have a checksum. A command that was interrupted continues
-# after the last whole one.
+# Number of texts in a chunk, with a checksum. An interrupted command continues after whole ones.
 _CHUNK = 4096
 # Numbers in a block of vectors.
 _BLOCK = 1 << 22
@@ -72,14 +69,13 @@ class Index:
             self._offsets = np.load(os.path.join(folder, _OFFSETS), mmap_mode="r")
             self._texts = np.memmap(os.path.join(folder, _TEXTS), np.uint8, "r")
             starts, ends = self._offsets[:-1], self._offsets[1:]
-            sizes = len(self.vectors), len(ends), ends[-1]
-            if self.vectors.dtype != "<f4" or sizes != (total, total, len(self._texts)):
+            sizes = len(self.vectors), len(ends), starts[0], ends[-1]
+            is_whole = self.vectors.dtype == "<f4" and sizes == (total, total, 0, len(self._texts))
+            if not is_whole or not (starts < ends).all():
                 raise ValueError("other sizes")
             digest = hashlib.blake2b(self._texts.data, digest_size=16).hexdigest()
-            # In texts.jsonl, all line breaks are ends of texts.
-            are_lines = starts[0] == 0 and (starts < ends).all()
-            are_lines = are_lines and (self._texts[ends - 1] == ord("\n")).all()
-            if digest != self._manifest["texts"] or not are_lines:
+            # A line of JSON has no other line break than that at its end.
+            if digest != self._manifest["texts"] or (self._texts[ends - 1] != ord("\n")).any():
                 raise ValueError("other texts")
         except Exception as error:  # NumPy raises many kinds for a damaged header
             raise UserError(_DAMAGED.format(folder, reason(error))) from None
@@ -102,8 +98,8 @@ class Index:
                 else:  # version 1.1 built the index
                     is_intact = np.allclose(np.einsum("nd,nd->n", chunk, chunk), 1, atol=1e-3)
                 if not is_intact:
-                    problem = f"the vectors from row {start + row:,} on differ"
-                    raise UserError(_DAMAGED.format(self._folder, problem))
+                    place = f"the vectors from row {start + row:,} on"
+                    raise UserError(_DAMAGED.format(self._folder, place))
             yield start, block
         self._is_checked = True
 
