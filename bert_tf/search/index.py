@@ -94,7 +94,7 @@ class Index:
                 chunk = block[row : row + _CHUNK]
                 checksum = self._manifest["checksums"][(start + row) // _CHUNK]
                 if checksum:
-                    is_intact = zlib.crc32(chunk) == checksum
+                    is_intact = zlib.crc32(chunk.data) == checksum
                 else:  # version 1.1 built the index
                     is_intact = np.allclose(np.einsum("nd,nd->n", chunk, chunk), 1, atol=1e-3)
                 if not is_intact:
