@@ -78,10 +78,12 @@ def exit_with_message() -> Iterator[None]:
         print(f"{kind}. {error}".strip(), file=sys.stderr)
         sys.exit(getattr(error, "exit_code", 130))
     except (MemoryError, ImportError, OSError, RuntimeError, SystemError) as error:
-        if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(reason(error)):
+        if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(reason(error)):
+            advice = "free memory, raise a limit (ulimit -v), or pass a smaller batch size"
+            sys.exit(f"ERROR: Not enough memory: {advice} ({reason(error)})")
+        if not getattr(error, "errno", None):
             raise
-        advice = "free memory, raise a limit (ulimit -v), or pass a smaller batch size"
-        sys.exit(f"ERROR: Not enough memory: {advice} ({reason(error)})")
+        sys.exit(f"ERROR: {reason(error)}")
     sys.exit(0)
 
 

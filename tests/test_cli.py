@@ -369,3 +369,10 @@ def test_deleted_working_directory_is_one_line(tmp_path):
 
 def test_paths_in_options_become_strings(tmp_path):
     assert ClassifierOptions(output_dir=tmp_path).output_dir == str(tmp_path)
+
+
+@pytest.mark.parametrize("path", [None, "/x"])
+def test_errors_of_the_system_are_one_line(path):
+    with pytest.raises(SystemExit) as raised, cli.exit_with_message():
+        raise OSError(28, "No space left on device", path)
+    assert raised.value.code == "ERROR: [Errno 28] No space left on device" + ": '/x'" * bool(path)

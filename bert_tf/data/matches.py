@@ -40,6 +40,9 @@ _NEGATIVE = re.compile(r"(hard_?)?neg(ative)?s?(_?\d+)?", re.IGNORECASE)
 _SWAPPED = re.compile("(answer|passage|document|positive|context) (question|query|anchor)", re.I)
 # A warning says that the scores use less than this part of their range.
 _LEAST_RANGE = 0.2
+# The first row of a labeled anchor has all its negatives, the others only so many: each row of
+# training uses few, and all of them in each row would be too many to go through.
+_MAX_NEGATIVES = 100
 # Number of rows to look at for such columns.
 _ROWS_AHEAD = 100
 
@@ -269,7 +272,8 @@ def _read_labeled(options: MatchOptions, path: str, split: str, scored: bool) ->
     if unused:
         message = "%s: left out %s: no row with the same anchor matches"
         _logger.info(message, path, counted(unused, "row"))
-    return [Match(anchor, text, tuple(negatives[anchor])) for anchor, text in positives]
+    few = {x: tuple(itertools.islice(texts, _MAX_NEGATIVES)) for x, texts in negatives.items()}
+    return [Match(x, text, tuple(negatives.pop(x, few[x]))) for x, text in positives]
 
 
 def _log_labels(options: MatchOptions, path: str, counts: Counter[str]) -> None:

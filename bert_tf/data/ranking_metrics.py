@@ -18,6 +18,8 @@ CORRELATIONS = ("spearman", "pearson")
 RANKING = ("mrr@10", "ndcg@10", "map", "recall@1", "recall@10", "recall@100")
 # Number of similarities that are computed at once.
 _MAX_SCORES = 1 << 26
+# The ranks of more relevant passages are found by sorting all passages, which is then faster.
+_MAX_COUNTED = 100
 
 
 def correlations(
@@ -104,8 +106,9 @@ def rank(
         for query, scores in zip(block, similarities, strict=True):
             known, gains = map(np.array, zip(*judged[query].items(), strict=True))
             relevant, irrelevant = known[gains > 0], known[gains == 0]
-            is_closer = scores[relevant][:, None] > scores[irrelevant]
-            values["triplet_accuracy"].append(is_closer.mean() if is_closer.size else np.nan)
+            num_closer = np.searchsorted(np.sort(scores[irrelevant]), scores[relevant]).sum()
+            num_pairs = len(relevant) * len(irrelevant)
+            values["triplet_accuracy"].append(num_closer / num_pairs if num_pairs else np.nan)
             if query in ignored and ignored[query] not in relevant:
                 scores[ignored[query]] = -np.inf
             best.append(int(scores.argmax()))
@@ -141,10 +144,13 @@ def _query_metrics(scores: np.ndarray, relevant: np.ndarray, gains: np.ndarray) 
 
     `gains` are those of `relevant`, the indexes of passages with a score, and then of the others.
     """
-    own = scores[relevant][:, None]
-    is_before = (scores == own) & (np.arange(len(scores)) < relevant[:, None])
+    if len(relevant) > _MAX_COUNTED:
+        num_before = np.argsort(np.argsort(-scores, kind="stable"))[relevant]
+    else:
+        pairs = ((scores > scores[i], scores[:i] == scores[i]) for i in relevant)
+        num_before = np.array([sum(map(np.count_nonzero, pair)) for pair in pairs])
     ranks = np.full(len(gains), np.inf)
-    ranks[: len(relevant)] = 1 + ((scores > own) | is_before).sum(axis=1)
+    ranks[: len(relevant)] = 1 + num_before
     order = np.argsort(ranks)
     ranks, gains = ranks[order], gains[order]
     ideal = np.sort(gains)[::-1][:10] / np.log2(np.arange(2, 2 + min(10, len(gains))))

@@ -16,6 +16,7 @@ from bert_tf import checkpoints, files, registry, training
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RUN, VOCAB, RunFolder, fingerprint
 from bert_tf.data.features import Feature
+from bert_tf.declare import MODEL, ROWS
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.engines import checkpoint_id, loaded, open_model
@@ -35,7 +36,7 @@ class Teacher:
 
     Attributes:
         features: record features with its logits: [L], [S] or, for token labels, [L, S].
-        identity: digest of its weights and configuration; if it changes, the records are rewritten.
+        identity: digest of what its targets depend on; if it changes, the records are rewritten.
     """
 
     def __init__(
@@ -55,8 +56,12 @@ class Teacher:
         )
         # The checkpoint's index file contains checksums of all weights.
         with files.open_binary(f"{prefix}.index") as index:
-            config = files.read_text(teacher.options.bert_config_file or "")
-            self.identity = fingerprint(index.read(), config)
+            self.identity = self._identify(index.read())
+
+    def _identify(self, weights: Any) -> str:
+        options, precision = self._teacher.options, self._student.options.precision
+        texts = [files.read_text(x or "") for x in (options.bert_config_file, options.vocab_file)]
+        return fingerprint(weights, options.values(ROWS | MODEL), precision, *texts)
 
     def add_targets(
         self, batches: Iterable[Mapping[str, np.ndarray]], examples: Sequence[Any]
@@ -134,8 +139,7 @@ class VectorTeacher(Teacher):
         sizes = zip(self._soft_targets, (shape[1], (shape[0] - 1, shape[1])), strict=True)
         self.features = tuple(Feature(name, size, "float32") for name, size in sizes)
         path = self._source.path
-        identity = checkpoint_id(os.path.dirname(path), path, teacher.options)
-        self.identity = fingerprint(identity, teacher.infer_schema("predict").files)
+        self.identity = self._identify(checkpoint_id(os.path.dirname(path), path, teacher.options))
 
     def add_targets(
         self, batches: Iterable[Mapping[str, np.ndarray]], examples: Sequence[Any]

@@ -1,8 +1,8 @@
 """The index: a folder with texts and their vectors, which are searched in blocks.
 
 `vectors.npy`: float32 [N, D], of length 1; `texts.jsonl`: a line with `_id` and `text` for each;
-`offsets.npy`: int64 [N + 1], where each line begins; `index.json`: what the vectors depend on, and
-how many there are yet. Shapes: N texts, Q queries, K results, D size of a vector.
+`offsets.npy`: int64 [N + 1], where each line begins; `index.json`: what the vectors depend on, how
+many there are yet, and checksums. Shapes: N texts, Q queries, K results, D size of a vector.
 """
 
 import array
@@ -11,27 +11,29 @@ import io
 import itertools
 import json
 import os
-from collections.abc import Iterable, Mapping
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from bert_tf import files, locks
 from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
-from bert_tf.errors import UserError, counted, excerpt
+from bert_tf.errors import UserError, counted, excerpt, reason
 from bert_tf.progress import bar, log
 from bert_tf.search.encoder import Encoder
 from bert_tf.search.options import SearchOptions
 from bert_tf.search.texts import Identified, read_texts
 
 _VERSION = 1
+_DAMAGED = "{} is damaged ({}). Remove it, and build it again"
+_TYPES = {"version": int, "model": dict, "texts": str, "num_texts": int, "num_encoded": int}
+_TYPES |= {"checksums": list, "input": dict}
 _MANIFEST, _VECTORS, _TEXTS, _OFFSETS = "index.json", "vectors.npy", "texts.jsonl", "offsets.npy"
-# Number of texts in a chunk. A command that was interrupted continues after the last whole one.
+# Number of texts in a chunk, with a checksum. An interrupted command continues after whole ones.
 _CHUNK = 4096
 # Numbers in a block of vectors.
 _BLOCK = 1 << 22
-# The content of an index of fewer bytes is checked when it is opened.
-_CHECKED = 1 << 30
 # Scores have six decimals: vectors of the same text in different batches may differ in the seventh.
 # The margin exceeds the errors of the float32 products that select candidates.
 _DECIMALS, _MARGIN = 6, 1e-4
@@ -66,17 +68,40 @@ class Index:
             self.vectors = np.load(os.path.join(folder, _VECTORS), mmap_mode="r")
             self._offsets = np.load(os.path.join(folder, _OFFSETS), mmap_mode="r")
             self._texts = np.memmap(os.path.join(folder, _TEXTS), np.uint8, "r")
-            is_complete = len(self.vectors) == total == len(self._offsets) - 1
-            problem = "" if is_complete and len(self._texts) == self._offsets[-1] else "other sizes"
-            if not problem and self.vectors.nbytes + self._texts.nbytes < _CHECKED:
-                squares = np.einsum("nd,nd->n", self.vectors, self.vectors)
-                digest = hashlib.blake2b(self._texts.data, digest_size=16).hexdigest()
-                if digest != self._manifest["texts"] or not np.allclose(squares, 1, atol=1e-3):
-                    problem = "other content"
-        except (OSError, ValueError, EOFError) as error:
-            problem = str(error)
-        if problem:
-            raise UserError(f"{folder} is damaged ({problem}). Remove it, and build it again")
+            starts, ends = self._offsets[:-1], self._offsets[1:]
+            sizes = len(self.vectors), len(ends), starts[0], ends[-1]
+            is_whole = self.vectors.dtype == "<f4" and sizes == (total, total, 0, len(self._texts))
+            if not is_whole or not (starts < ends).all():
+                raise ValueError("other sizes")
+            digest = hashlib.blake2b(self._texts.data, digest_size=16).hexdigest()
+            # A line of JSON has no other line break than that at its end.
+            if digest != self._manifest["texts"] or (self._texts[ends - 1] != ord("\n")).any():
+                raise ValueError("other texts")
+        except Exception as error:  # NumPy raises many kinds for a damaged header
+            raise UserError(_DAMAGED.format(folder, reason(error))) from None
+        self._is_checked = False
+        noted = self._manifest["input"]
+        if (now := _describe_input(str(noted.get("path")))) and now != noted:
+            message = "%s has changed since the index %s was built, which has its earlier texts"
+            log.warning(message, noted["path"], folder)
+
+    def _blocks(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Yields the first row and the vectors of each block; checks them the first time."""
+        size = max(1, _BLOCK // (self.vectors.shape[1] * _CHUNK)) * _CHUNK
+        for start in range(0, len(self.vectors), size):
+            block = np.asarray(self.vectors[start : start + size])
+            for row in () if self._is_checked else range(0, len(block), _CHUNK):
+                chunk = block[row : row + _CHUNK]
+                checksum = self._manifest["checksums"][(start + row) // _CHUNK]
+                if checksum:
+                    is_intact = zlib.crc32(chunk.data) == checksum
+                else:  # version 1.1 built the index
+                    is_intact = np.allclose(np.einsum("nd,nd->n", chunk, chunk), 1, atol=1e-3)
+                if not is_intact:
+                    place = f"the vectors from row {start + row:,} on"
+                    raise UserError(_DAMAGED.format(self._folder, place))
+            yield start, block
+        self._is_checked = True
 
     def require_model(self, model: Mapping[str, Any]) -> None:
         """Raises a UserError unless queries get vectors of the model that texts got theirs of."""
@@ -93,9 +118,7 @@ class Index:
         The search is exact, to six decimals; texts with equal scores are in their order.
         """
         found = [Found(np.zeros(0, np.int64), np.zeros(0))] * len(queries)
-        size = max(1, _BLOCK // self.vectors.shape[1])
-        for start in range(0, len(self.vectors), size):
-            block = np.asarray(self.vectors[start : start + size])
+        for start, block in self._blocks():
             for query, scores in enumerate(queries @ block.T):
                 lowest = found[query].scores[-1] if len(found[query].rows) == top_k else -np.inf
                 rows = np.flatnonzero(scores >= lowest - _MARGIN)
@@ -130,6 +153,7 @@ def build(options: SearchOptions) -> None:
     with locks.exclusive(locks.lock_path(folder), flag):
         old = _read_manifest(folder)
         files.make_dirs(folder)
+        source = _describe_input(options.input_file or "")
         with files.open_atomically(os.path.join(folder, _TEXTS)) as file:
             offsets, digest = _write_texts(read_texts(options), file)
             total = len(offsets) - 1
@@ -145,6 +169,7 @@ def build(options: SearchOptions) -> None:
         np.save(content, np.array(offsets, np.int64))
         files.write_bytes(os.path.join(folder, _OFFSETS), content.getvalue())
         done = old["num_encoded"] if old and {**old, **new} == old else 0
+        new |= {"input": source, "checksums": old["checksums"] if done else []}
         if 0 < done < total:
             log.info("Continuing: %s of %s have vectors", f"{done:,}", counted(total, "text"))
         try:
@@ -197,7 +222,9 @@ def _write_vectors(encoder: Encoder, manifest: dict[str, Any], done: int, folder
         texts = (json.loads(line)["text"] for line in itertools.islice(lines, done, None))
         while chunk := [*itertools.islice(texts, _CHUNK)]:
             done += len(chunk)
-            file.write(encoder(chunk).astype("<f4").tobytes())
+            vectors = encoder(chunk).astype("<f4").tobytes()
+            manifest["checksums"].append(zlib.crc32(vectors))
+            file.write(vectors)
             file.flush()
             os.fsync(file.fileno())
             note(done)
@@ -213,11 +240,22 @@ def _read_manifest(folder: str) -> dict[str, Any]:
         manifest = files.read_json(path)
     except UserError as error:
         raise UserError(f"{error}. The index is damaged: remove {folder}") from None
-    if manifest.get("version", 0) > _VERSION:
+    manifest = {"checksums": [], "input": {}, **manifest}
+    are_valid = all(isinstance(manifest.get(name), kind) for name, kind in _TYPES.items())
+    if are_valid and manifest["version"] > _VERSION:
         raise UserError(f"{path}: a newer version of bert_tf built this index. Update bert_tf")
-    if not {"version", "model", "texts", "num_texts", "num_encoded"} <= manifest.keys():
+    if not (are_valid and 0 <= manifest["num_encoded"] <= manifest["num_texts"]):
         raise UserError(f"{path} is not the file of an index. Remove it, or pass another folder")
+    num_chunks = -(-manifest["num_encoded"] // _CHUNK)
+    manifest["checksums"] = [*manifest["checksums"], *[0] * num_chunks][:num_chunks]  # 0: unknown
     return manifest
+
+
+def _describe_input(path: str) -> dict[str, Any]:
+    """Identifies a local file; {} for any other input."""
+    if not os.path.isfile(path):
+        return {}
+    return {"path": files.resolve(path), "size_and_mtime_ns": [*files.size_and_mtime(path)]}
 
 
 def _require_same(folder: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:

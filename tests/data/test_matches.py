@@ -78,6 +78,14 @@ def test_labels(tmp_path):
     )
 
 
+def test_rows_of_an_anchor_share_many_negatives(tmp_path):
+    # All negatives in each row would be as many as positives times negatives.
+    table = "a\tb\tl\n" + "".join(f"x\t{n}\t{n % 2}\n" for n in range(400))
+    matches = read(tmp_path, {"train.tsv": table}, **COLUMNS, label_column="l").matches
+    assert [len(match.negatives) for match in matches] == [200, *[100] * 199]
+    assert {match.negatives[:100] for match in matches} == {tuple(map(str, range(0, 200, 2)))}
+
+
 @pytest.mark.parametrize(
     ("rest", "flags", "level", "log"),
     [

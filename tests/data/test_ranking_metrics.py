@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from bert_tf.data.ranking_metrics import correlations, rank
+from bert_tf.data.ranking_metrics import correlations, rank, rank_candidates
 
 QUERIES = np.float32([[1, 0], [0, 1]])
 
@@ -89,3 +89,38 @@ def test_values_of_each_query(monkeypatch):
     assert found.best.tolist() == [1, 0]
     assert found.values["mrr@10"].tolist() == [0.5, 1]
     assert np.array_equal(found.values["triplet_accuracy"], [np.nan, 1], equal_nan=True)
+
+
+def metrics_by_counting(scores, gains):
+    """The metrics of a query, by their definitions: ties in order, and missed passages last."""
+    order = sorted(range(len(scores)), key=lambda index: (-scores[index], index))
+    ranks = [1.0 + order.index(i) if i < len(scores) else np.inf for i in range(len(gains))]
+    found = sorted((rank, gain) for rank, gain in zip(ranks, gains, strict=True) if gain > 0)
+    best = sorted(gains, reverse=True)
+    return {
+        "mrr@10": 1 / found[0][0] if found[0][0] <= 10 else 0,
+        "ndcg@10": sum(gain / math.log2(1 + rank) for rank, gain in found if rank <= 10)
+        / sum(gain / math.log2(2 + i) for i, gain in enumerate(best[:10])),
+        "map": np.mean([(i + 1) / rank for i, (rank, _) in enumerate(found)]),
+        **{f"recall@{k}": np.mean([rank <= k for rank, _ in found]) for k in (1, 10, 100)},
+    }
+
+
+@pytest.mark.parametrize("max_counted", [0, 2, 100])
+def test_ties_among_many_relevant_passages(monkeypatch, max_counted):
+    monkeypatch.setattr("bert_tf.data.ranking_metrics._MAX_COUNTED", max_counted)
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        scores = [rng.integers(0, 4, rng.integers(1, 30)).astype(np.float32)]
+        gains = [np.append(rng.integers(0, 3, len(scores[0]) + rng.integers(3)), 1.0)]
+        found = rank_candidates(scores, gains).values
+        for name, expected in metrics_by_counting(scores[0], gains[0]).items():
+            assert found[name][0] == pytest.approx(expected), name
+        known = gains[0][: len(scores[0])]
+        judgments = [(0, index, gain) for index, gain in enumerate(known)]
+        if known.any():
+            pairs = [(x, y) for x in scores[0][known > 0] for y in scores[0][known == 0]]
+            ranking = rank(np.ones((1, 1), np.float32), scores[0][:, None], judgments, {})
+            closer = ranking.values.get("triplet_accuracy", [np.nan])[0]
+            expected = np.mean([x > y for x, y in pairs]) if pairs else np.nan
+            assert closer == pytest.approx(expected, nan_ok=True)

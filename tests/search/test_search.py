@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -84,8 +85,10 @@ def test_search_is_exact_and_ties_are_in_order(folder, monkeypatch, block):
     distinct = rng.normal(size=(50, 8))
     vectors = np.concatenate([distinct, distinct[::-1], distinct + 1e-9])
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    index._is_checked = True
     index.vectors, queries = vectors, np.concatenate([vectors[:5], -vectors[:1]])
     monkeypatch.setattr(index_module, "_BLOCK", block)
+    monkeypatch.setattr(index_module, "_CHUNK", 3)
     scores = (queries.astype(np.float64) @ vectors.T.astype(np.float64)).round(6)
     for top_k in (1, 3, 10, 1000):
         order = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
@@ -417,38 +420,97 @@ def test_prefixes_that_leave_no_room(folder):
     search(folder, **{**flags, "query_prefix": "a b: "})
 
 
-def test_damaged_indexes(folder):
+NO_INDEX = "is not the file of an index"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 2}, "a newer version of bert_tf built this index. Update"),
+        ({"num_texts": 3, "num_encoded": 3}, r"is damaged \(other sizes\)\. Remove it"),
+        ({"num_encoded": 6}, NO_INDEX),
+        *[({name: "x"}, NO_INDEX) for name in ("version", "num_texts", "checksums", "input")],
+        *[({name: None}, NO_INDEX) for name in ("model", "texts", "num_encoded")],
+        ({"checksums": ["x"]}, r"is damaged \(the vectors from row 0 on\)"),
+    ],
+)
+def test_damaged_manifests(folder, change, message):
     build_index(folder)
     path = folder / "index" / "index.json"
-    manifest = json.loads(path.read_text())
-    for change, message in (
-        ({"version": 2}, "a newer version of bert_tf built this index. Update"),
-        ({"num_texts": 3, "num_encoded": 3}, r"is damaged \(other sizes\). Remove it"),
-    ):
-        path.write_text(json.dumps({**manifest, **change}))
-        with pytest.raises(UserError, match=message):
-            search(folder)
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(UserError, match=message):
+        search(folder)
+
+
+def test_manifests_that_cannot_be_read(folder):
+    build_index(folder)
+    path = folder / "index" / "index.json"
     path.write_text("{}")
-    with pytest.raises(UserError, match="is not the file of an index"):
+    with pytest.raises(UserError, match=NO_INDEX):
         search(folder)
     path.write_text('{"version": 1,')
     with pytest.raises(UserError, match=r"index\.json:1: invalid JSON: .* damaged: remove .*index"):
         search(folder)
-    path.write_text(json.dumps(manifest))
-    for name, place in (("vectors.npy", -8), ("texts.jsonl", -5)):
-        content = (folder / "index" / name).read_bytes()
-        changed = bytearray(content)
-        changed[place:] = b"~" * -place
-        (folder / "index" / name).write_bytes(changed)
-        with pytest.raises(UserError, match=r"is damaged \(other content\)"):
-            search(folder)
-        (folder / "index" / name).write_bytes(content)
-    search(folder)
     with pytest.raises(UserError, match=r"--index_dir=.*index\.json is a file, not a folder"):
         search(folder, index_dir=path)
-    os.truncate(folder / "index" / "vectors.npy", 200)
-    with pytest.raises(UserError, match=r"is damaged \(mmap length"):
+
+
+@pytest.mark.parametrize("name", ["vectors.npy", "texts.jsonl", "offsets.npy"])
+def test_every_flipped_bit_is_noticed(folder, monkeypatch, name):
+    monkeypatch.setattr(index_module, "_CHUNK", 2)
+    queries = build_index(folder).vectors[:2].copy()
+    content = (folder / "index" / name).read_bytes()
+    header = 0 if name == "texts.jsonl" else 128
+    rng = random.Random(0)
+    for place in [*rng.choices(range(header, len(content)), k=200), *range(header)]:
+        changed = bytearray(content)
+        changed[place] ^= 1 << rng.randrange(8)
+        (folder / "index" / name).write_bytes(changed)
+        with pytest.raises(UserError, match=r"index is damaged \(.*\)\. Remove it, and build it"):
+            Index(str(folder / "index")).search(queries, 2)
+    for cut in (0, 100, len(content) - 1):
+        (folder / "index" / name).write_bytes(content[:cut])
+        with pytest.raises(UserError, match="index is damaged"):
+            Index(str(folder / "index"))
+    (folder / "index" / name).write_bytes(content)
+    assert Index(str(folder / "index")).search(queries, 2)[1].rows[0] == 1
+
+
+def test_index_of_version_1_1(folder, run_log):
+    index = build_index(folder)
+    path = folder / "index" / "index.json"
+    manifest = json.loads(path.read_text())
+    old = {name: x for name, x in manifest.items() if name not in ("checksums", "input")}
+    path.write_text(json.dumps(old))
+    found = search(folder)
+    (folder / "texts.txt").touch()
+    assert search(folder) == found
+    assert "has changed since" not in run_log.text
+    with open(folder / "index" / "vectors.npy", "r+b") as file:
+        file.seek(-4, os.SEEK_END)
+        file.write(np.float32(np.nan).tobytes())
+    with pytest.raises(UserError, match=r"is damaged \(the vectors from row 0 on\)"):
         search(folder)
+    # The vectors of an unfinished index are kept, too.
+    path.write_text(json.dumps({**old, "num_encoded": 0}))
+    np.testing.assert_array_equal(build_index(folder).vectors, index.vectors)
+    assert json.loads(path.read_text())["checksums"] == manifest["checksums"]
+
+
+def test_changed_input(folder, run_log):
+    build_index(folder)
+    search(folder)
+    (folder / "texts.txt").rename(folder / "moved.txt")
+    search(folder)
+    assert "has changed" not in run_log.text
+    shutil.copy(folder / "moved.txt", folder / "texts.txt")
+    search(folder)
+    message = f"{folder}/texts.txt has changed since the index {folder}/index was built, which has"
+    assert run_log.text.count(message) == 1
+    run_log.clear()
+    build_index(folder)  # the same texts
+    search(folder)
+    assert "has changed" not in run_log.text
 
 
 @pytest.mark.parametrize("script", ["run_classifier", "run_ranking", None])

@@ -36,9 +36,10 @@ def unpack(path: str) -> str:
             folder_name = os.path.basename(os.path.dirname(next(iter(members.values())).filename))
             folder_name = folder_name or os.path.basename(path).removesuffix(".zip") or "model"
             folder = os.path.join(temporary_folder(), folder_name)
-            os.mkdir(folder)
+            files.make_dirs(folder)
             for name, member in members.items():
-                with archive.open(member) as source, open(os.path.join(folder, name), "wb") as file:
+                target = files.open_atomically(os.path.join(folder, name))
+                with archive.open(member) as source, target as file:
                     shutil.copyfileobj(source, file, 1 << 22)
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise UserError(f"{path} is not a complete zip file ({error}); copy it again") from error

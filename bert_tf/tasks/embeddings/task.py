@@ -116,14 +116,16 @@ class Embeddings(Task):
         lower_case, declared = find_source(path).do_lower_case, declared_vectors(RunFolder.of(path))
         if declared and (declared.unsupported or declared.lower_case):
             raise UserError(f"--teacher={path}: {declared}, which is not supported")
-        query_prefix, prefix = (declared.prefix(x) if declared else "" for x in (True, False))
         teacher_options = EmbeddingsOptions(
             init_checkpoint=path,
             do_lower_case=run.do_lower_case if lower_case is None else lower_case,
             pooling=declared.pooling if declared else run.pooling,
             max_seq_length=(declared and declared.max_seq_length) or run.max_seq_length,
+            query_prefix=declared.prefix(is_query=True) if declared else "",
+            passage_prefix=declared.prefix(is_query=False) if declared else "",
         )
         teacher = Embeddings(*read_model_files(teacher_options))
+        query_prefix, prefix = teacher.options.query_prefix, teacher.options.passage_prefix
         if (size := teacher.vector_size) != self.vector_size:
             sizes = f"has vectors of size {size}, but this model of {self.vector_size}"
             advice = "Choose another teacher, or write its cosines to a column for --loss=cosine"

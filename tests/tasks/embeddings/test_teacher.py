@@ -13,9 +13,12 @@ from bert_tf.data.array_ops import normalize
 from bert_tf.data.features import Feature
 from bert_tf.data.records import read_chunks
 from bert_tf.errors import UserError
+from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.options import ConversionOptions, EmbeddingsOptions
 from bert_tf.predictor import Predictor
+from bert_tf.tasks.embeddings.task import Embeddings
 from tests.conftest import WORDS
+from tests.training.helpers import ONE_DEVICE
 
 ROWS = [(" ".join(WORDS[i : i + 3]), " ".join(WORDS[i : i + 6]), WORDS[-i - 1]) for i in range(12)]
 
@@ -116,13 +119,33 @@ def test_records_are_reused_until_the_teacher_changes(options, teacher, tmp_path
     registry.run(dataclasses.replace(run, num_train_epochs=2.0))
     assert "Reusing" in run_log.text
     assert "computing the vectors" not in run_log.text
-    config = (copy / "1_Pooling/config.json").read_text()
-    config = config.replace('cls_token": true', 'cls_token": false')
-    (copy / "1_Pooling/config.json").write_text(
-        config.replace('max_tokens": false', 'max_tokens": true')
-    )
+    prompts = copy / "config_sentence_transformers.json"
+    prompts.write_text(prompts.read_text().replace('"the "', '"it "'))
     registry.run(dataclasses.replace(run, num_train_epochs=3.0))
     assert "computing the vectors of" in run_log.text
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("1_Pooling/config.json", "{", '{"pooling_mode": "max", '),
+        ("config_sentence_transformers.json", '"it "', '"the "'),
+        ("sentence_bert_config.json", "20", "19"),
+        ("vocab.txt", "good\n", "well\n"),
+        ("tokenizer_config.json", "{}", '{"strip_accents": false}'),
+        ("bert_config.json", '"gelu"', '"relu"'),
+    ],
+)
+def test_identity_of_a_teacher(options, teacher, tmp_path, name, old, new):
+    copy = tmp_path / "teacher"
+    shutil.copytree(teacher, copy)
+    (copy / "tokenizer_config.json").write_text("{}")
+    student = Embeddings(*read_model_files(dataclasses.replace(options, teacher=str(copy))))
+    before, text = student.open_teacher(ONE_DEVICE).identity, (copy / name).read_text()
+    assert student.open_teacher(ONE_DEVICE).identity == before
+    assert old in text
+    (copy / name).write_text(text.replace(old, new))
+    assert student.open_teacher(ONE_DEVICE).identity != before
 
 
 def test_mistakes(options, teacher, tmp_path):
