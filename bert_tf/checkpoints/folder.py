@@ -117,13 +117,6 @@ def warn_if_incomplete(folder: str) -> None:
             log.warning(_SKIPPED, os.path.join(folder, name))
 
 
-def warn_if_untrained(prefix: str) -> None:
-    """Warns if the checkpoint was written before the first training step."""
-    if os.path.basename(prefix) == "model.ckpt-0":
-        message = "%s was written before the first training step. Pass a later checkpoint"
-        log.warning(message, prefix)
-
-
 def add_newest(folder: str, name: str, max_to_keep: int = MAX_TO_KEEP) -> None:
     """Records a complete checkpoint as the newest in its folder, and removes the oldest ones.
 

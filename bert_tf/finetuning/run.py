@@ -139,7 +139,7 @@ class FineTuningRun(TrainingRun):
             eval_interval=eval_interval,
             eval_examples=self.splits.digest("eval")[0] if eval_interval else "",
             continues=continues,
-            metadata=run_metadata.run_files(options, training_data, task.schema),
+            metadata=run_metadata.run_files(options, training_data, num_train_steps, task.schema),
         )
 
     def build_model(self, **kwargs: Any) -> keras.Model:

@@ -14,6 +14,7 @@ from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.checkpoints.tensors import open_reader
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
+from bert_tf.progress import log
 
 if TYPE_CHECKING:  # imports Keras
     from bert_tf.modeling import HeadFormat
@@ -73,7 +74,7 @@ class Source(abc.ABC):
             advice = "Split the texts into its words, separated by spaces, and pass --pretokenized"
             self.notes.append(f"{path}: the model needs the words of {kind}. {advice}")
 
-    def read_run(self, folder: str) -> None:
+    def read_run(self, folder: str) -> RunFolder:
         """Sets model and casing from the `run.json` of a bert_tf training run."""
         self.run = run = RunFolder(folder)
         script = registry.entries().get(run.entry("script") or "")
@@ -82,6 +83,12 @@ class Source(abc.ABC):
         self.tokenizer_settings |= tokenizer_settings(run)
         if self.do_lower_case is None and lower_case is not None:
             self.do_lower_case, self.casing_is_recorded = lower_case, True
+        return run
+
+    def log_notes(self) -> None:
+        """Logs the notes as warnings."""
+        for note in self.notes:
+            log.warning("%s", note)
 
     @property
     def model(self) -> Any:
@@ -130,10 +137,12 @@ class OriginalSource(Source):
 
     kind = "original"
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, shown: str = "") -> None:
         folder = os.path.dirname(prefix) or "."
         super().__init__(prefix, folder)
-        self.read_run(folder)
+        run = self.read_run(folder)
+        with contextlib.suppress(UserError):  # Reading the weights reports damage.
+            self.notes += run.progress_notes(prefix, shown)
         release = releases.named(os.path.dirname(os.path.abspath(prefix)))
         if self.do_lower_case is None and release:
             self.do_lower_case = not release.cased

@@ -97,13 +97,14 @@ class PretrainingRun(TrainingRun):
         log_epochs(self.paths, options)
         trained_on = "\n".join(map(files.resolve, self.paths))
         entries: Any = {run_metadata.VOCABULARY: self.vocabulary, _TRAINED_ON: trained_on}
+        num_steps = options.num_train_steps
         return Plan(
-            num_train_steps=options.num_train_steps,
+            num_train_steps=num_steps,
             num_warmup_steps=options.num_warmup_steps,
             eval_interval=options.eval_every or None,
             eval_examples=fingerprint(options.max_eval_steps, options.eval_batch_size, sizes),
             continues=continues,
-            metadata=run_metadata.run_files(options, training_data, **entries),
+            metadata=run_metadata.run_files(options, training_data, num_steps, **entries),
             shared=shared,
         )
 
