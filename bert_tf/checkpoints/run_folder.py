@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import os
+import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf import files, registry
-from bert_tf.checkpoints.folder import latest, newest_readable, resolve
+from bert_tf.checkpoints.folder import STEP_NAME, latest, newest_readable, resolve
 from bert_tf.checkpoints.tensors import step_of
 from bert_tf.declare import check_values
 from bert_tf.errors import UserError, counted, excerpt
@@ -246,13 +247,15 @@ class RunFolder:
         return options.resume != "never" and bool(self.newest)
 
     def checkpoint(self, *, check: bool = True) -> str:
-        """Returns the prefix of the checkpoint to use: the best, or else the newest or only one.
+        """Returns the prefix of the checkpoint to use: `model`, the best, the newest or only one.
 
         `check` skips damaged checkpoints with a warning.
 
         Raises:
             UserError: there is no checkpoint, or several, or several runs, or all are damaged.
         """
+        if self.model not in (None, self.path):
+            return resolve(self.model)
         self.require_one_run()
         # The file `checkpoint` does not list checkpoints that were copied or converted to here.
         return self.best or (check and newest_readable(self.path)) or resolve(self.path)
@@ -282,11 +285,14 @@ class RunFolder:
         return found
 
     @property
-    def step(self) -> int:
-        """The step of the checkpoint to use; 0 if unknown, as for published models and exports."""
+    def step(self) -> int | None:
+        """The step of the checkpoint to use; None if unknown, or only TensorFlow can tell."""
         with contextlib.suppress(UserError):
-            return step_of(self.checkpoint(check=False))
-        return 0
+            prefix = self.checkpoint(check=False)
+            if match := STEP_NAME.fullmatch(os.path.basename(prefix)):
+                return int(match[1])
+            return step_of(prefix) if "tensorflow" in sys.modules else None
+        return None
 
     @property
     def _run(self) -> "RunFolder":
@@ -294,21 +300,23 @@ class RunFolder:
         parent = RunFolder(os.path.dirname(self.path))
         return parent if os.path.basename(self.path) == BEST_FOLDER and parent.find(RUN) else self
 
-    def progress_notes(self, prefix: str, shown: str = "") -> list[str]:
-        """Returns a sentence about a checkpoint in the folder if its training has not ended.
-
-        `shown` replaces its path. Runs of version 1.1 are not known to have ended.
-        """
-        shown = shown or prefix
+    def progress_notes(self, prefix: str, path: str) -> list[str]:
+        """Returns a sentence about a checkpoint if its training has not ended; `path` names it."""
         if os.path.basename(prefix) == "model.ckpt-0":
-            return [f"{shown} was written before the first training step. Pass a later checkpoint"]
+            return [f"{path} was written before the first training step. Pass a later checkpoint"]
         run = self._run
-        planned = run.entry(PLANNED_STEPS, kind=int)
+        planned = run.entry(PLANNED_STEPS, kind=int) or 0
         # A process may be killed after its last checkpoint, and before it writes that it ended.
-        ended = run.entry(ENDED, kind=bool) or run.find(f"model.ckpt-{planned}.index")
-        if not planned or ended or (step := step_of(prefix)) >= planned:
-            return []
-        return [f"{shown}: step {step:,} of {planned:,}, the run has not ended"]
+        if run.entry(ENDED, kind=bool) is not False or run.find(f"model.ckpt-{planned}.index"):
+            return []  # A run of version 1.1 does not say whether it ended.
+        return [f"{path}: step {step_of(prefix):,} of {planned:,}, the run has not ended"]
+
+    def log_progress(self) -> None:
+        """Warns if the training of the checkpoint to use has not ended."""
+        with contextlib.suppress(UserError):
+            prefix = self.checkpoint(check=False)
+            for note in self.progress_notes(prefix, prefix):
+                log.warning("%s", note)
 
     def write_end(self) -> None:
         """Records that training has ended, unless it began with version 1.1."""

@@ -14,7 +14,6 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from bert_tf import checkpoints, files, registry
-from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import CURVE, EVAL_RESULTS_JSON, RUN, RUNS, RunFolder
 from bert_tf.declare import DATA, DEVICES, RESULTS, Affects
 from bert_tf.errors import UserError, similar
@@ -220,7 +219,7 @@ class Estimator(ExplainsNames, BaseEstimator):
             files.write_text(folder.file(RUN), json.dumps(run, indent=1) + "\n")
         else:
             folder.check_files()
-            find_source(folder.checkpoint(check=False)).log_notes()
+            folder.log_progress()
         if classes:
             self.classes_ = to_array(classes if rows else run.get("classes", classes))
         self._run, self._files, self._predictor = run, _read_model(folder), None

@@ -15,7 +15,6 @@ from bert_tf.checkpoints.folder import advice_for_model_id
 from bert_tf.checkpoints.run_folder import (
     CONFIG,
     ENDED,
-    PLANNED_STEPS,
     RUN,
     VOCAB,
     RunFolder,
@@ -35,18 +34,13 @@ COPIES = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
 
 
 def run_files(
-    options: Any,
-    data_description: str,
-    planned_steps: int,
-    schema: Schema = NO_SCHEMA,
-    **extra: Any,
+    options: Any, data_description: str, schema: Schema = NO_SCHEMA, **extra: Any
 ) -> dict[str, str]:
     """Returns file name -> text for a training run; raises a UserError if a saved copy differs."""
-    extra |= {PLANNED_STEPS: planned_steps, ENDED: False}
     folder = RunFolder(options.output_dir)
     resumes = folder.will_be_resumed_by(options)
     begun_from = folder.entry("begun_from") if resumes else options.init_checkpoint
-    extra |= {"begun_from": begun_from, "training_data": data_description}
+    extra |= {"begun_from": begun_from, "training_data": data_description, ENDED: False}
     contents = model_files(options, schema, **extra)
     for name, flag in COPIES.items():
         if name in contents:

@@ -83,9 +83,7 @@ def _load_init_checkpoint(model: keras.Model, options: Any) -> None:
             output_dir,
         )
     log.info("%s", loaded.describe())
-    if options.do_train:
-        return
-    if loaded.new:
+    if loaded.new and not options.do_train:
         log.warning(
             "Not in %s, so initialized randomly: %s. Without --do_train=true the results are "
             "meaningless: pass a checkpoint that %s.py trained as --init_checkpoint",

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from bert_tf import registry, training
-from bert_tf.checkpoints.folder import warn_if_untrained
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.commands import convert_checkpoint, export_model

@@ -74,7 +74,7 @@ class Source(abc.ABC):
             advice = "Split the texts into its words, separated by spaces, and pass --pretokenized"
             self.notes.append(f"{path}: the model needs the words of {kind}. {advice}")
 
-    def read_run(self, folder: str) -> RunFolder:
+    def read_run(self, folder: str) -> None:
         """Sets model and casing from the `run.json` of a bert_tf training run."""
         self.run = run = RunFolder(folder)
         script = registry.entries().get(run.entry("script") or "")
@@ -83,7 +83,6 @@ class Source(abc.ABC):
         self.tokenizer_settings |= tokenizer_settings(run)
         if self.do_lower_case is None and lower_case is not None:
             self.do_lower_case, self.casing_is_recorded = lower_case, True
-        return run
 
     def log_notes(self) -> None:
         """Logs the notes as warnings."""
@@ -140,9 +139,9 @@ class OriginalSource(Source):
     def __init__(self, prefix: str, shown: str = "") -> None:
         folder = os.path.dirname(prefix) or "."
         super().__init__(prefix, folder)
-        run = self.read_run(folder)
+        self.read_run(folder)
         with contextlib.suppress(UserError):  # Reading the weights reports damage.
-            self.notes += run.progress_notes(prefix, shown)
+            self.notes += RunFolder(folder).progress_notes(prefix, shown or prefix)
         release = releases.named(os.path.dirname(os.path.abspath(prefix)))
         if self.do_lower_case is None and release:
             self.do_lower_case = not release.cased

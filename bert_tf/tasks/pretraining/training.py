@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import file_names, files, training
-from bert_tf.checkpoints.run_folder import VOCAB, RunFolder, fingerprint
+from bert_tf.checkpoints.run_folder import PLANNED_STEPS, VOCAB, RunFolder, fingerprint
 from bert_tf.config import BertConfig
 from bert_tf.data.records import count_records
 from bert_tf.errors import UserError, counted
@@ -97,14 +97,14 @@ class PretrainingRun(TrainingRun):
         log_epochs(self.paths, options)
         trained_on = "\n".join(map(files.resolve, self.paths))
         entries: Any = {run_metadata.VOCABULARY: self.vocabulary, _TRAINED_ON: trained_on}
-        num_steps = options.num_train_steps
+        entries[PLANNED_STEPS] = options.num_train_steps
         return Plan(
-            num_train_steps=num_steps,
+            num_train_steps=options.num_train_steps,
             num_warmup_steps=options.num_warmup_steps,
             eval_interval=options.eval_every or None,
             eval_examples=fingerprint(options.max_eval_steps, options.eval_batch_size, sizes),
             continues=continues,
-            metadata=run_metadata.run_files(options, training_data, num_steps, **entries),
+            metadata=run_metadata.run_files(options, training_data, **entries),
             shared=shared,
         )
 

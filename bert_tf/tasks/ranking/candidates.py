@@ -112,9 +112,8 @@ class Choices:
             number = counted(len(self.passages), "passage")
             problem = f"there {'is' if len(self.passages) == 1 else 'are'} only {number}"
             raise UserError(f"{self.data.path}: {problem}. Lower --num_negatives={count}")
-        kinds = zip(numbers / len(rows), ("hard", "of the run", "random"), strict=True)
-        listed = ", ".join(f"{number:.3g} {kind}" for number, kind in kinds if number)
-        log.info("%s: negatives of a row, on average: %s", self.data.path, listed)
+        message = "%s: negatives of a row, on average: %.3g hard, %.3g of the run, %.3g random"
+        log.info(message, self.data.path, *(numbers / len(rows)))
         return rows
 
     def ranked(self, top_k: int) -> Ranked:

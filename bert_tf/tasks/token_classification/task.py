@@ -116,7 +116,7 @@ class TokenClassification(Task):
         file = self._read_file(split)
         examples = self._make_sentences(file)
         sizes = counted(len(examples), "sentence"), counted(len(file.words), "word")
-        log.info("%s: %s, %s, %s", file.path, *sizes, counted(len(examples.windows), "window"))
+        log.info("%s: %s, %s", file.path, *sizes)
         if names := sentences.describe_labels(file):
             log.info("%s: %s", file.path, names)
         return examples
