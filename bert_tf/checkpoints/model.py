@@ -26,6 +26,7 @@ EXTRA_NAMES = ("loss_scale",)
 
 _ENCODER_SCOPE = "bert/"
 _ENCODER_PART = re.compile(r"(^|/)(embeddings|encoder|pooler)/")
+_PRETRAINING_HEADS = ("cls/predictions/", "cls/seq_relationship/")
 _LAYER_NUMBER = re.compile(r"(?<=bert/encoder/layer_)\d+(?=/)")
 
 
@@ -49,7 +50,7 @@ class Restored:
         """Returns a one-line summary; it lists variables unless only the head is new or unused."""
         others = [*self.new, *self.unused]
         has_head = not all(map(_ENCODER_PART.search, self.restored))
-        is_other = has_head or any(not name.startswith("cls/") for name in self.unused)
+        is_other = has_head or not all(n.startswith(_PRETRAINING_HEADS) for n in self.unused)
         if not any(map(_ENCODER_PART.search, others)) and not (self.new and is_other):
             part = " of the encoder" if others and not has_head else ""
             return f"Weights{part} from {self.prefix}{'; new head' if self.new else ''}"

@@ -454,13 +454,6 @@ def test_inputs_that_differ_from_training_warn(
     assert bool(warning_messages(run_log)) == bool(warning)
 
 
-def test_untrained_checkpoint_warns(run_log):
-    warn_if_untrained("out/model.ckpt-10")
-    assert warning_messages(run_log) == []
-    warn_if_untrained("out/model.ckpt-0")
-    assert "out/model.ckpt-0 was written before the first training step" in run_log.text
-
-
 def test_changed_config_warns(tiny, tmp_path, run_log):
     config_file = tmp_path / "other.json"
     for change, expected in (
