@@ -12,7 +12,7 @@ from bert_tf.progress import log
 STATE_FILE = "checkpoint"
 MAX_TO_KEEP = 5
 
-_STEP_NAME = re.compile(r"model\.ckpt-(\d+)")
+STEP_NAME = re.compile(r"model\.ckpt-(\d+)")
 # Temporary files that remain if the process is killed while TensorFlow writes a checkpoint.
 _TEMPORARY_FILE = re.compile(r"model\.ckpt-\d+\..*tempstate\d+$")
 # Looks like a model id on the Hugging Face Hub, not like a file: bert-base-uncased, google-bert/...
@@ -86,7 +86,7 @@ def names_in(folder: str) -> list[str]:
     complete = [name for name in dict.fromkeys(listed) if name in prefixes]
     if complete:
         return complete
-    by_step = {int(m[1]): m[0] for m in map(_STEP_NAME.fullmatch, prefixes) if m}
+    by_step = {int(m[1]): m[0] for m in map(STEP_NAME.fullmatch, prefixes) if m}
     return [by_step[step] for step in sorted(by_step)]
 
 
@@ -115,13 +115,6 @@ def warn_if_incomplete(folder: str) -> None:
     for name in sorted(listed.difference(_list_prefixes(folder))):
         if files.exists(os.path.join(folder, f"{name}.index")):
             log.warning(_SKIPPED, os.path.join(folder, name))
-
-
-def warn_if_untrained(prefix: str) -> None:
-    """Warns if the checkpoint was written before the first training step."""
-    if os.path.basename(prefix) == "model.ckpt-0":
-        message = "%s was written before the first training step. Pass a later checkpoint"
-        log.warning(message, prefix)
 
 
 def add_newest(folder: str, name: str, max_to_keep: int = MAX_TO_KEEP) -> None:

@@ -25,6 +25,8 @@ SLOT_NAMES = ("adam_m", "adam_v")
 EXTRA_NAMES = ("loss_scale",)
 
 _ENCODER_SCOPE = "bert/"
+_ENCODER_PART = re.compile(r"(^|/)(embeddings|encoder|pooler)/")
+_PRETRAINING_HEADS = ("cls/predictions/", "cls/seq_relationship/")
 _LAYER_NUMBER = re.compile(r"(?<=bert/encoder/layer_)\d+(?=/)")
 
 
@@ -45,7 +47,13 @@ class Restored:
     unused: tuple[str, ...]
 
     def describe(self) -> str:
-        """Returns a one-line summary."""
+        """Returns a one-line summary; it lists variables unless only the head is new or unused."""
+        others = [*self.new, *self.unused]
+        has_head = not all(map(_ENCODER_PART.search, self.restored))
+        is_other = has_head or not all(n.startswith(_PRETRAINING_HEADS) for n in self.unused)
+        if not any(map(_ENCODER_PART.search, others)) and not (self.new and is_other):
+            part = " of the encoder" if others and not has_head else ""
+            return f"Weights{part} from {self.prefix}{'; new head' if self.new else ''}"
         groups = {"Randomly initialized": self.new, "In the checkpoint but not used": self.unused}
         texts = [f"{title}: {summarize(names)}" for title, names in groups.items() if names]
         count = counted(len(self.restored), "variable")
@@ -127,8 +135,7 @@ def load_weights(
     """
     if isinstance(source, str | os.PathLike):
         source = OriginalSource(resolve(os.fspath(source)))
-    for note in source.notes:
-        log.warning("%s", note)
+    source.log_notes()
     prefix, stored = source.path, source.shapes()
     stored = {name: shape for name, shape in stored.items() if not is_training_state(name)}
     variables = named_variables(model)

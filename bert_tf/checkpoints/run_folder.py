@@ -1,8 +1,11 @@
 """The folder of a model: its files, `run.json`, labels, checkpoints, and data of earlier runs."""
 
+import contextlib
 import hashlib
 import io
+import json
 import os
+import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -10,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from bert_tf import files, registry
-from bert_tf.checkpoints.folder import latest, newest_readable, resolve, warn_if_untrained
+from bert_tf.checkpoints.folder import STEP_NAME, latest, newest_readable, resolve
+from bert_tf.checkpoints.tensors import step_of
 from bert_tf.declare import check_values
 from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.progress import log
@@ -21,6 +25,8 @@ LABELS = "labels.txt"
 RUN = "run.json"
 # Entry of `run.json`: mean and deviation of each target of a regression that was standardized.
 TARGET_SCALE = "target_scale"
+# Entries of `run.json`: the number of steps that training will have made, and whether it ended.
+PLANNED_STEPS, ENDED = "planned_steps", "ended"
 # The subfolder with the best weights of a training run with --eval_every, and their name.
 BEST_FOLDER, BEST_NAME = "best", "model.ckpt"
 # The summary of a run with several seeds, and the metrics of an evaluation.
@@ -241,19 +247,18 @@ class RunFolder:
         return options.resume != "never" and bool(self.newest)
 
     def checkpoint(self, *, check: bool = True) -> str:
-        """Returns the prefix of the checkpoint to use: the best, or else the newest or only one.
+        """Returns the prefix of the checkpoint to use: `model`, the best, the newest or only one.
 
-        `check` skips damaged checkpoints with a warning, and warns about a checkpoint of step 0.
+        `check` skips damaged checkpoints with a warning.
 
         Raises:
             UserError: there is no checkpoint, or several, or several runs, or all are damaged.
         """
+        if self.model not in (None, self.path):
+            return resolve(self.model)
         self.require_one_run()
         # The file `checkpoint` does not list checkpoints that were copied or converted to here.
-        prefix = self.best or (check and newest_readable(self.path)) or resolve(self.path)
-        if check:
-            warn_if_untrained(prefix)
-        return prefix
+        return self.best or (check and newest_readable(self.path)) or resolve(self.path)
 
     def checkpoint_to_resume(self, options: Any) -> str | None:
         """Returns the checkpoint in `output_dir` from which a run starts, or None.
@@ -273,21 +278,59 @@ class RunFolder:
         if not found and options.resume == "must":
             absence = files.describe_folder(self.path)
             raise UserError(f"--resume=must, but --output_dir={self} has no checkpoint ({absence})")
-        if found and not options.do_train:
-            if os.path.basename(found) == "model.ckpt-0" and self.newest != found:
-                advice = "Restore one from a copy, or train again"
-                raise UserError(f"All trained checkpoints in {self} are damaged. {advice}")
-            warn_if_untrained(found)
+        is_untrained = os.path.basename(found or "") == "model.ckpt-0"
+        if is_untrained and not options.do_train and self.newest != found:
+            advice = "Restore one from a copy, or train again"
+            raise UserError(f"All trained checkpoints in {self} are damaged. {advice}")
         return found
+
+    @property
+    def step(self) -> int | None:
+        """The step of the checkpoint to use; None if unknown, or only TensorFlow can tell."""
+        with contextlib.suppress(UserError):
+            prefix = self.checkpoint(check=False)
+            if match := STEP_NAME.fullmatch(os.path.basename(prefix)):
+                return int(match[1])
+            return step_of(prefix) if "tensorflow" in sys.modules else None
+        return None
+
+    @property
+    def _run(self) -> "RunFolder":
+        """The folder of the run: for its best weights, unless they were copied, the parent."""
+        parent = RunFolder(os.path.dirname(self.path))
+        return parent if os.path.basename(self.path) == BEST_FOLDER and parent.find(RUN) else self
+
+    def progress_notes(self, prefix: str, path: str) -> list[str]:
+        """Returns a sentence about a checkpoint if its training has not ended; `path` names it."""
+        if os.path.basename(prefix) == "model.ckpt-0":
+            return [f"{path} was written before the first training step. Pass a later checkpoint"]
+        run = self._run
+        planned = run.entry(PLANNED_STEPS, kind=int) or 0
+        # A process may be killed after its last checkpoint, and before it writes that it ended.
+        if run.entry(ENDED, kind=bool) is not False or run.find(f"model.ckpt-{planned}.index"):
+            return []  # A run of version 1.1 does not say whether it ended.
+        return [f"{path}: step {step_of(prefix):,} of {planned:,}, the run has not ended"]
+
+    def log_progress(self) -> None:
+        """Warns if the training of the checkpoint to use has not ended."""
+        with contextlib.suppress(UserError):
+            prefix = self.checkpoint(check=False)
+            for note in self.progress_notes(prefix, prefix):
+                log.warning("%s", note)
+
+    def write_end(self) -> None:
+        """Records that training has ended, unless it began with version 1.1."""
+        for folder in (self, RunFolder(self.file(BEST_FOLDER))):
+            if folder.entry(ENDED, kind=bool) is False:
+                text = json.dumps({**folder._read_json(RUN), ENDED: True}, indent=1)
+                files.write_text(folder.file(RUN), text + "\n")
 
     # What earlier runs left for later ones.
 
     def text_hashes(self) -> np.ndarray:
         """Returns hashes of the texts that the model was trained on, uint64; empty if unknown."""
-        is_best = os.path.basename(self.path) == BEST_FOLDER
-        folder = RunFolder(os.path.dirname(self.path)) if is_best else self
         try:
-            with files.open_binary(folder.file(_TEXT_HASHES)) as file:
+            with files.open_binary(self._run.file(_TEXT_HASHES)) as file:
                 return np.load(io.BytesIO(file.read()))
         except (UserError, ValueError, EOFError):
             return np.zeros(0, np.uint64)

@@ -126,8 +126,6 @@ def _restore_encoder(options: ExportOptions, folder: str, config: BertConfig) ->
         problem = f"a fine-tuned model ({heads[0]}), but {folder} does not record its task"
         advice = "pass --form=task with --script and --task_name, or --form=encoder"
         raise UserError(f"{prefix} is {problem}: {advice}")
-    if options.form == "auto":
-        log.info("%s records no fine-tuning task: exporting the encoder", folder)
     return model
 
 

@@ -20,7 +20,7 @@ from bert_tf.errors import UserError, similar
 from bert_tf.estimators.rows import Rows, text_items, to_array
 from bert_tf.other_libraries import ExplainsNames, advice_of, use_instead
 from bert_tf.predictor import Predictor
-from bert_tf.progress import log, show_table
+from bert_tf.progress import log, show_table, silenced
 from bert_tf.training.evaluation import EVALUATIONS
 
 # The files of a run that belong to its model or describe it, apart from the checkpoint.
@@ -208,7 +208,7 @@ class Estimator(ExplainsNames, BaseEstimator):
         return {}
 
     def _keep(self, folder: RunFolder, rows: Rows | None = None) -> None:
-        """Keeps the model of a run, which `fit` trained on `rows`."""
+        """Keeps the model of a run, which `fit` trained on `rows`, or which `load` opens."""
         if summary := folder.find(RUNS):
             folder = RunFolder(folder.file(files.read_json(summary)["best"]["folder"]))
         run, classes = files.read_json(folder.file(RUN)), folder.labels() or []
@@ -217,6 +217,9 @@ class Estimator(ExplainsNames, BaseEstimator):
             run["classes"] = [x.item() if isinstance(x, np.generic) else x for x in classes]
             run[LABELS_ARE_COLUMNS] = "columns" in rows.kinds
             files.write_text(folder.file(RUN), json.dumps(run, indent=1) + "\n")
+        else:
+            folder.check_files()
+            folder.log_progress()
         if classes:
             self.classes_ = to_array(classes if rows else run.get("classes", classes))
         self._run, self._files, self._predictor = run, _read_model(folder), None
@@ -243,11 +246,14 @@ class Estimator(ExplainsNames, BaseEstimator):
             name: getattr(self, name) for name in self._options_class().names(DEVICES | RESULTS)
         }
         if self._predictor is None or self._predictor[0] != flags:
-            with tempfile.TemporaryDirectory(prefix="bert_tf_") as folder:
-                self.save(f"{folder}/model")
-                predictor = Predictor(f"{folder}/model", self._script, **flags)
-            self._predictor = flags, predictor
+            self._predictor = flags, self._open_copy(self._script, **flags)
         return self._predictor[1]
+
+    def _open_copy(self, script: str, **flags: Any) -> Predictor:
+        """Opens a copy of the model, whose path no message names: `load` or `fit` logged all."""
+        with tempfile.TemporaryDirectory(prefix="bert_tf_") as folder, silenced():
+            self.save(f"{folder}/model")
+            return Predictor(f"{folder}/model", script, **flags)
 
     def save(self, folder: str | os.PathLike, overwrite: bool = False) -> None:
         """Writes the model to a folder, for `load`, `Predictor` and the scripts.

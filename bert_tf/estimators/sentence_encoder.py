@@ -1,7 +1,6 @@
 """An estimator for sentence vectors."""
 
 import os
-import tempfile
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -170,11 +169,9 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         flags["pooling"] = "auto" if follows else pooling
         old = getattr(self, "_predictor", None)
         if old is None or old[0] != flags:
-            with tempfile.TemporaryDirectory(prefix="bert_tf_") as folder:
-                if is_trained:
-                    self.save(f"{folder}/model")
-                    predictor = Predictor(f"{folder}/model", "extract_features", **flags)
-                else:
-                    predictor = Predictor(ExtractionOptions(**flags))
+            if is_trained:
+                predictor = self._open_copy("extract_features", **flags)
+            else:
+                predictor = Predictor(ExtractionOptions(**flags))
             self._predictor = flags, predictor
         return self._predictor[1]

@@ -108,7 +108,7 @@ def find_exported_model(
         options: `engine`, `precision` and `bert_config_file` of the model.
         load_model: returns the model with the weights of the checkpoint.
         schema: that of the task.
-        checkpoint: the checkpoint to export; by default, the one that `folder` stands for.
+        checkpoint: the checkpoint of the model, if it is loaded; else `folder` stands for it.
         cache_suffix: the subfolder is named `<engine><cache_suffix>`.
         kwargs: further arguments of `export_folder`.
 
@@ -126,8 +126,8 @@ def find_exported_model(
             )
         return exported
     cache = RunFolder(os.path.join(path, engine + cache_suffix))
-    checkpoint = checkpoint or folder.model or folder.checkpoint(check=False)
-    entries = {"precision": precision, "checkpoint_id": checkpoint_id(path, checkpoint, options)}
+    prefix = checkpoint or folder.model or folder.checkpoint(check=False)
+    entries = {"precision": precision, "checkpoint_id": checkpoint_id(path, prefix, options)}
     model_file = cache.file(MODEL_FILES[engine])
     if {n: cache.entry(n) for n in entries} != entries or not files.exists(model_file):
         if not files.is_remote(path) and not os.access(path, os.W_OK):
@@ -141,6 +141,8 @@ def find_exported_model(
         contents = run_metadata.model_files(options, schema, **entries)
         kwargs |= {"format": engine, "precision": precision}
         export_folder(load_model(), options, cache.path, contents, schema.labels, **kwargs)
+    elif not checkpoint:
+        folder.log_progress()
     return model_file
 
 

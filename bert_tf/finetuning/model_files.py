@@ -75,16 +75,12 @@ def find_model_files(options: Any) -> tuple[Any, list[formats.Source]]:
             sources.append(source)
     if not unset_flags:
         return options, sources
-    num_layers = len(options.init_layer_numbers)
-    available = {"bert_config_file": _config_file(source, num_layers)}
-    available["vocab_file"] = source.vocab_file
+    config_file = _config_file(source, len(options.init_layer_numbers))
+    available = {"bert_config_file": config_file, "vocab_file": source.vocab_file}
     found = {name: available[name] for name in unset_flags}
     for name in unset_flags:
         if found[name] is None:
             raise UserError(f"Pass --{name}: none was found with --{flag}={path}")
-    logged = {**available, "bert_config_file": source.config_file or source.path}
-    listed = ", ".join(str(logged[name]) for name in unset_flags)
-    log.info("Using the model files of --%s: %s", flag, listed)
     return dataclasses.replace(options, **found), sources
 
 

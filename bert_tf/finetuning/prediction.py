@@ -101,9 +101,6 @@ def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -
             advice = ". Pass text.numpy().decode()" if hasattr(item, "numpy") else advice
             received = f"{repr(item)[:100]}{advice}"
             raise UserError(f"Input {index}: expected {expected}. Received: {received}")
-        if any("[CLS]" in text or "[SEP]" in text for text in texts):
-            message = "Input %d: remove [CLS] and [SEP] from the text; they are added automatically"
-            log.warning(message, index)
     warn_about_empty_texts(inputs)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from bert_tf import files, training
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.model import follow_labels
-from bert_tf.checkpoints.run_folder import RunFolder, labels_file
+from bert_tf.checkpoints.run_folder import PLANNED_STEPS, RunFolder, labels_file
 from bert_tf.data.features import texts_per_row
 from bert_tf.data.input_pipeline import SHUFFLED_IN_MEMORY
 from bert_tf.errors import UserError, counted
@@ -139,7 +139,9 @@ class FineTuningRun(TrainingRun):
             eval_interval=eval_interval,
             eval_examples=self.splits.digest("eval")[0] if eval_interval else "",
             continues=continues,
-            metadata=run_metadata.run_files(options, training_data, task.schema),
+            metadata=run_metadata.run_files(
+                options, training_data, task.schema, **{PLANNED_STEPS: num_train_steps}
+            ),
         )
 
     def build_model(self, **kwargs: Any) -> keras.Model:

@@ -14,6 +14,7 @@ from bert_tf import declare, file_names, files, registry
 from bert_tf.checkpoints.folder import advice_for_model_id
 from bert_tf.checkpoints.run_folder import (
     CONFIG,
+    ENDED,
     RUN,
     VOCAB,
     RunFolder,
@@ -39,7 +40,7 @@ def run_files(
     folder = RunFolder(options.output_dir)
     resumes = folder.will_be_resumed_by(options)
     begun_from = folder.entry("begun_from") if resumes else options.init_checkpoint
-    extra |= {"begun_from": begun_from, "training_data": data_description}
+    extra |= {"begun_from": begun_from, "training_data": data_description, ENDED: False}
     contents = model_files(options, schema, **extra)
     for name, flag in COPIES.items():
         if name in contents:

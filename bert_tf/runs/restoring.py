@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from bert_tf import checkpoints, files, registry
-from bert_tf.checkpoints.folder import warn_if_incomplete, warn_if_untrained
+from bert_tf.checkpoints.folder import warn_if_incomplete
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.errors import UserError, counted
@@ -28,7 +28,9 @@ def load_first_weights(model: keras.Model, options: Any) -> str | None:
     elif options.init_checkpoint:
         _load_init_checkpoint(model, options)
     else:
-        log.warning(
+        is_pretraining = not registry.entries()[registry.script_of(type(options))].make_task
+        log.log(
+            logging.INFO if is_pretraining and options.do_train else logging.WARNING,
             "No --init_checkpoint: all weights are initialized randomly%s",
             "" if options.do_train else ", and stay random without --do_train=true",
         )
@@ -37,7 +39,10 @@ def load_first_weights(model: keras.Model, options: Any) -> str | None:
 
 def _load_own_checkpoint(model: keras.Model, checkpoint: str, options: Any) -> None:
     try:
-        loaded = checkpoints.load_weights(model, checkpoint)
+        source = find_source(checkpoint)
+        if options.do_train:  # which the notes would only say again
+            source.notes.clear()
+        loaded = checkpoints.load_weights(model, source)
         loaded.require_exact(advice="")
     except UserError as error:
         problem = f"Cannot load the checkpoint in --output_dir={options.output_dir}"
@@ -78,10 +83,7 @@ def _load_init_checkpoint(model: keras.Model, options: Any) -> None:
             output_dir,
         )
     log.info("%s", loaded.describe())
-    if options.do_train:
-        return
-    warn_if_untrained(loaded.prefix)
-    if loaded.new:
+    if loaded.new and not options.do_train:
         log.warning(
             "Not in %s, so initialized randomly: %s. Without --do_train=true the results are "
             "meaningless: pass a checkpoint that %s.py trained as --init_checkpoint",

@@ -141,6 +141,8 @@ class TrainingRun(abc.ABC):
                 self._train(plan, evaluation)
             elif evaluation and plan.continues and evaluation.was_missed(self.step):
                 evaluation.evaluate(self.step)
+            if devices.is_chief:
+                self.folder.write_end()
             self._restore_best()
         results = self.evaluate_and_predict()
         devices.barrier()  # until the chief has written its files

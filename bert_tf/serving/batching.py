@@ -121,7 +121,9 @@ class Batcher:
             self._on_error()
             return
         seconds = time.perf_counter() - start
-        log.info("%s: ready after %.1f s (%s)", self.model.name, seconds, self.model.kind.task)
+        model, step = self.model, self.model.run.step
+        what = f"{model.kind.task}, step {step}" if step else model.kind.task
+        log.info("%s: ready after %.1f s (%s)", model.name, seconds, what)
         gc.freeze()  # Never traverse the many objects of the model.
         self.is_ready = True
         while not self._is_closed:

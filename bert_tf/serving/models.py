@@ -1,6 +1,6 @@
 """The models of a server: what they take, and what they return."""
 
-import logging
+import contextlib
 import threading
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from bert_tf.checkpoints.run_folder import CONFIG, RUN, RunFolder
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.predictor import Predictor
-from bert_tf.progress import log
+from bert_tf.progress import log, silenced
 from bert_tf.serving.options import ServingOptions
 
 # The dtype policy, which models are built with, is one for the whole process.
@@ -56,6 +56,7 @@ class Model:
         explains: whether its predictions can be explained.
         max_length: maximum number of tokens that it reads at once.
         prompts: kind of text -> prefix that it needs, as the folder declares; never added.
+        run: its folder.
         predictor: the model, once it is loaded.
         outputs: name -> type of its outputs, once it is loaded.
     """
@@ -70,7 +71,7 @@ class Model:
         if not files.exists(folder):
             place = files.describe_parent(folder)
             raise UserError(f"There is no folder {folder} ({place}). Pass an output_dir")
-        run = RunFolder.of(folder)
+        self.run = run = RunFolder.of(folder)
         run.require_one_run()
         if not (run.script or run.find(CONFIG) or folder.endswith(".keras")):
             problem = f"{folder} is not the folder of a model: it has no {RUN} and no {CONFIG}"
@@ -102,21 +103,13 @@ class Model:
 
     def load(self) -> Predictor:
         """Loads the model, and computes an input, so that the first request takes no longer."""
-        thread = threading.get_ident()
-
-        def is_not_ours(record: logging.LogRecord) -> bool:
-            return record.thread != thread
-
         with _LOADING:
             self.predictor = predictor = Predictor(self._options)
-        log.addFilter(is_not_ours)  # such as a warning that a text should be a pair
-        try:
+        # Neither a warning, such as that a text should be a pair, nor an error concerns the user:
+        # the model may need entity markers.
+        with silenced(), contextlib.suppress(UserError):
             outputs = outputs_of(predictor(self.kind.sample))
             self.outputs = {name: _TYPES.get(_type(x), "DT_STRING") for name, x in outputs.items()}
-        except UserError as error:  # such as for a classifier that needs entity markers
-            log.debug("%s: %s", self.name, error)
-        finally:
-            log.removeFilter(is_not_ours)
         return predictor
 
     @property

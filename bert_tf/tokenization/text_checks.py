@@ -78,10 +78,11 @@ def find_problems(
         share = counted(len(found), "text", "have no word pieces", of=len(texts))
         yield f"{share}, such as {found[0][:50]!r}. Check the file's encoding"
     for pattern, problem in _CHANGED.items():
-        found = [text for text in texts if re.search(pattern, text)]
-        if len(found) > _MAX_CHANGED * len(texts):
-            share = counted(len(found), "text", problem, of=len(texts))
-            yield f"{share}. Example: {found[0][:50]!r}"
+        matches = [*filter(None, (re.search(pattern, text) for text in texts))]
+        if len(matches) > _MAX_CHANGED * len(texts):
+            share = counted(len(matches), "text", problem, of=len(texts))
+            example = matches[0].string[max(matches[0].end() - 50, 0) :][:50]
+            yield f"{share}. Example: {example!r}"
     words = Counter(word for text in texts for word in words_of[text])
     pieces = {word: tokenizer.wordpiece_tokenizer.split_word(word) for word in words}
     unknown = Counter({word: words[word] for word in words if pieces[word] == [UNKNOWN]})

@@ -34,7 +34,7 @@ def test_missing_head_is_initialized(caplog):
     encoder = BertModel.from_checkpoint(SMALL_BERT)
     for actual, expected in zip(model.bert.weights, encoder.weights, strict=True):
         np.testing.assert_array_equal(actual, expected)
-    assert "Randomly initialized: output_bias, output_weights" in caplog.text
+    assert f"Weights of the encoder from {SMALL_BERT}/bert_model.ckpt; new head" in caplog.text
 
 
 def test_errors_name_the_file(tmp_path):
@@ -74,6 +74,8 @@ def test_unused_layers_and_heads_warn(tmp_path, caplog, monkeypatch):
     config = BertConfig.from_json_file(SMALL_BERT / "bert_config.json")
     config.num_hidden_layers = 1
     checkpoint.restore(BertModel(config), SMALL_BERT)
+    described = checkpoints.load_weights(BertModel(config), str(SMALL_BERT)).describe()
+    assert "In the checkpoint but not used: bert/encoder/layer_1 (16), cls/predict" in described
     assert "The checkpoint has more layers than the configuration; unused: bert/e" in caplog.text
     caplog.clear()
     config.num_hidden_layers = 2
@@ -82,5 +84,11 @@ def test_unused_layers_and_heads_warn(tmp_path, caplog, monkeypatch):
     checkpoint.write(prefix, {name: variable.value for name, variable in variables.items()})
     checkpoint.restore(BertSpanLabeler(config), prefix)
     assert not warnings()
+    assert checkpoints.load_weights(BertSpanLabeler(config), prefix).describe() == (
+        f"Weights from {prefix}"
+    )
+    assert checkpoints.load_weights(BertModel(config), prefix).describe() == (
+        f"Weights of the encoder from {prefix}"
+    )
     checkpoint.restore(BertClassifier(config, 2), prefix)
     assert "Randomly initialized: output_bias, output_weights. In the checkpoint but" in caplog.text

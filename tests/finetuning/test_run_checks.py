@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from bert_tf import registry, training
-from bert_tf.checkpoints.folder import warn_if_untrained
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.commands import convert_checkpoint, export_model
@@ -453,13 +452,6 @@ def test_inputs_that_differ_from_training_warn(
     run_checks.result_suffix(options_class(output_dir=folder, **used))
     assert warning in run_log.text
     assert bool(warning_messages(run_log)) == bool(warning)
-
-
-def test_untrained_checkpoint_warns(run_log):
-    warn_if_untrained("out/model.ckpt-10")
-    assert warning_messages(run_log) == []
-    warn_if_untrained("out/model.ckpt-0")
-    assert "out/model.ckpt-0 was written before the first training step" in run_log.text
 
 
 def test_changed_config_warns(tiny, tmp_path, run_log):

@@ -380,6 +380,13 @@ def test_texts_of_a_wrong_column_are_reported(texts, message, more):
             "contains [CLS] or [SEP]: remove them; they are added automatically. For pairs, write "
             "two columns (--text_pair_column in run_classifier.py and extract_features.py). Exam",
         ),
+        # The example shows it, wherever it is.
+        (
+            ("the film " * 30 + "[SEP] the",),
+            "contains [CLS] or [SEP]: remove them; they are added automatically. For pairs, write "
+            "two columns (--text_pair_column in run_classifier.py and extract_features.py). "
+            "Example: 'the film the film the film the film the film [SEP]'",
+        ),
         (("<s> the film </s>",), "contains special tokens of another model: remove them"),
         (("the <|endoftext|> film",), "contains special tokens of another model"),
         (("the film ##the",), "contains word pieces (##): pass the texts before tokenization"),

@@ -57,8 +57,7 @@ def convert(source: Source, options: Any) -> None:
     """
     target = _Output(options.output or "", options.to)
     target.require_free()
-    for note in source.notes:
-        log.warning("%s", note)
+    source.log_notes()
     declared = declared_vectors(RunFolder(os.path.dirname(source.path)))
     is_new = target.format == "original" and not files.list_dir(target.folder or ".")
     is_copy = is_new and declared and not declared.unsupported
@@ -174,10 +173,7 @@ def _select_variables(
             raise UserError(f"{problem}: {listed}. Drop them with --head, such as --head=encoder")
         level = logging.INFO if options.head == "encoder" else logging.WARNING
         log.log(level, "Not converted: %s", listed)
-    if not state or options.strip_optimizer:
-        return expected
-    if to != "original":
-        log.info("%s cannot store Adam slots and step: dropping %d variables", to, len(state))
+    if to != "original" or options.strip_optimizer:
         return expected
     # Keep the step, and the slots of the variables to write: a slot is named <variable>/adam_m.
     kept = {checkpoints.GLOBAL_STEP, *expected}

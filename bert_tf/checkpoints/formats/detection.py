@@ -161,7 +161,7 @@ def _open_checkpoint(prefix: str) -> Source:
 def _open_zip(path: str) -> Source:
     folder = archives.unpack(path)
     try:
-        return OriginalSource(checkpoints.resolve(folder))
+        return OriginalSource(checkpoints.resolve(folder), shown=path)
     except UserError as error:
         # Show the folder's name in the archive, not its temporary path, which is deleted at exit.
         raise UserError(f"{path}: {error}".replace(folder, os.path.basename(folder))) from error

@@ -14,6 +14,7 @@ from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.checkpoints.tensors import open_reader
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
+from bert_tf.progress import log
 
 if TYPE_CHECKING:  # imports Keras
     from bert_tf.modeling import HeadFormat
@@ -83,6 +84,11 @@ class Source(abc.ABC):
         if self.do_lower_case is None and lower_case is not None:
             self.do_lower_case, self.casing_is_recorded = lower_case, True
 
+    def log_notes(self) -> None:
+        """Logs the notes as warnings."""
+        for note in self.notes:
+            log.warning("%s", note)
+
     @property
     def model(self) -> Any:
         """Class of the model, if metadata declare it; otherwise None."""
@@ -130,10 +136,12 @@ class OriginalSource(Source):
 
     kind = "original"
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, shown: str = "") -> None:
         folder = os.path.dirname(prefix) or "."
         super().__init__(prefix, folder)
         self.read_run(folder)
+        with contextlib.suppress(UserError):  # Reading the weights reports damage.
+            self.notes += RunFolder(folder).progress_notes(prefix, shown or prefix)
         release = releases.named(os.path.dirname(os.path.abspath(prefix)))
         if self.do_lower_case is None and release:
             self.do_lower_case = not release.cased

@@ -168,8 +168,8 @@ def log_epochs(paths: Sequence[str], options: PretrainingOptions) -> None:
     epochs = options.num_train_steps * options.train_batch_size / count
     level = logging.WARNING if epochs > _MANY_EPOCHS else logging.INFO
     steps = f"{options.num_train_steps} steps of {options.train_batch_size}"
-    used = "The evaluation is on them, too" if options.do_eval or options.eval_every else ""
-    message = "--input_file has about %s: %s read each %.1f times. %s"
+    used = ". The evaluation is on them, too" if options.do_eval or options.eval_every else ""
+    message = "--input_file has about %s: %s read each %.1f times%s"
     log.log(level, message, counted(count, "record"), steps, epochs, used)
 
 

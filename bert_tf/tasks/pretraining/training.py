@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import file_names, files, training
-from bert_tf.checkpoints.run_folder import VOCAB, RunFolder, fingerprint
+from bert_tf.checkpoints.run_folder import PLANNED_STEPS, VOCAB, RunFolder, fingerprint
 from bert_tf.config import BertConfig
 from bert_tf.data.records import count_records
 from bert_tf.errors import UserError, counted
@@ -97,6 +97,7 @@ class PretrainingRun(TrainingRun):
         log_epochs(self.paths, options)
         trained_on = "\n".join(map(files.resolve, self.paths))
         entries: Any = {run_metadata.VOCABULARY: self.vocabulary, _TRAINED_ON: trained_on}
+        entries[PLANNED_STEPS] = options.num_train_steps
         return Plan(
             num_train_steps=options.num_train_steps,
             num_warmup_steps=options.num_warmup_steps,

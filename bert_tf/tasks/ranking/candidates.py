@@ -123,7 +123,7 @@ class Choices:
             number = counted(len(self.passages), "passage")
             problem = f"there {'is' if len(self.passages) == 1 else 'are'} only {number}"
             raise UserError(f"{self.data.path}: {problem}. Lower --num_negatives={count}")
-        message = "%s: %.3g hard negatives in a row on average, %.3g of a run, and %.3g random ones"
+        message = "%s: negatives of a row, on average: %.3g hard, %.3g of the run, %.3g random"
         log.info(message, self.data.path, *(numbers / len(rows)))
         return rows
 

@@ -77,11 +77,11 @@ def _ratios(correct: int, found: int, support: int) -> dict[str, float]:
     return {"precision": precision, "recall": recall, "f1": f1, "support": support}
 
 
-def log_scores(scores: Scores, path: str, kind: str) -> None:
-    """Logs a table of scores; `kind` is the heading of the first column."""
+def log_scores(scores: Scores, title: str, kind: str) -> None:
+    """Logs a table of scores with a title; `kind` is the heading of the first column."""
     width = max(map(len, (kind, *scores)))
     lines = [f"{kind:{width}}  precision  recall      f1  support"]
     for name, values in scores.items():
         ratios = f"{values['precision']:9.4f}  {values['recall']:6.4f}  {values['f1']:6.4f}"
         lines.append(f"{name or 'all':{width}}  {ratios}  {int(values['support']):7}")
-    log.info("%s\n%s", path, "\n".join(lines))
+    log.info("%s\n%s", title, "\n".join(lines))

@@ -116,7 +116,7 @@ class TokenClassification(Task):
         file = self._read_file(split)
         examples = self._make_sentences(file)
         sizes = counted(len(examples), "sentence"), counted(len(file.words), "word")
-        log.info("%s: %s, %s, %s", file.path, *sizes, counted(len(examples.windows), "window"))
+        log.info("%s: %s, %s", file.path, *sizes)
         if names := sentences.describe_labels(file):
             log.info("%s: %s", file.path, names)
         return examples
@@ -293,8 +293,8 @@ class TokenClassification(Task):
         gold = [file.targets[first:stop] for first, stop in starts]
         metrics, entries, table = scores.score(gold, predicted, self._is_plain)
         if log_them:
-            log.info("%s: accuracy %.4f", file.path, entries["words"]["accuracy"])
-            scores.log_scores(table, file.path, "label" if self._is_plain else "entity")
+            title = f"{file.path}: accuracy {entries['words']['accuracy']:.4f}"
+            scores.log_scores(table, title, "label" if self._is_plain else "entity")
         return metrics, entries
 
     def _split_words(self, text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import shutil
 import subprocess
 import sys
@@ -83,12 +84,12 @@ def test_optimizer_is_kept_or_stripped(tiny, tmp_path):
     assert checkpoint.latest(str(tmp_path)) == prefix
 
 
-def test_dropped_optimizer_variables_are_reported(tiny, tmp_path, caplog):
+def test_optimizer_variables_are_dropped_without_a_word(tiny, tmp_path, caplog):
     prefix = _save_training_checkpoint(tiny, tmp_path)
     caplog.set_level(logging.INFO)
     flags = {"bert_config_file": str(tiny.folder / "bert_config.json")}
     _convert(prefix, tmp_path / "x.keras", **flags)
-    assert "keras cannot store Adam slots and step: dropping 84 variables" in caplog.text
+    assert not re.search("Adam|dropping|[Nn]ot converted", caplog.text)
     _convert(prefix, tmp_path / "encoder.ckpt", head="encoder", **flags)
     names = values_of(str(tmp_path / "encoder.ckpt")).keys()
     assert "output_bias" not in names

@@ -81,7 +81,7 @@ def test_all_steps_write_the_same_files_as_the_original(tiny, tmp_path, run_log)
     assert probabilities.shape == (13, 2)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-6)
     assert "11 steps in all, 1 of them warm-up" in run_log.text
-    assert "Randomly initialized: output_bias, output_weights" in run_log.text
+    assert "bert_model.ckpt; new head" in run_log.text
     assert "on the CPU" in run_log.text or "on one GPU" in run_log.text
 
 

@@ -121,6 +121,11 @@ def test_evaluation_during_training(tiny, records, run_log):
 def test_complete_training_is_skipped(tiny, records, run_log):
     run = options(tiny, records, do_train=True)
     pretraining.run(run)
+    saved = json.loads((records / "out" / "run.json").read_text())
+    assert (saved["planned_steps"], saved["ended"]) == (6, True)
+    # From scratch, this is as it should be.
+    (message,) = [r for r in run_log.records if "initialized randomly" in r.getMessage()]
+    assert message.levelname == "INFO"
     pretraining.run(run)
     assert "model.ckpt-6 is already at step 6 of 6. Raise --num_train_steps to con" in run_log.text
 
@@ -200,9 +205,9 @@ def test_number_of_epochs_is_logged(tiny, records, run_log, warns):
     changes = {"num_train_steps": 2, "train_batch_size": 21 * count if warns else count}
     pretraining.run(options(tiny, records, do_train=True, do_eval=not warns, **changes))
     (record,) = [record for record in run_log.records if "has about" in record.getMessage()]
-    used = "" if warns else "The evaluation is on them, too"
+    used = "" if warns else ". The evaluation is on them, too"
     epochs = f"2 steps of {changes['train_batch_size']} read each {42 if warns else 2}.0 times"
-    expected = f"--input_file has about {count} records: {epochs}. {used}"
+    expected = f"--input_file has about {count} records: {epochs}{used}"
     assert (record.getMessage(), record.levelname == "WARNING") == (expected, warns)
 
 
