@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score
 
+from bert_tf.checkpoints.run_folder import TARGET_SCALE
 from bert_tf.errors import UserError, counted
 from bert_tf.estimators.base import LABELS_ARE_COLUMNS, Estimator
 from bert_tf.estimators.rows import (
@@ -145,10 +146,13 @@ class TextRegressor(RegressorMixin, _TextEstimator):
     _other_kinds = ("classification", "multilabel")
 
     def predict(self, texts: Any) -> np.ndarray:
-        """Returns the number of each text, float32 [N], or its numbers, [N, L]."""
+        """Returns the number of each text, [N], or its numbers, [N, L].
+
+        They are float32, or float64 if the numbers were standardized for training.
+        """
         rows = self._predictions(texts)
         values = [[*row.values()] if isinstance(row, Mapping) else row for row in rows]
-        return np.array(values, np.float32)
+        return np.array(values, np.float64 if TARGET_SCALE in self._run else np.float32)
 
     def score(self, texts: Any, labels: Any, sample_weight: Any = None) -> float:
         """Returns R²; for several numbers per text, the mean."""

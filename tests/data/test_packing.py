@@ -100,7 +100,7 @@ def test_two_special_tokens_fill_a_row_of_two():
 def test_numeric_and_missing_labels():
     examples = [InputExample("1", "good", label="2.5"), InputExample("2", "bad", label="-1")]
     labels = label_ids_of(examples, [])
-    assert labels.dtype == np.float32
+    assert labels.dtype == np.float64
     assert labels.tolist() == [2.5, -1.0]
     with pytest.raises(UserError, match=r"Label .2\.5. of example 1 is not one of yes, no"):
         label_ids_of(examples, ["yes", "no"])

@@ -64,6 +64,7 @@ class ProblemType(abc.ABC):
         soft_target: kind of the logits, see `Traits.soft_targets`.
         output: name under which `values` are fetched; predictions are made from them.
         answer_column: name of the column with the `answer`s in a table of predictions.
+        scale: how many units of the labels a unit of `values` is, for each target.
         metrics: (values, label_ids, losses [E]) -> metrics of an evaluation.
     """
 
@@ -71,6 +72,7 @@ class ProblemType(abc.ABC):
     soft_target: str = "classes"
     output: str = "probabilities"
     answer_column: str = "label"
+    scale: Any = 1.0
     metrics: Callable[..., Mapping[str, Any]]
 
     def __init__(self, data: TextDataset, options: ClassifierOptions) -> None:
@@ -92,6 +94,14 @@ class ProblemType(abc.ABC):
     def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
         """Converts labels to ids [E], 0/1 indicators [E, L], or numbers [E] or [E, L]."""
         return label_ids_of(examples, self.labels)
+
+    def targets(self, examples: Sequence[InputExample]) -> np.ndarray:
+        """Converts labels to what the loss compares with the logits."""
+        return self.label_ids(examples)
+
+    def in_unit_of_labels(self, values: np.ndarray) -> np.ndarray:
+        """Converts `values` of the model to those of the labels."""
+        return values
 
     @abc.abstractmethod
     def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
@@ -210,7 +220,8 @@ class _MultiLabel(ProblemType):
 class _Regression(ProblemType):
     """Each text has a number, or several; the loss is the mean of the squared errors.
 
-    With a `target_scale`, the model's outputs and the loss are about standardized numbers.
+    With a `target_scale`, the model's outputs and the loss are about standardized numbers, which
+    are computed in float64: float32 does not distinguish 1e9 and 1e9 + 1.
     """
 
     metric_names = ("pearson", "spearman", "loss", "mean_absolute_error")
@@ -223,25 +234,33 @@ class _Regression(ProblemType):
         super().__init__(data, options)
         self.num_outputs = max(len(self.labels), 1)
         self.target = Feature("label_ids", len(self.labels) or None, dtype="float32")
-        scale = np.array(json.loads(data.entries.get(TARGET_SCALE, "[]")), np.float32)
-        self._scale = (scale.T if self.labels else scale[0]) if len(scale) else None
+        pairs = json.loads(data.entries.get(TARGET_SCALE, "[]"))
+        self._dtype = np.float64 if pairs else np.float32
+        pairs = pairs if self.labels or not pairs else pairs[0]
+        self._mean, self.scale = np.transpose(pairs) if pairs else (0.0, 1.0)
 
     def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
         if not self.labels:
-            return super().label_ids(examples)
-        return np.array([[*map(float, example.label)] for example in examples], np.float32)
+            return super().label_ids(examples).astype(self._dtype)
+        return np.array([[*map(float, example.label)] for example in examples], self._dtype)
+
+    def targets(self, examples: Sequence[InputExample]) -> np.ndarray:
+        return ((self.label_ids(examples) - self._mean) / self.scale).astype(np.float32)
+
+    def in_unit_of_labels(self, values: np.ndarray) -> np.ndarray:
+        return values * self.scale + self._mean
 
     def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
-        if self._scale is not None:
-            label_ids = (label_ids - self._scale[0]) / self._scale[1]
         ops = array_ops.namespace(logits)
         if not self.labels:
             return ops.square(logits[:, 0] - label_ids)
         return ops.mean(ops.square(logits - label_ids), axis=-1)
 
     def values(self, logits: Any) -> Any:
-        outputs = logits if self.labels else logits[:, 0]
-        return outputs if self._scale is None else outputs * self._scale[1] + self._scale[0]
+        return logits if self.labels else logits[:, 0]
+
+    def serve(self, values: Any) -> dict[str, Any]:
+        return {self.output: values * np.float32(self.scale) + np.float32(self._mean)}
 
     def prediction(self, value: Any) -> float | dict[str, float]:
         return dict(zip(self.labels, value, strict=True)) if self.labels else float(value)
