@@ -6,10 +6,14 @@ Shapes: N rows, L labels, T numbers per row, M occurrences of labels in all rows
 import csv
 import dataclasses
 import io
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+from unicodedata import normalize
 
 import numpy as np
+
+from bert_tf.tables.columns import parse_number
 
 Column = Sequence[Any] | np.ndarray
 
@@ -80,8 +84,14 @@ class EvaluationReport:
         """Formats the rows, worst first, as the text of `eval_predictions.tsv`."""
         losses = {} if self.losses is None else {"loss": self.losses}
         columns = {**self.columns, **losses}
-        rows = ([column[index] for column in columns.values()] for index in self.order)
+        rows = ([_as_text(x[index]) for x in columns.values()] for index in self.order)
         return format_table([[*columns], *rows])
+
+
+def _as_text(cell: Any) -> Any:
+    """Adds a space before a text that spreadsheets, for which the table is, take for a formula."""
+    is_formula = isinstance(cell, str) and re.match("[=+@-].", normalize("NFKC", cell[:2]), re.S)
+    return f" {cell}" if is_formula and parse_number(cell) is None else cell
 
 
 def format_table(rows: Iterable[Sequence[Any]]) -> str:

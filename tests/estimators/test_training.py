@@ -357,6 +357,17 @@ def test_save_replaces_only_saved_models(trained, tmp_path):
     assert (folder / "notes.md").exists()
 
 
+def test_a_failed_save_leaves_the_earlier_model(trained, tmp_path, monkeypatch):
+    folder = tmp_path / "saved"
+    trained.save(folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    monkeypatch.setattr(trained, "_files", {**trained._files, "vocab.txt/x": b""})
+    with pytest.raises(UserError):
+        trained.save(folder, overwrite=True)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+
+
 def test_flags_may_be_mappings_lists_and_numbers(trained):
     flags = {"class_weights": {0: 1, 1: np.float64(3)}, "labels": [0, 1, 2], "eval_every": 6}
     flags |= FLAGS | {"num_train_epochs": 1}

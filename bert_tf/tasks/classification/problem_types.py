@@ -13,7 +13,7 @@ import numpy as np
 from bert_tf import backend
 from bert_tf.checkpoints.run_folder import TARGET_SCALE
 from bert_tf.data import array_ops
-from bert_tf.data.features import Feature, InputExample, label_ids_of
+from bert_tf.data.features import Feature, InputExample, find_label_id
 from bert_tf.errors import UserError
 from bert_tf.other_libraries import explains_fields
 from bert_tf.progress import log
@@ -64,7 +64,7 @@ class ProblemType(abc.ABC):
         soft_target: kind of the logits, see `Traits.soft_targets`.
         output: name under which `values` are fetched; predictions are made from them.
         answer_column: name of the column with the `answer`s in a table of predictions.
-        scale: how many units of the labels a unit of `values` is, for each target.
+        mean, scale: `values * scale + mean` has the unit of the labels; of each target.
         metrics: (values, label_ids, losses [E]) -> metrics of an evaluation.
     """
 
@@ -72,8 +72,10 @@ class ProblemType(abc.ABC):
     soft_target: str = "classes"
     output: str = "probabilities"
     answer_column: str = "label"
+    mean: Any = 0.0
     scale: Any = 1.0
     metrics: Callable[..., Mapping[str, Any]]
+    _dtype: type[np.number] = np.int32
 
     def __init__(self, data: TextDataset, options: ClassifierOptions) -> None:
         self.labels, self.options = data.labels, options
@@ -93,15 +95,11 @@ class ProblemType(abc.ABC):
 
     def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
         """Converts labels to ids [E], 0/1 indicators [E, L], or numbers [E] or [E, L]."""
-        return label_ids_of(examples, self.labels)
+        return np.array([find_label_id(example, self.labels) for example in examples], self._dtype)
 
     def targets(self, examples: Sequence[InputExample]) -> np.ndarray:
         """Converts labels to what the loss compares with the logits."""
         return self.label_ids(examples)
-
-    def in_unit_of_labels(self, values: np.ndarray) -> np.ndarray:
-        """Converts `values` of the model to those of the labels."""
-        return values
 
     @abc.abstractmethod
     def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
@@ -237,18 +235,15 @@ class _Regression(ProblemType):
         pairs = json.loads(data.entries.get(TARGET_SCALE, "[]"))
         self._dtype = np.float64 if pairs else np.float32
         pairs = pairs if self.labels or not pairs else pairs[0]
-        self._mean, self.scale = np.transpose(pairs) if pairs else (0.0, 1.0)
+        self.mean, self.scale = np.transpose(pairs) if pairs else (0.0, 1.0)
 
     def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
         if not self.labels:
-            return super().label_ids(examples).astype(self._dtype)
+            return super().label_ids(examples)
         return np.array([[*map(float, example.label)] for example in examples], self._dtype)
 
     def targets(self, examples: Sequence[InputExample]) -> np.ndarray:
-        return ((self.label_ids(examples) - self._mean) / self.scale).astype(np.float32)
-
-    def in_unit_of_labels(self, values: np.ndarray) -> np.ndarray:
-        return values * self.scale + self._mean
+        return ((self.label_ids(examples) - self.mean) / self.scale).astype(np.float32)
 
     def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
         ops = array_ops.namespace(logits)
@@ -260,7 +255,7 @@ class _Regression(ProblemType):
         return logits if self.labels else logits[:, 0]
 
     def serve(self, values: Any) -> dict[str, Any]:
-        return {self.output: values * np.float32(self.scale) + np.float32(self._mean)}
+        return {self.output: values * np.float32(self.scale) + np.float32(self.mean)}
 
     def prediction(self, value: Any) -> float | dict[str, float]:
         return dict(zip(self.labels, value, strict=True)) if self.labels else float(value)

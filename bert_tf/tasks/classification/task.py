@@ -210,7 +210,9 @@ class Classification(Task):
             counts = self._count_windows(examples)
             values = _average_windows(values, counts)
             losses = None if losses is None else _average_windows(losses, counts)
-        return Predictions(self.problem, self.problem.in_unit_of_labels(values), losses)
+        # In float64 if the labels were standardized.
+        values = values * self.problem.scale + self.problem.mean
+        return Predictions(self.problem, values, losses)
 
     def metrics(self, examples: Sequence[InputExample], predictions: Predictions) -> dict[str, Any]:
         """Computes the original's `eval_accuracy` and `eval_loss`, and more."""
