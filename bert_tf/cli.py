@@ -59,9 +59,9 @@ _VARIABLE = re.compile(r"None|.*(\$\{?[A-Za-z_]|\{[A-Za-z_]\w*\}|<\w+>|%[A-Za-z_
 def exit_with_message() -> Iterator[None]:
     """Exits if the block fails; reports a user's mistake on one line, without a traceback.
 
-    Exit codes: 1 for a user's mistake, 75 if a worker of a distributed run was
-    lost, 129 after SIGHUP (a closed terminal), 130 after Ctrl-C, 143 after SIGTERM. After a run
-    with one of the last four, the same command resumes training from the last checkpoint.
+    Exit codes: 1 for a user's mistake, 75 if a worker of a distributed run was lost, 129 after
+    SIGHUP (a closed terminal), 130 after Ctrl-C, 143 after SIGTERM. After a run with one of the
+    last four, the same command resumes training from the last checkpoint.
     """
     try:
         yield

@@ -17,8 +17,6 @@ import time
 
 VARIABLE = "BERT_TF_XLA_CACHE"
 
-_logger = logging.getLogger(__name__)
-
 # A program of BERT-Base has about 20 MB.
 _MAX_BYTES = 2_000_000_000
 _MIN_FREE_BYTES = 1_000_000_000
@@ -32,7 +30,7 @@ def enable() -> None:
     The least recently written programs are removed while there are more than 2 GB. If nothing can
     be written, or less than 1 GB is free, stored programs are used, but none is added. Has no
     effect if TF_XLA_FLAGS already names a cache, if the package is not called tensorflow, or if
-    other users could place programs in the folder.
+    another user could write to the folder.
     """
     parent, flags = os.environ.get(VARIABLE), os.environ.get("TF_XLA_FLAGS", "")
     platform = _describe_platform() if parent and "persistent_cache" not in flags else None
@@ -41,7 +39,7 @@ def enable() -> None:
     folder = os.path.join(os.path.abspath(os.path.expanduser(parent)), platform)
     if not _is_private(folder):
         message = "%s=%s is not used: other users can change the folder. Pass one that only you can"
-        return _logger.warning(message, VARIABLE, parent)
+        return logging.getLogger(__name__).warning(message, VARIABLE, parent)
     quoted = re.sub(r'(["\\])', r"\\\1", folder)
     flags += f' --tf_xla_persistent_cache_directory="{quoted}"'
     if not _make_room(folder):
@@ -51,14 +49,13 @@ def enable() -> None:
 
 def _is_private(folder: str) -> bool:
     """Creates a folder; returns whether only this user and root can place programs in it."""
-    try:
+    with contextlib.suppress(OSError, AttributeError):  # it cannot be created; on Windows
         os.makedirs(folder, mode=0o700, exist_ok=True)
         own, parent = os.stat(folder), os.stat(os.path.dirname(folder))
         # In a parent with the sticky bit, such as /tmp, others cannot replace the folder.
         is_writable = own.st_mode & 0o022 or parent.st_mode & 0o1002 == 0o002
-        return not is_writable and {own.st_uid, parent.st_uid} <= {0, os.getuid()}
-    except (OSError, AttributeError):  # it cannot be created; on Windows, there are no such modes
-        return True
+        return {own.st_uid, parent.st_uid} <= {0, os.getuid()} and not is_writable
+    return True
 
 
 def _describe_platform() -> str | None:

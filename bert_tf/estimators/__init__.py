@@ -146,10 +146,7 @@ class TextRegressor(RegressorMixin, _TextEstimator):
     _other_kinds = ("classification", "multilabel")
 
     def predict(self, texts: Any) -> np.ndarray:
-        """Returns the number of each text, [N], or its numbers, [N, L].
-
-        They are float32, or float64 if the numbers were standardized for training.
-        """
+        """Returns the number or numbers of each text, [N] or [N, L]; float64 if standardized."""
         rows = self._predictions(texts)
         values = [[*row.values()] if isinstance(row, Mapping) else row for row in rows]
         return np.array(values, np.float64 if TARGET_SCALE in self._run else np.float32)

@@ -6,16 +6,15 @@ Shapes: N rows, L labels, T numbers per row, M occurrences of labels in all rows
 import csv
 import dataclasses
 import io
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
-from unicodedata import normalize
 
 import numpy as np
 
 from bert_tf.tables.columns import parse_number
 
 Column = Sequence[Any] | np.ndarray
+_STARTS_OF_FORMULAS = "=+-@\uff1d\uff0b\uff0d\uff20"
 
 
 class Counts(NamedTuple):
@@ -90,7 +89,7 @@ class EvaluationReport:
 
 def _as_text(cell: Any) -> Any:
     """Adds a space before a text that spreadsheets, for which the table is, take for a formula."""
-    is_formula = isinstance(cell, str) and re.match("[=+@-].", normalize("NFKC", cell[:2]), re.S)
+    is_formula = isinstance(cell, str) and len(cell) > 1 and cell[0] in _STARTS_OF_FORMULAS
     return f" {cell}" if is_formula and parse_number(cell) is None else cell
 
 

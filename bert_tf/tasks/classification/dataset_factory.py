@@ -22,8 +22,6 @@ from bert_tf.tasks.classification.task_module import INPUTS, has_pairs, load_tas
 _ENTRIES = (HEADER, NUM_COLUMNS, INPUTS, TARGET_SCALE)
 # Numbers up to this size, and of at least this deviation, are learned as they are, as originally.
 _MAX_TARGET, _MIN_DEVIATION = 10, 0.1
-# The deviation, as a fraction of the size, up to which numbers are equal but for rounding.
-_ROUNDING = 1e-12
 
 
 def make_dataset(options: ClassifierOptions, source: str | RunFolder) -> TextDataset:
@@ -180,8 +178,7 @@ def scale_entry(options: ClassifierOptions, data: TextDataset) -> dict[str, str]
     pairs = pairs or _standardize(targets)
     if not pairs:
         return {}
-    with np.errstate(over="ignore"):
-        errors = np.abs(targets.astype(np.float32) - targets).max(axis=0)
+    errors = np.abs(targets.astype(np.float32) - targets)
     if (errors > 0.01 * np.array(pairs)[:, 1]).any():
         message = "%s: float32, which exported and converted models return, is too coarse for the "
         message += "differences of these numbers. For such models, subtract the mean beforehand"
@@ -192,14 +189,12 @@ def scale_entry(options: ClassifierOptions, data: TextDataset) -> dict[str, str]
 
 
 def _standardize(targets: np.ndarray) -> list[list[float]]:
-    """Returns [mean, standard deviation] of each of the targets [E, L]; [] if they fit a new head.
-
-    They do not if any is large, or if the deviation of any is small, unless it is constant.
-    """
+    """Returns [mean, deviation] of each of the targets [E, L]; [] if they suit a new head."""
     sizes = np.abs(targets).max(axis=0)
     units = np.where(sizes > 0, sizes, 1.0)  # the squares of others might overflow
     means, deviations = (targets / units).mean(axis=0), (targets / units).std(axis=0)
-    scales = np.where(deviations > _ROUNDING, units * deviations, 1.0)
+    # The deviation of constants is 0, but for rounding.
+    scales = np.where(deviations > 1e-12, units * deviations, 1.0)
     fits = sizes.max() <= _MAX_TARGET and scales.min() >= _MIN_DEVIATION
     return [] if fits else np.stack([units * means, scales], axis=1).tolist()
 

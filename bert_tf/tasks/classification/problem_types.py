@@ -218,8 +218,8 @@ class _MultiLabel(ProblemType):
 class _Regression(ProblemType):
     """Each text has a number, or several; the loss is the mean of the squared errors.
 
-    With a `target_scale`, the model's outputs and the loss are about standardized numbers, which
-    are computed in float64: float32 does not distinguish 1e9 and 1e9 + 1.
+    With a `target_scale`, the model's outputs and the loss are about standardized numbers. Those
+    of the labels are float64, because float32 does not distinguish 1e9 and 1e9 + 1.
     """
 
     metric_names = ("pearson", "spearman", "loss", "mean_absolute_error")

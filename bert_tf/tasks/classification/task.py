@@ -210,8 +210,7 @@ class Classification(Task):
             counts = self._count_windows(examples)
             values = _average_windows(values, counts)
             losses = None if losses is None else _average_windows(losses, counts)
-        # In float64 if the labels were standardized.
-        values = values * self.problem.scale + self.problem.mean
+        values = values * self.problem.scale + self.problem.mean  # float64 if standardized
         return Predictions(self.problem, values, losses)
 
     def metrics(self, examples: Sequence[InputExample], predictions: Predictions) -> dict[str, Any]:
@@ -311,10 +310,8 @@ class Classification(Task):
             raise UserError(f'{problem}. Shorten it, or pass long_text="truncate" to Predictor')
 
         def output(logits: Any) -> Any:
-            # Contributions are differences: the mean of the labels would only add rounding errors.
-            values = logits
-            if is_number:
-                values = self.problem.values(logits) * np.float32(self.problem.scale)
+            values = self.problem.values(logits) if is_number else logits
+            values = values * np.float32(self.problem.scale)  # without the mean: differences count
             return values[:, labels.index(label)] if label else values
 
         texts = item if isinstance(item, tuple) else (item,)
