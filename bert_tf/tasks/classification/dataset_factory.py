@@ -178,8 +178,7 @@ def scale_entry(options: ClassifierOptions, data: TextDataset) -> dict[str, str]
     pairs = pairs or _standardize(targets)
     if not pairs:
         return {}
-    errors = np.abs(targets.astype(np.float32) - targets)
-    if (errors > 0.01 * np.array(pairs)[:, 1]).any():
+    if exceeds_float32(pairs):
         message = "%s: float32, which exported and converted models return, is too coarse for the "
         message += "differences of these numbers. For such models, subtract the mean beforehand"
         log.warning(message, data.describe("train"))
@@ -197,6 +196,12 @@ def _standardize(targets: np.ndarray) -> list[list[float]]:
     scales = np.where(deviations > 1e-12, units * deviations, 1.0)
     fits = sizes.max() <= _MAX_TARGET and scales.min() >= _MIN_DEVIATION
     return [] if fits else np.stack([units * means, scales], axis=1).tolist()
+
+
+def exceeds_float32(pairs: list[list[float]]) -> bool:
+    """Returns whether float32 is too coarse for numbers of such [mean, deviation] pairs."""
+    mean, deviation = np.abs(np.transpose(pairs or [(0.0, 1.0)]))
+    return not (np.spacing(mean.astype(np.float32)) <= 0.01 * deviation).all()
 
 
 def _require_order(labels: Sequence[str], folder: RunFolder) -> None:
