@@ -57,11 +57,11 @@ _VARIABLE = re.compile(r"None|.*(\$\{?[A-Za-z_]|\{[A-Za-z_]\w*\}|<\w+>|%[A-Za-z_
 
 @contextlib.contextmanager
 def exit_with_message() -> Iterator[None]:
-    """Exits when the block ends; reports a user's mistake on one line, without a traceback.
+    """Exits if the block fails; reports a user's mistake on one line, without a traceback.
 
-    Exit codes: 0 for success, 1 for a user's mistake, 75 if a worker of a distributed run was
-    lost, 129 after SIGHUP (a closed terminal), 130 after Ctrl-C, 143 after SIGTERM. After a run
-    with one of the last four, the same command resumes training from the last checkpoint.
+    Exit codes: 1 for a user's mistake, 75 if a worker of a distributed run was lost, 129 after
+    SIGHUP (a closed terminal), 130 after Ctrl-C, 143 after SIGTERM. After a run with one of the
+    last four, the same command resumes training from the last checkpoint.
     """
     try:
         yield
@@ -84,7 +84,6 @@ def exit_with_message() -> Iterator[None]:
         if not getattr(error, "errno", None):
             raise
         sys.exit(f"ERROR: {reason(error)}")
-    sys.exit(0)
 
 
 def read_options(script: str, argv: Sequence[str]) -> Any:

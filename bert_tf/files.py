@@ -5,12 +5,14 @@ imported only for remote paths, so that tokenization and data preparation work w
 """
 
 import contextlib
+import ctypes
 import glob as glob_module
 import gzip
 import io
 import json
 import os
 import shutil
+import sys
 import tempfile
 import uuid
 import zlib
@@ -131,6 +133,23 @@ def rename(path: str, new_path: str) -> None:
     """Renames a file or folder; a file replaces any file at `new_path`."""
     with wrap_errors("rename", path):
         _replace(path, new_path)
+
+
+def replace_folder(new: str, path: str) -> None:
+    """Moves the folder `new` to `path`; `new` may then have what was there before.
+
+    Linux does this in one step. Elsewhere, if the process is killed in the middle, the old folder
+    is left as `<path>.old.tmp`, which the next call removes.
+    """
+    old, here, exchange = f"{path}.old.tmp", -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    library = ctypes.CDLL(None) if sys.platform == "linux" else None
+    rename2 = getattr(library, "renameat2", lambda *_: 1)
+    if rename2(here, os.fsencode(new), here, os.fsencode(path), exchange):  # failed
+        if exists(path):
+            remove_tree(old)
+            rename(path, old)
+        rename(new, path)
+    remove_tree(old)
 
 
 def _replace(path: str, new: str) -> None:
@@ -293,7 +312,8 @@ def atomic_write(path: str) -> Iterator[str]:
     """Yields a temporary name to write to, and renames the file to `path` at the end.
 
     No partially written file ever has the final name; if writing fails, the old file remains.
-    Follows symbolic links. For pipes and devices it yields `path` itself.
+    Follows symbolic links. For pipes and devices it yields `path` itself. Removes what processes
+    that were killed while writing the same file left behind.
     """
     if is_stream(path):
         with wrap_errors("write", path):
@@ -301,13 +321,29 @@ def atomic_write(path: str) -> Iterator[str]:
         return
     temporary = temporary_name(path)
     try:
-        with wrap_errors("write", path):
+        with wrap_errors("write", path), _in_use(temporary):
             yield temporary
             _replace(temporary, resolve(path))
     finally:
         # A failure here must not hide the error that ended the block.
         with contextlib.suppress(UserError):
             remove(temporary)
+
+
+@contextlib.contextmanager
+def _in_use(temporary: str) -> Iterator[None]:
+    """Locks a file of `temporary_name`; removes those of the same path that nobody locks."""
+    pattern = glob_module.escape(temporary[:-16]) + 12 * "[0-9a-f]" + ".tmp"
+    with contextlib.ExitStack() as stack:
+        # Windows cannot rename open files.
+        for path in [] if os.name == "nt" or is_remote(temporary) else [*glob(pattern), temporary]:
+            with contextlib.suppress(OSError):  # locked, or the file system has no locks
+                import fcntl
+
+                fcntl.flock(stack.enter_context(open(path, "ab")), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if path != temporary:
+                    os.remove(path)
+        yield
 
 
 @contextlib.contextmanager

@@ -51,8 +51,8 @@ def import_tensorflow(for_script: bool = True) -> None:
 
 def hidden_log() -> contextlib.AbstractContextManager[None]:
     """Returns a context for importing TensorFlow that hides its log, unless the user wants it."""
-    wants_log = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") in ("0", "1", "2")
-    # TensorFlow writes some lines before it reads its log level.
+    wants_log = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") == "0"
+    # TensorFlow writes some lines of level 0 before it reads its log level.
     return contextlib.nullcontext() if wants_log else hide_stderr(show_on_error=True)
 
 

@@ -8,6 +8,7 @@ anything. XLA's cache of autotuning results is not used: if it cannot write, it 
 import contextlib
 import glob
 import hashlib
+import logging
 import os
 import re
 import shutil
@@ -28,17 +29,33 @@ def enable() -> None:
     Each version of TensorFlow, kind of device, driver and value of XLA_FLAGS has its own subfolder.
     The least recently written programs are removed while there are more than 2 GB. If nothing can
     be written, or less than 1 GB is free, stored programs are used, but none is added. Has no
-    effect if TF_XLA_FLAGS already names a cache, or if the package is not called tensorflow.
+    effect if TF_XLA_FLAGS already names a cache, if the package is not called tensorflow, or if
+    another user could write to the folder.
     """
     parent, flags = os.environ.get(VARIABLE), os.environ.get("TF_XLA_FLAGS", "")
     platform = _describe_platform() if parent and "persistent_cache" not in flags else None
     if not parent or not platform:
         return
     folder = os.path.join(os.path.abspath(os.path.expanduser(parent)), platform)
-    flags += f" --tf_xla_persistent_cache_directory='{folder}'"
+    if not _is_private(folder):
+        message = "%s=%s is not used: other users can change the folder. Pass one that only you can"
+        return logging.getLogger(__name__).warning(message, VARIABLE, parent)
+    quoted = re.sub(r'(["\\])', r"\\\1", folder)
+    flags += f' --tf_xla_persistent_cache_directory="{quoted}"'
     if not _make_room(folder):
         flags += " --tf_xla_persistent_cache_read_only=true"
     os.environ["TF_XLA_FLAGS"] = flags.strip()
+
+
+def _is_private(folder: str) -> bool:
+    """Creates a folder; returns whether only this user and root can place programs in it."""
+    with contextlib.suppress(OSError, AttributeError):  # it cannot be created; on Windows
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        own, parent = os.stat(folder), os.stat(os.path.dirname(folder))
+        # In a parent with the sticky bit, such as /tmp, others cannot replace the folder.
+        is_writable = own.st_mode & 0o022 or parent.st_mode & 0o1002 == 0o002
+        return {own.st_uid, parent.st_uid} <= {0, os.getuid()} and not is_writable
+    return True
 
 
 def _describe_platform() -> str | None:
@@ -69,7 +86,6 @@ def _read(path: str) -> str:
 def _make_room(folder: str) -> bool:
     """Removes old programs, also of other folders; returns whether there is room for new ones."""
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
         programs = []

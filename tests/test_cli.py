@@ -254,6 +254,13 @@ def test_first_run_without_a_model_names_its_folder(name, tmp_path):
     assert "--init_checkpoint" not in str(error.value)
 
 
+def test_a_program_goes_on_after_success_only():
+    with cli.exit_with_message():
+        pass
+    with pytest.raises(SystemExit, match=r"^1$"), cli.exit_with_message():
+        raise UserError("wrong")
+
+
 def test_user_error_prints_one_line_and_exits_1():
     result = _run_script("--do_train=true")
     assert result.returncode == 1

@@ -212,6 +212,46 @@ def test_last_writer_wins(tmp_path):
     assert os.listdir(tmp_path) == ["out.txt"]
 
 
+def test_what_killed_processes_left_is_removed(tmp_path):
+    path, other = str(tmp_path / "out[1].txt"), str(tmp_path / "out[1].txt.bak")
+    lefts = [files.temporary_name(path), files.temporary_name(path)]
+    for left in (*lefts, files.temporary_name(other)):
+        Path(left).write_text("half")
+    with files.atomic_write(path) as in_use:
+        files.write_text(path, "whole")
+        assert not any(map(os.path.exists, lefts))
+        assert os.path.exists(in_use)
+        Path(in_use).write_text("later")
+    assert Path(path).read_text() == "later"
+    assert len(os.listdir(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("platform", ["linux", "other"])
+def test_replacing_a_folder_leaves_a_complete_one_at_any_time(tmp_path, monkeypatch, platform):
+    monkeypatch.setattr(files.sys, "platform", platform)
+    path, new = str(tmp_path / "model"), str(tmp_path / "model.tmp")
+    read = lambda folder: {p.name: p.read_text() for p in Path(folder).iterdir()}  # noqa: E731
+    seen, replace = [], files._replace
+
+    def watch(*paths):
+        seen.append([read(p) for p in tmp_path.iterdir()])
+        replace(*paths)
+        seen.append([read(p) for p in tmp_path.iterdir()])
+
+    monkeypatch.setattr(files, "_replace", watch)
+    for version in ("1", "2", "3"):
+        with files.temporary_folder_at(new):
+            for name in ("a", "b"):
+                Path(new, name).write_text(version)
+            files.replace_folder(new, path)
+        assert read(path) == {"a": version, "b": version}
+        assert os.listdir(tmp_path) == ["model"]
+    for folders in seen:
+        assert any(x == {"a": x.get("a"), "b": x.get("a")} for x in folders)
+    # Linux exchanges the folders in one step.
+    assert len(seen) == {"linux": 2, "other": 10}[platform]
+
+
 def test_symlink_is_followed(tmp_path):
     (tmp_path / "store").mkdir()
     target, link = tmp_path / "store" / "out.txt", tmp_path / "link"

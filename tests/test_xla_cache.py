@@ -40,7 +40,7 @@ def programs(folder):
 
 
 def test_programs_are_kept_for_later_processes(tmp_path):
-    folder = tmp_path / "my cache"
+    folder = tmp_path / """it's, "my" \\ $HOME;cache="""
     assert_succeeds(start(folder), start(folder))
     stored = programs(folder)
     assert len(stored) == 1
@@ -54,6 +54,37 @@ def test_a_folder_that_cannot_be_written_does_no_harm(tmp_path):
     assert_succeeds(start("/proc/bert_tf"), start(tmp_path / "file"))
 
 
+def test_a_folder_that_others_can_change_is_not_used(tmp_path, monkeypatch, caplog):
+    def is_used():
+        monkeypatch.setenv(xla_cache.VARIABLE, str(tmp_path))
+        monkeypatch.setenv("TF_XLA_FLAGS", "")
+        caplog.clear()
+        xla_cache.enable()
+        used = bool(os.environ["TF_XLA_FLAGS"])
+        assert (f"{tmp_path} is not used: other users can" in caplog.text) == (not used)
+        return used
+
+    assert is_used()
+    (folder,) = tmp_path.iterdir()
+    modes = [(0o755, 0o700), (0o775, 0o755), (0o1777, 0o700), (0o777, 0o700), (0o700, 0o770)]
+    for parent, own in [*modes, (0o1777, 0o702)]:
+        tmp_path.chmod(parent)
+        folder.chmod(own)
+        assert is_used() == (own & 0o22 == 0 and parent != 0o777)
+    folder.chmod(0o700)
+    tmp_path.chmod(0o700)
+    stat = os.stat
+    for changed in (folder, tmp_path):
+        for user in (0, 12345):
+            other = lambda path, user=user, changed=changed: SimpleNamespace(  # noqa: E731
+                st_mode=0o40700, st_uid=user if str(path) == str(changed) else os.getuid()
+            )
+            monkeypatch.setattr(xla_cache.os, "stat", other)
+            used = xla_cache._is_private(str(folder))
+            monkeypatch.setattr(xla_cache.os, "stat", stat)
+            assert used == (user == 0)
+
+
 @pytest.fixture
 def enable(tmp_path, monkeypatch):
     """Enables the cache in `tmp_path`; returns its subfolder and TF_XLA_FLAGS."""
@@ -63,7 +94,7 @@ def enable(tmp_path, monkeypatch):
     def run():
         xla_cache.enable()
         flags = os.environ.pop("TF_XLA_FLAGS")
-        return (flags.split("'")[1] if "'" in flags else ""), flags
+        return (flags.split('"')[1] if '"' in flags else ""), flags
 
     return run
 

@@ -110,12 +110,6 @@ def find_label_id(example: InputExample, label_list: Sequence[Any]) -> int | flo
     raise UserError(f"{subject} is not one of {', '.join(map(str, labels))}")
 
 
-def label_ids_of(examples: Sequence[InputExample], label_list: Sequence[str]) -> np.ndarray:
-    """Returns each example's label id, int32 [B]; for regression (empty list), float32 [B]."""
-    labels = [find_label_id(example, label_list) for example in examples]
-    return np.array(labels, np.int32 if label_list else np.float32)
-
-
 def log_rows(title: str, rows: Mapping[str, np.ndarray], tokenizer: FullTokenizer) -> None:
     """Logs the first five rows as tokens and numbers, at level DEBUG."""
     if not _logger.isEnabledFor(logging.DEBUG):

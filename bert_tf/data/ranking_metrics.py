@@ -34,9 +34,12 @@ def correlations(
     ranks = _ranks(predicted, weights), _ranks(scores, weights)
     found = {}
     for name, pair in zip(CORRELATIONS, (ranks, (predicted, scores)), strict=True):
-        x, y = (values - np.average(values, weights=weights) for values in pair)
+        # Subtracting a value first makes a constant exactly 0, in spite of rounding.
+        x, y = (values.astype(np.float64) - values[weights.argmax()] for values in pair)
+        x, y = (values - np.average(values, weights=weights) for values in (x, y))
         xx, yy, xy = (np.dot(weights, product) for product in (x * x, y * y, x * y))
-        found[f"eval_{name}"] = np.float32(xy / np.sqrt(xx * yy) if xx * yy > 0 else np.nan)
+        size = np.sqrt(xx) * np.sqrt(yy)  # the product of small numbers might be 0
+        found[f"eval_{name}"] = np.float32(xy / size if size > 0 else np.nan)
     return found
 
 

@@ -7,6 +7,7 @@ classifier.fit(["Good soup.", "Cold soup."], ["pos", "neg"])
 classifier.predict(["The soup was cold."])
 """
 
+import json
 from collections.abc import Mapping, Sized
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score
 
+from bert_tf.checkpoints.run_folder import TARGET_SCALE
 from bert_tf.errors import UserError, counted
 from bert_tf.estimators.base import LABELS_ARE_COLUMNS, Estimator
 from bert_tf.estimators.rows import (
@@ -24,6 +26,7 @@ from bert_tf.estimators.rows import (
     to_array,
     to_dense,
 )
+from bert_tf.tasks.classification.dataset_factory import exceeds_float32
 from bert_tf.tasks.token_classification.scores import score, type_of
 from bert_tf.text_inputs import items_of
 
@@ -145,10 +148,14 @@ class TextRegressor(RegressorMixin, _TextEstimator):
     _other_kinds = ("classification", "multilabel")
 
     def predict(self, texts: Any) -> np.ndarray:
-        """Returns the number of each text, float32 [N], or its numbers, [N, L]."""
+        """Returns the number of each text, float32 [N], or its numbers, [N, L].
+
+        They are float64 if float32 is too coarse, as for numbers such as 1e9 and 1e9 + 1.
+        """
         rows = self._predictions(texts)
         values = [[*row.values()] if isinstance(row, Mapping) else row for row in rows]
-        return np.array(values, np.float32)
+        pairs = json.loads(self._run.get(TARGET_SCALE, "[]"))
+        return np.array(values, np.float64 if exceeds_float32(pairs) else np.float32)
 
     def score(self, texts: Any, labels: Any, sample_weight: Any = None) -> float:
         """Returns R²; for several numbers per text, the mean."""

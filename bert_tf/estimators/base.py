@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from bert_tf import checkpoints, files, registry
+from bert_tf import checkpoints, files, locks, registry
 from bert_tf.checkpoints.run_folder import CURVE, EVAL_RESULTS_JSON, RUN, RUNS, RunFolder
 from bert_tf.declare import DATA, DEVICES, RESULTS, Affects
 from bert_tf.errors import UserError, similar
@@ -266,19 +266,17 @@ class Estimator(ExplainsNames, BaseEstimator):
         if path.endswith((".keras", ".h5")):
             advice = "For a Keras file, see BertClassifier.from_checkpoint(folder)"
             raise UserError(f"save writes a folder, not a file: {path}. {advice}")
-        names, old = files.list_dir(path), files.temporary_name(path)
+        names = files.list_dir(path)
         is_model = RUN in names and all(map(_SAVED_FILES.fullmatch, names))
         if files.exists(path) and not (overwrite and is_model):
             advice = ", or pass overwrite=True" if is_model else ": it is not only a saved model"
             raise UserError(f"{path} exists. Remove it, or choose another folder{advice}")
-        with files.temporary_folder_at(files.temporary_name(path)) as temporary:
+        lock = locks.exclusive(locks.lock_path(path))
+        with lock, files.temporary_folder_at(f"{path}.tmp") as temporary:
             for name, content in self._files.items():
                 files.make_dirs(os.path.dirname(os.path.join(temporary, name)))
                 files.write_bytes(os.path.join(temporary, name), content)
-            if names:
-                files.rename(path, old)
-            files.rename(temporary, path)
-        files.remove_tree(old)
+            files.replace_folder(temporary, path)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -120,7 +120,8 @@ class Splits:
         teacher = self.teacher if split == "train" else None
         vocabulary = files.read_text(options.vocab_file or "")
         # The digest of the examples stands for the flags that say how to read them.
-        settings = options.values(ROWS), list(task.schema.labels), vocabulary, features
+        entries = sorted(task.schema.entries.items())  # such as the unit of numbers
+        settings = options.values(ROWS), list(task.schema.labels), vocabulary, features, *entries
         teacher_identity = (teacher.identity,) if teacher else ()
         digest = fingerprint(*settings, *teacher_identity, self.digest(split)[0])
         key = f"{_FORMAT_VERSION} {digest}"

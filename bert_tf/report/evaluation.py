@@ -11,7 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_tf.tables.columns import parse_number
+
 Column = Sequence[Any] | np.ndarray
+_STARTS_OF_FORMULAS = "=+-@\uff1d\uff0b\uff0d\uff20"
 
 
 class Counts(NamedTuple):
@@ -80,8 +83,14 @@ class EvaluationReport:
         """Formats the rows, worst first, as the text of `eval_predictions.tsv`."""
         losses = {} if self.losses is None else {"loss": self.losses}
         columns = {**self.columns, **losses}
-        rows = ([column[index] for column in columns.values()] for index in self.order)
+        rows = ([_as_text(x[index]) for x in columns.values()] for index in self.order)
         return format_table([[*columns], *rows])
+
+
+def _as_text(cell: Any) -> Any:
+    """Adds a space before a text that spreadsheets, for which the table is, take for a formula."""
+    is_formula = isinstance(cell, str) and len(cell) > 1 and cell[0] in _STARTS_OF_FORMULAS
+    return f" {cell}" if is_formula and parse_number(cell) is None else cell
 
 
 def format_table(rows: Iterable[Sequence[Any]]) -> str:

@@ -74,7 +74,9 @@ def evaluation_page(
         report: what the task says about the rows.
     """
     ends, resamples = statistics.intervals(report) if len(report) else ({}, 0)
-    rows = [(*item, _interval(ends, item[0].removeprefix("eval_"))) for item in metrics.items()]
+    # Intervals are those of means over rows: not of `loss`, a mean over batches, if both exist.
+    of_rows = {n: n.removeprefix("eval_") for n in metrics if f"eval_{n}" not in metrics}
+    rows = [(*item, _interval(ends, of_rows.get(item[0], ""))) for item in metrics.items()]
     note = f"The intervals are from {resamples:,} bootstrap resamples of the rows."
     return _page(
         title,

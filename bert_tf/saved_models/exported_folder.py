@@ -87,8 +87,7 @@ def export_folder(
                 content = build_litert_model(model, precision, pooling, hidden_states, lists)
                 files.write_bytes(path, content)
             files.write_texts(folder, texts)
-            files.remove_tree(export_dir)
-            files.rename(folder, export_dir)
+            files.replace_folder(folder, export_dir)
     log.info("Exported model: %s", os.path.join(export_dir, file_name))
     return export_dir
 

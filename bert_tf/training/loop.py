@@ -156,12 +156,12 @@ class _Recorder:
     def save(self, wait: bool) -> None:
         if not self.is_chief:
             return
+        if self.curve:  # A process that is killed now resumes from an earlier row.
+            self.curve.on_checkpoint()
         state = self.state
         self.saver.save(checkpoints.snapshot(state.model, state.optimizer, state.extra_variables))
         if wait:
             self.saver.wait()
-        if self.curve:
-            self.curve.on_checkpoint()
 
     def evaluate(self, evaluation: EvalCallback, step: int) -> bool:
         # Throughput excludes evaluations.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.data.features import InputExample, label_ids_of
+from bert_tf.data.features import InputExample, find_label_id
 from bert_tf.data.packing import (
     CUT_TOKENS,
     convert_examples,
@@ -29,7 +29,7 @@ def test_arrays_match_the_original(name):
     conversion = conversions()[name]
     reference, task, examples = inputs_of(conversion)
     tokenizer = BatchTokenizer(reference)
-    labels = label_ids_of(examples, task.labels)
+    labels = np.int32([find_label_id(example, task.labels) for example in examples])
     actual = convert_examples(examples, labels, conversion["max_seq_length"], tokenizer)
     assert (actual.pop(CUT_TOKENS) >= 0).all()
     # Without the padding examples that fill the last batch on a TPU.
@@ -99,11 +99,9 @@ def test_two_special_tokens_fill_a_row_of_two():
 
 def test_numeric_and_missing_labels():
     examples = [InputExample("1", "good", label="2.5"), InputExample("2", "bad", label="-1")]
-    labels = label_ids_of(examples, [])
-    assert labels.dtype == np.float32
-    assert labels.tolist() == [2.5, -1.0]
+    assert [find_label_id(example, []) for example in examples] == [2.5, -1.0]
     with pytest.raises(UserError, match=r"Label .2\.5. of example 1 is not one of yes, no"):
-        label_ids_of(examples, ["yes", "no"])
+        find_label_id(examples[0], ["yes", "no"])
 
 
 def test_cut_token_counts():

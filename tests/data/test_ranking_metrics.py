@@ -30,8 +30,21 @@ def test_correlations_with_ties():
     assert found["eval_pearson"] == pytest.approx(expected, abs=1e-6)
 
 
-def test_correlation_with_a_constant():
-    assert np.isnan(correlations(np.ones(3), np.arange(3.0))["eval_spearman"])
+@pytest.mark.parametrize(("value", "size"), [(1.0, 3), (0.1, 100), (0.3, 77), (1e9 + 0.1, 1379)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_correlation_with_a_constant(value, size, dtype):
+    rng = np.random.default_rng(0)
+    constant, other = np.full(size + 1, value, dtype), rng.random(size + 1)
+    constant[0] = 5
+    weights = rng.integers(0, 3, size + 1) * (constant == constant[1]).astype(float)
+    pair = constant[1:], other[1:]
+    for arrays in (pair, pair[::-1], (constant, other, weights)):
+        assert np.isnan([*correlations(*arrays).values()]).all()
+
+
+def test_correlation_of_tiny_numbers():
+    a, b = np.arange(5.0), np.array([1.0, 0, 3, 2, 5])
+    assert correlations(1e-120 * a, 1e-120 * b) == pytest.approx(correlations(a, b))
 
 
 def test_retrieval():

@@ -1,5 +1,6 @@
 """`report.html` and `eval_predictions.tsv` of each task: every figure follows from the files."""
 
+import csv
 import dataclasses
 import json
 import re
@@ -133,6 +134,35 @@ def test_page_is_self_contained_and_its_metrics_are_those_of_the_files(run, case
     assert int(data["rows"]) == len(rows)
     assert close(data["tokens"], counts["tokens"])
     assert close(data["truncated rows"], counts["cut_examples"])
+
+
+def test_each_metric_has_its_own_interval():
+    losses = np.array([1.0, 2.0, 3.0, 9.0])
+    report = EvaluationReport(columns={"text": [*"abcd"]}, losses=losses)
+    for metrics, name in (({"eval_loss": 3.75, "loss": 5.5}, "eval_loss"), ({"loss": 5}, "loss")):
+        html = evaluation_page("", {}, [], RunFolder(""), None, metrics, report)
+        rows = re.findall(r"<td class=\"\">(\w*loss)</td>.*?<td class=\"\">(.*?)</td>", html)
+        assert [key for key, interval in rows if interval] == [name]
+
+
+def test_formulas_are_text_in_spreadsheets():
+    texts = [
+        "=1+1",
+        "+1 for it",
+        "-2+3",
+        "@SUM(1)",
+        "\uff1d1+1",
+        "\t=1",
+        "good",
+        "",
+        "-",
+        "-5",
+        "+1e3",
+    ]
+    report = EvaluationReport(columns={"text": texts, "number": [-1.5] * len(texts)})
+    rows = list(csv.reader(report.table().splitlines(), delimiter="\t"))[1:]
+    expected = [f" {text.strip()}" for text in texts[:6]] + texts[6:]
+    assert rows == [[text, "-1.5"] for text in expected]
 
 
 @pytest.mark.parametrize("case", [contract.classification, contract.windows, nasty])

@@ -14,6 +14,7 @@ from bert_tf import checkpoint, checkpoints, training
 from bert_tf.errors import Terminated, UserError, WorkerLost
 from bert_tf.options import TrainingOptions
 from bert_tf.training import loop
+from bert_tf.training.curve import TrainingCurve, read_table
 from tests.modeling.helpers import config, load, set_head
 from tests.oracle import golden
 from tests.training.helpers import (
@@ -40,6 +41,7 @@ def _train(
     steps=10,
     every=5,
     worker=0,
+    curve=None,
 ):
     """Trains in a folder, resuming from its last checkpoint."""
     model = model or set_head(load(Classifier(config(), 2)), "classifier2")
@@ -57,6 +59,7 @@ def _train(
         TrainingOptions(output_dir=str(folder), save_checkpoints_steps=every),
         dataclasses.replace(ONE_DEVICE, worker=worker),
         steps,
+        curve=curve,
     )
 
 
@@ -174,6 +177,18 @@ def test_stop_flag_of_another_worker_stops_training(tmp_path):
     with pytest.raises(Terminated):
         training.train(step, state, iter(range(10)), options, devices, 10)
     assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0", "model.ckpt-2"]
+
+
+def test_a_checkpoint_never_has_steps_that_the_curve_lacks(tmp_path, monkeypatch):
+    recorded = []
+
+    def save(self, snapshot):
+        recorded.append([row[0] for row in read_table(str(tmp_path / "training_curve.tsv"))])
+
+    monkeypatch.setattr(loop.AsyncSaver, "save", save)
+    curve = TrainingCurve(str(tmp_path), 0)
+    _train(tmp_path, load_batches(_load_case()), steps=6, every=3, curve=curve)
+    assert recorded == [[], [1, 2, 3], [1, 2, 3, 4, 5, 6]]
 
 
 @pytest.mark.parametrize("every", [2, 5])

@@ -48,10 +48,14 @@ def check(
         yield from _check_texts(path, names, examples)
     if split == "predict" or (split == "train" and data.is_unlabeled):
         return
-    count, labels = len(examples), {str(example.label) for example in examples}
-    if count > 1 and len(labels) == 1:
-        label = excerpt(str(examples[0].label))
-        yield f"{path}: all {count} rows have the label {label}. Check the label column"
+    count, columns = len(examples), {"": [str(example.label) for example in examples]}
+    if data.problem_type == REGRESSION:
+        numbers = np.array([example.label for example in examples], np.float64).reshape(count, -1)
+        columns = dict(zip(data.labels or [""], numbers.T.tolist(), strict=True))
+    for name, column in columns.items():
+        if count > 1 and len({*column}) == 1:
+            label = f"the label {excerpt(str(column[0]))}" + f" for {excerpt(name)}" * bool(name)
+            yield f"{path}: all {count} rows have {label}. Check the label column"
     if split == "train":
         if data.problem_type == REGRESSION:
             return

@@ -20,9 +20,8 @@ from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, REGRESSIO
 from bert_tf.tasks.classification.task_module import INPUTS, has_pairs, load_task_module
 
 _ENTRIES = (HEADER, NUM_COLUMNS, INPUTS, TARGET_SCALE)
-# Numbers up to this size are learned as they are; if any is larger, all are standardized. The unit
-# is another one if a number is further from the mean of an earlier run, in standard deviations.
-_MAX_TARGET = 10
+# Numbers up to this size, and of at least this deviation, are learned as they are, as originally.
+_MAX_TARGET, _MIN_DEVIATION = 10, 0.1
 
 
 def make_dataset(options: ClassifierOptions, source: str | RunFolder) -> TextDataset:
@@ -153,9 +152,9 @@ def resumed_folders(options: ClassifierOptions) -> list[RunFolder]:
 def scale_entry(options: ClassifierOptions, data: TextDataset) -> dict[str, str]:
     """Returns an entry for `run.json` with [mean, standard deviation] of each target.
 
-    It is empty if all numbers are small. A run that resumes, or has a teacher, has the entry of
-    that model, or none. A run that starts from a model for the same targets has its entry, if any,
-    because it has its head.
+    It is empty if a new head can learn the numbers as they are. A run that resumes, or has a
+    teacher, has the entry of that model, or none. A run that starts from a model for the same
+    targets has its entry, if any, because it has its head.
     """
     models = resumed_folders(options)
     if options.teacher:
@@ -171,19 +170,38 @@ def scale_entry(options: ClassifierOptions, data: TextDataset) -> dict[str, str]
         pairs = json.loads(start.entry(TARGET_SCALE) or "[]")
         pairs = [pairs[names.index(name)] for name in data.labels if pairs] or pairs
         mean, scale = np.transpose(pairs or [(0.0, 1.0)])
-        if (np.abs(targets - mean) > _MAX_TARGET * scale).any():
-            message = "%s: numbers from %g to %g are far from those that %s was trained on. Check "
-            message += "the unit, or start with a new head: convert_checkpoint.py --head=encoder"
+        if _standardize((targets - mean) / scale):
+            message = "%s: numbers from %g to %g have another unit than those of %s. Check the "
+            message += "unit, or start with a new head: convert_checkpoint.py --head=encoder"
             limits = targets.min(), targets.max()
             log.warning(message, data.describe("train"), *limits, options.init_checkpoint)
-    if not pairs and np.abs(targets).max() <= _MAX_TARGET:
+    pairs = pairs or _standardize(targets)
+    if not pairs:
         return {}
-    deviations = targets.std(axis=0)
-    scales = np.where(deviations > 0, deviations, 1.0)
-    pairs = pairs or np.stack([targets.mean(axis=0), scales], axis=1).tolist()
+    if exceeds_float32(pairs):
+        message = "%s: float32, which exported and converted models return, is too coarse for the "
+        message += "differences of these numbers. For such models, subtract the mean beforehand"
+        log.warning(message, data.describe("train"))
     message = "Numbers are standardized for training, and losses are those of the results: %s"
     log.info(message, ", ".join(f"(x - {mean:g}) / {scale:g}" for mean, scale in pairs))
     return {TARGET_SCALE: json.dumps(pairs)}
+
+
+def _standardize(targets: np.ndarray) -> list[list[float]]:
+    """Returns [mean, deviation] of each of the targets [E, L]; [] if they suit a new head."""
+    sizes = np.abs(targets).max(axis=0)
+    units = np.where(sizes > 0, sizes, 1.0)  # the squares of others might overflow
+    means, deviations = (targets / units).mean(axis=0), (targets / units).std(axis=0)
+    # The deviation of constants is 0, but for rounding.
+    scales = np.where(deviations > 1e-12, units * deviations, 1.0)
+    fits = sizes.max() <= _MAX_TARGET and scales.min() >= _MIN_DEVIATION
+    return [] if fits else np.stack([units * means, scales], axis=1).tolist()
+
+
+def exceeds_float32(pairs: list[list[float]]) -> bool:
+    """Returns whether float32 is too coarse for numbers of such [mean, deviation] pairs."""
+    mean, deviation = np.abs(np.transpose(pairs or [(0.0, 1.0)]))
+    return not (np.spacing(mean.astype(np.float32)) <= 0.01 * deviation).all()
 
 
 def _require_order(labels: Sequence[str], folder: RunFolder) -> None:

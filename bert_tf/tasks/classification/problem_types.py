@@ -13,7 +13,7 @@ import numpy as np
 from bert_tf import backend
 from bert_tf.checkpoints.run_folder import TARGET_SCALE
 from bert_tf.data import array_ops
-from bert_tf.data.features import Feature, InputExample, label_ids_of
+from bert_tf.data.features import Feature, InputExample, find_label_id
 from bert_tf.errors import UserError
 from bert_tf.other_libraries import explains_fields
 from bert_tf.progress import log
@@ -64,6 +64,7 @@ class ProblemType(abc.ABC):
         soft_target: kind of the logits, see `Traits.soft_targets`.
         output: name under which `values` are fetched; predictions are made from them.
         answer_column: name of the column with the `answer`s in a table of predictions.
+        mean, scale: `values * scale + mean` has the unit of the labels; of each target.
         metrics: (values, label_ids, losses [E]) -> metrics of an evaluation.
     """
 
@@ -71,7 +72,10 @@ class ProblemType(abc.ABC):
     soft_target: str = "classes"
     output: str = "probabilities"
     answer_column: str = "label"
+    mean: Any = 0.0
+    scale: Any = 1.0
     metrics: Callable[..., Mapping[str, Any]]
+    _dtype: type[np.number] = np.int32
 
     def __init__(self, data: TextDataset, options: ClassifierOptions) -> None:
         self.labels, self.options = data.labels, options
@@ -91,7 +95,11 @@ class ProblemType(abc.ABC):
 
     def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
         """Converts labels to ids [E], 0/1 indicators [E, L], or numbers [E] or [E, L]."""
-        return label_ids_of(examples, self.labels)
+        return np.array([find_label_id(example, self.labels) for example in examples], self._dtype)
+
+    def targets(self, examples: Sequence[InputExample]) -> np.ndarray:
+        """Converts labels to what the loss compares with the logits."""
+        return self.label_ids(examples)
 
     @abc.abstractmethod
     def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
@@ -210,7 +218,8 @@ class _MultiLabel(ProblemType):
 class _Regression(ProblemType):
     """Each text has a number, or several; the loss is the mean of the squared errors.
 
-    With a `target_scale`, the model's outputs and the loss are about standardized numbers.
+    With a `target_scale`, the model's outputs and the loss are about standardized numbers. Those
+    of the labels are float64, because float32 does not distinguish 1e9 and 1e9 + 1.
     """
 
     metric_names = ("pearson", "spearman", "loss", "mean_absolute_error")
@@ -223,25 +232,30 @@ class _Regression(ProblemType):
         super().__init__(data, options)
         self.num_outputs = max(len(self.labels), 1)
         self.target = Feature("label_ids", len(self.labels) or None, dtype="float32")
-        scale = np.array(json.loads(data.entries.get(TARGET_SCALE, "[]")), np.float32)
-        self._scale = (scale.T if self.labels else scale[0]) if len(scale) else None
+        pairs = json.loads(data.entries.get(TARGET_SCALE, "[]"))
+        self._dtype = np.float64 if pairs else np.float32
+        pairs = pairs if self.labels or not pairs else pairs[0]
+        self.mean, self.scale = np.transpose(pairs) if pairs else (0.0, 1.0)
 
     def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
         if not self.labels:
             return super().label_ids(examples)
-        return np.array([[*map(float, example.label)] for example in examples], np.float32)
+        return np.array([[*map(float, example.label)] for example in examples], self._dtype)
+
+    def targets(self, examples: Sequence[InputExample]) -> np.ndarray:
+        return ((self.label_ids(examples) - self.mean) / self.scale).astype(np.float32)
 
     def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
-        if self._scale is not None:
-            label_ids = (label_ids - self._scale[0]) / self._scale[1]
         ops = array_ops.namespace(logits)
         if not self.labels:
             return ops.square(logits[:, 0] - label_ids)
         return ops.mean(ops.square(logits - label_ids), axis=-1)
 
     def values(self, logits: Any) -> Any:
-        outputs = logits if self.labels else logits[:, 0]
-        return outputs if self._scale is None else outputs * self._scale[1] + self._scale[0]
+        return logits if self.labels else logits[:, 0]
+
+    def serve(self, values: Any) -> dict[str, Any]:
+        return {self.output: values * np.float32(self.scale) + np.float32(self.mean)}
 
     def prediction(self, value: Any) -> float | dict[str, float]:
         return dict(zip(self.labels, value, strict=True)) if self.labels else float(value)

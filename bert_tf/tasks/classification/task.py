@@ -173,7 +173,7 @@ class Classification(Task):
 
     def featurize(self, examples: Sequence[InputExample], split: str) -> dict[str, np.ndarray]:
         """Returns a row for each example, or for each of its windows."""
-        label_ids = self.problem.label_ids(examples) if self._has_labels(split) else None
+        label_ids = self.problem.targets(examples) if self._has_labels(split) else None
         length = self.options.max_seq_length
         return convert_examples(examples, label_ids, length, self.tokenizer, self._uses_windows)
 
@@ -210,6 +210,7 @@ class Classification(Task):
             counts = self._count_windows(examples)
             values = _average_windows(values, counts)
             losses = None if losses is None else _average_windows(losses, counts)
+        values = values * self.problem.scale + self.problem.mean  # float64 if standardized
         return Predictions(self.problem, values, losses)
 
     def metrics(self, examples: Sequence[InputExample], predictions: Predictions) -> dict[str, Any]:
@@ -310,6 +311,7 @@ class Classification(Task):
 
         def output(logits: Any) -> Any:
             values = self.problem.values(logits) if is_number else logits
+            values = values * np.float32(self.problem.scale)  # without the mean: differences count
             return values[:, labels.index(label)] if label else values
 
         texts = item if isinstance(item, tuple) else (item,)

@@ -3,10 +3,12 @@
 import csv
 import glob
 import json
+import os
 import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf import Predictor
 from bert_tf.commands import convert_checkpoint, export_model
@@ -145,7 +147,8 @@ def test_resumed_runs_keep_the_unit(prices, tiny, tmp_path, run_log):
     ("names", "start", "numbers", "scale", "warns"),
     [
         ((), [[90, 10]], [100, 80], [[90, 10]], False),
-        ((), [[90, 10]], [1, 2], [[90, 10]], False),
+        ((), [[90, 10]], [1, 4], [[90, 10]], False),
+        ((), [[90, 10]], [89, 90], [[90, 10]], True),
         ((), [[90, 10]], [191, 90], [[90, 10]], True),
         ((), None, [1, 10], None, False),
         ((), None, [1, 11], [[6, 5]], True),
@@ -173,7 +176,69 @@ def test_the_head_of_init_checkpoint_keeps_its_unit(
     data = classification.dataset_factory.make_dataset(options, "train")
     entry = classification.dataset_factory.scale_entry(options, data)
     assert json.loads(entry.get("target_scale", "null")) == scale
-    assert ("far from those that" in caplog.text) == warns
+    assert ("have another unit than those of" in caplog.text) == warns
+
+
+@pytest.mark.parametrize(
+    ("numbers", "scale"),
+    [
+        ([1, 5], None),
+        ([-10, 10], None),
+        ([0.3, 0.6], None),
+        ([0.1, 0.1, 0.1], None),
+        ([1, 11], [[6, 5]]),
+        ([7, 7.1], [[7.05, 0.05]]),
+        ([1e-30, 3e-30], [[2e-30, 1e-30]]),
+        ([1e300, 3e300], [[2e300, 1e300]]),
+        ([1e9, 1e9 + 2], [[1e9 + 1, 1]]),
+        ([1e9 + 1, 1e9 + 1], [[1e9 + 1, 1]]),
+        ([[1, 2], [3, 2]], None),
+        ([[1, 0.5], [3, 0.52]], [[2, 1], [0.51, 0.01]]),
+    ],
+)
+def test_numbers_are_standardized_by_size_and_spread(tiny, tmp_path, caplog, numbers, scale):
+    rows = [{"text": f"good {n}", "label": label} for n, label in enumerate(numbers * 4)]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    flags = {"train_file": str(tmp_path / "train.jsonl"), "data_dir": None, "do_train": True}
+    options = custom_options(tiny, tmp_path, problem_type="regression", dev_fraction=0.0, **flags)
+    task = give_schema(Classification(*read_model_files(options)))
+    saved = json.loads(task.schema.entries.get("target_scale", "null"))
+    assert saved == (scale and [pytest.approx(pair, rel=1e-6, abs=0) for pair in scale])
+    examples = task.read("train")
+    targets, labels = task.problem.targets(examples), np.array(numbers * 4)
+    assert targets.dtype == np.float32
+    if scale is None:
+        np.testing.assert_array_equal(targets, labels.astype(np.float32))
+    deviations = np.array(scale or [[0, 1]]).T[1]
+    in_unit = targets * task.problem.scale + task.problem.mean
+    np.testing.assert_allclose((in_unit - labels) / deviations, 0 * labels, atol=1e-6)
+    constant = (labels.min(axis=0) == labels.max(axis=0)).any()
+    assert any("rows have the label" in p for p in task.check("train", examples, ())) == constant
+    assert ("too coarse" in caplog.text) == (deviations[0] == 1e300 or 1e8 < labels.max() < 1e10)
+
+
+@pytest.mark.parametrize(("mean", "unit"), [(0, 1e-4), (1e9, 1)])
+def test_small_differences_are_learned(tiny, tmp_path, mean, unit):
+    number = lambda text: mean + unit * score(text)  # noqa: E731
+    for name, count in (("train.tsv", 100), ("dev.tsv", 20)):
+        rows = [(number(text), text) for text in sentences(count, seed=count)]
+        write(tmp_path / "data", name, rows)
+    flags = {**TRAIN, "problem_type": "regression", "do_eval": True, "do_export": True}
+    metrics = classification.run(custom_options(tiny, tmp_path, **flags)).metrics
+    texts = sentences(20, seed=20)
+    labels, predictor = np.array([*map(number, texts)]), Predictor(tmp_path / "out")
+    predictions = np.array(predictor(texts))
+    error = np.abs(predictions - labels).mean()
+    assert error < 0.5 * labels.std()
+    assert metrics["eval_mean_absolute_error"] == pytest.approx(error, rel=1e-2)
+    assert metrics["eval_pearson"] > 0.8
+    explanation = predictor.explain(max(texts, key=score), steps=256)
+    assert 0.1 * unit < abs(explanation.difference) < 10 * unit
+    assert explanation.completeness < 0.05 * unit
+    (export,) = glob.glob(str(tmp_path / "out" / "export" / "*" / "saved_model.pb"))
+    served = tf.saved_model.load(os.path.dirname(export)).signatures["serving_default"]
+    (values,) = served(tf.constant(texts)).values()
+    np.testing.assert_allclose(values, predictions, atol=0.01 * unit, rtol=1e-7)
 
 
 def to_list(text):
