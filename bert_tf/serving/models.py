@@ -1,8 +1,9 @@
 """The models of a server: what they take, and what they return."""
 
+import contextlib
 import logging
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,12 +33,13 @@ class Kind(NamedTuple):
 
 
 _ENCODER = Kind("feature-extraction", "text", (1,), "A", ("/embed", "/v1/embeddings"))
+_RERANK = ("/rerank", "/v1/rerank", "/v2/rerank")
 _CHOICE = ("A", "B", "C")
 KINDS = {
     "run_classifier": Kind(
         "text-classification", "text, or text and text_pair", (1, 2), "A", ("/predict",)
     ),
-    "run_ranking": Kind("text-ranking", "query and passage", (2,), ("A", "B"), ("/rerank",)),
+    "run_ranking": Kind("text-ranking", "query and passage", (2,), ("A", "B"), _RERANK),
     "run_squad": Kind("question-answering", "question and context", (2,), ("A", "B")),
     "run_ner": Kind("token-classification", "text, or words", (1,), "A"),
     "run_multiple_choice": Kind("multiple-choice", "context and endings", range(3, 1000), _CHOICE),
@@ -45,6 +47,21 @@ KINDS = {
     "extract_features": _ENCODER,
     "predict_masked": Kind("fill-mask", "text with [MASK]", (1,), "A [MASK]"),
 }
+
+
+@contextlib.contextmanager
+def silenced() -> Iterator[None]:
+    """Drops what this thread logs about inputs, since it may have texts of users."""
+    thread = threading.get_ident()
+
+    def is_of_others(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    log.addFilter(is_of_others)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_of_others)
 
 
 class Model:
@@ -102,21 +119,14 @@ class Model:
 
     def load(self) -> Predictor:
         """Loads the model, and computes an input, so that the first request takes no longer."""
-        thread = threading.get_ident()
-
-        def is_not_ours(record: logging.LogRecord) -> bool:
-            return record.thread != thread
-
         with _LOADING:
             self.predictor = predictor = Predictor(self._options)
-        log.addFilter(is_not_ours)  # such as a warning that a text should be a pair
-        try:
+        if predictor.takes_pairs is False and 1 in self.kind.counts:
+            self.kind = self.kind._replace(expected="text", counts=(1,))
+        # The input may not be valid, such as for a classifier that needs entity markers.
+        with silenced(), contextlib.suppress(UserError):
             outputs = outputs_of(predictor(self.kind.sample))
             self.outputs = {name: _TYPES.get(_type(x), "DT_STRING") for name, x in outputs.items()}
-        except UserError as error:  # such as for a classifier that needs entity markers
-            log.debug("%s: %s", self.name, error)
-        finally:
-            log.removeFilter(is_not_ours)
         return predictor
 
     @property

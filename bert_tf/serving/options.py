@@ -86,6 +86,13 @@ class ServingOptions(Options):
     timeout: float = option(
         60.0, "Seconds for a request, from its first byte to the reply.", limits=(0.1, 86_400)
     )
+    allowed_hosts: str | None = option(
+        None,
+        "Host name of a proxy or tunnel, as browsers know it, such as models.example.com or "
+        "*.example.com. Repeat the flag for several. Without it, a server at a loopback address "
+        "refuses requests to other names than its own.",
+        repeated=True,
+    )
     api_key_file: str | None = option(
         None,
         "File with keys, one per line. Requests then need one of them, as in `Authorization: "

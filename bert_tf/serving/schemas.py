@@ -1,30 +1,47 @@
 """The bodies of requests to TensorFlow Serving, OpenAI and text-embeddings-inference (TEI).
 
-A field that would have no effect is a mistake, except for those that clients always send.
+A field that would have no effect is a mistake, except for those that clients always send, and
+those that say nothing: `null` and `{}`.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from bert_tf.errors import UserError
 from bert_tf.serving.models import Kind
 
 _FIRST = ("text", "text_a", "question", "query")
+# What a value must be, by the type of pydantic's error.
+_EXPECTED = {
+    "bool_type": "true or false",
+    "dict_type": "an object",
+    "greater_than_equal": "at least {ge}",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "literal_error": "{expected}",
+    "model_attributes_type": "an object",
+    "model_type": "an object",
+    "string_type": "a string",
+}
 
 
 class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(strict=True)
+    objects: ClassVar[tuple[str, ...]] = ()  # fields that say something even if they are empty
 
     @model_validator(mode="before")
     @classmethod
     def _check_names(cls, data: Any) -> Any:
-        known = ", ".join(cls.model_fields)
-        for name in data if isinstance(data, dict) else ():
-            if name not in cls.model_fields:
-                raise ValueError(f"unknown field {name[:50]}; expected {known}")
-        return data
+        if not isinstance(data, dict):
+            return data
+        given = {n: x for n, x in data.items() if x is not None and (x != {} or n in cls.objects)}
+        fields = cls.model_fields.items()
+        known = [n for name, x in fields for n in getattr(x.validation_alias, "choices", [name])]
+        for name in given.keys() - known:
+            raise ValueError(f"unknown field {name[:50]}; expected {', '.join(known)}")
+        return given
 
 
 class Instance(_Body):
@@ -59,21 +76,11 @@ class Instance(_Body):
         return texts[0] if len(texts) == 1 else tuple(texts)
 
 
-def _tag(value: Any) -> str:
-    return "string" if isinstance(value, str) else "object"
-
-
-# The discriminator keeps messages about one of the two from naming the other.
-Input = Annotated[
-    Annotated[str, Tag("string")] | Annotated[Instance, Tag("object")], Discriminator(_tag)
-]
-
-
 class PredictRequest(_Body):
     """TensorFlow Serving's request: `instances` in rows, or `inputs` in columns."""
 
     signature_name: Literal["serving_default", "pairs", ""] = "serving_default"
-    instances: list[Input] = Field([], min_length=1, validate_default=True)
+    instances: list[str | Instance] = Field([], min_length=1, validate_default=True)
     inputs: dict[str, list[Any]] | list[str] | None = None
 
     @model_validator(mode="before")
@@ -83,6 +90,8 @@ class PredictRequest(_Body):
         columns = data.get("inputs") if isinstance(data, dict) else None
         if isinstance(columns, list):
             return {**data, "instances": columns}
+        if isinstance(columns, dict):
+            columns = {name: column for name, column in columns.items() if column is not None}
         if not isinstance(columns, dict) or not all(isinstance(x, list) for x in columns.values()):
             return data
         if len({len(column) for column in columns.values()}) > 1:
@@ -97,34 +106,53 @@ class PredictRequest(_Body):
 
 
 def describe(errors: Sequence[Any]) -> str:
-    """Returns the place and the message of the innermost of pydantic's errors."""
-    # An empty list is also no text, if both are allowed.
-    error = max(errors, key=lambda x: (len(x["loc"]), x["type"] == "too_short"))
+    """Returns the place of the innermost of pydantic's errors, and what is wrong there."""
+    # If several types are allowed, errors about the content come before those about the type.
+    error = max(errors, key=lambda x: (len(x["loc"]), x["type"] not in _EXPECTED))
     if error["type"] == "json_invalid":
         return f"The body is not JSON: {error['ctx']['error']}, at character {error['loc'][-1]}"
     if error["type"] == "missing" and error["loc"] == ("body",):
         return "The body is empty: send a JSON object"
     if error["loc"] == ("body",) and isinstance(error["input"], str):
         return "The body is a JSON string: send the object itself, as with json=payload"
-    # Without the names of types in a union.
-    names = (str(name) for name in error["loc"] if name not in ("body", "string", "object", "str"))
-    place = ".".join(name for name in names if "[" not in name)
+    place = _place(error)
     messages = {
+        "missing": "is missing",
         "too_short": "pass at least one text",
         "none_required": "not supported: write the prefix before each text",  # prompt_name
+        "value_error": str(error.get("ctx", {}).get("error")),
     }
-    message = messages.get(error["type"], error["msg"].removeprefix("Value error, "))
-    return f"{place or 'body'}: {message}"
+    # All that is allowed in this place.
+    others = [x for x in errors if _place(x) == place and x["type"] in _EXPECTED]
+    expected = [_EXPECTED[x["type"]].format(**x.get("ctx", {})) for x in others]
+    is_wrong = f"must be {' or '.join(dict.fromkeys(expected))}" if expected else "is not valid"
+    return f"{place}: {messages.get(error['type'], is_wrong)}"
 
 
-Texts = str | Annotated[list[str], Field(min_length=1)]
+def _place(error: Any) -> str:
+    # Without the names of types in a union.
+    names = (str(name) for name in error["loc"] if name not in ("body", "str", "Instance"))
+    return ".".join(name for name in names if "[" not in name) or "body"
+
+
+def _refuse_token_ids(value: Any) -> Any:
+    item = value[0] if isinstance(value, list) and value else value
+    if type(item[0] if isinstance(item, list) and item else item) is int:
+        problem = "send texts, not token ids, which are those of another tokenizer"
+        raise ValueError(f"{problem} (LangChain: check_embedding_ctx_length=False)")
+    return value
+
+
+Texts = Annotated[
+    str | Annotated[list[str], Field(min_length=1)], BeforeValidator(_refuse_token_ids)
+]
 
 
 class EmbeddingsRequest(_Body):
     """OpenAI's request for vectors."""
 
     input: Texts
-    model: str
+    model: str | None = None
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = Field(None, ge=1)
     user: str | None = None
@@ -133,6 +161,7 @@ class EmbeddingsRequest(_Body):
 class _TeiBody(_Body):
     truncate: bool = True
     truncation_direction: Literal["right", "Right"] = "right"
+    model: str | None = None
 
 
 class EmbedRequest(_TeiBody):
@@ -142,22 +171,48 @@ class EmbedRequest(_TeiBody):
     normalize: bool = True
     dimensions: int | None = Field(None, ge=1)
     prompt_name: None = None
+    encoding_format: Literal["float"] = "float"
 
 
-Pair = Annotated[list[str], Field(min_length=1, max_length=2)]
+Item = Annotated[list[str], Field(min_length=1)]
+
+
+class Parameters(_Body):
+    """Parameters of Hugging Face's Inference API."""
+
+    top_k: int | None = Field(None, ge=1)
 
 
 class ClassifyRequest(_TeiBody):
     """TEI's request for labels: a text, a pair, or several of these, each in a list."""
 
-    inputs: str | Pair | Annotated[list[Pair], Field(min_length=1)]
+    objects = ("parameters",)
+
+    inputs: str | Item | Annotated[list[Item], Field(min_length=1)]
     raw_scores: Literal[False] = False
+    parameters: Parameters | None = None
+
+
+def _text_of(document: Any) -> Any:
+    return document["text"] if isinstance(document, dict) and [*document] == ["text"] else document
+
+
+Documents = Annotated[list[Annotated[str, BeforeValidator(_text_of)]], Field(min_length=1)]
 
 
 class RerankRequest(_TeiBody):
-    """TEI's request for scores."""
+    """TEI's request for scores, in which other names of the fields are allowed."""
 
     query: str
-    texts: list[str] = Field(min_length=1)
+    texts: Documents = Field(validation_alias=AliasChoices("texts", "documents"))
     raw_scores: bool = False
-    return_text: bool = False
+    return_text: bool = Field(
+        False, validation_alias=AliasChoices("return_text", "return_documents")
+    )
+    top_n: int | None = Field(None, ge=1)
+
+
+class RankRequest(RerankRequest):
+    """Cohere's and Jina's request for scores."""
+
+    texts: Documents = Field(validation_alias=AliasChoices("documents", "texts"))
