@@ -4,6 +4,7 @@ import base64
 import importlib.resources
 import json
 import math
+import uuid
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -288,7 +289,8 @@ class _Routes:
         texts = [{"document": {"text": x}} if body.return_text else {} for x in body.texts]
         results = [{"index": i, "relevance_score": score} | texts[i] for i, score in scores]
         usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
-        return _Reply({"model": name, "results": results, "usage": usage})
+        reply = {"id": str(uuid.uuid4()), "model": name, "results": results, "usage": usage}
+        return _Reply(reply)
 
     async def _rank(
         self, request: Request, body: schemas.RerankRequest, model: str | None

@@ -97,7 +97,7 @@ class PredictRequest(_Body):
         if len({len(column) for column in columns.values()}) > 1:
             raise ValueError("the lists of inputs differ in length")
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        return {**data, "instances": rows}
+        return {**data, "inputs": columns, "instances": rows}
 
     def to_inputs(self, kind: Kind) -> list[Any]:
         """Returns the inputs of a `Predictor`; raises a UserError if the model takes others."""
@@ -136,7 +136,7 @@ def _place(error: Any) -> str:
 
 
 def _refuse_token_ids(value: Any) -> Any:
-    item = value[0] if isinstance(value, list) and value else value
+    item = value[0] if isinstance(value, list) and value else None
     if type(item[0] if isinstance(item, list) and item else item) is int:
         problem = "send texts, not token ids, which are those of another tokenizer"
         raise ValueError(f"{problem} (LangChain: check_embedding_ctx_length=False)")

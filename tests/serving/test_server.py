@@ -52,7 +52,7 @@ def send(port, content, half_close=False, timeout=60):
 
 
 def request(body, path="/v1/models/run_classifier:predict", **headers):
-    headers = {"host": "x", "connection": "close", "content-length": len(body)} | headers
+    headers = {"host": "localhost", "connection": "close", "content-length": len(body)} | headers
     lines = [f"POST {path} HTTP/1.1", *(f"{n.replace('_', '-')}: {x}" for n, x in headers.items())]
     return "\r\n".join([*lines, "", ""]).encode() + body
 
@@ -92,7 +92,9 @@ def test_server_from_start_to_end(folders, tmp_path):
         # A body that is shorter than announced, from a client that leaves.
         reply = send(server.port, request(GOOD, content_length=1000), half_close=True)
         assert status_of(reply) in (None, 400)
-        assert status_of(send(server.port, request(GOOD))) == 200
+        for is_half_closed in (False, True):
+            assert status_of(send(server.port, request(GOOD), is_half_closed)) == 200
+        assert status_of(send(server.port, request(GOOD, host="evil.example"))) == 403
         assert "Traceback" not in server.log
         assert server.stop() == 0
         assert server.log.endswith("Stopped: all requests are finished\n")
