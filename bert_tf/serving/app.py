@@ -77,6 +77,7 @@ def _describe_error(request: Request, error: Any) -> Response:
         status, detail, headers = error.status_code, error.detail, error.headers
         if status == 404 and detail == "Not Found":
             detail = f"There is no route {path}: /docs and /openapi.json list them"
+            detail += ". Models have only version 1, and no labels" * path.startswith("/v1/models/")
         elif status == 405 and request.method == "POST" and path.startswith("/v1/models/"):
             name = path.removeprefix("/v1/models/").partition(":")[0]
             detail = f"There is no route {path}: use /v1/models/{name}:predict or :explain"
@@ -104,11 +105,11 @@ class _Routes:
         """Returns the functions by path, by the interface that they belong to."""
         actions = {":predict": self.predict, ":explain": self.explain}
         actions |= {"": self.status, "/metadata": self.metadata}
-        models = [f"/v1/models/{{name}}{x}" for x in ("", "/versions/{version}", "/labels/{label}")]
+        models = ("/v1/models/{name}", "/v1/models/{name}/versions/1")
         return {
             "TensorFlow Serving": {m + action: f for m in models for action, f in actions.items()},
             "OpenAI": {"/v1/embeddings": self.embeddings, "/v1/models": self.models},
-            "Cohere and Jina": {"/v1/rerank": self.rank, "/v2/rerank": self.rank},
+            "Cohere and Jina": {"/v1/rerank": self.rerank, "/v2/rerank": self.rerank},
             "text-embeddings-inference": {
                 "/embed": self.embed,
                 "/predict": self.classify,
@@ -119,35 +120,31 @@ class _Routes:
         }
 
     def describe_error(self, request: Request, error: Any) -> Response:
-        """Returns the reply for an exception. A model is unknown whatever the body is."""
+        """Returns the reply for an exception. A model is unknown whatever else is wrong."""
         if isinstance(error, RequestValidationError) or getattr(error, "status_code", 0) == 400:
             body = getattr(error, "body", None)
             name = request.path_params.get("name") or request.query_params.get("model")
             name = name or (body.get("model") if isinstance(body, dict) else None)
-            try:
-                if isinstance(name, str) and name:
-                    self._find(request, name)
-            except HTTPException as unknown:
-                error = unknown
+            if name and isinstance(name, str) and name not in self._batchers:
+                error = self._unknown(name)
         return _describe_error(request, error)
 
-    def _find(self, request: Request, name: str) -> Batcher:
-        path, version = request.url.path, request.path_params.get("version", "1")
-        if request.method == "GET" and path.endswith((":predict", ":explain")):
-            raise HTTPException(405, headers={"Allow": "POST"})  # the name has not the colon
+    def _unknown(self, name: str) -> HTTPException:
+        served = ", ".join(self._batchers)
+        return HTTPException(404, f"There is no model {name[:100]!r}: served are {served}")
+
+    def _find(self, name: str) -> Batcher:
+        if name.endswith((":predict", ":explain")):  # the route of a GET takes it for a name
+            raise HTTPException(405, headers={"Allow": "POST"})
         if name not in self._batchers:
-            served = ", ".join(self._batchers)
-            raise HTTPException(404, f"There is no model {name[:100]!r}: served are {served}")
-        if version != "1" or "label" in request.path_params:
-            problem = f"There is no {path[:200].rpartition(':')[0] or path[:200]}"
-            raise HTTPException(404, f"{problem}: {name} has only version 1, without labels")
+            raise self._unknown(name)
         return self._batchers[name]
 
     def _choose(self, request: Request, name: str | None) -> Batcher:
         """Returns a model that is ready, by default the first for the route."""
         path, batchers = request.url.path, self._batchers.values()
         fitting = (batcher for batcher in batchers if path in batcher.model.kind.routes)
-        batcher = self._find(request, name) if name else next(fitting, next(iter(batchers)))
+        batcher = self._find(name) if name else next(fitting, next(iter(batchers)))
         if not path.startswith("/v1/models/"):
             batcher.model.require(path)
         if not batcher.is_ready:
@@ -177,7 +174,7 @@ class _Routes:
 
         If a model has only one output, it has no name.
         """
-        inputs = body.to_inputs(self._find(request, name).model.kind)
+        inputs = body.to_inputs(self._find(name).model.kind)
         rows = [outputs_of(x) for x in (await self._compute(request, inputs, name))[0]]
         if body.inputs is not None:
             columns = {name: [row[name] for row in rows] for name in rows[0]}
@@ -189,7 +186,7 @@ class _Routes:
 
         `tokens` has start and end in the text, the contribution, and 1 for the second text.
         """
-        model = self._find(request, name).model
+        model = self._find(name).model
         if not model.explains:
             raise UserError(f"{name} cannot be explained: only classifiers can, with TensorFlow")
         inputs = [body.to_input(model.kind, 0)]
@@ -199,16 +196,16 @@ class _Routes:
         values = {"completeness": found.completeness, "difference": found.difference}
         return _Reply({"label": found.label, "tokens": tokens, **values})
 
-    async def status(self, request: Request, name: str) -> _Reply:
+    async def status(self, name: str) -> _Reply:
         """Says whether a model is loaded."""
-        state = "AVAILABLE" if self._find(request, name).is_ready else "LOADING"
+        state = "AVAILABLE" if self._find(name).is_ready else "LOADING"
         status = {"error_code": "OK", "error_message": ""}
         versions = [{"version": "1", "state": state, "status": status}]
         return _Reply({"model_version_status": versions})
 
-    async def metadata(self, request: Request, name: str) -> _Reply:
+    async def metadata(self, name: str) -> _Reply:
         """Describes inputs, outputs and labels of a model."""
-        model = self._find(request, name).model
+        model = self._find(name).model
         signature = {
             "inputs": {
                 x: _tensor("DT_STRING") for x in ("text", "text_pair")[: max(model.kind.counts)]
@@ -232,8 +229,7 @@ class _Routes:
     async def embeddings(self, request: Request, body: schemas.EmbeddingsRequest) -> _Reply:
         """Computes the model's vectors; with `dimensions`, their first numbers at length 1."""
         texts = [body.input] if isinstance(body.input, str) else body.input
-        name = self._choose(request, body.model).model.name
-        predictions, num_tokens = await self._compute(request, texts, name)
+        predictions, num_tokens = await self._compute(request, texts, body.model)
         vectors: Any = _cut(predictions, body.dimensions)
         vectors = array_ops.normalize(vectors) if body.dimensions else vectors
         if body.encoding_format == "base64":
@@ -242,6 +238,7 @@ class _Routes:
             encoded = vectors.tolist()
         data = [{"object": "embedding", "index": i, "embedding": x} for i, x in enumerate(encoded)]
         usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
+        name = request.scope["record"]["model"]
         return _Reply({"object": "list", "data": data, "model": name, "usage": usage})
 
     async def embed(
@@ -258,56 +255,46 @@ class _Routes:
     ) -> _Reply:
         """Returns the labels of a text, most likely first; for several, a list for each.
 
-        With `parameters`, the reply is always a list of lists, as Hugging Face's clients expect.
+        With `parameters`, also a list for one, as Hugging Face's client expects.
         """
         is_single = isinstance(body.inputs, str) or isinstance(body.inputs[0], str)
         items: Any = [body.inputs] if is_single else body.inputs
-        found = self._choose(request, model or body.model).model
-        for item in items:
-            if isinstance(item, list) and len(item) not in found.kind.counts:
-                problem = f"inputs: a list of {len(item)} strings is one input, but {found.name}"
-                advice = 'Send several texts as [["one"], ["two"]]'
-                raise HTTPException(422, f"{problem} takes {found.kind.expected}. {advice}")
+        found, top_k = self._choose(request, model or body.model).model, None
         inputs = [x if isinstance(x, str) else x[0] if len(x) == 1 else tuple(x) for x in items]
+        for x in inputs:
+            if isinstance(x, tuple) and len(x) not in found.kind.counts:
+                problem = f"inputs: a list of {len(x)} strings is one input, but {found.name} takes"
+                advice = 'Send several texts as [["one"], ["two"]]'
+                raise HTTPException(422, f"{problem} {found.kind.expected}. {advice}")
         predictions, _ = await self._compute(request, inputs, found.name, body.truncate)
-        top_k = body.parameters.top_k if body.parameters else None
         ranked = (sorted(scores_of(x).items(), key=lambda pair: -pair[1]) for x in predictions)
+        if body.parameters:
+            is_single, top_k = False, body.parameters.top_k
         replies = [[{"label": n, "score": score} for n, score in pairs[:top_k]] for pairs in ranked]
-        return _Reply(replies[0] if is_single and body.parameters is None else replies)
+        return _Reply(replies[0] if is_single else replies)
 
     async def rerank(
         self, request: Request, body: schemas.RerankRequest, model: str | None = None
     ) -> _Reply:
         """Scores texts for a query, best first: from 0 to 1, or logits with `raw_scores`."""
-        scores, _, _ = await self._rank(request, body, model)
-        texts = [{"text": text} if body.return_text else {} for text in body.texts]
-        return _Reply([{"index": i, "score": score} | texts[i] for i, score in scores])
-
-    async def rank(self, request: Request, body: schemas.RankRequest) -> _Reply:
-        """Scores documents for a query, best first: from 0 to 1, or logits with `raw_scores`."""
-        scores, name, num_tokens = await self._rank(request, body, None)
-        texts = [{"document": {"text": x}} if body.return_text else {} for x in body.texts]
-        results = [{"index": i, "relevance_score": score} | texts[i] for i, score in scores]
-        usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
-        reply = {"id": str(uuid.uuid4()), "model": name, "results": results, "usage": usage}
-        return _Reply(reply)
-
-    async def _rank(
-        self, request: Request, body: schemas.RerankRequest, model: str | None
-    ) -> tuple[list[tuple[int, float]], str, int]:
-        """Returns indices and scores, best first; the name of the model; the tokens."""
-        name = self._choose(request, model or body.model).model.name
-        pairs = [(body.query, text) for text in body.texts]
+        name, pairs = model or body.model, [(body.query, text) for text in body.texts]
         predictions, num_tokens = await self._compute(request, pairs, name, body.truncate)
-        logits = [float(x.score) for x in predictions]
-        scores = logits if body.raw_scores else [1 / (1 + math.exp(-x)) for x in logits]
-        ranked = sorted(enumerate(scores), key=lambda pair: -pair[1])
-        return ranked[: body.top_n], name, num_tokens
+        logits, is_tei = [float(x.score) for x in predictions], request.url.path == "/rerank"
+        texts = [{"text": x} if is_tei else {"document": {"text": x}} for x in body.texts]
+        score = "score" if is_tei else "relevance_score"
+        ranks = [
+            {"index": index, score: x if body.raw_scores else 1 / (1 + math.exp(-x))}
+            | (texts[index] if body.return_text else {})
+            for index, x in sorted(enumerate(logits), key=lambda pair: -pair[1])[: body.top_n]
+        ]
+        if is_tei:
+            return _Reply(ranks)
+        reply = {"id": str(uuid.uuid4()), "model": request.scope["record"]["model"]}
+        return _Reply({**reply, "results": ranks, "usage": {"total_tokens": num_tokens}})
 
-    async def info(self, request: Request, model: str | None = None) -> _Reply:
+    async def info(self, model: str | None = None) -> _Reply:
         """Describes a model, by default the first, and the limits."""
-        found = self._find(request, model or next(iter(self._batchers))).model
-        options = self._options
+        found, options = self._find(model or next(iter(self._batchers))).model, self._options
         ids = {str(index): label for index, label in enumerate(found.labels)}
         names = {"feature-extraction": "embedding", "text-ranking": "reranker"}
         kind = names.get(found.kind.task, "classifier")

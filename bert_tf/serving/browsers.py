@@ -1,11 +1,10 @@
 """Refuses what browsers send for pages of other sites.
 
-Such a page cannot read a reply, for lack of CORS headers, but its simple requests arrive. It can
-read replies if its own name leads to this machine (DNS rebinding), which only `Host` tells.
+Such a page cannot read replies, for lack of CORS headers, but its simple requests arrive. It can
+read them if its own name leads to this machine (DNS rebinding), which only `Host` tells.
 """
 
 import fnmatch
-import ipaddress
 import socket
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -19,60 +18,43 @@ _NAMES = (b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-
 
 
 class BrowserCheck:
-    """Raises an HTTPException with status 403 if a request is not meant for this server.
-
-    Args:
-        options: those of the server.
-        address: IP address it listens at. Requests must be to a known host if that is a loopback
-            address, or with `allowed_hosts`.
-    """
+    """Checks that requests are for a server that listens at an IP address."""
 
     def __init__(self, options: ServingOptions, address: str) -> None:
-        self._allowed = [_name(x) for x in (options.allowed_hosts or "").split(",") if x]
-        self._own = {"", "localhost", socket.gethostname().lower(), options.host.lower()}
-        self._checks_host = bool(self._allowed) or ipaddress.ip_address(address).is_loopback
+        self._allowed = [_parse(x)[0] for x in (options.allowed_hosts or "").split(",") if x]
+        self._own = [socket.gethostname().lower(), options.host.lower(), "localhost", "*.localhost"]
+        self._checks_host = bool(self._allowed) or address.startswith(("127.", "::1"))
 
     def __call__(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> None:
-        """Checks the headers of a request."""
+        """Raises an HTTPException with status 403 if a request is for another host, or by its page.
+
+        The former only at a loopback address, or with `--allowed_hosts`.
+        """
         host, origin, site, mode, target = (headers.get(x, b"").decode("latin-1") for x in _NAMES)
-        if self._checks_host and path != "/health" and not self._is_known(name := _name(host)):
+        name, (sender, _) = _parse(host)[0], _parse(origin)
+        is_address = ":" in name or not name.strip("0123456789.")
+        is_known = is_address or _matches(name, self._own + self._allowed)
+        if self._checks_host and not is_known and path != "/health":
             advice = "call it by an IP address or as localhost, or pass --allowed_hosts="
             raise HTTPException(403, f"The server has no host {name[:100]}: {advice}{name[:100]}")
         is_link = method == "GET" and mode == "navigate" and target in ("", "document")
         # What browsers say themselves also holds behind a proxy that changes `Host`.
-        if is_link or site in ("same-origin", "none") or self._allows(_name(origin)):
+        if is_link or site in ("same-origin", "none") or _matches(sender, self._allowed):
             return
-        if site == "cross-site" or (origin and not _is_same(origin, host)):
+        is_same = _parse(origin) == _parse(host, origin.partition("//")[0])
+        if site == "cross-site" or (origin and not is_same):
             problem = f"Pages of {origin[:100] or 'other sites'} may not call this server"
             raise HTTPException(403, f"{problem}, unless --allowed_hosts has their host")
 
-    def _allows(self, name: str) -> bool:
-        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self._allowed)
 
-    def _is_known(self, name: str) -> bool:
-        if name in self._own or name.endswith(".localhost") or self._allows(name):
-            return True
-        try:
-            return bool(ipaddress.ip_address(name))
-        except ValueError:
-            return False
+def _matches(name: str, patterns: list[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _name(address: str) -> str:
-    """Returns the name in an origin or `Host`, in lower case; "?" if there is none."""
+def _parse(address: str, scheme: str = "") -> tuple[str, int | None]:
+    """Returns name and port of an origin or a `Host`."""
     try:
-        parts = urlsplit(address if "://" in address else f"//{address}")
-        return (parts.hostname or "?").removesuffix(".") if address else ""
+        parts = urlsplit(address if "//" in address else f"{scheme}//{address}")
+        return (parts.hostname or "").removesuffix("."), parts.port or _PORTS.get(parts.scheme)
     except ValueError:
-        return "?"
-
-
-def _is_same(origin: str, host: str) -> bool:
-    """Returns whether an origin has the host and the port of `Host`."""
-    try:
-        scheme = urlsplit(origin).scheme
-        one, other = (urlsplit(x) for x in (origin, f"{scheme}://{host}"))
-        ports = {x.port or _PORTS.get(scheme) for x in (one, other)}
-        return bool(one.hostname) and one.hostname == other.hostname and len(ports) == 1
-    except ValueError:
-        return False
+        return "?", None

@@ -86,11 +86,9 @@ class Gate:
         except TimeoutError:
             problem = f"The request took longer than {self._options.timeout:g} seconds"
             refusal = HTTPException(503, problem, _RETRY)
-        except Exception as error:
-            # Without the error's message, which may have a text of the request.
+        except Exception as error:  # its message may have a text of the request
             where = "".join(traceback.format_tb(error.__traceback__))
-            values = scope["method"], scope["path"], type(error).__name__, where
-            log.error("%s %s failed: %s\n%s", *values)
+            log.error("%s failed: %s\n%s", scope["path"], type(error).__name__, where)
             refusal = HTTPException(500, FAILED)
         finally:
             if refusal and not status:

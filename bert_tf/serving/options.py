@@ -88,9 +88,8 @@ class ServingOptions(Options):
     )
     allowed_hosts: str | None = option(
         None,
-        "Host name of a proxy or tunnel, as browsers know it, such as models.example.com or "
-        "*.example.com. Repeat the flag for several. Without it, a server at a loopback address "
-        "refuses requests to other names than its own.",
+        "Name of the server in browsers, if it has another there, such as models.example.com or "
+        "*.example.com. Repeat the flag for several.",
         repeated=True,
     )
     api_key_file: str | None = option(

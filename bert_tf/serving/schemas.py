@@ -5,7 +5,7 @@ those that say nothing: `null` and `{}`.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -14,31 +14,25 @@ from bert_tf.serving.models import Kind
 
 _FIRST = ("text", "text_a", "question", "query")
 # What a value must be, by the type of pydantic's error.
-_EXPECTED = {
-    "bool_type": "true or false",
-    "dict_type": "an object",
-    "greater_than_equal": "at least {ge}",
-    "int_type": "a whole number",
-    "list_type": "a list",
-    "literal_error": "{expected}",
-    "model_attributes_type": "an object",
-    "model_type": "an object",
-    "string_type": "a string",
-}
+_EXPECTED = {"string_type": "a string", "list_type": "a list", "bool_type": "true or false"}
+_EXPECTED |= dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "an object")
+_EXPECTED |= {"int_type": "a whole number", "greater_than_equal": "at least {ge}"}
+_EXPECTED |= {"literal_error": "{expected}"}
 
 
 class _Body(BaseModel):
     model_config = ConfigDict(strict=True)
-    objects: ClassVar[tuple[str, ...]] = ()  # fields that say something even if they are empty
 
     @model_validator(mode="before")
     @classmethod
     def _check_names(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        given = {n: x for n, x in data.items() if x is not None and (x != {} or n in cls.objects)}
         fields = cls.model_fields.items()
         known = [n for name, x in fields for n in getattr(x.validation_alias, "choices", [name])]
+        # Even empty parameters say which reply a client expects.
+        kept = {"parameters"} & {*known}
+        given = {n: x for n, x in data.items() if x is not None and (x != {} or n in kept)}
         for name in given.keys() - known:
             raise ValueError(f"unknown field {name[:50]}; expected {', '.join(known)}")
         return given
@@ -90,9 +84,10 @@ class PredictRequest(_Body):
         columns = data.get("inputs") if isinstance(data, dict) else None
         if isinstance(columns, list):
             return {**data, "instances": columns}
-        if isinstance(columns, dict):
-            columns = {name: column for name, column in columns.items() if column is not None}
-        if not isinstance(columns, dict) or not all(isinstance(x, list) for x in columns.values()):
+        if not isinstance(columns, dict):
+            return data
+        columns = {name: column for name, column in columns.items() if column is not None}
+        if not all(isinstance(column, list) for column in columns.values()):
             return data
         if len({len(column) for column in columns.values()}) > 1:
             raise ValueError("the lists of inputs differ in length")
@@ -115,7 +110,6 @@ def describe(errors: Sequence[Any]) -> str:
         return "The body is empty: send a JSON object"
     if error["loc"] == ("body",) and isinstance(error["input"], str):
         return "The body is a JSON string: send the object itself, as with json=payload"
-    place = _place(error)
     messages = {
         "missing": "is missing",
         "too_short": "pass at least one text",
@@ -123,10 +117,10 @@ def describe(errors: Sequence[Any]) -> str:
         "value_error": str(error.get("ctx", {}).get("error")),
     }
     # All that is allowed in this place.
-    others = [x for x in errors if _place(x) == place and x["type"] in _EXPECTED]
-    expected = [_EXPECTED[x["type"]].format(**x.get("ctx", {})) for x in others]
-    is_wrong = f"must be {' or '.join(dict.fromkeys(expected))}" if expected else "is not valid"
-    return f"{place}: {messages.get(error['type'], is_wrong)}"
+    others = [x for x in errors if _place(x) == _place(error) and x["type"] in _EXPECTED]
+    expected = dict.fromkeys(_EXPECTED[x["type"]].format(**x.get("ctx", {})) for x in others)
+    message = messages.get(error["type"], f"must be {' or '.join(expected)}")
+    return f"{_place(error)}: {message}"
 
 
 def _place(error: Any) -> str:
@@ -143,9 +137,8 @@ def _refuse_token_ids(value: Any) -> Any:
     return value
 
 
-Texts = Annotated[
-    str | Annotated[list[str], Field(min_length=1)], BeforeValidator(_refuse_token_ids)
-]
+Strings = Annotated[list[str], Field(min_length=1)]
+Texts = Annotated[str | Strings, BeforeValidator(_refuse_token_ids)]
 
 
 class EmbeddingsRequest(_Body):
@@ -174,9 +167,6 @@ class EmbedRequest(_TeiBody):
     encoding_format: Literal["float"] = "float"
 
 
-Item = Annotated[list[str], Field(min_length=1)]
-
-
 class Parameters(_Body):
     """Parameters of Hugging Face's Inference API."""
 
@@ -186,9 +176,7 @@ class Parameters(_Body):
 class ClassifyRequest(_TeiBody):
     """TEI's request for labels: a text, a pair, or several of these, each in a list."""
 
-    objects = ("parameters",)
-
-    inputs: str | Item | Annotated[list[Item], Field(min_length=1)]
+    inputs: str | Strings | Annotated[list[Strings], Field(min_length=1)]
     raw_scores: Literal[False] = False
     parameters: Parameters | None = None
 
@@ -198,21 +186,15 @@ def _text_of(document: Any) -> Any:
 
 
 Documents = Annotated[list[Annotated[str, BeforeValidator(_text_of)]], Field(min_length=1)]
+_TEXTS = AliasChoices("texts", "documents")
+_RETURN_TEXT = AliasChoices("return_text", "return_documents")
 
 
 class RerankRequest(_TeiBody):
-    """TEI's request for scores, in which other names of the fields are allowed."""
+    """TEI's request for scores, and, by other names, that of Cohere and Jina."""
 
     query: str
-    texts: Documents = Field(validation_alias=AliasChoices("texts", "documents"))
+    texts: Documents = Field(validation_alias=_TEXTS)
     raw_scores: bool = False
-    return_text: bool = Field(
-        False, validation_alias=AliasChoices("return_text", "return_documents")
-    )
+    return_text: bool = Field(False, validation_alias=_RETURN_TEXT)
     top_n: int | None = Field(None, ge=1)
-
-
-class RankRequest(RerankRequest):
-    """Cohere's and Jina's request for scores."""
-
-    texts: Documents = Field(validation_alias=AliasChoices("documents", "texts"))

@@ -161,7 +161,7 @@ def test_failure_gives_no_details(run_log):
 
     call = handle(Call([b"text"]), fail)
     assert (call.status, call.error) == (500, "The request failed: the server's log says why")
-    assert "POST /embed failed: RuntimeError" in run_log.text
+    assert "/embed failed: RuntimeError" in run_log.text
     assert "in fail" in run_log.text
     assert "b'text'" not in run_log.text
 

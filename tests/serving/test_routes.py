@@ -114,7 +114,7 @@ def test_version_and_method(server):
         assert server.get(paths[0]).json() == server.get(paths[1]).json()
         for other in ("versions/2", "versions/x", "labels/stable"):
             path_of_other = f"/v1/models/run_classifier/{other}{place}"
-            expected = "run_classifier has only version 1, without labels"
+            expected = "Models have only version 1, and no labels"
             status, message = server.error(path_of_other, method="GET")
             assert (status, message.endswith(expected)) == (404, True)
     expected = (405, "/v1/models/run_classifier:predict: use POST")
@@ -353,8 +353,8 @@ def test_description(server):
         ("/v1/models/nix:predict", {"instances": 3}, 404, "There is no model 'nix': served"),
         ("/v1/embeddings", {"input": [5], "model": "gpt"}, 404, "There is no model 'gpt'"),
         ("/embed?model=nix", {}, 404, "There is no model 'nix'"),
-        ("/v1/models/run_ner/versions/2:predict", {}, 404, "There is no /v1/models/run_ner/v"),
-        ("/v1/models/run_ner/labels/x:predict", {}, 404, "There is no /v1/models/run_ner/lab"),
+        ("/v1/models/run_ner/versions/2:predict", {}, 404, "There is no route /v1/models/run"),
+        ("/v1/models/run_ner/labels/x:predict", {}, 404, "There is no route /v1/models/run"),
         ("/predict", {"inputs": []}, 422, "inputs: pass at least one text"),
         ("/embed", {"inputs": "a", "normalize": "yes"}, 422, "normalize: "),
         ("/rerank", {"query": "a", "texts": ["b"]}, 400, "/rerank needs another model"),
@@ -362,7 +362,7 @@ def test_description(server):
         ("/v1/embeddings", {"input": [[1, 2]], "model": "encoder"}, 422, "input: send texts, "),
         ("/v1/embeddings", {"input": [1, 2]}, 422, "input: send texts, not token ids"),
         ("/rerank", {"query": "a", "documents": [1]}, 422, "documents.0: must be a string"),
-        ("/v1/rerank", {"query": "a"}, 422, "documents: is missing"),
+        ("/v1/rerank", {"query": "a"}, 422, "texts: is missing"),
         ("/v1/embeddings", {"input": [], "model": "encoder"}, 422, "input: pass at least one text"),
         ("/v1/embeddings", {"input": "a", "model": "gpt"}, 404, "There is no model 'gpt'"),
         ("/nix", {}, 404, "There is no route /nix"),
@@ -553,7 +553,7 @@ def test_failure_gives_no_details(fake_server, run_log):
     body = {"query": "crash", "texts": ["a"]}
     status, message = fake_server.error("/rerank", body)
     assert (status, message) == (500, "The request failed: the server's log says why")
-    assert "POST /rerank failed: RuntimeError" in run_log.text
+    assert "/rerank failed: RuntimeError" in run_log.text
     assert "bad [" not in run_log.text
     assert fake_server.post("/rerank", {**body, "query": "a"})[0]["score"] > 0.7
 
