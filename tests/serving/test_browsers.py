@@ -78,7 +78,7 @@ def test_own_names(host, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "localhost.evil.example", "other:80", "[x", "1.2.3.4.example"]
+    "host", ["evil.example", "localhost.evil.example", "other:80", "[x", "1.2.x"]
 )
 def test_other_names(host):
     assert not is_allowed(host=host)
