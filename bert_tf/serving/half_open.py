@@ -1,6 +1,5 @@
 """Connections whose client has sent all its requests, and still waits for the replies."""
 
-import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 # Seconds until the server finds out whether such a client still waits.
@@ -16,13 +15,15 @@ class HalfOpenProtocol(H11Protocol):
 
     _is_half_open = False
 
-    def eof_received(self) -> bool:  # noqa: D102
-        self._is_half_open = not (self.cycle is None or self._is_idle())
+    def eof_received(self) -> bool:
+        """Returns whether to keep the connection open."""
+        self._is_half_open = self.cycle is not None and not self._is_idle()
         if self._is_half_open and self.scope["http_version"] != "1.0":
             self.loop.call_later(_INTERVAL, self._probe)
         return self._is_half_open
 
-    def on_response_complete(self) -> None:  # noqa: D102
+    def on_response_complete(self) -> None:
+        """Closes the connection after the last reply."""
         super().on_response_complete()
         if self._is_half_open and self._is_idle():
             self.transport.close()
@@ -31,7 +32,6 @@ class HalfOpenProtocol(H11Protocol):
         return self.cycle.response_complete or self.cycle.more_body
 
     def _probe(self) -> None:
-        if self.conn.our_state is h11.SEND_RESPONSE and not self.transport.is_closing():
-            event = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
-            self.transport.write(self.conn.send(event) or b"")
+        if not (self.cycle.response_started or self.transport.is_closing()):
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.loop.call_later(_INTERVAL, self._probe)

@@ -1,6 +1,7 @@
 """Clients that nobody here wrote, each if it is installed."""
 
 import shutil
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -68,8 +69,8 @@ def test_huggingface_hub(server, vectors):
     assert client.text_classification(TEXTS[0], top_k=1) == found[:1]
 
 
-def test_litellm(server, vectors, scores, monkeypatch):
-    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+@mock.patch.dict("os.environ", LITELLM_LOCAL_MODEL_COST_MAP="True")
+def test_litellm(server, vectors, scores):
     litellm = pytest.importorskip("litellm")
     place = {"api_base": f"{server.url}/v1", "api_key": "x"}
     for provider in ("openai", "hosted_vllm"):

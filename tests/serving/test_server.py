@@ -324,7 +324,7 @@ def test_commands_in_the_docs(folders, tmp_path):
             if expected:
                 num_replies += 1
                 assert shape_of(json.loads(result.stdout)) == shape_of(json.loads(expected))
-    assert num_replies == 7
+    assert num_replies == 8
 
 
 @pytest.mark.slow
