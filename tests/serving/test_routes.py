@@ -398,6 +398,8 @@ def test_bodies_that_are_no_json(server):
         status, error = server.error(path, content=content)
         assert status in (400, 422)
         assert message in error
+        for unknown in ("/v1/models/nix:predict", "/embed?model=nix"):
+            assert server.error(unknown, content=content)[0] == 404
 
 
 def test_half_of_a_surrogate_pair_is_a_character(server):
@@ -520,6 +522,8 @@ def test_scores_of_cohere_and_jina(fake_server):
         assert [x["index"] for x in reply["results"]] == [1, 2]
         assert reply["results"][0]["relevance_score"] == pytest.approx(0.8808, abs=1e-4)
         assert (reply["model"], reply["usage"]["total_tokens"]) == ("fake", 15)
+    names = ("return_documents", "max_chunks_per_doc", "rank_fields", "raw_scores", "truncate")
+    assert fake_server.post(path, body | dict.fromkeys(names))["results"] == reply["results"]
     [best] = fake_server.post(path, {**body, "return_documents": True, "top_n": 1})["results"]
     assert best["document"] == {"text": "a good one"}
     # The same names in TEI's route, which keeps its reply.
