@@ -151,6 +151,11 @@ class Predictor(ExplainsNames):
         """Whether the prediction for an input does not depend on the other inputs of a call."""
         return getattr(self._predict, "inputs_are_independent", True)
 
+    @property
+    def takes_pairs(self) -> bool | None:
+        """Whether the model was trained on pairs of texts; None if that is unknown, or on both."""
+        return getattr(self._predict, "takes_pairs", None)
+
     def num_tokens(self, inputs: Sequence[Any]) -> list[int]:
         """Returns the number of tokens of each input, with [CLS] and [SEP], before truncation."""
         texts = [item if isinstance(item, tuple) else (item,) for item in inputs]

@@ -81,7 +81,7 @@ ALLOWED_IMPORTS = {
     "report": {"numpy"},
     "removed_api": set(),
     "scripts": set(),
-    "serving": {"fastapi", "numpy", "prometheus_client", "pydantic", "starlette"},
+    "serving": {"fastapi", "numpy", "prometheus_client", "pydantic", "starlette", "uvicorn"},
     "serving/options": set(),
     # Inside functions only.
     "serving/server": {"uvicorn"},

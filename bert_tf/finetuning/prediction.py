@@ -60,6 +60,7 @@ class TaskPredictor:
         self._warned_of_truncation = False
         self.labels = task.schema.labels
         self.inputs_are_independent = task.traits.inputs_are_independent
+        self.takes_pairs = task.traits.takes_pairs
         own = getattr(task, "tokenizer", None)
         self.tokenizer = own if isinstance(own, BatchTokenizer) else BatchTokenizer(model_files[2])
 

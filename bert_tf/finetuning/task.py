@@ -78,6 +78,7 @@ class Traits:
             that a text cannot express, or if a row has several texts.
         export_note: how an exported SavedModel differs from the trained model, for the log.
         unit: what the examples of an evaluation are, for the log.
+        takes_pairs: whether the model was trained on pairs of texts; None if unknown, or on both.
     """
 
     monitors: tuple[Metric, ...] = (LOSS,)
@@ -87,6 +88,7 @@ class Traits:
     exports_texts: bool = True
     export_note: str = ""
     unit: str = "example"
+    takes_pairs: bool | None = None
 
 
 class Written(NamedTuple):

@@ -4,6 +4,7 @@ import base64
 import importlib.resources
 import json
 import math
+import uuid
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -49,9 +50,9 @@ def make_app(batchers: Mapping[str, Batcher], options: ServingOptions, metrics: 
         redoc_url=None,
         responses=dict.fromkeys(_STATUSES, error),
     )
-    for error_class in (StarletteHTTPException, RequestValidationError, UserError, Exception):
-        app.add_exception_handler(error_class, _describe_error)
     routes = _Routes(batchers, options, metrics)
+    for error_class in (StarletteHTTPException, RequestValidationError, UserError, Exception):
+        app.add_exception_handler(error_class, routes.describe_error)
     for tag, paths in routes.paths().items():
         for path, function in paths.items():
             is_post = "body" in function.__annotations__
@@ -80,6 +81,7 @@ def _describe_error(request: Request, error: Any) -> Response:
         status, detail, headers = error.status_code, error.detail, error.headers
         if status == 404 and detail == "Not Found":
             detail = f"There is no route {path}: /docs and /openapi.json list them"
+            detail += ". Models have only version 1, and no labels" * path.startswith("/v1/models/")
         elif status == 405 and request.method == "POST" and path.startswith("/v1/models/"):
             name = path.removeprefix("/v1/models/").partition(":")[0]
             detail = f"There is no route {path}: use /v1/models/{name}:predict or :explain"
@@ -105,15 +107,13 @@ class _Routes:
 
     def paths(self) -> dict[str, dict[str, Any]]:
         """Returns the functions by path, by the interface that they belong to."""
+        actions = {":predict": self.predict, ":explain": self.explain}
+        actions |= {"": self.status, "/metadata": self.metadata}
+        models = ("/v1/models/{name}", "/v1/models/{name}/versions/1")
         return {
-            "TensorFlow Serving": {
-                "/v1/models/{name}:predict": self.predict,
-                "/v1/models/{name}/versions/1:predict": self.predict,
-                "/v1/models/{name}:explain": self.explain,
-                "/v1/models/{name}": self.status,
-                "/v1/models/{name}/metadata": self.metadata,
-            },
+            "TensorFlow Serving": {m + action: f for m in models for action, f in actions.items()},
             "OpenAI": {"/v1/embeddings": self.embeddings, "/v1/models": self.models},
+            "Cohere and Jina": {"/v1/rerank": self.rerank, "/v2/rerank": self.rerank},
             "text-embeddings-inference": {
                 "/embed": self.embed,
                 "/predict": self.classify,
@@ -123,13 +123,38 @@ class _Routes:
             "server": {"/health": self.health, "/metrics": self.metrics},
         }
 
+    def describe_error(self, request: Request, error: Any) -> Response:
+        """Returns the reply for an exception. A model is unknown whatever else is wrong."""
+        if isinstance(error, RequestValidationError) or getattr(error, "status_code", 0) == 400:
+            body = getattr(error, "body", None)
+            name = request.path_params.get("name") or request.query_params.get("model")
+            name = name or (body.get("model") if isinstance(body, dict) else None)
+            if name and isinstance(name, str) and name not in self._batchers:
+                error = self._unknown(name)
+        return _describe_error(request, error)
+
+    def _unknown(self, name: str) -> HTTPException:
+        served = ", ".join(self._batchers)
+        return HTTPException(404, f"There is no model {name[:100]!r}: served are {served}")
+
     def _find(self, name: str) -> Batcher:
         if name.endswith((":predict", ":explain")):  # the route of a GET takes it for a name
             raise HTTPException(405, headers={"Allow": "POST"})
         if name not in self._batchers:
-            served = ", ".join(self._batchers)
-            raise HTTPException(404, f"There is no model {name[:100]!r}: served are {served}")
+            raise self._unknown(name)
         return self._batchers[name]
+
+    def _choose(self, request: Request, name: str | None) -> Batcher:
+        """Returns a model that is ready, by default the first for the route."""
+        path, batchers = request.url.path, self._batchers.values()
+        fitting = (batcher for batcher in batchers if path in batcher.model.kind.routes)
+        batcher = self._find(name) if name else next(fitting, next(iter(batchers)))
+        if not path.startswith("/v1/models/"):
+            batcher.model.require(path)
+        if not batcher.is_ready:
+            problem = f"{batcher.model.name} is being loaded"
+            raise HTTPException(503, problem, {"retry-after": "5"})
+        return batcher
 
     async def _compute(
         self,
@@ -139,15 +164,9 @@ class _Routes:
         truncate: bool = True,
         explains: bool = False,
     ) -> tuple[list[Any], int]:
-        """Returns the predictions for inputs, and their tokens; by default, of the first model."""
-        path, batchers = request.url.path, self._batchers.values()
-        fitting = (batcher for batcher in batchers if path in batcher.model.kind.routes)
-        batcher = self._find(name) if name else next(fitting, next(iter(batchers)))
+        """Returns the predictions for inputs, and their tokens."""
+        batcher = self._choose(request, name)
         model = batcher.model
-        if not path.startswith("/v1/models/"):
-            model.require(path)
-        if not batcher.is_ready:
-            raise HTTPException(503, f"{model.name} is being loaded", {"retry-after": "5"})
         request.scope["record"] = {"model": model.name, "inputs": len(inputs)}
         job = batcher.submit(inputs, explains=explains, truncates=truncate)
         predictions, num_tokens = await job.future, sum(job.num_tokens)
@@ -223,42 +242,59 @@ class _Routes:
             encoded = vectors.tolist()
         data = [{"object": "embedding", "index": i, "embedding": x} for i, x in enumerate(encoded)]
         usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
-        return _Reply({"object": "list", "data": data, "model": body.model, "usage": usage})
+        name = request.scope["record"]["model"]
+        return _Reply({"object": "list", "data": data, "model": name, "usage": usage})
 
     async def embed(
         self, request: Request, body: schemas.EmbedRequest, model: str | None = None
     ) -> _Reply:
         """Computes vectors, of length 1 unless `normalize` is false."""
         texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-        predictions, _ = await self._compute(request, texts, model, body.truncate)
+        predictions, _ = await self._compute(request, texts, model or body.model, body.truncate)
         vectors = _cut(predictions, body.dimensions)
         return _Reply((array_ops.normalize(vectors) if body.normalize else vectors).tolist())
 
     async def classify(
         self, request: Request, body: schemas.ClassifyRequest, model: str | None = None
     ) -> _Reply:
-        """Returns the labels of a text, most likely first; for several, a list for each."""
+        """Returns the labels of a text, most likely first; for several, a list for each.
+
+        With `parameters`, also a list for one, as Hugging Face's client expects.
+        """
         is_single = isinstance(body.inputs, str) or isinstance(body.inputs[0], str)
         items: Any = [body.inputs] if is_single else body.inputs
+        found, top_k = self._choose(request, model or body.model).model, None
         inputs = [x if isinstance(x, str) else x[0] if len(x) == 1 else tuple(x) for x in items]
-        predictions, _ = await self._compute(request, inputs, model, body.truncate)
+        for x in inputs:
+            if isinstance(x, tuple) and len(x) not in found.kind.counts:
+                problem = f"inputs: a list of {len(x)} strings is one input, but {found.name} takes"
+                advice = 'Send several texts as [["one"], ["two"]]'
+                raise HTTPException(422, f"{problem} {found.kind.expected}. {advice}")
+        predictions, _ = await self._compute(request, inputs, found.name, body.truncate)
         ranked = (sorted(scores_of(x).items(), key=lambda pair: -pair[1]) for x in predictions)
-        replies = [[{"label": label, "score": score} for label, score in pairs] for pairs in ranked]
+        if body.parameters:
+            is_single, top_k = False, body.parameters.top_k
+        replies = [[{"label": n, "score": score} for n, score in pairs[:top_k]] for pairs in ranked]
         return _Reply(replies[0] if is_single else replies)
 
     async def rerank(
         self, request: Request, body: schemas.RerankRequest, model: str | None = None
     ) -> _Reply:
         """Scores texts for a query, best first: from 0 to 1, or logits with `raw_scores`."""
-        pairs = [(body.query, text) for text in body.texts]
-        predictions, _ = await self._compute(request, pairs, model, body.truncate)
-        logits = [float(x.score) for x in predictions]
+        name, pairs = model or body.model, [(body.query, text) for text in body.texts]
+        predictions, num_tokens = await self._compute(request, pairs, name, body.truncate)
+        logits, is_tei = [float(x.score) for x in predictions], request.url.path == "/rerank"
+        texts = [{"text": x} if is_tei else {"document": {"text": x}} for x in body.texts]
+        score = "score" if is_tei else "relevance_score"
         ranks = [
-            {"index": index, "score": x if body.raw_scores else 1 / (1 + math.exp(-x))}
-            | ({"text": body.texts[index]} if body.return_text else {})
-            for index, x in sorted(enumerate(logits), key=lambda pair: -pair[1])
+            {"index": index, score: x if body.raw_scores else 1 / (1 + math.exp(-x))}
+            | (texts[index] if body.return_text else {})
+            for index, x in sorted(enumerate(logits), key=lambda pair: -pair[1])[: body.top_n]
         ]
-        return _Reply(ranks)
+        if is_tei:
+            return _Reply(ranks)
+        reply = {"id": str(uuid.uuid4()), "model": request.scope["record"]["model"]}
+        return _Reply({**reply, "results": ranks, "usage": {"total_tokens": num_tokens}})
 
     async def info(self, model: str | None = None) -> _Reply:
         """Describes a model, by default the first, and the limits."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from bert_tf.errors import UserError
 from bert_tf.inference.row_batches import NotFinite
-from bert_tf.progress import log
+from bert_tf.progress import log, silenced
 from bert_tf.serving.metrics import Metrics
 from bert_tf.serving.models import Model
 from bert_tf.serving.options import ServingOptions
@@ -126,9 +126,10 @@ class Batcher:
         log.info("%s: ready after %.1f s (%s)", model.name, seconds, what)
         gc.freeze()  # Never traverse the many objects of the model.
         self.is_ready = True
-        while not self._is_closed:
-            if batch := self._next_batch():
-                self._compute(batch)
+        with silenced():
+            while not self._is_closed:
+                if batch := self._next_batch():
+                    self._compute(batch)
 
     def _next_batch(self) -> list[_Item]:
         is_idle = not self._waiting and self._arrived.empty()

@@ -5,6 +5,7 @@ import contextlib
 import hmac
 import json
 import time
+import traceback
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from fastapi import HTTPException
 from fastapi.responses import JSONResponse
 
 from bert_tf.progress import log
+from bert_tf.serving.browsers import BrowserCheck
 from bert_tf.serving.metrics import Metrics
 from bert_tf.serving.options import ServingOptions
 
@@ -51,10 +53,16 @@ class Gate:
     """
 
     def __init__(
-        self, app: App, options: ServingOptions, keys: Sequence[bytes], metrics: Metrics
+        self,
+        app: App,
+        options: ServingOptions,
+        keys: Sequence[bytes],
+        metrics: Metrics,
+        address: str = "0.0.0.0",
     ) -> None:
         self._app, self._options, self._metrics = app, options, metrics
         self._keys, self._num_requests = keys, 0
+        self._check_browser = BrowserCheck(options, address)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Handles a request."""
@@ -78,8 +86,9 @@ class Gate:
         except TimeoutError:
             problem = f"The request took longer than {self._options.timeout:g} seconds"
             refusal = HTTPException(503, problem, _RETRY)
-        except Exception:
-            log.exception("%s %s failed", scope["method"], scope["path"])
+        except Exception as error:  # its message may have a text of the request
+            where = "".join(traceback.format_tb(error.__traceback__))
+            log.error("%s failed: %s\n%s", scope["path"], type(error).__name__, where)
             refusal = HTTPException(500, FAILED)
         finally:
             if refusal and not status:
@@ -91,6 +100,7 @@ class Gate:
 
     async def _handle(self, scope: Message, receive: Receive, send: Send) -> None:
         limit, headers = self._options.max_concurrent, dict(scope["headers"])
+        self._check_browser(scope["method"], scope["path"], headers)
         if self._keys and scope["path"] not in _OPEN:
             kind, _, key = headers.get(b"authorization", b"").partition(b" ")
             is_known = any(hmac.compare_digest(key.strip(), known) for known in self._keys)

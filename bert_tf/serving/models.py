@@ -32,12 +32,13 @@ class Kind(NamedTuple):
 
 
 _ENCODER = Kind("feature-extraction", "text", (1,), "A", ("/embed", "/v1/embeddings"))
+_RERANK = ("/rerank", "/v1/rerank", "/v2/rerank")
 _CHOICE = ("A", "B", "C")
 KINDS = {
     "run_classifier": Kind(
         "text-classification", "text, or text and text_pair", (1, 2), "A", ("/predict",)
     ),
-    "run_ranking": Kind("text-ranking", "query and passage", (2,), ("A", "B"), ("/rerank",)),
+    "run_ranking": Kind("text-ranking", "query and passage", (2,), ("A", "B"), _RERANK),
     "run_squad": Kind("question-answering", "question and context", (2,), ("A", "B")),
     "run_ner": Kind("token-classification", "text, or words", (1,), "A"),
     "run_multiple_choice": Kind("multiple-choice", "context and endings", range(3, 1000), _CHOICE),
@@ -105,6 +106,8 @@ class Model:
         """Loads the model, and computes an input, so that the first request takes no longer."""
         with _LOADING:
             self.predictor = predictor = Predictor(self._options)
+        if predictor.takes_pairs is False and 1 in self.kind.counts:
+            self.kind = self.kind._replace(expected="text", counts=(1,))
         # Neither a warning, such as that a text should be a pair, nor an error concerns the user:
         # the model may need entity markers.
         with silenced(), contextlib.suppress(UserError):

@@ -86,6 +86,12 @@ class ServingOptions(Options):
     timeout: float = option(
         60.0, "Seconds for a request, from its first byte to the reply.", limits=(0.1, 86_400)
     )
+    allowed_hosts: str | None = option(
+        None,
+        "Name of the server in browsers, if it has another there, such as models.example.com or "
+        "*.example.com. Repeat the flag for several.",
+        repeated=True,
+    )
     api_key_file: str | None = option(
         None,
         "File with keys, one per line. Requests then need one of them, as in `Authorization: "

@@ -1,30 +1,41 @@
 """The bodies of requests to TensorFlow Serving, OpenAI and text-embeddings-inference (TEI).
 
-A field that would have no effect is a mistake, except for those that clients always send.
+A field that would have no effect is a mistake, except for those that clients always send, and
+those that say nothing: `null` and `{}`.
 """
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from bert_tf.errors import UserError
 from bert_tf.serving.models import Kind
 
 _FIRST = ("text", "text_a", "question", "query")
+# What a value must be, by the type of pydantic's error.
+_EXPECTED = {"string_type": "a string", "list_type": "a list", "bool_type": "true or false"}
+_EXPECTED |= dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "an object")
+_EXPECTED |= {"int_type": "a whole number", "greater_than_equal": "at least {ge}"}
+_EXPECTED |= {"literal_error": "{expected}"}
 
 
 class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(strict=True)
 
     @model_validator(mode="before")
     @classmethod
     def _check_names(cls, data: Any) -> Any:
-        known = ", ".join(cls.model_fields)
-        for name in data if isinstance(data, dict) else ():
-            if name not in cls.model_fields:
-                raise ValueError(f"unknown field {name[:50]}; expected {known}")
-        return data
+        if not isinstance(data, dict):
+            return data
+        fields = cls.model_fields.items()
+        known = [n for name, x in fields for n in getattr(x.validation_alias, "choices", [name])]
+        # Even empty parameters say which reply a client expects.
+        kept = {"parameters"} & {*known}
+        given = {n: x for n, x in data.items() if x is not None and (x != {} or n in kept)}
+        for name in given.keys() - known:
+            raise ValueError(f"unknown field {name[:50]}; expected {', '.join(known)}")
+        return given
 
 
 class Instance(_Body):
@@ -59,21 +70,11 @@ class Instance(_Body):
         return texts[0] if len(texts) == 1 else tuple(texts)
 
 
-def _tag(value: Any) -> str:
-    return "string" if isinstance(value, str) else "object"
-
-
-# The discriminator keeps messages about one of the two from naming the other.
-Input = Annotated[
-    Annotated[str, Tag("string")] | Annotated[Instance, Tag("object")], Discriminator(_tag)
-]
-
-
 class PredictRequest(_Body):
     """TensorFlow Serving's request: `instances` in rows, or `inputs` in columns."""
 
     signature_name: Literal["serving_default", "pairs", ""] = "serving_default"
-    instances: list[Input] = Field([], min_length=1, validate_default=True)
+    instances: list[str | Instance] = Field([], min_length=1, validate_default=True)
     inputs: dict[str, list[Any]] | list[str] | None = None
 
     @model_validator(mode="before")
@@ -83,12 +84,15 @@ class PredictRequest(_Body):
         columns = data.get("inputs") if isinstance(data, dict) else None
         if isinstance(columns, list):
             return {**data, "instances": columns}
-        if not isinstance(columns, dict) or not all(isinstance(x, list) for x in columns.values()):
+        if not isinstance(columns, dict):
+            return data
+        columns = {name: column for name, column in columns.items() if column is not None}
+        if not all(isinstance(column, list) for column in columns.values()):
             return data
         if len({len(column) for column in columns.values()}) > 1:
             raise ValueError("the lists of inputs differ in length")
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        return {**data, "instances": rows}
+        return {**data, "inputs": columns, "instances": rows}
 
     def to_inputs(self, kind: Kind) -> list[Any]:
         """Returns the inputs of a `Predictor`; raises a UserError if the model takes others."""
@@ -97,34 +101,51 @@ class PredictRequest(_Body):
 
 
 def describe(errors: Sequence[Any]) -> str:
-    """Returns the place and the message of the innermost of pydantic's errors."""
-    # An empty list is also no text, if both are allowed.
-    error = max(errors, key=lambda x: (len(x["loc"]), x["type"] == "too_short"))
+    """Returns the place of the innermost of pydantic's errors, and what is wrong there."""
+    # If several types are allowed, errors about the content come before those about the type.
+    error = max(errors, key=lambda x: (len(x["loc"]), x["type"] not in _EXPECTED))
     if error["type"] == "json_invalid":
         return f"The body is not JSON: {error['ctx']['error']}, at character {error['loc'][-1]}"
     if error["type"] == "missing" and error["loc"] == ("body",):
         return "The body is empty: send a JSON object"
     if error["loc"] == ("body",) and isinstance(error["input"], str):
         return "The body is a JSON string: send the object itself, as with json=payload"
-    # Without the names of types in a union.
-    names = (str(name) for name in error["loc"] if name not in ("body", "string", "object", "str"))
-    place = ".".join(name for name in names if "[" not in name)
     messages = {
+        "missing": "is missing",
         "too_short": "pass at least one text",
         "none_required": "not supported: write the prefix before each text",  # prompt_name
+        "value_error": str(error.get("ctx", {}).get("error")),
     }
-    message = messages.get(error["type"], error["msg"].removeprefix("Value error, "))
-    return f"{place or 'body'}: {message}"
+    # All that is allowed in this place.
+    others = [x for x in errors if _place(x) == _place(error) and x["type"] in _EXPECTED]
+    expected = dict.fromkeys(_EXPECTED[x["type"]].format(**x.get("ctx", {})) for x in others)
+    message = messages.get(error["type"], f"must be {' or '.join(expected)}")
+    return f"{_place(error)}: {message}"
 
 
-Texts = str | Annotated[list[str], Field(min_length=1)]
+def _place(error: Any) -> str:
+    # Without the names of types in a union.
+    names = (str(name) for name in error["loc"] if name not in ("body", "str", "Instance"))
+    return ".".join(name for name in names if "[" not in name) or "body"
+
+
+def _refuse_token_ids(value: Any) -> Any:
+    item = value[0] if isinstance(value, list) and value else None
+    if type(item[0] if isinstance(item, list) and item else item) is int:
+        problem = "send texts, not token ids, which are those of another tokenizer"
+        raise ValueError(f"{problem} (LangChain: check_embedding_ctx_length=False)")
+    return value
+
+
+Strings = Annotated[list[str], Field(min_length=1)]
+Texts = Annotated[str | Strings, BeforeValidator(_refuse_token_ids)]
 
 
 class EmbeddingsRequest(_Body):
     """OpenAI's request for vectors."""
 
     input: Texts
-    model: str
+    model: str | None = None
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = Field(None, ge=1)
     user: str | None = None
@@ -133,6 +154,7 @@ class EmbeddingsRequest(_Body):
 class _TeiBody(_Body):
     truncate: bool = True
     truncation_direction: Literal["right", "Right"] = "right"
+    model: str | None = None
 
 
 class EmbedRequest(_TeiBody):
@@ -142,22 +164,37 @@ class EmbedRequest(_TeiBody):
     normalize: bool = True
     dimensions: int | None = Field(None, ge=1)
     prompt_name: None = None
+    encoding_format: Literal["float"] = "float"
 
 
-Pair = Annotated[list[str], Field(min_length=1, max_length=2)]
+class Parameters(_Body):
+    """Parameters of Hugging Face's Inference API."""
+
+    top_k: int | None = Field(None, ge=1)
 
 
 class ClassifyRequest(_TeiBody):
     """TEI's request for labels: a text, a pair, or several of these, each in a list."""
 
-    inputs: str | Pair | Annotated[list[Pair], Field(min_length=1)]
+    inputs: str | Strings | Annotated[list[Strings], Field(min_length=1)]
     raw_scores: Literal[False] = False
+    parameters: Parameters | None = None
+
+
+def _text_of(document: Any) -> Any:
+    return document["text"] if isinstance(document, dict) and [*document] == ["text"] else document
+
+
+Documents = Annotated[list[Annotated[str, BeforeValidator(_text_of)]], Field(min_length=1)]
+_TEXTS = AliasChoices("texts", "documents")
+_RETURN_TEXT = AliasChoices("return_text", "return_documents")
 
 
 class RerankRequest(_TeiBody):
-    """TEI's request for scores."""
+    """TEI's request for scores, and, by other names, that of Cohere and Jina."""
 
     query: str
-    texts: list[str] = Field(min_length=1)
+    texts: Documents = Field(validation_alias=_TEXTS)
     raw_scores: bool = False
-    return_text: bool = False
+    return_text: bool = Field(False, validation_alias=_RETURN_TEXT)
+    top_n: int | None = Field(None, ge=1)

@@ -26,6 +26,7 @@ def run(options: ServingOptions) -> None:
     from bert_tf.serving.app import make_app
     from bert_tf.serving.batching import Batcher
     from bert_tf.serving.gate import Gate
+    from bert_tf.serving.half_open import HalfOpenProtocol
     from bert_tf.serving.metrics import Metrics
     from bert_tf.serving.models import Model
 
@@ -42,8 +43,10 @@ def run(options: ServingOptions) -> None:
     with listen(options) as listener:
         batchers: dict[str, Batcher] = {}
         app = make_app(batchers, options, metrics)
+        host, port = listener.getsockname()[:2]
         config = uvicorn.Config(
-            Gate(app, options, keys, metrics),
+            Gate(app, options, keys, metrics, host),
+            http=HalfOpenProtocol,
             log_config=None,
             access_log=False,  # `Gate` writes it
             ws="none",
@@ -56,7 +59,6 @@ def run(options: ServingOptions) -> None:
             server.should_exit = True
 
         batchers |= {model.name: Batcher(model, options, metrics, stop) for model in models}
-        host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         log.info("Loading %s; listening at http://%s:%d", ", ".join(batchers), shown, port)
         server.run(sockets=[listener])

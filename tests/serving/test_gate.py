@@ -59,6 +59,11 @@ def test_body_is_whole_and_json():
     assert dict(call.scope["headers"])[b"content-type"] == b"application/json"
 
 
+def test_pages_of_other_sites_are_refused():
+    call = handle(Call(origin="http://evil.example", host="localhost", content_type="text/plain"))
+    assert (call.status, call.error[:29]) == (403, "Pages of http://evil.example ")
+
+
 def test_long_bodies_are_refused_with_and_without_a_length():
     for call in (
         Call([b"x" * 11], content_length="11"),
@@ -152,11 +157,13 @@ def test_slow_body_is_cut_off():
 
 def test_failure_gives_no_details(run_log):
     async def fail(scope, receive, send):
-        raise RuntimeError("secret")
+        raise RuntimeError(f"secret {(await receive())['body']}")
 
-    call = handle(Call(), fail)
+    call = handle(Call([b"text"]), fail)
     assert (call.status, call.error) == (500, "The request failed: the server's log says why")
-    assert "RuntimeError: secret" in run_log.text
+    assert "/embed failed: RuntimeError" in run_log.text
+    assert "in fail" in run_log.text
+    assert "b'text'" not in run_log.text
 
 
 def test_keys(run_log):

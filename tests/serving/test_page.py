@@ -1,7 +1,11 @@
 """The page of the server in a browser: type, submit, read; at both widths, and without a mouse."""
 
+import http.server
+import json
 import re
 import shutil
+import threading
+import time
 
 import pytest
 
@@ -33,7 +37,9 @@ def browser():
     if not path:
         pytest.skip(f"needs one of {', '.join(BROWSERS)}")
     with playwright.sync_playwright() as session:
-        browser = session.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        # Other sites, on this machine.
+        args = ["--no-sandbox", "--host-resolver-rules=MAP *.example 127.0.0.1"]
+        browser = session.chromium.launch(executable_path=path, args=args)
         yield browser
         browser.close()
 
@@ -193,3 +199,76 @@ def test_page_asks_for_a_key(browser, folders, tmp_path):
         page.wait_for_selector("#result > p")
         page.close()
         assert "secret" not in server.log
+
+
+OTHER_PAGE = """<!doctype html><title>other</title>
+<a href="{url}/docs">a link</a>
+<form method=post enctype=text/plain action={url}/predict>
+<input name='{{"inputs": "a", "x":"' value='"}}'></form>
+<iframe sandbox="allow-scripts" srcdoc="<script>
+    fetch('{url}/predict', {{method: 'POST', mode: 'no-cors', body: '{{}}'}})</script>"></iframe>
+"""
+CALL = """async ([url, mode, type]) => {
+    const settings = {method: "POST", mode, body: '{"inputs": "a"}'};
+    settings.headers = {"content-type": type};
+    try { return (await fetch(url + "/predict", settings)).status } catch (error) { return -1 }
+}"""
+
+
+@pytest.fixture
+def other_port(server):
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.end_headers()
+            self.wfile.write(OTHER_PAGE.format(url=server.url).encode())
+
+        def log_message(self, *args):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        yield other.server_address[1]
+        other.shutdown()
+
+
+def statuses_of(server, path, count, start):
+    """Waits until the server has logged so many requests; returns their statuses."""
+    for _ in range(200):
+        lines = [json.loads(x) for x in server.log[start:].splitlines() if x.startswith("{")]
+        found = [x["status"] for x in lines if x["path"] == path]
+        if len(found) >= count:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(server.log[start:])
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "localhost"])
+def test_pages_of_other_sites_and_ports(browser, server, other_port, host):
+    page, start = browser.new_page(), len(server.log)
+    page.goto(f"http://{host}:{other_port}/")
+    assert statuses_of(server, "/predict", 1, start) == [403]  # of the frame, whose origin is null
+    for number, mode in enumerate(("no-cors", "cors"), start=2):
+        assert page.evaluate(CALL, [server.url, mode, "text/plain"]) <= 0
+        assert statuses_of(server, "/predict", number, start) == [403] * number
+    assert page.evaluate(CALL, [server.url, "cors", "application/json"]) == -1
+    with page.expect_navigation():
+        page.evaluate("document.forms[0].submit()")
+    assert f"Pages of http://{host}:{other_port} may not call" in page.inner_text("body")
+    assert {*statuses_of(server, "/predict", 4, start)} == {403}
+    page.goto(f"http://{host}:{other_port}/")
+    page.get_by_role("link").click()
+    page.wait_for_selector("details")
+    page.close()
+
+
+def test_other_names_for_this_machine(browser, server):
+    page = browser.new_page()
+    page.goto(f"http://evil.example:{server.port}/")
+    assert "has no host evil.example" in page.inner_text("body")
+    for name in ("localhost", "x.localhost"):
+        page.goto(f"http://{name}:{server.port}/")
+        page.wait_for_selector("textarea")
+        assert page.evaluate(CALL, ["", "same-origin", "text/plain"]) == 200
+    page.close()

@@ -133,6 +133,7 @@ class Classification(Task):
             monitors=tuple(Metric(name, name in LOWER_IS_BETTER) for name in names),
             soft_targets=(("logits", self.problem.soft_target),),
             export_note=_WINDOWS_NOTE if self._uses_windows else "",
+            takes_pairs=self.schema.data.has_pairs,
         )
 
     def read(self, split: str) -> list[InputExample]:
