@@ -1,8 +1,4 @@
-"""String methods for texts of any length: they take linear time, and let other threads run.
-
-A method of `str` holds Python's lock until it returns, so these functions process a long text in
-pieces.
-"""
+"""String methods for long texts, in linear time; in pieces, as each holds Python's lock."""
 
 import functools
 import re
@@ -10,8 +6,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-# Up to this length, any text is short: Python sorts each run of combining marks by insertion, which
-# takes at most a millisecond.
+# Python sorts a run of marks by insertion: for so many, in a millisecond.
 SHORT = 1 << 10
 _PIECE_CHARS = 1 << 15
 
@@ -36,10 +31,8 @@ def split(text: str) -> list[str]:
 def decompose(text: str) -> str:
     """Returns the canonical decomposition of a text, `unicodedata.normalize("NFD", text)`."""
     pieces = _pieces(text, SHORT // 2, _STARTER)
-    return "".join(
-        unicodedata.normalize("NFD", piece) if len(piece) <= SHORT else _sort_marks(piece)
-        for piece in pieces
-    )
+    nfd = functools.partial(unicodedata.normalize, "NFD")
+    return "".join(nfd(x) if len(x) <= SHORT else _sort_marks(x) for x in pieces)
 
 
 def _sort_marks(text: str) -> str:
