@@ -4,14 +4,16 @@ import base64
 import importlib.resources
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from bert_tf.data import array_ops
@@ -23,6 +25,8 @@ from bert_tf.serving.metrics import Metrics
 from bert_tf.serving.models import outputs_of, scores_of, vector_of
 from bert_tf.serving.options import ServingOptions
 
+_JSON = json.JSONEncoder(separators=(",", ":"))
+_PIECE_CHARS = 1 << 16  # about 2 ms
 _VERSION = import_module("bert_tf").__version__
 _STATUSES = (400, 401, 404, 413, 415, 422, 429, 500, 503)
 _ERROR = {"type": "object", "properties": {"error": {"type": "string"}}}
@@ -35,7 +39,43 @@ class _Reply(JSONResponse):
     """JSON in ASCII, since a text that is sent back may have a half of a surrogate pair."""
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(content, separators=(",", ":")).encode()
+        return _JSON.encode(content).encode()
+
+
+def _stream(content: Any) -> Any:
+    """Returns a reply in JSON, in which an iterator is a list; a long one is written in pieces.
+
+    Between the pieces, the server does other work, and waits for the client.
+    """
+    pieces = _pieces(content)
+    first, second = next(pieces), next(pieces, None)
+    if second is None:
+        return Response(first, media_type="application/json")
+    return StreamingResponse(chain([first, second], pieces), media_type="application/json")
+
+
+def _pieces(content: Any) -> Iterator[str]:
+    piece = ""
+    for text in _write(content):
+        piece += text
+        if len(piece) >= _PIECE_CHARS:
+            yield piece
+            piece = ""
+    yield piece
+
+
+def _write(content: Any) -> Iterator[str]:
+    if isinstance(content, Iterator):
+        for index, item in enumerate(content):
+            yield ("," if index else "[") + _JSON.encode(item)
+        yield "]"
+    elif isinstance(content, dict):
+        for index, (name, value) in enumerate(content.items()):
+            yield ("," if index else "{") + _JSON.encode(name) + ":"
+            yield from _write(value)
+        yield "}"
+    else:
+        yield _JSON.encode(content)
 
 
 def make_app(batchers: Mapping[str, Batcher], options: ServingOptions, metrics: Metrics) -> FastAPI:
@@ -145,10 +185,23 @@ class _Routes:
         if not batcher.is_ready:
             raise HTTPException(503, f"{model.name} is being loaded", {"retry-after": "5"})
         request.scope["record"] = {"model": model.name, "inputs": len(inputs)}
+        self._check_size(inputs)
+        limit = self._options.max_explanations
+        if explains and len(batcher.explaining) >= limit:
+            problem = f"--max_explanations={limit} is reached: retry later"
+            raise HTTPException(429, problem, {"retry-after": "1"})
         job = batcher.submit(inputs, explains=explains, truncates=truncate)
         predictions, num_tokens = await job.future, sum(job.num_tokens)
         request.scope["record"]["tokens"] = num_tokens
         return predictions, num_tokens
+
+    def _check_size(self, inputs: Sequence[Any]) -> None:
+        items = [x if isinstance(x, tuple) else (x,) for x in inputs]
+        sizes = {"max_inputs": max(len(inputs), *map(len, items))}
+        sizes["max_input_chars"] = max(map(len, chain(*items)), default=0)
+        for name, size in sizes.items():
+            if size > (limit := getattr(self._options, name)):
+                raise TooLarge(f"The request exceeds --{name}={limit}: it has {size:,}")
 
     async def predict(self, request: Request, name: str, body: schemas.PredictRequest) -> _Reply:
         """Predicts: replies with `predictions`, one per instance, or with `outputs` in columns.
@@ -156,11 +209,11 @@ class _Routes:
         If a model has only one output, it has no name.
         """
         inputs = body.to_inputs(self._find(name).model.kind)
-        rows = [outputs_of(x) for x in (await self._compute(request, inputs, name))[0]]
+        found, _ = await self._compute(request, inputs, name)
         if body.inputs is not None:
-            columns = {name: [row[name] for row in rows] for name in rows[0]}
-            return _Reply({"outputs": _without_single_name(columns)})
-        return _Reply({"predictions": [_without_single_name(row) for row in rows]})
+            columns = {x: map(itemgetter(x), map(outputs_of, found)) for x in outputs_of(found[0])}
+            return _stream({"outputs": _without_single_name(columns)})
+        return _stream({"predictions": map(_without_single_name, map(outputs_of, found))})
 
     async def explain(self, request: Request, name: str, body: schemas.Instance) -> _Reply:
         """Returns how much each token contributes to the prediction for a text or a pair.
@@ -216,10 +269,10 @@ class _Routes:
         if body.encoding_format == "base64":
             encoded = (base64.b64encode(x.astype("<f4").tobytes()).decode() for x in vectors)
         else:
-            encoded = vectors.tolist()
-        data = [{"object": "embedding", "index": i, "embedding": x} for i, x in enumerate(encoded)]
+            encoded = (x.tolist() for x in vectors)
+        data = ({"object": "embedding", "index": i, "embedding": x} for i, x in enumerate(encoded))
         usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
-        return _Reply({"object": "list", "data": data, "model": body.model, "usage": usage})
+        return _stream({"object": "list", "data": data, "model": body.model, "usage": usage})
 
     async def embed(
         self, request: Request, body: schemas.EmbedRequest, model: str | None = None
@@ -228,7 +281,8 @@ class _Routes:
         texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
         predictions, _ = await self._compute(request, texts, model, body.truncate)
         vectors = _cut(predictions, body.dimensions)
-        return _Reply((array_ops.normalize(vectors) if body.normalize else vectors).tolist())
+        vectors = array_ops.normalize(vectors) if body.normalize else vectors
+        return _stream(x.tolist() for x in vectors)
 
     async def classify(
         self, request: Request, body: schemas.ClassifyRequest, model: str | None = None
@@ -239,8 +293,8 @@ class _Routes:
         inputs = [x if isinstance(x, str) else x[0] if len(x) == 1 else tuple(x) for x in items]
         predictions, _ = await self._compute(request, inputs, model, body.truncate)
         ranked = (sorted(scores_of(x).items(), key=lambda pair: -pair[1]) for x in predictions)
-        replies = [[{"label": label, "score": score} for label, score in pairs] for pairs in ranked]
-        return _Reply(replies[0] if is_single else replies)
+        replies = ([{"label": label, "score": score} for label, score in pairs] for pairs in ranked)
+        return _stream(next(replies) if is_single else replies)
 
     async def rerank(
         self, request: Request, body: schemas.RerankRequest, model: str | None = None
@@ -249,12 +303,12 @@ class _Routes:
         pairs = [(body.query, text) for text in body.texts]
         predictions, _ = await self._compute(request, pairs, model, body.truncate)
         logits = [float(x.score) for x in predictions]
-        ranks = [
+        ranks = (
             {"index": index, "score": x if body.raw_scores else 1 / (1 + math.exp(-x))}
             | ({"text": body.texts[index]} if body.return_text else {})
             for index, x in sorted(enumerate(logits), key=lambda pair: -pair[1])
-        ]
-        return _Reply(ranks)
+        )
+        return _stream(ranks)
 
     async def info(self, model: str | None = None) -> _Reply:
         """Describes a model, by default the first, and the limits."""
@@ -270,6 +324,7 @@ class _Routes:
             "prompts": found.prompts,
             "max_concurrent_requests": options.max_concurrent,
             "max_input_length": found.max_length,
+            "max_client_batch_size": options.max_inputs,
             "max_batch_tokens": options.max_batch_tokens,
             "auto_truncate": True,
             "version": _VERSION,

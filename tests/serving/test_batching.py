@@ -29,6 +29,9 @@ class FakeModel:
             raise KeyError("[UNK]")
         return [(len(text), min(len(text), 7)) for text in inputs]
 
+    def reply_bytes(self, cost):
+        return 100
+
     def __call__(self, inputs):
         self.batches.append(list(inputs))
         self.released.wait()
@@ -161,7 +164,7 @@ def test_explanations_are_batches_of_their_own(start):
         return await asyncio.gather(*(job.future for job in jobs))
 
     assert asyncio.run(run()) == [[1], ["why b"], [1]]
-    assert model.batches == [["first"], ["a"], ["c"]]
+    assert model.batches == [["first"], ["a", "c"]]
 
 
 def test_cancelled_requests_cost_nothing(start):
