@@ -4,7 +4,7 @@ import base64
 import importlib.resources
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import chain
 from operator import itemgetter
@@ -42,7 +42,7 @@ class _Reply(JSONResponse):
         return _JSON.encode(content).encode()
 
 
-def _stream(content: Any) -> Any:
+def _stream(request: Request, content: Any) -> Any:
     """Returns a reply in JSON, in which an iterator is a list; a long one is written in pieces.
 
     Between the pieces, the server does other work, and waits for the client.
@@ -51,7 +51,13 @@ def _stream(content: Any) -> Any:
     first, second = next(pieces), next(pieces, None)
     if second is None:
         return Response(first, media_type="application/json")
-    return StreamingResponse(chain([first, second], pieces), media_type="application/json")
+
+    async def in_turns() -> AsyncIterator[str]:
+        for piece in chain([first, second], pieces):
+            yield piece
+            await request.scope["turns"].wait()
+
+    return StreamingResponse(in_turns(), media_type="application/json")
 
 
 def _pieces(content: Any) -> Iterator[str]:
@@ -185,23 +191,20 @@ class _Routes:
         if not batcher.is_ready:
             raise HTTPException(503, f"{model.name} is being loaded", {"retry-after": "5"})
         request.scope["record"] = {"model": model.name, "inputs": len(inputs)}
-        self._check_size(inputs)
+        texts = chain(*((x,) if isinstance(x, str) else x for x in inputs))
+        length, limit = max(map(len, texts), default=0), self._options.max_input_chars
+        if length > limit:
+            raise TooLarge(f"A text has {length:,} characters, more than --max_input_chars={limit}")
         limit = self._options.max_explanations
         if explains and len(batcher.explaining) >= limit:
             problem = f"--max_explanations={limit} is reached: retry later"
             raise HTTPException(429, problem, {"retry-after": "1"})
         job = batcher.submit(inputs, explains=explains, truncates=truncate)
         predictions, num_tokens = await job.future, sum(job.num_tokens)
+        if len(inputs) > 1:
+            await request.scope["turns"].wait()
         request.scope["record"]["tokens"] = num_tokens
         return predictions, num_tokens
-
-    def _check_size(self, inputs: Sequence[Any]) -> None:
-        items = [x if isinstance(x, tuple) else (x,) for x in inputs]
-        sizes = {"max_inputs": max(len(inputs), *map(len, items))}
-        sizes["max_input_chars"] = max(map(len, chain(*items)), default=0)
-        for name, size in sizes.items():
-            if size > (limit := getattr(self._options, name)):
-                raise TooLarge(f"The request exceeds --{name}={limit}: it has {size:,}")
 
     async def predict(self, request: Request, name: str, body: schemas.PredictRequest) -> _Reply:
         """Predicts: replies with `predictions`, one per instance, or with `outputs` in columns.
@@ -212,8 +215,8 @@ class _Routes:
         found, _ = await self._compute(request, inputs, name)
         if body.inputs is not None:
             columns = {x: map(itemgetter(x), map(outputs_of, found)) for x in outputs_of(found[0])}
-            return _stream({"outputs": _without_single_name(columns)})
-        return _stream({"predictions": map(_without_single_name, map(outputs_of, found))})
+            return _stream(request, {"outputs": _without_single_name(columns)})
+        return _stream(request, {"predictions": map(_without_single_name, map(outputs_of, found))})
 
     async def explain(self, request: Request, name: str, body: schemas.Instance) -> _Reply:
         """Returns how much each token contributes to the prediction for a text or a pair.
@@ -272,7 +275,8 @@ class _Routes:
             encoded = (x.tolist() for x in vectors)
         data = ({"object": "embedding", "index": i, "embedding": x} for i, x in enumerate(encoded))
         usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
-        return _stream({"object": "list", "data": data, "model": body.model, "usage": usage})
+        reply = {"object": "list", "data": data, "model": body.model, "usage": usage}
+        return _stream(request, reply)
 
     async def embed(
         self, request: Request, body: schemas.EmbedRequest, model: str | None = None
@@ -282,7 +286,7 @@ class _Routes:
         predictions, _ = await self._compute(request, texts, model, body.truncate)
         vectors = _cut(predictions, body.dimensions)
         vectors = array_ops.normalize(vectors) if body.normalize else vectors
-        return _stream(x.tolist() for x in vectors)
+        return _stream(request, (x.tolist() for x in vectors))
 
     async def classify(
         self, request: Request, body: schemas.ClassifyRequest, model: str | None = None
@@ -294,7 +298,7 @@ class _Routes:
         predictions, _ = await self._compute(request, inputs, model, body.truncate)
         ranked = (sorted(scores_of(x).items(), key=lambda pair: -pair[1]) for x in predictions)
         replies = ([{"label": label, "score": score} for label, score in pairs] for pairs in ranked)
-        return _stream(next(replies) if is_single else replies)
+        return _stream(request, next(replies) if is_single else replies)
 
     async def rerank(
         self, request: Request, body: schemas.RerankRequest, model: str | None = None
@@ -308,7 +312,7 @@ class _Routes:
             | ({"text": body.texts[index]} if body.return_text else {})
             for index, x in sorted(enumerate(logits), key=lambda pair: -pair[1])
         )
-        return _stream(ranks)
+        return _stream(request, ranks)
 
     async def info(self, model: str | None = None) -> _Reply:
         """Describes a model, by default the first, and the limits."""

@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse
 from bert_tf.progress import log
 from bert_tf.serving.metrics import Metrics
 from bert_tf.serving.options import ServingOptions
+from bert_tf.serving.schemas import MAX_INPUTS
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -31,6 +32,7 @@ _CLIENT_LEFT = 499
 _MAX_BODIES = 16
 # Values in a body for each input that is allowed: the time for a body depends on their number.
 _VALUES_PER_INPUT = 8
+_SHORT_BODY = 4096  # parsed at once
 _RETRY, _CLOSE = {"retry-after": "1"}, {"connection": "close"}
 
 
@@ -46,12 +48,30 @@ class _ClientLeft(Exception):
     pass
 
 
+class _Turns:
+    """Lets costly steps on the event loop begin one at a time, so that it can answer others."""
+
+    def __init__(self) -> None:
+        self._is_taken = False
+
+    async def wait(self) -> None:
+        while self._is_taken:
+            await asyncio.sleep(0)
+        self._is_taken = True
+        try:
+            for _ in range(5):  # such as to accept, read and answer /health
+                await asyncio.sleep(0)
+        finally:
+            self._is_taken = False
+
+
 class Gate:
     """Wraps an ASGI application: refuses requests over the limits, and logs each on one line.
 
     The application gets each body whole, and as JSON whatever its content type is, since
-    `curl -d` does not say it. What it stores in `scope["record"]` is logged. If the client leaves,
-    or at the timeout, it is cancelled.
+    `curl -d` does not say it. What it stores in `scope["record"]` is logged. It calls
+    `scope["turns"].wait()` before each costly step. If the client leaves, or at the timeout, it is
+    cancelled.
     """
 
     def __init__(
@@ -59,7 +79,7 @@ class Gate:
     ) -> None:
         self._app, self._options, self._metrics = app, options, metrics
         self._keys, self._num_requests, self._num_bytes = keys, 0, 0
-        self._turns = asyncio.Lock()
+        self._turns = _Turns()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Handles a request."""
@@ -118,11 +138,13 @@ class Gate:
                 if encoding.lower() != "identity":
                     problem = f"Content-Encoding {encoding[:20]!r} is not supported"
                     raise HTTPException(415, f"{problem}: send the body uncompressed")
-                self._check_values(body)
                 others = [x for x in scope["headers"] if x[0] != b"content-type"]
                 scope["headers"] = [*others, (b"content-type", b"application/json")]
-                async with self._turns:  # parse a body, then answer others such as /health
-                    await asyncio.sleep(0)
+                scope["turns"] = self._turns
+                if len(body) > _SHORT_BODY:
+                    await self._turns.wait()
+                    self._check_values(body)
+                MAX_INPUTS.set(self._options.max_inputs)
                 await self._run(scope, bytes(body), receive, send)
         finally:
             self._num_requests -= has_body

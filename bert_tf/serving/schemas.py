@@ -4,13 +4,16 @@ A field that would have no effect is a mistake, except for those that clients al
 """
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Annotated, Any, Literal
 
+from fastapi import HTTPException
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from bert_tf.errors import UserError
 from bert_tf.serving.models import Kind
 
+MAX_INPUTS: ContextVar[int] = ContextVar("MAX_INPUTS", default=2048)
 _FIRST = ("text", "text_a", "question", "query")
 
 
@@ -26,6 +29,18 @@ class _Body(BaseModel):
                 raise ValueError(f"unknown field {name[:50]}; expected {known}")
         return data
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_counts(cls, data: Any) -> Any:
+        """Counts inputs, words and endings before they are checked, which takes longer."""
+        values = [*data.values()] if isinstance(data, dict) else []
+        values += [x for value in values if isinstance(value, dict) for x in value.values()]
+        count = max((len(x) for x in values if isinstance(x, list)), default=0)
+        if count > (limit := MAX_INPUTS.get()):
+            problem = f"The request has {count:,} inputs, more than --max_inputs={limit}"
+            raise HTTPException(413, f"{problem}: send fewer at once")
+        return data
+
 
 class Instance(_Body):
     """An input: a text; a pair by any of these names; a context and endings; or words."""
@@ -38,8 +53,8 @@ class Instance(_Body):
     text_b: str | None = None
     context: str | None = None
     passage: str | None = None
-    endings: list[str] | None = None
-    words: list[str] | None = None
+    endings: list[str] | None = Field(None, fail_fast=True)
+    words: list[str] | None = Field(None, fail_fast=True)
 
     def to_input(self, kind: Kind, index: int) -> Any:
         """Returns the input of a `Predictor`; raises a UserError if the model takes others."""

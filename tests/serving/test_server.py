@@ -21,7 +21,7 @@ from bert_tf.options import RankingOptions
 from bert_tf.serving.options import ServingOptions
 from bert_tf.serving.server import listen, run
 from tests.oracle import ROOT, golden
-from tests.serving.servers import Process, in_new_process
+from tests.serving.servers import Process, in_new_process, shape_of
 
 NAMES = ("run_classifier", "run_ner", "run_squad", "run_classifier_tsv")
 
@@ -311,15 +311,6 @@ def test_clients_that_nobody_here_wrote(tiny, folders, tmp_path):
             texts[0], normalize=False
         )
         np.testing.assert_allclose(np.ravel(vector), expected[0], atol=1e-5)
-
-
-def shape_of(value):
-    """Returns the structure of JSON: names and types, of a list those of its first item."""
-    if isinstance(value, dict):
-        return {name: shape_of(x) for name, x in value.items()}
-    if isinstance(value, list):
-        return [shape_of(x) for x in value[:1]]
-    return float if isinstance(value, int | float) else type(value)
 
 
 @pytest.mark.slow
