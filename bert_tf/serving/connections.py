@@ -11,7 +11,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from bert_tf.progress import log
 
-# Accepted at once. It takes some rounds of the loop until others are closed for them.
+# Accepted at once. Others are closed for them some rounds of the loop later.
 BACKLOG = 16
 _Protocol: Any = AutoHTTPProtocol  # with h11 or httptools
 
