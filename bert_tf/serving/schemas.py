@@ -53,8 +53,8 @@ class Instance(_Body):
     text_b: str | None = None
     context: str | None = None
     passage: str | None = None
-    endings: list[str] | None = Field(None, fail_fast=True)
-    words: list[str] | None = Field(None, fail_fast=True)
+    endings: list[str] | None = Field(default=None, fail_fast=True)
+    words: list[str] | None = Field(default=None, fail_fast=True)
 
     def to_input(self, kind: Kind, index: int) -> Any:
         """Returns the input of a `Predictor`; raises a UserError if the model takes others."""
