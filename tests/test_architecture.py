@@ -52,7 +52,6 @@ ALLOWED_IMPORTS = {
     "backend": set(),
     "checkpoints": {"keras", "numpy", "tensorflow"},
     "checkpoints/formats/keras_files": {"h5py", "keras", "numpy"},
-    "serving/connections": {"uvicorn"},
     # Inside functions only.
     "checkpoints/formats/safetensors_files": {"numpy", "safetensors"},
     # absl flags are only used here.
@@ -64,13 +63,11 @@ ALLOWED_IMPORTS = {
     "data/input_pipeline": {"tensorflow"},
     "data/records": {"numpy", "tensorflow"},
     "errors": set(),
-    "serving/connections": {"uvicorn"},
     # Inside functions only.
     "estimators": {"numpy", "sklearn"},
     "estimators/rows": {"numpy"},
     "file_names": set(),
-    "serving/connections": {"uvicorn"},
-    # Inside functions only. for paths on remote file systems.
+    # Inside functions only, for paths on remote file systems.
     "files": {"tensorflow"},
     "inference": {"numpy"},
     "locks": set(),
@@ -91,7 +88,6 @@ ALLOWED_IMPORTS = {
     "serving/server": {"uvicorn"},
     "signals": set(),
     "tasks/classification": {"numpy"},
-    "serving/connections": {"uvicorn"},
     # Inside functions only.
     "tasks/classification/custom_dataset": {"sklearn"},
     "tasks/classification/metrics": {"matplotlib", "numpy", "scipy", "sklearn"},

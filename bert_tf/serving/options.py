@@ -81,9 +81,7 @@ class ServingOptions(Options):
     )
     max_concurrent: int = _limit(512, "Requests in progress; further ones get status 429.")
     max_explanations: int = _limit(8, "Explanations in progress; further ones get status 429.")
-    max_connections: int = _limit(
-        1024, "Connections. For one more, the slowest client's is closed."
-    )
+    max_connections: int = _limit(1024, "Connections; beyond, the slowest client's is closed.")
     max_body_bytes: int = _limit(2_000_000, "Longest body; longer ones get status 413.")
     max_inputs: int = _limit(2048, "Inputs of a request, words of an input; more get status 413.")
     max_input_chars: int = _limit(100_000, "Characters of a text; longer ones get status 413.")
