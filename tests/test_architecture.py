@@ -83,6 +83,7 @@ ALLOWED_IMPORTS = {
     "scripts": set(),
     "serving": {"fastapi", "numpy", "prometheus_client", "pydantic", "starlette", "uvicorn"},
     "serving/options": set(),
+    "serving/connections": {"uvicorn"},
     # Inside functions only.
     "serving/server": {"uvicorn"},
     "signals": set(),

@@ -3,16 +3,17 @@
 import base64
 import importlib.resources
 import json
-import math
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from importlib import import_module
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from bert_tf.data import array_ops
@@ -25,6 +26,8 @@ from bert_tf.serving.metrics import Metrics
 from bert_tf.serving.models import outputs_of, scores_of, vector_of
 from bert_tf.serving.options import ServingOptions
 
+_JSON = json.JSONEncoder(separators=(",", ":"))
+_PIECE_CHARS = 1 << 16  # about 2 ms
 _VERSION = import_module("bert_tf").__version__
 _STATUSES = (400, 401, 404, 413, 415, 422, 429, 500, 503)
 _ERROR = {"type": "object", "properties": {"error": {"type": "string"}}}
@@ -37,7 +40,49 @@ class _Reply(JSONResponse):
     """JSON in ASCII, since a text that is sent back may have a half of a surrogate pair."""
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(content, separators=(",", ":")).encode()
+        return _JSON.encode(content).encode()
+
+
+def _stream(request: Request, content: Any) -> Any:
+    """Returns a reply in JSON, in which an iterator is a list; a long one is written in pieces.
+
+    Between the pieces, the server does other work, and waits for the client.
+    """
+    pieces = _pieces(content)
+    first, second = next(pieces), next(pieces, None)
+    if second is None:
+        return Response(first, media_type="application/json")
+
+    async def in_turns() -> AsyncIterator[str]:
+        for piece in chain([first, second], pieces):
+            yield piece
+            await request.scope["turns"].wait()
+
+    return StreamingResponse(in_turns(), media_type="application/json")
+
+
+def _pieces(content: Any) -> Iterator[str]:
+    piece = ""
+    for text in _write(content):
+        piece += text
+        if len(piece) >= _PIECE_CHARS:
+            yield piece
+            piece = ""
+    yield piece
+
+
+def _write(content: Any) -> Iterator[str]:
+    if isinstance(content, Iterator):
+        for index, item in enumerate(content):
+            yield ("," if index else "[") + _JSON.encode(item)
+        yield "]"
+    elif isinstance(content, dict):
+        for index, (name, value) in enumerate(content.items()):
+            yield ("," if index else "{") + _JSON.encode(name) + ":"
+            yield from _write(value)
+        yield "}"
+    else:
+        yield _JSON.encode(content)
 
 
 def make_app(batchers: Mapping[str, Batcher], options: ServingOptions, metrics: Metrics) -> FastAPI:
@@ -168,8 +213,18 @@ class _Routes:
         batcher = self._choose(request, name)
         model = batcher.model
         request.scope["record"] = {"model": model.name, "inputs": len(inputs)}
+        texts = chain(*((x,) if isinstance(x, str) else x for x in inputs))
+        length, limit = max(map(len, texts), default=0), self._options.max_input_chars
+        if length > limit:
+            raise TooLarge(f"A text has {length:,} characters, more than --max_input_chars={limit}")
+        limit = self._options.max_explanations
+        if explains and len(batcher.explaining) >= limit:
+            problem = f"--max_explanations={limit} is reached: retry later"
+            raise HTTPException(429, problem, {"retry-after": "1"})
         job = batcher.submit(inputs, explains=explains, truncates=truncate)
         predictions, num_tokens = await job.future, sum(job.num_tokens)
+        if len(inputs) > 1:
+            await request.scope["turns"].wait()
         request.scope["record"]["tokens"] = num_tokens
         return predictions, num_tokens
 
@@ -179,11 +234,11 @@ class _Routes:
         If a model has only one output, it has no name.
         """
         inputs = body.to_inputs(self._find(name).model.kind)
-        rows = [outputs_of(x) for x in (await self._compute(request, inputs, name))[0]]
+        found, _ = await self._compute(request, inputs, name)
         if body.inputs is not None:
-            columns = {name: [row[name] for row in rows] for name in rows[0]}
-            return _Reply({"outputs": _without_single_name(columns)})
-        return _Reply({"predictions": [_without_single_name(row) for row in rows]})
+            columns = {x: map(itemgetter(x), map(outputs_of, found)) for x in outputs_of(found[0])}
+            return _stream(request, {"outputs": _without_single_name(columns)})
+        return _stream(request, {"predictions": map(_without_single_name, map(outputs_of, found))})
 
     async def explain(self, request: Request, name: str, body: schemas.Instance) -> _Reply:
         """Returns how much each token contributes to the prediction for a text or a pair.
@@ -239,11 +294,11 @@ class _Routes:
         if body.encoding_format == "base64":
             encoded = (base64.b64encode(x.astype("<f4").tobytes()).decode() for x in vectors)
         else:
-            encoded = vectors.tolist()
-        data = [{"object": "embedding", "index": i, "embedding": x} for i, x in enumerate(encoded)]
+            encoded = (x.tolist() for x in vectors)
+        data = ({"object": "embedding", "index": i, "embedding": x} for i, x in enumerate(encoded))
         usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
         name = request.scope["record"]["model"]
-        return _Reply({"object": "list", "data": data, "model": name, "usage": usage})
+        return _stream(request, {"object": "list", "data": data, "model": name, "usage": usage})
 
     async def embed(
         self, request: Request, body: schemas.EmbedRequest, model: str | None = None
@@ -252,7 +307,8 @@ class _Routes:
         texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
         predictions, _ = await self._compute(request, texts, model or body.model, body.truncate)
         vectors = _cut(predictions, body.dimensions)
-        return _Reply((array_ops.normalize(vectors) if body.normalize else vectors).tolist())
+        vectors = array_ops.normalize(vectors) if body.normalize else vectors
+        return _stream(request, (x.tolist() for x in vectors))
 
     async def classify(
         self, request: Request, body: schemas.ClassifyRequest, model: str | None = None
@@ -274,8 +330,8 @@ class _Routes:
         ranked = (sorted(scores_of(x).items(), key=lambda pair: -pair[1]) for x in predictions)
         if body.parameters:
             is_single, top_k = False, body.parameters.top_k
-        replies = [[{"label": n, "score": score} for n, score in pairs[:top_k]] for pairs in ranked]
-        return _Reply(replies[0] if is_single else replies)
+        replies = ([{"label": n, "score": score} for n, score in pairs[:top_k]] for pairs in ranked)
+        return _stream(request, next(replies) if is_single else replies)
 
     async def rerank(
         self, request: Request, body: schemas.RerankRequest, model: str | None = None
@@ -283,18 +339,20 @@ class _Routes:
         """Scores texts for a query, best first: from 0 to 1, or logits with `raw_scores`."""
         name, pairs = model or body.model, [(body.query, text) for text in body.texts]
         predictions, num_tokens = await self._compute(request, pairs, name, body.truncate)
-        logits, is_tei = [float(x.score) for x in predictions], request.url.path == "/rerank"
+        is_tei = request.url.path == "/rerank"
         texts = [{"text": x} if is_tei else {"document": {"text": x}} for x in body.texts]
         score = "score" if is_tei else "relevance_score"
-        ranks = [
-            {"index": index, score: x if body.raw_scores else 1 / (1 + math.exp(-x))}
+        best_first = sorted(enumerate(predictions), key=lambda pair: -pair[1].score)
+        ranks = (
+            {"index": index, score: x.score if body.raw_scores else x.probability}
             | (texts[index] if body.return_text else {})
-            for index, x in sorted(enumerate(logits), key=lambda pair: -pair[1])[: body.top_n]
-        ]
+            for index, x in best_first[: body.top_n]
+        )
         if is_tei:
-            return _Reply(ranks)
+            return _stream(request, ranks)
         reply = {"id": str(uuid.uuid4()), "model": request.scope["record"]["model"]}
-        return _Reply({**reply, "results": ranks, "usage": {"total_tokens": num_tokens}})
+        usage = {"total_tokens": num_tokens}
+        return _stream(request, {**reply, "results": ranks, "usage": usage})
 
     async def info(self, model: str | None = None) -> _Reply:
         """Describes a model, by default the first, and the limits."""
@@ -310,6 +368,7 @@ class _Routes:
             "prompts": found.prompts,
             "max_concurrent_requests": options.max_concurrent,
             "max_input_length": found.max_length,
+            "max_client_batch_size": options.max_inputs,
             "max_batch_tokens": options.max_batch_tokens,
             "auto_truncate": True,
             "version": _VERSION,

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
+import numpy as np
 from fastapi import HTTPException
 from fastapi.responses import JSONResponse
 
@@ -16,6 +17,7 @@ from bert_tf.progress import log
 from bert_tf.serving.browsers import BrowserCheck
 from bert_tf.serving.metrics import Metrics
 from bert_tf.serving.options import ServingOptions
+from bert_tf.serving.schemas import MAX_INPUTS
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -27,9 +29,13 @@ FAILED = "The request failed: the server's log says why"
 _OPEN = ("/", "/docs", "/openapi.json", "/health")
 # The status that the log gives to requests whose client left, as nginx does.
 _CLIENT_LEFT = 499
-# Of a body that is too long, so many times the limit is read before the connection is closed.
-_DISCARDED = 16
-_RETRY = {"retry-after": "1"}
+# Of a body that is too long, so many times the limit is read before the connection is closed. The
+# bodies of all requests in progress may be as long as so many of 2 MB, or of the limit.
+_MAX_BODIES = 16
+# Values in a body for each input that is allowed: the time for a body depends on their number.
+_VALUES_PER_INPUT = 8
+_SHORT_BODY = 4096  # parsed at once
+_RETRY, _CLOSE = {"retry-after": "1"}, {"connection": "close"}
 
 
 def error_body(path: str, message: str) -> dict[str, Any]:
@@ -44,12 +50,30 @@ class _ClientLeft(Exception):
     pass
 
 
+class _Turns:
+    """Lets costly steps on the event loop begin one at a time, so that it can answer others."""
+
+    def __init__(self) -> None:
+        self._is_taken = False
+
+    async def wait(self) -> None:
+        while self._is_taken:
+            await asyncio.sleep(0)
+        self._is_taken = True
+        try:
+            for _ in range(5):  # such as to accept, read and answer /health
+                await asyncio.sleep(0)
+        finally:
+            self._is_taken = False
+
+
 class Gate:
     """Wraps an ASGI application: refuses requests over the limits, and logs each on one line.
 
     The application gets each body whole, and as JSON whatever its content type is, since
-    `curl -d` does not say it. What it stores in `scope["record"]` is logged. If the client leaves,
-    or at the timeout, it is cancelled.
+    `curl -d` does not say it. What it stores in `scope["record"]` is logged. It calls
+    `scope["turns"].wait()` before each costly step. If the client leaves, or at the timeout, it is
+    cancelled.
     """
 
     def __init__(
@@ -61,8 +85,8 @@ class Gate:
         address: str = "0.0.0.0",
     ) -> None:
         self._app, self._options, self._metrics = app, options, metrics
-        self._keys, self._num_requests = keys, 0
-        self._check_browser = BrowserCheck(options, address)
+        self._keys, self._num_requests, self._num_bytes = keys, 0, 0
+        self._check_browser, self._turns = BrowserCheck(options, address), _Turns()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Handles a request."""
@@ -110,40 +134,62 @@ class Gate:
         if scope["method"] in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
-        if self._num_requests >= limit:
-            raise HTTPException(429, f"--max_concurrent={limit} is reached: retry later", _RETRY)
-        self._num_requests += 1
+        body, has_body = bytearray(), False
         try:
             async with asyncio.timeout(self._options.timeout):
-                body = await self._read(receive, headers)
+                await self._read(receive, headers, body)
+                if self._num_requests >= limit:
+                    problem = f"--max_concurrent={limit} is reached: retry later"
+                    raise HTTPException(429, problem, _RETRY)
+                has_body = True
+                self._num_requests += 1
                 encoding = headers.get(b"content-encoding", b"identity").decode("latin-1")
                 if encoding.lower() != "identity":
                     problem = f"Content-Encoding {encoding[:20]!r} is not supported"
                     raise HTTPException(415, f"{problem}: send the body uncompressed")
                 others = [x for x in scope["headers"] if x[0] != b"content-type"]
                 scope["headers"] = [*others, (b"content-type", b"application/json")]
-                await self._run(scope, body, receive, send)
+                scope["turns"] = self._turns
+                if len(body) > _SHORT_BODY:
+                    await self._turns.wait()
+                    self._check_values(body)
+                MAX_INPUTS.set(self._options.max_inputs)
+                await self._run(scope, bytes(body), receive, send)
         finally:
-            self._num_requests -= 1
+            self._num_requests -= has_body
+            self._num_bytes -= len(body)
 
-    async def _read(self, receive: Receive, headers: dict[bytes, bytes]) -> bytes:
-        """Returns the body, as soon as it is complete; also if it has no length, but chunks."""
-        body, limit, num_bytes = bytearray(), self._options.max_body_bytes, 0
+    async def _read(self, receive: Receive, headers: dict[bytes, bytes], body: bytearray) -> None:
+        """Reads the body until it is complete; also if it has no length, but chunks."""
+        limit, num_bytes = self._options.max_body_bytes, 0
         length = headers.get(b"content-length", b"")
         is_refused = length.isdigit() and int(length) > limit and b"expect" in headers
         # Clients often read the reply only when they have sent everything.
-        while not is_refused and num_bytes <= _DISCARDED * limit:
+        while not is_refused and num_bytes <= _MAX_BODIES * limit:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise _ClientLeft
             num_bytes += len(part := message.get("body", b""))
-            body += part if num_bytes <= limit else b""
+            if num_bytes <= limit:
+                body += part
+                self._num_bytes += len(part)
+            if self._num_bytes > _MAX_BODIES * max(limit, 2_000_000):
+                problem = "The bodies of all requests in progress are too long: retry later"
+                raise HTTPException(429, problem, _RETRY | _CLOSE)
             if not message.get("more_body"):
                 break
         if is_refused or num_bytes > limit:
             problem = f"The body has more than --max_body_bytes={limit} bytes: send less"
-            raise HTTPException(413, problem, {"connection": "close"})
-        return bytes(body)
+            raise HTTPException(413, problem, _CLOSE)
+
+    def _check_values(self, body: bytearray) -> None:
+        chars = np.frombuffer(body.replace(b"\\\\", b"").replace(b'\\"', b""), np.uint8)
+        is_text = np.logical_xor.accumulate(chars == ord('"'))
+        # Each value but the first comes after one of these characters.
+        num_values = sum(np.count_nonzero((chars == x) & ~is_text) for x in b",[{")
+        if num_values > _VALUES_PER_INPUT * (limit := self._options.max_inputs):
+            problem = f"The body has {num_values:,} values, too many for --max_inputs={limit}"
+            raise HTTPException(413, f"{problem}: send fewer inputs at once")
 
     async def _run(self, scope: Message, body: bytes, receive: Receive, send: Send) -> None:
         """Runs the application until it has replied, or the client has left."""

@@ -1,6 +1,7 @@
 """The models of a server: what they take, and what they return."""
 
 import contextlib
+import json
 import threading
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
@@ -65,6 +66,7 @@ class Model:
     def __init__(self, name: str, folder: str, options: ServingOptions) -> None:
         self.name, self.outputs = name, dict[str, str]()
         self.predictor: Predictor | None = None
+        self._reply_bytes = 0  # for the sample
         defaults = ServingOptions()
         names = ("engine", "precision", "jit_compile", "max_seq_length")
         passed = ((n, getattr(options, n)) for n in names)
@@ -113,6 +115,7 @@ class Model:
         with silenced(), contextlib.suppress(UserError):
             outputs = outputs_of(predictor(self.kind.sample))
             self.outputs = {name: _TYPES.get(_type(x), "DT_STRING") for name, x in outputs.items()}
+            self._reply_bytes = len(json.dumps([*outputs.values()]))
         return predictor
 
     @property
@@ -131,6 +134,10 @@ class Model:
         rows = [max(text.count("[MASK]"), 1) if is_masked else 1 for text in inputs]
         pairs = zip(counts, rows, strict=True)
         return [(count, num_rows * min(count, self.max_length)) for count, num_rows in pairs]
+
+    def reply_bytes(self, cost: int) -> int:
+        """Estimates the part of a reply for an input of `cost` tokens."""
+        return self._reply_bytes * (cost if self.kind.task == "token-classification" else 1)
 
     def require(self, route: str) -> None:
         """Raises a UserError that names the right route, unless the model serves `route`."""

@@ -12,6 +12,10 @@ _NAME = re.compile(r"[\w.-]+", re.ASCII)
 _MAX = 2**31 - 1
 
 
+def _limit(default: int, text: str) -> Any:
+    return option(default, text, limits=(1, _MAX))
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServingOptions(Options):
     """Options of `serve_model.py`."""
@@ -66,10 +70,8 @@ class ServingOptions(Options):
         "as in training, or else the script's default (encoders: 128).",
         limits=(0, _MAX),
     )
-    max_batch_tokens: int = option(
-        4096,
-        "Compute requests that wait at the same time together, up to this many tokens.",
-        limits=(1, _MAX),
+    max_batch_tokens: int = _limit(
+        4096, "Compute requests that wait at the same time together, up to this many tokens."
     )
     max_delay_ms: float = option(
         0.0,
@@ -77,11 +79,15 @@ class ServingOptions(Options):
         "model never waits.",
         limits=(0, 10_000),
     )
-    max_concurrent: int = option(
-        512, "Requests in progress; further ones get status 429.", limits=(1, _MAX)
-    )
-    max_body_bytes: int = option(
-        2_000_000, "Longest body of a request; longer ones get status 413.", limits=(1, _MAX)
+    max_concurrent: int = _limit(512, "Requests in progress; further ones get status 429.")
+    max_explanations: int = _limit(8, "Explanations in progress; further ones get status 429.")
+    max_connections: int = _limit(1024, "Connections; beyond, the slowest client's is closed.")
+    max_body_bytes: int = _limit(2_000_000, "Longest body; longer ones get status 413.")
+    max_inputs: int = _limit(2048, "Inputs of a request, words of an input; more get status 413.")
+    max_input_chars: int = _limit(100_000, "Characters of a text; longer ones get status 413.")
+    max_reply_bytes: int = _limit(50_000_000, "Longest reply, as estimated; else status 413.")
+    receive_timeout: float = option(
+        30.0, "Seconds in which a client must send a request.", limits=(0.1, 86_400)
     )
     timeout: float = option(
         60.0, "Seconds for a request, from its first byte to the reply.", limits=(0.1, 86_400)

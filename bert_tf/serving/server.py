@@ -2,14 +2,18 @@
 
 import contextlib
 import errno
+import functools
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 from bert_tf import files, signals
 from bert_tf.errors import UserError
 from bert_tf.extras import import_extra
 from bert_tf.progress import log
 from bert_tf.serving.options import ServingOptions
+
+_BACKLOG = 2048  # connections that the system holds until they are accepted
 
 
 def run(options: ServingOptions) -> None:
@@ -23,10 +27,10 @@ def run(options: ServingOptions) -> None:
         import_extra(package, "serve")
     import uvicorn
 
+    from bert_tf.serving import connections
     from bert_tf.serving.app import make_app
     from bert_tf.serving.batching import Batcher
     from bert_tf.serving.gate import Gate
-    from bert_tf.serving.half_open import HalfOpenProtocol
     from bert_tf.serving.metrics import Metrics
     from bert_tf.serving.models import Model
 
@@ -38,18 +42,30 @@ def run(options: ServingOptions) -> None:
                 signals.handle_signals(self.handle_exit)
                 yield
 
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            connections.log_errors_of_files_once()
+            await super().startup(sockets)
+            listener.listen(_BACKLOG)
+
+        async def on_tick(self, counter: int) -> bool:
+            connections.close_slow(self.server_state.connections, options.receive_timeout)
+            return await super().on_tick(counter)
+
     keys, metrics = _read_keys(options.api_key_file), Metrics()
     models = [Model(name, folder, options) for name, folder in options.folders().items()]
+    limit = connections.limit_by_files(options.max_connections)
+    open_connection: Any = functools.partial(connections.Connection, limit)
     with listen(options) as listener:
         batchers: dict[str, Batcher] = {}
         app = make_app(batchers, options, metrics)
         host, port = listener.getsockname()[:2]
         config = uvicorn.Config(
             Gate(app, options, keys, metrics, host),
-            http=HalfOpenProtocol,
             log_config=None,
             access_log=False,  # `Gate` writes it
             ws="none",
+            http=open_connection,
+            backlog=connections.BACKLOG,
             server_header=False,
             timeout_graceful_shutdown=round(options.timeout) + 1,
         )
@@ -83,7 +99,7 @@ def listen(options: ServingOptions) -> socket.socket:
     address = f"--host={options.host} --port={options.port}"
     try:
         info = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0]
-        listener = socket.create_server(info[4][:2], family=info[0], backlog=2048)
+        listener = socket.create_server(info[4][:2], family=info[0], backlog=_BACKLOG)
         # Connections inherit it. asyncio sets it only for sockets that it creates itself; without
         # it, each reply waits 40 ms for the client's acknowledgement of the headers.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

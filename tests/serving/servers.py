@@ -116,3 +116,12 @@ def in_new_process(*flags, folder):
     finally:
         server.process.kill()
         server.process.wait()
+
+
+def shape_of(value):
+    """Returns the structure of JSON: names and types, of a list those of its first item."""
+    if isinstance(value, dict):
+        return {name: shape_of(x) for name, x in value.items()}
+    if isinstance(value, list):
+        return [shape_of(x) for x in value[:1]]
+    return float if isinstance(value, int | float) else type(value)

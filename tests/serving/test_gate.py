@@ -111,6 +111,59 @@ def test_requests_beyond_the_limit_get_429_until_others_have_finished():
     assert asyncio.run(run()) == [200, 200, 429, 429, 429, 200]
 
 
+def test_bodies_in_progress_have_a_limit():
+    """Clients that stop in the middle of a body take memory, but no place of a request."""
+
+    async def run():
+        gate = Gate(echo, ServingOptions(max_concurrent=1), (), Metrics())
+        slow, stop = [Call() for _ in range(40)], asyncio.Event()
+        tasks = []
+        for call in slow:
+            call.receive = stop_in_the_middle(stop)
+            tasks.append(asyncio.create_task(gate(call.scope, call.receive, call.send)))
+        await asyncio.sleep(0.01)
+        assert [call.status for call in slow] == [None] * 17 + [429] * 23
+        assert (slow[-1].headers[b"connection"], b"retry-after" in slow[-1].headers) == (
+            b"close",
+            True,
+        )
+        await gate((call := Call()).scope, call.receive, call.send)
+        stop.set()
+        await asyncio.gather(*tasks)
+        assert gate._num_bytes == 0
+        return call.status
+
+    assert asyncio.run(run()) == 200
+
+
+def stop_in_the_middle(stop):
+    messages = iter([{"type": "http.request", "body": b"x" * 1_800_000, "more_body": True}])
+
+    async def receive():
+        if message := next(messages, None):
+            return message
+        await stop.wait()
+        return {"type": "http.disconnect"}
+
+    return receive
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ('["' + "a,[{" * 5000 + '"]', 200),
+        ('["' + '\\"' * 5000 + ",[{" * 5000 + '\\\\\\\\"]', 200),
+        ('{"inputs": [' + "1," * 5000 + "1]}", 413),
+        ('{"inputs": [' + "[]," * 5000 + "1]}", 413),
+        ('["' + "a" * 5000 + '"' + ', "\\\\"' * 100 + "]", 413),
+    ],
+)
+def test_values_of_a_body_are_counted_before_it_is_parsed(body, status):
+    call = handle(Call([body.encode()]), max_inputs=10)
+    assert call.status == status
+    assert status == 200 or "--max_inputs=10" in call.error
+
+
 @pytest.mark.parametrize("reason", ["client leaves", "timeout", "client leaves while it sends"])
 def test_request_is_cancelled(reason, run_log):
     cancelled = []

@@ -1,16 +1,18 @@
 """Clients that close their side of the connection after the request, and clients that leave."""
 
 import asyncio
+import functools
 
 import pytest
 import uvicorn
 
-from bert_tf.serving import half_open
+from bert_tf.serving import connections
 from bert_tf.serving.options import ServingOptions
 from bert_tf.serving.server import listen
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"
 INTERVAL = 0.05
+CONNECTION = functools.partial(connections.Connection, 100)
 
 
 async def call(content, seconds, leaves=False):
@@ -27,7 +29,7 @@ async def call(content, seconds, leaves=False):
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"ok"})
 
-    settings = {"lifespan": "off", "log_config": None, "http": half_open.HalfOpenProtocol}
+    settings = {"lifespan": "off", "log_config": None, "http": CONNECTION}
     server = uvicorn.Server(uvicorn.Config(app, **settings))
     with listen(ServingOptions(port=0)) as listener:
         serving = asyncio.ensure_future(server.serve(sockets=[listener]))
@@ -50,7 +52,7 @@ async def call(content, seconds, leaves=False):
 
 @pytest.fixture(autouse=True)
 def short_interval(monkeypatch):
-    monkeypatch.setattr(half_open, "_INTERVAL", INTERVAL)
+    monkeypatch.setattr(connections, "_PROBE_INTERVAL", INTERVAL)
 
 
 def test_half_closed_clients_get_their_replies():

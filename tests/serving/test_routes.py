@@ -29,7 +29,7 @@ from bert_tf.tasks.fill_mask.word_search import Candidate
 from bert_tf.tasks.multiple_choice.task import ChoicePrediction
 from tests.finetuning import test_task_contract as cases
 from tests.oracle import golden
-from tests.serving.servers import Server, in_process
+from tests.serving.servers import Server, in_process, shape_of
 
 CONTEXT = "the good film was not slow it was a fast story the bad plot"
 TEXTS = ["the good film", "a bad story was slow", "plot", "the film was not good " * 4]
@@ -318,6 +318,7 @@ def test_description(server):
     info = server.get("/info", params={"model": "run_classifier"}).json()
     assert info["model_type"]["classifier"]["id2label"] == {"0": "0", "1": "1"}
     assert (info["max_input_length"], info["prompts"]) == (24, {})
+    assert info["max_client_batch_size"] == 2048
     assert server.get("/health").status_code == 200
     assert asyncio.run(server.send("HEAD", "/health")).status_code == 200
     metrics = server.get("/metrics").text
@@ -390,7 +391,7 @@ def test_bodies_that_are_no_json(server):
     cases = {
         b'{"instances": ["a"': "at character 18",
         b'{"instances": ["\xff"]}': "in position 16",
-        b"[" * 100_000: "recursion",
+        b"[" * 10_000: "recursion",
         b"": "The body is empty: send a JSON object",
         b'"{\\"instances\\": []}"': "The body is a JSON string: send the object itself",
     }
@@ -486,6 +487,9 @@ class FakeModel:
     def costs(self, inputs):
         return [(5, 5)] * len(inputs)
 
+    def reply_bytes(self, cost):
+        return 100
+
     def __call__(self, inputs):
         if inputs[0][0] == "crash":
             raise RuntimeError(f"bad {inputs}")
@@ -551,6 +555,86 @@ def test_explanation_is_that_of_the_predictor(server, predictor):
     assert found["label"] == expected.label
     np.testing.assert_allclose([x[2] for x in found["tokens"]], expected.scores, atol=1e-5)
     assert [tuple(x[:2]) for x in found["tokens"]] == [*map(tuple, expected.offsets)]
+
+
+LIMITS = {"max_inputs": 2, "max_input_chars": 9, "max_explanations": 1, "max_reply_bytes": 200}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/embed", {"inputs": ["a"] * 3}),
+        ("/v1/embeddings", {"input": ["a"] * 3, "model": "fake"}),
+        ("/predict", {"inputs": [["a"]] * 3}),
+        ("/rerank", {"query": "a", "texts": ["a"] * 3}),
+        ("/v1/models/fake:predict", {"instances": ["a"] * 3}),
+        ("/v1/models/fake:predict", {"instances": [{"words": ["a"] * 3}]}),
+        ("/v1/models/fake:predict", {"instances": [{"context": "a", "endings": ["a"] * 3}]}),
+        ("/v1/models/fake:predict", {"inputs": ["a"] * 3}),
+        ("/v1/models/fake:predict", {"inputs": {"query": ["a"] * 3, "passage": ["a"] * 3}}),
+        ("/v1/models/fake:explain", {"words": ["a"] * 3}),
+        ("/rerank", {"query": "a", "texts": ["a" * 10]}),
+        ("/v1/models/fake:predict", {"instances": [{"query": "a" * 10, "passage": "a"}]}),
+    ],
+)
+def test_inputs_are_limited(limited_server, path, body):
+    status, message = limited_server.error(path, body)
+    name = "max_input_chars" if "a" * 10 in str(body) else "max_inputs"
+    assert (status, f"more than --{name}={LIMITS[name]}" in message) == (413, True), message
+    assert limited_server.post("/rerank", {"query": "a", "texts": ["a" * 9] * 2})
+
+
+@pytest.fixture(scope="module")
+def limited_server():
+    server = Server(ServingOptions(**LIMITS), [FakeModel()])
+    yield server.wait()
+    server.close()
+
+
+def test_explanations_in_progress_are_limited(limited_server):
+    async def run():
+        path, body = "/v1/models/fake:explain", {"text": "a", "text_pair": "b"}
+        return await asyncio.gather(*(limited_server.send("POST", path, json=body) for _ in "abc"))
+
+    replies = asyncio.run(run())
+    assert sorted(reply.status_code for reply in replies) == [200, 429, 429]
+    [refused, _] = [reply for reply in replies if reply.status_code == 429]
+    assert "--max_explanations=1" in refused.json()["error"]
+    assert refused.headers["retry-after"] == "1"
+
+
+def test_long_replies_are_written_in_pieces(server):
+    texts = TEXTS * 300
+    for path, body in (
+        ("/embed", {"inputs": texts}),
+        ("/v1/embeddings", {"model": "encoder", "input": texts}),
+        ("/v1/models/encoder:predict", {"instances": texts}),
+        ("/v1/models/encoder:predict", {"inputs": {"text": texts}}),
+        ("/v1/models/run_ner:predict", {"inputs": {"text": texts}}),
+    ):
+        reply = asyncio.run(server.send("POST", path, json=body))
+        assert "content-length" not in reply.headers
+        first = asyncio.run(
+            server.send(
+                "POST",
+                path,
+                json=json.loads(json.dumps(body).replace(json.dumps(texts), json.dumps(TEXTS))),
+            )
+        )
+        assert "content-length" in first.headers
+        assert shape_of(reply.json()) == shape_of(first.json())
+        rows, expected = (x.json() for x in (reply, first))
+        if path == "/embed":
+            np.testing.assert_allclose(rows, expected * 300, atol=1e-5)
+
+
+def test_sizes_of_replies_are_estimated(server):
+    for name in ("encoder", "run_ner"):
+        model = server.batchers[name].model
+        body = {"instances": TEXTS * 10}
+        reply = asyncio.run(server.send("POST", f"/v1/models/{name}:predict", json=body))
+        estimate = sum(model.reply_bytes(cost) for _, cost in model.costs(TEXTS * 10))
+        assert estimate / 2 < len(reply.content) < estimate * 2
 
 
 def test_failure_gives_no_details(fake_server, run_log):

@@ -20,7 +20,7 @@ from bert_tf.options import RankingOptions
 from bert_tf.serving.options import ServingOptions
 from bert_tf.serving.server import listen, run
 from tests.oracle import ROOT, golden
-from tests.serving.servers import Process, in_new_process
+from tests.serving.servers import Process, in_new_process, shape_of
 
 NAMES = ("run_classifier", "run_ner", "run_squad", "run_classifier_tsv")
 
@@ -288,15 +288,6 @@ def test_ten_thousand_malformed_requests(folders, tmp_path):
         assert "Traceback" not in server.log
         assert status_of(send(server.port, request(GOOD))) == 200
         assert server.stop() == 0
-
-
-def shape_of(value):
-    """Returns the structure of JSON: names and types, of a list those of its first item."""
-    if isinstance(value, dict):
-        return {name: shape_of(x) for name, x in value.items()}
-    if isinstance(value, list):
-        return [shape_of(x) for x in value[:1]]
-    return float if isinstance(value, int | float) else type(value)
 
 
 @pytest.mark.slow

@@ -1,0 +1,96 @@
+"""The connections of a server: how many there are, and how long each may wait for its client."""
+
+import asyncio
+import contextlib
+import errno
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from bert_tf.progress import log
+
+# Seconds until the server finds out whether a client that has sent everything still waits.
+_PROBE_INTERVAL = 2.0
+# Accepted at once. Others are closed for them some rounds of the loop later.
+BACKLOG = 16
+_Protocol: Any = AutoHTTPProtocol  # with h11 or httptools
+
+
+class Connection(_Protocol):
+    """A connection for uvicorn; over `limit`, closes the one that has waited the longest.
+
+    It stays open if the client, after its requests, closes its side. One that has left looks the
+    same until the server writes something: meanwhile, it writes "100 Continue", which clients skip.
+    The second time, this fails if the client has left.
+    """
+
+    _is_half_open = False
+
+    def __init__(self, limit: int, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._limit, self.since = limit, time.monotonic()
+
+    @property
+    def is_receiving(self) -> bool:
+        """Whether it waits for a request, or for the rest of one."""
+        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+
+    def connection_made(self, transport: Any) -> None:  # noqa: D102
+        super().connection_made(transport)
+        if len(self.connections) > self._limit:
+            slow = [x for x in self.connections if x.is_receiving and not x.transport.is_closing()]
+            min(slow, key=lambda x: x.since).transport.abort()
+
+    def eof_received(self) -> bool:  # noqa: D102
+        self._is_half_open = not self.is_receiving
+        if self._is_half_open and self.scope["http_version"] != "1.0":
+            self.loop.call_later(_PROBE_INTERVAL, self._probe)
+        return self._is_half_open
+
+    def on_response_complete(self) -> None:  # noqa: D102
+        self.since = time.monotonic()
+        super().on_response_complete()
+        if self._is_half_open and self.is_receiving:
+            self.transport.close()
+
+    def _probe(self) -> None:
+        if not (self.cycle.response_started or self.transport.is_closing()):
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.loop.call_later(_PROBE_INTERVAL, self._probe)
+
+
+def close_slow(connections: Iterable[Any], seconds: float) -> None:
+    """Closes those that wait for their clients longer than that, also to be closed."""
+    end = time.monotonic() - seconds
+    for connection in [x for x in connections if x.since < end]:
+        if connection.is_receiving or connection.transport.is_closing():
+            connection.transport.abort()
+
+
+def limit_by_files(limit: int) -> int:
+    """Raises the limit of open files as far as allowed; returns how many connections fit."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return limit
+    with contextlib.suppress(ValueError, OSError):  # such as on macOS, where less is allowed
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # -1: any number
+    return min(limit, max(files - 6 * BACKLOG, files // 2)) if files > 0 else limit
+
+
+def log_errors_of_files_once() -> None:
+    """Keeps the event loop from logging a traceback for each connection beyond the limit."""
+    loop, seen = asyncio.get_running_loop(), []
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if getattr(context.get("exception"), "errno", None) not in (errno.EMFILE, errno.ENFILE):
+            loop.default_exception_handler(context)
+        elif not seen:
+            seen.append(context)
+            log.warning("Too many open files: raise `ulimit -n`, or lower --max_connections")
+
+    loop.set_exception_handler(handle)
