@@ -10,6 +10,7 @@ import keras
 from bert_tf import checkpoints, files, registry
 from bert_tf.checkpoints.folder import warn_if_incomplete, warn_if_untrained
 from bert_tf.checkpoints.formats import find_source
+from bert_tf.checkpoints.formats.configs import POOLER
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.errors import UserError, counted
 from bert_tf.progress import log
@@ -79,6 +80,8 @@ def _load_init_checkpoint(model: keras.Model, options: Any) -> None:
         )
     log.info("%s", loaded.describe())
     if options.do_train:
+        if {*POOLER} <= {*loaded.new}:
+            log.warning("%s has no pooler, which this task trains from random weights", loaded.prefix)
         return
     warn_if_untrained(loaded.prefix)
     if loaded.new:

@@ -21,7 +21,7 @@ from bert_tf.checkpoints.formats.sentence_transformers import (
     write_declaration,
 )
 from bert_tf.checkpoints.formats.source import Source
-from bert_tf.checkpoints.model import is_training_state, unscaled_head
+from bert_tf.checkpoints.model import training_state, unscaled_head
 from bert_tf.checkpoints.run_folder import CONFIG, RUN, VOCAB, RunFolder, labels_file, read_labels
 from bert_tf.errors import UserError, counted, shortened
 from bert_tf.modeling import BertClassifier, HeadFormat
@@ -143,8 +143,9 @@ def _prepare(source: Source, options: Any, to: str) -> _Model:
         configs.warn_of_other_config(config, options.bert_config_file, source)
     head = None
     if source.kind == to == "original" and options.head == "auto":
-        # Any checkpoint can be copied, even with variables that are not part of BERT.
-        selected = [n for n in shapes if not (options.strip_optimizer and is_training_state(n))]
+        # A copy also has the variables that are not part of BERT.
+        configs.check_weights(heads.registered()["encoder"], shapes, source.path)
+        selected = [*shapes.keys() - (training_state(shapes) if options.strip_optimizer else set())]
     else:
         encodes = options.head == "auto" and _declares_vectors(source, to)
         head = heads.find(source, shapes.keys(), "encoder" if encodes else options.head)
@@ -164,8 +165,9 @@ def _select_variables(
     source: Source, options: Any, head: HeadFormat, shapes: configs.Shapes, to: str
 ) -> list[str]:
     expected = [*configs.encoder_names(configs.count_layers(shapes)), *head.variables]
-    state = [name for name in shapes if is_training_state(name)]
-    unexpected = sorted(shapes.keys() - set(expected) - set(state)) + source.unknown
+    expected = [name for name in expected if name in shapes]  # all but perhaps a pooler
+    state = training_state(shapes) - {*expected}
+    unexpected = sorted(shapes.keys() - {*expected} - state) + source.unknown
     if unexpected:
         listed = shortened(unexpected, 8)
         if options.head == "auto":

@@ -80,19 +80,14 @@ class HuggingFaceSource(Source):
             self.notes.append(f"{self.config_file}: problem_type is {problem_type}. {advice}")
 
     def _find_pooler(self, folder: str) -> dict[str, np.ndarray]:
-        """Returns the pooler's weights, read or zeros; {} if the model file contains them."""
-        if any(name in self._names for name in configs.POOLER):
-            return {}
-        hidden = self._config.hidden_size
+        """Returns the pooler's weights if they are in a file of their own; otherwise {}."""
         path = RunFolder(folder).find(POOLER_FILE)
-        if path:
+        if path and not any(name in self._names for name in configs.POOLER):
             pooler = safetensors_files.SafetensorsReader(path)
             stored, *_ = match_names(pooler.shapes, {})
             if sorted(stored) == sorted(configs.POOLER):
                 return {name: _transpose_kernel(name, pooler.read(stored[name])) for name in stored}
-        self.notes.append(f"{self.path} has no pooler: its weights will be zeros")
-        bias, kernel = configs.POOLER
-        return {bias: np.zeros([hidden], np.float32), kernel: np.zeros([hidden] * 2, np.float32)}
+        return {}
 
     def _read_tokenizer(self, folder: str) -> None:
         """Sets casing and vocabulary; some models store them only in tokenizer.json."""
@@ -173,7 +168,6 @@ def write(
         tensor = head.variables.get(name) or to_hugging_face(name).removeprefix(prefix)
         target[tensor] = _transpose_kernel(name, value)
     safetensors_files.write(os.path.join(folder, safetensors_files.WEIGHTS_FILE), tensors)
-    # Zeros need not be stored, as a missing pooler is read as zeros.
     if any(value.any() for value in pooler.values()):
         safetensors_files.write(os.path.join(folder, POOLER_FILE), pooler)
     num_outputs = head.count_outputs({name: value.shape for name, value in weights.items()})
