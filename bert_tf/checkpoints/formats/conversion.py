@@ -16,8 +16,10 @@ from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_file
 from bert_tf.checkpoints.formats.keras_files import MODEL_EXTENSION, WEIGHTS_EXTENSION
 from bert_tf.checkpoints.formats.sentence_transformers import (
     check_encoder,
+    copy_cross_encoder,
     declared_vectors,
     is_cross_encoder,
+    max_length,
     write_declaration,
 )
 from bert_tf.checkpoints.formats.source import Source
@@ -84,6 +86,8 @@ def convert(source: Source, options: Any) -> None:
             _write_converted(source, model, path, target.format)
         if declares and model.config:
             write_declaration(folder, RunFolder(os.path.dirname(source.path)), model.config)
+        elif target.format == "sentence_transformers":
+            copy_cross_encoder(folder, RunFolder(os.path.dirname(source.path)))
     head = model.head.name if model.head else "all"
     count = counted(len(model.names), "variable")
     log.info("Converted %s (%s) from %s to %s", count, head, source.path, target.output)
@@ -130,8 +134,10 @@ def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:
     special_tokens = source.tokenizer_settings.get("special_tokens")
     tokenizer = FullTokenizer(vocab_file, model.do_lower_case, strip, special_tokens)
     files.concatenate([vocab_file], os.path.join(folder, VOCAB))
-    run = source.run if to == "sentence_transformers" else None
-    length = run and run.entry("flags", "max_seq_length", kind=int)
+    length = None
+    if to == "sentence_transformers":
+        length = source.run and source.run.entry("flags", "max_seq_length", kind=int)
+        length = length or max_length(RunFolder(os.path.dirname(source.path)))
     hugging_face.write(folder, head, config, weights, model.labels, tokenizer, length)
 
 

@@ -17,6 +17,12 @@ _PACKAGE = "sentence_transformers"
 _SETTINGS = f"config_{_PACKAGE}.json"
 _MODULES = "modules.json"
 _CHAIN = ["Transformer", "Pooling", "Normalize"]
+_TEXTS = "sentence_bert_config.json"
+# What limits the length of texts: file -> key.
+_LENGTHS = {_TEXTS: "max_seq_length", "tokenizer_config.json": "model_max_length"}
+_LENGTHS["config.json"] = "max_position_embeddings"
+# Keys of the config.json of a CrossEncoder that say how logits become scores.
+_ACTIVATION = ("sentence_transformers", "sbert_ce_default_activation_function")
 # Names of the prompts of queries, and of the passages that are searched.
 _QUERY, _PASSAGE = ("query", "search_query"), ("document", "passage", "corpus", "search_document")
 
@@ -93,21 +99,25 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
         unsupported = ", ".join(unknown) if poolings else "a pooling without any mode"
         if config.get("include_prompt") is False and any(prompts.values()):
             unsupported = unsupported or "a pooling without the prompt (include_prompt=false)"
-    texts, tokenizer = (_read(folder, f"{x}_config.json") for x in ("sentence_bert", "tokenizer"))
-    # Newer versions store the length with the tokenizer.
-    limits = [texts.get("max_seq_length") or tokenizer.get("model_max_length")]
-    limits.append(_read(folder, "config.json").get("max_position_embeddings"))
     return DeclaredVectors(
         root.file(_MODULES),
         "_".join(poolings),
         "Normalize" in names,
         unsupported,
-        min((int(limit) for limit in limits if isinstance(limit, int | float)), default=None),
-        bool(texts.get("do_lower_case")),
+        max_length(folder),
+        bool(_read(folder, _TEXTS).get("do_lower_case")),
         prompts.get(settings.get("default_prompt_name")) or "",
         prompts,
         settings.get("similarity_fn_name") or "",
     )
+
+
+def max_length(folder: RunFolder) -> int | None:
+    """Returns the number of tokens to which a model of this library cuts texts; None if unknown."""
+    # Newer versions store the length with the tokenizer.
+    limits = [_read(folder, name).get(key) for name, key in _LENGTHS.items()]
+    limits = [limits[0] or limits[1], limits[2]]
+    return min((int(limit) for limit in limits if isinstance(limit, int | float)), default=None)
 
 
 def encoder_folder(folder: str) -> str:
@@ -177,7 +187,7 @@ def declaration(
     contents = {
         _MODULES: modules,
         "1_Pooling/config.json": {"word_embedding_dimension": size, **flags},
-        "sentence_bert_config.json": {
+        _TEXTS: {
             "max_seq_length": max_seq_length,
             "do_lower_case": lower_case,
         },
@@ -199,6 +209,15 @@ def write_declaration(folder: str, source: RunFolder, config: BertConfig) -> Non
     files.write_texts(folder, texts)
     if normalize:  # sentence-transformers requires this folder
         files.make_dirs(os.path.join(folder, "2_Normalize"))
+
+
+def copy_cross_encoder(folder: str, source: RunFolder) -> None:
+    """Completes a converted CrossEncoder: its scores are made as in `source`."""
+    paths = {name: source.find(name) for name in (_MODULES, _SETTINGS, _TEXTS)}
+    texts = {name: files.read_text(path) for name, path in paths.items() if path}
+    config, theirs = (_read(x, "config.json") for x in (RunFolder(folder), source))
+    config |= {key: theirs[key] for key in _ACTIVATION if key in theirs}
+    files.write_texts(folder, {**texts, "config.json": json.dumps(config, indent=2) + "\n"})
 
 
 def _poolings(config: Mapping[str, Any]) -> list[str]:

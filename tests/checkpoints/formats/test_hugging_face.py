@@ -145,21 +145,19 @@ def test_half_precision_weights_are_read_exactly(folders, modified, dtype_name):
         assert value.tobytes() == np.ascontiguousarray(expected_value).tobytes()
 
 
-def test_missing_pooler_is_filled_with_zeros(folders, tmp_path, modified):
+def test_model_without_pooler_is_converted(folders, tmp_path, modified):
     folder = modified("span")
     (folder / "pooler.safetensors").unlink()
-    source = find_source(str(folder))
-    assert "has no pooler" in source.notes[0]
-    convert(source, ConversionOptions(output=str(tmp_path / "x"), to="original"))
-    values = dict(source.read(configs.POOLER))
-    assert [value.shape for value in values.values()] == [(16,), (16, 16)]
-    assert not any(value.any() for value in values.values())
-    # Exporting it again omits the zero pooler.
-    convert(
-        find_source(str(tmp_path / "x")),
-        ConversionOptions(output=str(tmp_path / "y"), to="hugging_face"),
-    )
+    (tmp_path / "z").mkdir()
+    for source, to in (("modified", "original"), ("x", "hugging_face"), ("x", "keras")):
+        output = str(tmp_path / {"original": "x", "hugging_face": "y", "keras": "z/z.keras"}[to])
+        source = find_source(str(tmp_path / source))
+        assert not source.notes
+        convert(source, ConversionOptions(output=output, to=to))
+    assert not configs.POOLER[0] in find_source(str(tmp_path / "x")).shapes()
     assert not (tmp_path / "y" / "pooler.safetensors").exists()
+    values = dict(find_source(str(tmp_path / "z" / "z.keras")).read(configs.POOLER))
+    assert not any(value.any() for value in values.values())
 
 
 @pytest.mark.parametrize(
