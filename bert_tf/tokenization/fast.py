@@ -108,7 +108,8 @@ class BatchTokenizer:
         parts = [part for parts in parts_of_texts for part in parts]
         others = self._encode(list(itertools.compress(parts, ~is_token)), with_spans)
         tokens = list(itertools.compress(parts, is_token))
-        ids = [[self.reference.vocab[token]] for token in tokens]
+        token_of = self.reference.basic_tokenizer.token_of
+        ids = [[self.reference.vocab[token_of(token)]] for token in tokens]
         spans = [[(0, len(token))] for token in tokens] if with_spans else None
         order = np.argsort(np.concatenate([np.flatnonzero(~is_token), np.flatnonzero(is_token)]))
         joined = RaggedIds.concatenate([others, RaggedIds.from_lists(ids, spans)]).take(order)
@@ -129,7 +130,7 @@ class BatchTokenizer:
     @functools.cached_property
     def _compiled(self) -> Any:
         """The compiled tokenizer, which takes normalized texts; None if it cannot be built."""
-        vocab = self.reference.vocab
+        vocab = self.reference.wordpiece_tokenizer.vocab
         return try_build(vocab_lines(vocab)) if UNKNOWN in vocab else None
 
     @functools.cached_property
@@ -252,7 +253,10 @@ def tokenize_with_offsets(
     offset = 0
     for index, part in enumerate(tokenizer.basic_tokenizer.split(convert_to_unicode(text))):
         is_special = index % 2 == 1
-        found = ([part], [(0, len(part))]) if is_special else _tokenize_part(tokenizer, part)
+        if is_special:
+            found = [tokenizer.basic_tokenizer.token_of(part)], [(0, len(part))]
+        else:
+            found = _tokenize_part(tokenizer, part)
         tokens += found[0]
         spans += [(start + offset, end + offset) for start, end in found[1]]
         offset += len(part)

@@ -7,20 +7,24 @@ Shapes: B texts, C characters of all texts, W words of all texts, T tokens of a 
 """
 
 import functools
+import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.tokenization import FullTokenizer, clean_char, is_punctuation
+from bert_tf.tokenization import FullTokenizer, clean_char, is_punctuation, special_pattern
+from bert_tf.tokenization.special_tokens import SpecialToken
 
 # Type checkers do not see the class methods of RaggedTensor.
 _ragged: Any = tf.RaggedTensor
 
 _NUM_CODE_POINTS = 0x110000
 _SIGMA, _FINAL_SIGMA = 0x3A3, 0x3C2
+# A code point that no text has, as its block is for internal use.
+_INTERNAL = 0xFDD0
 # Flags of input characters; the Unicode standard defines "cased" and "case-ignorable".
 _DROPPED, _CASED, _CASE_IGNORABLE = 1, 2, 4
 # Flags of decomposed characters. Spaces separate words; punctuation is a word by itself.
@@ -39,9 +43,10 @@ class GraphTokenizer(tf.Module):
         basic = tokenizer.basic_tokenizer
         self._do_lower_case, self._strip_accents = basic.do_lower_case, basic.strip_accents
         self._wordpiece = _WordPiece(tokenizer)
-        self._special_tokens = list(basic.special_tokens)
-        self._special_ids = [tokenizer.vocab[token] for token in self._special_tokens]
-        self._special_pattern = basic.special_pattern
+        self._special_forms = basic.special_forms
+        forms = [pair for part in basic.special_forms for pair in part.items()]
+        self._special_tokens = [b"\xfe" + form.encode() for form, _ in forms]
+        self._special_ids = [tokenizer.vocab[token.text] for _, token in forms]
         settings = self._do_lower_case, self._strip_accents, basic.pretokenized
         tables = map(tf.constant, _build_tables(*settings))
         self._input_flags, self._decomposed_flags, self._classes, *decompositions = tables
@@ -56,10 +61,14 @@ class GraphTokenizer(tf.Module):
     def _tokenize_parts(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes what is between special tokens, and joins the parts of each text."""
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
-        # No valid text contains this byte.
-        separated = tf.strings.regex_replace(texts, self._special_pattern, b"\xff\\0\xff")
-        parts = tf.strings.split(separated, b"\xff")
+        exact, folded = self._special_forms
+        parts = tf.strings.split(_mark(texts, exact), b"\xff")
         strings = parts.flat_values  # [P]: special tokens, and what is between them
+        if folded:
+            is_found = tf.strings.substr(strings, 0, 1) == b"\xfe"
+            strings = tf.where(is_found, strings, _mark(self._fold(strings), folded))
+            parts = parts.with_flat_values(tf.strings.split(strings, b"\xff")).merge_dims(1, 2)
+            strings = parts.flat_values
         is_token = strings[:, None] == tf.constant(self._special_tokens)  # [P, tokens]
         others = tf.where(tf.reduce_any(is_token, 1), tf.constant(""), strings)
         ids = tf.zeros_like(is_token, tf.int32) + tf.constant(self._special_ids)
@@ -68,19 +77,36 @@ class GraphTokenizer(tf.Module):
             tf.concat([self._tokenize(others), special_ids], axis=1)
         ).merge_dims(1, 2)
 
-    def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+    def _fold(self, texts: tf.Tensor) -> tf.Tensor:
+        """Implements `BasicTokenizer.fold`."""
+        rows, codes, _ = self._decode(texts)
+        if self._do_lower_case:
+            codes = tf.where(codes == _SIGMA, _INTERNAL, codes)
+        rows, codes = self._decompose(rows, codes)
+        codes = tf.where(codes == _INTERNAL, _SIGMA, codes)
+        if self._strip_accents:
+            rows, codes = self._drop_accents(rows, codes)
+        nrows = tf.size(texts, out_type=tf.int64)
+        return tf.strings.unicode_encode(_ragged.from_value_rowids(codes, rows, nrows), "UTF-8")
+
+    def _drop_accents(self, rows: tf.Tensor, codes: tf.Tensor) -> Any:
+        return _keep(tf.gather(self._decomposed_flags, codes) & _ACCENT == 0, rows, codes)
+
+    def _decode(self, texts: tf.Tensor) -> Any:
+        """Returns the index of its text, the code point and flags of each character, all [C]."""
         codes = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")
-        # The index of its text, and the code point, of each character: both [C].
         rows, codes = tf.cast(codes.value_rowids(), tf.int64), codes.values
         flags = tf.gather(self._input_flags, codes)
-        rows, codes, flags = _keep(flags & _DROPPED == 0, rows, codes, flags)
+        return _keep(flags & _DROPPED == 0, rows, codes, flags)
+
+    def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        rows, codes, flags = self._decode(texts)
         if self._do_lower_case:
             codes = _lower_final_sigmas(codes, rows, flags)
         rows, codes = self._decompose(rows, codes)
         if self._strip_accents:
             rows, codes = self._sort_marks(rows, codes)
-            is_kept = tf.gather(self._decomposed_flags, codes) & _ACCENT == 0
-            rows, codes = _keep(is_kept, rows, codes)
+            rows, codes = self._drop_accents(rows, codes)
         flags = tf.gather(self._decomposed_flags, codes)
         rows, codes, is_start = _find_words(rows, codes, flags)
         rows, ids = self._wordpiece(rows, codes, is_start)
@@ -101,6 +127,22 @@ class GraphTokenizer(tf.Module):
         return tf.gather(rows, order), tf.gather(codes, order)
 
 
+def _mark(texts: tf.Tensor, forms: Mapping[str, SpecialToken]) -> tf.Tensor:
+    """Separates special tokens in texts with a byte, and begins them with another, as no text has."""
+    if not forms:
+        return texts
+    internal = chr(_INTERNAL)
+    # Without lookaround: where a token is a part of a word, something is inserted into it.
+    if words := [form for form, token in forms.items() if token.single_word]:
+        char, ends = r"[\pL\pN_]", "|".join(re.escape(word[1:]) for word in words)
+        for _ in range(2):  # Matches do not overlap.
+            texts = tf.strings.regex_replace(texts, f"({char}.)({ends})", rf"\1{internal}\2")
+            texts = tf.strings.regex_replace(texts, f"(.)((?:{ends}){char})", rf"\1{internal}\2")
+    plain = {form: token._replace(single_word=False) for form, token in forms.items()}
+    texts = tf.strings.regex_replace(texts, special_pattern(plain), b"\xff\xfe\\0\xff")
+    return tf.strings.regex_replace(texts, internal, "") if words else texts
+
+
 class _WordPiece(tf.Module):
     """Splits words as `WordpieceTokenizer` does, with a trie of the vocabulary's pieces.
 
@@ -111,7 +153,8 @@ class _WordPiece(tf.Module):
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
         super().__init__()
-        vocab, wordpiece = tokenizer.vocab, tokenizer.wordpiece_tokenizer
+        wordpiece = tokenizer.wordpiece_tokenizer
+        vocab = wordpiece.vocab
         self._unknown_id = vocab[wordpiece.unk_token]
         self._max_word_chars = wordpiece.max_input_chars_per_word
         prefixes = {text[:end] for text in [*vocab, "##"] for end in range(len(text) + 1)}

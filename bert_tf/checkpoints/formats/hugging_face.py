@@ -6,6 +6,7 @@ PyTorch; weights of heads are [labels, H] in both.
 
 import functools
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,10 +22,11 @@ from bert_tf.checkpoints.tensors import temporary_folder
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, shortened
 from bert_tf.modeling import HeadFormat
-from bert_tf.tokenization import FullTokenizer, load_vocab
+from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.special_tokens import USED, SpecialToken
 
 CONFIG = "config.json"
-_TOKENIZER = "tokenizer.json"
+_TOKENIZER, _ADDED = "tokenizer.json", "added_tokens.json"
 # In transformers, models with a span, token or masked-LM head have no pooler, and loading warns if
 # the weights include one. For converting back, it is kept in a file that transformers ignores.
 POOLER_FILE = "pooler.safetensors"
@@ -102,21 +104,39 @@ class HuggingFaceSource(Source):
             chinese = {"tokenize_chinese_chars": normalizer.get("handle_chinese_chars")}
             others = {name: x for name, x in (normalizer | chinese).items() if name not in settings}
             self._follow_tokenizer(others, os.path.join(folder, _TOKENIZER), lower)
-        pieces = _read_word_pieces(fast_tokenizer) if self.vocab_file is None else None
-        if pieces:
-            self.vocab_file = os.path.join(temporary_folder(), VOCAB)
+        path = self.vocab_file
+        stored = files.read_small_file_lines(path) if path else _read_word_pieces(fast_tokenizer)
+        if not stored:
+            return
+        added = _read_added_tokens(settings, fast_tokenizer, _read_optional(folder, _ADDED))
+        pieces = self._add_tokens(stored, added)
+        if path is None or len(pieces) > len(stored):
+            self.stored_vocab, self.vocab_file = path, os.path.join(temporary_folder(), VOCAB)
             files.write_text(self.vocab_file, "\n".join(pieces) + "\n")
-        self._read_special_tokens(settings.get("additional_special_tokens"))
 
-    def _read_special_tokens(self, tokens: Any) -> None:
-        tokens = [token for token in tokens or () if isinstance(token, str)]
-        vocab = load_vocab(self.vocab_file) if tokens and self.vocab_file else {}
-        if unknown := [token for token in tokens if token not in vocab]:
-            problem = f"special tokens that are not in the vocabulary: {shortened(unknown, 4)}"
+    def _add_tokens(
+        self, stored: Sequence[str], added: Sequence[tuple[SpecialToken, int | None]]
+    ) -> list[str]:
+        """Returns the vocabulary with the added tokens, and notes those that it cannot have."""
+        ids = {piece.strip(): index for index, piece in enumerate(stored)}
+        unknown, known, size = [], [], self._config.vocab_size
+        for token, index in added:
+            index = max(len(stored), *ids.values()) if index is None else index
+            has_form = token.text == token.text.strip() and not {*",\n\r"} & {*token.text}
+            if has_form and (token.text in ids or len(stored) <= index < size):
+                ids.setdefault(token.text, index)
+                known.append(str(token))
+            else:
+                unknown.append(token.text)
+        if unknown:
+            problem = f"added tokens without a row of their own: {shortened(unknown, 4)}"
             advice = "They are split into pieces. Pass --special_tokens to keep them whole"
             self.notes.append(f"{self.path} has {problem}. {advice}")
-        if known := [token for token in tokens if token in vocab]:
+        if known:
             self.tokenizer_settings["special_tokens"] = ",".join(known)
+        text_of = {index: text for text, index in ids.items()}
+        count = max([*text_of, -1]) + 1
+        return [*stored, *(text_of.get(i, f"[unused_{i}]") for i in range(len(stored), count))]
 
     def config(self) -> BertConfig:
         """Returns the configuration."""
@@ -175,7 +195,7 @@ def write(
     max_length, basic = max_length or config.max_position_embeddings, tokenizer.basic_tokenizer
     settings = {
         CONFIG: hugging_face_config.make_config(config, head, num_outputs, labels, pad_id),
-        TOKENIZER_CONFIG: hugging_face_config.make_tokenizer_config(basic, max_length),
+        TOKENIZER_CONFIG: hugging_face_config.make_tokenizer_config(tokenizer, max_length),
     }
     to_json = functools.partial(json.dumps, indent=2, sort_keys=True, ensure_ascii=False)
     contents = {name: to_json(value) + "\n" for name, value in settings.items()}
@@ -239,6 +259,31 @@ def _transpose_kernel(name: str, value: np.ndarray) -> np.ndarray:
 def _read_optional(folder: str, name: str) -> dict[str, Any]:
     path = RunFolder(folder).find(name)
     return files.read_json(path) if path else {}
+
+
+def _read_added_tokens(
+    settings: Mapping[str, Any], fast_tokenizer: Mapping[str, Any], ids: Mapping[str, Any]
+) -> list[tuple[SpecialToken, int | None]]:
+    """Returns the tokens that a model has besides the original's, and their ids, if known.
+
+    `settings` are those of tokenizer_config.json, and `ids` those of added_tokens.json.
+    """
+    special = settings.get("additional_special_tokens") or settings.get("extra_special_tokens")
+    special = [x for x in special or () if isinstance(x, str)]
+    found: dict[str, dict[str, Any]] = {x: {"content": x, "special": True} for x in special}
+    for text, index in ids.items():
+        found[text] = {"content": text, "special": text in special, "id": index}
+    listed = fast_tokenizer.get("added_tokens")
+    decoder = settings.get("added_tokens_decoder")
+    described = [*(listed if isinstance(listed, list) else ())]
+    described += [{**x, "id": int(i)} for i, x in (decoder or {}).items()]
+    found |= {x["content"]: x for x in described}
+    tokens = sorted(found.values(), key=lambda x: x.get("id", math.inf))
+    return [
+        (hugging_face_config.read_added_token(x), x.get("id"))
+        for x in tokens
+        if x["content"] not in USED
+    ]
 
 
 def _read_word_pieces(fast_tokenizer: Mapping[str, Any]) -> list[str] | None:
