@@ -112,7 +112,9 @@ def _follow_settings(settings: Mapping[str, str], model: str, options: Any) -> A
     unset = {name: settings[name] for name, value in passed.items() if value in (None, "auto")}
     for name, value in settings.items():
         if name in unset:
-            log.info("Using --%s=%s, from the folder of %s", name, shortened(value.split(",")), model)
+            log.info(
+                "Using --%s=%s, from the folder of %s", name, shortened(value.split(",")), model
+            )
         elif passed[name] != value:
             message = "--%s=%s was passed, but %s needs --%s=%s: tokens will differ"
             log.warning(message, name, passed[name], model, name, value)

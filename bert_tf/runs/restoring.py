@@ -81,7 +81,9 @@ def _load_init_checkpoint(model: keras.Model, options: Any) -> None:
     log.info("%s", loaded.describe())
     if options.do_train:
         if {*POOLER} <= {*loaded.new}:
-            log.warning("%s has no pooler, which this task trains from random weights", loaded.prefix)
+            log.warning(
+                "%s has no pooler, which this task trains from random weights", loaded.prefix
+            )
         return
     warn_if_untrained(loaded.prefix)
     if loaded.new:

@@ -156,20 +156,32 @@ def _strip_accents(char: str) -> str:
     return "" if unicodedata.category(char) == "Mn" else _space_punctuation(char)
 
 
+# A character beside which a special token is no whole word; accents are also characters.
+_IN_WORD = "[\\w\u0300-\u036f]"
 _CLEAN = _TranslationTable(clean_char)
 _SPACE_PUNCTUATION = _TranslationTable(_space_punctuation)
 _STRIP_ACCENTS = _TranslationTable(_strip_accents)
 
 
 def special_pattern(forms: Mapping[str, SpecialToken]) -> str:
-    """Returns a regular expression that finds forms of special tokens, in one group."""
-    # The longest first: of several at one position, it counts.
-    texts = sorted(forms, key=len, reverse=True)
-    alternatives = (
-        rf"(?<!\w){re.escape(text)}(?!\w)" if forms[text].single_word else re.escape(text)
-        for text in texts
-    )
-    return f"({'|'.join(alternatives)})"
+    """Returns a regular expression that finds the longest special token at a place, in a group."""
+
+    def after(start: str, texts: Collection[str]) -> str:
+        # A tree is faster than a list of texts.
+        branches: dict[str, list[str]] = {}
+        for text in sorted(texts, reverse=True):
+            branches.setdefault(text[len(start) : len(start) + 1], []).append(text)
+        ends = [
+            re.escape(x) + after(start + x, more) if x else end(start)
+            for x, more in branches.items()
+        ]
+        return ends[0] if len(ends) == 1 else f"(?:{'|'.join(ends)})"
+
+    def end(text: str) -> str:
+        boundary = rf"(?<!{_IN_WORD}{re.escape(text)})(?!{_IN_WORD})"
+        return boundary if forms[text].single_word else ""
+
+    return f"({after('', forms)})" if forms else "()"
 
 
 class BasicTokenizer:
@@ -212,9 +224,13 @@ class BasicTokenizer:
         """Returns a text as `(?i)` sees it: as `normalize`, but with each character by itself."""
         if self.pretokenized:
             return text
-        text = "".join(c if c == "Σ" or not self.do_lower_case else c.lower() for c in text.translate(_CLEAN))
+        text = "".join(
+            c if c == "Σ" or not self.do_lower_case else c.lower() for c in text.translate(_CLEAN)
+        )
         text = unicodedata.normalize("NFD", text) if self.strip_accents else text
-        return "".join(c for c in text if not (self.strip_accents and unicodedata.category(c) == "Mn"))
+        return "".join(
+            c for c in text if not (self.strip_accents and unicodedata.category(c) == "Mn")
+        )
 
     def split(self, text: str) -> list[str]:
         """Splits a text at special tokens, which have the odd indices of the result."""
@@ -222,7 +238,11 @@ class BasicTokenizer:
         parts = exact.split(text) if self.special_forms[0] else [text]
         if not self.special_forms[1]:
             return parts
-        return [x for i, part in enumerate(parts) for x in ([part] if i % 2 else self._split_folded(part))]
+        return [
+            x
+            for i, part in enumerate(parts)
+            for x in ([part] if i % 2 else self._split_folded(part))
+        ]
 
     def _split_folded(self, text: str) -> list[str]:
         """Like `split`, for the tokens that are found in any spelling."""

@@ -134,7 +134,7 @@ def _mark(texts: tf.Tensor, forms: Mapping[str, SpecialToken]) -> tf.Tensor:
     internal = chr(_INTERNAL)
     # Without lookaround: where a token is a part of a word, something is inserted into it.
     if words := [form for form, token in forms.items() if token.single_word]:
-        char, ends = r"[\pL\pN_]", "|".join(re.escape(word[1:]) for word in words)
+        char, ends = r"[\pL\pN_\x{300}-\x{36f}]", "|".join(re.escape(word[1:]) for word in words)
         for _ in range(2):  # Matches do not overlap.
             texts = tf.strings.regex_replace(texts, f"({char}.)({ends})", rf"\1{internal}\2")
             texts = tf.strings.regex_replace(texts, f"(.)((?:{ends}){char})", rf"\1{internal}\2")
