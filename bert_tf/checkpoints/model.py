@@ -119,7 +119,7 @@ def load_weights(
     `source` is the prefix, file or folder of an original checkpoint, or a `Source` of any format.
     With `layers`, layer n of the model gets the weights of layer `layers[n]` of the source.
     Messages and the result use the source's names. Without `layers`, `verify` calls
-    `require_same_outputs`. A pooler that the source lacks is zeros, unless the head reads it.
+    `require_same_outputs`. A pooler that the source lacks is zero, unless the head reads it.
     """
     if isinstance(source, str | os.PathLike):
         source = OriginalSource(resolve(os.fspath(source)))
@@ -226,20 +226,16 @@ def _shapes(variables: Mapping[str, keras.Variable]) -> dict[str, list[int]]:
 
 
 def training_state(shapes: Mapping[str, Sequence[int]]) -> set[str]:
-    """Returns the names of what is no weight: scalars, such as the step, and slots.
+    """Returns the names of what is no weight: scalars, such as the step, and slots and averages.
 
-    The name of a slot of an optimizer, or of an average, begins with that of its variable, as in
-    `output_bias/adam_m` and `output_bias/Adam_1`. Keras also writes the optimizer before it.
+    Those begin with the name of a variable, as `output_bias/Adam_1` does; Keras adds a scope.
     """
-
-    def is_slot(name: str) -> bool:
+    state = {name for name, shape in shapes.items() if not len(shape)}
+    for name in shapes:
         parts = name.split("/")
-        ends = range(1, len(parts))
-        return any("/".join(parts[:end]) in shapes for end in ends) or any(
-            "/".join(parts[start:end]) in shapes for end in ends for start in range(1, end - 1)
-        )
-
-    return {name for name, shape in shapes.items() if not len(shape) or is_slot(name)}
+        spans = ((i, j) for j in range(1, len(parts)) for i in (0, *range(1, j - 1)))
+        state |= {name} if any("/".join(parts[i:j]) in shapes for i, j in spans) else set()
+    return state
 
 
 def summarize(names: Iterable[str]) -> str:
@@ -281,9 +277,8 @@ def _check_fit(prefix: str, expected: dict[str, list[int]], stored: dict[str, li
         differing = sorted(name for name in names if _group(name) in renamed)
         listed = shortened(differing, 4) if differing else summarize(names)
         parts += [f"only in the {side}: {listed}"] if names else []
-    count = count_layers(stored)
-    layers = (int(number) for name in missing for number in _LAYER_NUMBER.findall(name))
-    if is_unrelated or (missing and not (count and any(number >= count for number in layers))):
+    has_fewer_layers = 0 < count_layers(stored) < count_layers(expected)
+    if is_unrelated or (missing and not has_fewer_layers and not reshaped):
         advice = "It belongs to a different model, or its variables have different names"
     elif missing or any(name.startswith(_ENCODER_SCOPE) for name in reshaped):
         advice = "Pass the --bert_config_file that it was trained with"

@@ -189,8 +189,8 @@ def load_config_and_tokenizer(
         counting = f", counting blank lines ({blank})" if blank else ""
         raise UserError(
             f"The vocabulary {options.vocab_file} has {num_entries} entries{counting}, but the "
-            f"model has only {config.vocab_size}. Pass the vocab.txt that came with the model. To add "
-            "words, write them in place of its [unusedN], not at the end"
+            f"model has only {config.vocab_size}. Pass the vocab.txt that came with the model. New "
+            "words replace its [unusedN]"
         )
     missing = [token for token in _REQUIRED_TOKENS if token not in tokenizer.vocab]
     if missing:

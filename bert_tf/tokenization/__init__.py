@@ -170,18 +170,14 @@ def special_pattern(forms: Mapping[str, SpecialToken]) -> str:
         # A tree is faster than a list of texts.
         branches: dict[str, list[str]] = {}
         for text in sorted(texts, reverse=True):
-            branches.setdefault(text[len(start) : len(start) + 1], []).append(text)
-        ends = [
-            re.escape(x) + after(start + x, more) if x else end(start)
-            for x, more in branches.items()
-        ]
+            branches.setdefault(text[: len(start) + 1], []).append(text)
+        ends = [re.escape(x[-1]) + after(x, y) for x, y in branches.items() if x != start]
+        if start in branches:
+            boundary = rf"(?<!{_IN_WORD}{re.escape(start)})(?!{_IN_WORD})"
+            ends.append(boundary * forms[start].single_word)
         return ends[0] if len(ends) == 1 else f"(?:{'|'.join(ends)})"
 
-    def end(text: str) -> str:
-        boundary = rf"(?<!{_IN_WORD}{re.escape(text)})(?!{_IN_WORD})"
-        return boundary if forms[text].single_word else ""
-
-    return f"({after('', forms)})" if forms else "()"
+    return f"({after('', forms)})"
 
 
 class BasicTokenizer:
@@ -205,7 +201,8 @@ class BasicTokenizer:
         self.do_lower_case = do_lower_case and not pretokenized
         self.strip_accents = strip_accents and not pretokenized
         self.pretokenized = pretokenized
-        self._folds = _TranslationTable(self.fold)
+        # Each character as `(?i)` sees it: normalized, but punctuation is not yet a word.
+        self._folds = _TranslationTable(lambda c: c if is_punctuation(c) else self._normalize(c))
         self.kept: tuple[SpecialToken, ...] = ()
         self.keep(special_tokens)
 
@@ -216,33 +213,20 @@ class BasicTokenizer:
         self.special_tokens = [token.text for token in self.kept]
         # What is found in a text -> the token; first in texts as they are, then in folded ones.
         exact = {token.text: token for token in self.kept if not token.normalized}
-        folded = {self.fold(token.text): token for token in self.kept if token.normalized}
+        folded = {
+            token.text.translate(self._folds): token for token in self.kept if token.normalized
+        }
         self.special_forms = exact, folded
         self._patterns = [re.compile(special_pattern(forms)) for forms in self.special_forms]
 
-    def fold(self, text: str) -> str:
-        """Returns a text as `(?i)` sees it: as `normalize`, but with each character by itself."""
-        if self.pretokenized:
-            return text
-        text = "".join(
-            c if c == "Σ" or not self.do_lower_case else c.lower() for c in text.translate(_CLEAN)
-        )
-        text = unicodedata.normalize("NFD", text) if self.strip_accents else text
-        return "".join(
-            c for c in text if not (self.strip_accents and unicodedata.category(c) == "Mn")
-        )
-
     def split(self, text: str) -> list[str]:
         """Splits a text at special tokens, which have the odd indices of the result."""
-        exact, folded = self._patterns
-        parts = exact.split(text) if self.special_forms[0] else [text]
-        if not self.special_forms[1]:
-            return parts
-        return [
-            x
-            for i, part in enumerate(parts)
-            for x in ([part] if i % 2 else self._split_folded(part))
-        ]
+        exact, folded = self.special_forms
+        parts = self._patterns[0].split(text) if exact else [text]
+        if folded:
+            found = ([x] if i % 2 else self._split_folded(x) for i, x in enumerate(parts))
+            parts = [x for split in found for x in split]
+        return parts
 
     def _split_folded(self, text: str) -> list[str]:
         """Like `split`, for the tokens that are found in any spelling."""
@@ -257,7 +241,7 @@ class BasicTokenizer:
     def token_of(self, found: str) -> str:
         """Returns the special token of an odd part of `split`."""
         exact, folded = self.special_forms
-        return (exact.get(found) or folded[self.fold(found)]).text
+        return (exact.get(found) or folded[found.translate(self._folds)]).text
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Returns the words of a text; as in the original, `[MASK]` becomes `[`, `mask`, `]`."""

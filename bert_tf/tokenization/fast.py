@@ -131,7 +131,7 @@ class BatchTokenizer:
     def _compiled(self) -> Any:
         """The compiled tokenizer, which takes normalized texts; None if it cannot be built."""
         vocab = self.reference.wordpiece_tokenizer.vocab
-        return try_build(vocab_lines(vocab)) if UNKNOWN in vocab else None
+        return try_build(vocab_lines({**vocab})) if UNKNOWN in vocab else None
 
     @functools.cached_property
     def _table(self) -> CharacterTable:
@@ -253,10 +253,8 @@ def tokenize_with_offsets(
     offset = 0
     for index, part in enumerate(tokenizer.basic_tokenizer.split(convert_to_unicode(text))):
         is_special = index % 2 == 1
-        if is_special:
-            found = [tokenizer.basic_tokenizer.token_of(part)], [(0, len(part))]
-        else:
-            found = _tokenize_part(tokenizer, part)
+        special = [tokenizer.basic_tokenizer.token_of(part)] if is_special else []
+        found = (special, [(0, len(part))]) if special else _tokenize_part(tokenizer, part)
         tokens += found[0]
         spans += [(start + offset, end + offset) for start, end in found[1]]
         offset += len(part)

@@ -23,8 +23,6 @@ _ragged: Any = tf.RaggedTensor
 
 _NUM_CODE_POINTS = 0x110000
 _SIGMA, _FINAL_SIGMA = 0x3A3, 0x3C2
-# A code point that no text has, as its block is for internal use.
-_INTERNAL = 0xFDD0
 # Flags of input characters; the Unicode standard defines "cased" and "case-ignorable".
 _DROPPED, _CASED, _CASE_IGNORABLE = 1, 2, 4
 # Flags of decomposed characters. Spaces separate words; punctuation is a word by itself.
@@ -78,35 +76,28 @@ class GraphTokenizer(tf.Module):
         ).merge_dims(1, 2)
 
     def _fold(self, texts: tf.Tensor) -> tf.Tensor:
-        """Implements `BasicTokenizer.fold`."""
-        rows, codes, _ = self._decode(texts)
-        if self._do_lower_case:
-            codes = tf.where(codes == _SIGMA, _INTERNAL, codes)
-        rows, codes = self._decompose(rows, codes)
-        codes = tf.where(codes == _INTERNAL, _SIGMA, codes)
-        if self._strip_accents:
-            rows, codes = self._drop_accents(rows, codes)
+        """Returns the texts as tokens with `(?i)` see them."""
+        rows, codes = self._normalize(texts)
         nrows = tf.size(texts, out_type=tf.int64)
         return tf.strings.unicode_encode(_ragged.from_value_rowids(codes, rows, nrows), "UTF-8")
 
-    def _drop_accents(self, rows: tf.Tensor, codes: tf.Tensor) -> Any:
-        return _keep(tf.gather(self._decomposed_flags, codes) & _ACCENT == 0, rows, codes)
-
-    def _decode(self, texts: tf.Tensor) -> Any:
-        """Returns the index of its text, the code point and flags of each character, all [C]."""
+    def _normalize(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the index of its text, and the code point, of each character: both [C]."""
         codes = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")
         rows, codes = tf.cast(codes.value_rowids(), tf.int64), codes.values
         flags = tf.gather(self._input_flags, codes)
-        return _keep(flags & _DROPPED == 0, rows, codes, flags)
-
-    def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        rows, codes, flags = self._decode(texts)
+        rows, codes, flags = _keep(flags & _DROPPED == 0, rows, codes, flags)
         if self._do_lower_case:
             codes = _lower_final_sigmas(codes, rows, flags)
         rows, codes = self._decompose(rows, codes)
         if self._strip_accents:
             rows, codes = self._sort_marks(rows, codes)
-            rows, codes = self._drop_accents(rows, codes)
+            is_kept = tf.gather(self._decomposed_flags, codes) & _ACCENT == 0
+            rows, codes = _keep(is_kept, rows, codes)
+        return rows, codes
+
+    def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        rows, codes = self._normalize(texts)
         flags = tf.gather(self._decomposed_flags, codes)
         rows, codes, is_start = _find_words(rows, codes, flags)
         rows, ids = self._wordpiece(rows, codes, is_start)
@@ -128,10 +119,10 @@ class GraphTokenizer(tf.Module):
 
 
 def _mark(texts: tf.Tensor, forms: Mapping[str, SpecialToken]) -> tf.Tensor:
-    """Separates special tokens in texts with a byte, and begins them with another, as no text has."""
+    """Puts bytes that no text has around special tokens."""
     if not forms:
         return texts
-    internal = chr(_INTERNAL)
+    internal = "\ufdd0"  # not in texts either
     # Without lookaround: where a token is a part of a word, something is inserted into it.
     if words := [form for form, token in forms.items() if token.single_word]:
         char, ends = r"[\pL\pN_\x{300}-\x{36f}]", "|".join(re.escape(word[1:]) for word in words)

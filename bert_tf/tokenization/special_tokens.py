@@ -31,14 +31,11 @@ class SpecialToken(NamedTuple):
 def parse(token: str) -> SpecialToken:
     """Reads a token with its marks."""
     text = token.removeprefix("(?i)")
-    inner = text.removeprefix(r"\b").removesuffix(r"\b")
-    is_word = text == rf"\b{inner}\b"
-    return SpecialToken(inner if is_word else text, text != token, is_word)
+    is_word = bool(re.fullmatch(r"\\b.+\\b", text))
+    return SpecialToken(text[2:-2] if is_word else text, text != token, is_word)
 
 
-def place(
-    special_tokens: str, vocab: Mapping[str, int]
-) -> tuple[dict[str, int], list[SpecialToken]]:
+def place(special_tokens: str, vocab: Mapping[str, int]) -> tuple[dict, list[SpecialToken]]:
     """Returns the vocabulary with special tokens in place of unused entries, and the tokens.
 
     `special_tokens` lists them, separated by commas. `[E1]=[unused5]` names the entry to replace;
@@ -46,9 +43,8 @@ def place(
 
     Raises a UserError if a token or entry is unsuitable, missing or listed twice, or none is free.
     """
-    split = [_split(entry.strip(), vocab) for entry in special_tokens.split(",")]
-    kept = [token for token, _ in split]
-    pairs = [(token.text, entry) for token, entry in split]
+    placed = [_split(entry.strip(), vocab) for entry in special_tokens.split(",")]
+    pairs = [(token.text, entry) for token, entry in placed]
     tokens = [token for token, _ in pairs]
     places = [entry for _, entry in pairs if entry]
     problems = [*_find_problems(tokens, dict(pairs), vocab)]
@@ -63,7 +59,9 @@ def place(
         problem = f"no entry for {renamed['']}: the vocabulary has {count} [unusedN]"
         advice = "Name entries to replace, as in [E1]=[unused1], or pass fewer tokens"
         raise UserError(f"--special_tokens={special_tokens}: {problem}. {advice}")
-    return {renamed.get(piece, piece): index for piece, index in vocab.items()}, kept
+    return {renamed.get(piece, piece): index for piece, index in vocab.items()}, [
+        x for x, _ in placed
+    ]
 
 
 def _split(entry: str, vocab: Mapping[str, int]) -> tuple[SpecialToken, str | None]:

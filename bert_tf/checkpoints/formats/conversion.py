@@ -151,7 +151,8 @@ def _prepare(source: Source, options: Any, to: str) -> _Model:
     if source.kind == to == "original" and options.head == "auto":
         # A copy also has the variables that are not part of BERT.
         configs.check_weights(heads.registered()["encoder"], shapes, source.path)
-        selected = [*shapes.keys() - (training_state(shapes) if options.strip_optimizer else set())]
+        dropped = training_state(shapes) if options.strip_optimizer else ()
+        selected = [name for name in shapes if name not in dropped]
     else:
         encodes = options.head == "auto" and _declares_vectors(source, to)
         head = heads.find(source, shapes.keys(), "encoder" if encodes else options.head)

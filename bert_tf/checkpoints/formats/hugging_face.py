@@ -23,7 +23,7 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, shortened
 from bert_tf.modeling import HeadFormat
 from bert_tf.tokenization import FullTokenizer
-from bert_tf.tokenization.special_tokens import USED, SpecialToken
+from bert_tf.tokenization.special_tokens import USED
 
 CONFIG = "config.json"
 _TOKENIZER, _ADDED = "tokenizer.json", "added_tokens.json"
@@ -114,29 +114,29 @@ class HuggingFaceSource(Source):
             self.stored_vocab, self.vocab_file = path, os.path.join(temporary_folder(), VOCAB)
             files.write_text(self.vocab_file, "\n".join(pieces) + "\n")
 
-    def _add_tokens(
-        self, stored: Sequence[str], added: Sequence[tuple[SpecialToken, int | None]]
-    ) -> list[str]:
-        """Returns the vocabulary with the added tokens, and notes those that it cannot have."""
-        ids = {piece.strip(): index for index, piece in enumerate(stored)}
-        unknown, known, size = [], [], self._config.vocab_size
-        for token, index in added:
-            index = max(len(stored), *ids.values()) if index is None else index
-            has_form = token.text == token.text.strip() and not {*",\n\r"} & {*token.text}
-            if has_form and (token.text in ids or len(stored) <= index < size):
-                ids.setdefault(token.text, index)
-                known.append(str(token))
-            else:
-                unknown.append(token.text)
+    def _add_tokens(self, stored: Sequence[str], added: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Returns the vocabulary with added tokens; notes those that have no row."""
+        pieces, known, unknown = [piece.strip() for piece in stored], [], []
+        texts = {*pieces}
+        for described in added:
+            token = hugging_face_config.read_added_token(described)
+            index = described.get("id", len(pieces))
+            is_line = re.fullmatch(r"\S|\S[^,\r\n]*[^,\s]", token.text)  # of a list and vocab.txt
+            if (
+                is_line
+                and token.text not in texts
+                and len(pieces) <= index < self._config.vocab_size
+            ):
+                pieces += [f"[unused_{i}]" for i in range(len(pieces), index)] + [token.text]
+                texts.add(token.text)
+            (known if is_line and token.text in texts else unknown).append(token)
         if unknown:
-            problem = f"added tokens without a row of their own: {shortened(unknown, 4)}"
+            listed = shortened([token.text for token in unknown], 4)
             advice = "They are split into pieces. Pass --special_tokens to keep them whole"
-            self.notes.append(f"{self.path} has {problem}. {advice}")
+            self.notes.append(f"{self.path} has added tokens without a row: {listed}. {advice}")
         if known:
-            self.tokenizer_settings["special_tokens"] = ",".join(known)
-        text_of = {index: text for text, index in ids.items()}
-        count = max([*text_of, -1]) + 1
-        return [*stored, *(text_of.get(i, f"[unused_{i}]") for i in range(len(stored), count))]
+            self.tokenizer_settings["special_tokens"] = ",".join(map(str, known))
+        return pieces
 
     def config(self) -> BertConfig:
         """Returns the configuration."""
@@ -263,27 +263,20 @@ def _read_optional(folder: str, name: str) -> dict[str, Any]:
 
 def _read_added_tokens(
     settings: Mapping[str, Any], fast_tokenizer: Mapping[str, Any], ids: Mapping[str, Any]
-) -> list[tuple[SpecialToken, int | None]]:
-    """Returns the tokens that a model has besides the original's, and their ids, if known.
+) -> list[dict[str, Any]]:
+    """Describes the tokens that a model has besides the original's, by `id`.
 
-    `settings` are those of tokenizer_config.json, and `ids` those of added_tokens.json.
+    They are in tokenizer_config.json, in tokenizer.json, or, without settings, added_tokens.json.
     """
-    special = settings.get("additional_special_tokens") or settings.get("extra_special_tokens")
-    special = [x for x in special or () if isinstance(x, str)]
-    found: dict[str, dict[str, Any]] = {x: {"content": x, "special": True} for x in special}
-    for text, index in ids.items():
-        found[text] = {"content": text, "special": text in special, "id": index}
-    listed = fast_tokenizer.get("added_tokens")
-    decoder = settings.get("added_tokens_decoder")
-    described = [*(listed if isinstance(listed, list) else ())]
-    described += [{**x, "id": int(i)} for i, x in (decoder or {}).items()]
-    found |= {x["content"]: x for x in described}
-    tokens = sorted(found.values(), key=lambda x: x.get("id", math.inf))
-    return [
-        (hugging_face_config.read_added_token(x), x.get("id"))
-        for x in tokens
-        if x["content"] not in USED
-    ]
+    listed = settings.get("additional_special_tokens") or settings.get("extra_special_tokens")
+    special = [x for x in listed or () if isinstance(x, str)]
+    found = [{"content": text, "special": True} for text in special]
+    found += [{"content": x, "id": ids[x], "special": x in special} for x in ids]
+    found += fast_tokenizer.get("added_tokens") or ()
+    decoder = settings.get("added_tokens_decoder") or {}
+    found += [{**token, "id": int(index)} for index, token in decoder.items()]
+    by_text = {x["content"]: x for x in found if x["content"] not in USED}
+    return sorted(by_text.values(), key=lambda x: x.get("id", math.inf))
 
 
 def _read_word_pieces(fast_tokenizer: Mapping[str, Any]) -> list[str] | None:

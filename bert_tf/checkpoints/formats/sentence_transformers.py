@@ -18,9 +18,6 @@ _SETTINGS = f"config_{_PACKAGE}.json"
 _MODULES = "modules.json"
 _CHAIN = ["Transformer", "Pooling", "Normalize"]
 _TEXTS = "sentence_bert_config.json"
-# What limits the length of texts: file -> key.
-_LENGTHS = {_TEXTS: "max_seq_length", "tokenizer_config.json": "model_max_length"}
-_LENGTHS["config.json"] = "max_position_embeddings"
 # Keys of the config.json of a CrossEncoder that say how logits become scores.
 _ACTIVATION = ("sentence_transformers", "sbert_ce_default_activation_function")
 # Names of the prompts of queries, and of the passages that are searched.
@@ -114,9 +111,10 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
 
 def max_length(folder: RunFolder) -> int | None:
     """Returns the number of tokens to which a model of this library cuts texts; None if unknown."""
+    texts, tokenizer = _read(folder, _TEXTS), _read(folder, "tokenizer_config.json")
     # Newer versions store the length with the tokenizer.
-    limits = [_read(folder, name).get(key) for name, key in _LENGTHS.items()]
-    limits = [limits[0] or limits[1], limits[2]]
+    limits = [texts.get("max_seq_length") or tokenizer.get("model_max_length")]
+    limits.append(_read(folder, "config.json").get("max_position_embeddings"))
     return min((int(limit) for limit in limits if isinstance(limit, int | float)), default=None)
 
 
@@ -128,9 +126,9 @@ def encoder_folder(folder: str) -> str:
 
 
 def _find_modules(folder: RunFolder) -> tuple[RunFolder, list[tuple[str, str]]]:
-    """Returns the folder with `modules.json`, and class and path of each module; [] if it is missing.
+    """Returns the root of a model, and the class and path of each module; [] if unknown.
 
-    `folder` may be that of the first module.
+    `folder` is the root, or that of the first module.
     """
     outer, name = os.path.split(os.path.abspath(folder.path or "."))
     root = RunFolder(outer) if name.startswith("0_") and not folder.find(_MODULES) else folder

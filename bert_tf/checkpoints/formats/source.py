@@ -37,7 +37,7 @@ class Source(abc.ABC):
         path: path of the model; for an archive, the path of the unpacked model.
         config_file: path of the configuration, in the source's format; None if missing.
         vocab_file: path of the vocabulary; None if missing.
-        stored_vocab: path of the file that `vocab_file` extends by added tokens; None if it is none.
+        stored_vocab: path of the file that `vocab_file` extends by added tokens; None without.
         do_lower_case: whether texts must be lower-cased; None if unknown.
         tokenizer_settings: options of the tokenizer that the model needs, by name.
         casing_is_recorded: whether `do_lower_case` is from the `run.json` of a training run.

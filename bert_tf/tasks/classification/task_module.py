@@ -2,9 +2,9 @@
 
 Of `get_train_examples`, `get_dev_examples` and `get_test_examples`, a run needs only those whose
 examples it reads. `get_labels` returns strings or integers, which name classes, or None if labels
-are numbers. If the label of an example, its attribute `label` or `labels`, is a list of classes, or
-of 0 or 1 for each class, or the class sets `problem_type = "multilabel"`, a text has any number of
-labels. If `get_labels` returns None, it may also be a list of numbers, or a dict of numbers by name.
+are numbers. If the class sets `problem_type = "multilabel"`, or labels are lists, a text has any
+number of labels: the attribute `label` or `labels` lists them, or has 0 or 1 for each class. If
+`get_labels` returns None, it may also be a list of numbers, or a dict of numbers by name.
 """
 
 import contextlib
@@ -33,10 +33,7 @@ _SHOWN_CHARACTERS = 200
 
 
 class ModuleDataset(TextDataset):
-    """A dataset of the examples that the methods of a user's object return for `data_dir`.
-
-    `trained` is the problem type of the model, if there is one.
-    """
+    """A dataset of the examples that the methods of a user's object return for `data_dir`."""
 
     def __init__(self, task: Any, path: str, data_dir: str, trained: str | None = None) -> None:
         self._task, self._path, self._data_dir = task, path, data_dir
@@ -116,7 +113,7 @@ def _label_of(item: Any) -> Any:
     """Returns the label of an example as text, or a list or dict of texts; None if it has none."""
     label = getattr(item, "label", None)
     label = getattr(item, "labels", None) if label is None else label
-    label = label.tolist() if hasattr(label, "tolist") else label  # of NumPy
+    label = getattr(label, "tolist", lambda: label)()  # of NumPy
     if isinstance(label, dict):
         return {str(name): str(value) for name, value in label.items()}
     is_list = isinstance(label, list | tuple | set | frozenset)
