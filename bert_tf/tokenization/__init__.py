@@ -369,8 +369,13 @@ class FullTokenizer(ExplainsNames):
             if index % 2:
                 tokens.append(basic.token_of(part))
             else:
-                tokens += self.wordpiece_tokenizer.tokenize(" ".join(basic.tokenize(part)))
+                tokens += self.wordpiece_tokenizer.tokenize(self.normalize_part(part))
         return tokens
+
+    def normalize_part(self, text: str) -> str:
+        """Returns the words of an even part of `BasicTokenizer.split`, separated by whitespace."""
+        basic = self.basic_tokenizer
+        return basic._normalize(text) if basic.kept else basic.normalize(text)
 
     def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
         """Returns the ids of tokens; raises a KeyError if one is not in the vocabulary."""

@@ -167,9 +167,10 @@ class BatchTokenizer:
             self.num_reference_texts += len(texts)
         reference = self.reference
         if with_spans:
-            rows = [tokenize_with_offsets(reference, text) for text in texts]
+            rows = [_tokenize_part(reference, text) for text in texts]
         else:
-            rows = [(reference.tokenize(text), []) for text in texts]
+            split = reference.wordpiece_tokenizer.tokenize
+            rows = [(split(reference.normalize_part(text)), []) for text in texts]
         ids = [reference.convert_tokens_to_ids(tokens) for tokens, _ in rows]
         return RaggedIds.from_lists(ids, [spans for _, spans in rows] if with_spans else None)
 
@@ -266,7 +267,7 @@ def _tokenize_part(tokenizer: FullTokenizer, text: str) -> tuple[list[str], list
     source_spans = _find_source_spans(tokenizer.basic_tokenizer, text)  # of normalized characters
     tokens: list[str] = []
     spans: list[tuple[int, int]] = []
-    for word in re.finditer(r"\S+", tokenizer.basic_tokenizer.normalize(text)):
+    for word in re.finditer(r"\S+", tokenizer.normalize_part(text)):
         pieces = tokenizer.wordpiece_tokenizer.tokenize(word.group())
         start = word.start()
         for index, piece in enumerate(pieces):
