@@ -201,8 +201,7 @@ class BasicTokenizer:
         self.do_lower_case = do_lower_case and not pretokenized
         self.strip_accents = strip_accents and not pretokenized
         self.pretokenized = pretokenized
-        # Each character as `(?i)` sees it: normalized, but punctuation is not yet a word.
-        self._folds = _TranslationTable(lambda c: c if is_punctuation(c) else self._normalize(c))
+        self._folds = _TranslationTable(self._fold)
         self.kept: tuple[SpecialToken, ...] = ()
         self.keep(special_tokens)
 
@@ -218,6 +217,10 @@ class BasicTokenizer:
         }
         self.special_forms = exact, folded
         self._patterns = [re.compile(special_pattern(forms)) for forms in self.special_forms]
+
+    def _fold(self, char: str) -> str:
+        """Returns a character as `(?i)` sees it: normalized, but punctuation is not yet a word."""
+        return char if is_punctuation(char) else self._normalize(char)
 
     def split(self, text: str) -> list[str]:
         """Splits a text at special tokens, which have the odd indices of the result."""

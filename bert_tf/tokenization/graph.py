@@ -22,6 +22,7 @@ from bert_tf.tokenization.special_tokens import SpecialToken
 _ragged: Any = tf.RaggedTensor
 
 _NUM_CODE_POINTS = 0x110000
+_IN_WORD = r"[\pL\pN_\x{300}-\x{36f}]"  # as in `tokenization`
 _SIGMA, _FINAL_SIGMA = 0x3A3, 0x3C2
 # Flags of input characters; the Unicode standard defines "cased" and "case-ignorable".
 _DROPPED, _CASED, _CASE_IGNORABLE = 1, 2, 4
@@ -122,16 +123,18 @@ def _mark(texts: tf.Tensor, forms: Mapping[str, SpecialToken]) -> tf.Tensor:
     """Puts bytes that no text has around special tokens."""
     if not forms:
         return texts
-    internal = "\ufdd0"  # not in texts either
-    # Without lookaround: where a token is a part of a word, something is inserted into it.
-    if words := [form for form, token in forms.items() if token.single_word]:
-        char, ends = r"[\pL\pN_\x{300}-\x{36f}]", "|".join(re.escape(word[1:]) for word in words)
-        for _ in range(2):  # Matches do not overlap.
-            texts = tf.strings.regex_replace(texts, f"({char}.)({ends})", rf"\1{internal}\2")
-            texts = tf.strings.regex_replace(texts, f"(.)((?:{ends}){char})", rf"\1{internal}\2")
-    plain = {form: token._replace(single_word=False) for form, token in forms.items()}
-    texts = tf.strings.regex_replace(texts, special_pattern(plain), b"\xff\xfe\\0\xff")
-    return tf.strings.regex_replace(texts, internal, "") if words else texts
+    bound, is_bounded = "\ufdd0", any(token.single_word for token in forms.values())
+    patterns = [*forms]
+    if is_bounded:  # Without lookaround, characters that no text has stand for words' boundaries.
+        texts = tf.strings.regex_replace(texts, f"({_IN_WORD}+)", rf"{bound}\1{bound}")
+        patterns = []
+        for form, token in forms.items():
+            whole = re.sub(r"[\w\u0300-\u036f]+", rf"{bound}\g<0>{bound}", form)
+            inner = whole.strip(bound)
+            patterns += [whole] if token.single_word else [inner, bound + inner]
+    pattern = special_pattern(dict.fromkeys(patterns, SpecialToken("")))
+    texts = tf.strings.regex_replace(texts, pattern, b"\xff\xfe\\0\xff")
+    return tf.strings.regex_replace(texts, bound, "") if is_bounded else texts
 
 
 class _WordPiece(tf.Module):

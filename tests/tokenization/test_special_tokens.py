@@ -21,8 +21,9 @@ VOCAB = [
     *(f"[unused{n}]" for n in range(1, 7)),
     *("[UNK]", "[CLS]", "[SEP]", "[MASK]", "@GENE$"),
     *dict.fromkeys(WORDS),
+    *("üb", "1-1"),
 ]
-TOKENS = r"[E1], [/E1], @GENE$, [E1]x=[unused5], (?i)Grö=[unused6], (?i)\büb\b=[unused3], \b1-1\b"
+TOKENS = r"[E1], [/E1], @GENE$, [E1]x=[unused5], (?i)Grö=[unused6], (?i)\büb\b, \b1-1\b"
 KINDS = {
     "uncased": {"do_lower_case": True},
     "cased": {"do_lower_case": False},
