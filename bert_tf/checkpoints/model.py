@@ -12,17 +12,13 @@ import numpy as np
 
 from bert_tf import backend
 from bert_tf.checkpoints.folder import MAX_TO_KEEP, add_newest, latest, remove, resolve
-from bert_tf.checkpoints.formats.configs import WORD_EMBEDDINGS
+from bert_tf.checkpoints.formats.configs import POOLER, WORD_EMBEDDINGS, count_layers
 from bert_tf.checkpoints.formats.source import OriginalSource, Source
 from bert_tf.checkpoints.run_folder import TARGET_SCALE, RunFolder
 from bert_tf.checkpoints.tensors import GLOBAL_STEP, read, shapes, step_of, write
 from bert_tf.errors import UserError, brief, counted, shortened
 from bert_tf.modeling import BertModel, checkpoint_name
 from bert_tf.progress import log
-
-SLOT_NAMES = ("adam_m", "adam_v")
-# Training state besides slots and step, stored under names that no model variable has.
-EXTRA_NAMES = ("loss_scale",)
 
 _ENCODER_SCOPE = "bert/"
 _ENCODER_PART = re.compile(r"(^|/)(embeddings|encoder|pooler)/")
@@ -38,7 +34,7 @@ class Restored:
         prefix: prefix of the checkpoint.
         restored: variables in both the model and the checkpoint.
         new: variables only in the model; they keep their initial values.
-        unused: variables only in the checkpoint, except training state (`is_training_state`).
+        unused: variables only in the checkpoint, except `training_state`.
     """
 
     prefix: str
@@ -131,13 +127,12 @@ def load_weights(
     `source` is the prefix, file or folder of an original checkpoint, or a `Source` of any format.
     With `layers`, layer n of the model gets the weights of layer `layers[n]` of the source.
     Messages and the result use the source's names. Without `layers`, `verify` calls
-    `require_same_outputs`.
+    `require_same_outputs`. A pooler that the source lacks is zero, unless the head reads it.
     """
     if isinstance(source, str | os.PathLike):
         source = OriginalSource(resolve(os.fspath(source)))
     source.log_notes()
     prefix, stored = source.path, source.shapes()
-    stored = {name: shape for name, shape in stored.items() if not is_training_state(name)}
     variables = named_variables(model)
     if layers:
         variables = {
@@ -150,17 +145,23 @@ def load_weights(
             for name, shape in stored.items()
             if name in variables or not _LAYER_NUMBER.search(name)
         }
+    state = training_state(stored) - variables.keys()
+    stored = {name: shape for name, shape in stored.items() if name not in state}
     _check_fit(prefix, _shapes(variables), stored)
     restored = sorted(variables.keys() & stored.keys())
     _assign(variables, prefix, source.read(restored))
+    new = variables.keys() - stored.keys()
+    if not getattr(model, "trains_pooler", False):
+        for name in new.intersection(POOLER):
+            variables[name].assign(np.zeros(variables[name].shape))
+        new -= {*POOLER}
     unused = sorted(stored.keys() - variables.keys())
     if unused_layers := [name for name in unused if name.startswith("bert/encoder/")]:
         message = "The checkpoint has more layers than the configuration; unused: %s"
         log.warning(message, summarize(unused_layers))
     if verify and not layers:
         source.require_same_outputs(model.config)
-    new = sorted(variables.keys() - stored.keys())
-    return Restored(prefix, restored=tuple(restored), new=tuple(new), unused=tuple(unused))
+    return Restored(prefix, tuple(restored), new=tuple(sorted(new)), unused=tuple(unused))
 
 
 def restore_training_state(state: Any, prefix: str) -> None:
@@ -192,7 +193,7 @@ def restore_training_state(state: Any, prefix: str) -> None:
 def snapshot(
     model: keras.Model, optimizer: Any, extra: Mapping[str, keras.Variable] | None = None
 ) -> dict[str, Any]:
-    """Returns weights, Adam slots, step and `extra` variables (see `EXTRA_NAMES`), by name.
+    """Returns weights, Adam slots, step and `extra` variables, by name.
 
     The tensors are on the CPU, and later training steps do not change them. If the model is also
     on the CPU, the tensors share its memory until the next update, which allocates new memory.
@@ -231,10 +232,17 @@ def _shapes(variables: Mapping[str, keras.Variable]) -> dict[str, list[int]]:
     return {name: list(variable.shape) for name, variable in variables.items()}
 
 
-def is_training_state(name: str) -> bool:
-    """Returns whether a variable is training state (Adam slot, step, loss scale), not a weight."""
-    parts = name.split("/")
-    return name == GLOBAL_STEP or parts[-1] in SLOT_NAMES or parts[0] in EXTRA_NAMES
+def training_state(shapes: Mapping[str, Sequence[int]]) -> set[str]:
+    """Returns the names of what is no weight: scalars, such as the step, and slots and averages.
+
+    Those begin with the name of a variable, as `output_bias/Adam_1` does; Keras adds a scope.
+    """
+    state = {name for name, shape in shapes.items() if not len(shape)}
+    for name in shapes:
+        parts = name.split("/")
+        spans = ((i, j) for j in range(1, len(parts)) for i in (0, *range(1, j - 1)))
+        state |= {name} if any("/".join(parts[i:j]) in shapes for i, j in spans) else set()
+    return state
 
 
 def summarize(names: Iterable[str]) -> str:
@@ -243,34 +251,41 @@ def summarize(names: Iterable[str]) -> str:
     Example: `bert/embeddings (5), bert/encoder/layer_0..11 (192), output_bias, output_weights`.
     """
     groups: dict[str, list[str]] = {}
-    layers: list[int] = []
     for name in sorted(names):
-        match = _LAYER_NUMBER.search(name)
-        layers += [int(match[0])] if match else []
-        key = name[: match.start()] if match else "/".join(name.split("/")[:2])
-        groups.setdefault(key, []).append(name)
+        groups.setdefault(_group(name), []).append(name)
     summaries = []
     for key, members in groups.items():
         if key.endswith("layer_"):
+            layers = [int(number) for name in members for number in _LAYER_NUMBER.findall(name)]
             key += "..".join(map(str, sorted({min(layers), max(layers)})))
         summaries.append(members[0] if len(members) == 1 else f"{key} ({len(members)})")
     return ", ".join(summaries) or "none"
 
 
+def _group(name: str) -> str:
+    match = _LAYER_NUMBER.search(name)
+    return name[: match.start()] if match else "/".join(name.split("/")[:2])
+
+
 def _check_fit(prefix: str, expected: dict[str, list[int]], stored: dict[str, list[int]]) -> None:
     """Raises a UserError if shapes differ, or `stored` lacks encoder variables or all variables."""
     reshaped = [name for name in expected if stored.get(name, expected[name]) != expected[name]]
-    absent = [name for name in expected if name not in stored]
-    is_unrelated = len(absent) == len(expected)
+    absent = [name for name in expected if name not in stored and name not in POOLER]
+    is_unrelated = len(absent) == len(expected.keys() - {*POOLER})
     missing = [name for name in absent if is_unrelated or name.startswith(_ENCODER_SCOPE)]
     if not reshaped and not missing:
         return
     listed = [f"{name} (checkpoint {stored[name]}, model {expected[name]})" for name in reshaped]
     parts = [f"different shapes: {shortened(listed, 4)}"] if listed else []
-    sides = {"only in the model": missing}
-    sides["only in the checkpoint"] = [name for name in stored if name not in expected]
-    parts += [f"{side}: {summarize(names)}" for side, names in sides.items() if names]
-    if is_unrelated:
+    others = [name for name in stored if name not in expected]
+    # Where names of one group differ, its summary would be the same on both sides.
+    renamed = {*map(_group, missing)} & {*map(_group, others)}
+    for side, names in (("model", missing), ("checkpoint", others)):
+        differing = sorted(name for name in names if _group(name) in renamed)
+        listed = shortened(differing, 4) if differing else summarize(names)
+        parts += [f"only in the {side}: {listed}"] if names else []
+    has_fewer_layers = 0 < count_layers(stored) < count_layers(expected)
+    if is_unrelated or (missing and not has_fewer_layers and not reshaped):
         advice = "It belongs to a different model, or its variables have different names"
     elif missing or any(name.startswith(_ENCODER_SCOPE) for name in reshaped):
         advice = "Pass the --bert_config_file that it was trained with"

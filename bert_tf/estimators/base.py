@@ -289,11 +289,12 @@ class Estimator(ExplainsNames, BaseEstimator):
 
 def _read_model(folder: RunFolder) -> dict[str, bytes]:
     """Returns the files of a model, without the state of its training."""
-    from bert_tf.checkpoints.model import is_training_state
+    from bert_tf.checkpoints.model import training_state
 
     prefix = folder.checkpoint(check=False)
     step = checkpoints.step_of(prefix)
-    names = [name for name in checkpoints.shapes(prefix) if not is_training_state(name)]
+    shapes = checkpoints.shapes(prefix)
+    names = shapes.keys() - training_state(shapes)
     weights = {**dict(checkpoints.read(prefix, names)), checkpoints.GLOBAL_STEP: np.int64(step)}
     contents = {}
     with tempfile.TemporaryDirectory(prefix="bert_tf_") as temporary:

@@ -96,6 +96,9 @@ def _follow_tokenizer(source: formats.Source, flag: str, options: Any) -> Any:
             f"{getattr(options, flag)} was trained on {'lower-' if lower_case else ''}cased text: "
             f"pass --do_lower_case={str(lower_case).lower()}"
         )
+    stored, given = source.stored_vocab, getattr(options, "vocab_file", None)
+    if stored and given and os.path.realpath(given) == os.path.realpath(stored):
+        options = dataclasses.replace(options, vocab_file=source.vocab_file)
     return _follow_settings(source.tokenizer_settings, source.path, options)
 
 
@@ -105,7 +108,9 @@ def _follow_settings(settings: Mapping[str, str], model: str, options: Any) -> A
     unset = {name: settings[name] for name, value in passed.items() if value in (None, "auto")}
     for name, value in settings.items():
         if name in unset:
-            log.info("Using --%s=%s, from the folder of %s", name, value, model)
+            log.info(
+                "Using --%s=%s, from the folder of %s", name, shortened(value.split(",")), model
+            )
         elif passed[name] != value:
             message = "--%s=%s was passed, but %s needs --%s=%s: tokens will differ"
             log.warning(message, name, passed[name], model, name, value)
@@ -180,7 +185,8 @@ def load_config_and_tokenizer(
         counting = f", counting blank lines ({blank})" if blank else ""
         raise UserError(
             f"The vocabulary {options.vocab_file} has {num_entries} entries{counting}, but the "
-            f"model has only {config.vocab_size}. Pass the vocab.txt that came with the model"
+            f"model has only {config.vocab_size}. Pass the vocab.txt that came with the model. New "
+            "words replace its [unusedN]"
         )
     missing = [token for token in _REQUIRED_TOKENS if token not in tokenizer.vocab]
     if missing:

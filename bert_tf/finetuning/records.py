@@ -151,9 +151,12 @@ class Splits:
 def _check_special_tokens(task: Task, examples: Sequence[Any]) -> Iterator[str]:
     """Yields a sentence if no text for training has any of the special tokens."""
     options = task.options
-    _, tokens = place(options.special_tokens or "", load_vocab(options.vocab_file or ""))
+    vocab = load_vocab(options.vocab_file or "")
+    kept = place(options.special_tokens or "", vocab)[1]
+    # Those of the vocabulary are the model's, whose texts may be others.
+    tokens = [token.text for token in kept if token.text not in vocab]
     texts = itertools.chain.from_iterable(texts for _, texts in task.identity(examples))
-    if not any(token in text for text in texts for token in tokens):
+    if tokens and not any(token in text for text in texts for token in tokens):
         names, advice = shortened(tokens), "Compare their spelling with the texts"
         yield f"No text for training has any of the special tokens {names}. {advice}"
 

@@ -10,6 +10,7 @@ import keras
 from bert_tf import checkpoints, files, registry
 from bert_tf.checkpoints.folder import warn_if_incomplete
 from bert_tf.checkpoints.formats import find_source
+from bert_tf.checkpoints.formats.configs import POOLER
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.errors import UserError, counted
 from bert_tf.progress import log
@@ -83,7 +84,11 @@ def _load_init_checkpoint(model: keras.Model, options: Any) -> None:
             output_dir,
         )
     log.info("%s", loaded.describe())
-    if loaded.new and not options.do_train:
+    if options.do_train:
+        if {*POOLER} <= {*loaded.new}:
+            message = "%s has no pooler, which this task trains from random weights"
+            log.warning(message, loaded.prefix)
+    elif loaded.new:
         log.warning(
             "Not in %s, so initialized randomly: %s. Without --do_train=true the results are "
             "meaningless: pass a checkpoint that %s.py trained as --init_checkpoint",

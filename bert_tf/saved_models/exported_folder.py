@@ -22,6 +22,7 @@ from bert_tf.progress import log
 from bert_tf.saved_models.litert_model import build_litert_model
 from bert_tf.saved_models.onnx_graph import build_onnx_model
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.special_tokens import USED, SpecialToken
 
 
 def export_folder(
@@ -54,7 +55,7 @@ def export_folder(
             files that are not from an earlier export.
     """
     tokenizer, max_length = options.tokenizer(), options.max_seq_length
-    settings = hugging_face_config.make_tokenizer_config(tokenizer.basic_tokenizer, max_length)
+    settings = hugging_face_config.make_tokenizer_config(tokenizer, max_length)
     texts = {  # file name -> content
         **contents,
         "config.json": _to_json(_make_config(model, labels, tokenizer)),
@@ -128,10 +129,11 @@ def tokenizer_json(tokenizer: FullTokenizer, max_seq_length: int) -> dict[str, A
     """Returns the content of `tokenizer.json`, which the `tokenizers` package reads."""
     vocab = tokenizer.vocab
     basic = tokenizer.basic_tokenizer
-    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-    special = dict.fromkeys((*special, *basic.special_tokens))
-    added = [{"id": vocab[token], "content": token} for token in special if token in vocab]
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    tokens = dict.fromkeys((*map(SpecialToken, USED), *basic.kept))
+    ids = {token: vocab[token.text] for token in tokens if token.text in vocab}
+    pieces = tokenizer.wordpiece_tokenizer.vocab
+    # The ids of other tokens must follow those of the pieces.
+    pieces = vocab if max(pieces.values()) >= len(pieces) else pieces
     # Parts of the template [CLS] A [SEP] B [SEP]; `type_id` is the segment id.
     a, b = ({"Sequence": {"id": name, "type_id": segment}} for segment, name in enumerate("AB"))
     cls, sep_a, sep_b = (
@@ -151,7 +153,7 @@ def tokenizer_json(tokenizer: FullTokenizer, max_seq_length: int) -> dict[str, A
             "stride": 0,
         },
         "padding": None,
-        "added_tokens": [{**token, **flags, "special": True} for token in added],
+        "added_tokens": [{"id": i, **hugging_face_config.added_token(x)} for x, i in ids.items()],
         "normalizer": {
             "type": "BertNormalizer",
             "clean_text": not basic.pretokenized,
@@ -172,6 +174,6 @@ def tokenizer_json(tokenizer: FullTokenizer, max_seq_length: int) -> dict[str, A
             "unk_token": "[UNK]",
             "continuing_subword_prefix": "##",
             "max_input_chars_per_word": tokenizer.wordpiece_tokenizer.max_input_chars_per_word,
-            "vocab": dict(vocab),
+            "vocab": dict(pieces),
         },
     }

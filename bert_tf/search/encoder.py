@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.formats.sentence_transformers import check_encoder, declared_vectors
-from bert_tf.checkpoints.model import is_training_state
+from bert_tf.checkpoints.model import training_state
 from bert_tf.checkpoints.run_folder import RunFolder, fingerprint
 from bert_tf.data import array_ops
 from bert_tf.data.texts import Text, check_prefix, require_room
@@ -95,6 +95,7 @@ class Encoder:
     def _digest_weights(self) -> str:
         """Returns a digest of the encoder's weights, which does not depend on the file format."""
         source = formats.find_source(self._folder.model or "")
-        names = [n for n in source.shapes() if n.startswith("bert/") and not is_training_state(n)]
-        values = source.read([name for name in names if not name.startswith("bert/pooler/")])
+        names = source.shapes().keys() - training_state(source.shapes())
+        encoder = [n for n in names if n.startswith("bert/") and not n.startswith("bert/pooler/")]
+        values = source.read(encoder)
         return fingerprint(sorted((n, hashlib.blake2b(x).hexdigest()) for n, x in values))

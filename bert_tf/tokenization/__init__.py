@@ -24,7 +24,7 @@ from bert_tf.tokenization.casing import (
 )
 from bert_tf.tokenization.casing import warn_if_cased
 from bert_tf.tokenization.long_texts import SHORT
-from bert_tf.tokenization.special_tokens import place
+from bert_tf.tokenization.special_tokens import SpecialToken, parse, place
 
 _logger = logging.getLogger(__name__)
 
@@ -158,9 +158,28 @@ def _strip_accents(char: str) -> str:
     return "" if unicodedata.category(char) == "Mn" else _space_punctuation(char)
 
 
+# A character beside which a special token is no whole word; accents are also characters.
+_IN_WORD = "[\\w\u0300-\u036f]"
 _CLEAN = _TranslationTable(clean_char)
 _SPACE_PUNCTUATION = _TranslationTable(_space_punctuation)
 _STRIP_ACCENTS = _TranslationTable(_strip_accents)
+
+
+def special_pattern(forms: Mapping[str, SpecialToken]) -> str:
+    """Returns a regular expression that finds the longest special token at a place, in a group."""
+
+    def after(start: str, texts: Collection[str]) -> str:
+        # A tree is faster than a list of texts.
+        branches: dict[str, list[str]] = {}
+        for text in sorted(texts, reverse=True):
+            branches.setdefault(text[: len(start) + 1], []).append(text)
+        ends = [re.escape(x[-1]) + after(x, y) for x, y in branches.items() if x != start]
+        if start in branches:
+            boundary = rf"(?<!{_IN_WORD}{re.escape(start)})(?!{_IN_WORD})"
+            ends.append(boundary * forms[start].single_word)
+        return ends[0] if len(ends) == 1 else f"(?:{'|'.join(ends)})"
+
+    return f"({after('', forms)})"
 
 
 class BasicTokenizer:
@@ -169,7 +188,7 @@ class BasicTokenizer:
     Args:
         do_lower_case: whether to lower-case words.
         strip_accents: whether to strip accents; by default, as in the original, if `do_lower_case`.
-        special_tokens: strings that are kept as words wherever they occur.
+        special_tokens: strings that are kept as words wherever they occur, see `special_tokens`.
         pretokenized: whether to split only at whitespace, and change nothing.
     """
 
@@ -177,26 +196,57 @@ class BasicTokenizer:
         self,
         do_lower_case: bool = True,
         strip_accents: bool | None = None,
-        special_tokens: Collection[str] = (),
+        special_tokens: Collection[str | SpecialToken] = (),
         pretokenized: bool = False,
     ) -> None:
         strip_accents = do_lower_case if strip_accents is None else strip_accents
         self.do_lower_case = do_lower_case and not pretokenized
         self.strip_accents = strip_accents and not pretokenized
         self.pretokenized = pretokenized
-        self.special_tokens: list[str] = []
+        self._folds = _TranslationTable(self._fold)
+        self.kept: tuple[SpecialToken, ...] = ()
         self.keep(special_tokens)
 
-    def keep(self, special_tokens: Collection[str]) -> None:
+    def keep(self, special_tokens: Collection[str | SpecialToken]) -> None:
         """Adds special tokens."""
-        self.special_tokens = [*dict.fromkeys([*self.special_tokens, *special_tokens])]
-        # The longest first: of several at one position, it counts.
-        longest_first = sorted(self.special_tokens, key=len, reverse=True)
-        self.special_pattern = "|".join(map(re.escape, longest_first))
+        added = (parse(token) if isinstance(token, str) else token for token in special_tokens)
+        self.kept = tuple(dict.fromkeys([*self.kept, *added]))
+        self.special_tokens = [token.text for token in self.kept]
+        # What is found in a text -> the token; first in texts as they are, then in folded ones.
+        exact = {token.text: token for token in self.kept if not token.normalized}
+        folded = {
+            token.text.translate(self._folds): token for token in self.kept if token.normalized
+        }
+        self.special_forms = exact, folded
+        self._patterns = [re.compile(special_pattern(forms)) for forms in self.special_forms]
+
+    def _fold(self, char: str) -> str:
+        """Returns a character as `(?i)` sees it: normalized, but punctuation is not yet a word."""
+        return char if is_punctuation(char) else self._normalize(char)
 
     def split(self, text: str) -> list[str]:
         """Splits a text at special tokens, which have the odd indices of the result."""
-        return re.split(f"({self.special_pattern})", text) if self.special_tokens else [text]
+        exact, folded = self.special_forms
+        parts = self._patterns[0].split(text) if exact else [text]
+        if folded:
+            found = ([x] if i % 2 else self._split_folded(x) for i, x in enumerate(parts))
+            parts = [x for split in found for x in split]
+        return parts
+
+    def _split_folded(self, text: str) -> list[str]:
+        """Like `split`, for the tokens that are found in any spelling."""
+        chars = [self._folds[ord(char)] for char in text]
+        # The index in `text` of each character of the folded text.
+        sources = [i for i, char in enumerate(chars) for _ in char] + [len(text)]
+        ends = [0]
+        for found in self._patterns[1].finditer("".join(chars)):
+            ends += [sources[found.start()], sources[found.end()]]
+        return [text[start:end] for start, end in zip(ends, [*ends[1:], len(text)], strict=True)]
+
+    def token_of(self, found: str) -> str:
+        """Returns the special token of an odd part of `split`."""
+        exact, folded = self.special_forms
+        return (exact.get(found) or folded[found.translate(self._folds)]).text
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Returns the words of a text; as in the original, `[MASK]` becomes `[`, `mask`, `]`."""
@@ -207,7 +257,9 @@ class BasicTokenizer:
         if not self.special_tokens:
             return self._normalize(text)
         parts = enumerate(self.split(text))
-        return "".join(f" {part} " if i % 2 else self._normalize(part) for i, part in parts)
+        return "".join(
+            f" {self.token_of(part)} " if i % 2 else self._normalize(part) for i, part in parts
+        )
 
     def _normalize(self, text: str) -> str:
         if self.pretokenized:
@@ -299,16 +351,20 @@ class FullTokenizer(ExplainsNames):
         self.vocab = load_vocab(vocab_file)
         if "[UNK]" not in self.vocab:
             _logger.warning("%s has no [UNK]: is it a BERT vocabulary?", vocab_file)
-        kept: list[str] = []
+        kept: list[SpecialToken] = []
         if special_tokens:
             is_text = isinstance(special_tokens, str)
             listed = special_tokens if is_text else ",".join(special_tokens)
             self.vocab, kept = place(listed, self.vocab)
         if do_lower_case and not pretokenized:
-            warn_if_cased(vocab_file, [token for token in self.vocab if token not in kept])
+            special = {token.text for token in kept}
+            warn_if_cased(vocab_file, [token for token in self.vocab if token not in special])
         self.inv_vocab = {index: token for token, index in self.vocab.items()}
         self.basic_tokenizer = BasicTokenizer(do_lower_case, strip_accents, kept, pretokenized)
-        self.wordpiece_tokenizer = WordpieceTokenizer(vocab=self.vocab)
+        # A whole word is no piece of others.
+        words = {token.text for token in kept if token.single_word}
+        pieces = {piece: index for piece, index in self.vocab.items() if piece not in words}
+        self.wordpiece_tokenizer = WordpieceTokenizer(vocab=pieces)
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raises a UserError, as `from_pretrained` does: `bert_tf.encode` returns model inputs."""
@@ -316,7 +372,18 @@ class FullTokenizer(ExplainsNames):
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Returns the WordPiece tokens of a text, as in the original."""
-        return self.wordpiece_tokenizer.tokenize(" ".join(self.basic_tokenizer.tokenize(text)))
+        basic, tokens = self.basic_tokenizer, []
+        for index, part in enumerate(basic.split(convert_to_unicode(text))):
+            if index % 2:
+                tokens.append(basic.token_of(part))
+            else:
+                tokens += self.wordpiece_tokenizer.tokenize(self.normalize_part(part))
+        return tokens
+
+    def normalize_part(self, text: str) -> str:
+        """Returns the words of an even part of `BasicTokenizer.split`, separated by whitespace."""
+        basic = self.basic_tokenizer
+        return basic._normalize(text) if basic.kept else basic.normalize(text)
 
     def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
         """Returns the ids of tokens; raises a KeyError if one is not in the vocabulary."""

@@ -108,7 +108,8 @@ class BatchTokenizer:
         parts = [part for parts in parts_of_texts for part in parts]
         others = self._encode(list(itertools.compress(parts, ~is_token)), with_spans)
         tokens = list(itertools.compress(parts, is_token))
-        ids = [[self.reference.vocab[token]] for token in tokens]
+        token_of = self.reference.basic_tokenizer.token_of
+        ids = [[self.reference.vocab[token_of(token)]] for token in tokens]
         spans = [[(0, len(token))] for token in tokens] if with_spans else None
         order = np.argsort(np.concatenate([np.flatnonzero(~is_token), np.flatnonzero(is_token)]))
         joined = RaggedIds.concatenate([others, RaggedIds.from_lists(ids, spans)]).take(order)
@@ -129,8 +130,8 @@ class BatchTokenizer:
     @functools.cached_property
     def _compiled(self) -> Any:
         """The compiled tokenizer, which takes normalized texts; None if it cannot be built."""
-        vocab = self.reference.vocab
-        return try_build(vocab_lines(vocab)) if UNKNOWN in vocab else None
+        vocab = self.reference.wordpiece_tokenizer.vocab
+        return try_build(vocab_lines({**vocab})) if UNKNOWN in vocab else None
 
     @functools.cached_property
     def _table(self) -> CharacterTable:
@@ -166,9 +167,10 @@ class BatchTokenizer:
             self.num_reference_texts += len(texts)
         reference = self.reference
         if with_spans:
-            rows = [tokenize_with_offsets(reference, text) for text in texts]
+            rows = [_tokenize_part(reference, text) for text in texts]
         else:
-            rows = [(reference.tokenize(text), []) for text in texts]
+            split = reference.wordpiece_tokenizer.tokenize
+            rows = [(split(reference.normalize_part(text)), []) for text in texts]
         ids = [reference.convert_tokens_to_ids(tokens) for tokens, _ in rows]
         return RaggedIds.from_lists(ids, [spans for _, spans in rows] if with_spans else None)
 
@@ -254,7 +256,8 @@ def tokenize_with_offsets(
     offset = 0
     for index, part in enumerate(tokenizer.basic_tokenizer.split(convert_to_unicode(text))):
         is_special = index % 2 == 1
-        found = ([part], [(0, len(part))]) if is_special else _tokenize_part(tokenizer, part)
+        special = [tokenizer.basic_tokenizer.token_of(part)] if is_special else []
+        found = (special, [(0, len(part))]) if special else _tokenize_part(tokenizer, part)
         tokens += found[0]
         spans += [(start + offset, end + offset) for start, end in found[1]]
         offset += len(part)
@@ -266,7 +269,7 @@ def _tokenize_part(tokenizer: FullTokenizer, text: str) -> tuple[list[str], list
     source_spans = _find_source_spans(tokenizer.basic_tokenizer, text)  # of normalized characters
     tokens: list[str] = []
     spans: list[tuple[int, int]] = []
-    for word in re.finditer(r"\S+", tokenizer.basic_tokenizer.normalize(text)):
+    for word in re.finditer(r"\S+", tokenizer.normalize_part(text)):
         pieces = tokenizer.wordpiece_tokenizer.tokenize(word.group())
         start = word.start()
         for index, piece in enumerate(pieces):

@@ -7,19 +7,22 @@ Shapes: B texts, C characters of all texts, W words of all texts, T tokens of a 
 """
 
 import functools
+import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.tokenization import FullTokenizer, clean_char, is_punctuation
+from bert_tf.tokenization import FullTokenizer, clean_char, is_punctuation, special_pattern
+from bert_tf.tokenization.special_tokens import SpecialToken
 
 # Type checkers do not see the class methods of RaggedTensor.
 _ragged: Any = tf.RaggedTensor
 
 _NUM_CODE_POINTS = 0x110000
+_IN_WORD = r"[\pL\pN_\x{300}-\x{36f}]"  # as in `tokenization`
 _SIGMA, _FINAL_SIGMA = 0x3A3, 0x3C2
 # Flags of input characters; the Unicode standard defines "cased" and "case-ignorable".
 _DROPPED, _CASED, _CASE_IGNORABLE = 1, 2, 4
@@ -39,9 +42,10 @@ class GraphTokenizer(tf.Module):
         basic = tokenizer.basic_tokenizer
         self._do_lower_case, self._strip_accents = basic.do_lower_case, basic.strip_accents
         self._wordpiece = _WordPiece(tokenizer)
-        self._special_tokens = list(basic.special_tokens)
-        self._special_ids = [tokenizer.vocab[token] for token in self._special_tokens]
-        self._special_pattern = basic.special_pattern
+        self._special_forms = basic.special_forms
+        forms = [pair for part in basic.special_forms for pair in part.items()]
+        self._special_tokens = [b"\xfe" + form.encode() for form, _ in forms]
+        self._special_ids = [tokenizer.vocab[token.text] for _, token in forms]
         settings = self._do_lower_case, self._strip_accents, basic.pretokenized
         tables = map(tf.constant, _build_tables(*settings))
         self._input_flags, self._decomposed_flags, self._classes, *decompositions = tables
@@ -56,10 +60,14 @@ class GraphTokenizer(tf.Module):
     def _tokenize_parts(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes what is between special tokens, and joins the parts of each text."""
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
-        # No valid text contains this byte.
-        separated = tf.strings.regex_replace(texts, self._special_pattern, b"\xff\\0\xff")
-        parts = tf.strings.split(separated, b"\xff")
+        exact, folded = self._special_forms
+        parts = tf.strings.split(_mark(texts, exact), b"\xff")
         strings = parts.flat_values  # [P]: special tokens, and what is between them
+        if folded:
+            is_found = tf.strings.substr(strings, 0, 1) == b"\xfe"
+            strings = tf.where(is_found, strings, _mark(self._fold(strings), folded))
+            parts = parts.with_flat_values(tf.strings.split(strings, b"\xff")).merge_dims(1, 2)
+            strings = parts.flat_values
         is_token = strings[:, None] == tf.constant(self._special_tokens)  # [P, tokens]
         others = tf.where(tf.reduce_any(is_token, 1), tf.constant(""), strings)
         ids = tf.zeros_like(is_token, tf.int32) + tf.constant(self._special_ids)
@@ -68,9 +76,15 @@ class GraphTokenizer(tf.Module):
             tf.concat([self._tokenize(others), special_ids], axis=1)
         ).merge_dims(1, 2)
 
-    def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+    def _fold(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns the texts as tokens with `(?i)` see them."""
+        rows, codes = self._normalize(texts)
+        nrows = tf.size(texts, out_type=tf.int64)
+        return tf.strings.unicode_encode(_ragged.from_value_rowids(codes, rows, nrows), "UTF-8")
+
+    def _normalize(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the index of its text, and the code point, of each character: both [C]."""
         codes = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")
-        # The index of its text, and the code point, of each character: both [C].
         rows, codes = tf.cast(codes.value_rowids(), tf.int64), codes.values
         flags = tf.gather(self._input_flags, codes)
         rows, codes, flags = _keep(flags & _DROPPED == 0, rows, codes, flags)
@@ -81,6 +95,10 @@ class GraphTokenizer(tf.Module):
             rows, codes = self._sort_marks(rows, codes)
             is_kept = tf.gather(self._decomposed_flags, codes) & _ACCENT == 0
             rows, codes = _keep(is_kept, rows, codes)
+        return rows, codes
+
+    def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        rows, codes = self._normalize(texts)
         flags = tf.gather(self._decomposed_flags, codes)
         rows, codes, is_start = _find_words(rows, codes, flags)
         rows, ids = self._wordpiece(rows, codes, is_start)
@@ -101,6 +119,24 @@ class GraphTokenizer(tf.Module):
         return tf.gather(rows, order), tf.gather(codes, order)
 
 
+def _mark(texts: tf.Tensor, forms: Mapping[str, SpecialToken]) -> tf.Tensor:
+    """Puts bytes that no text has around special tokens."""
+    if not forms:
+        return texts
+    bound, is_bounded = "\ufdd0", any(token.single_word for token in forms.values())
+    patterns = [*forms]
+    if is_bounded:  # Without lookaround, characters that no text has stand for words' boundaries.
+        texts = tf.strings.regex_replace(texts, f"({_IN_WORD}+)", rf"{bound}\1{bound}")
+        patterns = []
+        for form, token in forms.items():
+            whole = re.sub(r"[\w\u0300-\u036f]+", rf"{bound}\g<0>{bound}", form)
+            inner = whole.strip(bound)
+            patterns += [whole] if token.single_word else [inner, bound + inner]
+    pattern = special_pattern(dict.fromkeys(patterns, SpecialToken("")))
+    texts = tf.strings.regex_replace(texts, pattern, b"\xff\xfe\\0\xff")
+    return tf.strings.regex_replace(texts, bound, "") if is_bounded else texts
+
+
 class _WordPiece(tf.Module):
     """Splits words as `WordpieceTokenizer` does, with a trie of the vocabulary's pieces.
 
@@ -111,7 +147,8 @@ class _WordPiece(tf.Module):
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
         super().__init__()
-        vocab, wordpiece = tokenizer.vocab, tokenizer.wordpiece_tokenizer
+        wordpiece = tokenizer.wordpiece_tokenizer
+        vocab = wordpiece.vocab
         self._unknown_id = vocab[wordpiece.unk_token]
         self._max_word_chars = wordpiece.max_input_chars_per_word
         prefixes = {text[:end] for text in [*vocab, "##"] for end in range(len(text) + 1)}

@@ -1,17 +1,41 @@
-"""Gives special tokens, strings that stay one piece such as `[E1]`, an id in a vocabulary."""
+"""Gives special tokens, strings that stay one piece such as `[E1]`, an id in a vocabulary.
+
+`(?i)` before a token, as in `(?i)covid`, finds it in any spelling that the tokenizer normalizes to
+the same text; `\\b` around it, as in `(?i)\\bcovid\\b`, only where it is a whole word.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from bert_tf.errors import UserError
 
 _UNUSED = re.compile(r"[\[<]unused\D?\d+[\]>]", re.IGNORECASE)
 # Entries that no text can have, so that a special token may take their place.
 _RESERVED = re.compile(r"\[.+\]|<.+>")
-_USED = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+USED = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-def place(special_tokens: str, vocab: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
+class SpecialToken(NamedTuple):
+    """A token, and where it is found; `str` returns it as `parse` reads it."""
+
+    text: str
+    normalized: bool = False
+    single_word: bool = False
+
+    def __str__(self) -> str:
+        boundary = r"\b" * self.single_word
+        return f"{'(?i)' * self.normalized}{boundary}{self.text}{boundary}"
+
+
+def parse(token: str) -> SpecialToken:
+    """Reads a token with its marks."""
+    text = token.removeprefix("(?i)")
+    is_word = bool(re.fullmatch(r"\\b.+\\b", text))
+    return SpecialToken(text[2:-2] if is_word else text, text != token, is_word)
+
+
+def place(special_tokens: str, vocab: Mapping[str, int]) -> tuple[dict, list[SpecialToken]]:
     """Returns the vocabulary with special tokens in place of unused entries, and the tokens.
 
     `special_tokens` lists them, separated by commas. `[E1]=[unused5]` names the entry to replace;
@@ -19,7 +43,8 @@ def place(special_tokens: str, vocab: Mapping[str, int]) -> tuple[dict[str, int]
 
     Raises a UserError if a token or entry is unsuitable, missing or listed twice, or none is free.
     """
-    pairs = [_split(entry.strip(), vocab) for entry in special_tokens.split(",")]
+    placed = [_split(entry.strip(), vocab) for entry in special_tokens.split(",")]
+    pairs = [(token.text, entry) for token, entry in placed]
     tokens = [token for token, _ in pairs]
     places = [entry for _, entry in pairs if entry]
     problems = [*_find_problems(tokens, dict(pairs), vocab)]
@@ -34,15 +59,17 @@ def place(special_tokens: str, vocab: Mapping[str, int]) -> tuple[dict[str, int]
         problem = f"no entry for {renamed['']}: the vocabulary has {count} [unusedN]"
         advice = "Name entries to replace, as in [E1]=[unused1], or pass fewer tokens"
         raise UserError(f"--special_tokens={special_tokens}: {problem}. {advice}")
-    return {renamed.get(piece, piece): index for piece, index in vocab.items()}, tokens
+    return {renamed.get(piece, piece): index for piece, index in vocab.items()}, [
+        x for x, _ in placed
+    ]
 
 
-def _split(entry: str, vocab: Mapping[str, int]) -> tuple[str, str | None]:
+def _split(entry: str, vocab: Mapping[str, int]) -> tuple[SpecialToken, str | None]:
     """Returns a token and the entry that it replaces: itself if it has one; None to choose one."""
-    if entry in vocab:
-        return entry, entry
+    if (whole := parse(entry)).text in vocab:
+        return whole, whole.text
     token, separator, place = entry.rpartition("=")
-    return (token.strip(), place.strip()) if separator else (entry, None)
+    return (parse(token.strip()), place.strip()) if separator else (whole, None)
 
 
 def _find_problems(
@@ -52,11 +79,11 @@ def _find_problems(
         place = place_of[token]
         if not token or place == "":
             yield "a token is empty. Separate tokens with commas, as in [E1],[/E1]"
-        elif len(token.split()) > 1:
+        elif len(token.split()) > 1 and token not in vocab:
             yield f"{token!r} contains a space"
         elif place is not None and place != token and token in vocab:
             yield f"{token} is in the vocabulary. Pass it without ={place}"
         elif place is not None and place not in vocab:
             yield f"{place} is not in the vocabulary. Name an entry such as [unused1]"
-        elif place and place != token and (place in _USED or not _RESERVED.fullmatch(place)):
+        elif place and place != token and (place in USED or not _RESERVED.fullmatch(place)):
             yield f"{place} is in use. Name an unused entry, such as [unused1]"

@@ -5,6 +5,7 @@ import pytest
 
 from bert_tf import BertModel, checkpoint, checkpoints
 from bert_tf.checkpoints.formats import convert, find_source
+from bert_tf.checkpoints.formats.configs import POOLER
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier, BertSpanLabeler, BertTokenClassifier
@@ -35,6 +36,43 @@ def test_missing_head_is_initialized(caplog):
     for actual, expected in zip(model.bert.weights, encoder.weights, strict=True):
         np.testing.assert_array_equal(actual, expected)
     assert f"Weights of the encoder from {SMALL_BERT}/bert_model.ckpt; new head" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["{}/Adam", "{}/LAMB/m", "{}/ExponentialMovingAverage", "{}/adam_v_1", "training/Adam/{}/m"],
+)
+def test_slots_and_averages_are_no_weights(tiny, tmp_path, caplog, name):
+    values = dict(checkpoint.read(tiny.checkpoint, checkpoint.shapes(tiny.checkpoint)))
+    slots = {name.format(key): value for key, value in values.items()}
+    prefix = str(tmp_path / "x.ckpt")
+    checkpoint.write(prefix, {**values, **slots, "beta1_power": 0.9, "global_step": 3})
+    restored = checkpoint.restore(BertModel(tiny.config), prefix)
+    assert (restored.new, restored.unused) == ((), ())
+    assert "layers" not in caplog.text
+
+
+def test_encoder_without_pooler(tiny, tmp_path):
+    names = [name for name in checkpoint.shapes(tiny.checkpoint) if "pooler" not in name]
+    prefix = str(tmp_path / "x.ckpt")
+    checkpoint.write(prefix, dict(checkpoint.read(tiny.checkpoint, names)))
+    # Only a head that reads the pooler needs one.
+    head = ("output_bias", "output_weights")
+    assert checkpoint.restore(BertTokenClassifier(tiny.config, 3), prefix).new == head
+    assert checkpoint.restore(BertClassifier(tiny.config, 3), prefix).new == (*POOLER, *head)
+    assert checkpoint.restore(model := BertModel(tiny.config), prefix).new == ()
+    assert not np.any(model(INPUTS)["pooled_output"])
+
+
+def test_different_names_are_shown(tiny, tmp_path):
+    values = dict(checkpoint.read(tiny.checkpoint, checkpoint.shapes(tiny.checkpoint)))
+    renamed = {name.replace("query", "q_proj"): value for name, value in values.items()}
+    checkpoint.write(str(tmp_path / "x.ckpt"), renamed)
+    layer = "bert/encoder/layer_0/attention/self"
+    with pytest.raises(
+        UserError, match=f"model: {layer}/query/bias.*checkpoint: {layer}/.*different names"
+    ):
+        checkpoint.restore(BertModel(tiny.config), str(tmp_path / "x.ckpt"))
 
 
 def test_errors_name_the_file(tmp_path):

@@ -21,8 +21,9 @@ VOCAB = [
     *(f"[unused{n}]" for n in range(1, 7)),
     *("[UNK]", "[CLS]", "[SEP]", "[MASK]", "@GENE$"),
     *dict.fromkeys(WORDS),
+    *("üb", "1-1"),
 ]
-TOKENS = "[E1], [/E1], @GENE$, [E1]x=[unused5]"
+TOKENS = r"[E1], [/E1], @GENE$, [E1]x=[unused5], (?i)Grö=[unused6], (?i)\büb\b, \b1-1\b"
 KINDS = {
     "uncased": {"do_lower_case": True},
     "cased": {"do_lower_case": False},
@@ -31,7 +32,8 @@ KINDS = {
     "words": {"pretokenized": True},
 }
 # Final sigmas are lower-cased by context in Python, but not by the package tokenizers.
-PARTS = ["[E1]", "[/E1]", "@GENE$", "[E1]x", "[e1]", "größe", "Über", "a", "B", " ", "[", "E", "."]
+PARTS = ["[E1]", "[/E1]", "@GENE$", "[E1]x", "[e1]", "größe", "GRO", "Über", "ÜB", "1-1", "_"]
+PARTS += ["a", "B", " ", "[", "E", "."]
 TEXTS = st.lists(st.sampled_from(PARTS) | st.text("aAbüÖıİ\u0301\u0323 1$@]字\t", max_size=4)).map(
     "".join
 )

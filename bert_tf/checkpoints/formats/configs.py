@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from bert_tf import checkpoints
-from bert_tf.checkpoints.formats.source import Source
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, shortened
 from bert_tf.progress import log
 
 if TYPE_CHECKING:  # imports Keras
+    from bert_tf.checkpoints.formats.source import Source
     from bert_tf.modeling import HeadFormat
 
 WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
@@ -82,7 +82,7 @@ def guess_config(shapes: Shapes) -> BertConfig | None:
     return BertConfig.from_dict({**sizes, "num_attention_heads": num_heads})
 
 
-def find_config(source: Source, path: str | None, shapes: Shapes) -> BertConfig | None:
+def find_config(source: "Source", path: str | None, shapes: Shapes) -> BertConfig | None:
     """Returns the configuration in `path`, or else the source's; None if there is none.
 
     Raises a UserError if it does not match the weights.
@@ -103,7 +103,7 @@ def find_config(source: Source, path: str | None, shapes: Shapes) -> BertConfig 
     return config
 
 
-def warn_of_other_config(config: BertConfig, file: str, source: Source) -> None:
+def warn_of_other_config(config: BertConfig, file: str, source: "Source") -> None:
     """Warns if `config` and the source's differ in settings that the shapes do not show."""
     model_config = None
     with contextlib.suppress(UserError):
@@ -117,12 +117,16 @@ def warn_of_other_config(config: BertConfig, file: str, source: Source) -> None:
             log.warning(message, file, name, value, source.path, expected)
 
 
+def missing_weights(shapes: Shapes, head_variables: Iterable[str] = ()) -> list[str]:
+    """Returns what a model lacks of a BERT with this head, apart from the pooler."""
+    expected = [*encoder_names(count_layers(shapes) or 1), *head_variables]
+    return [name for name in expected if name not in shapes and name not in POOLER]
+
+
 def check_weights(head: "HeadFormat", shapes: Shapes, path: str) -> None:
     """Raises a UserError if the model at `path` lacks weights, or their shapes are inconsistent."""
     sizes = infer_sizes(shapes)
-    expected = [*encoder_names(count_layers(shapes) or 1), *head.variables]
-    missing = [name for name in expected if name not in shapes]
-    if missing:
+    if missing := missing_weights(shapes, head.variables):
         model = "BERT" if head.name == "encoder" else f"BERT with a {head.name} head"
         lists = (checkpoints.summarize(group)[:_MAX_LIST_CHARS] for group in (missing, shapes))
         problem = "Missing: {}; found: {}".format(*lists)
@@ -132,7 +136,7 @@ def check_weights(head: "HeadFormat", shapes: Shapes, path: str) -> None:
     mismatches = [
         f"{name} {shapes[name]} (expected: {shape})"
         for name, shape in expected_shapes.items()
-        if list(shapes[name]) != shape
+        if list(shapes.get(name, shape)) != shape
     ]
     if mismatches:
         raise UserError(f"Inconsistent shapes in {path}: {shortened(mismatches, 4)}")

@@ -16,12 +16,14 @@ from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_file
 from bert_tf.checkpoints.formats.keras_files import MODEL_EXTENSION, WEIGHTS_EXTENSION
 from bert_tf.checkpoints.formats.sentence_transformers import (
     check_encoder,
+    copy_cross_encoder,
     declared_vectors,
     is_cross_encoder,
+    max_length,
     write_declaration,
 )
 from bert_tf.checkpoints.formats.source import Source
-from bert_tf.checkpoints.model import is_training_state, unscaled_head
+from bert_tf.checkpoints.model import training_state, unscaled_head
 from bert_tf.checkpoints.run_folder import CONFIG, RUN, VOCAB, RunFolder, labels_file, read_labels
 from bert_tf.errors import UserError, counted, shortened
 from bert_tf.modeling import BertClassifier, HeadFormat
@@ -83,6 +85,8 @@ def convert(source: Source, options: Any) -> None:
             _write_converted(source, model, path, target.format)
         if declares and model.config:
             write_declaration(folder, RunFolder(os.path.dirname(source.path)), model.config)
+        elif target.format == "sentence_transformers":
+            copy_cross_encoder(folder, RunFolder(os.path.dirname(source.path)))
     head = model.head.name if model.head else "all"
     count = counted(len(model.names), "variable")
     log.info("Converted %s (%s) from %s to %s", count, head, source.path, target.output)
@@ -129,8 +133,10 @@ def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:
     special_tokens = source.tokenizer_settings.get("special_tokens")
     tokenizer = FullTokenizer(vocab_file, model.do_lower_case, strip, special_tokens)
     files.concatenate([vocab_file], os.path.join(folder, VOCAB))
-    run = source.run if to == "sentence_transformers" else None
-    length = run and run.entry("flags", "max_seq_length", kind=int)
+    length = None
+    if to == "sentence_transformers":
+        length = source.run and source.run.entry("flags", "max_seq_length", kind=int)
+        length = length or max_length(RunFolder(os.path.dirname(source.path)))
     hugging_face.write(folder, head, config, weights, model.labels, tokenizer, length)
 
 
@@ -142,8 +148,10 @@ def _prepare(source: Source, options: Any, to: str) -> _Model:
         configs.warn_of_other_config(config, options.bert_config_file, source)
     head = None
     if source.kind == to == "original" and options.head == "auto":
-        # Any checkpoint can be copied, even with variables that are not part of BERT.
-        selected = [n for n in shapes if not (options.strip_optimizer and is_training_state(n))]
+        # A copy also has the variables that are not part of BERT.
+        configs.check_weights(heads.registered()["encoder"], shapes, source.path)
+        dropped = training_state(shapes) if options.strip_optimizer else ()
+        selected = [name for name in shapes if name not in dropped]
     else:
         encodes = options.head == "auto" and _declares_vectors(source, to)
         head = heads.find(source, shapes.keys(), "encoder" if encodes else options.head)
@@ -163,8 +171,9 @@ def _select_variables(
     source: Source, options: Any, head: HeadFormat, shapes: configs.Shapes, to: str
 ) -> list[str]:
     expected = [*configs.encoder_names(configs.count_layers(shapes)), *head.variables]
-    state = [name for name in shapes if is_training_state(name)]
-    unexpected = sorted(shapes.keys() - set(expected) - set(state)) + source.unknown
+    expected = [name for name in expected if name in shapes]  # all but perhaps a pooler
+    state = training_state(shapes) - {*expected}
+    unexpected = sorted(shapes.keys() - {*expected} - state) + source.unknown
     if unexpected:
         listed = shortened(unexpected, 8)
         if options.head == "auto":

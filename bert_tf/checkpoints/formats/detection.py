@@ -12,7 +12,8 @@ from bert_tf.checkpoints.formats import archives, configs, keras_files, safetens
 from bert_tf.checkpoints.formats.hugging_face import HuggingFaceSource
 from bert_tf.checkpoints.formats.keras_files import KerasSource
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
-from bert_tf.checkpoints.formats.saved_model import GRAPH_FILE, SavedModelSource
+from bert_tf.checkpoints.formats.saved_model import GRAPH_FILE, open_saved_model
+from bert_tf.checkpoints.formats.sentence_transformers import encoder_folder
 from bert_tf.checkpoints.formats.source import OriginalSource, Source
 from bert_tf.checkpoints.model import Restored, fold_target_scale, load_weights
 from bert_tf.checkpoints.run_folder import RunFolder
@@ -133,7 +134,9 @@ def restore(model: keras.Model, source: str | os.PathLike | Source) -> Restored:
 def _open_folder(folder: str) -> Source:
     find = RunFolder(folder).find
     if find(GRAPH_FILE):
-        return SavedModelSource(folder)
+        return open_saved_model(folder)
+    if (encoder := encoder_folder(folder)) != folder:
+        return find_source(encoder)
     weights_file = find(safetensors_files.WEIGHTS_FILE) or find(safetensors_files.INDEX_FILE)
     prefix = None
     try:

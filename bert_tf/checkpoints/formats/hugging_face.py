@@ -6,6 +6,7 @@ PyTorch; weights of heads are [labels, H] in both.
 
 import functools
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,10 +22,11 @@ from bert_tf.checkpoints.tensors import temporary_folder
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, shortened
 from bert_tf.modeling import HeadFormat
-from bert_tf.tokenization import FullTokenizer, load_vocab
+from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.special_tokens import USED
 
 CONFIG = "config.json"
-_TOKENIZER = "tokenizer.json"
+_TOKENIZER, _ADDED = "tokenizer.json", "added_tokens.json"
 # In transformers, models with a span, token or masked-LM head have no pooler, and loading warns if
 # the weights include one. For converting back, it is kept in a file that transformers ignores.
 POOLER_FILE = "pooler.safetensors"
@@ -80,19 +82,14 @@ class HuggingFaceSource(Source):
             self.notes.append(f"{self.config_file}: problem_type is {problem_type}. {advice}")
 
     def _find_pooler(self, folder: str) -> dict[str, np.ndarray]:
-        """Returns the pooler's weights, read or zeros; {} if the model file contains them."""
-        if any(name in self._names for name in configs.POOLER):
-            return {}
-        hidden = self._config.hidden_size
+        """Returns the pooler's weights if they are in a file of their own; otherwise {}."""
         path = RunFolder(folder).find(POOLER_FILE)
-        if path:
+        if path and not any(name in self._names for name in configs.POOLER):
             pooler = safetensors_files.SafetensorsReader(path)
             stored, *_ = match_names(pooler.shapes, {})
             if sorted(stored) == sorted(configs.POOLER):
                 return {name: _transpose_kernel(name, pooler.read(stored[name])) for name in stored}
-        self.notes.append(f"{self.path} has no pooler: its weights will be zeros")
-        bias, kernel = configs.POOLER
-        return {bias: np.zeros([hidden], np.float32), kernel: np.zeros([hidden] * 2, np.float32)}
+        return {}
 
     def _read_tokenizer(self, folder: str) -> None:
         """Sets casing and vocabulary; some models store them only in tokenizer.json."""
@@ -107,21 +104,39 @@ class HuggingFaceSource(Source):
             chinese = {"tokenize_chinese_chars": normalizer.get("handle_chinese_chars")}
             others = {name: x for name, x in (normalizer | chinese).items() if name not in settings}
             self._follow_tokenizer(others, os.path.join(folder, _TOKENIZER), lower)
-        pieces = _read_word_pieces(fast_tokenizer) if self.vocab_file is None else None
-        if pieces:
-            self.vocab_file = os.path.join(temporary_folder(), VOCAB)
+        path = self.vocab_file
+        stored = files.read_small_file_lines(path) if path else _read_word_pieces(fast_tokenizer)
+        if not stored:
+            return
+        added = _read_added_tokens(settings, fast_tokenizer, _read_optional(folder, _ADDED))
+        pieces = self._add_tokens(stored, added)
+        if path is None or len(pieces) > len(stored):
+            self.stored_vocab, self.vocab_file = path, os.path.join(temporary_folder(), VOCAB)
             files.write_text(self.vocab_file, "\n".join(pieces) + "\n")
-        self._read_special_tokens(settings.get("additional_special_tokens"))
 
-    def _read_special_tokens(self, tokens: Any) -> None:
-        tokens = [token for token in tokens or () if isinstance(token, str)]
-        vocab = load_vocab(self.vocab_file) if tokens and self.vocab_file else {}
-        if unknown := [token for token in tokens if token not in vocab]:
-            problem = f"special tokens that are not in the vocabulary: {shortened(unknown, 4)}"
+    def _add_tokens(self, stored: Sequence[str], added: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Returns the vocabulary with added tokens; notes those that have no row."""
+        pieces, known, unknown = [piece.strip() for piece in stored], [], []
+        texts = {*pieces}
+        for described in added:
+            token = hugging_face_config.read_added_token(described)
+            index = described.get("id", len(pieces))
+            is_line = re.fullmatch(r"\S|\S[^,\r\n]*[^,\s]", token.text)  # of a list and vocab.txt
+            if (
+                is_line
+                and token.text not in texts
+                and len(pieces) <= index < self._config.vocab_size
+            ):
+                pieces += [f"[unused_{i}]" for i in range(len(pieces), index)] + [token.text]
+                texts.add(token.text)
+            (known if is_line and token.text in texts else unknown).append(token)
+        if unknown:
+            listed = shortened([token.text for token in unknown], 4)
             advice = "They are split into pieces. Pass --special_tokens to keep them whole"
-            self.notes.append(f"{self.path} has {problem}. {advice}")
-        if known := [token for token in tokens if token in vocab]:
-            self.tokenizer_settings["special_tokens"] = ",".join(known)
+            self.notes.append(f"{self.path} has added tokens without a row: {listed}. {advice}")
+        if known:
+            self.tokenizer_settings["special_tokens"] = ",".join(map(str, known))
+        return pieces
 
     def config(self) -> BertConfig:
         """Returns the configuration."""
@@ -173,7 +188,6 @@ def write(
         tensor = head.variables.get(name) or to_hugging_face(name).removeprefix(prefix)
         target[tensor] = _transpose_kernel(name, value)
     safetensors_files.write(os.path.join(folder, safetensors_files.WEIGHTS_FILE), tensors)
-    # Zeros need not be stored, as a missing pooler is read as zeros.
     if any(value.any() for value in pooler.values()):
         safetensors_files.write(os.path.join(folder, POOLER_FILE), pooler)
     num_outputs = head.count_outputs({name: value.shape for name, value in weights.items()})
@@ -181,7 +195,7 @@ def write(
     max_length, basic = max_length or config.max_position_embeddings, tokenizer.basic_tokenizer
     settings = {
         CONFIG: hugging_face_config.make_config(config, head, num_outputs, labels, pad_id),
-        TOKENIZER_CONFIG: hugging_face_config.make_tokenizer_config(basic, max_length),
+        TOKENIZER_CONFIG: hugging_face_config.make_tokenizer_config(tokenizer, max_length),
     }
     to_json = functools.partial(json.dumps, indent=2, sort_keys=True, ensure_ascii=False)
     contents = {name: to_json(value) + "\n" for name, value in settings.items()}
@@ -245,6 +259,24 @@ def _transpose_kernel(name: str, value: np.ndarray) -> np.ndarray:
 def _read_optional(folder: str, name: str) -> dict[str, Any]:
     path = RunFolder(folder).find(name)
     return files.read_json(path) if path else {}
+
+
+def _read_added_tokens(
+    settings: Mapping[str, Any], fast_tokenizer: Mapping[str, Any], ids: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Describes the tokens that a model has besides the original's, by `id`.
+
+    They are in tokenizer_config.json, in tokenizer.json, or, without settings, added_tokens.json.
+    """
+    listed = settings.get("additional_special_tokens") or settings.get("extra_special_tokens")
+    special = [x for x in listed or () if isinstance(x, str)]
+    found = [{"content": text, "special": True} for text in special]
+    found += [{"content": x, "id": ids[x], "special": x in special} for x in ids]
+    found += fast_tokenizer.get("added_tokens") or ()
+    decoder = settings.get("added_tokens_decoder") or {}
+    found += [{**token, "id": int(index)} for index, token in decoder.items()]
+    by_text = {x["content"]: x for x in found if x["content"] not in USED}
+    return sorted(by_text.values(), key=lambda x: x.get("id", math.inf))
 
 
 def _read_word_pieces(fast_tokenizer: Mapping[str, Any]) -> list[str] | None:

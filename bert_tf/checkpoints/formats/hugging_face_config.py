@@ -12,7 +12,8 @@ from bert_tf.config import LAYER_NORM_EPSILON, BertConfig, require_original
 from bert_tf.errors import UserError
 from bert_tf.modeling.head_format import HeadFormat
 from bert_tf.modeling.heads import CLASSIFIER_DROPOUT
-from bert_tf.tokenization import BasicTokenizer
+from bert_tf.tokenization import BasicTokenizer, FullTokenizer
+from bert_tf.tokenization.special_tokens import SpecialToken
 
 # Names of the tanh approximation in transformers.
 _TANH_GELUS = ("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate")
@@ -106,11 +107,27 @@ def strip_accents(tokenizer: BasicTokenizer) -> bool | None:
     return None if is_default else tokenizer.strip_accents
 
 
-def make_tokenizer_config(tokenizer: BasicTokenizer, max_length: int) -> dict[str, Any]:
+def added_token(token: SpecialToken) -> dict[str, Any]:
+    """Describes a token as transformers does. Plain words, unlike markers, are `normalized`."""
+    sides = {"lstrip": False, "rstrip": False, "special": not token.normalized}
+    names = {"content": token.text, "normalized": token.normalized}
+    return {**names, "single_word": token.single_word, **sides}
+
+
+def read_added_token(token: Mapping[str, Any]) -> SpecialToken:
+    """Reads such a description; `lstrip` and `rstrip` are about spaces, which have no ids."""
+    normalized = token.get("normalized", not token.get("special"))
+    return SpecialToken(token["content"], bool(normalized), bool(token.get("single_word")))
+
+
+def make_tokenizer_config(full_tokenizer: FullTokenizer, max_length: int) -> dict[str, Any]:
     """Returns the content of a tokenizer_config.json."""
-    special = {"additional_special_tokens": [*tokenizer.special_tokens]}
+    tokenizer, vocab = full_tokenizer.basic_tokenizer, full_tokenizer.vocab
+    added = {str(vocab[token.text]): added_token(token) for token in tokenizer.kept}
+    special = [token.text for token in tokenizer.kept if not token.normalized]
     return {
-        **(special if tokenizer.special_tokens else {}),
+        **({"added_tokens_decoder": added} if added else {}),
+        **({"additional_special_tokens": special} if special else {}),
         "cls_token": "[CLS]",
         "do_lower_case": tokenizer.do_lower_case,
         "mask_token": "[MASK]",

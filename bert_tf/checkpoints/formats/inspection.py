@@ -3,10 +3,10 @@
 import math
 import re
 
-from bert_tf import releases
+from bert_tf import checkpoints, releases
 from bert_tf.checkpoints.formats import configs, heads
 from bert_tf.checkpoints.formats.source import Source
-from bert_tf.checkpoints.model import is_training_state
+from bert_tf.checkpoints.model import training_state
 from bert_tf.errors import UserError, counted
 
 _KINDS = {
@@ -42,8 +42,8 @@ def _natural_order(name: str) -> list[str]:
 
 
 def _count_parameters(shapes: configs.Shapes) -> list[str]:
-    state = [name for name in shapes if is_training_state(name)]
-    weights = sum(math.prod(shapes[name]) for name in shapes.keys() - set(state))
+    state = training_state(shapes)
+    weights = sum(math.prod(shapes[name]) for name in shapes.keys() - state)
     lines = [f"Parameters: {weights:,} in {len(shapes) - len(state)} variables"]
     if state:
         total = f"{sum(map(math.prod, shapes.values())):,} in {len(shapes)} variables"
@@ -69,8 +69,9 @@ def _describe_head(source: Source, shapes: configs.Shapes) -> str:
 
 
 def _describe_config(source: Source, shapes: configs.Shapes, path: str | None) -> list[str]:
-    if configs.WORD_EMBEDDINGS not in shapes:
-        return ["Configuration: none, this is not a BERT model"]
+    if missing := configs.missing_weights(shapes):
+        found = f"it has no {checkpoints.summarize(missing)}"
+        return [f"Configuration: none, this is not a BERT model: {found}"]
     sizes = ", ".join(f"{key} {value}" for key, value in configs.infer_sizes(shapes).items())
     if config := configs.find_config(source, path, shapes):
         file = path or source.config_file or source.path

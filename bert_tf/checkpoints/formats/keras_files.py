@@ -12,6 +12,7 @@ import numpy as np
 
 from bert_tf import checkpoints, files
 from bert_tf.checkpoints.formats import heads
+from bert_tf.checkpoints.formats.configs import POOLER
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, reason
@@ -87,9 +88,9 @@ def write(
     shapes = {name: value.shape for name, value in weights.items()}
     model = build(head, config, head.count_outputs(shapes))
     for name, variable in checkpoints.named_variables(model).items():
-        if name not in weights:
+        if name not in weights and name not in POOLER:  # which an encoder may lack
             raise UserError(f"{type(model).__name__}: head_format does not list {name}")
-        variable.assign(weights[name])
+        variable.assign(weights.get(name, np.zeros(variable.shape)))
     with files.wrap_errors("write", path):
         if hasattr(os, "posix_fallocate"):
             # Reserve the space first: with a full disk, h5py crashes and prints tracebacks.

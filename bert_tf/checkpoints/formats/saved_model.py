@@ -16,7 +16,8 @@ import tensorflow as tf
 from bert_tf import checkpoints, files
 from bert_tf.checkpoints.formats import heads
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
-from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
+from bert_tf.checkpoints.formats.source import OriginalSource, Source
+from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.checkpoints.tensors import folder_to_read
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, reason
@@ -24,6 +25,7 @@ from bert_tf.modeling import BertModel
 from bert_tf.modeling.heads import ROOT_HEAD
 
 GRAPH_FILE = "saved_model.pb"
+_VARIABLES = os.path.join("variables", "variables")  # the prefix of its checkpoint
 # Subfolder for extra files, which TensorFlow ignores.
 EXTRA_FOLDER = "assets.extra"
 # Inputs of TensorFlow Hub's encoders, in the order input_ids, input_mask, segment_ids.
@@ -38,13 +40,24 @@ _EXPORT_SCOPES = ("bert/embeddings/", "bert/encoder/layer_", "bert/pooler/")
 _TOLERANCE = 1e-3
 
 
+def open_saved_model(folder: str) -> Source:
+    """Opens the SavedModel in a folder, of TensorFlow 1 (an Estimator's export) or 2."""
+    prefix = os.path.join(folder, _VARIABLES)
+    is_complete = files.exists(f"{prefix}.index")
+    if not is_complete or _read_meta_graph(folder).object_graph_def.nodes:
+        return SavedModelSource(folder)
+    source = OriginalSource(prefix, folder)
+    source.vocab_file = source.vocab_file or RunFolder(folder).find(f"assets/{VOCAB}")
+    return source
+
+
 class SavedModelSource(ModelGardenSource):
     """The weights of a SavedModel; `is_encoder` means that it is callable, like TF Hub encoders."""
 
     kind = "saved_model"
 
     def __init__(self, folder: str) -> None:
-        prefix = os.path.join(folder, "variables", "variables")
+        prefix = os.path.join(folder, _VARIABLES)
         for path in (os.path.join(folder, GRAPH_FILE), f"{prefix}.index"):
             if not files.exists(path):
                 problem = f"No such file: {path} ({files.describe_parent(path)})"

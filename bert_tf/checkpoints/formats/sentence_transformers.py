@@ -15,7 +15,11 @@ from bert_tf.progress import log
 _FLAGS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
 _PACKAGE = "sentence_transformers"
 _SETTINGS = f"config_{_PACKAGE}.json"
+_MODULES = "modules.json"
 _CHAIN = ["Transformer", "Pooling", "Normalize"]
+_TEXTS = "sentence_bert_config.json"
+# Keys of the config.json of a CrossEncoder that say how logits become scores.
+_ACTIVATION = ("sentence_transformers", "sbert_ce_default_activation_function")
 # Names of the prompts of queries, and of the passages that are searched.
 _QUERY, _PASSAGE = ("query", "search_query"), ("document", "passage", "corpus", "search_document")
 
@@ -76,18 +80,11 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
 
     Raises a UserError if a file is damaged, or the configuration of the pooling is missing.
     """
-    outer, name = os.path.split(os.path.abspath(folder.path or "."))
-    root = RunFolder(outer) if name == "0_Transformer" else folder  # in models of 2020
-    if not (path := root.find("modules.json")):
-        return None
-    try:
-        modules = files.parse_json(files.read_text(path), path)
-        steps = [(m["type"].split(".")[-1], m["path"]) for m in modules]
-    except (AttributeError, KeyError, TypeError):
-        raise UserError(f"{path} is not a list of modules. Restore it from a copy") from None
+    root, steps = _find_modules(folder)
     names = [name for name, _ in steps if name != "Dropout"]
-    if names == _CHAIN[:1]:
+    if names in ([], _CHAIN[:1]):
         return None
+    folder = RunFolder(root.file(steps[0][1]))
     unsupported = "" if names in (_CHAIN[:2], _CHAIN) else f"the modules {', '.join(names)}"
     poolings: list[str] = []
     settings = _read(root, _SETTINGS)
@@ -99,27 +96,57 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
         unsupported = ", ".join(unknown) if poolings else "a pooling without any mode"
         if config.get("include_prompt") is False and any(prompts.values()):
             unsupported = unsupported or "a pooling without the prompt (include_prompt=false)"
-    texts, tokenizer = (_read(folder, f"{x}_config.json") for x in ("sentence_bert", "tokenizer"))
-    # Newer versions store the length with the tokenizer.
-    limits = [texts.get("max_seq_length") or tokenizer.get("model_max_length")]
-    limits.append(_read(folder, "config.json").get("max_position_embeddings"))
     return DeclaredVectors(
-        path,
+        root.file(_MODULES),
         "_".join(poolings),
         "Normalize" in names,
         unsupported,
-        min((int(limit) for limit in limits if isinstance(limit, int | float)), default=None),
-        bool(texts.get("do_lower_case")),
+        max_length(folder),
+        bool(_read(folder, _TEXTS).get("do_lower_case")),
         prompts.get(settings.get("default_prompt_name")) or "",
         prompts,
         settings.get("similarity_fn_name") or "",
     )
 
 
+def max_length(folder: RunFolder) -> int | None:
+    """Returns the number of tokens to which a model of this library cuts texts; None if unknown."""
+    texts, tokenizer = _read(folder, _TEXTS), _read(folder, "tokenizer_config.json")
+    # Newer versions store the length with the tokenizer.
+    limits = [texts.get("max_seq_length") or tokenizer.get("model_max_length")]
+    limits.append(_read(folder, "config.json").get("max_position_embeddings"))
+    return min((int(limit) for limit in limits if isinstance(limit, int | float)), default=None)
+
+
+def encoder_folder(folder: str) -> str:
+    """Returns the folder with the weights of a model: in models of 2020, not that of the model."""
+    root, modules = _find_modules(RunFolder(folder))
+    path = modules[0][1] if modules else ""
+    return root.file(path) if path else folder
+
+
+def _find_modules(folder: RunFolder) -> tuple[RunFolder, list[tuple[str, str]]]:
+    """Returns the root of a model, and the class and path of each module; [] if unknown.
+
+    `folder` is the root, or that of the first module.
+    """
+    outer, name = os.path.split(os.path.abspath(folder.path or "."))
+    root = RunFolder(outer) if name.startswith("0_") and not folder.find(_MODULES) else folder
+    if not (path := root.find(_MODULES)):
+        return folder, []
+    try:
+        modules = files.parse_json(files.read_text(path), path)
+        return root, [(m["type"].split(".")[-1], m["path"]) for m in modules]
+    except (AttributeError, KeyError, TypeError):
+        raise UserError(f"{path} is not a list of modules. Restore it from a copy") from None
+
+
 def is_cross_encoder(folder: RunFolder) -> bool:
-    """Returns whether run_ranking trained a model, or it is a classifier with one label."""
-    if folder.script or folder.find("modules.json"):
+    """Returns whether run_ranking trained a model, or it is a CrossEncoder, or has one label."""
+    if folder.script:
         return folder.script == "run_ranking"
+    if folder.find(_MODULES):
+        return _read(folder, _SETTINGS).get("model_type") == "CrossEncoder"
     config = _read(folder, "config.json")
     is_classifier = "BertForSequenceClassification" in (config.get("architectures") or [])
     return is_classifier and len(config.get("id2label") or ()) == 1
@@ -128,7 +155,7 @@ def is_cross_encoder(folder: RunFolder) -> bool:
 def check_encoder(folder: RunFolder) -> None:
     """Warns about an encoder that was trained for another task; UserError for a cross-encoder."""
     if is_cross_encoder(folder):
-        reason = "run_ranking trained it" if folder.script else "it is a classifier with one label"
+        reason = "run_ranking trained it" if folder.script else "it is a CrossEncoder"
         advice = "Pass it as --rerank_model of search_texts.py, and another model here"
         raise UserError(f"{folder} has no vectors of texts: {reason}. {advice}")
     tasks = [name for name, entry in registry.entries().items() if entry.make_task]
@@ -156,9 +183,9 @@ def declaration(
     ]
     flags = {f"pooling_mode_{flag}": name in pooling.split("_") for name, flag in _FLAGS.items()}
     contents = {
-        "modules.json": modules,
+        _MODULES: modules,
         "1_Pooling/config.json": {"word_embedding_dimension": size, **flags},
-        "sentence_bert_config.json": {
+        _TEXTS: {
             "max_seq_length": max_seq_length,
             "do_lower_case": lower_case,
         },
@@ -180,6 +207,15 @@ def write_declaration(folder: str, source: RunFolder, config: BertConfig) -> Non
     files.write_texts(folder, texts)
     if normalize:  # sentence-transformers requires this folder
         files.make_dirs(os.path.join(folder, "2_Normalize"))
+
+
+def copy_cross_encoder(folder: str, source: RunFolder) -> None:
+    """Completes a converted CrossEncoder: its scores are made as in `source`."""
+    paths = {name: source.find(name) for name in (_MODULES, _SETTINGS, _TEXTS)}
+    texts = {name: files.read_text(path) for name, path in paths.items() if path}
+    config, theirs = (_read(x, "config.json") for x in (RunFolder(folder), source))
+    config |= {key: theirs[key] for key in _ACTIVATION if key in theirs}
+    files.write_texts(folder, {**texts, "config.json": json.dumps(config, indent=2) + "\n"})
 
 
 def _poolings(config: Mapping[str, Any]) -> list[str]:

@@ -4,12 +4,14 @@ import abc
 import contextlib
 import functools
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bert_tf import checkpoints, files, registry, releases
+from bert_tf.checkpoints.formats.configs import WORD_EMBEDDINGS
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.checkpoints.tensors import open_reader
 from bert_tf.config import BertConfig
@@ -21,6 +23,8 @@ if TYPE_CHECKING:  # imports Keras
 
 # Settings of a tokenizer in transformers.
 TOKENIZER_CONFIG = "tokenizer_config.json"
+# How ports of the original to TensorFlow 2 name its LayerNorm.
+_NORM = re.compile(r"layer_normalization(_\d+)?(?=/)")
 
 
 class Source(abc.ABC):
@@ -34,6 +38,7 @@ class Source(abc.ABC):
         path: path of the model; for an archive, the path of the unpacked model.
         config_file: path of the configuration, in the source's format; None if missing.
         vocab_file: path of the vocabulary; None if missing.
+        stored_vocab: path of the file that `vocab_file` extends by added tokens; None without.
         do_lower_case: whether texts must be lower-cased; None if unknown.
         tokenizer_settings: options of the tokenizer that the model needs, by name.
         casing_is_recorded: whether `do_lower_case` is from the `run.json` of a training run.
@@ -48,6 +53,7 @@ class Source(abc.ABC):
         self.path = path
         self.config_file = RunFolder(folder).find(CONFIG)
         self.vocab_file = RunFolder(folder).find(VOCAB)
+        self.stored_vocab: str | None = None
         self._model_class: Any = None  # class of the model, or `module:name`
         self._labels_folder = folder
         self.do_lower_case: bool | None = None
@@ -132,12 +138,15 @@ class Source(abc.ABC):
 
 
 class OriginalSource(Source):
-    """A name-based checkpoint; its Adam slots and training step, if any, count as variables."""
+    """A name-based checkpoint; its Adam slots and training step, if any, count as variables.
+
+    `folder` has the other files of the model, by default that of the checkpoint.
+    """
 
     kind = "original"
 
-    def __init__(self, prefix: str, shown: str = "") -> None:
-        folder = os.path.dirname(prefix) or "."
+    def __init__(self, prefix: str, folder: str | None = None, shown: str = "") -> None:
+        folder = folder or os.path.dirname(prefix) or "."
         super().__init__(prefix, folder)
         self.read_run(folder)
         with contextlib.suppress(UserError):  # Reading the weights reports damage.
@@ -148,13 +157,25 @@ class OriginalSource(Source):
 
     def variables(self) -> dict[str, tuple[list[int], str]]:
         """Returns the shapes and stored dtypes of all variables, including Adam slots and step."""
-        shapes = checkpoints.shapes(self.path)
+        shapes, names = checkpoints.shapes(self.path), self._names
         dtypes = open_reader(self.path).get_variable_to_dtype_map()
-        return {name: (shape, dtypes[name].name) for name, shape in shapes.items()}
+        return {name: (shapes[stored], dtypes[stored].name) for name, stored in names.items()}
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         """Yields the names and values of variables, one at a time, in their stored dtypes."""
-        return checkpoints.read(self.path, names)
+        names = {self._names.get(name, name): name for name in names}
+        for stored, value in checkpoints.read(self.path, names):
+            yield names[stored], value
+
+    @functools.cached_property
+    def _names(self) -> dict[str, str]:
+        """Maps variables to stored names, which may have a scope before that of the original."""
+        stored = sorted(checkpoints.shapes(self.path))
+        words = [n for n in stored if f"/{n}".endswith(f"/{WORD_EMBEDDINGS}")]
+        scope = words[0].removesuffix(WORD_EMBEDDINGS) if len(words) == 1 else ""
+        # A name that is stored as it is comes last, and counts.
+        names = {_NORM.sub("LayerNorm", name.removeprefix(scope)): name for name in stored}
+        return names | {name: name for name in stored if name in names}
 
 
 def tokenizer_settings(run: RunFolder) -> dict[str, str]:

@@ -38,7 +38,8 @@ def make_dataset(options: ClassifierOptions, source: str | RunFolder) -> TextDat
     if options.uses_custom_tables or (options.task_module and not reads_data):
         data = _make_custom_dataset(options, folder)
     elif options.task_module:
-        data = load_task_module(options.task_module, options.data_dir or "")
+        trained = trained_problem_type(folder) if folder else None
+        data = load_task_module(options.task_module, options.data_dir or "", trained)
         if not folder:
             data.read("train")  # tells whether texts are pairs, and the targets of a regression
         elif data.problem_type == REGRESSION:

@@ -2,9 +2,9 @@
 
 Of `get_train_examples`, `get_dev_examples` and `get_test_examples`, a run needs only those whose
 examples it reads. `get_labels` returns strings or integers, which name classes, or None if labels
-are numbers. If the class sets `problem_type = "multilabel"`, the label of an example is a list of
-labels. If `get_labels` returns None, it may also be a list of numbers, or a dict of numbers by
-name.
+are numbers. If the class sets `problem_type = "multilabel"`, or labels are lists, a text has any
+number of labels: the attribute `label` or `labels` lists them, or has 0 or 1 for each class. If
+`get_labels` returns None, it may also be a list of numbers, or a dict of numbers by name.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ _SHOWN_CHARACTERS = 200
 class ModuleDataset(TextDataset):
     """A dataset of the examples that the methods of a user's object return for `data_dir`."""
 
-    def __init__(self, task: Any, path: str, data_dir: str) -> None:
+    def __init__(self, task: Any, path: str, data_dir: str, trained: str | None = None) -> None:
         self._task, self._path, self._data_dir = task, path, data_dir
         self.read = functools.cache(self.read)
         self.name = f"task {type(task).__name__}"
@@ -46,7 +46,8 @@ class ModuleDataset(TextDataset):
         self.labels = tuple(names)
         require_valid_labels(self.labels, f"{path}: get_labels()")
         allowed = (CLASSIFICATION, MULTILABEL) if self.labels else (REGRESSION,)
-        self.problem_type = getattr(task, "problem_type", None) or allowed[0]
+        self._declared = getattr(task, "problem_type", None) or trained
+        self.problem_type = self._declared or allowed[0]
         if self.problem_type not in allowed:
             problem = f"problem_type is {self.problem_type!r}, but get_labels() returns"
             count = counted(len(self.labels), "label") if self.labels else "no labels"
@@ -63,12 +64,15 @@ class ModuleDataset(TextDataset):
             if returned is None:
                 raise UserError(f"{self._path}: {method}(data_dir) returns None, not examples")
             examples = list(returned)
+        labels = [_label_of(item) for item in examples if split != "predict"]
+        if self.labels and not self._declared and any(isinstance(x, list | dict) for x in labels):
+            self.problem_type = MULTILABEL
         count = counted(len(examples), "example")
         are_numbers = self.problem_type == REGRESSION
         reason = ", because get_labels() returns no labels" * are_numbers
         log.info("%s: %s; %s%s", self.describe(split), count, self.problem_type, reason)
         if are_numbers and split == "train" and examples:
-            self.labels = target_names(_to_text(getattr(examples[0], "label", None)))
+            self.labels = target_names(labels[0])
         examples = [self._convert(item, split, index) for index, item in enumerate(examples)]
         are_pairs = {bool(example.text_b) for example in examples}
         if split == "train":
@@ -92,21 +96,28 @@ class ModuleDataset(TextDataset):
         if not isinstance(text_a, str) or not isinstance(text_b, str | None):
             texts = f"text_a is {_short(text_a)}, text_b is {_short(text_b)}"
             raise UserError(f"{place}: {texts}. Return InputExample objects with strings")
-        label = getattr(item, "label", None)
         if split == "predict":
             return InputExample(guid, text_a, text_b)
+        label = _label_of(item)
         if label is None:
             raise UserError(f"{place} has no label")
+        if isinstance(label, list) and len(label) == len(self.labels):
+            values = [{"0.0": "0", "1.0": "1", "False": "0", "True": "1"}.get(x, x) for x in label]
+            if {*values} <= {"0", "1"} and not {*values} <= {*self.labels}:
+                label = dict(zip(self.labels, values, strict=True))
         parser = LabelParser(self.problem_type, tuple(self.labels))
-        return InputExample(guid, text_a, text_b, parser.parse(_to_text(label), place))
+        return InputExample(guid, text_a, text_b, parser.parse(label, place))
 
 
-def _to_text(label: Any) -> Any:
-    """Converts the label of an example, or its items, to text."""
+def _label_of(item: Any) -> Any:
+    """Returns the label of an example as text, or a list or dict of texts; None if it has none."""
+    label = getattr(item, "label", None)
+    label = getattr(item, "labels", None) if label is None else label
+    label = getattr(label, "tolist", lambda: label)()  # of NumPy
     if isinstance(label, dict):
         return {str(name): str(value) for name, value in label.items()}
     is_list = isinstance(label, list | tuple | set | frozenset)
-    return [*map(str, label)] if is_list else str(label)
+    return [*map(str, label)] if is_list else None if label is None else str(label)
 
 
 def has_pairs(inputs: str | None) -> bool | None:
@@ -114,8 +125,10 @@ def has_pairs(inputs: str | None) -> bool | None:
     return next((pairs for pairs, kind in _KINDS.items() if kind == inputs), None)
 
 
-def load_task_module(path: str, data_dir: str) -> ModuleDataset:
+def load_task_module(path: str, data_dir: str, trained: str | None = None) -> ModuleDataset:
     """Runs a user's Python file, and creates a dataset from its only class with task methods.
+
+    `trained` is the problem type of the model, if there is one.
 
     Raises:
         UserError: the file is missing, is not Python or fails, or it does not have exactly one such
@@ -131,7 +144,7 @@ def load_task_module(path: str, data_dir: str) -> ModuleDataset:
     sys.modules[module.__name__] = module
     with _user_code(path):
         exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
-        return ModuleDataset(_find_task_class(module, path)(), path, data_dir)
+        return ModuleDataset(_find_task_class(module, path)(), path, data_dir, trained)
 
 
 def _find_task_class(module: types.ModuleType, path: str) -> type:

@@ -19,8 +19,9 @@ from bert_tf.checkpoints.formats import (
     hugging_face_config,
 )
 from bert_tf.errors import UserError
+from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.modeling import get_activation
-from bert_tf.options import ConversionOptions
+from bert_tf.options import ConversionOptions, EmbeddingsOptions
 from tests.checkpoints.formats.conftest import NAMES, assert_same
 
 
@@ -145,21 +146,19 @@ def test_half_precision_weights_are_read_exactly(folders, modified, dtype_name):
         assert value.tobytes() == np.ascontiguousarray(expected_value).tobytes()
 
 
-def test_missing_pooler_is_filled_with_zeros(folders, tmp_path, modified):
+def test_model_without_pooler_is_converted(folders, tmp_path, modified):
     folder = modified("span")
     (folder / "pooler.safetensors").unlink()
-    source = find_source(str(folder))
-    assert "has no pooler" in source.notes[0]
-    convert(source, ConversionOptions(output=str(tmp_path / "x"), to="original"))
-    values = dict(source.read(configs.POOLER))
-    assert [value.shape for value in values.values()] == [(16,), (16, 16)]
-    assert not any(value.any() for value in values.values())
-    # Exporting it again omits the zero pooler.
-    convert(
-        find_source(str(tmp_path / "x")),
-        ConversionOptions(output=str(tmp_path / "y"), to="hugging_face"),
-    )
+    (tmp_path / "z").mkdir()
+    for source, to in (("modified", "original"), ("x", "hugging_face"), ("x", "keras")):
+        output = str(tmp_path / {"original": "x", "hugging_face": "y", "keras": "z/z.keras"}[to])
+        source = find_source(str(tmp_path / source))
+        assert not source.notes
+        convert(source, ConversionOptions(output=output, to=to))
+    assert configs.POOLER[0] not in find_source(str(tmp_path / "x")).shapes()
     assert not (tmp_path / "y" / "pooler.safetensors").exists()
+    values = dict(find_source(str(tmp_path / "z" / "z.keras")).read(configs.POOLER))
+    assert not any(value.any() for value in values.values())
 
 
 @pytest.mark.parametrize(
@@ -270,7 +269,52 @@ def test_special_tokens_are_read(modified):
     source = find_source(str(folder))
     assert source.tokenizer_settings == {"special_tokens": known}
     (note,) = source.notes
-    assert "special tokens that are not in the vocabulary: [E1]. They are split" in note
+    assert "added tokens without a row: [E1]. They are split" in note
+
+
+ADDED = {"[E1]": {"special": True}, "plot-X": {}, "new york": {}, "slows": {"single_word": True}}
+
+
+@pytest.mark.parametrize("kind", ["added_tokens.json", "tokenizer.json", "tokenizer_config.json"])
+def test_added_tokens_have_their_rows(modified, tmp_path, kind):
+    """Their ids are the last ones, in whichever file transformers stores them."""
+    name = "embeddings.word_embeddings.weight"
+    grow = lambda tensors: {**tensors, name: np.concatenate([tensors[name], tensors[name][:6]])}  # noqa: E731
+    folder = modified("encoder", grow, vocab_size=25)
+    tokens = [
+        {"id": 20 + i, "content": text, "normalized": not flags.get("special"), **flags}
+        for i, (text, flags) in enumerate(ADDED.items())
+    ]
+    settings = {"do_lower_case": True, "additional_special_tokens": ["[E1]"]}
+    content = {token["content"]: token["id"] for token in tokens}
+    if kind == "tokenizer.json":
+        content = {"added_tokens": tokens}
+    elif kind == "tokenizer_config.json":
+        content = settings | {"added_tokens_decoder": {str(t["id"]): t for t in tokens}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    (folder / kind).write_text(json.dumps(content))
+    source = find_source(str(folder))
+    word = "slows" if kind == "added_tokens.json" else r"\bslows\b"
+    expected = f"[E1],(?i)plot-X,(?i)new york,(?i){word}"
+    assert source.tokenizer_settings["special_tokens"] == expected
+    assert not source.notes
+    # The vocabulary of the folder does not have them.
+    options = EmbeddingsOptions(
+        init_checkpoint=str(folder), vocab_file=str(folder / "vocab.txt"), max_seq_length=8
+    )
+    tokenizer = load_config_and_tokenizer(*find_model_files(options))[1]
+    text = "[E1] PLOT-xs New York slows slowss [e1]"
+    tokens = ["[E1]", "plot-X", "[UNK]", "new york", "slows"]
+    found = tokenizer.tokenize(text)
+    assert found[:5] == tokens
+    assert tokenizer.convert_tokens_to_ids(["[E1]", "slows"]) == [20, 23]
+    # Conversions keep them.
+    for to in ("original", "hugging_face"):
+        output = tmp_path / to
+        convert(source, ConversionOptions(output=str(output), to=to))
+        assert (output / "vocab.txt").read_text().endswith("\n".join(["[unused_19]", *ADDED, ""]))
+    again = find_source(str(tmp_path / "hugging_face"))
+    assert again.tokenizer_settings["special_tokens"] == expected
 
 
 def test_vocabulary_is_read_from_tokenizer_json(models, modified):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint, checkpoints
-from bert_tf.checkpoints.formats import convert, find_source, heads
+from bert_tf.checkpoints.formats import convert, describe, find_source, heads
 from bert_tf.commands import convert_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
@@ -98,11 +98,68 @@ def test_optimizer_variables_are_dropped_without_a_word(tiny, tmp_path, caplog):
     assert "global_step" in names
 
 
-def test_optimizer_is_stripped_from_other_models(tmp_path):
+def test_optimizer_is_stripped_from_models_with_more_variables(tiny, tmp_path):
     values = {"x/kernel": np.float32([1]), "x/kernel/adam_m": np.float32([2])}
-    checkpoint.write(str(tmp_path / "a.ckpt"), values)
-    _convert(tmp_path / "a.ckpt", tmp_path / "b.ckpt", strip_optimizer=True)
-    assert list(values_of(str(tmp_path / "b.ckpt"))) == ["x/kernel"]
+    _convert(write_model(tmp_path / "a", tiny, "encoder", **values), tmp_path / "b.ckpt")
+    _convert(tmp_path / "b.ckpt", tmp_path / "c.ckpt", strip_optimizer=True)
+    names = {*values_of(str(tmp_path / "b.ckpt"))} - {*values_of(str(tmp_path / "c.ckpt"))}
+    assert names == {"x/kernel/adam_m"}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["electra/embeddings/word_embeddings", "discriminator_predictions/dense/kernel"],
+        ["bert/embeddings/word_embeddings", "bert/encoder/transformer/group_0/ffn_1/kernel"],
+        ["model/wte", "model/h0/attn/c_attn/w"],
+        ["encoder/block_000/layer_000/SelfAttention/q", "shared/embedding"],
+        ["resnet/conv1/kernel", "global_step"],
+    ],
+)
+def test_models_that_are_no_bert_are_refused(tmp_path, names):
+    checkpoint.write(str(tmp_path / "a.ckpt"), {name: np.ones([2, 2], "float32") for name in names})
+    with pytest.raises(UserError, match=rf"not contain all weights of BERT.*{names[0]}"):
+        _convert(tmp_path / "a.ckpt", tmp_path / "b.ckpt")
+    assert not (tmp_path / "b.ckpt.index").exists()
+    text = describe(find_source(str(tmp_path / "a.ckpt")))
+    assert "Configuration: none, this is not a BERT model: it has no bert/e" in text
+
+
+@pytest.mark.parametrize("scope", ["", "module/"])
+def test_names_of_other_programs_are_read(tiny, tmp_path, scope):
+    """Such as ports of the original to TensorFlow 2, and fine-tuned TensorFlow Hub modules."""
+    folder = write_model(tmp_path / "a", tiny, "encoder")
+    expected = values_of(str(folder / "bert_model.ckpt"))
+    renamed = {
+        scope + re.sub("(attention/output/)?LayerNorm", r"\1layer_normalization_3", name): value
+        for name, value in expected.items()
+    }
+    slots = {f"{name}/Adam": value for name, value in renamed.items()}
+    checkpoint.write(str(folder / "bert_model.ckpt"), {**renamed, **slots, "beta1_power": 0.9})
+    _convert(folder, tmp_path / "b.ckpt", strip_optimizer=True)
+    assert_same(
+        str(tmp_path / "b.ckpt"),
+        str(write_model(tmp_path / "c", tiny, "encoder") / "bert_model.ckpt"),
+    )
+
+
+def test_export_of_an_estimator_is_read(tiny, tmp_path):
+    import tensorflow as tf
+
+    values = values_of(tiny.checkpoint)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        for name, value in values.items():
+            tf.compat.v1.get_variable(name, initializer=tf.constant(value), use_resource=False)
+        session.run(tf.compat.v1.global_variables_initializer())
+        builder = tf.compat.v1.saved_model.Builder(str(tmp_path / "export"))
+        builder.add_meta_graph_and_variables(session, ["serve"])
+        builder.save()
+    (tmp_path / "export" / "assets").mkdir()
+    shutil.copy(tiny.folder / "vocab.txt", tmp_path / "export" / "assets")
+    config = str(tiny.folder / "bert_config.json")
+    _convert(tmp_path / "export", tmp_path / "b", to="original", bert_config_file=config)
+    assert_same(str(tmp_path / "b" / "bert_model.ckpt"), tiny.checkpoint)
+    assert (tmp_path / "b" / "vocab.txt").exists()
 
 
 def test_extra_config_keys_and_gelu_variant_are_kept(tiny, tmp_path):

@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -173,6 +175,46 @@ def test_tokenizers_match_transformers(transformers_results, models, lower):
     source = find_source(str(saved))
     assert source.do_lower_case is lower
     assert Path(source.vocab_file).read_text() == (models["encoder"] / "vocab.txt").read_text()
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("accents", [None, True, False])
+def test_added_tokens_have_the_ids_of_transformers(models, tiny, tmp_path, lower, accents):
+    vocab = models["encoder"] / "vocab.txt"
+    tokens = [{"content": text, "normalized": True} for text in ("filmX", "ilm", "new york", "c++")]
+    tokens += [{"content": "slowest", "single_word": True}, {"content": "Plöt", "normalized": True}]
+    tokens += [{"content": text, "special": True, "normalized": False} for text in ("[E1]", "<é>")]
+    tokens += [{"content": "<m>", "lstrip": True, "rstrip": True, "normalized": False}]
+    parts = [
+        "filmX",
+        "FILM",
+        "ilm",
+        "New York",
+        "C++",
+        "slow",
+        "Slow",
+        "plo\u0308t",
+        "PLÖT",
+        "[E1]",
+    ]
+    parts += ["[e1]", "<é>", "<É>", " <m> ", " ", " ", "-", "x", "_", "字", "\t", "the", "good"]
+    rng = random.Random(5)
+    texts = ["".join(rng.choices(parts, k=rng.randrange(8))) for _ in range(500)]
+    settings = {"vocab": str(vocab), "do_lower_case": lower, "strip_accents": accents}
+    job = {"action": "add_tokens", "tokenizer": settings, "tokens": tokens, "texts": texts}
+    expected = _run_worker(tmp_path, {"x": job})["x"]
+    size = len(vocab.read_text().splitlines())
+    config = BertConfig.from_dict({**tiny.config.to_dict(), "vocab_size": size + len(tokens)})
+    write_model(tmp_path / "ours", tiny, "encoder", config)
+    _export(tmp_path / "ours", tmp_path / "theirs")
+    for name in ("model.safetensors", "config.json"):
+        shutil.copy(tmp_path / "theirs" / name, tmp_path / "x")
+    source = find_source(str(tmp_path / "x"))
+    strip = {"true": True, "false": False}.get(source.tokenizer_settings.get("strip_accents"))
+    special = source.tokenizer_settings["special_tokens"]
+    tokenizer = FullTokenizer(source.vocab_file, source.do_lower_case, strip, special)
+    found = [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text)) for text in texts]
+    assert found == expected
 
 
 def test_labels_and_settings_are_exported(transformers_results):

@@ -51,13 +51,21 @@ def tokenize(folder, name, job):
     return [tokenizer.tokenize(job["text"]), tokenizer.model_max_length]
 
 
+def add_tokens(folder, name, job):
+    tokenizer = transformers.BertTokenizer(**job["tokenizer"])
+    tokenizer.add_tokens([transformers.AddedToken(**token) for token in job["tokens"]])
+    tokenizer.save_pretrained(folder / name)
+    return [tokenizer(text, add_special_tokens=False)["input_ids"] for text in job["texts"]]
+
+
 def read_config(folder, name, job):
     config = transformers.AutoConfig.from_pretrained(folder / name)
     return [config.id2label, config.num_labels, config.classifier_dropout, config.layer_norm_eps]
 
 
 ACTIONS = {
-    function.__name__: function for function in (load, cast, make_masked_lm, tokenize, read_config)
+    function.__name__: function
+    for function in (load, cast, make_masked_lm, tokenize, add_tokens, read_config)
 }
 
 if __name__ == "__main__":

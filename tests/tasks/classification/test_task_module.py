@@ -88,6 +88,26 @@ def test_multi_label_task(write):
     assert [example.label for example in dataset.read("train")] == [("yes", "no"), ()]
 
 
+@pytest.mark.parametrize("attribute", ["label", "labels"])
+@pytest.mark.parametrize("labels", ["[1, 0]", "np.array([1.0, 0.0])", "(True, False)", "['yes']"])
+def test_lists_are_multi_label(write, attribute, labels):
+    """As in the forks of the original for several labels per text."""
+    extra = f"""
+        import numpy as np
+        class Item:
+            def __init__(self, text, labels):
+                self.guid, self.text_a, self.text_b, self.{attribute} = 1, text, None, labels
+        items = [Item("x", {labels}), Item("y", [0, 0])]
+    """
+    code = task_module_code("self.items", extra_code=extra.strip())
+    data = load_task_module(write(code), "")
+    assert [example.label for example in data.read("train")] == [("yes",), ()]
+    assert data.problem_type == "multilabel"
+    # An evaluation of a model of another type.
+    trained = load_task_module(write(code), "", "multilabel")
+    assert trained.problem_type == "multilabel"
+
+
 def test_labels_may_be_numbers_and_have_spaces_around_them(write):
     examples = '[Example("a", "x", None, 0), Example("b", "y", None, " 1")]'
     dataset = load_task_module(write(task_module_code(examples, '["0", " 1"]')), "")
@@ -212,10 +232,8 @@ MULTI = 'problem_type = "multilabel"'
             task_module_code('[Example("a", "b", "", "maybe")]'),
             r"label 'maybe' is not one of yes, no",
         ),
-        (
-            task_module_code('[Example("a", "b", "", ["no"])]'),
-            "a list of labels needs problem_type=multilabel",
-        ),
+        (task_module_code('[Example("a", "b", "", ["n"])]'), "'n' is not one of yes, no"),
+        (task_module_code('[Example("a", "b", "", [0, 2])]'), "'0' is not one of yes, no"),
         (task_module_code('[Example("a", "b", "", "n")]', extra_code=MULTI), "'n' is not one of"),
         (task_module_code('[Example("a", "b", "", ["x"])]', extra_code=MULTI), "'x' is not one of"),
         (

@@ -117,8 +117,11 @@ def test_transformer_in_a_subfolder(model, tmp_path):
     shutil.copytree(model, old / "0_Transformer")
     for name in ("modules.json", "1_Pooling"):
         shutil.move(old / "0_Transformer" / name, old / name)
+    modules = [{**TRANSFORMER, "path": "0_Transformer"}, POOLING]
+    (old / "modules.json").write_text(json.dumps(modules))
     actual = vectors(old / "0_Transformer")
     np.testing.assert_allclose(actual[:, 0], expected(model, "cls"), atol=1e-5)
+    np.testing.assert_allclose(SentenceEncoder(str(old)).encode(TEXTS), actual[:, 0], atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +261,7 @@ def test_conversions_of_cross_encoders(model, tmp_path):
     assert not (tmp_path / "copy" / "modules.json").exists()
     for folder, reason in (
         (str(model), "run_ranking trained it"),
-        (copy, "it is a classifier with one label"),
+        (copy, "it is a CrossEncoder"),
     ):
         again = {"input": folder, "output": str(tmp_path / "again"), **to}
         with pytest.raises(UserError, match=f"no vectors of texts: {reason}"):
@@ -267,6 +270,18 @@ def test_conversions_of_cross_encoders(model, tmp_path):
     # Once more without flags: it stays a cross-encoder.
     convert_checkpoint.run(ConversionOptions(**again))
     assert not (tmp_path / "again" / "modules.json").exists()
+    # As sentence-transformers 6 saves it.
+    saved = {"modules.json": [TRANSFORMER], "sentence_bert_config.json": {"max_seq_length": 9}}
+    saved["config_sentence_transformers.json"] = {"model_type": "CrossEncoder", "prompts": {}}
+    for name, content in saved.items():
+        (tmp_path / "copy" / name).write_text(json.dumps(content))
+    with pytest.raises(UserError, match="no vectors of texts: it is a CrossEncoder"):
+        SentenceEncoder(copy).encode(TEXTS)
+    convert_checkpoint.run(ConversionOptions(input=copy, output=str(tmp_path / "new"), **to))
+    for name, content in saved.items():
+        assert json.loads((tmp_path / "new" / name).read_text()) == content
+    settings = json.loads((tmp_path / "new" / "tokenizer_config.json").read_text())
+    assert settings["model_max_length"] == 9
 
 
 def test_conversions_to_a_name_with_an_extension(model, tmp_path):

@@ -27,6 +27,7 @@ from sentence_transformers import CrossEncoder
 from torch import nn
 
 model = CrossEncoder(sys.argv[1], device="cpu")
+model.save_pretrained(sys.argv[1] + "_saved")
 pairs = json.loads(sys.argv[2])
 scores = model.predict(pairs, activation_fn=nn.Identity())
 print(json.dumps([scores.tolist(), model.predict(pairs).tolist()]))
@@ -55,5 +56,11 @@ def test_same_scores(tiny, tmp_path):
     command = [sys.executable, "-c", _CODE, str(tmp_path / "hf"), json.dumps(pairs)]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     expected = json.loads(output.splitlines()[-1])
+    # What it saves is converted once more.
+    saved, again = str(tmp_path / "hf_saved"), str(tmp_path / "again")
+    registry.run(ConversionOptions(input=saved, output=again, to="sentence_transformers"))
+    command[3] = again
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert json.loads(output.splitlines()[-1]) == expected
     np.testing.assert_allclose([x.score for x in found], expected[0], atol=1e-5)
     np.testing.assert_allclose([x.probability for x in found], expected[1], atol=1e-5)
