@@ -280,7 +280,8 @@ class Extractor:
             self.num_texts += len(texts)
             self.num_truncated += int(np.count_nonzero(rows[CUT_TOKENS]))
         if self.options.pooling != "none":
-            return [TextFeatures(None, v) for v in self._inference.predict(rows, **part)["values"]]
+            vectors = self._inference.predict(rows, lambda _: None, **part)["values"]
+            return [TextFeatures(None, v) for v in vectors]
         values: list[Any] = [None] * len(texts)
         lengths = rows["input_mask"].sum(axis=1)
         for row_indices, outputs in self._inference.batches(rows, **part):
