@@ -65,7 +65,8 @@ class ModuleDataset(TextDataset):
                 raise UserError(f"{self._path}: {method}(data_dir) returns None, not examples")
             examples = list(returned)
         labels = [_label_of(item) for item in examples if split != "predict"]
-        if self.labels and not self._declared and any(isinstance(x, list | dict) for x in labels):
+        are_lists = any(isinstance(x, list | dict) for x in labels)
+        if self.problem_type != REGRESSION and not self._declared and are_lists:
             self.problem_type = MULTILABEL
         count = counted(len(examples), "example")
         are_numbers = self.problem_type == REGRESSION
