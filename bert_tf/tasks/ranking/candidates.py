@@ -1,11 +1,10 @@
 """Chooses the passages that a cross-encoder learns from, and those that it ranks."""
 
-import functools
+import bisect
 import itertools
-import math
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,22 +75,20 @@ class Choices:
                 known[positive] = max(score, known.get(positive, 0.0))
             self.negatives[anchor] += [positive] * (score == 0) + [*negatives]
         self.passages = data.passages
-        # Query -> the passages that are not relevant to it; and the keys of those that are.
-        self._others = functools.cache(
-            lambda query: [x for x in self.passages if x not in self.relevant[query]]
-        )
-        self._known = functools.cache(lambda query: {*map(_key, (query, *self.relevant[query]))})
+        # Query -> for each of its relevant passages, how many others come before it.
+        self._gaps: dict[str, list[int]] = {}
+        indexes = {text: index for index, text in enumerate(self.passages)}
+        for query, known in self.relevant.items():
+            own = sorted(indexes[text] for text in known)
+            self._gaps[query] = [index - count for count, index in enumerate(own)]
 
     def _draw(self, query: str, count: int, used: Sequence[str], seed: str) -> list[str]:
         """Draws random passages that are neither used nor relevant to the query."""
-        relevant, passages = self.relevant[query], self.passages
-        if 8 * len(relevant) > 7 * len(passages):  # most draws would be in vain
-            relevant, passages = {}, self._others(query)
-        unusable = {x for x in (query, *used) if x not in relevant}
-        size = min(len(passages), count + len(relevant) + len(unusable))
-        drawn = _sample(passages, size, seed)
-        free = (x for x in drawn if not (x in unusable or x in relevant))
-        return [*itertools.islice(free, count)]
+        gaps, excluded = self._gaps.get(query, []), {query, *used}
+        others = range(len(self.passages) - len(gaps))
+        drawn = random.Random(seed).sample(others, min(len(others), count + len(excluded)))
+        texts = (self.passages[index + bisect.bisect_right(gaps, index)] for index in drawn)
+        return [text for text in texts if text not in excluded][:count]
 
     def training_rows(self, count: int) -> list[Match]:
         """Returns the relevant pairs, each with `count` negatives.
@@ -105,11 +102,15 @@ class Choices:
         rows: list[Match] = []
         numbers = np.zeros(3, int)
         highest = max(1.0, *(match.score for match in self.data.matches))
+        unjudged: dict[str, list[Candidate]] = {}
+        for anchor in self.negatives:
+            known = {*map(_key, (anchor, *self.relevant[anchor]))}
+            run = self.run.get(_key(anchor), ())
+            unjudged[anchor] = [x for x in run if _key(x.passage) not in known]
         for anchor, positive, negatives, score in self.data.matches:
             seed = f"{anchor}\n{positive}"
-            run = self.run.get(_key(anchor), ())
-            known = (self._known(anchor), {*map(_key, negatives)}) if run else ()
-            found = [x.passage for x in run if not any(_key(x.passage) in texts for texts in known)]
+            known = {*map(_key, negatives)}
+            found = [x.passage for x in unjudged[anchor] if _key(x.passage) not in known]
             hard = [*dict.fromkeys(negatives)][:count]
             found = random.Random(seed).sample(found, min(len(found), count - len(hard)))
             drawn = self._draw(anchor, count - len(hard + found), hard + found, seed)
@@ -172,20 +173,6 @@ class Choices:
         numbers = counted(len(ranked), "pair"), len(judged), kind
         log.info("%s: ranks %s (number of queries: %d): %s", self.data.path, *numbers)
         return ranked
-
-
-def _sample(items: Sequence[str], size: int, seed: str) -> Iterator[str]:
-    """Yields the items of `random.Random(seed).sample(items, size)`, each in constant time."""
-    generator, total = random.Random(seed), len(items)
-    # As Python does: takes items from a list that shrinks or, of many items, draws repeatedly.
-    shrinks = total <= 21 + (4 ** math.ceil(math.log(3 * size, 4)) if size > 5 else 0)
-    moved: dict[int, int] = {}
-    for last in range(total - 1, total - 1 - size, -1):
-        index = generator.randrange(last + 1 if shrinks else total)
-        while index in moved and not shrinks:
-            index = generator.randrange(total)
-        yield items[moved.get(index, index)]
-        moved[index] = moved.get(last, last) if shrinks else index
 
 
 def _key(text: str) -> str:

@@ -1,7 +1,5 @@
 """Which passages training and evaluation use: of tables, of runs, and at random."""
 
-import random
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,6 @@ from bert_tf.data.matches import Match, Matches, read_matches
 from bert_tf.errors import UserError
 from bert_tf.options import RankingOptions
 from bert_tf.tables.relevance import Candidate, read_candidates
-from bert_tf.tasks.ranking import candidates
 from bert_tf.tasks.ranking.candidates import Choices, read_run
 
 DOCUMENTS = {f"d{n}": f"text {n}" for n in range(20)}
@@ -38,15 +35,7 @@ def test_hard_negatives_first_then_those_of_the_run_then_random_ones():
     assert choices.training_rows(10) == make(matches, run).training_rows(10)
 
 
-def test_drawing_one_by_one_is_drawing_at_once():
-    for seed in range(200):
-        total = random.Random(seed).randrange(1, 300)
-        size = random.Random(-seed).randrange(total + 1)
-        at_once = random.Random(str(seed)).sample(range(total), size)
-        assert [*candidates._sample(range(total), size, str(seed))] == at_once
-
-
-@pytest.mark.parametrize("num_others", [10_000, 50])
+@pytest.mark.parametrize("num_others", [10_000, 50, 2])
 def test_queries_with_many_relevant_passages(num_others):
     # If each row went through all of them, this would take minutes.
     relevant = [f"{n} of the topic" for n in range(10_000)]
