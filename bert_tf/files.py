@@ -307,13 +307,18 @@ def temporary_name(path: str) -> str:
     return f"{resolve(path)}.{uuid.uuid4().hex[:12]}.tmp"
 
 
+def remove_temporary(folder: str) -> None:
+    """Removes files of `temporary_name` that killed processes left in a folder, which is locked."""
+    for path in glob(os.path.join(glob_module.escape(folder), f"*.{12 * '[0-9a-f]'}.tmp")):
+        remove(path)
+
+
 @contextlib.contextmanager
 def atomic_write(path: str) -> Iterator[str]:
     """Yields a temporary name to write to, and renames the file to `path` at the end.
 
     No partially written file ever has the final name; if writing fails, the old file remains.
-    Follows symbolic links. For pipes and devices it yields `path` itself. Removes what processes
-    that were killed while writing the same file left behind.
+    Follows symbolic links. For pipes and devices it yields `path` itself.
     """
     if is_stream(path):
         with wrap_errors("write", path):
@@ -321,29 +326,13 @@ def atomic_write(path: str) -> Iterator[str]:
         return
     temporary = temporary_name(path)
     try:
-        with wrap_errors("write", path), _in_use(temporary):
+        with wrap_errors("write", path):
             yield temporary
             _replace(temporary, resolve(path))
     finally:
         # A failure here must not hide the error that ended the block.
         with contextlib.suppress(UserError):
             remove(temporary)
-
-
-@contextlib.contextmanager
-def _in_use(temporary: str) -> Iterator[None]:
-    """Locks a file of `temporary_name`; removes those of the same path that nobody locks."""
-    pattern = glob_module.escape(temporary[:-16]) + 12 * "[0-9a-f]" + ".tmp"
-    with contextlib.ExitStack() as stack:
-        # Windows cannot rename open files.
-        for path in [] if os.name == "nt" or is_remote(temporary) else [*glob(pattern), temporary]:
-            with contextlib.suppress(OSError):  # locked, or the file system has no locks
-                import fcntl
-
-                fcntl.flock(stack.enter_context(open(path, "ab")), fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if path != temporary:
-                    os.remove(path)
-        yield
 
 
 @contextlib.contextmanager

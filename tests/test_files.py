@@ -213,17 +213,12 @@ def test_last_writer_wins(tmp_path):
 
 
 def test_what_killed_processes_left_is_removed(tmp_path):
-    path, other = str(tmp_path / "out[1].txt"), str(tmp_path / "out[1].txt.bak")
-    lefts = [files.temporary_name(path), files.temporary_name(path)]
-    for left in (*lefts, files.temporary_name(other)):
-        Path(left).write_text("half")
-    with files.atomic_write(path) as in_use:
-        files.write_text(path, "whole")
-        assert not any(map(os.path.exists, lefts))
-        assert os.path.exists(in_use)
-        Path(in_use).write_text("later")
-    assert Path(path).read_text() == "later"
-    assert len(os.listdir(tmp_path)) == 2
+    folder = tmp_path / "out[1]"
+    folder.mkdir()
+    for name in (files.temporary_name(str(folder / "out.txt")), folder / "notes.tmp"):
+        Path(name).write_text("half")
+    files.remove_temporary(str(folder))
+    assert os.listdir(folder) == ["notes.tmp"]
 
 
 @pytest.mark.parametrize("platform", ["linux", "other"])

@@ -39,7 +39,10 @@ class Results:
 
 @contextlib.contextmanager
 def locked(folder: str, is_chief: bool, trains: bool) -> Iterator[None]:
-    """Locks `output_dir` while training, after checking that it can be created and written to."""
+    """Locks `output_dir` while training, after checking that it can be created and written to.
+
+    Removes what earlier runs that were killed while writing left behind.
+    """
     flag, existing = f"--output_dir={folder}", os.path.abspath(folder)
     while not os.path.exists(existing) and not files.is_remote(folder):
         existing = os.path.dirname(existing)
@@ -49,6 +52,8 @@ def locked(folder: str, is_chief: bool, trains: bool) -> Iterator[None]:
         raise UserError(f"{flag} cannot be written to: {existing} is read-only")
     is_locked, lock = is_chief and trains, os.path.join(folder, ".lock")
     with locks.exclusive(lock, flag) if is_locked else contextlib.nullcontext():
+        if is_locked:
+            files.remove_temporary(folder)
         yield
 
 
