@@ -5,6 +5,7 @@ This is the only module that imports `absl.flags`. `bert_tf.scripts` uses it for
 
 import contextlib
 import dataclasses
+import errno
 import logging
 import os
 import re
@@ -81,9 +82,10 @@ def exit_with_message() -> Iterator[None]:
         if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(reason(error)):
             advice = "free memory, raise a limit (ulimit -v), or pass a smaller batch size"
             sys.exit(f"ERROR: Not enough memory: {advice} ({reason(error)})")
-        if not getattr(error, "errno", None):
+        if not (number := getattr(error, "errno", None)):
             raise
-        sys.exit(f"ERROR: {reason(error)}")
+        advice = ". TMPDIR chooses the folder of temporary files" * (number == errno.ENOSPC)
+        sys.exit(f"ERROR: {reason(error)}{advice}")
 
 
 def read_options(script: str, argv: Sequence[str]) -> Any:

@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 import uuid
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,9 +47,7 @@ def wrap_errors(action: str, path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        is_temporary = os.fspath(path).startswith(f"{tempfile.gettempdir()}{os.sep}bert_tf_")
-        advice = ". TMPDIR chooses another folder" * is_temporary
-        raise UserError(f"Cannot {action} {path}: {error.strerror or error}{advice}") from error
+        raise UserError(f"Cannot {action} {path}: {error.strerror or error}") from error
     except Exception as error:
         # Checked by module name, because TensorFlow is not imported for local paths.
         if type(error).__module__.startswith("tensorflow"):

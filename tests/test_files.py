@@ -1,28 +1,20 @@
 """File access: lines as in the TensorFlow file API, atomic writes, pipes and devices."""
 
 import contextlib
-import errno
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
-import zipfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_tf import file_names, files, tokenization
-from bert_tf.checkpoints.formats import archives
 from bert_tf.config import BertConfig
-from bert_tf.data.disk_list import DiskList
 from bert_tf.errors import UserError
-from bert_tf.tasks.feature_extraction import feature_files
 from tests.oracle import ROOT
 
 
@@ -108,35 +100,6 @@ def test_unwritable_paths_raise_user_error(tmp_path):
         files.write_text(str(tmp_path / "file" / "x.txt"), "")
     with pytest.raises(UserError, match="Cannot create the folder"):
         files.make_dirs(str(tmp_path / "file" / "folder"))
-
-
-def write_array(folder):
-    with feature_files.arrays(f"{folder}/x.npz", [-1]) as write:
-        write(0, None, np.ones((1, 4), np.float32))
-
-
-def write_zip(folder):
-    with zipfile.ZipFile(folder / "model.zip", "w") as archive:
-        for name in ("bert_config.json", "vocab.txt", "bert_model.ckpt.index"):
-            archive.writestr(f"model/{name}", "text")
-    archives.unpack(str(folder / "model.zip"))
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-@pytest.mark.parametrize("write", [lambda _: DiskList(["text"]), write_array, write_zip])
-def test_full_folder_of_temporary_files(tmp_path, monkeypatch, write):
-    def open_full(buffering=-1):
-        return open("/dev/full", "wb", buffering=buffering)
-
-    def fail(*arguments):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(tempfile, "TemporaryFile", open_full)
-    monkeypatch.setattr(shutil, "copyfileobj", fail)
-    message = f"Cannot write {tmp_path}/bert_tf_.*: No space left on device. TMPDIR chooses another"
-    with pytest.raises(UserError, match=message):
-        write(tmp_path)
 
 
 def test_unsupported_file_system_raises_user_error():

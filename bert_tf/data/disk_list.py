@@ -7,8 +7,6 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from bert_tf import files
-
 Item = TypeVar("Item")
 
 # As many items stay in memory; some 50 MB of pairs of sentences.
@@ -45,10 +43,8 @@ class DiskList(Sequence[Item]):
         items = iter(items)
         while chunk := list(itertools.islice(items, _CHUNK_ITEMS)):
             self._offsets.append(self._file.tell())
+            pickle.dump(chunk, self._file, pickle.HIGHEST_PROTOCOL)
             self._length += len(chunk)
-            with files.wrap_errors("write", f"{tempfile.gettempdir()}/bert_tf_examples"):
-                pickle.dump(chunk, self._file, pickle.HIGHEST_PROTOCOL)
-                self._file.flush()
 
     def __len__(self) -> int:
         return self._length

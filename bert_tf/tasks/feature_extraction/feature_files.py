@@ -62,16 +62,12 @@ def arrays(path: str, layers: Sequence[int]) -> Iterator[Write]:
         raise UserError(f"{problem}: pass a file, or --output_format=jsonl or tfrecord")
     all_tokens: list[str] = []
     row_splits, shape = [0], (len(layers), 0)
-    # Without a buffer, which would be written again when the file is closed.
-    with tempfile.TemporaryFile(buffering=0) as features:
+    with tempfile.TemporaryFile() as features:
 
         def write(index: int, tokens: Sequence[str] | None, values: np.ndarray) -> None:
             nonlocal shape
             shape = values.shape[-2:]
-            with files.wrap_errors("write", f"{tempfile.gettempdir()}/bert_tf_features"):
-                content = np.ascontiguousarray(values, "<f4").tobytes()
-                while content:
-                    content = content[features.write(content) :]
+            features.write(np.ascontiguousarray(values, "<f4").tobytes())
             all_tokens.extend(tokens or [])
             row_splits.append(row_splits[-1] + (1 if tokens is None else len(tokens)))
 
@@ -80,6 +76,7 @@ def arrays(path: str, layers: Sequence[int]) -> Iterator[Write]:
         if all_tokens:
             contents["row_splits"] = np.array(row_splits, np.int64)
             contents["tokens"] = np.array(all_tokens)
+        features.flush()
         contents["features"] = np.memmap(features, "<f4", "r", shape=(row_splits[-1], *shape))
         with backend.tf.io.gfile.GFile(path, "wb") as file:
             np.savez(_WriteOnly(file), **contents)
