@@ -30,7 +30,7 @@ from bert_tf.finetuning.task import Task
 from bert_tf.inference.row_batches import unpadded_lengths
 from bert_tf.progress import bar, log
 from bert_tf.tokenization import load_vocab
-from bert_tf.tokenization.special_tokens import place
+from bert_tf.tokenization.special_tokens import place, unmarked
 from bert_tf.training import Devices, Lengths
 
 _CHUNK_EXAMPLES = 1024
@@ -154,7 +154,7 @@ def _check_special_tokens(task: Task, examples: Sequence[Any]) -> Iterator[str]:
     vocab = load_vocab(options.vocab_file or "")
     kept = place(options.special_tokens or "", vocab)[1]
     # Those of the vocabulary are the model's, whose texts may be others.
-    tokens = [token.text for token in kept if token.text not in vocab]
+    tokens = [token for token in map(unmarked, kept) if token not in vocab]
     texts = itertools.chain.from_iterable(texts for _, texts in task.identity(examples))
     if tokens and not any(token in text for text in texts for token in tokens):
         names, advice = shortened(tokens), "Compare their spelling with the texts"

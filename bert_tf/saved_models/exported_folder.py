@@ -22,7 +22,7 @@ from bert_tf.progress import log
 from bert_tf.saved_models.litert_model import build_litert_model
 from bert_tf.saved_models.onnx_graph import build_onnx_model
 from bert_tf.tokenization import FullTokenizer
-from bert_tf.tokenization.special_tokens import USED, SpecialToken
+from bert_tf.tokenization.special_tokens import USED, unmarked
 
 
 def export_folder(
@@ -129,11 +129,8 @@ def tokenizer_json(tokenizer: FullTokenizer, max_seq_length: int) -> dict[str, A
     """Returns the content of `tokenizer.json`, which the `tokenizers` package reads."""
     vocab = tokenizer.vocab
     basic = tokenizer.basic_tokenizer
-    tokens = dict.fromkeys((*map(SpecialToken, USED), *basic.kept))
-    ids = {token: vocab[token.text] for token in tokens if token.text in vocab}
-    pieces = tokenizer.wordpiece_tokenizer.vocab
-    # The ids of other tokens must follow those of the pieces.
-    pieces = vocab if max(pieces.values()) >= len(pieces) else pieces
+    special = dict.fromkeys((*USED, *basic.marked_tokens))
+    ids = {token: vocab[text] for token in special if (text := unmarked(token)) in vocab}
     # Parts of the template [CLS] A [SEP] B [SEP]; `type_id` is the segment id.
     a, b = ({"Sequence": {"id": name, "type_id": segment}} for segment, name in enumerate("AB"))
     cls, sep_a, sep_b = (
@@ -174,6 +171,6 @@ def tokenizer_json(tokenizer: FullTokenizer, max_seq_length: int) -> dict[str, A
             "unk_token": "[UNK]",
             "continuing_subword_prefix": "##",
             "max_input_chars_per_word": tokenizer.wordpiece_tokenizer.max_input_chars_per_word,
-            "vocab": dict(pieces),
+            "vocab": dict(vocab),
         },
     }

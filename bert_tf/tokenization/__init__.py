@@ -24,7 +24,7 @@ from bert_tf.tokenization.casing import (
 )
 from bert_tf.tokenization.casing import warn_if_cased
 from bert_tf.tokenization.long_texts import SHORT
-from bert_tf.tokenization.special_tokens import SpecialToken, parse, place
+from bert_tf.tokenization.special_tokens import place, unmarked
 
 _logger = logging.getLogger(__name__)
 
@@ -158,28 +158,19 @@ def _strip_accents(char: str) -> str:
     return "" if unicodedata.category(char) == "Mn" else _space_punctuation(char)
 
 
-# A character beside which a special token is no whole word; accents are also characters.
-_IN_WORD = "[\\w\u0300-\u036f]"
 _CLEAN = _TranslationTable(clean_char)
 _SPACE_PUNCTUATION = _TranslationTable(_space_punctuation)
 _STRIP_ACCENTS = _TranslationTable(_strip_accents)
 
 
-def special_pattern(forms: Mapping[str, SpecialToken]) -> str:
+def special_pattern(texts: Collection[str]) -> str:
     """Returns a regular expression that finds the longest special token at a place, in a group."""
-
-    def after(start: str, texts: Collection[str]) -> str:
-        # A tree is faster than a list of texts.
-        branches: dict[str, list[str]] = {}
-        for text in sorted(texts, reverse=True):
-            branches.setdefault(text[: len(start) + 1], []).append(text)
-        ends = [re.escape(x[-1]) + after(x, y) for x, y in branches.items() if x != start]
-        if start in branches:
-            boundary = rf"(?<!{_IN_WORD}{re.escape(start)})(?!{_IN_WORD})"
-            ends.append(boundary * forms[start].single_word)
-        return ends[0] if len(ends) == 1 else f"(?:{'|'.join(ends)})"
-
-    return f"({after('', forms)})"
+    # For thousands of tokens, one branch for each first character is faster.
+    branches: dict[str, list[str]] = {}
+    for text in sorted(texts, key=len, reverse=True):
+        branches.setdefault(re.escape(text[:1]), []).append(re.escape(text[1:]))
+    starts = (f"{first}(?:{'|'.join(ends)})" for first, ends in branches.items())
+    return f"({'|'.join(starts)})"
 
 
 class BasicTokenizer:
@@ -196,7 +187,7 @@ class BasicTokenizer:
         self,
         do_lower_case: bool = True,
         strip_accents: bool | None = None,
-        special_tokens: Collection[str | SpecialToken] = (),
+        special_tokens: Collection[str] = (),
         pretokenized: bool = False,
     ) -> None:
         strip_accents = do_lower_case if strip_accents is None else strip_accents
@@ -204,19 +195,21 @@ class BasicTokenizer:
         self.strip_accents = strip_accents and not pretokenized
         self.pretokenized = pretokenized
         self._folds = _TranslationTable(self._fold)
-        self.kept: tuple[SpecialToken, ...] = ()
+        self.marked_tokens: list[str] = []
         self.keep(special_tokens)
 
-    def keep(self, special_tokens: Collection[str | SpecialToken]) -> None:
+    def keep(self, special_tokens: Collection[str]) -> None:
         """Adds special tokens."""
-        added = (parse(token) if isinstance(token, str) else token for token in special_tokens)
-        self.kept = tuple(dict.fromkeys([*self.kept, *added]))
-        self.special_tokens = [token.text for token in self.kept]
+        self.marked_tokens = [*dict.fromkeys([*self.marked_tokens, *special_tokens])]
+        self.special_tokens = [*map(unmarked, self.marked_tokens)]
         # What is found in a text -> the token; first in texts as they are, then in folded ones.
-        exact = {token.text: token for token in self.kept if not token.normalized}
-        folded = {
-            token.text.translate(self._folds): token for token in self.kept if token.normalized
-        }
+        exact: dict[str, str] = {}
+        folded: dict[str, str] = {}
+        for token, text in zip(self.marked_tokens, self.special_tokens, strict=True):
+            if token == text:
+                exact[text] = text
+            elif form := text.translate(self._folds):
+                folded[form] = text
         self.special_forms = exact, folded
         self._patterns = [re.compile(special_pattern(forms)) for forms in self.special_forms]
 
@@ -246,7 +239,7 @@ class BasicTokenizer:
     def token_of(self, found: str) -> str:
         """Returns the special token of an odd part of `split`."""
         exact, folded = self.special_forms
-        return (exact.get(found) or folded[found.translate(self._folds)]).text
+        return exact.get(found) or folded[found.translate(self._folds)]
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Returns the words of a text; as in the original, `[MASK]` becomes `[`, `mask`, `]`."""
@@ -351,20 +344,17 @@ class FullTokenizer(ExplainsNames):
         self.vocab = load_vocab(vocab_file)
         if "[UNK]" not in self.vocab:
             _logger.warning("%s has no [UNK]: is it a BERT vocabulary?", vocab_file)
-        kept: list[SpecialToken] = []
+        kept: list[str] = []
         if special_tokens:
             is_text = isinstance(special_tokens, str)
             listed = special_tokens if is_text else ",".join(special_tokens)
             self.vocab, kept = place(listed, self.vocab)
         if do_lower_case and not pretokenized:
-            special = {token.text for token in kept}
+            special = {*map(unmarked, kept)}
             warn_if_cased(vocab_file, [token for token in self.vocab if token not in special])
         self.inv_vocab = {index: token for token, index in self.vocab.items()}
         self.basic_tokenizer = BasicTokenizer(do_lower_case, strip_accents, kept, pretokenized)
-        # A whole word is no piece of others.
-        words = {token.text for token in kept if token.single_word}
-        pieces = {piece: index for piece, index in self.vocab.items() if piece not in words}
-        self.wordpiece_tokenizer = WordpieceTokenizer(vocab=pieces)
+        self.wordpiece_tokenizer = WordpieceTokenizer(vocab=self.vocab)
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raises a UserError, as `from_pretrained` does: `bert_tf.encode` returns model inputs."""
@@ -377,13 +367,8 @@ class FullTokenizer(ExplainsNames):
             if index % 2:
                 tokens.append(basic.token_of(part))
             else:
-                tokens += self.wordpiece_tokenizer.tokenize(self.normalize_part(part))
+                tokens += self.wordpiece_tokenizer.tokenize(basic.normalize(part))
         return tokens
-
-    def normalize_part(self, text: str) -> str:
-        """Returns the words of an even part of `BasicTokenizer.split`, separated by whitespace."""
-        basic = self.basic_tokenizer
-        return basic._normalize(text) if basic.kept else basic.normalize(text)
 
     def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
         """Returns the ids of tokens; raises a KeyError if one is not in the vocabulary."""

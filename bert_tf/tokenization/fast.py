@@ -130,8 +130,8 @@ class BatchTokenizer:
     @functools.cached_property
     def _compiled(self) -> Any:
         """The compiled tokenizer, which takes normalized texts; None if it cannot be built."""
-        vocab = self.reference.wordpiece_tokenizer.vocab
-        return try_build(vocab_lines({**vocab})) if UNKNOWN in vocab else None
+        vocab = self.reference.vocab
+        return try_build(vocab_lines(vocab)) if UNKNOWN in vocab else None
 
     @functools.cached_property
     def _table(self) -> CharacterTable:
@@ -167,10 +167,9 @@ class BatchTokenizer:
             self.num_reference_texts += len(texts)
         reference = self.reference
         if with_spans:
-            rows = [_tokenize_part(reference, text) for text in texts]
+            rows = [tokenize_with_offsets(reference, text) for text in texts]
         else:
-            split = reference.wordpiece_tokenizer.tokenize
-            rows = [(split(reference.normalize_part(text)), []) for text in texts]
+            rows = [(reference.tokenize(text), []) for text in texts]
         ids = [reference.convert_tokens_to_ids(tokens) for tokens, _ in rows]
         return RaggedIds.from_lists(ids, [spans for _, spans in rows] if with_spans else None)
 
@@ -255,9 +254,10 @@ def tokenize_with_offsets(
     spans: list[tuple[int, int]] = []
     offset = 0
     for index, part in enumerate(tokenizer.basic_tokenizer.split(convert_to_unicode(text))):
-        is_special = index % 2 == 1
-        special = [tokenizer.basic_tokenizer.token_of(part)] if is_special else []
-        found = (special, [(0, len(part))]) if special else _tokenize_part(tokenizer, part)
+        if index % 2:
+            found = [tokenizer.basic_tokenizer.token_of(part)], [(0, len(part))]
+        else:
+            found = _tokenize_part(tokenizer, part)
         tokens += found[0]
         spans += [(start + offset, end + offset) for start, end in found[1]]
         offset += len(part)
@@ -269,7 +269,7 @@ def _tokenize_part(tokenizer: FullTokenizer, text: str) -> tuple[list[str], list
     source_spans = _find_source_spans(tokenizer.basic_tokenizer, text)  # of normalized characters
     tokens: list[str] = []
     spans: list[tuple[int, int]] = []
-    for word in re.finditer(r"\S+", tokenizer.normalize_part(text)):
+    for word in re.finditer(r"\S+", tokenizer.basic_tokenizer.normalize(text)):
         pieces = tokenizer.wordpiece_tokenizer.tokenize(word.group())
         start = word.start()
         for index, piece in enumerate(pieces):

@@ -7,22 +7,19 @@ Shapes: B texts, C characters of all texts, W words of all texts, T tokens of a 
 """
 
 import functools
-import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.tokenization import FullTokenizer, clean_char, is_punctuation, special_pattern
-from bert_tf.tokenization.special_tokens import SpecialToken
 
 # Type checkers do not see the class methods of RaggedTensor.
 _ragged: Any = tf.RaggedTensor
 
 _NUM_CODE_POINTS = 0x110000
-_IN_WORD = r"[\pL\pN_\x{300}-\x{36f}]"  # as in `tokenization`
 _SIGMA, _FINAL_SIGMA = 0x3A3, 0x3C2
 # Flags of input characters; the Unicode standard defines "cased" and "case-ignorable".
 _DROPPED, _CASED, _CASE_IGNORABLE = 1, 2, 4
@@ -45,7 +42,7 @@ class GraphTokenizer(tf.Module):
         self._special_forms = basic.special_forms
         forms = [pair for part in basic.special_forms for pair in part.items()]
         self._special_tokens = [b"\xfe" + form.encode() for form, _ in forms]
-        self._special_ids = [tokenizer.vocab[token.text] for _, token in forms]
+        self._special_ids = [tokenizer.vocab[token] for _, token in forms]
         settings = self._do_lower_case, self._strip_accents, basic.pretokenized
         tables = map(tf.constant, _build_tables(*settings))
         self._input_flags, self._decomposed_flags, self._classes, *decompositions = tables
@@ -119,22 +116,11 @@ class GraphTokenizer(tf.Module):
         return tf.gather(rows, order), tf.gather(codes, order)
 
 
-def _mark(texts: tf.Tensor, forms: Mapping[str, SpecialToken]) -> tf.Tensor:
+def _mark(texts: tf.Tensor, forms: Collection[str]) -> tf.Tensor:
     """Puts bytes that no text has around special tokens."""
     if not forms:
         return texts
-    bound, is_bounded = "\ufdd0", any(token.single_word for token in forms.values())
-    patterns = [*forms]
-    if is_bounded:  # Without lookaround, characters that no text has stand for words' boundaries.
-        texts = tf.strings.regex_replace(texts, f"({_IN_WORD}+)", rf"{bound}\1{bound}")
-        patterns = []
-        for form, token in forms.items():
-            whole = re.sub(r"[\w\u0300-\u036f]+", rf"{bound}\g<0>{bound}", form)
-            inner = whole.strip(bound)
-            patterns += [whole] if token.single_word else [inner, bound + inner]
-    pattern = special_pattern(dict.fromkeys(patterns, SpecialToken("")))
-    texts = tf.strings.regex_replace(texts, pattern, b"\xff\xfe\\0\xff")
-    return tf.strings.regex_replace(texts, bound, "") if is_bounded else texts
+    return tf.strings.regex_replace(texts, special_pattern(forms), b"\xff\xfe\\0\xff")
 
 
 class _WordPiece(tf.Module):
@@ -147,8 +133,7 @@ class _WordPiece(tf.Module):
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
         super().__init__()
-        wordpiece = tokenizer.wordpiece_tokenizer
-        vocab = wordpiece.vocab
+        vocab, wordpiece = tokenizer.vocab, tokenizer.wordpiece_tokenizer
         self._unknown_id = vocab[wordpiece.unk_token]
         self._max_word_chars = wordpiece.max_input_chars_per_word
         prefixes = {text[:end] for text in [*vocab, "##"] for end in range(len(text) + 1)}

@@ -1,12 +1,11 @@
 """Gives special tokens, strings that stay one piece such as `[E1]`, an id in a vocabulary.
 
 `(?i)` before a token, as in `(?i)covid`, finds it in any spelling that the tokenizer normalizes to
-the same text; `\\b` around it, as in `(?i)\\bcovid\\b`, only where it is a whole word.
+the same text.
 """
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from bert_tf.errors import UserError
 
@@ -14,29 +13,17 @@ _UNUSED = re.compile(r"[\[<]unused\D?\d+[\]>]", re.IGNORECASE)
 # Entries that no text can have, so that a special token may take their place.
 _RESERVED = re.compile(r"\[.+\]|<.+>")
 USED = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# The mark of a token that is found in any spelling.
+ANY_SPELLING = "(?i)"
 
 
-class SpecialToken(NamedTuple):
-    """A token, and where it is found; `str` returns it as `parse` reads it."""
-
-    text: str
-    normalized: bool = False
-    single_word: bool = False
-
-    def __str__(self) -> str:
-        boundary = r"\b" * self.single_word
-        return f"{'(?i)' * self.normalized}{boundary}{self.text}{boundary}"
+def unmarked(token: str) -> str:
+    """Returns a token without its mark."""
+    return token.removeprefix(ANY_SPELLING)
 
 
-def parse(token: str) -> SpecialToken:
-    """Reads a token with its marks."""
-    text = token.removeprefix("(?i)")
-    is_word = bool(re.fullmatch(r"\\b.+\\b", text))
-    return SpecialToken(text[2:-2] if is_word else text, text != token, is_word)
-
-
-def place(special_tokens: str, vocab: Mapping[str, int]) -> tuple[dict, list[SpecialToken]]:
-    """Returns the vocabulary with special tokens in place of unused entries, and the tokens.
+def place(special_tokens: str, vocab: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
+    """Returns the vocabulary with special tokens in place of unused entries, and the marked tokens.
 
     `special_tokens` lists them, separated by commas. `[E1]=[unused5]` names the entry to replace;
     without it, a token in the vocabulary keeps its id, and another gets the first free `[unusedN]`.
@@ -44,7 +31,7 @@ def place(special_tokens: str, vocab: Mapping[str, int]) -> tuple[dict, list[Spe
     Raises a UserError if a token or entry is unsuitable, missing or listed twice, or none is free.
     """
     placed = [_split(entry.strip(), vocab) for entry in special_tokens.split(",")]
-    pairs = [(token.text, entry) for token, entry in placed]
+    pairs = [(unmarked(token), entry) for token, entry in placed]
     tokens = [token for token, _ in pairs]
     places = [entry for _, entry in pairs if entry]
     problems = [*_find_problems(tokens, dict(pairs), vocab)]
@@ -59,17 +46,16 @@ def place(special_tokens: str, vocab: Mapping[str, int]) -> tuple[dict, list[Spe
         problem = f"no entry for {renamed['']}: the vocabulary has {count} [unusedN]"
         advice = "Name entries to replace, as in [E1]=[unused1], or pass fewer tokens"
         raise UserError(f"--special_tokens={special_tokens}: {problem}. {advice}")
-    return {renamed.get(piece, piece): index for piece, index in vocab.items()}, [
-        x for x, _ in placed
-    ]
+    new_vocab = {renamed.get(piece, piece): index for piece, index in vocab.items()}
+    return new_vocab, [token for token, _ in placed]
 
 
-def _split(entry: str, vocab: Mapping[str, int]) -> tuple[SpecialToken, str | None]:
+def _split(entry: str, vocab: Mapping[str, int]) -> tuple[str, str | None]:
     """Returns a token and the entry that it replaces: itself if it has one; None to choose one."""
-    if (whole := parse(entry)).text in vocab:
-        return whole, whole.text
+    if unmarked(entry) in vocab:
+        return entry, unmarked(entry)
     token, separator, place = entry.rpartition("=")
-    return (parse(token.strip()), place.strip()) if separator else (whole, None)
+    return (token.strip(), place.strip()) if separator else (entry, None)
 
 
 def _find_problems(

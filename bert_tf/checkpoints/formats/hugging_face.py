@@ -115,27 +115,26 @@ class HuggingFaceSource(Source):
             files.write_text(self.vocab_file, "\n".join(pieces) + "\n")
 
     def _add_tokens(self, stored: Sequence[str], added: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Returns the vocabulary with added tokens; notes those that have no row."""
+        """Returns the vocabulary with added tokens; notes those that are split nevertheless."""
         pieces, known, unknown = [piece.strip() for piece in stored], [], []
         texts = {*pieces}
-        for described in added:
-            token = hugging_face_config.read_added_token(described)
-            index = described.get("id", len(pieces))
-            is_line = re.fullmatch(r"\S|\S[^,\r\n]*[^,\s]", token.text)  # of a list and vocab.txt
-            if (
-                is_line
-                and token.text not in texts
-                and len(pieces) <= index < self._config.vocab_size
-            ):
-                pieces += [f"[unused_{i}]" for i in range(len(pieces), index)] + [token.text]
-                texts.add(token.text)
-            (known if is_line and token.text in texts else unknown).append(token)
+        for token in added:
+            text, index = token["content"], token.get("id", len(pieces))
+            # It must fit into vocab.txt and a list.
+            fits = re.fullmatch(r"\S|\S[^,\r\n]*[^,\s]", text) and not token.get("single_word")
+            if fits and text not in texts and len(pieces) <= index < self._config.vocab_size:
+                pieces += [f"[unused_{i}]" for i in range(len(pieces), index)] + [text]
+                texts.add(text)
+            if fits and text in texts:
+                known.append(hugging_face_config.read_added_token(token))
+            else:
+                unknown.append(text)
         if unknown:
-            listed = shortened([token.text for token in unknown], 4)
-            advice = "They are split into pieces. Pass --special_tokens to keep them whole"
-            self.notes.append(f"{self.path} has added tokens without a row: {listed}. {advice}")
+            problem = f"added tokens that are split into pieces: {shortened(unknown, 4)}"
+            advice = "Pass --special_tokens to keep them whole"
+            self.notes.append(f"{self.path} has {problem}. {advice}")
         if known:
-            self.tokenizer_settings["special_tokens"] = ",".join(map(str, known))
+            self.tokenizer_settings["special_tokens"] = ",".join(known)
         return pieces
 
     def config(self) -> BertConfig:

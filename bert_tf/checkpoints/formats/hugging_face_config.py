@@ -13,7 +13,7 @@ from bert_tf.errors import UserError
 from bert_tf.modeling.head_format import HeadFormat
 from bert_tf.modeling.heads import CLASSIFIER_DROPOUT
 from bert_tf.tokenization import BasicTokenizer, FullTokenizer
-from bert_tf.tokenization.special_tokens import SpecialToken
+from bert_tf.tokenization.special_tokens import ANY_SPELLING, unmarked
 
 # Names of the tanh approximation in transformers.
 _TANH_GELUS = ("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate")
@@ -107,24 +107,24 @@ def strip_accents(tokenizer: BasicTokenizer) -> bool | None:
     return None if is_default else tokenizer.strip_accents
 
 
-def added_token(token: SpecialToken) -> dict[str, Any]:
-    """Describes a token as transformers does. Plain words, unlike markers, are `normalized`."""
-    sides = {"lstrip": False, "rstrip": False, "special": not token.normalized}
-    names = {"content": token.text, "normalized": token.normalized}
-    return {**names, "single_word": token.single_word, **sides}
+def added_token(token: str) -> dict[str, Any]:
+    """Describes a marked special token as transformers does."""
+    text, false = unmarked(token), dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+    return {"content": text, "normalized": token != text, "special": token == text, **false}
 
 
-def read_added_token(token: Mapping[str, Any]) -> SpecialToken:
+def read_added_token(token: Mapping[str, Any]) -> str:
     """Reads such a description; `lstrip` and `rstrip` are about spaces, which have no ids."""
-    normalized = token.get("normalized", not token.get("special"))
-    return SpecialToken(token["content"], bool(normalized), bool(token.get("single_word")))
+    is_normalized = token.get("normalized", not token.get("special"))  # plain words, not markers
+    return f"{ANY_SPELLING if is_normalized else ''}{token['content']}"
 
 
 def make_tokenizer_config(full_tokenizer: FullTokenizer, max_length: int) -> dict[str, Any]:
     """Returns the content of a tokenizer_config.json."""
     tokenizer, vocab = full_tokenizer.basic_tokenizer, full_tokenizer.vocab
-    added = {str(vocab[token.text]): added_token(token) for token in tokenizer.kept}
-    special = [token.text for token in tokenizer.kept if not token.normalized]
+    tokens = [added_token(token) for token in tokenizer.marked_tokens]
+    added = {str(vocab[token["content"]]): token for token in tokens}
+    special = [token["content"] for token in tokens if token["special"]]
     return {
         **({"added_tokens_decoder": added} if added else {}),
         **({"additional_special_tokens": special} if special else {}),

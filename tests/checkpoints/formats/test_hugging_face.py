@@ -269,10 +269,10 @@ def test_special_tokens_are_read(modified):
     source = find_source(str(folder))
     assert source.tokenizer_settings == {"special_tokens": known}
     (note,) = source.notes
-    assert "added tokens without a row: [E1]. They are split" in note
+    assert "added tokens that are split into pieces: [E1]. Pass" in note
 
 
-ADDED = {"[E1]": {"special": True}, "plot-X": {}, "new york": {}, "slows": {"single_word": True}}
+ADDED = {"[E1]": {"special": True}, "plot-X": {}, "new york": {}, "slows": {}}
 
 
 @pytest.mark.parametrize("kind", ["added_tokens.json", "tokenizer.json", "tokenizer_config.json"])
@@ -282,7 +282,7 @@ def test_added_tokens_have_their_rows(modified, tmp_path, kind):
     grow = lambda tensors: {**tensors, name: np.concatenate([tensors[name], tensors[name][:6]])}  # noqa: E731
     folder = modified("encoder", grow, vocab_size=25)
     tokens = [
-        {"id": 20 + i, "content": text, "normalized": not flags.get("special"), **flags}
+        {"id": 20 + i, "content": text, "normalized": not flags, **flags}
         for i, (text, flags) in enumerate(ADDED.items())
     ]
     settings = {"do_lower_case": True, "additional_special_tokens": ["[E1]"]}
@@ -294,8 +294,7 @@ def test_added_tokens_have_their_rows(modified, tmp_path, kind):
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     (folder / kind).write_text(json.dumps(content))
     source = find_source(str(folder))
-    word = "slows" if kind == "added_tokens.json" else r"\bslows\b"
-    expected = f"[E1],(?i)plot-X,(?i)new york,(?i){word}"
+    expected = "[E1],(?i)plot-X,(?i)new york,(?i)slows"
     assert source.tokenizer_settings["special_tokens"] == expected
     assert not source.notes
     # The vocabulary of the folder does not have them.

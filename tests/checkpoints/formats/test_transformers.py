@@ -182,7 +182,7 @@ def test_tokenizers_match_transformers(transformers_results, models, lower):
 def test_added_tokens_have_the_ids_of_transformers(models, tiny, tmp_path, lower, accents):
     vocab = models["encoder"] / "vocab.txt"
     tokens = [{"content": text, "normalized": True} for text in ("filmX", "ilm", "new york", "c++")]
-    tokens += [{"content": "slowest", "single_word": True}, {"content": "Plöt", "normalized": True}]
+    tokens += [{"content": "slowest", "normalized": True}, {"content": "Plöt", "normalized": True}]
     tokens += [{"content": text, "special": True, "normalized": False} for text in ("[E1]", "<é>")]
     tokens += [{"content": "<m>", "lstrip": True, "rstrip": True, "normalized": False}]
     parts = [
