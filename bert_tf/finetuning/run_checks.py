@@ -11,7 +11,7 @@ from bert_tf.declare import DURATION, MODEL, ROWS, WEIGHTS
 from bert_tf.errors import UserError, excerpt, shortened
 from bert_tf.finetuning import run_metadata
 from bert_tf.progress import log
-from bert_tf.tokenization.long_texts import decompose
+from bert_tf.tokenization import decompose
 
 _DATA = "training_data"
 

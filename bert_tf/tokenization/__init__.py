@@ -7,7 +7,9 @@ character categories and lower case come from Python's Unicode database, so the 
 added characters may depend on its version (`unicodedata.unidata_version`).
 """
 
+import functools
 import hashlib
+import itertools
 import logging
 import re
 import string
@@ -18,12 +20,10 @@ from typing import Any, NoReturn, TypeVar
 from bert_tf import files
 from bert_tf.errors import brief
 from bert_tf.other_libraries import ExplainsNames
-from bert_tf.tokenization import long_texts
 from bert_tf.tokenization.casing import (
     validate_case_matches_checkpoint as validate_case_matches_checkpoint,
 )
 from bert_tf.tokenization.casing import warn_if_cased
-from bert_tf.tokenization.long_texts import SHORT
 from bert_tf.tokenization.special_tokens import place, unmarked
 
 _logger = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ def convert_ids_to_tokens(inv_vocab: Mapping[int, str], ids: Iterable[int]) -> l
 
 def whitespace_tokenize(text: str) -> list[str]:
     """Splits at whitespace, as `str.split` does."""
-    return text.split() if len(text) <= SHORT else long_texts.split(text)
+    return text.split()
 
 
 def is_whitespace(char: str) -> bool:
@@ -161,6 +161,22 @@ def _strip_accents(char: str) -> str:
 _CLEAN = _TranslationTable(clean_char)
 _SPACE_PUNCTUATION = _TranslationTable(_space_punctuation)
 _STRIP_ACCENTS = _TranslationTable(_strip_accents)
+# A run with all marks, and perhaps other characters; so many marks in a row are no language.
+_MANY_MARKS = re.compile(r"[^\0-\u02ff\w]{16,}")
+_nfd = functools.partial(unicodedata.normalize, "NFD")
+
+
+def decompose(text: str) -> str:
+    """Returns the canonical decomposition of a text, `unicodedata.normalize("NFD", text)`."""
+    # Python sorts marks by insertion, in quadratic time unless they are sorted already.
+    return _nfd(_MANY_MARKS.sub(_sort_marks, text))
+
+
+def _sort_marks(found: re.Match[str]) -> str:
+    chars = "".join(map(_nfd, found[0]))
+    runs = itertools.groupby(chars, lambda char: unicodedata.combining(char) > 0)
+    sorted_runs = (sorted(run, key=unicodedata.combining) for _, run in runs)
+    return "".join(itertools.chain.from_iterable(sorted_runs))
 
 
 def special_pattern(texts: Collection[str]) -> str:
@@ -257,17 +273,14 @@ class BasicTokenizer:
     def _normalize(self, text: str) -> str:
         if self.pretokenized:
             return text
-        is_short = len(text) <= SHORT
-        translate = str.translate if is_short else long_texts.translate
-        text = translate(text, _CLEAN)
+        text = text.translate(_CLEAN)
         text = text.lower() if self.do_lower_case else text
         if not self.strip_accents:
-            return translate(text, _SPACE_PUNCTUATION)
+            return text.translate(_SPACE_PUNCTUATION)
         # The original first splits the text into words. That gives the same result, as final sigmas
         # and the order of combining characters do not depend on anything beyond whitespace, and no
         # character becomes whitespace here. The result is not composed again: Hangul becomes jamo.
-        nfd = unicodedata.normalize("NFD", text) if is_short else long_texts.decompose(text)
-        return translate(nfd, _STRIP_ACCENTS)
+        return decompose(text).translate(_STRIP_ACCENTS)
 
 
 class WordpieceTokenizer:

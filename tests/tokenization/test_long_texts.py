@@ -1,5 +1,6 @@
 """Texts of any length: the results of Python's methods, in linear time."""
 
+import re
 import sys
 import time
 import unicodedata
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from bert_tf import tokenization
 from bert_tf.tasks.token_classification.windows import split_words
-from bert_tf.tokenization import BasicTokenizer, FullTokenizer, long_texts
+from bert_tf.tokenization import BasicTokenizer, FullTokenizer, decompose
 from bert_tf.tokenization.fast import tokenize_with_offsets
 from tests.oracle import golden
 from tests.tokenization.test_tokenization import (
@@ -36,21 +37,19 @@ MARKED_TEXT = st.text(
 )
 
 
+MARK = tokenization._MANY_MARKS.pattern.removesuffix("{16,}")
+
+
 @pytest.fixture(autouse=True)
-def _cut_everywhere(request, monkeypatch):
+def _sort_all_marks(request, monkeypatch):
     if "kind" not in request.fixturenames:
-        monkeypatch.setattr(long_texts, "_PIECE_CHARS", 3)
-        for module in (long_texts, tokenization):
-            monkeypatch.setattr(module, "SHORT", 4)
+        monkeypatch.setattr(tokenization, "_MANY_MARKS", re.compile(MARK + "+"))
 
 
 @NO_DEADLINE
 @given(text=MARKED_TEXT | ANY_TEXT)
-def test_results_are_those_of_pythons_methods(text):
-    assert long_texts.decompose(text) == unicodedata.normalize("NFD", text)
-    assert long_texts.split(text) == text.split()
-    table = {ord("a"): "", ord(" "): "ab", 0x301: None}
-    assert long_texts.translate(text, table) == text.translate(table)
+def test_the_decomposition_is_that_of_python(text):
+    assert decompose(text) == unicodedata.normalize("NFD", text)
 
 
 @BOTH_CASINGS
@@ -61,16 +60,14 @@ def test_tokens_of_marks_match_step_by_step_rules(lower, text):
 
 
 @BOTH_CASINGS
-def test_golden_texts_in_pieces_match_the_original(lower):
+def test_golden_texts_with_sorted_marks_match_the_original(lower):
     assert_matches_golden(BasicTokenizer(lower).tokenize, "basic_lower" if lower else "basic_cased")
 
 
-def test_no_mark_moves_across_the_characters_at_which_texts_are_cut():
-    decomposed = [
-        unicodedata.normalize("NFD", x) for x in CHARACTERS if long_texts._STARTER.match(x)
-    ]
-    assert len(decomposed) > 100_000
-    assert not [text for text in decomposed if unicodedata.combining(text[0])]
+def test_all_marks_are_sorted():
+    others = [unicodedata.normalize("NFD", x) for x in CHARACTERS if not re.match(MARK, x)]
+    assert len(others) > 100_000
+    assert not [text for text in others if unicodedata.combining(text[0])]
 
 
 NUM_CHARS = 120_000
