@@ -1,6 +1,7 @@
 """Restores models and optimizers from checkpoints, and saves them."""
 
 import dataclasses
+import itertools
 import json
 import os
 import re
@@ -235,14 +236,14 @@ def _shapes(variables: Mapping[str, keras.Variable]) -> dict[str, list[int]]:
 def training_state(shapes: Mapping[str, Sequence[int]]) -> set[str]:
     """Returns the names of what is no weight: scalars, such as the step, and slots and averages.
 
-    Those begin with the name of a variable, as `output_bias/Adam_1` does; Keras adds a scope.
+    Those begin with the name of a variable, as `output_bias/Adam_1` does.
     """
-    state = {name for name, shape in shapes.items() if not len(shape)}
-    for name in shapes:
-        parts = name.split("/")
-        spans = ((i, j) for j in range(1, len(parts)) for i in (0, *range(1, j - 1)))
-        state |= {name} if any("/".join(parts[i:j]) in shapes for i, j in spans) else set()
-    return state
+
+    def is_state(name: str) -> bool:
+        scopes = itertools.accumulate(name.split("/")[:-1], "{}/{}".format)
+        return not len(shapes[name]) or any(scope in shapes for scope in scopes)
+
+    return {*filter(is_state, shapes)}
 
 
 def summarize(names: Iterable[str]) -> str:
