@@ -9,7 +9,7 @@ from bert_tf import files
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.formats.configs import count_layers, warn_of_other_config
 from bert_tf.checkpoints.formats.source import tokenizer_settings
-from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
+from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, counted, shortened
 from bert_tf.finetuning.run_metadata import COPIES
@@ -96,9 +96,9 @@ def _follow_tokenizer(source: formats.Source, flag: str, options: Any) -> Any:
             f"{getattr(options, flag)} was trained on {'lower-' if lower_case else ''}cased text: "
             f"pass --do_lower_case={str(lower_case).lower()}"
         )
-    stored, given = source.stored_vocab, getattr(options, "vocab_file", None)
-    if stored and given and os.path.realpath(given) == os.path.realpath(stored):
-        options = dataclasses.replace(options, vocab_file=source.vocab_file)
+    own, given = RunFolder.of(source.path).file(VOCAB), getattr(options, "vocab_file", None)
+    if source.vocab_file and given and os.path.realpath(given) == os.path.realpath(own):
+        options = dataclasses.replace(options, vocab_file=source.vocab_file)  # with added tokens
     return _follow_settings(source.tokenizer_settings, source.path, options)
 
 

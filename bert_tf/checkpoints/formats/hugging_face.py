@@ -111,7 +111,7 @@ class HuggingFaceSource(Source):
         added = _read_added_tokens(settings, fast_tokenizer, _read_optional(folder, _ADDED))
         pieces = self._add_tokens(stored, added)
         if path is None or len(pieces) > len(stored):
-            self.stored_vocab, self.vocab_file = path, os.path.join(temporary_folder(), VOCAB)
+            self.vocab_file = os.path.join(temporary_folder(), VOCAB)
             files.write_text(self.vocab_file, "\n".join(pieces) + "\n")
 
     def _add_tokens(self, stored: Sequence[str], added: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -38,7 +38,6 @@ class Source(abc.ABC):
         path: path of the model; for an archive, the path of the unpacked model.
         config_file: path of the configuration, in the source's format; None if missing.
         vocab_file: path of the vocabulary; None if missing.
-        stored_vocab: path of the file that `vocab_file` extends by added tokens; None without.
         do_lower_case: whether texts must be lower-cased; None if unknown.
         tokenizer_settings: options of the tokenizer that the model needs, by name.
         casing_is_recorded: whether `do_lower_case` is from the `run.json` of a training run.
@@ -53,7 +52,6 @@ class Source(abc.ABC):
         self.path = path
         self.config_file = RunFolder(folder).find(CONFIG)
         self.vocab_file = RunFolder(folder).find(VOCAB)
-        self.stored_vocab: str | None = None
         self._model_class: Any = None  # class of the model, or `module:name`
         self._labels_folder = folder
         self.do_lower_case: bool | None = None
