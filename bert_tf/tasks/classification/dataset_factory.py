@@ -16,7 +16,7 @@ from bert_tf.tasks.classification import glue
 from bert_tf.tasks.classification.column_mapping import TrainingTable
 from bert_tf.tasks.classification.custom_dataset import HEADER, NUM_COLUMNS, CustomDataset
 from bert_tf.tasks.classification.datasets import PROBLEM_TYPE, TextDataset
-from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, REGRESSION
+from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, MULTILABEL, REGRESSION
 from bert_tf.tasks.classification.task_module import INPUTS, has_pairs, load_task_module
 
 _ENTRIES = (HEADER, NUM_COLUMNS, INPUTS, TARGET_SCALE)
@@ -38,12 +38,13 @@ def make_dataset(options: ClassifierOptions, source: str | RunFolder) -> TextDat
     if options.uses_custom_tables or (options.task_module and not reads_data):
         data = _make_custom_dataset(options, folder)
     elif options.task_module:
-        trained = trained_problem_type(folder) if folder else None
-        data = load_task_module(options.task_module, options.data_dir or "", trained)
+        data = load_task_module(options.task_module, options.data_dir or "")
         if not folder:
             data.read("train")  # tells whether texts are pairs, and the targets of a regression
         elif data.problem_type == REGRESSION:
             data.labels = _target_names(folder)
+        elif trained_problem_type(folder) == MULTILABEL:
+            data.problem_type = MULTILABEL
     else:
         data = glue.GlueDataset(glue.task_named(options.task_name or ""), options.data_dir or "")
     if folder:

@@ -35,7 +35,7 @@ _SHOWN_CHARACTERS = 200
 class ModuleDataset(TextDataset):
     """A dataset of the examples that the methods of a user's object return for `data_dir`."""
 
-    def __init__(self, task: Any, path: str, data_dir: str, trained: str | None = None) -> None:
+    def __init__(self, task: Any, path: str, data_dir: str) -> None:
         self._task, self._path, self._data_dir = task, path, data_dir
         self.read = functools.cache(self.read)
         self.name = f"task {type(task).__name__}"
@@ -46,8 +46,7 @@ class ModuleDataset(TextDataset):
         self.labels = tuple(names)
         require_valid_labels(self.labels, f"{path}: get_labels()")
         allowed = (CLASSIFICATION, MULTILABEL) if self.labels else (REGRESSION,)
-        self._declared = getattr(task, "problem_type", None) or trained
-        self.problem_type = self._declared or allowed[0]
+        self.problem_type = getattr(task, "problem_type", None) or allowed[0]
         if self.problem_type not in allowed:
             problem = f"problem_type is {self.problem_type!r}, but get_labels() returns"
             count = counted(len(self.labels), "label") if self.labels else "no labels"
@@ -65,8 +64,8 @@ class ModuleDataset(TextDataset):
                 raise UserError(f"{self._path}: {method}(data_dir) returns None, not examples")
             examples = list(returned)
         labels = [_label_of(item) for item in examples if split != "predict"]
-        are_lists = any(isinstance(x, list | dict) for x in labels)
-        if self.problem_type != REGRESSION and not self._declared and are_lists:
+        are_lists = any(isinstance(label, list | dict) for label in labels)
+        if are_lists and self.problem_type != REGRESSION:
             self.problem_type = MULTILABEL
         count = counted(len(examples), "example")
         are_numbers = self.problem_type == REGRESSION
@@ -126,10 +125,8 @@ def has_pairs(inputs: str | None) -> bool | None:
     return next((pairs for pairs, kind in _KINDS.items() if kind == inputs), None)
 
 
-def load_task_module(path: str, data_dir: str, trained: str | None = None) -> ModuleDataset:
+def load_task_module(path: str, data_dir: str) -> ModuleDataset:
     """Runs a user's Python file, and creates a dataset from its only class with task methods.
-
-    `trained` is the problem type of the model, if there is one.
 
     Raises:
         UserError: the file is missing, is not Python or fails, or it does not have exactly one such
@@ -145,7 +142,7 @@ def load_task_module(path: str, data_dir: str, trained: str | None = None) -> Mo
     sys.modules[module.__name__] = module
     with _user_code(path):
         exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
-        return ModuleDataset(_find_task_class(module, path)(), path, data_dir, trained)
+        return ModuleDataset(_find_task_class(module, path)(), path, data_dir)
 
 
 def _find_task_class(module: types.ModuleType, path: str) -> type:
