@@ -13,7 +13,7 @@ import numpy as np
 
 from bert_tf import backend
 from bert_tf.checkpoints.folder import MAX_TO_KEEP, add_newest, latest, remove, resolve
-from bert_tf.checkpoints.formats.configs import POOLER, WORD_EMBEDDINGS, count_layers
+from bert_tf.checkpoints.formats.configs import POOLER, WORD_EMBEDDINGS
 from bert_tf.checkpoints.formats.source import OriginalSource, Source
 from bert_tf.checkpoints.run_folder import TARGET_SCALE, RunFolder
 from bert_tf.checkpoints.tensors import GLOBAL_STEP, read, shapes, step_of, write
@@ -285,8 +285,7 @@ def _check_fit(prefix: str, expected: dict[str, list[int]], stored: dict[str, li
         differing = sorted(name for name in names if _group(name) in renamed)
         listed = shortened(differing, 4) if differing else summarize(names)
         parts += [f"only in the {side}: {listed}"] if names else []
-    has_fewer_layers = 0 < count_layers(stored) < count_layers(expected)
-    if is_unrelated or (missing and not has_fewer_layers and not reshaped):
+    if is_unrelated or renamed:
         advice = "It belongs to a different model, or its variables have different names"
     elif missing or any(name.startswith(_ENCODER_SCOPE) for name in reshaped):
         advice = "Pass the --bert_config_file that it was trained with"
