@@ -23,7 +23,7 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, shortened
 from bert_tf.modeling import HeadFormat
 from bert_tf.tokenization import FullTokenizer
-from bert_tf.tokenization.special_tokens import USED
+from bert_tf.tokenization.special_tokens import ANY_SPELLING, USED
 
 CONFIG = "config.json"
 _TOKENIZER, _ADDED = "tokenizer.json", "added_tokens.json"
@@ -126,7 +126,8 @@ class HuggingFaceSource(Source):
                 pieces += [f"[unused_{i}]" for i in range(len(pieces), index)] + [text]
                 texts.add(text)
             if fits and text in texts:
-                known.append(hugging_face_config.read_added_token(token))
+                is_normalized = token.get("normalized", not token.get("special"))
+                known.append(f"{ANY_SPELLING * bool(is_normalized)}{text}")
             else:
                 unknown.append(text)
         if unknown:

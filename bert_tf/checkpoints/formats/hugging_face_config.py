@@ -13,7 +13,7 @@ from bert_tf.errors import UserError
 from bert_tf.modeling.head_format import HeadFormat
 from bert_tf.modeling.heads import CLASSIFIER_DROPOUT
 from bert_tf.tokenization import BasicTokenizer, FullTokenizer
-from bert_tf.tokenization.special_tokens import ANY_SPELLING, unmarked
+from bert_tf.tokenization.special_tokens import unmarked
 
 # Names of the tanh approximation in transformers.
 _TANH_GELUS = ("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate")
@@ -111,12 +111,6 @@ def added_token(token: str) -> dict[str, Any]:
     """Describes a marked special token as transformers does."""
     text, false = unmarked(token), dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
     return {"content": text, "normalized": token != text, "special": token == text, **false}
-
-
-def read_added_token(token: Mapping[str, Any]) -> str:
-    """Reads such a description; `lstrip` and `rstrip` are about spaces, which have no ids."""
-    is_normalized = token.get("normalized", not token.get("special"))  # plain words, not markers
-    return f"{ANY_SPELLING if is_normalized else ''}{token['content']}"
 
 
 def make_tokenizer_config(full_tokenizer: FullTokenizer, max_length: int) -> dict[str, Any]:

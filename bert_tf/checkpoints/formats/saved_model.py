@@ -43,8 +43,7 @@ _TOLERANCE = 1e-3
 def open_saved_model(folder: str) -> Source:
     """Opens the SavedModel in a folder, of TensorFlow 1 (an Estimator's export) or 2."""
     prefix = os.path.join(folder, _VARIABLES)
-    is_complete = files.exists(f"{prefix}.index")
-    if not is_complete or _read_meta_graph(folder).object_graph_def.nodes:
+    if not files.exists(f"{prefix}.index") or _read_meta_graph(folder).object_graph_def.nodes:
         return SavedModelSource(folder)
     source = OriginalSource(prefix, folder)
     source.vocab_file = source.vocab_file or RunFolder(folder).find(f"assets/{VOCAB}")
