@@ -56,7 +56,7 @@ def _stream(request: Request, content: Any) -> Any:
     async def in_turns() -> AsyncIterator[str]:
         for piece in chain([first, second], pieces):
             yield piece
-            await request.scope["turns"].wait()
+            await request.scope["turn"]()
 
     return StreamingResponse(in_turns(), media_type="application/json")
 
@@ -213,6 +213,9 @@ class _Routes:
         batcher = self._choose(request, name)
         model = batcher.model
         request.scope["record"] = {"model": model.name, "inputs": len(inputs)}
+        if len(inputs) > (limit := self._options.max_inputs):
+            problem = f"The request has {len(inputs):,} inputs, more than --max_inputs={limit}"
+            raise TooLarge(f"{problem}: send fewer at once")
         texts = chain(*((x,) if isinstance(x, str) else x for x in inputs))
         length, limit = max(map(len, texts), default=0), self._options.max_input_chars
         if length > limit:
@@ -224,7 +227,7 @@ class _Routes:
         job = batcher.submit(inputs, explains=explains, truncates=truncate)
         predictions, num_tokens = await job.future, sum(job.num_tokens)
         if len(inputs) > 1:
-            await request.scope["turns"].wait()
+            await request.scope["turn"]()
         request.scope["record"]["tokens"] = num_tokens
         return predictions, num_tokens
 

@@ -5,16 +5,13 @@ those that say nothing: `null` and `{}`.
 """
 
 from collections.abc import Sequence
-from contextvars import ContextVar
 from typing import Annotated, Any, Literal
 
-from fastapi import HTTPException
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from bert_tf.errors import UserError
 from bert_tf.serving.models import Kind
 
-MAX_INPUTS: ContextVar[int] = ContextVar("MAX_INPUTS", default=2048)
 _FIRST = ("text", "text_a", "question", "query")
 # What a value must be, by the type of pydantic's error.
 _EXPECTED = {"string_type": "a string", "list_type": "a list", "bool_type": "true or false"}
@@ -40,18 +37,6 @@ class _Body(BaseModel):
             raise ValueError(f"unknown field {name[:50]}; expected {', '.join(known)}")
         return given
 
-    @model_validator(mode="before")
-    @classmethod
-    def _check_counts(cls, data: Any) -> Any:
-        """Counts inputs, words and endings before they are checked, which takes longer."""
-        values = [*data.values()] if isinstance(data, dict) else []
-        values += [x for value in values if isinstance(value, dict) for x in value.values()]
-        count = max((len(x) for x in values if isinstance(x, list)), default=0)
-        if count > (limit := MAX_INPUTS.get()):
-            problem = f"The request has {count:,} inputs, more than --max_inputs={limit}"
-            raise HTTPException(413, f"{problem}: send fewer at once")
-        return data
-
 
 class Instance(_Body):
     """An input: a text; a pair by any of these names; a context and endings; or words."""
@@ -64,8 +49,8 @@ class Instance(_Body):
     text_b: str | None = None
     context: str | None = None
     passage: str | None = None
-    endings: list[str] | None = Field(default=None, fail_fast=True)
-    words: list[str] | None = Field(default=None, fail_fast=True)
+    endings: list[str] | None = None
+    words: list[str] | None = None
 
     def to_input(self, kind: Kind, index: int) -> Any:
         """Returns the input of a `Predictor`; raises a UserError if the model takes others."""

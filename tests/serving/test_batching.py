@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,7 +19,7 @@ class FakeModel:
 
     def __init__(self):
         self.batches, self.released = [], threading.Event()
-        self.kind = type("Kind", (), {"task": "fake"})
+        self.kind, self.run = type("Kind", (), {"task": "fake"}), SimpleNamespace(step=0)
         self.released.set()
 
     def load(self):

@@ -474,7 +474,7 @@ class FakeModel:
         (),
         True,
     )
-    require, explains = Model.require, True
+    require, explains, run = Model.require, True, SimpleNamespace(step=0)
 
     def explain(self, pair):
         columns = {"offsets": [(0, 1), (2, 6), (0, 3)], "scores": [0.5, -0.25, 0.125]}
@@ -563,16 +563,8 @@ LIMITS = {"max_inputs": 2, "max_input_chars": 9, "max_explanations": 1, "max_rep
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("/embed", {"inputs": ["a"] * 3}),
-        ("/v1/embeddings", {"input": ["a"] * 3, "model": "fake"}),
-        ("/predict", {"inputs": [["a"]] * 3}),
         ("/rerank", {"query": "a", "texts": ["a"] * 3}),
-        ("/v1/models/fake:predict", {"instances": ["a"] * 3}),
-        ("/v1/models/fake:predict", {"instances": [{"words": ["a"] * 3}]}),
-        ("/v1/models/fake:predict", {"instances": [{"context": "a", "endings": ["a"] * 3}]}),
-        ("/v1/models/fake:predict", {"inputs": ["a"] * 3}),
         ("/v1/models/fake:predict", {"inputs": {"query": ["a"] * 3, "passage": ["a"] * 3}}),
-        ("/v1/models/fake:explain", {"words": ["a"] * 3}),
         ("/rerank", {"query": "a", "texts": ["a" * 10]}),
         ("/v1/models/fake:predict", {"instances": [{"query": "a" * 10, "passage": "a"}]}),
     ],
