@@ -112,32 +112,6 @@ def make_app(batchers: Mapping[str, Batcher], options: ServingOptions, metrics: 
     return app
 
 
-def _describe_error(request: Request, error: Any) -> Response:
-    path, headers = request.url.path, None
-    if isinstance(error, UserError):
-        status = (
-            413 if isinstance(error, TooLarge) else 500 if isinstance(error, NotFinite) else 400
-        )
-        detail = str(error)
-    elif isinstance(error, RequestValidationError):
-        status, detail = 422, schemas.describe(error.errors())
-    elif not isinstance(error, StarletteHTTPException):  # `Gate` logs it
-        status, detail = 500, FAILED
-    else:
-        status, detail, headers = error.status_code, error.detail, error.headers
-        if status == 404 and detail == "Not Found":
-            detail = f"There is no route {path}: /docs and /openapi.json list them"
-            detail += ". Models have only version 1, and no labels" * path.startswith("/v1/models/")
-        elif status == 405 and request.method == "POST" and path.startswith("/v1/models/"):
-            name = path.removeprefix("/v1/models/").partition(":")[0]
-            detail = f"There is no route {path}: use /v1/models/{name}:predict or :explain"
-        elif status == 405:
-            detail = f"{path}: use {dict(headers or {}).get('Allow', 'another method')}"
-        elif error.__cause__:
-            detail = f"The body is not JSON in UTF-8: {reason(error.__cause__)}"
-    return _Reply(error_body(path, detail), status, headers)
-
-
 async def _page() -> HTMLResponse:
     page = importlib.resources.files("bert_tf.serving") / "page.html"
     return HTMLResponse(page.read_text("utf-8"), headers={"content-security-policy": _POLICY})
@@ -172,13 +146,32 @@ class _Routes:
 
     def describe_error(self, request: Request, error: Any) -> Response:
         """Returns the reply for an exception. A model is unknown whatever else is wrong."""
+        path, headers = request.url.path, None
         if isinstance(error, RequestValidationError) or getattr(error, "status_code", 0) == 400:
             body = getattr(error, "body", None)
             name = request.path_params.get("name") or request.query_params.get("model")
             name = name or (body.get("model") if isinstance(body, dict) else None)
             if name and isinstance(name, str) and name not in self._batchers:
                 error = self._unknown(name)
-        return _describe_error(request, error)
+        if isinstance(error, UserError):
+            statuses = {TooLarge: 413, NotFinite: 500}
+            status, detail = statuses.get(type(error), 400), str(error)
+        elif isinstance(error, RequestValidationError):
+            status, detail = 422, schemas.describe(error.errors())
+        elif not isinstance(error, StarletteHTTPException):  # `Gate` logs it
+            status, detail = 500, FAILED
+        else:
+            status, detail, headers = error.status_code, error.detail, error.headers
+            if status == 404 and detail == "Not Found":
+                detail = f"There is no route {path}: /docs and /openapi.json list them"
+            elif status == 405 and request.method == "POST" and path.startswith("/v1/models/"):
+                name = path.removeprefix("/v1/models/").partition(":")[0]
+                detail = f"There is no route {path}: use /v1/models/{name}:predict or :explain"
+            elif status == 405:
+                detail = f"{path}: use {dict(headers or {}).get('Allow', 'another method')}"
+            elif error.__cause__:
+                detail = f"The body is not JSON in UTF-8: {reason(error.__cause__)}"
+        return _Reply(error_body(path, detail), status, headers)
 
     def _unknown(self, name: str) -> HTTPException:
         served = ", ".join(self._batchers)

@@ -115,9 +115,7 @@ def test_version_and_method(server):
         assert server.get(paths[0]).json() == server.get(paths[1]).json()
         for other in ("versions/2", "versions/x", "labels/stable"):
             path_of_other = f"/v1/models/run_classifier/{other}{place}"
-            expected = "Models have only version 1, and no labels"
-            status, message = server.error(path_of_other, method="GET")
-            assert (status, message.endswith(expected)) == (404, True)
+            assert server.error(path_of_other, method="GET")[0] == 404
     expected = (405, "/v1/models/run_classifier:predict: use POST")
     assert server.error(path.format(""), method="GET") == expected
 
