@@ -317,7 +317,7 @@ class _Routes:
         """
         is_single = isinstance(body.inputs, str) or isinstance(body.inputs[0], str)
         items: Any = [body.inputs] if is_single else body.inputs
-        found, top_k = self._choose(request, model or body.model).model, None
+        found = self._choose(request, model or body.model).model
         inputs = [x if isinstance(x, str) else x[0] if len(x) == 1 else tuple(x) for x in items]
         for x in inputs:
             if isinstance(x, tuple) and len(x) not in found.kind.counts:
@@ -326,10 +326,9 @@ class _Routes:
                 raise HTTPException(422, f"{problem} {found.kind.expected}. {advice}")
         predictions, _ = await self._compute(request, inputs, found.name, body.truncate)
         ranked = (sorted(scores_of(x).items(), key=lambda pair: -pair[1]) for x in predictions)
-        if body.parameters:
-            is_single, top_k = False, body.parameters.top_k
-        replies = ([{"label": n, "score": score} for n, score in pairs[:top_k]] for pairs in ranked)
-        return _stream(request, next(replies) if is_single else replies)
+        replies = ([{"label": n, "score": score} for n, score in pairs] for pairs in ranked)
+        is_list = body.parameters is not None or not is_single
+        return _stream(request, replies if is_list else next(replies))
 
     async def rerank(
         self, request: Request, body: schemas.RerankRequest, model: str | None = None

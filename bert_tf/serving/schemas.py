@@ -113,7 +113,7 @@ def describe(errors: Sequence[Any]) -> str:
     messages = {
         "missing": "is missing",
         "too_short": "pass at least one text",
-        "none_required": "not supported: write the prefix before each text",  # prompt_name
+        "none_required": "not supported",
         "value_error": str(error.get("ctx", {}).get("error")),
     }
     # All that is allowed in this place.
@@ -167,18 +167,12 @@ class EmbedRequest(_TeiBody):
     encoding_format: Literal["float"] = "float"
 
 
-class Parameters(_Body):
-    """Parameters of Hugging Face's Inference API."""
-
-    top_k: int | None = Field(None, ge=1)
-
-
 class ClassifyRequest(_TeiBody):
     """TEI's request for labels: a text, a pair, or several of these, each in a list."""
 
     inputs: str | Strings | Annotated[list[Strings], Field(min_length=1)]
     raw_scores: Literal[False] = False
-    parameters: Parameters | None = None
+    parameters: dict[str, None] | None = None  # as Hugging Face's client sends it
 
 
 def _text_of(document: Any) -> Any:
