@@ -4,6 +4,7 @@ A field that would have no effect is a mistake, except for those that clients al
 those that say nothing: `null` and `{}`.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -28,14 +29,19 @@ class _Body(BaseModel):
     def _check_names(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        fields = cls.model_fields.items()
-        known = [n for name, x in fields for n in getattr(x.validation_alias, "choices", [name])]
+        known = _names(cls)
         # Even empty parameters say which reply a client expects.
-        kept = {"parameters"} & {*known}
-        given = {n: x for n, x in data.items() if x is not None and (x != {} or n in kept)}
+        kept = "parameters" if "parameters" in known else None
+        given = {n: x for n, x in data.items() if x is not None and (x != {} or n == kept)}
         for name in given.keys() - known:
             raise ValueError(f"unknown field {name[:50]}; expected {', '.join(known)}")
         return given
+
+
+@functools.cache
+def _names(body: type[_Body]) -> list[str]:
+    fields = body.model_fields.items()
+    return [n for name, x in fields for n in getattr(x.validation_alias, "choices", [name])]
 
 
 class Instance(_Body):
@@ -74,7 +80,7 @@ class PredictRequest(_Body):
     """TensorFlow Serving's request: `instances` in rows, or `inputs` in columns."""
 
     signature_name: Literal["serving_default", "pairs", ""] = "serving_default"
-    instances: list[str | Instance] = Field([], min_length=1, validate_default=True)
+    instances: list[str | Instance] = Field([], min_length=1, validate_default=True, fail_fast=True)
     inputs: dict[str, list[Any]] | list[str] | None = None
 
     @model_validator(mode="before")
@@ -137,7 +143,7 @@ def _refuse_token_ids(value: Any) -> Any:
     return value
 
 
-Strings = Annotated[list[str], Field(min_length=1)]
+Strings = Annotated[list[str], Field(min_length=1, fail_fast=True)]
 Texts = Annotated[str | Strings, BeforeValidator(_refuse_token_ids)]
 
 
