@@ -1,5 +1,6 @@
 """The routes of a server."""
 
+import asyncio
 import base64
 import importlib.resources
 import json
@@ -56,7 +57,7 @@ def _stream(request: Request, content: Any) -> Any:
     async def in_turns() -> AsyncIterator[str]:
         for piece in chain([first, second], pieces):
             yield piece
-            await request.scope["turns"].wait()
+            await request.scope["turn"]()
 
     return StreamingResponse(in_turns(), media_type="application/json")
 
@@ -111,32 +112,6 @@ def make_app(batchers: Mapping[str, Batcher], options: ServingOptions, metrics: 
     return app
 
 
-def _describe_error(request: Request, error: Any) -> Response:
-    path, headers = request.url.path, None
-    if isinstance(error, UserError):
-        status = (
-            413 if isinstance(error, TooLarge) else 500 if isinstance(error, NotFinite) else 400
-        )
-        detail = str(error)
-    elif isinstance(error, RequestValidationError):
-        status, detail = 422, schemas.describe(error.errors())
-    elif not isinstance(error, StarletteHTTPException):  # `Gate` logs it
-        status, detail = 500, FAILED
-    else:
-        status, detail, headers = error.status_code, error.detail, error.headers
-        if status == 404 and detail == "Not Found":
-            detail = f"There is no route {path}: /docs and /openapi.json list them"
-            detail += ". Models have only version 1, and no labels" * path.startswith("/v1/models/")
-        elif status == 405 and request.method == "POST" and path.startswith("/v1/models/"):
-            name = path.removeprefix("/v1/models/").partition(":")[0]
-            detail = f"There is no route {path}: use /v1/models/{name}:predict or :explain"
-        elif status == 405:
-            detail = f"{path}: use {dict(headers or {}).get('Allow', 'another method')}"
-        elif error.__cause__:
-            detail = f"The body is not JSON in UTF-8: {reason(error.__cause__)}"
-    return _Reply(error_body(path, detail), status, headers)
-
-
 async def _page() -> HTMLResponse:
     page = importlib.resources.files("bert_tf.serving") / "page.html"
     return HTMLResponse(page.read_text("utf-8"), headers={"content-security-policy": _POLICY})
@@ -149,6 +124,7 @@ class _Routes:
         self, batchers: Mapping[str, Batcher], options: ServingOptions, metrics: Metrics
     ) -> None:
         self._batchers, self._options, self._metrics = batchers, options, metrics
+        self._explanations = asyncio.Semaphore(options.max_explanations)
 
     def paths(self) -> dict[str, dict[str, Any]]:
         """Returns the functions by path, by the interface that they belong to."""
@@ -170,13 +146,32 @@ class _Routes:
 
     def describe_error(self, request: Request, error: Any) -> Response:
         """Returns the reply for an exception. A model is unknown whatever else is wrong."""
+        path, headers = request.url.path, None
         if isinstance(error, RequestValidationError) or getattr(error, "status_code", 0) == 400:
             body = getattr(error, "body", None)
             name = request.path_params.get("name") or request.query_params.get("model")
             name = name or (body.get("model") if isinstance(body, dict) else None)
             if name and isinstance(name, str) and name not in self._batchers:
                 error = self._unknown(name)
-        return _describe_error(request, error)
+        if isinstance(error, UserError):
+            statuses = {TooLarge: 413, NotFinite: 500}
+            status, detail = statuses.get(type(error), 400), str(error)
+        elif isinstance(error, RequestValidationError):
+            status, detail = 422, schemas.describe(error.errors())
+        elif not isinstance(error, StarletteHTTPException):  # `Gate` logs it
+            status, detail = 500, FAILED
+        else:
+            status, detail, headers = error.status_code, error.detail, error.headers
+            if status == 404 and detail == "Not Found":
+                detail = f"There is no route {path}: /docs and /openapi.json list them"
+            elif status == 405 and request.method == "POST" and path.startswith("/v1/models/"):
+                name = path.removeprefix("/v1/models/").partition(":")[0]
+                detail = f"There is no route {path}: use /v1/models/{name}:predict or :explain"
+            elif status == 405:
+                detail = f"{path}: use {dict(headers or {}).get('Allow', 'another method')}"
+            elif error.__cause__:
+                detail = f"The body is not JSON in UTF-8: {reason(error.__cause__)}"
+        return _Reply(error_body(path, detail), status, headers)
 
     def _unknown(self, name: str) -> HTTPException:
         served = ", ".join(self._batchers)
@@ -213,18 +208,17 @@ class _Routes:
         batcher = self._choose(request, name)
         model = batcher.model
         request.scope["record"] = {"model": model.name, "inputs": len(inputs)}
+        if len(inputs) > (limit := self._options.max_inputs):
+            problem = f"The request has {len(inputs):,} inputs, more than --max_inputs={limit}"
+            raise TooLarge(f"{problem}: send fewer at once")
         texts = chain(*((x,) if isinstance(x, str) else x for x in inputs))
         length, limit = max(map(len, texts), default=0), self._options.max_input_chars
         if length > limit:
             raise TooLarge(f"A text has {length:,} characters, more than --max_input_chars={limit}")
-        limit = self._options.max_explanations
-        if explains and len(batcher.explaining) >= limit:
-            problem = f"--max_explanations={limit} is reached: retry later"
-            raise HTTPException(429, problem, {"retry-after": "1"})
         job = batcher.submit(inputs, explains=explains, truncates=truncate)
         predictions, num_tokens = await job.future, sum(job.num_tokens)
         if len(inputs) > 1:
-            await request.scope["turns"].wait()
+            await request.scope["turn"]()
         request.scope["record"]["tokens"] = num_tokens
         return predictions, num_tokens
 
@@ -249,7 +243,11 @@ class _Routes:
         if not model.explains:
             raise UserError(f"{name} cannot be explained: only classifiers can, with TensorFlow")
         inputs = [body.to_input(model.kind, 0)]
-        [found], _ = await self._compute(request, inputs, name, explains=True)
+        if self._explanations.locked():
+            problem = f"--max_explanations={self._options.max_explanations} is reached: retry later"
+            raise HTTPException(429, problem, {"retry-after": "1"})
+        async with self._explanations:
+            [found], _ = await self._compute(request, inputs, name, explains=True)
         columns = zip(found.offsets, found.scores, found.text_indices, strict=True)
         tokens = [[*offset, score, text] for offset, score, text in columns]
         values = {"completeness": found.completeness, "difference": found.difference}
@@ -319,7 +317,7 @@ class _Routes:
         """
         is_single = isinstance(body.inputs, str) or isinstance(body.inputs[0], str)
         items: Any = [body.inputs] if is_single else body.inputs
-        found, top_k = self._choose(request, model or body.model).model, None
+        found = self._choose(request, model or body.model).model
         inputs = [x if isinstance(x, str) else x[0] if len(x) == 1 else tuple(x) for x in items]
         for x in inputs:
             if isinstance(x, tuple) and len(x) not in found.kind.counts:
@@ -328,10 +326,9 @@ class _Routes:
                 raise HTTPException(422, f"{problem} {found.kind.expected}. {advice}")
         predictions, _ = await self._compute(request, inputs, found.name, body.truncate)
         ranked = (sorted(scores_of(x).items(), key=lambda pair: -pair[1]) for x in predictions)
-        if body.parameters:
-            is_single, top_k = False, body.parameters.top_k
-        replies = ([{"label": n, "score": score} for n, score in pairs[:top_k]] for pairs in ranked)
-        return _stream(request, next(replies) if is_single else replies)
+        replies = ([{"label": n, "score": score} for n, score in pairs] for pairs in ranked)
+        is_list = body.parameters is not None or not is_single
+        return _stream(request, replies if is_list else next(replies))
 
     async def rerank(
         self, request: Request, body: schemas.RerankRequest, model: str | None = None

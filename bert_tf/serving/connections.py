@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import functools
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -84,13 +85,12 @@ def limit_by_files(limit: int) -> int:
 
 def log_errors_of_files_once() -> None:
     """Keeps the event loop from logging a traceback for each connection beyond the limit."""
-    loop, seen = asyncio.get_running_loop(), []
+    warn_once = functools.cache(log.warning)
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if getattr(context.get("exception"), "errno", None) not in (errno.EMFILE, errno.ENFILE):
+        if getattr(context.get("exception"), "errno", None) in (errno.EMFILE, errno.ENFILE):
+            warn_once("Too many open files: raise `ulimit -n`, or lower --max_connections")
+        else:
             loop.default_exception_handler(context)
-        elif not seen:
-            seen.append(context)
-            log.warning("Too many open files: raise `ulimit -n`, or lower --max_connections")
 
-    loop.set_exception_handler(handle)
+    asyncio.get_running_loop().set_exception_handler(handle)

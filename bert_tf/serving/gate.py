@@ -17,7 +17,6 @@ from bert_tf.progress import log
 from bert_tf.serving.browsers import BrowserCheck
 from bert_tf.serving.metrics import Metrics
 from bert_tf.serving.options import ServingOptions
-from bert_tf.serving.schemas import MAX_INPUTS
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -50,29 +49,12 @@ class _ClientLeft(Exception):
     pass
 
 
-class _Turns:
-    """Lets costly steps on the event loop begin one at a time, so that it can answer others."""
-
-    def __init__(self) -> None:
-        self._is_taken = False
-
-    async def wait(self) -> None:
-        while self._is_taken:
-            await asyncio.sleep(0)
-        self._is_taken = True
-        try:
-            for _ in range(5):  # such as to accept, read and answer /health
-                await asyncio.sleep(0)
-        finally:
-            self._is_taken = False
-
-
 class Gate:
     """Wraps an ASGI application: refuses requests over the limits, and logs each on one line.
 
     The application gets each body whole, and as JSON whatever its content type is, since
-    `curl -d` does not say it. What it stores in `scope["record"]` is logged. It calls
-    `scope["turns"].wait()` before each costly step. If the client leaves, or at the timeout, it is
+    `curl -d` does not say it. What it stores in `scope["record"]` is logged. It awaits
+    `scope["turn"]()` before each costly step. If the client leaves, or at the timeout, it is
     cancelled.
     """
 
@@ -86,7 +68,7 @@ class Gate:
     ) -> None:
         self._app, self._options, self._metrics = app, options, metrics
         self._keys, self._num_requests, self._num_bytes = keys, 0, 0
-        self._check_browser, self._turns = BrowserCheck(options, address), _Turns()
+        self._check_browser, self._turns = BrowserCheck(options, address), asyncio.Lock()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Handles a request."""
@@ -149,11 +131,10 @@ class Gate:
                     raise HTTPException(415, f"{problem}: send the body uncompressed")
                 others = [x for x in scope["headers"] if x[0] != b"content-type"]
                 scope["headers"] = [*others, (b"content-type", b"application/json")]
-                scope["turns"] = self._turns
+                scope["turn"] = self._wait_for_turn
                 if len(body) > _SHORT_BODY:
-                    await self._turns.wait()
+                    await self._wait_for_turn()
                     self._check_values(body)
-                MAX_INPUTS.set(self._options.max_inputs)
                 await self._run(scope, bytes(body), receive, send)
         finally:
             self._num_requests -= has_body
@@ -181,6 +162,12 @@ class Gate:
         if is_refused or num_bytes > limit:
             problem = f"The body has more than --max_body_bytes={limit} bytes: send less"
             raise HTTPException(413, problem, _CLOSE)
+
+    async def _wait_for_turn(self) -> None:
+        """Lets costly steps on the event loop begin one at a time, so that it answers others."""
+        async with self._turns:
+            for _ in range(5):  # such as to accept, read and answer /health
+                await asyncio.sleep(0)
 
     def _check_values(self, body: bytearray) -> None:
         chars = np.frombuffer(body.replace(b"\\\\", b"").replace(b'\\"', b""), np.uint8)

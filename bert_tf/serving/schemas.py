@@ -4,17 +4,15 @@ A field that would have no effect is a mistake, except for those that clients al
 those that say nothing: `null` and `{}`.
 """
 
+import functools
 from collections.abc import Sequence
-from contextvars import ContextVar
 from typing import Annotated, Any, Literal
 
-from fastapi import HTTPException
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from bert_tf.errors import UserError
 from bert_tf.serving.models import Kind
 
-MAX_INPUTS: ContextVar[int] = ContextVar("MAX_INPUTS", default=2048)
 _FIRST = ("text", "text_a", "question", "query")
 # What a value must be, by the type of pydantic's error.
 _EXPECTED = {"string_type": "a string", "list_type": "a list", "bool_type": "true or false"}
@@ -31,26 +29,19 @@ class _Body(BaseModel):
     def _check_names(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        fields = cls.model_fields.items()
-        known = [n for name, x in fields for n in getattr(x.validation_alias, "choices", [name])]
+        known = _names(cls)
         # Even empty parameters say which reply a client expects.
-        kept = {"parameters"} & {*known}
-        given = {n: x for n, x in data.items() if x is not None and (x != {} or n in kept)}
+        kept = "parameters" if "parameters" in known else None
+        given = {n: x for n, x in data.items() if x is not None and (x != {} or n == kept)}
         for name in given.keys() - known:
             raise ValueError(f"unknown field {name[:50]}; expected {', '.join(known)}")
         return given
 
-    @model_validator(mode="before")
-    @classmethod
-    def _check_counts(cls, data: Any) -> Any:
-        """Counts inputs, words and endings before they are checked, which takes longer."""
-        values = [*data.values()] if isinstance(data, dict) else []
-        values += [x for value in values if isinstance(value, dict) for x in value.values()]
-        count = max((len(x) for x in values if isinstance(x, list)), default=0)
-        if count > (limit := MAX_INPUTS.get()):
-            problem = f"The request has {count:,} inputs, more than --max_inputs={limit}"
-            raise HTTPException(413, f"{problem}: send fewer at once")
-        return data
+
+@functools.cache
+def _names(body: type[_Body]) -> list[str]:
+    fields = body.model_fields.items()
+    return [n for name, x in fields for n in getattr(x.validation_alias, "choices", [name])]
 
 
 class Instance(_Body):
@@ -64,8 +55,8 @@ class Instance(_Body):
     text_b: str | None = None
     context: str | None = None
     passage: str | None = None
-    endings: list[str] | None = Field(default=None, fail_fast=True)
-    words: list[str] | None = Field(default=None, fail_fast=True)
+    endings: list[str] | None = None
+    words: list[str] | None = None
 
     def to_input(self, kind: Kind, index: int) -> Any:
         """Returns the input of a `Predictor`; raises a UserError if the model takes others."""
@@ -89,7 +80,7 @@ class PredictRequest(_Body):
     """TensorFlow Serving's request: `instances` in rows, or `inputs` in columns."""
 
     signature_name: Literal["serving_default", "pairs", ""] = "serving_default"
-    instances: list[str | Instance] = Field([], min_length=1, validate_default=True)
+    instances: list[str | Instance] = Field([], min_length=1, validate_default=True, fail_fast=True)
     inputs: dict[str, list[Any]] | list[str] | None = None
 
     @model_validator(mode="before")
@@ -128,7 +119,7 @@ def describe(errors: Sequence[Any]) -> str:
     messages = {
         "missing": "is missing",
         "too_short": "pass at least one text",
-        "none_required": "not supported: write the prefix before each text",  # prompt_name
+        "none_required": "not supported",
         "value_error": str(error.get("ctx", {}).get("error")),
     }
     # All that is allowed in this place.
@@ -152,7 +143,7 @@ def _refuse_token_ids(value: Any) -> Any:
     return value
 
 
-Strings = Annotated[list[str], Field(min_length=1)]
+Strings = Annotated[list[str], Field(min_length=1, fail_fast=True)]
 Texts = Annotated[str | Strings, BeforeValidator(_refuse_token_ids)]
 
 
@@ -182,18 +173,12 @@ class EmbedRequest(_TeiBody):
     encoding_format: Literal["float"] = "float"
 
 
-class Parameters(_Body):
-    """Parameters of Hugging Face's Inference API."""
-
-    top_k: int | None = Field(None, ge=1)
-
-
 class ClassifyRequest(_TeiBody):
     """TEI's request for labels: a text, a pair, or several of these, each in a list."""
 
     inputs: str | Strings | Annotated[list[Strings], Field(min_length=1)]
     raw_scores: Literal[False] = False
-    parameters: Parameters | None = None
+    parameters: dict[str, None] | None = None  # as Hugging Face's client sends it
 
 
 def _text_of(document: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,7 +19,7 @@ class FakeModel:
 
     def __init__(self):
         self.batches, self.released = [], threading.Event()
-        self.kind = type("Kind", (), {"task": "fake"})
+        self.kind, self.run = type("Kind", (), {"task": "fake"}), SimpleNamespace(step=0)
         self.released.set()
 
     def load(self):
@@ -152,24 +153,19 @@ def test_input_that_cannot_be_tokenized_fails_alone(start):
     assert isinstance(bad, KeyError)
 
 
-def test_explanations_take_turns_with_batches(start):
+def test_explanations_are_batches_of_their_own(start):
     model = FakeModel()
-    model.explain = lambda text: model.batches.append(text) or f"why {text}"
-    batcher = start(model, max_batch_tokens=5)
+    model.explain = lambda text: f"why {text}"
+    batcher = start(model)
 
     async def run():
-        first, _ = await submit_while_busy(model, batcher, [])
-        explained = [batcher.submit([x], explains=True) for x in "abc"]
-        predicted = [batcher.submit([x]) for x in ("ddddd", "eeeee")]
-        explained[1].future.cancel()
+        _, [job] = await submit_while_busy(model, batcher, [["a"]])
+        jobs = [job, batcher.submit(["b"], explains=True), batcher.submit(["c"])]
         model.released.set()
-        jobs = [first, explained[0], explained[2], *predicted]
-        results = await asyncio.gather(*(job.future for job in jobs))
-        assert not batcher.explaining
-        return results
+        return await asyncio.gather(*(job.future for job in jobs))
 
-    assert asyncio.run(run()) == [[5], ["why a"], ["why c"], [5], [5]]
-    assert model.batches == [["first"], "a", ["ddddd"], "c", ["eeeee"]]
+    assert asyncio.run(run()) == [[1], ["why b"], [1]]
+    assert model.batches == [["first"], ["a"], ["c"]]
 
 
 def test_size_of_a_reply_is_limited_before_it_is_computed(start):
