@@ -430,24 +430,6 @@ def test_label_metrics_are_those_of_scikit_learn():
             assert found[name.removeprefix("eval_")] == pytest.approx(value, rel=1e-5, abs=1e-7)
 
 
-def test_diverged_model(tmp_path):
-    """Predictions that are not finite give a page, too."""
-    nan = np.full(4, np.nan)
-    report = EvaluationReport(
-        columns={"text": ["a"] * 4, "probability_x": nan},
-        losses=nan,
-        labels=["x", "y"],
-        counts=Counts.of_classes(np.array([0, 1, 1, 0]), np.zeros(4, int), np.arange(4)),
-        confidence=(nan, np.array([True, False, False, True])),
-        numbers=(np.arange(8.0).reshape(4, 2), np.full((4, 2), np.nan)),
-    )
-    metrics = {"eval_loss": float("nan"), "eval_pearson": 0.0}
-    (tmp_path / "report.html").write_text(
-        evaluation_page("t", {}, [], RunFolder(str(tmp_path)), None, metrics, report)
-    )
-    assert Page(tmp_path / "report.html").column("Metrics", "value")["eval_loss"] == "nan"
-
-
 def test_damaged_files_of_the_training(run, tmp_path):
     out, _, _ = run(contract.classification, eval_every="1", num_train_epochs=4.0)
     shutil.copytree(out, tmp_path / "copy")

@@ -564,7 +564,7 @@ def test_models_that_are_no_encoders(folder, run_log):
     path.unlink()
     config = {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "LABEL_0"}}
     (folder / "model" / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match="no vectors of texts: it is a classifier with one label"):
+    with pytest.raises(UserError, match="no vectors of texts: it is a CrossEncoder"):
         build_index(folder)
     (folder / "model" / "config.json").unlink()
     path.write_text('{"script": "run_ner", "flags": {}}')
