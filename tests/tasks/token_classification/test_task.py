@@ -1,9 +1,9 @@
 """run_ner end to end: training, metrics, predictions for every word, and errors."""
 
 import json
-import re
 import os
 import random
+import re
 import subprocess
 import sys
 
