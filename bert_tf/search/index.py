@@ -80,8 +80,10 @@ class Index:
         except Exception as error:  # NumPy raises many kinds for a damaged header
             raise UserError(_DAMAGED.format(folder, reason(error))) from None
         self._is_checked = False
-        noted = self._manifest["input"]
-        if (now := _describe_input(str(noted.get("path")))) and now != noted:
+        noted = dict(self._manifest["input"])
+        checksum, now = noted.pop("checksum", None), _describe_input(str(noted.get("path")))
+        # A file that was only copied or touched is the same.
+        if now and now != noted and _checksum(now["path"]) != checksum:
             message = "%s has changed since the index %s was built, which has its earlier texts"
             log.warning(message, noted["path"], folder)
 
@@ -154,6 +156,7 @@ def build(options: SearchOptions) -> None:
         old = _read_manifest(folder)
         files.make_dirs(folder)
         source = _describe_input(options.input_file or "")
+        source |= {"checksum": _checksum(source["path"])} if source else {}
         with files.open_atomically(os.path.join(folder, _TEXTS)) as file:
             offsets, digest = _write_texts(read_texts(options), file)
             total = len(offsets) - 1
@@ -256,6 +259,14 @@ def _describe_input(path: str) -> dict[str, Any]:
     if not os.path.isfile(path):
         return {}
     return {"path": files.resolve(path), "size_and_mtime_ns": [*files.size_and_mtime(path)]}
+
+
+def _checksum(path: str) -> int:
+    checksum = 0
+    with files.open_binary(path) as file:
+        while block := file.read(1 << 20):
+            checksum = zlib.crc32(block, checksum)
+    return checksum
 
 
 def _require_same(folder: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:

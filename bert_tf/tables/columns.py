@@ -242,6 +242,6 @@ def to_text(value: Any, name: str, place: str) -> str:
 
 
 def parse_number(text: str) -> float | None:
-    """Parses a finite decimal number; returns None for any other text."""
+    """Parses a decimal number of at most 1e38, as models compute in float32; otherwise, None."""
     number = float(text) if _NUMBER.fullmatch(text) else float("inf")
-    return number if abs(number) < float("inf") else None
+    return number if abs(number) <= 1e38 else None

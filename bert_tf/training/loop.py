@@ -204,10 +204,11 @@ class _Recorder:
         non_finite = [name for name in must_be_finite if not np.isfinite(values[name])]
         if non_finite:
             self.saver.close()
-            newest = checkpoints.latest(self.output_dir)
+            newest = checkpoints.latest(self.output_dir) or ""
+            last_good = f". Last good checkpoint: {newest}" * (not newest.endswith("ckpt-0"))
             name, is_scaled = non_finite[0], values["loss_scale"] != 1.0
             raise UserError(
                 f"The {name.replace('_', ' ')} is {values[name]} at step {step} (learning rate "
                 f"{values['learning_rate']:.2e}): lower --learning_rate"
-                f"{', or pass --precision=bfloat16' * is_scaled}. Last good checkpoint: {newest}"
+                f"{', or pass --precision=bfloat16' * is_scaled}{last_good}"
             )

@@ -196,8 +196,9 @@ def test_nan_loss_stops_before_saving(tmp_path, every):
     def loss_fn(outputs, batch):
         return classifier_loss(outputs, batch) * float("nan")
 
-    with pytest.raises(UserError, match=r"loss is nan at step 1.*rate 0.*good.*model\.ckpt-0"):
+    with pytest.raises(UserError, match=r"loss is nan at step 1.*rate 0") as error:
         _train(tmp_path, load_batches(_load_case()), loss_fn=loss_fn, every=every)
+    assert "good" not in str(error.value)  # as that of step 0 is not trained
     assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0"]
 
 

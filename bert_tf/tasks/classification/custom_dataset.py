@@ -53,7 +53,7 @@ class CustomDataset(TextDataset):
         problem_type: str | None = None,
     ) -> None:
         self._paths, self._options = paths, options
-        self.has_pairs = options.text_pair_column is not None
+        self.has_pairs = bool(options.text_pair_column)
         has_training_file_only = "eval" not in paths and "train" in paths
         self._holds_out_rows = has_training_file_only and bool(options.dev_fraction)
         self._examples: dict[str, list[InputExample]] = {}
@@ -64,7 +64,7 @@ class CustomDataset(TextDataset):
             raise UserError("--problem_type=regression uses numbers, not labels: omit --labels")
         require_valid_labels(labels, "--labels")
         unlabeled = {"predict", "train"} if self.is_unlabeled else {"predict"}
-        if options.label_column is None and not paths.keys() <= unlabeled:
+        if not options.label_column and not paths.keys() <= unlabeled:
             problem = "--do_train and --do_eval need --label_column"
             if options.ignores_labels and self._holds_out_rows:
                 problem += ", or --dev_fraction=0: rows are held out for evaluation"

@@ -579,6 +579,7 @@ def test_invalid_file_exits_with_a_one_line_error(tiny, tmp_path):
     [
         ({"text_column": None}, "--task_name=tsv needs --text_column"),
         ({"label_column": None}, "--do_train and --do_eval need --label_column$"),
+        ({"label_column": ""}, "--do_train and --do_eval need --label_column$"),
         (
             {"label_column": None, "do_eval": False, "teacher": ".", "teacher_weight": 1.0},
             "need --label_column, or --dev_fraction=0: rows are held out for evaluation",

@@ -189,7 +189,7 @@ def test_the_head_of_init_checkpoint_keeps_its_unit(
         ([1, 11], [[6, 5]]),
         ([7, 7.1], [[7.05, 0.05]]),
         ([1e-30, 3e-30], [[2e-30, 1e-30]]),
-        ([1e300, 3e300], [[2e300, 1e300]]),
+        ([1e37, 3e37], [[2e37, 1e37]]),
         ([1e9, 1e9 + 2], [[1e9 + 1, 1]]),
         ([1e9 + 1, 1e9 + 1], [[1e9 + 1, 1]]),
         ([[1, 2], [3, 2]], None),
@@ -214,7 +214,7 @@ def test_numbers_are_standardized_by_size_and_spread(tiny, tmp_path, caplog, num
     np.testing.assert_allclose((in_unit - labels) / deviations, 0 * labels, atol=1e-6)
     constant = (labels.min(axis=0) == labels.max(axis=0)).any()
     assert any("rows have the label" in p for p in task.check("train", examples, ())) == constant
-    assert ("too coarse" in caplog.text) == (deviations[0] == 1e300 or 1e8 < labels.max() < 1e10)
+    assert ("too coarse" in caplog.text) == (1e8 < labels.max() < 1e10)
 
 
 @pytest.mark.parametrize(("mean", "unit"), [(0, 1e-4), (1e9, 1)])
