@@ -1,6 +1,5 @@
 """The routes of a server."""
 
-import asyncio
 import base64
 import importlib.resources
 import json
@@ -124,7 +123,6 @@ class _Routes:
         self, batchers: Mapping[str, Batcher], options: ServingOptions, metrics: Metrics
     ) -> None:
         self._batchers, self._options, self._metrics = batchers, options, metrics
-        self._explanations = asyncio.Semaphore(options.max_explanations)
 
     def paths(self) -> dict[str, dict[str, Any]]:
         """Returns the functions by path, by the interface that they belong to."""
@@ -215,6 +213,10 @@ class _Routes:
         length, limit = max(map(len, texts), default=0), self._options.max_input_chars
         if length > limit:
             raise TooLarge(f"A text has {length:,} characters, more than --max_input_chars={limit}")
+        limit = self._options.max_explanations
+        if explains and len(batcher.explaining) >= limit:
+            problem = f"--max_explanations={limit} is reached: retry later"
+            raise HTTPException(429, problem, {"retry-after": "1"})
         job = batcher.submit(inputs, explains=explains, truncates=truncate)
         predictions, num_tokens = await job.future, sum(job.num_tokens)
         if len(inputs) > 1:
@@ -243,11 +245,7 @@ class _Routes:
         if not model.explains:
             raise UserError(f"{name} cannot be explained: only classifiers can, with TensorFlow")
         inputs = [body.to_input(model.kind, 0)]
-        if self._explanations.locked():
-            problem = f"--max_explanations={self._options.max_explanations} is reached: retry later"
-            raise HTTPException(429, problem, {"retry-after": "1"})
-        async with self._explanations:
-            [found], _ = await self._compute(request, inputs, name, explains=True)
+        [found], _ = await self._compute(request, inputs, name, explains=True)
         columns = zip(found.offsets, found.scores, found.text_indices, strict=True)
         tokens = [[*offset, score, text] for offset, score, text in columns]
         values = {"completeness": found.completeness, "difference": found.difference}

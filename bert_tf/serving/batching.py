@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from bert_tf.errors import UserError
@@ -73,12 +74,14 @@ class Batcher:
 
     A batch begins as soon as the previous one ends, with the inputs that have arrived until then,
     one of each request in turn, up to `max_batch_tokens`. An idle model thus computes a request at
-    once, and a request with many inputs does not hold up the others.
+    once, and a request with many inputs does not hold up the others. Explanations, which take as
+    long as many predictions, take turns with batches of these.
 
     Attributes:
         model: the model.
         is_ready: whether it is loaded.
         error: what kept it from being loaded.
+        explaining: the explanations in progress.
     """
 
     def __init__(
@@ -90,21 +93,27 @@ class Batcher:
     ) -> None:
         self.model, self.is_ready = model, False
         self.error: BaseException | None = None
+        self.explaining = set[asyncio.Future]()
         self._max_tokens, self._delay = options.max_batch_tokens, options.max_delay_ms / 1000
         self._max_reply_bytes = options.max_reply_bytes
         self._metrics, self._on_error = metrics, on_error
         self._arrived: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._waiting: deque[deque[_Item]] = deque()  # by job
-        self._is_closed = False
+        # By job; of predictions, and of explanations.
+        self._waiting = deque[deque[_Item]](), deque[deque[_Item]]()
+        self._is_closed = self._explains = False
         depth = metrics.depth.labels(model.name)
         # `tuple` copies what the model's thread changes.
-        depth.set_function(lambda: sum(map(len, tuple(self._waiting))) + self._arrived.qsize())
+        waiting = lambda: chain(*map(tuple, self._waiting))  # noqa: E731
+        depth.set_function(lambda: sum(map(len, waiting())) + self._arrived.qsize())
         self._thread = threading.Thread(target=self._run, name=model.name, daemon=True)
         self._thread.start()
 
     def submit(self, inputs: Sequence[Any], **settings: bool) -> Job:
         """Queues the inputs of a `Job`; if its future is cancelled, they cost nothing more."""
         job = Job(inputs, **settings)
+        if job.explains:
+            self.explaining.add(job.future)
+            job.future.add_done_callback(self.explaining.discard)
         self._arrived.put(job)
         return job
 
@@ -133,22 +142,24 @@ class Batcher:
                     self._compute(batch)
 
     def _next_batch(self) -> list[_Item]:
-        is_idle = not self._waiting and self._arrived.empty()
+        is_idle = not any(self._waiting) and self._arrived.empty()
         self._receive(block=is_idle)
-        costs = (item.cost for items in self._waiting for item in items)
+        self._explains ^= bool(self._waiting[not self._explains])
+        waiting = self._waiting[self._explains]
+        costs = (item.cost for items in waiting for item in items)
         if not is_idle and self._delay and sum(costs) < self._max_tokens:
             time.sleep(self._delay)
             self._receive(block=False)
         batch: list[_Item] = []
         room = self._max_tokens
-        while self._waiting and (not batch or self._waiting[0][0].cost <= room):
-            items = self._waiting.popleft()
+        while waiting and (not batch or waiting[0][0].cost <= room):
+            items = waiting.popleft()
             if items[0].job.future.cancelled():
                 continue
             batch.append(items.popleft())
             room -= batch[-1].cost
             if items:
-                self._waiting.append(items)
+                waiting.append(items)
         return batch
 
     def _receive(self, block: bool) -> None:
@@ -177,13 +188,12 @@ class Batcher:
                     limit = f"--max_reply_bytes={self._max_reply_bytes}"
                     raise TooLarge(f"The reply would exceed {limit}: send fewer inputs at once")
                 job.num_tokens[index] = cost
-                # An explanation takes as long as many predictions: it is a batch of its own.
                 items.append(_Item(job, index, self._max_tokens if job.explains else cost))
         except Exception as error:  # the thread must go on
             for index in range(len(job.inputs)):
                 job.put(index, error)
         else:
-            self._waiting.append(items)
+            self._waiting[job.explains].append(items)
 
     def _compute(self, batch: Sequence[_Item]) -> None:
         name = self.model.name

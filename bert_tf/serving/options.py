@@ -80,7 +80,7 @@ class ServingOptions(Options):
         limits=(0, 10_000),
     )
     max_concurrent: int = _limit(512, "Requests in progress; further ones get status 429.")
-    max_explanations: int = _limit(2, "Explanations in progress; further ones get status 429.")
+    max_explanations: int = _limit(8, "Explanations in progress; further ones get status 429.")
     max_connections: int = _limit(1024, "Connections; beyond, the slowest client's is closed.")
     max_body_bytes: int = _limit(2_000_000, "Longest body; longer ones get status 413.")
     max_inputs: int = _limit(2048, "Inputs of a request; more get status 413.")

@@ -153,19 +153,24 @@ def test_input_that_cannot_be_tokenized_fails_alone(start):
     assert isinstance(bad, KeyError)
 
 
-def test_explanations_are_batches_of_their_own(start):
+def test_explanations_take_turns_with_batches(start):
     model = FakeModel()
-    model.explain = lambda text: f"why {text}"
-    batcher = start(model)
+    model.explain = lambda text: model.batches.append(text) or f"why {text}"
+    batcher = start(model, max_batch_tokens=5)
 
     async def run():
-        _, [job] = await submit_while_busy(model, batcher, [["a"]])
-        jobs = [job, batcher.submit(["b"], explains=True), batcher.submit(["c"])]
+        first, _ = await submit_while_busy(model, batcher, [])
+        explained = [batcher.submit([x], explains=True) for x in "abc"]
+        predicted = [batcher.submit([x]) for x in ("ddddd", "eeeee")]
+        explained[1].future.cancel()
         model.released.set()
-        return await asyncio.gather(*(job.future for job in jobs))
+        jobs = [first, explained[0], explained[2], *predicted]
+        results = await asyncio.gather(*(job.future for job in jobs))
+        assert not batcher.explaining
+        return results
 
-    assert asyncio.run(run()) == [[1], ["why b"], [1]]
-    assert model.batches == [["first"], ["a"], ["c"]]
+    assert asyncio.run(run()) == [[5], ["why a"], ["why c"], [5], [5]]
+    assert model.batches == [["first"], "a", ["ddddd"], "c", ["eeeee"]]
 
 
 def test_size_of_a_reply_is_limited_before_it_is_computed(start):
