@@ -136,9 +136,9 @@ def replace_folder(new: str, path: str) -> None:
     """Moves the folder `new` to `path`; `new` may then have what was there before.
 
     Linux does this in one step. Elsewhere, if the process is killed in the middle, the old folder
-    is left as `<path>.old.tmp`, which the next call removes.
+    is left as `<new>.old`, which the next call removes.
     """
-    old, here, exchange = f"{path}.old.tmp", -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    old, here, exchange = f"{new}.old", -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     library = ctypes.CDLL(None) if sys.platform == "linux" else None
     rename2 = getattr(library, "renameat2", lambda *_: 1)
     if rename2(here, os.fsencode(new), here, os.fsencode(path), exchange):  # failed

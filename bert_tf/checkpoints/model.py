@@ -16,12 +16,14 @@ from bert_tf.checkpoints.folder import MAX_TO_KEEP, add_newest, latest, remove, 
 from bert_tf.checkpoints.formats.configs import POOLER, WORD_EMBEDDINGS
 from bert_tf.checkpoints.formats.source import OriginalSource, Source
 from bert_tf.checkpoints.run_folder import TARGET_SCALE, RunFolder
-from bert_tf.checkpoints.tensors import GLOBAL_STEP, read, shapes, step_of, write
+from bert_tf.checkpoints.tensors import GLOBAL_STEP, non_finite, read, shapes, step_of, write
 from bert_tf.errors import UserError, brief, counted, shortened
 from bert_tf.modeling import BertModel, checkpoint_name
 from bert_tf.progress import log
 
 _ENCODER_SCOPE = "bert/"
+# Names of scalars of optimizers and of loss scaling; a head may have scalars of its own.
+_STATE = re.compile(r"step|loss_scale|iter|power|decay|momentum|learning_rate")
 _ENCODER_PART = re.compile(r"(^|/)(embeddings|encoder|pooler)/")
 _PRETRAINING_HEADS = ("cls/predictions/", "cls/seq_relationship/")
 _LAYER_NUMBER = re.compile(r"(?<=bert/encoder/layer_)\d+(?=/)")
@@ -234,14 +236,15 @@ def _shapes(variables: Mapping[str, keras.Variable]) -> dict[str, list[int]]:
 
 
 def training_state(shapes: Mapping[str, Sequence[int]]) -> set[str]:
-    """Returns the names of what is no weight: scalars, such as the step, and slots and averages.
+    """Returns the names of what is no weight: slots and averages, and scalars such as the step.
 
-    Those begin with the name of a variable, as `output_bias/Adam_1` does.
+    The former begin with the name of a variable, as `output_bias/Adam_1` does.
     """
 
     def is_state(name: str) -> bool:
         scopes = itertools.accumulate(name.split("/")[:-1], "{}/{}".format)
-        return not len(shapes[name]) or any(scope in shapes for scope in scopes)
+        is_scalar = not len(shapes[name]) and bool(_STATE.search(name))
+        return is_scalar or any(scope in shapes for scope in scopes)
 
     return {*filter(is_state, shapes)}
 
@@ -301,13 +304,11 @@ def _assign(
     variables: Mapping[str, keras.Variable], prefix: str, values: Iterable[tuple[str, np.ndarray]]
 ) -> None:
     for name, value in values:
-        problem = ""
-        if value.dtype.kind not in "fV":  # NumPy's kind of bfloat16 is "V".
-            problem = f"has type {value.dtype}; expected a float type"
-        elif not np.isfinite(value.astype(np.float32, copy=False)).all():
-            problem = "contains NaN or infinity"
+        problem = non_finite(name, value)
+        if value.dtype.kind not in "fV":
+            problem = f"{name} has type {value.dtype}; expected a float type"
         if problem:
-            raise UserError(f"{name} in the checkpoint {prefix} {problem}")
+            raise UserError(f"Checkpoint {prefix}: {problem}")
         variables[name].assign(value)
 
 

@@ -69,10 +69,8 @@ def write(prefix: str, tensors: Mapping[str, Any]) -> None:
     """
     names, folder = sorted(tensors), os.path.dirname(prefix) or "."
     for name in names:
-        value = np.asarray(tensors[name])
-        if value.dtype.kind == "f" and not np.isfinite(value).all():
-            problem = f"{name} contains NaN or infinity, so {prefix} is not written"
-            raise UserError(f"{problem}. Lower --learning_rate")
+        if problem := non_finite(name, np.asarray(tensors[name])):
+            raise UserError(f"{problem}, so {prefix} is not written. Lower --learning_rate")
     try:
         with backend.tf.device("/cpu:0"):
             backend.tf.raw_ops.SaveV2(
@@ -87,6 +85,13 @@ def write(prefix: str, tensors: Mapping[str, Any]) -> None:
         if file.startswith(os.path.basename(prefix) + "."):
             files.sync(os.path.join(folder, file))
     files.sync(folder)
+
+
+def non_finite(name: str, value: np.ndarray) -> str:
+    """Says that a variable is NaN or infinite somewhere; empty if it is not."""
+    is_float = value.dtype.kind in "fV"  # NumPy's kind of bfloat16 is "V"
+    is_finite = not is_float or np.isfinite(value.astype(np.float32, copy=False)).all()
+    return "" if is_finite else f"{name} contains NaN or infinity"
 
 
 def open_reader(prefix: str) -> Any:

@@ -271,8 +271,8 @@ class Estimator(ExplainsNames, BaseEstimator):
         if files.exists(path) and not (overwrite and is_model):
             advice = ", or pass overwrite=True" if is_model else ": it is not only a saved model"
             raise UserError(f"{path} exists. Remove it, or choose another folder{advice}")
-        lock = locks.exclusive(locks.lock_path(path))
-        with lock, files.temporary_folder_at(f"{path}.tmp") as temporary:
+        lock, (parent, name) = locks.exclusive(locks.lock_path(path)), os.path.split(path)
+        with lock, files.temporary_folder_at(os.path.join(parent, f".{name}.tmp")) as temporary:
             for name, content in self._files.items():
                 files.make_dirs(os.path.dirname(os.path.join(temporary, name)))
                 files.write_bytes(os.path.join(temporary, name), content)

@@ -70,14 +70,14 @@ class Encoder:
             message = "%s: these vectors are meant for dot products, but scores are cosines here"
             log.warning(message, self._folder)
 
-    def __call__(self, texts: Sequence[str], is_query: bool = False) -> np.ndarray:
-        """Returns the vectors of texts or queries, float32 [N, D]."""
+    def __call__(self, texts: Sequence[str], is_query: bool = False, **part: int) -> np.ndarray:
+        """Returns the vectors of texts or queries, float32 [N, D]; `part`: see `RowBatches`."""
         if not self._has_checked[is_query]:
             self._has_checked[is_query] = True
             for problem in check_prefix(texts, self._prefixes[is_query]):
                 log.warning("%s", problem)
         prefixed = [Text(self._prefixes[is_query] + text) for text in texts]
-        features = self.extractor.features(prefixed)
+        features = self.extractor.features(prefixed, **part)
         return array_ops.normalize(np.stack([item.values[0] for item in features]))
 
     def describe(self) -> dict[str, Any]:

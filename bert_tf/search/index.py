@@ -81,7 +81,7 @@ class Index:
             raise UserError(_DAMAGED.format(folder, reason(error))) from None
         self._is_checked = False
         noted = dict(self._manifest["input"])
-        checksum, now = noted.pop("checksum", None), _describe_input(str(noted.get("path")))
+        checksum, now = noted.pop("checksum", None), _describe_input(str(noted.get("path", "")))
         # A file that was only copied or touched is the same.
         if now and now != noted and _checksum(now["path"]) != checksum:
             message = "%s has changed since the index %s was built, which has its earlier texts"
@@ -224,8 +224,8 @@ def _write_vectors(encoder: Encoder, manifest: dict[str, Any], done: int, folder
         file.truncate(file.seek(4 * encoder.size * done, os.SEEK_CUR))
         texts = (json.loads(line)["text"] for line in itertools.islice(lines, done, None))
         while chunk := [*itertools.islice(texts, _CHUNK)]:
+            vectors = encoder(chunk, start=done, total=total).astype("<f4").tobytes()
             done += len(chunk)
-            vectors = encoder(chunk).astype("<f4").tobytes()
             manifest["checksums"].append(zlib.crc32(vectors))
             file.write(vectors)
             file.flush()

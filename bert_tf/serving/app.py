@@ -209,10 +209,13 @@ class _Routes:
         if len(inputs) > (limit := self._options.max_inputs):
             problem = f"The request has {len(inputs):,} inputs, more than --max_inputs={limit}"
             raise TooLarge(f"{problem}: send fewer at once")
-        texts = chain(*((x,) if isinstance(x, str) else x for x in inputs))
-        length, limit = max(map(len, texts), default=0), self._options.max_input_chars
+        lengths = [len(text) for x in inputs for text in ((x,) if isinstance(x, str) else x)]
+        length, limit = max(lengths, default=0), self._options.max_input_chars
         if length > limit:
             raise TooLarge(f"A text has {length:,} characters, more than --max_input_chars={limit}")
+        # A query counts once for each text that is ranked.
+        if sum(lengths) > (limit := 2 * self._options.max_body_bytes):
+            raise TooLarge(f"The inputs have {sum(lengths):,} characters, more than {limit:,}")
         limit = self._options.max_explanations
         if explains and len(batcher.explaining) >= limit:
             problem = f"--max_explanations={limit} is reached: retry later"

@@ -214,8 +214,8 @@ class Batcher:
             if item.job.explains:
                 return self._predictor.explain(item.input)
             return self._predictor([item.input])[0]
-        except NotFinite as error:
-            return error
+        except NotFinite:
+            return NotFinite([item.index], len(item.job.inputs))
         except UserError as error:
             return UserError(str(error).replace("Input 0:", f"Input {item.index}:", 1))
         except Exception as error:

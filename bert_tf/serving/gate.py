@@ -33,6 +33,7 @@ _CLIENT_LEFT = 499
 _MAX_BODIES = 16
 # Values in a body for each input that is allowed: the time for a body depends on their number.
 _VALUES_PER_INPUT = 8
+_MIN_VALUES = 16_384  # allowed in any case, such as the words of a few sentences
 _SHORT_BODY = 4096  # parsed at once
 _RETRY, _CLOSE = {"retry-after": "1"}, {"connection": "close"}
 
@@ -174,7 +175,7 @@ class Gate:
         is_text = np.logical_xor.accumulate(chars == ord('"'))
         # Each value but the first comes after one of these characters.
         num_values = sum(np.count_nonzero((chars == x) & ~is_text) for x in b",[{")
-        if num_values > _VALUES_PER_INPUT * (limit := self._options.max_inputs):
+        if num_values > max(_VALUES_PER_INPUT * (limit := self._options.max_inputs), _MIN_VALUES):
             problem = f"The body has {num_values:,} values, too many for --max_inputs={limit}"
             raise HTTPException(413, f"{problem}: send fewer inputs at once")
 

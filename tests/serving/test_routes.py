@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import logging
+import math
 import re
 import shutil
 from types import SimpleNamespace
@@ -492,7 +493,7 @@ class FakeModel:
         if inputs[0][0] == "crash":
             raise RuntimeError(f"bad {inputs}")
         scores = (len({*query.split()} & {*text.split()}) for query, text in inputs)
-        return [Relevance(score, 0.5) for score in scores]
+        return [Relevance(score, 1 / (1 + math.exp(-score))) for score in scores]
 
 
 @pytest.fixture
@@ -511,7 +512,8 @@ def test_scores_of_tei(fake_server):
     assert ranks[0] == {"index": 1, "score": 2.0, "text": "a good one"}
     pairs = {"instances": [{"query": "a", "passage": "a"}, {"text": "b", "text_pair": "a"}]}
     rows = fake_server.post("/v1/models/fake:predict", pairs)["predictions"]
-    assert rows == [{"score": 1, "probability": 0.5}, {"score": 0, "probability": 0.5}]
+    assert [x["score"] for x in rows] == [1, 0]
+    assert rows[1]["probability"] == 0.5
     status, message = fake_server.error("/embed", {"inputs": "a"})
     assert (status, "Call POST /v1/models/fake:predict or /rerank" in message) == (400, True)
 

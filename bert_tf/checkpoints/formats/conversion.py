@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import logging
 import os
 import pathlib
@@ -25,6 +26,7 @@ from bert_tf.checkpoints.formats.sentence_transformers import (
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.model import training_state, unscaled_head
 from bert_tf.checkpoints.run_folder import CONFIG, RUN, VOCAB, RunFolder, labels_file, read_labels
+from bert_tf.checkpoints.tensors import non_finite
 from bert_tf.errors import UserError, counted, shortened
 from bert_tf.modeling import BertClassifier, HeadFormat
 from bert_tf.progress import log
@@ -105,6 +107,8 @@ def _declares_vectors(source: Source, to: str) -> bool:
 
 def _read(source: Source, model: _Model) -> dict[str, Any]:
     weights = dict(source.read(model.names))
+    for problem in filter(None, itertools.starmap(non_finite, weights.items())):
+        raise UserError(f"{source.path}: {problem}")
     # A full copy has a copy of `run.json`, too.
     return weights | unscaled_head(weights, source.run) if model.head and source.run else weights
 
