@@ -97,8 +97,9 @@ def _follow_tokenizer(source: formats.Source, flag: str, options: Any) -> Any:
             f"pass --do_lower_case={str(lower_case).lower()}"
         )
     own, given = RunFolder.of(source.path).file(VOCAB), getattr(options, "vocab_file", None)
-    if source.vocab_file and given and os.path.realpath(given) == os.path.realpath(own):
-        options = dataclasses.replace(options, vocab_file=source.vocab_file)  # with added tokens
+    has_more = source.vocab_file not in (None, own)  # such as added tokens
+    if has_more and given and os.path.realpath(given) == os.path.realpath(own):
+        options = dataclasses.replace(options, vocab_file=source.vocab_file)
     return _follow_settings(source.tokenizer_settings, source.path, options)
 
 

@@ -28,6 +28,7 @@ def test_hashes_depend_only_on_the_words():
 def test_hashes_are_found_in_the_folder_and_from_best(tmp_path):
     hashes = np.array([3, 2**64 - 1], np.uint64)
     RunFolder(str(tmp_path)).write_text_hashes(hashes)
+    (tmp_path / "run.json").write_text("{}")
     assert RunFolder(str(tmp_path)).text_hashes().tolist() == hashes.tolist()
     assert RunFolder(str(tmp_path / "best")).text_hashes().tolist() == hashes.tolist()
     assert RunFolder(str(tmp_path / "other")).text_hashes().tolist() == []
