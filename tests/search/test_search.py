@@ -106,7 +106,7 @@ def test_interrupted_build_continues(folder, monkeypatch, run_log):
         shutil.rmtree(folder / "index")
         encode = index_module.Encoder.__call__
 
-        def fail(self, texts, num_done=num_done, encode=encode):
+        def fail(self, texts, num_done=num_done, encode=encode, **part):
             path = folder / "index" / "index.json"
             if json.loads(path.read_text())["num_encoded"] >= num_done:
                 raise KeyboardInterrupt
