@@ -44,7 +44,8 @@ class NotFinite(UserError):
 
     def __init__(self, rows: Iterable[int], total: int) -> None:
         numbers = [f"{row + 1:,}" for row in sorted(rows)]
-        text = f"at least {counted(len(numbers), 'row', of=total)} ({shortened(numbers, 5)})"
+        listed = f"row{'s' * (len(numbers) > 1)} {shortened(numbers, 5)}"
+        text = f"at least {counted(len(numbers), 'row', of=total)} ({listed})"
         super().__init__(f"The model's outputs are NaN or infinite for {text}. {_ADVICE}")
 
 

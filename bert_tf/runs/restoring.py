@@ -41,7 +41,7 @@ def load_first_weights(model: keras.Model, options: Any) -> str | None:
 def _load_own_checkpoint(model: keras.Model, checkpoint: str, options: Any) -> None:
     try:
         source = find_source(checkpoint)
-        if options.do_train:  # which the notes would only say again
+        if options.do_train:  # The notes would say that training has not ended.
             source.notes.clear()
         loaded = checkpoints.load_weights(model, source)
         loaded.require_exact(advice="")

@@ -25,9 +25,9 @@ class BrowserCheck:
         self._checks_host = bool(options.allowed_hosts) or address.startswith(("127.", "::1"))
 
     def __call__(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> None:
-        """Raises an HTTPException with status 403 if a request is for another host, or by its page.
+        """Raises an HTTPException, status 403, if a request names or comes from another host.
 
-        The former only at a loopback address, or with `--allowed_hosts`.
+        Its name counts only at a loopback address, or with `--allowed_hosts`.
         """
         host, origin, site, mode = (headers.get(x, b"").decode("latin-1").lower() for x in _NAMES)
         sender, name = _name(origin.partition("//")[2]), _name(host)

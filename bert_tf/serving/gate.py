@@ -171,6 +171,7 @@ class Gate:
                 await asyncio.sleep(0)
 
     def _check_values(self, body: bytearray) -> None:
+        """Refuses a body with too many JSON values, which would take long to parse."""
         chars = np.frombuffer(body.replace(b"\\\\", b"").replace(b'\\"', b""), np.uint8)
         is_text = np.logical_xor.accumulate(chars == ord('"'))
         # Each value but the first comes after one of these characters.

@@ -81,11 +81,11 @@ class ServingOptions(Options):
     )
     max_concurrent: int = _limit(512, "Requests in progress; further ones get status 429.")
     max_explanations: int = _limit(8, "Explanations in progress; further ones get status 429.")
-    max_connections: int = _limit(1024, "Connections; beyond, the slowest client's is closed.")
+    max_connections: int = _limit(1024, "Open connections; beyond, the slowest one is closed.")
     max_body_bytes: int = _limit(2_000_000, "Longest body; longer ones get status 413.")
     max_inputs: int = _limit(2048, "Inputs of a request; more get status 413.")
     max_input_chars: int = _limit(100_000, "Characters of a text; longer ones get status 413.")
-    max_reply_bytes: int = _limit(50_000_000, "Longest reply, as estimated; else status 413.")
+    max_reply_bytes: int = _limit(50_000_000, "Longest reply, as estimated; longer: status 413.")
     receive_timeout: float = option(
         30.0, "Seconds in which a client must send a request.", limits=(0.1, 86_400)
     )

@@ -182,7 +182,8 @@ class ClassifyRequest(_TeiBody):
 
 
 def _text_of(document: Any) -> Any:
-    return document["text"] if isinstance(document, dict) and [*document] == ["text"] else document
+    given = [n for n, x in document.items() if x is not None] if isinstance(document, dict) else []
+    return document["text"] if given == ["text"] else document
 
 
 Documents = Annotated[list[Annotated[str, BeforeValidator(_text_of)]], Field(min_length=1)]

@@ -342,6 +342,9 @@ def test_folders_of_other_libraries(tmp_path):
 
 def test_save_replaces_only_saved_models(trained, tmp_path):
     folder = tmp_path / "saved"
+    others = ["saved.old.tmp", "saved.tmp"]
+    for name in others:
+        (tmp_path / name / "user").mkdir(parents=True)
     trained.save(folder, overwrite=True)
     (folder / "labels.txt").write_text("old")
     with pytest.raises(UserError, match=r"saved exists.*or pass overwrite=True"):
@@ -353,7 +356,9 @@ def test_save_replaces_only_saved_models(trained, tmp_path):
     for other in (folder, tmp_path / "empty", tmp_path):
         with pytest.raises(UserError, match=r"exists\..*: it is not only a saved model"):
             trained.save(other, overwrite=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "saved"]
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["empty", "saved", *others]
+    assert all((tmp_path / name / "user").exists() for name in others)
     assert (folder / "notes.md").exists()
 
 

@@ -13,7 +13,7 @@ from bert_tf.data import array_ops
 from bert_tf.errors import UserError
 from bert_tf.inference.row_batches import NotFinite, checked
 from bert_tf.options import ClassifierOptions, EmbeddingsOptions, ExtractionOptions, SearchOptions
-from bert_tf.search.index import Index
+from bert_tf.search import index
 from bert_tf.search.run import run as search
 from bert_tf.tasks import extraction
 from tests.serving.servers import in_process
@@ -21,7 +21,7 @@ from tests.serving.servers import in_process
 # The model overflows for texts with "plot".
 TEXTS = ["the good film", "a bad plot", "not fast", "it was slow"]
 LABELS = ["y", "x", "x", "y"]
-BAD_ROW = r"at least 1 of 4 rows \(2\)"
+BAD_ROW = r"at least 1 of 4 rows \(row 2\)"
 
 
 def overflow(folder):
@@ -142,14 +142,15 @@ def test_diverged_training_keeps_no_weights(tiny, tmp_path):
     assert not (tmp_path / "out" / "best").exists()
 
 
-def test_vectors(encoder, tmp_path):
+def test_vectors(encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr(index, "_CHUNK", 1)  # The row is counted among all.
     path = tmp_path / "texts.txt"
     path.write_text("".join(f"{text}\n" for text in TEXTS))
     flags = {"init_checkpoint": str(encoder), "max_seq_length": 8}
     with pytest.raises(NotFinite, match=BAD_ROW):
         search(SearchOptions(**flags, index_dir=str(tmp_path / "index"), input_file=str(path)))
     with pytest.raises(UserError, match="unfinished"):
-        Index(str(tmp_path / "index"))
+        index.Index(str(tmp_path / "index"))
     with pytest.raises(NotFinite, match=BAD_ROW):
         SentenceEncoder.from_checkpoint(encoder, max_seq_length=8).encode(TEXTS)
     files = {"input_file": str(path), "output_file": str(tmp_path / "out.jsonl"), "layers": "-1"}
@@ -163,6 +164,6 @@ def test_replies(classifier):
     with in_process(model=f"m={classifier}") as server:
         path = "/v1/models/m:predict"
         status, message = server.error(path, {"instances": TEXTS})
-        assert (status, "NaN or infinite" in message) == (500, True)
+        assert (status, "1 of 4 rows (row 2)" in message) == (500, True)
         # It does not fail requests that are computed together with it.
         assert len(server.post(path, {"instances": TEXTS[:1]})["predictions"]) == 1

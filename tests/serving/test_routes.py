@@ -519,7 +519,7 @@ def test_scores_of_tei(fake_server):
 
 
 def test_scores_of_cohere_and_jina(fake_server):
-    documents = ["bad", "a good one", {"text": "good"}]
+    documents = ["bad", "a good one", {"text": "good", "title": None}]
     body = {"model": "fake", "query": "a good film", "documents": documents, "top_n": 2}
     for path in ("/v1/rerank", "/v2/rerank"):
         reply = fake_server.post(path, body)
@@ -574,6 +574,14 @@ def test_inputs_are_limited(limited_server, path, body):
     name = "max_input_chars" if "a" * 10 in str(body) else "max_inputs"
     assert (status, f"more than --{name}={LIMITS[name]}" in message) == (413, True), message
     assert limited_server.post("/rerank", {"query": "a", "texts": ["a" * 9] * 2})
+
+
+def test_a_query_counts_once_for_each_text():
+    server = Server(ServingOptions(max_body_bytes=2000), [FakeModel()])
+    body = {"query": "a" * 300, "texts": ["b"] * 20}
+    status, message = server.wait().error("/rerank", body)
+    server.close()
+    assert (status, message) == (413, "The inputs have 6,020 characters, more than 4,000")
 
 
 @pytest.fixture(scope="module")

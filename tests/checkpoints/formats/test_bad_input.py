@@ -124,6 +124,23 @@ def test_untied_word_embeddings_are_rejected(models, tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("to", "name"),
+    [
+        ("original", "out"),
+        ("keras", "out.keras"),
+        ("hugging_face", "out"),
+        ("sentence_transformers", "out"),
+    ],
+)
+def test_weights_that_are_not_finite_are_rejected(hf_folder, tmp_path, to, name):
+    tensors = load_file(hf_folder / "model.safetensors")
+    tensors["bert.embeddings.word_embeddings.weight"][0] = np.inf
+    options = {"to": to, "output": str(tmp_path / name), "head": "encoder"}
+    save_file(tensors, hf_folder / "model.safetensors")
+    _assert_rejected(hf_folder, tmp_path, "contains NaN or infinity$", **options)
+
+
 def test_unsupported_dtype_is_rejected(hf_folder, tmp_path):
     tensors = load_file(hf_folder / "model.safetensors")
     save_file({k: v.astype("float64") for k, v in tensors.items()}, hf_folder / "model.safetensors")
