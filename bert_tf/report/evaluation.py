@@ -74,10 +74,10 @@ class EvaluationReport:
 
     @property
     def order(self) -> np.ndarray:
-        """Indices of the rows, worst first; NaN is the worst loss."""
+        """Indices of the rows, worst first."""
         if self.losses is None:
             return np.arange(len(self))
-        return np.argsort(-np.nan_to_num(self.losses, nan=np.inf), kind="stable")
+        return np.argsort(-self.losses, kind="stable")
 
     def table(self) -> str:
         """Formats the rows, worst first, as the text of `eval_predictions.tsv`."""

@@ -85,8 +85,6 @@ def calibration(probabilities: np.ndarray, is_right: np.ndarray) -> tuple[np.nda
     Guo et al. 2017, "On Calibration of Modern Neural Networks". Bins [bins, 2] have equal widths;
     empty ones are left out. The distance is the expected calibration error.
     """
-    finite = np.isfinite(probabilities)
-    probabilities, is_right = probabilities[finite], is_right[finite]
     bins = np.minimum((probabilities * _NUM_BINS).astype(int), _NUM_BINS - 1)
     counts, *sums = (
         np.bincount(bins, x, minlength=_NUM_BINS)
