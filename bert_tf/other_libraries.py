@@ -27,8 +27,7 @@ _ADVICE = {
         "evaluate|scoring|metrics": f"Use score(texts, labels). {_VALIDATION} for other metrics",
         "confusion_matrix|classification_report|cross_.*|calibrat.*": "Use that of scikit-learn, "
         "with this estimator or predict(texts)",
-        "explain.*|coef_|feature_importances_|attentions?": "Use save(folder), then "
-        "Predictor(folder).explain(text)",
+        "explain.*|coef_|feature_importances_|attentions?": "TextClassifier has explain(text)",
         "export.*|to_.*|push_to_hub|save_.*": f"Use save(folder); {_CONVERT}",
         "from_pretrained": "Use from_checkpoint(folder), or load(folder) for a trained model",
         "load_.*|from_.*": "Use load(folder)",

@@ -31,6 +31,7 @@ class Release:
         vocab_size: number of lines in `vocab.txt`.
         cased: if False, texts must be lower-cased (`--do_lower_case=true`).
         language: language of the training data.
+        hub_name: name of the same model on the Hugging Face Hub; empty for the small models.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Release:
     vocab_size: int
     cased: bool
     language: str
+    hub_name: str = ""
 
     @property
     def url(self) -> str:
@@ -118,24 +120,24 @@ _VOCABULARIES = {
 }
 
 
-def _release(prefix: str, layers: int, hidden_size: int, date: str) -> Release:
+def _release(prefix: str, layers: int, hidden_size: int, date: str, hub_name: str = "") -> Release:
     # In all releases, attention heads have size 64.
     heads = hidden_size // 64
     name = f"{prefix}_L-{layers}_H-{hidden_size}_A-{heads}"
     vocabulary = _VOCABULARIES[prefix.removeprefix("wwm_")]
-    return Release(name, date, layers, hidden_size, heads, *vocabulary)
+    return Release(name, date, layers, hidden_size, heads, *vocabulary, hub_name)
 
 
 RELEASES: tuple[Release, ...] = (
-    _release("uncased", 12, 768, "2018_10_18"),
-    _release("uncased", 24, 1024, "2018_10_18"),
-    _release("cased", 12, 768, "2018_10_18"),
-    _release("cased", 24, 1024, "2018_10_18"),
-    _release("multilingual", 12, 768, "2018_11_03"),
-    _release("chinese", 12, 768, "2018_11_03"),
-    _release("multi_cased", 12, 768, "2018_11_23"),
-    _release("wwm_uncased", 24, 1024, "2019_05_30"),
-    _release("wwm_cased", 24, 1024, "2019_05_30"),
+    _release("uncased", 12, 768, "2018_10_18", "bert-base-uncased"),
+    _release("uncased", 24, 1024, "2018_10_18", "bert-large-uncased"),
+    _release("cased", 12, 768, "2018_10_18", "bert-base-cased"),
+    _release("cased", 24, 1024, "2018_10_18", "bert-large-cased"),
+    _release("multilingual", 12, 768, "2018_11_03", "bert-base-multilingual-uncased"),
+    _release("chinese", 12, 768, "2018_11_03", "bert-base-chinese"),
+    _release("multi_cased", 12, 768, "2018_11_23", "bert-base-multilingual-cased"),
+    _release("wwm_uncased", 24, 1024, "2019_05_30", "bert-large-uncased-whole-word-masking"),
+    _release("wwm_cased", 24, 1024, "2019_05_30", "bert-large-cased-whole-word-masking"),
     *(
         _release("uncased", layers, hidden, "2020_02_20")
         for layers in (2, 4, 6, 8, 10, 12)

@@ -34,7 +34,6 @@ TOKENIZER = FullTokenizer(str(ROOT / "examples" / "small_bert" / "vocab.txt"))
     ("owner", "names", "expected"),
     [
         (CLASSIFIER, ["evaluate", "metrics"], "score(texts, labels)"),
-        (CLASSIFIER, ["explain"], "Predictor(folder).explain(text)"),
         (CLASSIFIER, ["export", "to_onnx", "save_pretrained"], "save(folder); export_model.py"),
         (CLASSIFIER, ["history", "history_"], "there are history and evaluations"),
         (CLASSIFIER, ["classes_"], "after fit or load"),
@@ -50,7 +49,7 @@ TOKENIZER = FullTokenizer(str(ROOT / "examples" / "small_bert" / "vocab.txt"))
         (ENCODER, ["search", "paraphrase_mining"], "search_texts.py"),
         (PREDICTOR, ["predict_proba"], "predictor(text).probabilities"),
         (PREDICTOR, ["top_k"], "Predictor(folder, top_k=10)"),
-        (CLASSIFIER, ["coef_", "explain_prediction", "attentions"], "Predictor(folder).explain"),
+        (CLASSIFIER, ["coef_", "explain_prediction", "attentions"], "explain(text)"),
         (
             CLASSIFIER,
             ["best_score_", "loss_curve_", "n_iter_"],

@@ -3,7 +3,7 @@
 import os
 import re
 
-from bert_tf import files
+from bert_tf import files, releases
 from bert_tf.checkpoints.tensors import UnreadableCheckpoint, read, shapes
 from bert_tf.errors import UserError
 from bert_tf.progress import log
@@ -63,8 +63,12 @@ def resolve(path: str) -> str:
 
 def advice_for_model_id(path: str) -> str:
     """Returns advice if a path that does not exist looks like a model id on a hub; otherwise ""."""
-    is_id = _MODEL_ID.fullmatch(path) and not files.exists(os.path.dirname(path) or path)
-    return ". Models are not downloaded: pass the folder of an unpacked model" if is_id else ""
+    if not _MODEL_ID.fullmatch(path) or files.exists(os.path.dirname(path) or path):
+        return ""
+    name = os.path.basename(path)
+    urls = [r.url for r in releases.RELEASES if name in (r.name, r.hub_name)]
+    example = f", such as {urls[0]}" if urls else ""
+    return f". Models are not downloaded: pass the folder of an unpacked model{example}"
 
 
 def latest(folder: str) -> str | None:

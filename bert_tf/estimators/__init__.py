@@ -51,6 +51,13 @@ class _TextEstimator(Estimator):
         texts = {"text": text[0], "text_pair": text[1]} if is_pair else {"text": text}
         return {**texts, "label": self._to_label(label, rows)}
 
+    def explain(self, text: Any, label: Any = None, steps: int = 32) -> Any:
+        """Returns an `Explanation` of the prediction for a text, which notebooks show in colors.
+
+        The arguments and errors are those of `Predictor.explain`.
+        """
+        return self._open().explain(self._to_input(text), label, steps)
+
     def _to_label(self, label: Any, rows: Rows) -> Any:
         return label
 

@@ -4,6 +4,7 @@ Shapes: S tokens of a row, H hidden_size.
 """
 
 from collections.abc import Callable, Mapping
+from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ class Explanation(NamedTuple):
         scores: contribution of each piece; positive ones increase the output.
         difference: the output for the input, minus the output for `[MASK]` in place of each piece.
         completeness: the error |sum(scores) - difference|; more steps make it smaller.
+        texts: the text or both texts. A notebook shows them with the pieces in colors.
     """
 
     label: str
@@ -38,6 +40,24 @@ class Explanation(NamedTuple):
     scores: list[float]
     difference: float
     completeness: float
+    texts: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """Colors the pieces that increase the output blue, and those that lower it red."""
+        largest = max(map(abs, self.scores), default=0) or 1
+        html = f"<p>Blue pieces are for <b>{escape(self.label or 'a higher number')}</b>, "
+        html += "red ones against it.</p>"
+        for number, text in enumerate(self.texts):
+            html, position = f"{html}<p>", 0
+            pieces = zip(self.text_indices, self.offsets, self.scores, strict=True)
+            for start, end, score in ((*span, x) for index, span, x in pieces if index == number):
+                color = "42 111 219" if score > 0 else "219 60 42"
+                style = f"background: rgb({color} / {abs(score) / largest * 0.7:.2f})"
+                html += f'{escape(text[position:start])}<span style="{style}" title="{score:+.3f}">'
+                html += f"{escape(text[start:end])}</span>"
+                position = end
+            html += f"{escape(text[position:])}</p>"
+        return html
 
 
 def explain(
@@ -68,7 +88,7 @@ def explain(
         message = "The scores are inaccurate: their sum is off by %.2g. Pass steps=%d"
         log.warning(message, completeness, 4 * steps)
     lists = tokens, text_indices, offsets, scores.tolist()
-    return Explanation(label, *lists, difference, completeness)
+    return Explanation(label, *lists, difference, completeness, texts)
 
 
 def _integrate(

@@ -1,14 +1,17 @@
 """Integrated gradients: exact on known functions, and complete and in the right units on models."""
 
 import dataclasses
+import re
+from html import unescape
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import TextClassifier, TextRegressor
 from bert_tf.errors import UserError
-from bert_tf.finetuning.explanation import explain
+from bert_tf.finetuning.explanation import Explanation, explain
 from bert_tf.predictor import Predictor
 from bert_tf.tasks import classification
 from bert_tf.tokenization import FullTokenizer
@@ -191,3 +194,26 @@ def test_only_one_text_is_explained(predictors):
             UserError, match=r"one text, .*: \[predictor\.explain\(text\) for text in"
         ):
             predictors["label"].explain(texts)
+
+
+def test_notebooks_show_the_texts_in_colors():
+    texts = ("a <b>good</b> film", "slow")
+    spans, scores = [(5, 9), (14, 18), (0, 4)], [1.0, -0.5, 0.0]
+    explanation = Explanation("x<y", [*"abc"], [0, 0, 1], spans, scores, 0.5, 0.0, texts)
+    html = explanation._repr_html_()
+    paragraphs = re.findall("<p>(.*?)</p>", html)
+    shown = [unescape(re.sub("<.*?>", "", x)) for x in paragraphs]
+    assert shown == ["Blue pieces are for x<y, red ones against it.", *texts]
+    colors = re.findall(r"rgb\((\d+) .*? / ([\d.]+)\)", html)
+    assert colors == [("42", "0.70"), ("219", "0.35"), ("219", "0.00")]
+    assert "<p></p>" in Explanation("", [], [], [], [], 0.0, 0.0, ("",))._repr_html_()
+
+
+def test_estimators_explain(predictors):
+    classifier = TextClassifier.load(predictors["label"]._model)
+    text = "the good film was <b>slow</b>"
+    explanation = classifier.explain(text)
+    assert explanation == predictors["label"].explain(text)
+    assert explanation.texts == (text,)
+    regressor = TextRegressor.load(predictors["price"]._model)
+    assert regressor.explain([text, "bad"], steps=2).texts == (text, "bad")
