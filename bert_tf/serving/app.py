@@ -280,6 +280,7 @@ class _Routes:
         data = [
             {"id": name, "object": "model", "created": 0, "owned_by": "bert_tf"}
             | {"task": batcher.model.kind.task, "explains": batcher.model.explains}
+            | {"takes_pairs": 2 in batcher.model.kind.counts}
             for name, batcher in self._batchers.items()
         ]
         return _Reply({"object": "list", "data": data})

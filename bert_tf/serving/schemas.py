@@ -21,6 +21,11 @@ _EXPECTED |= {"int_type": "a whole number", "greater_than_equal": "at least {ge}
 _EXPECTED |= {"literal_error": "{expected}"}
 
 
+def _config(**example: Any) -> ConfigDict:
+    """Returns the settings of a body, and the example of its route's description."""
+    return ConfigDict(strict=True, json_schema_extra={"examples": [example]})
+
+
 class _Body(BaseModel):
     model_config = ConfigDict(strict=True)
 
@@ -47,6 +52,7 @@ def _names(body: type[_Body]) -> list[str]:
 class Instance(_Body):
     """An input: a text; a pair by any of these names; a context and endings; or words."""
 
+    model_config = _config(text="The soup was cold.")
     text: str | None = None
     text_a: str | None = None
     question: str | None = None
@@ -79,6 +85,7 @@ class Instance(_Body):
 class PredictRequest(_Body):
     """TensorFlow Serving's request: `instances` in rows, or `inputs` in columns."""
 
+    model_config = _config(instances=["The soup was cold."])
     signature_name: Literal["serving_default", "pairs", ""] = "serving_default"
     instances: list[str | Instance] = Field([], min_length=1, validate_default=True, fail_fast=True)
     inputs: dict[str, list[Any]] | list[str] | None = None
@@ -150,6 +157,7 @@ Texts = Annotated[str | Strings, BeforeValidator(_refuse_token_ids)]
 class EmbeddingsRequest(_Body):
     """OpenAI's request for vectors."""
 
+    model_config = _config(input=["The soup was cold."])
     input: Texts
     model: str | None = None
     encoding_format: Literal["float", "base64"] = "float"
@@ -166,6 +174,7 @@ class _TeiBody(_Body):
 class EmbedRequest(_TeiBody):
     """TEI's request for vectors."""
 
+    model_config = _config(inputs=["The soup was cold."])
     inputs: Texts
     normalize: bool = True
     dimensions: int | None = Field(None, ge=1)
@@ -176,6 +185,7 @@ class EmbedRequest(_TeiBody):
 class ClassifyRequest(_TeiBody):
     """TEI's request for labels: a text, a pair, or several of these, each in a list."""
 
+    model_config = _config(inputs="The soup was cold.")
     inputs: str | Strings | Annotated[list[Strings], Field(min_length=1)]
     raw_scores: Literal[False] = False
     parameters: dict[str, None] | None = None  # as Hugging Face's client sends it
@@ -194,6 +204,7 @@ _RETURN_TEXT = AliasChoices("return_text", "return_documents")
 class RerankRequest(_TeiBody):
     """TEI's request for scores, and, by other names, that of Cohere and Jina."""
 
+    model_config = _config(query="cold soup", texts=["The soup was cold.", "We loved the wine."])
     query: str
     texts: Documents = Field(validation_alias=_TEXTS)
     raw_scores: bool = False

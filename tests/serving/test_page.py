@@ -3,7 +3,9 @@
 import http.server
 import json
 import re
+import shlex
 import shutil
+import subprocess
 import threading
 import time
 
@@ -86,8 +88,8 @@ class Page:
         for number, text in enumerate(texts):
             self.page.locator("form input, form textarea").nth(number).fill(text)
         self.page.keyboard.press("Control+Enter")
-        self.page.wait_for_selector("#result > p, #result > .bar")
-        return self.page.inner_text("#result")
+        self.page.wait_for_selector("#result button, #result .error")
+        return self.page.inner_text("#result").removesuffix("\nCopy as curl").rstrip()
 
     def close(self):
         assert self.page.evaluate(TOO_WIDE) == []
@@ -127,21 +129,46 @@ def test_predictions_of_all_tasks(visit, width):
     page.choose("run_pretraining")
     assert page.submit("the [MASK] was [MASK]").count("[MASK]") == 2
     page.choose("encoder")
-    assert page.submit("the film", "the film") == "cosine\n1.000"
+    assert page.submit("the film", "the film") == "cosine similarity\n1.000"
 
 
 @pytest.mark.skipif(not hasattr(Predictor, "explain"), reason="needs Predictor.explain")
 @pytest.mark.parametrize("width", WIDTHS)
-def test_colours_of_tokens(visit, width):
+def test_colors_of_tokens(visit, width):
     page = visit(width=width)
     page.choose("run_classifier_tsv")
     page.page.locator("textarea").first.fill("the bad film <b>was</b> slow")
     page.page.get_by_role("button", name="Why?").click()
-    page.page.wait_for_selector("#result mark")
+    page.page.wait_for_selector("#result button")
+    assert page.page.locator("#result > .bar").count() == 3  # the prediction stays
     assert page.page.locator("#result .text").inner_text() == "the bad film <b>was</b> slow"
-    colours = "() => [...document.querySelectorAll('#result mark')].map(x => x.style.background)"
-    assert len({*page.page.evaluate(colours)}) > 2
-    assert "Together they differ by 0.0" in page.page.inner_text("#result")
+    colors = "() => [...document.querySelectorAll('#result mark')].map(x => x.style.background)"
+    assert len({*page.page.evaluate(colors)}) > 2
+    assert page.page.locator("#result p").last.inner_text().endswith("red ones against it.")
+
+
+def test_examples_and_their_curl_commands(visit, server, folders):
+    page = visit()
+    for name in folders:
+        page.choose(name)
+        page.page.keyboard.press("Control+Enter")
+        page.page.wait_for_selector("#result button")
+        page.page.get_by_role("button", name="Copy as curl").click()
+        command = page.page.inner_text("#result pre")
+        reply = subprocess.run(shlex.split(command), capture_output=True, check=True).stdout
+        assert "error" not in json.loads(reply), command
+    page.choose("run_classifier_tsv")
+    page.submit('it\'s "<b>"')
+    page.page.get_by_role("button", name="Copy as curl").click()
+    reply = subprocess.run(shlex.split(page.page.inner_text("#result pre")), capture_output=True)
+    assert b"score" in reply.stdout
+
+
+def test_models_of_one_text_have_one_box(visit):
+    page = visit()
+    for name, count in (("run_classifier_tsv", 1), ("run_squad", 2), ("run_ner", 1)):
+        page.choose(name)
+        assert page.page.locator("form input, form textarea").count() == count
 
 
 def test_errors_are_shown_as_text(visit):
@@ -158,9 +185,8 @@ def test_keyboard_alone(visit):
     focused = "() => document.activeElement.tagName"
     page.page.wait_for_selector("textarea:focus")
     page.page.keyboard.type("the film")
-    for tag in ("TEXTAREA", "BUTTON"):
-        page.page.keyboard.press("Tab")
-        assert page.page.evaluate(focused) == tag
+    page.page.keyboard.press("Tab")
+    assert page.page.evaluate(focused) == "BUTTON"
     page.page.keyboard.press("Enter")
     page.page.wait_for_selector("#result .bar")
 
@@ -179,11 +205,14 @@ def test_dark_mode(visit):
 def test_description_of_the_routes(visit, width):
     page = visit(path="/docs", width=width)
     page.page.wait_for_selector("details")
-    summaries = page.page.locator("summary").all_inner_texts()
+    summaries = page.page.locator("summary code:first-child").all_inner_texts()
     assert {"POST /embed", "GET /health", "POST /v1/models/{name}:predict"} <= {*summaries}
     for index in range(len(summaries)):
         page.page.locator("summary").nth(index).click()
-    assert '"instances"' in page.page.locator("pre").first.inner_text()
+    for command in page.page.locator("pre").all_inner_texts():
+        reply = subprocess.run(shlex.split(command), capture_output=True, check=True).stdout
+        assert b"There is no route" not in reply, command
+    assert "Fields: signature_name, instances, inputs" in page.page.inner_text("main")
 
 
 def test_page_asks_for_a_key(browser, folders, tmp_path):
