@@ -144,6 +144,12 @@ class EncoderWithHead(ConfiguredModel):
     # decay and no Adam slots.
     trains_pooler = True
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not {"call", "pool"}.isdisjoint(vars(cls)):  # inherited formats are of another head
+            for name in {"head_format", "onnx_outputs"} - vars(cls).keys():
+                setattr(cls, name, None)
+
     def __init__(self, config: BertConfig, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
         self.bert = BertModel(

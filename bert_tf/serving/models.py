@@ -86,9 +86,13 @@ class Model:
         if script == "extract_features":
             flags |= _pooling_flags(run, options.pooling)
         self._options = run_metadata.options_for_model(folder, script, **flags)
-        self._script = registry.script_of(type(self._options))
-        if self._script not in KINDS:
-            raise UserError(f"{folder}: models of {self._script} cannot be served")
+        # A task that extends that of a script is served as that script's.
+        classes = {name: registry.SCRIPTS[name].options_class for name in KINDS}
+        extended = [name for name, x in classes.items() if isinstance(self._options, x)]
+        if not extended:
+            script = registry.script_of(type(self._options))
+            raise UserError(f"{folder}: models of {script} cannot be served")
+        self._script = extended[0]
         is_classifier = self._script == "run_classifier" and options.engine == "tensorflow"
         self.explains = is_classifier and hasattr(Predictor, "explain")
         self.kind, self.max_length = KINDS[self._script], self._options.max_seq_length

@@ -198,6 +198,7 @@ def test_model_of_an_unregistered_task_is_not_converted(relations, tmp_path, mon
     monkeypatch.delitem(registry._own_tasks, "own_relations")
     with pytest.raises(UserError, match="own_relations is not a registered task: first import"):
         _convert(relations[0], tmp_path / "converted", to="hugging_face")
+    _convert(relations[0], tmp_path / "encoder", to="hugging_face", head="encoder")
 
 
 def test_missing_input_is_named(tiny):
@@ -205,12 +206,22 @@ def test_missing_input_is_named(tiny):
         RelationClassifier(tiny.config, 2)({"input_ids": np.ones((2, 8), "int32")})
 
 
-def test_inherited_onnx_outputs_do_not_apply_to_another_call(tiny):
-    class Scaled(BertClassifier):
-        def call(self, inputs, training=None, dropout_seed=None):
-            outputs = super().call(inputs, training=training, dropout_seed=dropout_seed)
-            return {"logits": 2 * outputs["logits"]}
+class Scaled(BertClassifier):
+    def call(self, inputs, training=None, dropout_seed=None):
+        outputs = super().call(inputs, training=training, dropout_seed=dropout_seed)
+        return {"logits": 2 * outputs["logits"]}
 
-    with pytest.raises(UserError, match="Scaled cannot be exported to ONNX"):
-        build_onnx_model(Scaled(tiny.config, 3))
-    assert build_litert_model(Scaled(tiny.config, 3))
+
+class FirstToken(BertClassifier):
+    def pool(self, encoded, inputs):
+        return encoded["sequence_output"][:, 0]
+
+
+@pytest.mark.parametrize("model_class", [Scaled, FirstToken])
+def test_formats_of_another_head_are_not_inherited(tiny, model_class):
+    model = model_class(tiny.config, 3)
+    with pytest.raises(UserError, match=f"{model_class.__name__} cannot be exported to ONNX"):
+        build_onnx_model(model)
+    assert model.head_format is None
+    assert build_litert_model(model)
+    assert BertClassifier.head_format.model is BertClassifier

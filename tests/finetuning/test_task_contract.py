@@ -25,8 +25,8 @@ from bert_tf.options import (
     RankingOptions,
     SquadOptions,
 )
-from tests.finetuning.own_relations import RelationOptions
 from tests.finetuning.own_task import RetrievalOptions
+from tests.own_tasks_page import page
 
 TEXTS = ["the good film", "a bad plot", "not fast", "the story was slow and good", "it was bad"]
 SPLITS = {"train": "train", "eval": "dev", "predict": "test"}
@@ -165,11 +165,18 @@ def own_retrieval(flags, folder):
 
 
 def own_relations(flags, folder):
-    lines = (f"{text}\t0\t1\t{'xy'[n % 2]}\n" for n, text in enumerate(TEXTS))
-    (folder / "rows.tsv").write_text("".join(lines))
-    return RelationOptions(
-        **flags, train_file=str(folder / "rows.tsv"), eval_file=str(folder / "rows.tsv")
-    )
+    for split in SPLITS:
+        lines = (f"{text}\t0\t1\t{'xy'[n % 2]}\n" for n, text in enumerate(TEXTS))
+        (folder / f"{split}.tsv").write_text("text\tfirst\tsecond\trelation\n" + "".join(lines))
+    return page.RelationOptions(**flags, data_dir=str(folder))
+
+
+def own_pooling(flags, folder):
+    return page.MeanPoolingOptions(**vars(windows(flags, folder)))
+
+
+def own_margin(flags, folder):
+    return page.MarginOptions(**vars(embeddings(flags, folder)))
 
 
 PAIRS = [(text, "it was bad") for text in TEXTS]
@@ -191,10 +198,12 @@ CASES = {
     reranking: PAIRS,
     own_retrieval: TEXTS,
     own_relations: [(text, 0, 1) for text in TEXTS],
+    own_pooling: PAIRS,
+    own_margin: TEXTS,
 }
 
 
-WITHOUT_TEST_SETS = (embeddings, scored_embeddings, own_retrieval, own_relations)
+WITHOUT_TEST_SETS = (embeddings, scored_embeddings, own_retrieval, own_margin)
 
 
 def make_task(options):

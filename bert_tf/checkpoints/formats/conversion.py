@@ -158,6 +158,8 @@ def _prepare(source: Source, options: Any, to: str) -> _Model:
         selected = [name for name in shapes if name not in dropped]
     else:
         encodes = options.head == "auto" and _declares_vectors(source, to)
+        if options.head == "auto" and not encodes:
+            RunFolder.of(source.path).require_flags()  # the head may be that of an unknown task
         head = heads.find(source, shapes.keys(), "encoder" if encodes else options.head)
         if head.name == "classification" and options.head == "auto" and source.head is None:
             log.info("Assuming a text classifier. For a token classifier pass --head=token")
@@ -181,7 +183,6 @@ def _select_variables(
     if unexpected:
         listed = shortened(unexpected, 8)
         if options.head == "auto":
-            RunFolder.of(source.path).require_flags()  # the head may be that of an unknown task
             problem = f"{source.path} has tensors that are not part of BERT or the {head.name} head"
             raise UserError(f"{problem}: {listed}. Drop them with --head, such as --head=encoder")
         level = logging.INFO if options.head == "encoder" else logging.WARNING

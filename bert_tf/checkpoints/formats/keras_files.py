@@ -75,7 +75,7 @@ def build(head: HeadFormat, config: BertConfig, num_outputs: int) -> Any:
         problem = "Keras pre-training models need a next-sentence head, which this model lacks"
         raise UserError(f"{problem}. Pass --head=encoder to write only the encoder")
     # A multiple-choice model, for rows [B, C, S], is stored as its base class, for rows [B, S].
-    bases = (base for base in head.model.__mro__ if "head_format" in vars(base))
+    bases = (base for base in head.model.__mro__ if vars(base).get("head_format"))
     model_class = next((base for base in bases if base.input_rank == 2), head.model)
     has_labels = model_class.head_format.outputs == "labels"
     return model_class(config, num_outputs) if has_labels else model_class(config)
