@@ -1,11 +1,11 @@
 """Fine-tunes a small BERT on the reviews in this folder, evaluates it, and predicts.
 
-Prints and runs a `run_classifier.py` command, then prints the predictions as a table. The model is
+Runs `run_classifier.py` with the flags in `flags.txt`, and prints what came out. The model is
 `examples/small_bert`, which was pre-trained on nine books.
 """
 
 import csv
-import shlex
+import json
 import shutil
 import subprocess
 import sys
@@ -14,56 +14,52 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 OUTPUT = ROOT / "output" / "reviews"
-SMALL_BERT = Path("examples/small_bert")
+LOG = OUTPUT.with_suffix(".log")
+COMMAND = ("run_classifier.py", "--flagfile=examples/reviews/flags.txt")
+_NUM_SHOWN = 3
 
-FLAGS = {
-    "task_name": "tsv",
-    "text_column": "text",
-    "label_column": "label",
-    "id_column": "id",
-    "do_train": "true",
-    "do_eval": "true",
-    "do_predict": "true",
-    "data_dir": HERE.relative_to(ROOT),
-    "vocab_file": SMALL_BERT / "vocab.txt",
-    "bert_config_file": SMALL_BERT / "bert_config.json",
-    "init_checkpoint": SMALL_BERT / "bert_model.ckpt",
-    "max_seq_length": 48,
-    "train_batch_size": 16,
-    "learning_rate": 3e-4,
-    "num_train_epochs": 10,
-    "random_seed": 5,
-    "output_dir": OUTPUT.relative_to(ROOT),
-}
+
+def read(path: Path) -> list[dict[str, str]]:
+    """Returns the rows of a table."""
+    with open(path, encoding="utf-8") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def train() -> None:
+    """Runs the command; shows its progress bar, and writes its log to a file."""
+    # Otherwise a second run would resume from the finished run, with no steps left.
+    shutil.rmtree(OUTPUT, ignore_errors=True)
+    OUTPUT.parent.mkdir(exist_ok=True)
+    command = [sys.executable, *COMMAND]
+    with (
+        open(LOG, "w", encoding="utf-8", newline="") as log,
+        subprocess.Popen(
+            command, cwd=ROOT, stderr=subprocess.PIPE, encoding="utf-8", bufsize=1
+        ) as process,
+    ):
+        for line in process.stderr or ():
+            log.write(line)
+            if line.startswith("train: "):
+                print(line.rstrip("\n"), end="\r", flush=True)
+    if process.returncode:
+        raise SystemExit(f"The command failed. Its log:\n{LOG.read_text(encoding='utf-8')}")
 
 
 def main() -> None:
     """Runs the command and prints its results."""
-    print("1. Fine-tune on train.tsv, evaluate on dev.tsv, predict test.tsv:\n", flush=True)
-    # Otherwise a second run would resume from the finished run, with no steps left.
-    shutil.rmtree(OUTPUT, ignore_errors=True)
-    arguments = [f"--{name}={value}" for name, value in FLAGS.items()]
-    print("   python run_classifier.py \\")
-    print(" \\\n".join(f"     {shlex.quote(argument)}" for argument in arguments), "\n", flush=True)
-    subprocess.run([sys.executable, "run_classifier.py", *arguments], cwd=ROOT, check=True)
-
-    print("\n2. Evaluation (eval_results.txt):\n")
-    print("   " + (OUTPUT / "eval_results.txt").read_text().replace("\n", "\n   "))
-    print("3. Predictions (test_predictions.tsv):\n")
-    print_predictions()
-    print(
-        f"\nAll files are in {OUTPUT.relative_to(ROOT)}/. Next: . .venv/bin/activate, and README.md"
-    )
-
-
-def print_predictions() -> None:
-    """Prints each test review with the probability of being positive."""
-    with open(OUTPUT / "test_predictions.tsv", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file, delimiter="\t"))
-    print("   positive  review")
-    for row in rows:
-        sign = "+" if row["label"] == "positive" else "-"
-        print(f"   {float(row['probability_positive']):6.1%} {sign}  {row['text']}")
+    print(f"$ python {' '.join(COMMAND)}")
+    counts = [len(read(HERE / f"{name}.tsv")) for name in ("train", "dev", "test")]
+    print("A small BERT learns from {} reviews; {} check it, {} are new to it".format(*counts))
+    train()
+    accuracy = json.loads((OUTPUT / "eval_results.json").read_text())["eval_accuracy"]
+    print(f"\n{accuracy * counts[1]:.0f} of {counts[1]} reviews are labeled correctly. New ones:")
+    rows = read(OUTPUT / "test_predictions.tsv")
+    for label in ("positive", "negative"):
+        rows.sort(key=lambda row: -float(row[f"probability_{label}"]))
+        for row in rows[:_NUM_SHOWN]:
+            print(f"  {label} {float(row[f'probability_{label}']):6.1%}  {row['text']}")
+    folder = OUTPUT.relative_to(ROOT)
+    print(f"See {folder}/report.html, with all mistakes, and {LOG.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":
