@@ -4,6 +4,7 @@ import json
 import pickle
 import re
 from collections.abc import Callable
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -17,6 +18,7 @@ from bert_tf.options import EmbeddingsOptions
 from bert_tf.registry import SCRIPTS
 from bert_tf.saved_models.onnx_graph import build_onnx_model
 from bert_tf.serving.app import _Routes
+from bert_tf.serving.options import ServingOptions
 from bert_tf.serving.schemas import PredictRequest
 from bert_tf.tasks.embeddings.model import BertBiEncoder
 from bert_tf.training.cluster import read_cluster
@@ -157,7 +159,8 @@ def onnx_files_of_encoders(tiny) -> None:
 
 
 def routes() -> None:
-    paths = [path for group in _Routes({}, None, None).paths().values() for path in group]
+    routes_of_server = _Routes({}, ServingOptions(), MagicMock()).paths().values()
+    paths = [path for group in routes_of_server for path in group]
     row = next(line for line in sentences(ROOT / "docs/serving.md") if line.startswith("| TEI |"))
     denied = re.findall(r"(?<!of )`(?:POST )?(/\w*)`", row.split("|")[3])
     assert len(denied) >= 5
