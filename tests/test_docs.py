@@ -206,7 +206,7 @@ _THIRD_PARTY_MESSAGES = (
 )
 _OTHER_COMMANDS = re.compile(
     r"benchmarks/|launch\.py|small_bert/make\.py|pip install|docker|saved_model_cli|srun|sbatch"
-    r"|#SBATCH|-gpus|--(enable_batching|input_exprs|no-deps|restarts|workers|books)|transformers-cli"
+    r"|curl|#SBATCH|-gpus|--(enable_batching|input_exprs|no-deps|restarts|workers|books)|transformers-cli"
     r"|--(name|na-prob-thresh|use_gpu|dopredict|do_trian|preserve_unused_tokens|project)\b"
 )
 
