@@ -24,7 +24,7 @@ from bert_tf.tasks.embeddings.model import BertBiEncoder
 from bert_tf.training.cluster import read_cluster
 from tests.oracle import ROOT
 
-PAGES = sorted(ROOT.glob("docs/**/*.md"))
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 TESTED = ROOT / "docs/tested.md"
 _DENIAL = re.compile(
     r"no server|not available|not supported|cannot be (served|exported|explained|pickled|converted)"
