@@ -242,9 +242,13 @@ def plot() -> bytes:
         f"{task}{' ' if flags else ''}{flags.replace('`', '')}\n{peer}"
         for task, flags, peer, _ in rows
     ]
-    bars = axes.barh(range(len(rows)), [row[-1] for row in rows], color="#4878a8", height=0.6)
+    ratios = [row[-1] for row in rows]
+    # Bars begin at 1: equal is no bar.
+    gains = [ratio - 1 for ratio in ratios]
+    colors = ["#4878a8" if gain >= 0 else "#c8743a" for gain in gains]
+    bars = axes.barh(range(len(rows)), gains, left=1, color=colors, height=0.6)
     axes.set_yticks(range(len(rows)), names, fontsize=7)
-    axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
+    axes.bar_label(bars, [f"{ratio:.2f}" for ratio in ratios], padding=3, fontsize=8)
     axes.axvline(1.0, color="#404040", linewidth=1)
     axes.set_xscale("log")
     axes.set_xticks([0.5, 1, 2, 4], ["0.5", "1", "2", "4"])
