@@ -49,19 +49,19 @@ def test_terminal_picture_contains_its_lines():
     assert svg.count(b"<tspan") == 4 + 3 + 3
 
 
-def test_shape_ignores_numbers_devices_and_bars():
+def test_shape_ignores_numbers_bars_and_texts():
     lines = [
         "train: 250/250 |####  | 00:12<00:00, loss 0.0030, lr 1.20e-06, 9,587 tok/s",
-        "A model with 1,503 parameters on the CPU (2 cores; no GPU found). TensorFlow 2.21.0",
-        "   73.3% +  It wants to be clever.",
+        "82 of 100 reviews are labeled correctly. New ones:",
+        "  positive  99.9%  The music is beautiful.",
     ]
     others = [
         "train: 250/250 |##########| 01:02<00:00, loss 0.31, lr 5e-07, 14,000.5 tok/s",
-        "A model with 99 parameters on the GPU (NVIDIA H100). TensorFlow 2.21.1",
-        "    3.1% -  It wants to be clever.",
+        "79 of 100 reviews are labeled correctly. New ones:",
+        "  positive  97.0%  We loved it.",
     ]
     assert pictures.shape(lines) == pictures.shape(others)
-    assert pictures.shape(lines) != pictures.shape([*others[:2], "    3.1% -  Another review."])
+    assert pictures.shape(lines) != pictures.shape([*others[:2], "  negative  97.0%  We loved it."])
     assert pictures.shape(lines) != pictures.shape(others[1:])
 
 
