@@ -52,10 +52,16 @@ def write_report(
     about = {**_describe_run(options, run.devices), "model": model, "seconds": times}
     data = [_count(splits, split) for split in ("train", "eval") if split in splits.stats]
     title, plain = f"Evaluation: {_name(run.folder)}", plain_metrics(metrics)
+    about["step"] = f"{plain.pop('global_step'):,}"
+    # The metrics by which the best weights are selected come first.
+    main = [f"{prefix}{x.name}" for x in splits.task.traits.monitors for prefix in ("eval_", "")]
+    plain = {name: plain[name] for name in dict.fromkeys([*main, *plain]) if name in plain}
+    table = os.path.basename(output_dir.result_path("", EVAL_PREDICTIONS, suffix))
     epoch = None
     if options.do_train:
         epoch = splits.task.epoch_size(splits.examples("train")) / options.train_batch_size
-    contents = {REPORT: evaluation_page(title, about, data, run.folder, epoch, plain, report)}
+    args = title, about, data, run.folder, epoch, plain, report, table
+    contents = {REPORT: evaluation_page(*args)}
     if len(report):
         contents[EVAL_PREDICTIONS] = report.table()
     # JSON can express half of a character, which UTF-8 cannot.

@@ -31,6 +31,23 @@ class Counts(NamedTuple):
         return cls(np.stack([rows, true]), np.stack([rows, predicted]), right)
 
 
+class Baseline(NamedTuple):
+    """What is reached without the model, such as by chance.
+
+    `value` is that of `metric` in `values` or `numbers`; by default, the share of what is right.
+    """
+
+    name: str
+    value: float
+    metric: str = ""
+    is_error: bool = False  # lower is better
+
+    @classmethod
+    def most_frequent(cls, true: np.ndarray) -> "Baseline":
+        """The share of the most frequent of true label ids [M]."""
+        return cls("always the most frequent label", np.bincount(true).max() / len(true))
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluationReport:
     """The rows of an evaluation, and what to show about them; the page omits what is not given.
@@ -41,7 +58,7 @@ class EvaluationReport:
 
     Attributes:
         columns: a cell of each row by name of the column, for `eval_predictions.tsv`. The table of
-            mistakes shows the highest numbers in `probability_...` in one cell.
+            mistakes shows the highest numbers in `probability_...` in one cell, and no `values`.
         losses: the loss of each row [N], by which rows are sorted, highest first. Without it, the
             rows must be sorted, worst first.
         is_wrong: which rows are mistakes, bool [N]; without it, the worst rows are shown.
@@ -54,6 +71,9 @@ class EvaluationReport:
         numbers: true and predicted numbers, both [N, T].
         groups: the group of each row, by heading; the page shows the mean `values` of each group.
         context: returns a longer text about a row, given its index.
+        unit: what is right or wrong, for the headline: occurrences of labels if there are `counts`,
+            otherwise rows.
+        baseline: what the headline compares the model with.
     """
 
     columns: Mapping[str, Column] = dataclasses.field(default_factory=dict)
@@ -68,6 +88,8 @@ class EvaluationReport:
     numbers: tuple[np.ndarray, np.ndarray] | None = None
     groups: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     context: Callable[[int], str] | None = None
+    unit: str = ""
+    baseline: Baseline | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))

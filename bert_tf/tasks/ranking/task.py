@@ -18,14 +18,15 @@ from bert_tf.data import array_ops, ranking_metrics
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.matches import Match, read_matches
 from bert_tf.data.packing import CUT_TOKENS, convert_examples
-from bert_tf.data.ranking_metrics import RANKING, rank_candidates
+from bert_tf.data.ranking_metrics import RANKING, chance_mrr, rank_candidates
 from bert_tf.data.split_files import find_files, no_file
 from bert_tf.data.texts import Text
 from bert_tf.declare import value_for
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written
 from bert_tf.other_libraries import explains_fields
-from bert_tf.report.evaluation import EvaluationReport
+from bert_tf.progress import log
+from bert_tf.report.evaluation import Baseline, EvaluationReport
 from bert_tf.tables.relevance import Candidate
 from bert_tf.tasks.ranking.candidates import Choices, Ranked, read_run
 from bert_tf.tasks.ranking.options import POINTWISE, RankingOptions
@@ -158,13 +159,19 @@ class Ranking(Task):
         return [*map(Relevance, scores.tolist(), array_ops.sigmoid(scores).tolist())]
 
     def metrics(self, examples: Ranked, predictions: Sequence[Relevance]) -> dict[str, Any]:
-        """Computes metrics of the rankings; with a run, also `eval_first_stage_mrr@10`: its own."""
-        found = dict(_rank(examples, predictions).metrics())
+        """Computes metrics of the rankings, and the MRR without the model."""
+        baseline = self._baseline(examples)
+        name = f"eval_{baseline.name.replace(' ', '_')}_{baseline.metric}"
+        return _rank(examples, predictions).metrics() | {name: np.float32(baseline.value)}
+
+    def _baseline(self, examples: Ranked) -> Baseline:
+        """Returns the MRR of the run or, without one, of random order."""
+        indexes = examples.split(-np.arange(len(examples)))
         if value_for(self.options.run_file or "", "eval"):
-            order = examples.split(-np.arange(len(examples)))
-            first = rank_candidates(order, examples.gains).metrics()
-            found["eval_first_stage_mrr@10"] = first["eval_mrr@10"]
-        return found
+            values = rank_candidates(indexes, examples.gains).values["mrr@10"]
+            return Baseline("first stage", float(np.mean(values)), "mrr@10")
+        pairs = zip(map(len, indexes), map(np.count_nonzero, examples.gains), strict=True)
+        return Baseline("chance", float(np.mean([chance_mrr(*x) for x in pairs])), "mrr@10")
 
     def evaluation_report(
         self, examples: Ranked, predictions: Sequence[Relevance], losses: np.ndarray | None
@@ -173,9 +180,14 @@ class Ranking(Task):
         ranking = _rank(examples, predictions).worst_first()
         query, relevant = zip(*(examples.judged[index] for index in ranking.queries), strict=True)
         found = [*map(examples.passage, ranking.queries, ranking.best)]
-        columns = {"query": query, "relevant": relevant, "found": found, **ranking.values}
-        is_wrong = ranking.values["recall@1"] == 0
-        return EvaluationReport(columns=columns, values=ranking.values, is_wrong=is_wrong)
+        texts = {"query": query, "relevant": relevant, "relevant_at_rank": ranking.places}
+        return EvaluationReport(
+            columns={**texts, "found": found, **ranking.values},
+            values=ranking.values,
+            is_wrong=ranking.ranks > 1,
+            unit="top results",
+            baseline=self._baseline(examples),
+        )
 
     def write(
         self,
@@ -184,8 +196,19 @@ class Ranking(Task):
         predictions: Sequence[Relevance],
         folder: str,
     ) -> Written:
-        """Writes a TREC run with the candidates of each query, best first."""
+        """Writes a TREC run with the candidates of each query, best first.
+
+        Of an evaluation, logs whether it improves on the order without the model.
+        """
         if split != "predict":
+            baseline, metrics = self._baseline(examples), self.metrics(examples, predictions)
+            value = metrics[f"eval_{baseline.metric}"]
+            numbers = f"{baseline.metric} = {value:.4f}, {baseline.name}: {baseline.value:.4f}"
+            if value > baseline.value:
+                log.info("%s", numbers)
+            else:
+                advice = "Train for longer, or with another --learning_rate"
+                log.warning("The model does not rank better: %s. %s", numbers, advice)
             return Written()
         lines: list[str] = []
         pairs = zip(examples, predictions, strict=True)
