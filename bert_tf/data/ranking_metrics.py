@@ -61,23 +61,20 @@ class Ranking(NamedTuple):
 
     queries: np.ndarray  # indexes of these queries, int [N]
     best: np.ndarray  # index of the first passage of each ranking, int [N]; -1: none
-    ranks: np.ndarray  # place of the first relevant passage, from 1, float [N]; infinity: missed
-    values: dict[str, np.ndarray]  # name of a metric -> its value for each query, float [N]
+    # Name of a metric -> its value for each query, float [N]; `rank`: that of the first relevant
+    # passage, from 1, or infinity
+    values: dict[str, np.ndarray]
 
     def metrics(self) -> dict[str, np.float32]:
         """Returns the means over queries; names begin with `eval_`."""
-        return {f"eval_{name}": np.float32(np.nanmean(x)) for name, x in self.values.items()}
-
-    @property
-    def places(self) -> list[int | str]:
-        """The ranks for a table."""
-        return [int(rank) if np.isfinite(rank) else "not found" for rank in self.ranks]
+        values = (item for item in self.values.items() if item[0] != "rank")
+        return {f"eval_{name}": np.float32(np.nanmean(x)) for name, x in values}
 
     def worst_first(self) -> "Ranking":
         """Returns the ranking with the queries in the order of their average precision."""
         order = np.argsort(self.values["map"], kind="stable")
         values = {name: x[order] for name, x in self.values.items()}
-        return Ranking(self.queries[order], self.best[order], self.ranks[order], values)
+        return Ranking(self.queries[order], self.best[order], values)
 
 
 def rank(
@@ -125,7 +122,7 @@ def rank(
                 values[name].append(value)
     arrays = {name: np.array(found) for name, found in values.items()}
     arrays = {name: found for name, found in arrays.items() if not np.isnan(found).all()}
-    return Ranking(np.array(answerable), np.array(best), arrays.pop("rank"), arrays)
+    return Ranking(np.array(answerable), np.array(best), arrays)
 
 
 def rank_candidates(scores: Sequence[np.ndarray], gains: Sequence[np.ndarray]) -> Ranking:
@@ -145,23 +142,11 @@ def rank_candidates(scores: Sequence[np.ndarray], gains: Sequence[np.ndarray]) -
             values[name].append(value)
     best = np.array([int(own.argmax()) if len(own) else -1 for own in scores])
     arrays = {name: np.array(found) for name, found in values.items()}
-    return Ranking(np.arange(len(scores)), best, arrays.pop("rank"), arrays)
-
-
-def chance_mrr(num_candidates: int, num_relevant: int) -> float:
-    """Returns the expected MRR@10 of candidates in random order."""
-    expected, share_open = 0.0, 1.0
-    for rank in range(1, 1 + min(10, num_candidates)):
-        hit = num_relevant / (num_candidates - rank + 1)  # if none came before
-        expected += share_open * hit / rank
-        share_open *= 1 - hit
-    return expected
+    return Ranking(np.arange(len(scores)), best, arrays)
 
 
 def _query_metrics(scores: np.ndarray, relevant: np.ndarray, gains: np.ndarray) -> dict[str, float]:
-    """Returns `rank`, that of the first relevant passage, and the metrics of a query.
-
-    Some of its relevant passages may have no score.
+    """Returns the metrics of a query, some of whose relevant passages may have no score.
 
     `gains` are those of `relevant`, the indexes of passages with a score, and then of the others.
     """

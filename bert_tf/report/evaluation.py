@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_tf.data.ranking_metrics import RANKING, Ranking
 from bert_tf.tables.columns import parse_number
 
 Column = Sequence[Any] | np.ndarray
@@ -29,23 +30,6 @@ class Counts(NamedTuple):
         """Counts pairs of a true and a predicted label id, [M] each, in their `rows` [M]."""
         right = np.stack([rows, true])[:, true == predicted]
         return cls(np.stack([rows, true]), np.stack([rows, predicted]), right)
-
-
-class Baseline(NamedTuple):
-    """What is reached without the model, such as by chance.
-
-    `value` is that of `metric` in `values` or `numbers`; by default, the share of what is right.
-    """
-
-    name: str
-    value: float
-    metric: str = ""
-    is_error: bool = False  # lower is better
-
-    @classmethod
-    def most_frequent(cls, true: np.ndarray) -> "Baseline":
-        """The share of the most frequent of true label ids [M]."""
-        return cls("always the most frequent label", np.bincount(true).max() / len(true))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,9 +55,10 @@ class EvaluationReport:
         numbers: true and predicted numbers, both [N, T].
         groups: the group of each row, by heading; the page shows the mean `values` of each group.
         context: returns a longer text about a row, given its index.
-        unit: what is right or wrong, for the headline: occurrences of labels if there are `counts`,
-            otherwise rows.
-        baseline: what the headline compares the model with.
+        unit: what is right or wrong, for the headline: what is counted in `counts`, or else a row.
+        baseline: what is reached without the model: its name, its value, and the metric in `values`
+            or `numbers`; "": the share that is right. If each row has one of the labels, and there
+            is none, it is the share of the most frequent label.
     """
 
     columns: Mapping[str, Column] = dataclasses.field(default_factory=dict)
@@ -88,8 +73,8 @@ class EvaluationReport:
     numbers: tuple[np.ndarray, np.ndarray] | None = None
     groups: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     context: Callable[[int], str] | None = None
-    unit: str = ""
-    baseline: Baseline | None = None
+    unit: str = "rows"
+    baseline: tuple[str, float, str] | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -107,6 +92,21 @@ class EvaluationReport:
         columns = {**self.columns, **losses}
         rows = ([_as_text(x[index]) for x in columns.values()] for index in self.order)
         return format_table([[*columns], *rows])
+
+
+def ranking_report(
+    ranking: Ranking,
+    queries: Sequence[str],
+    relevant: Sequence[str],
+    found: Sequence[str],
+    baseline: tuple[str, float, str],
+) -> EvaluationReport:
+    """Describes queries, a relevant passage of each, and the passage that was found."""
+    ranks, values = ranking.values["rank"], {name: ranking.values[name] for name in RANKING}
+    places = [int(rank) if np.isfinite(rank) else "not found" for rank in ranks]
+    texts = {"query": queries, "relevant": relevant, "relevant_at_rank": places, "found": found}
+    settings = {"values": values, "is_wrong": ranks > 1, "unit": "top results"}
+    return EvaluationReport(columns={**texts, **values}, baseline=baseline, **settings)
 
 
 def _as_text(cell: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -11,39 +11,37 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.checkpoints.run_folder import RunFolder
-from bert_tf.errors import UserError, counted
+from bert_tf.errors import UserError
 from bert_tf.report import statistics
 from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.report.svg import Series, chart
 from bert_tf.training.curve import CURVE, metric_limits, read_table
 from bert_tf.training.evaluation import EVALUATIONS
 
-_NUM_MISTAKES, _MAX_CHARS, _MAX_UNFOLDED, _LONG, _MAX_PROBABILITIES = 25, 2000, 160, 24, 3
-_MAX_ROWS, _MAX_MATRIX, _MAX_NARROW, _MAX_DOTS, _NUM_BARS, _NUM_POINTS = 200, 40, 6, 4000, 32, 150
+_NUM_MISTAKES, _MAX_CHARS, _MAX_UNFOLDED, _LONG, _MAX_PROBABILITIES = 25, 2000, 160, 30, 3
+_MAX_ROWS, _MAX_MATRIX, _MAX_DOTS, _NUM_BARS, _NUM_POINTS = 200, 40, 4000, 32, 150
 _PROBABILITY = "probability_"
 _STYLE = """
 :root { color-scheme: light dark }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 1100px; margin: auto; padding: 0 16px }
-h1, .text { overflow-wrap: anywhere } h1 { font-size: 1.5em } .headline { font-size: 1.25em }
-h2 { font-size: 1.2em; padding-top: 1em } nav { display: flex; flex-wrap: wrap; gap: 4px 20px }
-.headline::first-letter { text-transform: uppercase } section { break-inside: avoid }
-.columns { columns: 2 440px; column-gap: 32px } .wide { column-span: all }
-p, figcaption, svg text { opacity: .75 } .headline { opacity: 1 } .scroll { overflow-x: auto }
+h1, .text { overflow-wrap: anywhere } h1 { font-size: 1.5em } nav a { margin-right: 16px }
+h2 { font-size: 1.2em; margin: 0; padding: 1.5em 0 .8em } section { break-inside: avoid }
+.columns { columns: 2 440px; column-gap: 32px } #run { font-size: .9em }
+#mistakes, #spread-of-the-metrics { column-span: all } .scroll { overflow-x: auto }
+p, figcaption, svg text { opacity: .75 } .headline { font-size: 1.25em; opacity: 1 }
+.headline::first-letter { text-transform: uppercase }
 .figures { display: flex; flex-wrap: wrap; gap: 24px } figure { margin: 0; flex: 1 1 300px }
 figure { max-width: 560px } svg { width: 100%; display: block } table { border-collapse: collapse }
 figcaption b { margin-left: 14px } figcaption b::before { content: "— " }
 summary { list-style: none; cursor: pointer } details:not([open]) summary::after { content: "…" }
-th, td { padding: 4px 10px; border-bottom: 1px solid #8884; text-align: left }
+th, td { padding: 4px 8px; border-bottom: 1px solid #8884; text-align: left }
 td { vertical-align: top; white-space: nowrap } .number { text-align: right }
 .text { white-space: pre-line; min-width: 11em } path { fill: none; stroke: currentColor }
-svg text { font-size: 13px; fill: currentColor } .grid { stroke: #8884 }
-.line { stroke-width: 2 } .guide { stroke-dasharray: 5 4 } .bars { fill: currentColor }
-.dots { stroke-width: 6; stroke-linecap: round; opacity: .7 }
-.s0 { color: #3b82c4 } .s1 { color: #d9690f } .s2 { color: #1b9e77 } .s3 { color: #b04fa8 }
-@media print {
-  nav { display: none } .scroll { overflow: visible } tr, figure { break-inside: avoid }
-  body { font-size: 12px; max-width: none } td { white-space: normal; print-color-adjust: exact }
-}
+svg text { font-size: 13px; fill: currentColor } .grid { stroke: #8884 } .line { stroke-width: 2 }
+.guide { stroke-dasharray: 5 4 } .bars { fill: currentColor } .s0 { color: #3b82c4 }
+.dots { stroke-width: 6; stroke-linecap: round; opacity: .7 } .s1 { color: #d9690f }
+@media print { nav { display: none } .scroll { overflow: visible } td { white-space: normal }
+  body { font-size: 12px; print-color-adjust: exact } tr, figure { break-inside: avoid } }
 """
 
 
@@ -87,7 +85,6 @@ def evaluation_page(
         table: name of the file with all rows, next to the page.
     """
     ends, resamples = statistics.intervals(report) if len(report) else ({}, 0)
-    sentence = statistics.headline(report, ends) if ends else ""
     return _page(
         title,
         {
@@ -102,8 +99,7 @@ def evaluation_page(
             "Data": _data(data),
             "Run": _table(["", ""], run.items(), "The command, and what it ran on."),
         },
-        wide={"Mistakes", *["Confusion matrix"][: len(report.labels) > _MAX_NARROW]},
-        headline=sentence,
+        headline=statistics.headline(report, ends) if ends else "",
     )
 
 
@@ -119,17 +115,13 @@ def summary_page(title: str, run: Mapping[str, Any], summary: Mapping[str, Any])
     return _page(title, {"Spread of the metrics": spread, "Run": _table(["", ""], run.items())})
 
 
-def _page(
-    title: str, sections: Mapping[str, str], wide: Collection[str] = (), headline: str = ""
-) -> str:
-    """Renders sections by heading, those that are not `wide` in two columns if there is room."""
+def _page(title: str, sections: Mapping[str, str], headline: str = "") -> str:
     parts, links = [], []
-    for name, html in sections.items():
-        if html:
-            key, kind = name.lower().replace(" ", "-"), "wide" if name in wide else ""
-            links.append(f'<a href="#{key}">{escape(name)}</a>')
-            heading = f'<section id="{key}" class="{kind}">\n<h2>{escape(name)}</h2>'
-            parts.append(f"{heading}\n{html}\n</section>\n")
+    for name, html in [item for item in sections.items() if item[1]]:
+        heading = escape(name)
+        key = heading.lower().replace(" ", "-")
+        links.append(f'<a href="#{key}">{heading}</a>')
+        parts.append(f'<section id="{key}">\n<h2>{heading}</h2>\n{html}\n</section>\n')
     return (
         f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{escape(title)}</title>'
         '\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -151,7 +143,7 @@ def _cell(value: Any) -> str:
 
 
 def _round(value: float) -> str:
-    """Formats a number with three significant digits, but no fewer than it has before the point."""
+    """Formats a number with three significant digits, or more if it has them before its point."""
     return f"{value:#.3g}".rstrip(".") if 0 < abs(value) < 999.5 else f"{value:,.0f}"
 
 
@@ -179,7 +171,7 @@ def _interval(ends: Mapping[str, np.ndarray], name: str, index: Any = ...) -> st
     if name not in ends:
         return ""
     low, high = ends[name][(slice(None), index)]
-    return f"{_round(low)} – {_round(high)}"
+    return f"{_round(low)}–{_round(high)}"
 
 
 def _metrics(metrics: Mapping[str, Any], ends: Mapping[str, np.ndarray], num_resamples: int) -> str:
@@ -191,8 +183,7 @@ def _metrics(metrics: Mapping[str, Any], ends: Mapping[str, np.ndarray], num_res
             interval = _interval(ends, name)
             # Some are the same by definition, such as the accuracy and the micro averages.
             rows[value, interval, interval or name].append(name)
-    note = "The intervals say how far a metric depends on the choice of rows"
-    note += f": they hold 95 % of {num_resamples:,} bootstrap resamples."
+    note = f"An interval holds 95 % of {num_resamples:,} bootstrap resamples of the rows."
     cells = [(", ".join(names), *key[:2]) for key, names in rows.items()]
     return _table(["metric", "value", "95% interval"], cells, note if ends else "")
 
@@ -208,8 +199,7 @@ def _by_label(report: EvaluationReport, ends: Mapping[str, np.ndarray]) -> str:
         if support or scores["label_predicted"][index]:
             ratios = (float(scores[f"label_{name}"][index]) for name in names)
             rows.append((label, *ratios, _interval(ends, "label_f1", index), support))
-    note = "Precision: how many of a label's predictions are right. Recall: how many of its "
-    note += "occurrences (support) are found. F1, with its interval: the harmonic mean of both."
+    note = "Precision is the share of predictions that are right, recall of occurrences, found."
     return _table(["label", *names, "95% interval", "support"], rows, note)
 
 
@@ -229,8 +219,7 @@ def _matrix(report: EvaluationReport) -> str:
             for count, shade in zip(counts.tolist(), shades, strict=True)
         )
         rows.append("".join([name, *cells]))
-    note = "Cells show counts. Colors show shares: each row adds up to 100 %."
-    return _scroll(rows, note)
+    return _scroll(rows, "Cells show counts. In colors, each row adds up to 100 %.")
 
 
 def _scatter(report: EvaluationReport) -> str:
@@ -241,21 +230,19 @@ def _scatter(report: EvaluationReport) -> str:
         ends, name = [x.min(), x.max()], report.labels[index] if report.labels else "number"
         dots, guide = Series("rows", x[shown], y[shown], "dots"), Series("", ends, ends, "guide")
         figures.append(chart([dots, guide], f"true {name}", f"predicted {name}"))
-    note = "<p>Each dot is a row. On the dashed line, predictions would be equal to the truth.</p>"
-    return note * bool(figures) + _figures(*figures)
+    note = "<p>Each dot is a row; on the dashed line, the prediction is the true number.</p>"
+    return _figures(*figures) + note * bool(figures)
 
 
 def _calibration(report: EvaluationReport) -> str:
     if not report.confidence:
         return ""
     bins, error = statistics.calibration(*report.confidence)
-    counts = [f"{int(count):,}" for count in bins[:, 2]]
-    series = [Series("this model", *bins[:, :2].T, texts=counts)]
-    series.append(Series("ideal", [0, 1], [0, 1], "guide"))
+    points = Series("model", *bins[:, :2].T, texts=[f"{count:,.0f}" for count in bins[:, 2]])
+    series = [points, Series("ideal", [0, 1], [0, 1], "guide")]
     figure = chart(series, "mean probability", "share that is right", (0, 1), (0, 1))
-    note = "Each dot is the predictions with similar probabilities, and their number. Below the "
-    note += "dashed line, the model is too sure. Mean distance (expected calibration error): "
-    return f"{_figures(figure)}<p>{note}{_round(error)}</p>"
+    note = "Below the dashed line, the model is too sure. Numbers count the predictions of a dot."
+    return f"{_figures(figure)}<p>{note} Expected calibration error: {_round(error)}</p>"
 
 
 def _by_group(report: EvaluationReport, names: Sequence[str]) -> str:
@@ -270,9 +257,8 @@ def _by_group(report: EvaluationReport, names: Sequence[str]) -> str:
 
 def _mistakes(report: EvaluationReport, table: str) -> str:
     order = report.order if report.is_wrong is None else report.order[report.is_wrong[report.order]]
-    names = [name for name in report.columns if not name.startswith(_PROBABILITY)]
-    names = [name for name in names if name not in report.values]
     probabilities = [name for name in report.columns if name.startswith(_PROBABILITY)]
+    names = [name for name in report.columns if name not in {*probabilities, *report.values}]
     header = [*names, *["probabilities"][: len(probabilities)]]
     header += ["loss"] * (report.losses is not None) + ["text"] * bool(report.context)
     rows = []
@@ -316,7 +302,8 @@ def _curve(folder: RunFolder, epoch: float | None) -> str:
     def place(step: float) -> str:
         return f"step {step:,.0f}" + (f", epoch {step / epoch:.3g}" if epoch else "")
 
-    texts = [f"A point is the mean loss of {counted(size, 'step')}; last: {place(steps[-1])}"]
+    means = f", in means of {size} steps" * (size > 1)
+    texts = [f"The course of the training{means}. Last: {place(steps[-1])}"]
     content = {}
     if folder.best:
         with contextlib.suppress(UserError):  # damaged
@@ -342,7 +329,7 @@ def _data(splits: Sequence[Data]) -> str:
     if any(split.problems for split in splits):
         rows.append(("looks wrong", *("\n".join(split.problems) for split in splits)))
     figures = [_histogram(s.name, np.array(s.lengths)) for s in splits if any(s.lengths)]
-    note = "What is in the data; the bars are numbers of rows by length."
+    note = "What the run counted in its data; the bars show the lengths of the rows."
     return _table(["", *(split.name for split in splits)], rows, note) + _figures(*figures)
 
 

@@ -87,28 +87,28 @@ def headline(report: EvaluationReport, ends: Mapping[str, np.ndarray]) -> str:
     `ends` are the 95% intervals that `intervals` returns.
     """
     found, parts = metrics(report, np.ones(len(report))), []
-    sizes, name = [len(report)] * 2, "right"
-    if report.unit and report.counts:
-        sizes, name = [x.shape[1] for x in report.counts[:2]], "recall_micro"
+    total, predicted = [x.shape[1] for x in report.counts or ()][:2] or [len(report)] * 2
+    name = "recall_micro" if report.counts else "right"
     if name in found:
-        verb, (low, high) = "right" if sizes[0] == sizes[1] else "found", 100 * ends[name]
-        unit, interval = f"{report.unit} {verb}".strip(), f" ({low:.0f} to {high:.0f} %)"
-        share = f"{found[name] * sizes[0]:,.0f} of {sizes[0]:,} {unit}"
-        parts.append(share + interval * bool(low < high))
-    if name in found and sizes[0] != sizes[1]:
+        verb, (low, high) = "right" if total == predicted else "found", 100 * ends[name]
+        interval = f" ({low:.0f} to {high:.0f} %)" * bool(low < high)
+        number = f"{found[name] * total:,.0f} of {total:,}"
+        parts.append(f"{number} {report.unit} {verb}{interval}")
+    if total != predicted:
         precision = 100 * found["precision_micro"]
-        parts.append(f"{precision:.0f} % of the {sizes[1]:,} predicted are right")
-    if not report.baseline:
-        return "; ".join(parts)
-    what, value, metric, is_error = report.baseline
+        parts.append(f"{precision:.0f} % of the {predicted:,} predicted ones are right")
+    what, value, metric = report.baseline or ("", 0.0, "")
+    if not what and report.confusion and len(report.confusion[0]) == total:
+        value = np.bincount(report.confusion[0]).max() / total
+        what = "always the most frequent label"
     if metric:
-        low, high = ends[metric]
-        own = f"{metric.replace('_', ' ')}: {found[metric]:.3g}"
+        own, (low, high) = f"{metric.replace('_', ' ')}: {found[metric]:.3g}", ends[metric]
         parts.append(f"{own} ({low:.3g} to {high:.3g}); {what}: {value:.3g}")
-    else:
+    elif what:
         parts.append(f"{what}: {100 * value:.0f} %")
-    is_better = found[metric or name] < value if is_error else found[metric or name] > value
-    return "; ".join(parts) + ("" if is_better else ". The model is no better")
+    gain = found[metric or name] - value if what else 1.0
+    is_better = gain < 0 if "error" in metric else gain > 0
+    return "; ".join(parts) + ". The model is no better" * (not is_better)
 
 
 def calibration(probabilities: np.ndarray, is_right: np.ndarray) -> tuple[np.ndarray, float]:

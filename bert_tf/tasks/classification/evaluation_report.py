@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.report.evaluation import Baseline, Column, Counts, EvaluationReport
+from bert_tf.report.evaluation import Column, Counts, EvaluationReport
 from bert_tf.tasks.classification.metrics import THRESHOLD
 from bert_tf.tasks.classification.problem_types import ProblemType
 
@@ -52,7 +52,6 @@ def _of_classes(problem: ProblemType, values: np.ndarray, label_ids: np.ndarray)
         "positive": 1 if len(problem.labels) == 2 else None,
         "confusion": (label_ids, predicted),
         "confidence": (values.max(axis=-1), right),
-        "baseline": Baseline.most_frequent(label_ids),
     }
 
 
@@ -74,5 +73,5 @@ def _of_numbers(problem: ProblemType, values: np.ndarray, label_ids: np.ndarray)
     errors = np.abs(predicted.astype(np.float64) - true).mean(axis=1)
     labels, name = dict(zip(names, true.T, strict=True)), "mean_absolute_error"
     deviation = float(np.abs(true - true.mean(axis=0, dtype=np.float64)).mean())
-    baseline = Baseline("always the mean", deviation, name, is_error=True)
+    baseline = "always the mean", deviation, name
     return labels, {"values": {name: errors}, "numbers": (true, predicted), "baseline": baseline}

@@ -20,7 +20,7 @@ from bert_tf.errors import counted
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits
 from bert_tf.other_libraries import explains_fields
-from bert_tf.report.evaluation import Baseline, Column, EvaluationReport
+from bert_tf.report.evaluation import Column, EvaluationReport
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 from bert_tf.tasks.multiple_choice.reader import Question, read_questions
 from bert_tf.tokenization import FullTokenizer
@@ -196,7 +196,7 @@ class MultipleChoice(Task):
             is_wrong=~right,
             values={"accuracy": right},
             confidence=(highest, right),
-            baseline=Baseline("chance", float(np.mean([1 / len(q.endings) for q in examples]))),
+            baseline=("chance", float(np.mean([1 / len(q.endings) for q in examples])), ""),
         )
 
     def from_inputs(self, inputs: Sequence[Any]) -> list[Question]:

@@ -17,7 +17,7 @@ from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written
 from bert_tf.progress import log
-from bert_tf.report.evaluation import Baseline, EvaluationReport
+from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.tasks.question_answering import decoding, scoring, squad_reader
 from bert_tf.tasks.question_answering.decoding import Predictions
 from bert_tf.tasks.question_answering.options import SquadOptions
@@ -196,7 +196,6 @@ class QuestionAnswering(Task):
         order = np.lexsort((-probability, f1))
         f1, exact, probability = f1[order], exact[order], probability[order]
         questions = [questions[index] for index in order]
-        baseline = Baseline("always no answer", float(np.mean([not q.answers for q in questions])))
         return EvaluationReport(
             columns={
                 "id": [q.qas_id for q in questions],
@@ -216,7 +215,7 @@ class QuestionAnswering(Task):
             },
             context=lambda index: " ".join(questions[index].doc_tokens),
             unit="answers",
-            baseline=baseline if self.options.version_2_with_negative else None,
+            baseline=("always no answer", float(np.mean([not q.answers for q in questions])), ""),
         )
 
     def from_inputs(self, inputs: Sequence[Any]) -> Windows:

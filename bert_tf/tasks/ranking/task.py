@@ -6,6 +6,7 @@ P passages of a row of training, the relevant one first, S max_seq_length.
 
 import functools
 import itertools
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from bert_tf.data import array_ops, ranking_metrics
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.matches import Match, read_matches
 from bert_tf.data.packing import CUT_TOKENS, convert_examples
-from bert_tf.data.ranking_metrics import RANKING, chance_mrr, rank_candidates
+from bert_tf.data.ranking_metrics import RANKING, rank_candidates
 from bert_tf.data.split_files import find_files, no_file
 from bert_tf.data.texts import Text
 from bert_tf.declare import value_for
@@ -26,7 +27,7 @@ from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written
 from bert_tf.other_libraries import explains_fields
 from bert_tf.progress import log
-from bert_tf.report.evaluation import Baseline, EvaluationReport
+from bert_tf.report.evaluation import EvaluationReport, ranking_report
 from bert_tf.tables.relevance import Candidate
 from bert_tf.tasks.ranking.candidates import Choices, Ranked, read_run
 from bert_tf.tasks.ranking.options import POINTWISE, RankingOptions
@@ -160,18 +161,18 @@ class Ranking(Task):
 
     def metrics(self, examples: Ranked, predictions: Sequence[Relevance]) -> dict[str, Any]:
         """Computes metrics of the rankings, and the MRR without the model."""
-        baseline = self._baseline(examples)
-        name = f"eval_{baseline.name.replace(' ', '_')}_{baseline.metric}"
-        return _rank(examples, predictions).metrics() | {name: np.float32(baseline.value)}
+        what, value, metric = self._baseline(examples)
+        name = f"eval_{what.replace(' ', '_')}_{metric}"
+        return {**_rank(examples, predictions).metrics(), name: np.float32(value)}
 
-    def _baseline(self, examples: Ranked) -> Baseline:
-        """Returns the MRR of the run or, without one, of random order."""
+    def _baseline(self, examples: Ranked) -> tuple[str, float, str]:
+        """Returns name and MRR of the order of the run or, without one, of random order."""
         indexes = examples.split(-np.arange(len(examples)))
         if value_for(self.options.run_file or "", "eval"):
             values = rank_candidates(indexes, examples.gains).values["mrr@10"]
-            return Baseline("first stage", float(np.mean(values)), "mrr@10")
-        pairs = zip(map(len, indexes), map(np.count_nonzero, examples.gains), strict=True)
-        return Baseline("chance", float(np.mean([chance_mrr(*x) for x in pairs])), "mrr@10")
+            return "first stage", float(np.mean(values)), "mrr@10"
+        values = map(_chance_mrr, map(len, indexes), map(np.count_nonzero, examples.gains))
+        return "chance", float(np.mean([*values])), "mrr@10"
 
     def evaluation_report(
         self, examples: Ranked, predictions: Sequence[Relevance], losses: np.ndarray | None
@@ -180,14 +181,7 @@ class Ranking(Task):
         ranking = _rank(examples, predictions).worst_first()
         query, relevant = zip(*(examples.judged[index] for index in ranking.queries), strict=True)
         found = [*map(examples.passage, ranking.queries, ranking.best)]
-        texts = {"query": query, "relevant": relevant, "relevant_at_rank": ranking.places}
-        return EvaluationReport(
-            columns={**texts, "found": found, **ranking.values},
-            values=ranking.values,
-            is_wrong=ranking.ranks > 1,
-            unit="top results",
-            baseline=self._baseline(examples),
-        )
+        return ranking_report(ranking, query, relevant, found, self._baseline(examples))
 
     def write(
         self,
@@ -196,19 +190,14 @@ class Ranking(Task):
         predictions: Sequence[Relevance],
         folder: str,
     ) -> Written:
-        """Writes a TREC run with the candidates of each query, best first.
-
-        Of an evaluation, logs whether it improves on the order without the model.
-        """
+        """Writes a TREC run, best first; of an evaluation, only logs if the order is better."""
         if split != "predict":
-            baseline, metrics = self._baseline(examples), self.metrics(examples, predictions)
-            value = metrics[f"eval_{baseline.metric}"]
-            numbers = f"{baseline.metric} = {value:.4f}, {baseline.name}: {baseline.value:.4f}"
-            if value > baseline.value:
-                log.info("%s", numbers)
-            else:
-                advice = "Train for longer, or with another --learning_rate"
-                log.warning("The model does not rank better: %s. %s", numbers, advice)
+            what, before, name = self._baseline(examples)
+            after = self.metrics(examples, predictions)[f"eval_{name}"]
+            say, advice = log.info, ""
+            if after <= before:
+                say, advice = log.warning, ". The model is no better: train longer, or on more data"
+            say("%s = %.4f, %s: %.4f%s", name, after, what, before, advice)
             return Written()
         lines: list[str] = []
         pairs = zip(examples, predictions, strict=True)
@@ -227,3 +216,11 @@ class Ranking(Task):
 def _rank(examples: Ranked, predictions: Sequence[Relevance]) -> ranking_metrics.Ranking:
     scores = np.array([prediction.score for prediction in predictions], np.float32)
     return rank_candidates(examples.split(scores), examples.gains)
+
+
+def _chance_mrr(num_candidates: int, num_relevant: int) -> float:
+    """Returns the expected MRR@10 of random order."""
+    left = (max(num_candidates - rank, 0) for rank in range(11))
+    # That none of the first ones is relevant.
+    odds = [math.comb(x, num_relevant) / math.comb(num_candidates, num_relevant) for x in left]
+    return sum((x - y) / rank for rank, (x, y) in enumerate(itertools.pairwise(odds), 1))

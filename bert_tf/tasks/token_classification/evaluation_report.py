@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf.report.evaluation import Baseline, Counts, EvaluationReport
+from bert_tf.report.evaluation import Counts, EvaluationReport
 from bert_tf.tasks.token_classification.entities import LabeledWords, find_entities
 from bert_tf.tasks.token_classification.scores import type_of
 from bert_tf.tasks.token_classification.sentences import Sentences
@@ -58,7 +58,6 @@ def make_report(
         confusion=(true_ids, predicted_ids),
         confidence=(np.concatenate([s.probabilities for s in predicted]), right),
         unit="words" if is_plain else "entities",
-        baseline=Baseline.most_frequent(true_ids) if is_plain else None,
     )
 
 
