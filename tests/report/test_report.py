@@ -120,7 +120,7 @@ def test_page_is_self_contained_and_its_metrics_are_those_of_the_files(run, case
     for names, text in page.column("Metrics", "value").items():
         interval = page.column("Metrics", "95% interval")[names]
         for name in names.split(", "):  # equal metrics share a row
-            key = name if name in numbers else f"eval_{name}"
+            key = f"eval_{name}" if f"eval_{name}" in numbers else name
             shown.add(key)
             assert close(text, numbers[key]), name
             if interval:
@@ -128,7 +128,7 @@ def test_page_is_self_contained_and_its_metrics_are_those_of_the_files(run, case
                 assert low - 6e-3 * abs(low) <= numbers[key] <= high + 6e-3 * abs(high), name
     # Of two losses, the page shows that of the rows.
     assert numbers.keys() - shown == {"global_step", *["loss"][: "eval_loss" in numbers]}
-    assert page.column("Run", "")["step"] == str(numbers["global_step"])
+    assert ["step", str(numbers["global_step"])] in page.tables["Run"]
     assert re.findall(r'href="#(.*?)"', page.html) == re.findall(r'section id="(.*?)"', page.html)
     assert 'href="eval_predictions.tsv"' in page.html or len(page.tables.get("Mistakes", [])) == 0
     rows = read_rows(out / "eval_predictions.tsv")
@@ -320,7 +320,7 @@ def test_curve_and_epochs(run):
     best = content["best"]
     text = page.texts["Training"]
     epoch = best["step"] / (5 / 4)
-    expected = f"best eval_accuracy: {best['eval_accuracy']:.4g} at step {best['step']}"
+    expected = f"best eval_accuracy: {best['eval_accuracy']:#.3g} at step {best['step']}"
     assert f"{expected}, epoch {epoch:.3g}" in text
     assert "step 5, epoch 4" in text
     # Losses share a chart; the metric has its own, from 0 to 1.
@@ -331,7 +331,7 @@ def test_curve_and_epochs(run):
 def test_losses_share_an_axis_in_tasks_without_eval_loss(run):
     out, _, page = run(entities, eval_every="1", num_train_epochs=2.0)
     best = json.loads((out / "evaluations.json").read_text())["best"]
-    assert f"best f1: {best['f1']:.4g} at step {best['step']}" in page.texts["Training"]
+    assert f"best f1: {best['f1']:#.3g} at step {best['step']}" in page.texts["Training"]
     assert '>training</b> <b class="s1">evaluation</b>' in page.html
     assert 'f1 <b class="s0">evaluation</b>' in page.html
 
@@ -354,7 +354,8 @@ def test_several_runs(tiny, tmp_path):
     assert page.tags <= TAGS | {"a", "href"}
     for run in summary["runs"]:
         values = Page(out / run["folder"] / "report.html").column("Metrics", "value")
-        assert close(values["eval_accuracy"], run["eval_accuracy"])
+        (accuracy,) = (x for names, x in values.items() if "accuracy" in names.split(", "))
+        assert close(accuracy, run["eval_accuracy"])
 
 
 def test_report_can_be_left_out(run, tiny, tmp_path):
@@ -388,6 +389,79 @@ def test_size_does_not_grow_with_the_rows(tmp_path):
     assert len(html.encode()) < 1e6
     (tmp_path / "report.html").write_text(html)
     assert len(Page(tmp_path / "report.html").tables["Mistakes"]) == 26
+
+
+TRUE = np.repeat([0, 1], [6, 4])
+ROWS = np.arange(10)
+NUMBERS = np.arange(10.0)[:, None]
+
+
+def classes(predicted, **more):
+    return {
+        "counts": Counts.of_classes(TRUE, predicted, ROWS),
+        "labels": ["a", "b"],
+        "is_wrong": predicted != TRUE,
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        (
+            classes(np.repeat([0, 1], [7, 3]), confusion=(TRUE, TRUE)),
+            r"9 of 10 rows right \(70 to 100 %\); always the most frequent label: 60 %",
+        ),
+        (
+            classes(np.zeros(10, int), confusion=(TRUE, TRUE)),
+            r"6 of 10 rows right \(.*: 60 %\. The model is no better",
+        ),
+        # Of entities, the confusion matrix counts words.
+        (
+            classes(TRUE, confusion=(np.zeros(30, int),) * 2, unit="entities"),
+            "10 of 10 entities right",
+        ),
+        (
+            {
+                "counts": Counts(*(np.array([ROWS[:n], TRUE[:n]]) for n in (10, 4, 3))),
+                "labels": ["a", "b"],
+                "unit": "labels",
+            },
+            r"3 of 10 labels found \(.*\); 75 % of the 4 predicted ones are right",
+        ),
+        (
+            {"is_wrong": ROWS > 4, "unit": "answers", "baseline": ("always no answer", 0.5, "")},
+            r"5 of 10 answers right \(20 to 80 %\); always no answer: 50 %\. The model is .*",
+        ),
+        (
+            {
+                "values": {"mean_absolute_error": np.ones(10)},
+                "baseline": ("always the mean", 2.5, "mean_absolute_error"),
+            },
+            r"mean absolute error: 1 \(1 to 1\); always the mean: 2\.5",
+        ),
+        (
+            {"numbers": (NUMBERS, -NUMBERS), "baseline": ("chance", 0.0, "spearman")},
+            r"spearman: -1 \(-1 to -1\); chance: 0\. The model is no better",
+        ),
+        (
+            {
+                "is_wrong": ROWS > 4,
+                "unit": "top results",
+                "values": {"mrr@10": np.full(10, 0.5)},
+                "baseline": ("first stage", 0.25, "mrr@10"),
+            },
+            r"5 of 10 top results right \(.*\); mrr@10: 0\.5 \(0\.5 to 0\.5\); first stage: 0\.25",
+        ),
+        ({}, ""),
+    ],
+)
+def test_headline(report, expected):
+    report = EvaluationReport(columns={"text": [""] * 10}, **report)
+    sentence = statistics.headline(report, statistics.intervals(report)[0])
+    assert re.fullmatch(expected, sentence)
+    html = evaluation_page("", {}, [], RunFolder(""), None, {}, report, "x.tsv")
+    assert sentence in html
 
 
 def test_intervals_cover_the_true_value():
