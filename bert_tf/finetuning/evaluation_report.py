@@ -54,9 +54,7 @@ def write_report(
     data = [_count(splits, split) for split in ("train", "eval") if split in splits.stats]
     title, plain = f"Evaluation: {_name(run.folder)}", plain_metrics(metrics)
     about["step"] = f"{plain.pop('global_step'):,}"
-    # The metrics by which the best weights are selected come first.
-    main = [f"{prefix}{x.name}" for x in splits.task.traits.monitors for prefix in ("eval_", "")]
-    plain = {name: plain[name] for name in dict.fromkeys([*main, *plain]) if name in plain}
+    plain = {name: plain[name] for name in metrics if name in plain}  # the task's order
     table = os.path.basename(output_dir.result_path("", EVAL_PREDICTIONS, suffix))
     epoch = None
     if options.do_train:

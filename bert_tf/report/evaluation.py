@@ -95,18 +95,14 @@ class EvaluationReport:
 
 
 def ranking_report(
-    ranking: Ranking,
-    queries: Sequence[str],
-    relevant: Sequence[str],
-    found: Sequence[str],
-    baseline: tuple[str, float, str],
+    ranking: Ranking, texts: Mapping[str, Column], baseline: tuple[str, float, str]
 ) -> EvaluationReport:
-    """Describes queries, a relevant passage of each, and the passage that was found."""
+    """Describes queries that are right if the top result is relevant; `texts` are columns."""
     ranks, values = ranking.values["rank"], {name: ranking.values[name] for name in RANKING}
     places = [int(rank) if np.isfinite(rank) else "not found" for rank in ranks]
-    texts = {"query": queries, "relevant": relevant, "relevant_at_rank": places, "found": found}
+    columns = {"relevant_at_rank": places, **texts, **values}
     settings = {"values": values, "is_wrong": ranks > 1, "unit": "top results"}
-    return EvaluationReport(columns={**texts, **values}, baseline=baseline, **settings)
+    return EvaluationReport(columns=columns, baseline=baseline, **settings)
 
 
 def _as_text(cell: Any) -> Any:

@@ -29,9 +29,8 @@ h2 { font-size: 1.2em; margin: 0; padding: 1.5em 0 .8em } section { break-inside
 .columns { columns: 2 440px; column-gap: 32px } #run { font-size: .9em }
 #mistakes, #spread-of-the-metrics { column-span: all } .scroll { overflow-x: auto }
 p, figcaption, svg text { opacity: .75 } .headline { font-size: 1.25em; opacity: 1 }
-.headline::first-letter { text-transform: uppercase }
-.figures { display: flex; flex-wrap: wrap; gap: 24px } figure { margin: 0; flex: 1 1 300px }
-figure { max-width: 560px } svg { width: 100%; display: block } table { border-collapse: collapse }
+.headline::first-letter { text-transform: uppercase } table { border-collapse: collapse }
+figure { margin: 0 0 24px; max-width: 560px } svg { width: 100%; display: block }
 figcaption b { margin-left: 14px } figcaption b::before { content: "— " }
 summary { list-style: none; cursor: pointer } details:not([open]) summary::after { content: "…" }
 th, td { padding: 4px 8px; border-bottom: 1px solid #8884; text-align: left }
@@ -97,7 +96,7 @@ def evaluation_page(
             "Mistakes": _mistakes(report, table),
             "Training": _curve(folder, epoch),
             "Data": _data(data),
-            "Run": _table(["", ""], run.items(), "The command, and what it ran on."),
+            "Run": _run(run),
         },
         headline=statistics.headline(report, ends) if ends else "",
     )
@@ -112,7 +111,12 @@ def summary_page(title: str, run: Mapping[str, Any], summary: Mapping[str, Any])
     links = (f'<a href="{name}/report.html">{name}</a>' for name in map(escape, names))
     best = f"The best run is {escape(summary['best']['folder'])}. Reports: {', '.join(links)}"
     spread = _table(["metric", "mean", "deviation", *names], rows, _Html(best))
-    return _page(title, {"Spread of the metrics": spread, "Run": _table(["", ""], run.items())})
+    return _page(title, {"Spread of the metrics": spread, "Run": _run(run)})
+
+
+def _run(run: Mapping[str, Any]) -> str:
+    rows = ((name, _Html(escape(str(value)))) for name, value in run.items())
+    return _table(["", ""], rows, "The command, and what it ran on.")
 
 
 def _page(title: str, sections: Mapping[str, str], headline: str = "") -> str:
@@ -125,9 +129,9 @@ def _page(title: str, sections: Mapping[str, str], headline: str = "") -> str:
     return (
         f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{escape(title)}</title>'
         '\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<style>{_STYLE}</style>\n<h1>{escape(title)}</h1>\n<p class="headline">{escape(headline)}'
-        f'</p>\n<nav>{" ".join(links)}</nav>\n<div class="columns">\n'
-        f"{''.join(parts)}</div></html>\n"
+        f"<style>{_STYLE}</style>\n<h1>{escape(title)}</h1>\n"
+        f'<p class="headline">{escape(headline).replace(" %", "&nbsp;%")}</p>\n'
+        f'<nav>{" ".join(links)}</nav>\n<div class="columns">\n{"".join(parts)}</div></html>\n'
     )
 
 
@@ -137,12 +141,15 @@ def _cell(value: Any) -> str:
     if isinstance(value, float | np.floating):
         return f'<td class="number">{_round(value)}</td>'
     text = str(value)
-    kind = "text" if len(text) > _LONG else ""
-    shortened = text[:_MAX_CHARS] + "…" * (len(text) > _MAX_CHARS)
-    return f'<td class="{kind}">{value if isinstance(value, _Html) else escape(shortened)}</td>'
+    kind, first = "text" if len(text) > _LONG else "", escape(text[:_MAX_UNFOLDED])
+    if isinstance(value, _Html):
+        first = text
+    elif rest := escape(text[_MAX_UNFOLDED:_MAX_CHARS]):
+        first = f"<details><summary>{first}</summary>{rest}</details>"
+    return f'<td class="{kind}">{first}</td>'
 
 
-def _round(value: float) -> str:
+def _round(value: Any) -> str:
     """Formats a number with three significant digits, or more if it has them before its point."""
     return f"{value:#.3g}".rstrip(".") if 0 < abs(value) < 999.5 else f"{value:,.0f}"
 
@@ -161,10 +168,6 @@ def _scroll(rows: Iterable[str], note: str) -> str:
     lines = "\n".join(f"<tr>{row}</tr>" for row in rows)
     below = note if isinstance(note, _Html) else escape(note)
     return f'<div class="scroll"><table>\n{lines}\n</table></div>\n<p>{below}</p>'
-
-
-def _figures(*figures: str) -> str:
-    return f'<div class="figures">{"".join(figures)}</div>' if figures else ""
 
 
 def _interval(ends: Mapping[str, np.ndarray], name: str, index: Any = ...) -> str:
@@ -199,7 +202,7 @@ def _by_label(report: EvaluationReport, ends: Mapping[str, np.ndarray]) -> str:
         if support or scores["label_predicted"][index]:
             ratios = (float(scores[f"label_{name}"][index]) for name in names)
             rows.append((label, *ratios, _interval(ends, "label_f1", index), support))
-    note = "Precision is the share of predictions that are right, recall of occurrences, found."
+    note = "Precision: the share of predictions that are right. Recall: the share of labels found."
     return _table(["label", *names, "95% interval", "support"], rows, note)
 
 
@@ -219,7 +222,7 @@ def _matrix(report: EvaluationReport) -> str:
             for count, shade in zip(counts.tolist(), shades, strict=True)
         )
         rows.append("".join([name, *cells]))
-    return _scroll(rows, "Cells show counts. In colors, each row adds up to 100 %.")
+    return _scroll(rows, "Cells show counts; colors show shares: each row adds up to 100 %.")
 
 
 def _scatter(report: EvaluationReport) -> str:
@@ -231,7 +234,7 @@ def _scatter(report: EvaluationReport) -> str:
         dots, guide = Series("rows", x[shown], y[shown], "dots"), Series("", ends, ends, "guide")
         figures.append(chart([dots, guide], f"true {name}", f"predicted {name}"))
     note = "<p>Each dot is a row; on the dashed line, the prediction is the true number.</p>"
-    return _figures(*figures) + note * bool(figures)
+    return "".join(figures) + note * bool(figures)
 
 
 def _calibration(report: EvaluationReport) -> str:
@@ -241,8 +244,8 @@ def _calibration(report: EvaluationReport) -> str:
     points = Series("model", *bins[:, :2].T, texts=[f"{count:,.0f}" for count in bins[:, 2]])
     series = [points, Series("ideal", [0, 1], [0, 1], "guide")]
     figure = chart(series, "mean probability", "share that is right", (0, 1), (0, 1))
-    note = "Below the dashed line, the model is too sure. Numbers count the predictions of a dot."
-    return f"{_figures(figure)}<p>{note} Expected calibration error: {_round(error)}</p>"
+    note = "Below the dashed line, the model is too sure. Each number counts a dot's predictions."
+    return f"{figure}<p>{note} Expected calibration error: {_round(error)}</p>"
 
 
 def _by_group(report: EvaluationReport, names: Sequence[str]) -> str:
@@ -263,7 +266,7 @@ def _mistakes(report: EvaluationReport, table: str) -> str:
     header += ["loss"] * (report.losses is not None) + ["text"] * bool(report.context)
     rows = []
     for index in order[:_NUM_MISTAKES].tolist():
-        row = [_fold(report.columns[name][index]) for name in names]
+        row = [report.columns[name][index] for name in names]
         if probabilities:
             pairs = sorted((-report.columns[name][index], name) for name in probabilities)
             best = (f"{name.removeprefix(_PROBABILITY)} {-p:.3f}" for p, name in pairs)
@@ -271,20 +274,12 @@ def _mistakes(report: EvaluationReport, table: str) -> str:
         if report.losses is not None:
             row.append(report.losses[index])
         if report.context:
-            row.append(_fold(report.context(index)))
+            row.append(report.context(index))
         rows.append(row)
     kind = "rows" if report.is_wrong is None else "wrong rows"
     note = f"{len(rows)} of {len(order):,} {kind}, the worst first. All rows are in "
     link = f'<a href="{escape(quote(table))}">{escape(table)}</a>'
     return _table(header, rows, _Html(f"{note}{link}."))
-
-
-def _fold(cell: Any) -> Any:
-    """Folds a long text: it shows its beginning, and the rest after a click."""
-    if not isinstance(cell, str) or len(cell) <= _MAX_UNFOLDED:
-        return cell
-    first, rest = escape(cell[:_MAX_UNFOLDED]), escape(cell[_MAX_UNFOLDED:_MAX_CHARS])
-    return _Html(f"<details><summary>{first}</summary>{rest}</details>")
 
 
 def _curve(folder: RunFolder, epoch: float | None) -> str:
@@ -302,8 +297,8 @@ def _curve(folder: RunFolder, epoch: float | None) -> str:
     def place(step: float) -> str:
         return f"step {step:,.0f}" + (f", epoch {step / epoch:.3g}" if epoch else "")
 
-    means = f", in means of {size} steps" * (size > 1)
-    texts = [f"The course of the training{means}. Last: {place(steps[-1])}"]
+    means = f" (means of {size} steps)" * (size > 1)
+    texts = [f"The training loss{means} and evaluations, by step. Last: {place(steps[-1])}"]
     content = {}
     if folder.best:
         with contextlib.suppress(UserError):  # damaged
@@ -320,17 +315,19 @@ def _curve(folder: RunFolder, epoch: float | None) -> str:
             figures.append(chart([line], "step", name, limits, ends))
         texts.append(f"best {name}: {_round(best[name])} at {place(best['step'])}")
     figures.insert(0, chart(series, "step", "loss", limits))
-    return f"<p>{escape('; '.join(texts))}</p>{_figures(*figures)}"
+    return f"<p>{escape('; '.join(texts))}</p>{''.join(figures)}"
 
 
 def _data(splits: Sequence[Data]) -> str:
     names = dict.fromkeys(name for split in splits for name in split.counts)
     rows = [(name, *(split.counts.get(name, "") for split in splits)) for name in names]
     if any(split.problems for split in splits):
-        rows.append(("looks wrong", *("\n".join(split.problems) for split in splits)))
+        rows.append(
+            ("looks wrong", *(_Html(escape("\n".join(split.problems))) for split in splits))
+        )
     figures = [_histogram(s.name, np.array(s.lengths)) for s in splits if any(s.lengths)]
     note = "What the run counted in its data; the bars show the lengths of the rows."
-    return _table(["", *(split.name for split in splits)], rows, note) + _figures(*figures)
+    return _table(["", *(split.name for split in splits)], rows, note) + "".join(figures)
 
 
 def _histogram(name: str, counts: np.ndarray) -> str:

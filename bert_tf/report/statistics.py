@@ -108,7 +108,7 @@ def headline(report: EvaluationReport, ends: Mapping[str, np.ndarray]) -> str:
         parts.append(f"{what}: {100 * value:.0f} %")
     gain = found[metric or name] - value if what else 1.0
     is_better = gain < 0 if "error" in metric else gain > 0
-    return "; ".join(parts) + ". The model is no better" * (not is_better)
+    return "; ".join(parts) + ". The model is no better." * (not is_better)
 
 
 def calibration(probabilities: np.ndarray, is_right: np.ndarray) -> tuple[np.ndarray, float]:

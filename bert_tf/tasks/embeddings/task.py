@@ -280,12 +280,14 @@ class Embeddings(Task):
             return EvaluationReport(columns=texts | values, numbers=numbers, baseline=baseline)
         ranking = _rank(examples, predictions).worst_first()
         relevant = {query: passage for query, passage, value in reversed(judgments) if value > 0}
-        queries = [examples[query].text for query in ranking.queries]
-        passages = [examples[num_queries + relevant[query]].text for query in ranking.queries]
-        found = [examples[num_queries + best].text for best in ranking.best]
+        columns = {
+            "query": [examples[query].text for query in ranking.queries],
+            "relevant": [examples[num_queries + relevant[query]].text for query in ranking.queries],
+            "found": [examples[num_queries + best].text for best in ranking.best],
+        }
         num_relevant = len({(query, passage) for query, passage, value in judgments if value > 0})
-        chance = num_relevant / (len(queries) * (len(examples) - num_queries))
-        return ranking_report(ranking, queries, passages, found, ("chance", chance, ""))
+        chance = num_relevant / (len(ranking.queries) * (len(examples) - num_queries))
+        return ranking_report(ranking, columns, ("chance", chance, ""))
 
     def from_inputs(self, inputs: Sequence[Any]) -> list[Text]:
         """Takes strings as they are: a prefix is part of the string."""

@@ -181,7 +181,8 @@ class Ranking(Task):
         ranking = _rank(examples, predictions).worst_first()
         query, relevant = zip(*(examples.judged[index] for index in ranking.queries), strict=True)
         found = [*map(examples.passage, ranking.queries, ranking.best)]
-        return ranking_report(ranking, query, relevant, found, self._baseline(examples))
+        columns = {"query": query, "relevant": relevant, "found": found}
+        return ranking_report(ranking, columns, self._baseline(examples))
 
     def write(
         self,
@@ -191,7 +192,7 @@ class Ranking(Task):
         folder: str,
     ) -> Written:
         """Writes a TREC run, best first; of an evaluation, only logs if the order is better."""
-        if split != "predict":
+        if isinstance(examples, Ranked):
             what, before, name = self._baseline(examples)
             after = self.metrics(examples, predictions)[f"eval_{name}"]
             say, advice = log.info, ""
