@@ -222,7 +222,7 @@ def _matrix(report: EvaluationReport) -> str:
             for count, shade in zip(counts.tolist(), shades, strict=True)
         )
         rows.append("".join([name, *cells]))
-    return _scroll(rows, "Cells show counts; colors show shares: each row adds up to 100 %.")
+    return _scroll(rows, "Colors show shares: each row adds up to 100 %.")
 
 
 def _scatter(report: EvaluationReport) -> str:
