@@ -7,7 +7,6 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -65,8 +64,9 @@ def write_report(
         contents[EVAL_PREDICTIONS] = report.table()
     # JSON can express half of a character, which UTF-8 cannot.
     contents = {n: text.encode("utf-8", "replace").decode() for n, text in contents.items()}
-    write = partial(files.write_texts, contents=contents)
-    paths = output_dir.write_results(run.folder.path, suffix, lambda x: Written(write(x))).paths
+    paths = output_dir.write_results(
+        run.folder.path, suffix, lambda folder: Written(files.write_texts(folder, contents))
+    ).paths
     log.info("Report: %s", ", ".join(paths))
     return paths
 

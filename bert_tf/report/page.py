@@ -96,7 +96,7 @@ def evaluation_page(
             "Mistakes": _mistakes(report, table),
             "Training": _curve(folder, epoch),
             "Data": _data(data),
-            "Run": _run(run),
+            "Run": _table(["", ""], run.items(), "The command, and what it ran on."),
         },
         headline=statistics.headline(report, ends) if ends else "",
     )
@@ -111,12 +111,7 @@ def summary_page(title: str, run: Mapping[str, Any], summary: Mapping[str, Any])
     links = (f'<a href="{name}/report.html">{name}</a>' for name in map(escape, names))
     best = f"The best run is {escape(summary['best']['folder'])}. Reports: {', '.join(links)}"
     spread = _table(["metric", "mean", "deviation", *names], rows, _Html(best))
-    return _page(title, {"Spread of the metrics": spread, "Run": _run(run)})
-
-
-def _run(run: Mapping[str, Any]) -> str:
-    rows = ((name, _Html(escape(str(value)))) for name, value in run.items())
-    return _table(["", ""], rows, "The command, and what it ran on.")
+    return _page(title, {"Spread of the metrics": spread, "Run": _table(["", ""], run.items())})
 
 
 def _page(title: str, sections: Mapping[str, str], headline: str = "") -> str:
@@ -141,12 +136,16 @@ def _cell(value: Any) -> str:
     if isinstance(value, float | np.floating):
         return f'<td class="number">{_round(value)}</td>'
     text = str(value)
-    kind, first = "text" if len(text) > _LONG else "", escape(text[:_MAX_UNFOLDED])
-    if isinstance(value, _Html):
-        first = text
-    elif rest := escape(text[_MAX_UNFOLDED:_MAX_CHARS]):
-        first = f"<details><summary>{first}</summary>{rest}</details>"
-    return f'<td class="{kind}">{first}</td>'
+    kind = "text" if len(text) > _LONG else ""
+    return f'<td class="{kind}">{value if isinstance(value, _Html) else escape(text)}</td>'
+
+
+def _fold(cell: Any) -> Any:
+    """Shows the beginning of a long text, and the rest after a click."""
+    if len(text := str(cell)) <= _MAX_UNFOLDED:
+        return cell
+    first, rest = escape(text[:_MAX_UNFOLDED]), escape(text[_MAX_UNFOLDED:_MAX_CHARS])
+    return _Html(f"<details><summary>{first}</summary>{rest}</details>")
 
 
 def _round(value: Any) -> str:
@@ -266,7 +265,7 @@ def _mistakes(report: EvaluationReport, table: str) -> str:
     header += ["loss"] * (report.losses is not None) + ["text"] * bool(report.context)
     rows = []
     for index in order[:_NUM_MISTAKES].tolist():
-        row = [report.columns[name][index] for name in names]
+        row = [_fold(report.columns[name][index]) for name in names]
         if probabilities:
             pairs = sorted((-report.columns[name][index], name) for name in probabilities)
             best = (f"{name.removeprefix(_PROBABILITY)} {-p:.3f}" for p, name in pairs)
@@ -274,7 +273,7 @@ def _mistakes(report: EvaluationReport, table: str) -> str:
         if report.losses is not None:
             row.append(report.losses[index])
         if report.context:
-            row.append(report.context(index))
+            row.append(_fold(report.context(index)))
         rows.append(row)
     kind = "rows" if report.is_wrong is None else "wrong rows"
     note = f"{len(rows)} of {len(order):,} {kind}, the worst first. All rows are in "
@@ -322,9 +321,7 @@ def _data(splits: Sequence[Data]) -> str:
     names = dict.fromkeys(name for split in splits for name in split.counts)
     rows = [(name, *(split.counts.get(name, "") for split in splits)) for name in names]
     if any(split.problems for split in splits):
-        rows.append(
-            ("looks wrong", *(_Html(escape("\n".join(split.problems))) for split in splits))
-        )
+        rows.append(("looks wrong", *("\n".join(split.problems) for split in splits)))
     figures = [_histogram(s.name, np.array(s.lengths)) for s in splits if any(s.lengths)]
     note = "What the run counted in its data; the bars show the lengths of the rows."
     return _table(["", *(split.name for split in splits)], rows, note) + "".join(figures)
