@@ -61,11 +61,14 @@ class Ranking(NamedTuple):
 
     queries: np.ndarray  # indexes of these queries, int [N]
     best: np.ndarray  # index of the first passage of each ranking, int [N]; -1: none
-    values: dict[str, np.ndarray]  # name of a metric -> its value for each query, float [N]
+    # Name of a metric -> its value for each query, float [N]; `rank`: that of the first relevant
+    # passage, from 1, or infinity
+    values: dict[str, np.ndarray]
 
     def metrics(self) -> dict[str, np.float32]:
         """Returns the means over queries; names begin with `eval_`."""
-        return {f"eval_{name}": np.float32(np.nanmean(x)) for name, x in self.values.items()}
+        values = (item for item in self.values.items() if item[0] != "rank")
+        return {f"eval_{name}": np.float32(np.nanmean(x)) for name, x in values}
 
     def worst_first(self) -> "Ranking":
         """Returns the ranking with the queries in the order of their average precision."""
@@ -158,6 +161,7 @@ def _query_metrics(scores: np.ndarray, relevant: np.ndarray, gains: np.ndarray) 
     ranks, gains = ranks[order], gains[order]
     ideal = np.sort(gains)[::-1][:10] / np.log2(np.arange(2, 2 + min(10, len(gains))))
     return {
+        "rank": ranks[0],
         "mrr@10": 1 / ranks[0] if ranks[0] <= 10 else 0.0,
         "ndcg@10": (gains / np.log2(1 + ranks))[ranks <= 10].sum() / ideal.sum(),
         "map": float(np.mean(np.arange(1, 1 + len(ranks)) / ranks)),

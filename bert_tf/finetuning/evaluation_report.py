@@ -52,19 +52,21 @@ def write_report(
     about = {**_describe_run(options, run.devices), "model": model, "seconds": times}
     data = [_count(splits, split) for split in ("train", "eval") if split in splits.stats]
     title, plain = f"Evaluation: {_name(run.folder)}", plain_metrics(metrics)
+    about["step"] = f"{plain.pop('global_step'):,}"
+    plain = {name: plain[name] for name in metrics if name in plain}  # the task's order
+    table = os.path.basename(output_dir.result_path("", EVAL_PREDICTIONS, suffix))
     epoch = None
     if options.do_train:
         epoch = splits.task.epoch_size(splits.examples("train")) / options.train_batch_size
-    contents = {REPORT: evaluation_page(title, about, data, run.folder, epoch, plain, report)}
+    args = title, about, data, run.folder, epoch, plain, report, table
+    contents = {REPORT: evaluation_page(*args)}
     if len(report):
         contents[EVAL_PREDICTIONS] = report.table()
     # JSON can express half of a character, which UTF-8 cannot.
     contents = {n: text.encode("utf-8", "replace").decode() for n, text in contents.items()}
-
-    def write(folder: str) -> Written:
-        return Written(files.write_texts(folder, contents))
-
-    paths = output_dir.write_results(run.folder.path, suffix, write).paths
+    paths = output_dir.write_results(
+        run.folder.path, suffix, lambda folder: Written(files.write_texts(folder, contents))
+    ).paths
     log.info("Report: %s", ", ".join(paths))
     return paths
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_tf.data.ranking_metrics import RANKING, Ranking
 from bert_tf.tables.columns import parse_number
 
 Column = Sequence[Any] | np.ndarray
@@ -41,7 +42,7 @@ class EvaluationReport:
 
     Attributes:
         columns: a cell of each row by name of the column, for `eval_predictions.tsv`. The table of
-            mistakes shows the highest numbers in `probability_...` in one cell.
+            mistakes shows the highest numbers in `probability_...` in one cell, and no `values`.
         losses: the loss of each row [N], by which rows are sorted, highest first. Without it, the
             rows must be sorted, worst first.
         is_wrong: which rows are mistakes, bool [N]; without it, the worst rows are shown.
@@ -54,6 +55,10 @@ class EvaluationReport:
         numbers: true and predicted numbers, both [N, T].
         groups: the group of each row, by heading; the page shows the mean `values` of each group.
         context: returns a longer text about a row, given its index.
+        unit: what is right or wrong, for the headline: what is counted in `counts`, or else a row.
+        baseline: what is reached without the model: its name, its value, and the metric in `values`
+            or `numbers`; "": the share that is right. If each row has one of the labels, and there
+            is none, it is the share of the most frequent label.
     """
 
     columns: Mapping[str, Column] = dataclasses.field(default_factory=dict)
@@ -68,6 +73,8 @@ class EvaluationReport:
     numbers: tuple[np.ndarray, np.ndarray] | None = None
     groups: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     context: Callable[[int], str] | None = None
+    unit: str = "rows"
+    baseline: tuple[str, float, str] | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -85,6 +92,17 @@ class EvaluationReport:
         columns = {**self.columns, **losses}
         rows = ([_as_text(x[index]) for x in columns.values()] for index in self.order)
         return format_table([[*columns], *rows])
+
+
+def ranking_report(
+    ranking: Ranking, texts: Mapping[str, Column], baseline: tuple[str, float, str]
+) -> EvaluationReport:
+    """Describes queries that are right if the top result is relevant; `texts` are columns."""
+    ranks, values = ranking.values["rank"], {name: ranking.values[name] for name in RANKING}
+    places = [int(rank) if np.isfinite(rank) else "not found" for rank in ranks]
+    columns = {"relevant_at_rank": places, **texts, **values}
+    settings = {"values": values, "is_wrong": ranks > 1, "unit": "top results"}
+    return EvaluationReport(columns=columns, baseline=baseline, **settings)
 
 
 def _as_text(cell: Any) -> Any:

@@ -1,9 +1,11 @@
 """Renders the report of an evaluation as one HTML page that loads nothing and needs no script."""
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 
@@ -16,23 +18,29 @@ from bert_tf.report.svg import Series, chart
 from bert_tf.training.curve import CURVE, metric_limits, read_table
 from bert_tf.training.evaluation import EVALUATIONS
 
-_NUM_MISTAKES, _MAX_CHARS, _LONG, _MAX_PROBABILITIES = 50, 1000, 32, 3
+_NUM_MISTAKES, _MAX_CHARS, _MAX_UNFOLDED, _LONG, _MAX_PROBABILITIES = 25, 2000, 160, 30, 3
 _MAX_ROWS, _MAX_MATRIX, _MAX_DOTS, _NUM_BARS, _NUM_POINTS = 200, 40, 4000, 32, 150
 _PROBABILITY = "probability_"
 _STYLE = """
 :root { color-scheme: light dark }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 1100px; margin: auto; padding: 0 16px }
-h1, .text { overflow-wrap: anywhere } h1 { font-size: 1.5em } h2 { font-size: 1.2em }
-h2 { margin-top: 2em } p, figcaption, svg text { opacity: .75 } .scroll { overflow-x: auto }
-.figures { display: flex; flex-wrap: wrap; gap: 24px } figure { margin: 0; flex: 1 1 300px }
-figure { max-width: 560px } svg { width: 100%; display: block } table { border-collapse: collapse }
-th, td { padding: 4px 10px; border-bottom: 1px solid #8884; text-align: left }
+h1, .text { overflow-wrap: anywhere } h1 { font-size: 1.5em } nav a { margin-right: 16px }
+h2 { font-size: 1.2em; margin: 0; padding: 1.5em 0 .8em } section { break-inside: avoid }
+.columns { columns: 2 440px; column-gap: 32px } #run { font-size: .9em }
+#mistakes, #spread-of-the-metrics { column-span: all } .scroll { overflow-x: auto }
+p, figcaption, svg text { opacity: .75 } .headline { font-size: 1.25em; opacity: 1 }
+.headline::first-letter { text-transform: uppercase } table { border-collapse: collapse }
+figure { margin: 0 0 24px; max-width: 560px } svg { width: 100%; display: block }
+figcaption b { margin-left: 14px } figcaption b::before { content: "— " }
+summary { list-style: none; cursor: pointer } details:not([open]) summary::after { content: "…" }
+th, td { padding: 4px 8px; border-bottom: 1px solid #8884; text-align: left }
 td { vertical-align: top; white-space: nowrap } .number { text-align: right }
-.text { white-space: pre-line; min-width: 14em } path { fill: none; stroke: currentColor }
-svg text { font-size: 13px; fill: currentColor } .grid { stroke: #8884 }
-.line { stroke-width: 2 } .guide { stroke-dasharray: 5 4 } .bars { fill: currentColor }
-.dots { stroke-width: 6; stroke-linecap: round; opacity: .7 }
-.s0 { color: #3b82c4 } .s1 { color: #d9690f } .s2 { color: #1b9e77 } .s3 { color: #b04fa8 }
+.text { white-space: pre-line; min-width: 11em } path { fill: none; stroke: currentColor }
+svg text { font-size: 13px; fill: currentColor } .grid { stroke: #8884 } .line { stroke-width: 2 }
+.guide { stroke-dasharray: 5 4 } .bars { fill: currentColor } .s0 { color: #3b82c4 }
+.dots { stroke-width: 6; stroke-linecap: round; opacity: .7 } .s1 { color: #d9690f }
+@media print { nav { display: none } .scroll { overflow: visible } td { white-space: normal }
+  body { font-size: 12px; print-color-adjust: exact } tr, figure { break-inside: avoid } }
 """
 
 
@@ -61,6 +69,7 @@ def evaluation_page(
     epoch: float | None,
     metrics: Mapping[str, Any],
     report: EvaluationReport,
+    table: str,
 ) -> str:
     """Renders a report.
 
@@ -70,28 +79,26 @@ def evaluation_page(
         data: the splits of the run.
         folder: the folder of the training curve and its evaluations, if the model was trained.
         epoch: number of steps in an epoch; None if it is unknown.
-        metrics: metrics of the evaluation by name.
+        metrics: metrics of the evaluation by name, in the order in which they are shown.
         report: what the task says about the rows.
+        table: name of the file with all rows, next to the page.
     """
     ends, resamples = statistics.intervals(report) if len(report) else ({}, 0)
-    # Intervals are those of means over rows: not of `loss`, a mean over batches, if both exist.
-    of_rows = {n: n.removeprefix("eval_") for n in metrics if f"eval_{n}" not in metrics}
-    rows = [(*item, _interval(ends, of_rows.get(item[0], ""))) for item in metrics.items()]
-    note = f"The intervals are from {resamples:,} bootstrap resamples of the rows."
     return _page(
         title,
         {
-            "Metrics": _table(["metric", "value", "95% interval"], rows, note if ends else ""),
+            "Metrics": _metrics(metrics, ends, resamples),
             "By label": _by_label(report, ends),
             "Confusion matrix": _matrix(report),
             "Predicted and true numbers": _scatter(report),
             "Calibration": _calibration(report),
             **{heading: _by_group(report, names) for heading, names in report.groups.items()},
-            "Mistakes": _mistakes(report),
+            "Mistakes": _mistakes(report, table),
             "Training": _curve(folder, epoch),
             "Data": _data(data),
-            "Run": _table(["", ""], run.items()),
+            "Run": _table(["", ""], run.items(), "The command, and what it ran on."),
         },
+        headline=statistics.headline(report, ends) if ends else "",
     )
 
 
@@ -107,12 +114,19 @@ def summary_page(title: str, run: Mapping[str, Any], summary: Mapping[str, Any])
     return _page(title, {"Spread of the metrics": spread, "Run": _table(["", ""], run.items())})
 
 
-def _page(title: str, sections: Mapping[str, str]) -> str:
-    parts = (f"<h2>{escape(name)}</h2>\n{html}\n" for name, html in sections.items() if html)
+def _page(title: str, sections: Mapping[str, str], headline: str = "") -> str:
+    parts, links = [], []
+    for name, html in [item for item in sections.items() if item[1]]:
+        heading = escape(name)
+        key = heading.lower().replace(" ", "-")
+        links.append(f'<a href="#{key}">{heading}</a>')
+        parts.append(f'<section id="{key}">\n<h2>{heading}</h2>\n{html}\n</section>\n')
     return (
         f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{escape(title)}</title>'
         '\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<style>{_STYLE}</style>\n<h1>{escape(title)}</h1>\n{''.join(parts)}</html>\n"
+        f"<style>{_STYLE}</style>\n<h1>{escape(title)}</h1>\n"
+        f'<p class="headline">{escape(headline).replace(" %", "&nbsp;%")}</p>\n'
+        f'<nav>{" ".join(links)}</nav>\n<div class="columns">\n{"".join(parts)}</div></html>\n'
     )
 
 
@@ -120,11 +134,23 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool | int | np.integer):
         return f'<td class="number">{value:,}</td>'
     if isinstance(value, float | np.floating):
-        return f'<td class="number">{value:.4g}</td>'
+        return f'<td class="number">{_round(value)}</td>'
     text = str(value)
     kind = "text" if len(text) > _LONG else ""
-    shortened = text[:_MAX_CHARS] + "…" * (len(text) > _MAX_CHARS)
-    return f'<td class="{kind}">{value if isinstance(value, _Html) else escape(shortened)}</td>'
+    return f'<td class="{kind}">{value if isinstance(value, _Html) else escape(text)}</td>'
+
+
+def _fold(cell: Any) -> Any:
+    """Shows the beginning of a long text, and the rest after a click."""
+    if len(text := str(cell)) <= _MAX_UNFOLDED:
+        return cell
+    first, rest = escape(text[:_MAX_UNFOLDED]), escape(text[_MAX_UNFOLDED:_MAX_CHARS])
+    return _Html(f"<details><summary>{first}</summary>{rest}</details>")
+
+
+def _round(value: Any) -> str:
+    """Formats a number with three significant digits, or more if it has them before its point."""
+    return f"{value:#.3g}".rstrip(".") if 0 < abs(value) < 999.5 else f"{value:,.0f}"
 
 
 def _table(header: Sequence[str], rows: Iterable[Iterable[Any]], note: str = "") -> str:
@@ -143,15 +169,25 @@ def _scroll(rows: Iterable[str], note: str) -> str:
     return f'<div class="scroll"><table>\n{lines}\n</table></div>\n<p>{below}</p>'
 
 
-def _figures(*figures: str) -> str:
-    return f'<div class="figures">{"".join(figures)}</div>' if figures else ""
-
-
 def _interval(ends: Mapping[str, np.ndarray], name: str, index: Any = ...) -> str:
     if name not in ends:
         return ""
     low, high = ends[name][(slice(None), index)]
-    return f"{low:.4g} – {high:.4g}"
+    return f"{_round(low)}–{_round(high)}"
+
+
+def _metrics(metrics: Mapping[str, Any], ends: Mapping[str, np.ndarray], num_resamples: int) -> str:
+    rows: dict[Any, list[str]] = defaultdict(list)
+    for key, value in metrics.items():
+        # Of two losses, that over batches is for comparison with the original.
+        if f"eval_{key}" not in metrics:
+            name = key.removeprefix("eval_")
+            interval = _interval(ends, name)
+            # Some are the same by definition, such as the accuracy and the micro averages.
+            rows[value, interval, interval or name].append(name)
+    note = f"An interval holds 95 % of {num_resamples:,} bootstrap resamples of the rows."
+    cells = [(", ".join(names), *key[:2]) for key, names in rows.items()]
+    return _table(["metric", "value", "95% interval"], cells, note if ends else "")
 
 
 def _by_label(report: EvaluationReport, ends: Mapping[str, np.ndarray]) -> str:
@@ -165,7 +201,8 @@ def _by_label(report: EvaluationReport, ends: Mapping[str, np.ndarray]) -> str:
         if support or scores["label_predicted"][index]:
             ratios = (float(scores[f"label_{name}"][index]) for name in names)
             rows.append((label, *ratios, _interval(ends, "label_f1", index), support))
-    return _table(["label", *names, "95% interval of f1", "support"], rows)
+    note = "Precision: the share of predictions that are right. Recall: the share of labels found."
+    return _table(["label", *names, "95% interval", "support"], rows, note)
 
 
 def _matrix(report: EvaluationReport) -> str:
@@ -184,7 +221,7 @@ def _matrix(report: EvaluationReport) -> str:
             for count, shade in zip(counts.tolist(), shades, strict=True)
         )
         rows.append("".join([name, *cells]))
-    return _scroll(rows, "Colors show shares of a row, which has all occurrences of a label.")
+    return _scroll(rows, "Colors show shares: each row adds up to 100 %.")
 
 
 def _scatter(report: EvaluationReport) -> str:
@@ -195,16 +232,19 @@ def _scatter(report: EvaluationReport) -> str:
         ends, name = [x.min(), x.max()], report.labels[index] if report.labels else "number"
         dots, guide = Series("rows", x[shown], y[shown], "dots"), Series("", ends, ends, "guide")
         figures.append(chart([dots, guide], f"true {name}", f"predicted {name}"))
-    return _figures(*figures)
+    note = "<p>Each dot is a row; on the dashed line, the prediction is the true number.</p>"
+    return "".join(figures) + note * bool(figures)
 
 
 def _calibration(report: EvaluationReport) -> str:
     if not report.confidence:
         return ""
     bins, error = statistics.calibration(*report.confidence)
-    series = [Series("predictions", *bins.T), Series("ideal", [0, 1], [0, 1], "guide")]
-    figure = chart(series, "mean probability", "share of correct predictions", (0, 1), (0, 1))
-    return f"<p>Expected calibration error: {error:.4g}</p>{_figures(figure)}"
+    points = Series("model", *bins[:, :2].T, texts=[f"{count:,.0f}" for count in bins[:, 2]])
+    series = [points, Series("ideal", [0, 1], [0, 1], "guide")]
+    figure = chart(series, "mean probability", "share that is right", (0, 1), (0, 1))
+    note = "Below the dashed line, the model is too sure. Each number counts a dot's predictions."
+    return f"{figure}<p>{note} Expected calibration error: {_round(error)}</p>"
 
 
 def _by_group(report: EvaluationReport, names: Sequence[str]) -> str:
@@ -214,18 +254,18 @@ def _by_group(report: EvaluationReport, names: Sequence[str]) -> str:
     counts = np.bincount(inverse)
     columns = [counts, *(np.bincount(inverse, x) / counts for x in report.values.values())]
     rows = ((str(groups[i]), *(x[i] for x in columns)) for i in np.argsort(-counts, kind="stable"))
-    return _table(["", "rows", *report.values], rows)
+    return _table(["", "rows", *report.values], rows, "Each row has the mean metrics of a group.")
 
 
-def _mistakes(report: EvaluationReport) -> str:
+def _mistakes(report: EvaluationReport, table: str) -> str:
     order = report.order if report.is_wrong is None else report.order[report.is_wrong[report.order]]
-    names = [name for name in report.columns if not name.startswith(_PROBABILITY)]
     probabilities = [name for name in report.columns if name.startswith(_PROBABILITY)]
+    names = [name for name in report.columns if name not in {*probabilities, *report.values}]
     header = [*names, *["probabilities"][: len(probabilities)]]
     header += ["loss"] * (report.losses is not None) + ["text"] * bool(report.context)
     rows = []
     for index in order[:_NUM_MISTAKES].tolist():
-        row = [report.columns[name][index] for name in names]
+        row = [_fold(report.columns[name][index]) for name in names]
         if probabilities:
             pairs = sorted((-report.columns[name][index], name) for name in probabilities)
             best = (f"{name.removeprefix(_PROBABILITY)} {-p:.3f}" for p, name in pairs)
@@ -233,14 +273,12 @@ def _mistakes(report: EvaluationReport) -> str:
         if report.losses is not None:
             row.append(report.losses[index])
         if report.context:
-            text = escape(report.context(index)[: 2 * _MAX_CHARS])
-            row.append(_Html(f"<details><summary>show</summary>{text}</details>"))
+            row.append(_fold(report.context(index)))
         rows.append(row)
     kind = "rows" if report.is_wrong is None else "wrong rows"
-    note = (
-        f"The worst {len(rows)} of {len(order):,} {kind}. All are in the table next to this page."
-    )
-    return _table(header, rows, note)
+    note = f"{len(rows)} of {len(order):,} {kind}, the worst first. All rows are in "
+    link = f'<a href="{escape(quote(table))}">{escape(table)}</a>'
+    return _table(header, rows, _Html(f"{note}{link}."))
 
 
 def _curve(folder: RunFolder, epoch: float | None) -> str:
@@ -258,7 +296,8 @@ def _curve(folder: RunFolder, epoch: float | None) -> str:
     def place(step: float) -> str:
         return f"step {step:,.0f}" + (f", epoch {step / epoch:.3g}" if epoch else "")
 
-    texts = [f"last: {place(steps[-1])}"]
+    means = f" (means of {size} steps)" * (size > 1)
+    texts = [f"The training loss{means} and evaluations, by step. Last: {place(steps[-1])}"]
     content = {}
     if folder.best:
         with contextlib.suppress(UserError):  # damaged
@@ -273,9 +312,9 @@ def _curve(folder: RunFolder, epoch: float | None) -> str:
             y = [e[name] for e in evaluations]
             line, ends = Series("evaluation", x, y), metric_limits(y)
             figures.append(chart([line], "step", name, limits, ends))
-        texts.append(f"best {name}: {best[name]:.4g} at {place(best['step'])}")
+        texts.append(f"best {name}: {_round(best[name])} at {place(best['step'])}")
     figures.insert(0, chart(series, "step", "loss", limits))
-    return f"<p>{escape('; '.join(texts))}</p>{_figures(*figures)}"
+    return f"<p>{escape('; '.join(texts))}</p>{''.join(figures)}"
 
 
 def _data(splits: Sequence[Data]) -> str:
@@ -284,7 +323,8 @@ def _data(splits: Sequence[Data]) -> str:
     if any(split.problems for split in splits):
         rows.append(("looks wrong", *("\n".join(split.problems) for split in splits)))
     figures = [_histogram(s.name, np.array(s.lengths)) for s in splits if any(s.lengths)]
-    return _table(["", *(split.name for split in splits)], rows) + _figures(*figures)
+    note = "What the run counted in its data; the bars show the lengths of the rows."
+    return _table(["", *(split.name for split in splits)], rows, note) + "".join(figures)
 
 
 def _histogram(name: str, counts: np.ndarray) -> str:

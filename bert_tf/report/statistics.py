@@ -4,6 +4,7 @@ Efron 1979, "Bootstrap Methods: Another Look at the Jackknife". Shapes: N rows, 
 per row.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,8 @@ def metrics(report: EvaluationReport, weights: np.ndarray) -> dict[str, Any]:
         for name in ("pearson", "spearman"):  # 0 if a number is constant
             results[name] = np.mean(np.nan_to_num([x[f"eval_{name}"] for x in scores]))
     losses = {} if report.losses is None else {"loss": report.losses}
-    means = {**losses, **report.values}
+    right = {} if report.is_wrong is None else {"right": ~report.is_wrong}
+    means = {**losses, **report.values, **right}
     return results | {name: np.average(x, weights=weights) for name, x in means.items()}
 
 
@@ -79,10 +81,40 @@ def intervals(report: EvaluationReport) -> tuple[dict[str, np.ndarray], int]:
     return ends, count
 
 
-def calibration(probabilities: np.ndarray, is_right: np.ndarray) -> tuple[np.ndarray, float]:
-    """Returns means of probabilities and accuracies in ten bins, and their mean distance.
+def headline(report: EvaluationReport, ends: Mapping[str, np.ndarray]) -> str:
+    """Says how much is right, and what is reached without the model; "" if the task does not say.
 
-    Guo et al. 2017, "On Calibration of Modern Neural Networks". Bins [bins, 2] have equal widths;
+    `ends` are the 95% intervals that `intervals` returns.
+    """
+    found, parts = metrics(report, np.ones(len(report))), []
+    total, predicted = [x.shape[1] for x in report.counts or ()][:2] or [len(report)] * 2
+    name = "recall_micro" if report.counts else "right"
+    if name in found:
+        verb, (low, high) = "right" if total == predicted else "found", 100 * ends[name]
+        interval = f" ({low:.0f} to {high:.0f} %)" * bool(low < high)
+        number = f"{found[name] * total:,.0f} of {total:,}"
+        parts.append(f"{number} {report.unit} {verb}{interval}")
+    if total != predicted:
+        precision = 100 * found["precision_micro"]
+        parts.append(f"{precision:.0f} % of the {predicted:,} predicted ones are right")
+    what, value, metric = report.baseline or ("", 0.0, "")
+    if not what and report.counts and report.confusion and len(report.confusion[0]) == total:
+        value = np.bincount(report.confusion[0]).max() / total
+        what = "always the most frequent label"
+    if metric:
+        own, (low, high) = f"{metric.replace('_', ' ')}: {found[metric]:.3g}", ends[metric]
+        parts.append(f"{own} ({low:.3g} to {high:.3g}); {what}: {value:.3g}")
+    elif what:
+        parts.append(f"{what}: {100 * value:.0f} %")
+    gain = found[metric or name] - value if what else 1.0
+    is_better = gain < 0 if "error" in metric else gain > 0
+    return "; ".join(parts) + ". The model is no better." * (not is_better)
+
+
+def calibration(probabilities: np.ndarray, is_right: np.ndarray) -> tuple[np.ndarray, float]:
+    """Returns mean probability, accuracy and size of ten bins, and the mean distance of the first.
+
+    Guo et al. 2017, "On Calibration of Modern Neural Networks". Bins [bins, 3] have equal widths;
     empty ones are left out. The distance is the expected calibration error.
     """
     bins = np.minimum((probabilities * _NUM_BINS).astype(int), _NUM_BINS - 1)
@@ -91,6 +123,6 @@ def calibration(probabilities: np.ndarray, is_right: np.ndarray) -> tuple[np.nda
         for x in (np.ones(len(bins)), probabilities, is_right)
     )
     used = counts > 0
-    means = np.stack([x[used] / counts[used] for x in sums], axis=1)
-    distances = np.abs(means[:, 0] - means[:, 1])
-    return means, float(distances @ counts[used] / max(counts.sum(), 1.0))
+    means = [x[used] / counts[used] for x in sums]
+    error = np.abs(means[0] - means[1]) @ counts[used] / max(counts.sum(), 1.0)
+    return np.stack([*means, counts[used]], axis=1), float(error)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 _WIDTH, _HEIGHT = 480, 260
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 22, 40
 _NUM_TICKS = 5
 # Lines with more points have no dots at them.
 _MAX_MARKED = 40
@@ -21,13 +21,14 @@ class Series(NamedTuple):
     """Points of a chart, in a color of its own; a point that is not finite leaves a gap.
 
     `kind` is "line", "dots", "bars" (x is the middle of a bar) or "guide", a dashed line. Series
-    without a name are not in the legend.
+    without a name are not in the legend. `texts` are written above the points.
     """
 
     name: str
     x: Values
     y: Values
     kind: str = "line"
+    texts: Sequence[str] = ()
 
 
 def chart(
@@ -61,6 +62,9 @@ def chart(
         for kind in (item.kind, "dots")[: 1 + with_dots]:
             path = _path(points, kind, 0.8 * width / max(len(points), 1))
             parts.append(f'<path class="{kind} s{number}" d="{path}"/>')
+        for point, text in zip(points, item.texts, strict=False):
+            x, y = point or (0, 0)
+            parts.append(f'<text x="{x}" y="{y - 9}" text-anchor="middle">{escape(text)}</text>')
     names = (f'<b class="s{n}">{escape(s.name)}</b>' for n, s in enumerate(series) if s.name)
     caption = " ".join([escape(y_label), *names])
     start = f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(y_label)}">'

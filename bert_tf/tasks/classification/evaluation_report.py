@@ -63,6 +63,7 @@ def _of_indicators(problem: ProblemType, values: np.ndarray, label_ids: np.ndarr
         "values": {"accuracy": right},
         "counts": Counts(*(np.array(x.nonzero()) for x in (true, predicted, true & predicted))),
         "confidence": (values.ravel(), true.ravel()),
+        "unit": "labels",
     }
 
 
@@ -70,5 +71,7 @@ def _of_numbers(problem: ProblemType, values: np.ndarray, label_ids: np.ndarray)
     names = [name.replace("prediction", "label", 1) for name in problem.columns()]
     true, predicted = (x.reshape(-1, len(names)) for x in (label_ids, values))
     errors = np.abs(predicted.astype(np.float64) - true).mean(axis=1)
-    labels = dict(zip(names, true.T, strict=True))
-    return labels, {"values": {"mean_absolute_error": errors}, "numbers": (true, predicted)}
+    labels, name = dict(zip(names, true.T, strict=True)), "mean_absolute_error"
+    deviation = float(np.abs(true - true.mean(axis=0, dtype=np.float64)).mean())
+    baseline = "always the mean", deviation, name
+    return labels, {"values": {name: errors}, "numbers": (true, predicted), "baseline": baseline}

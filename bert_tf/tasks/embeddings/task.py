@@ -38,7 +38,7 @@ from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.run_metadata import warn_of_other_inputs
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits
-from bert_tf.report.evaluation import EvaluationReport
+from bert_tf.report.evaluation import EvaluationReport, ranking_report
 from bert_tf.tasks.embeddings.options import IN_BATCH, EmbeddingsOptions
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
@@ -275,17 +275,19 @@ class Embeddings(Task):
                 "text": [examples[num_queries + passage].text for _, passage, _ in pairs],
             }
             values = {"score": scores[order], "cosine": cosines[order]}
-            return EvaluationReport(columns={**texts, **values})
+            numbers = values["score"][:, None], values["cosine"][:, None]
+            baseline = "chance", 0.0, "spearman"
+            return EvaluationReport(columns=texts | values, numbers=numbers, baseline=baseline)
         ranking = _rank(examples, predictions).worst_first()
         relevant = {query: passage for query, passage, value in reversed(judgments) if value > 0}
-        queries, values = ranking.queries, {n: ranking.values[n] for n in RANKING}
         columns = {
-            "query": [examples[query].text for query in queries],
-            "relevant": [examples[num_queries + relevant[query]].text for query in queries],
+            "query": [examples[query].text for query in ranking.queries],
+            "relevant": [examples[num_queries + relevant[query]].text for query in ranking.queries],
             "found": [examples[num_queries + best].text for best in ranking.best],
         }
-        is_wrong = values["recall@1"] == 0
-        return EvaluationReport(columns={**columns, **values}, values=values, is_wrong=is_wrong)
+        num_relevant = len({(query, passage) for query, passage, value in judgments if value > 0})
+        chance = num_relevant / (len(ranking.queries) * (len(examples) - num_queries))
+        return ranking_report(ranking, columns, ("chance", chance, ""))
 
     def from_inputs(self, inputs: Sequence[Any]) -> list[Text]:
         """Takes strings as they are: a prefix is part of the string."""

@@ -214,6 +214,8 @@ class QuestionAnswering(Task):
                 "By answer": ["answer" if q.answers else "no answer" for q in questions],
             },
             context=lambda index: " ".join(questions[index].doc_tokens),
+            unit="answers",
+            baseline=("always no answer", float(np.mean([not q.answers for q in questions])), ""),
         )
 
     def from_inputs(self, inputs: Sequence[Any]) -> Windows:

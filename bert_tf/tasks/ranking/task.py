@@ -6,6 +6,7 @@ P passages of a row of training, the relevant one first, S max_seq_length.
 
 import functools
 import itertools
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,7 +26,8 @@ from bert_tf.declare import value_for
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written
 from bert_tf.other_libraries import explains_fields
-from bert_tf.report.evaluation import EvaluationReport
+from bert_tf.progress import log
+from bert_tf.report.evaluation import EvaluationReport, ranking_report
 from bert_tf.tables.relevance import Candidate
 from bert_tf.tasks.ranking.candidates import Choices, Ranked, read_run
 from bert_tf.tasks.ranking.options import POINTWISE, RankingOptions
@@ -158,13 +160,19 @@ class Ranking(Task):
         return [*map(Relevance, scores.tolist(), array_ops.sigmoid(scores).tolist())]
 
     def metrics(self, examples: Ranked, predictions: Sequence[Relevance]) -> dict[str, Any]:
-        """Computes metrics of the rankings; with a run, also `eval_first_stage_mrr@10`: its own."""
-        found = dict(_rank(examples, predictions).metrics())
+        """Computes metrics of the rankings, and the MRR without the model."""
+        what, value, metric = self._baseline(examples)
+        name = f"eval_{what.replace(' ', '_')}_{metric}"
+        return {**_rank(examples, predictions).metrics(), name: np.float32(value)}
+
+    def _baseline(self, examples: Ranked) -> tuple[str, float, str]:
+        """Returns name and MRR of the order of the run or, without one, of random order."""
+        indexes = examples.split(-np.arange(len(examples)))
         if value_for(self.options.run_file or "", "eval"):
-            order = examples.split(-np.arange(len(examples)))
-            first = rank_candidates(order, examples.gains).metrics()
-            found["eval_first_stage_mrr@10"] = first["eval_mrr@10"]
-        return found
+            values = rank_candidates(indexes, examples.gains).values["mrr@10"]
+            return "first stage", float(np.mean(values)), "mrr@10"
+        values = map(_chance_mrr, map(len, indexes), map(np.count_nonzero, examples.gains))
+        return "chance", float(np.mean([*values])), "mrr@10"
 
     def evaluation_report(
         self, examples: Ranked, predictions: Sequence[Relevance], losses: np.ndarray | None
@@ -173,9 +181,8 @@ class Ranking(Task):
         ranking = _rank(examples, predictions).worst_first()
         query, relevant = zip(*(examples.judged[index] for index in ranking.queries), strict=True)
         found = [*map(examples.passage, ranking.queries, ranking.best)]
-        columns = {"query": query, "relevant": relevant, "found": found, **ranking.values}
-        is_wrong = ranking.values["recall@1"] == 0
-        return EvaluationReport(columns=columns, values=ranking.values, is_wrong=is_wrong)
+        columns = {"query": query, "relevant": relevant, "found": found}
+        return ranking_report(ranking, columns, self._baseline(examples))
 
     def write(
         self,
@@ -184,8 +191,14 @@ class Ranking(Task):
         predictions: Sequence[Relevance],
         folder: str,
     ) -> Written:
-        """Writes a TREC run with the candidates of each query, best first."""
-        if split != "predict":
+        """Writes a TREC run, best first; of an evaluation, only logs if the order is better."""
+        if isinstance(examples, Ranked):
+            what, before, name = self._baseline(examples)
+            after = self.metrics(examples, predictions)[f"eval_{name}"]
+            say, advice = log.info, ""
+            if after <= before:
+                say, advice = log.warning, ". The model is no better: train longer, or on more data"
+            say("%s = %.4f, %s: %.4f%s", name, after, what, before, advice)
             return Written()
         lines: list[str] = []
         pairs = zip(examples, predictions, strict=True)
@@ -204,3 +217,11 @@ class Ranking(Task):
 def _rank(examples: Ranked, predictions: Sequence[Relevance]) -> ranking_metrics.Ranking:
     scores = np.array([prediction.score for prediction in predictions], np.float32)
     return rank_candidates(examples.split(scores), examples.gains)
+
+
+def _chance_mrr(num_candidates: int, num_relevant: int) -> float:
+    """Returns the expected MRR@10 of random order."""
+    left = (max(num_candidates - rank, 0) for rank in range(11))
+    # That none of the first ones is relevant.
+    odds = [math.comb(x, num_relevant) / math.comb(num_candidates, num_relevant) for x in left]
+    return sum((x - y) / rank for rank, (x, y) in enumerate(itertools.pairwise(odds), 1))

@@ -57,6 +57,7 @@ def make_report(
         counts=counts,
         confusion=(true_ids, predicted_ids),
         confidence=(np.concatenate([s.probabilities for s in predicted]), right),
+        unit="words" if is_plain else "entities",
     )
 
 

@@ -1,6 +1,7 @@
 """Training, evaluation, reranking, `Predictor` and exports, on tiny models."""
 
 import dataclasses
+import itertools
 import json
 import random
 
@@ -13,7 +14,7 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.options import RankingOptions
 from bert_tf.predictor import Predictor
-from bert_tf.tasks.ranking.task import Ranking
+from bert_tf.tasks.ranking.task import Ranking, _chance_mrr
 from tests.conftest import WORDS
 
 
@@ -47,14 +48,20 @@ def short(options):
 
 def test_training_and_prediction(options, tmp_path, run_log):
     untrained = dataclasses.replace(options, do_train=False, output_dir=str(tmp_path / "untrained"))
-    assert registry.run(untrained).metrics["eval_mrr@10"] < 0.6
+    metrics = registry.run(untrained).metrics
+    assert metrics["eval_mrr@10"] < 0.6
+    # A relevant passage and a hard negative, in random order.
+    assert metrics["eval_chance_mrr@10"] == pytest.approx(0.75, abs=0.01)
+    assert f"mrr@10 = {metrics['eval_mrr@10']:.4f}, chance: 0.7475. The model is no" in run_log.text
     assert "Evaluation of 24 pairs: eval_mrr@10 = " in run_log.text
     pairs = [("it was", "bad plot"), ("it was", "good plot"), ("a film", "slow")]
     write_run(tmp_path / "found.tsv", pairs)
     flags = {"do_predict": True, "do_export": True, "predict_file": "found.tsv"}
     run = dataclasses.replace(options, **flags, eval_every="1epoch")
+    run_log.clear()
     metrics = registry.run(run).metrics
     assert metrics["eval_mrr@10"] == 1
+    assert "mrr@10 = 1.0000, chance: 0.7475\n" in run_log.text
     predictions = Predictor(run.output_dir)(pairs)
     scores = np.array([prediction.score for prediction in predictions])
     assert scores[0] > scores[1]
@@ -76,7 +83,15 @@ def test_training_and_prediction(options, tmp_path, run_log):
     np.testing.assert_allclose([prediction.score for prediction in onnx], scores, atol=1e-4)
 
 
-def test_beir(short, tmp_path):
+@pytest.mark.parametrize("sizes", [(2, 1), (3, 2), (5, 1), (4, 4), (3, 0)])
+def test_chance_is_the_mean_over_all_orders(sizes):
+    orders = [*itertools.permutations(range(sizes[0]))]
+    first = [min((rank for rank, x in enumerate(o, 1) if x < sizes[1]), default=0) for o in orders]
+    assert _chance_mrr(*sizes) == pytest.approx(np.mean([1 / x if x else 0 for x in first]))
+    assert _chance_mrr(1000, 1) == pytest.approx(sum(1 / n for n in range(1, 11)) / 1000)
+
+
+def test_beir(short, tmp_path, run_log):
     texts = [f"{word} plot" for word in WORDS]
     write(tmp_path / "corpus.jsonl", [{"_id": f"d{n}", "text": x} for n, x in enumerate(texts)])
     write(
@@ -95,6 +110,7 @@ def test_beir(short, tmp_path):
     metrics = registry.run(dataclasses.replace(short, **flags, **files)).metrics
     assert metrics["eval_first_stage_mrr@10"] == pytest.approx(1 / 4)
     assert metrics["eval_recall@100"] == pytest.approx(1 / 4)
+    assert ", first stage: 0.2500" in run_log.text
     lines = (tmp_path / "out" / "reranked.trec").read_text().splitlines()
     assert sorted(line.split()[2] for line in lines) == ["d1", "d4", "d5"]
     report = (tmp_path / "out" / "eval_predictions.tsv").read_text().splitlines()
