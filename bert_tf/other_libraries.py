@@ -9,157 +9,78 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from bert_tf.errors import UserError, shortened
 
 _VALIDATION = "Use fit(..., validation=(texts, labels))"
-_KERAS = "For the Keras model of a saved one, use BertClassifier.from_checkpoint(folder)"
+_KERAS = "To train or change a Keras model, use BertClassifier, BertTokenClassifier, "
+_KERAS += "BertSpanLabeler, BertPretrainer or BertModel, with from_checkpoint(folder)"
 _CONVERT = "export_model.py and convert_checkpoint.py convert the folder of a model"
-_TOKENIZER = "Use FullTokenizer('folder/vocab.txt', do_lower_case=...)"
-_INPUTS = f"{_TOKENIZER}, and its tokenize(text). For the inputs of a model, call "
-_INPUTS += "bert_tf.encode(texts, folder)"
+_INPUTS = "Use FullTokenizer('folder/vocab.txt', do_lower_case=...), and its tokenize(text). For "
+_INPUTS += "the inputs of a model, call bert_tf.encode(texts, folder)"
+_VECTORS = "For vectors, use SentenceEncoder(folder)"
 _SIMILARITY = "Use similarity(a, b) of a SentenceEncoder, or search_texts.py"
-_LAYERS = "For vectors of other layers, use Predictor(folder, script='extract_features', "
-_LAYERS += "layers=[-2, -1], pooling='mean')"
 _Tuple = TypeVar("_Tuple", bound=tuple)
 
 # Class, "bert_tf", "script" that trained a model, or "" for flags and all classes -> pattern of
-# names -> what to use instead.
+# names -> what to use instead. Only names that many programs have: to add one, remove one.
 _ADVICE = {
     "Estimator": {
         "batch_size": "Set predict_batch_size of the estimator",
         "evaluate|scoring|metrics": f"Use score(texts, labels). {_VALIDATION} for other metrics",
-        "confusion_matrix|classification_report|cross_.*|calibrat.*": "Use that of scikit-learn, "
-        "with this estimator or predict(texts)",
-        "explain.*|coef_|feature_importances_|attentions?": "TextClassifier has explain(text)",
+        "predict_log_proba|decision_function|return_.*|top_k": "See predict_proba(texts)",
         "export.*|to_.*|push_to_hub|save_.*": f"Use save(folder); {_CONVERT}",
-        "from_pretrained": "Use from_checkpoint(folder), or load(folder) for a trained model",
-        "load_.*|from_.*": "Use load(folder)",
-        "history_?|evaluations|evals_result_?|(loss|validation)_.*_|best_.*_|n_iter_": "After fit "
-        "or load, there are history and evaluations",
-        "classes_|labels_|n_classes_|id2label|label2id|num_labels": "A classifier has classes_ "
-        "after fit or load",
-        "plot.*": "Plot the arrays in history and evaluations, or see report.html in output_dir",
-        "predict_log_proba|decision_function|return_proba|top_k": "Classifiers have "
-        "predict_proba(texts)",
-        "predict_.*|entities|aggregation_.*|tag": "Use save(folder), then Predictor(folder)(texts)",
-        "encode|embed.*|(fit_)?transform|vectors": "For vectors, use SentenceEncoder(folder)",
-        "train(er)?|fit_.*|compile|.*_on_batch|stop_training": "Use fit(texts, labels), or train "
-        "BertClassifier with Keras",
-        "config|get_config": "After save(folder), see bert_config.json in the folder",
-        "(get_)?max_(seq_)?length": "Use max_seq_length",
-        "model_?|summary|(get_)?layers?|count_params|((trainable|[gs]et)_)?(weights|variables)": (
-            _KERAS
-        ),
-        "forward|call|state_dict|(named_)?parameters": _KERAS,
+        "(from|load)_.*": "Use from_checkpoint(folder), or load(folder) for a trained model",
+        "history_|(n_)?classes_|num_labels|id2label|best_.*": "After fit or load, there are "
+        "history, evaluations and, for a classifier, classes_",
+        "encode|embed.*|(fit_)?transform|vectors": _VECTORS,
         "fit": "Pass texts and labels, and optionally validation=(texts, labels)",
         "__init__": "Pass flags by name, such as max_seq_length=128",
     },
     "SentenceEncoder": {
-        "batch_size": "Pass eval_batch_size to SentenceEncoder",
         "normalize.*": "Pass normalize=True to SentenceEncoder",
-        "show_progress_bar|convert_to.*": "It is not needed: encode returns a NumPy array",
         "prompt.*|encode_.*": "Use encode, and write the model's prefix, if any, before each text",
-        "embed.*|vectors": "Use encode(texts)",
-        "dim(ension)?|get_.*dimension": "Use encode(texts).shape[1]",
         "search|most_similar|.*mining|similarity_.*|semantic_search|cos_sim|rank": _SIMILARITY,
-        "truncate_dim": "Cut the vectors: encode(texts)[:, :32]",
-        "fit_predict|cluster|community_detection": "Use a clustering of scikit-learn, such as "
-        "KMeans().fit_predict(encode(texts))",
-        "layers|output_(layers?|value)|token_embeddings": _LAYERS,
-        "evaluat.*|scoring|metrics": "Use fit(..., validation=(anchors, positives)), or "
-        "run_embeddings.py",
-        "predict.*|score": "To predict labels, pass the vectors to another estimator",
         "fit": "Pass anchors and positives; with negatives, fit([anchor], [[positive, negative]])",
     },
     "Predictor": {
         "__call__|question|context|passage|query|documents?": "Pass pairs as tuples: "
         "predictor((question, context))",
-        "batch_size": "Pass predict_batch_size to Predictor",
-        "predict_proba|proba": "Use predictor(text).probabilities",
         "predict.*|.*_predict|call|forward|from_pretrained|load": "Use Predictor(folder)(texts)",
-        "max_(seq_)?length": "Pass it to Predictor: Predictor(folder, max_seq_length=64)",
-        "as_.*|to_(frame|pandas|df)": "Use columns(texts), such as for pandas.DataFrame",
         "score|evaluate|(partial_)?fit|history": "Use TextClassifier.load(folder), which has it",
-        "encode|embed.*|transform|vectors": "For vectors, use SentenceEncoder(folder)",
-        "explain.+|attentions?": "Use explain(text)",
-        "classes_|id2label|label2id|num_labels": "Use labels",
-        "config|get_config": "See bert_config.json in the folder",
+        "encode|embed.*|transform|vectors": _VECTORS,
         "save.*|export.*|to_.*": _CONVERT,
-        "model|summary": _KERAS,
     },
     "FullTokenizer": {
-        "all_special_.*|special_tokens_map": "Use basic_tokenizer.special_tokens",
-        "add_tokens|.*_special_tokens": "Pass new ones to FullTokenizer, as in "
-        "special_tokens=['[E1]', '[/E1]']; tokenize does not add [CLS] and [SEP]",
-        "(batch_)?encode.*|from_.*": _INPUTS,
-        "pad|truncate|enable_.*|.*_for_model|model_max_length|texts_to_.*|max_len.*": _INPUTS,
-        "convert_tokens_to_string|detokenize": "Use ' '.join(tokens).replace(' ##', '')",
+        "(batch_)?encode.*|from_.*|pad|max_len.*": _INPUTS,
         "(batch_)?decode|ids?_to_tokens?": "Use convert_ids_to_tokens(ids)",
-        "(get_)?vocab_size|get_vocab|.*_token(_id)?|token_to_id|word_index": (
-            "Use vocab, such as vocab['[MASK]'] for an id"
-        ),
-        "save.*": "Copy vocab.txt",
-        "train.*|fit_.*": "Use create_vocab.py",
+        ".*vocab.*|.*_token(_id)?|token_to_id": "Use vocab, such as vocab['[MASK]'] for an id",
         "(do_)?lower(_?case)?": "Pass do_lower_case to FullTokenizer, which basic_tokenizer has",
-        "batch_tokenize|tokenize_.*": "Use [tokenizer.tokenize(text) for text in texts]",
     },
     "ConfiguredModel": {
         "from_pretrained": "Use from_checkpoint(folder)",
-        "output_attentions": "Pass return_attention_probs=True",
-        "output_hidden_states": "Use all_encoder_layers of the outputs",
+        "output_.*": "Pass return_attention_probs=True; outputs have all_encoder_layers",
         "attention_mask|token_type_ids|return_dict": "Inputs and outputs are dicts: "
         "model({'input_ids': ..., 'input_mask': ..., 'segment_ids': ...})['pooled_output']",
     },
     "": {
-        "validation_.*|eval_(data)?set": _VALIDATION,
-        "test_size|dev_size|stratify": "Split with train_test_split of scikit-learn. "
-        f"{_VALIDATION}",
-        "callbacks?": "Use eval_every and early_stopping_patience, or the Keras model "
-        "BertClassifier",
-        ".*threshold": "Compare probabilities, such as predict_proba(texts) > 0.3",
-        ".*dropout.*": "Change hidden_dropout_prob in bert_config.json, and pass bert_config_file",
-        "hidden_.*|intermediate_size|num_(hidden|attention)_.*": "Change it in bert_config.json, "
-        "and pass bert_config_file. For fewer layers, see init_layers",
+        "validation_.*|eval_(data)?set|test_size|compute_metrics": _VALIDATION,
+        "(max_)?length": "Use max_seq_length",
+        "callbacks?|monitor|patience": "Use eval_every, best_metric and early_stopping_patience",
         "devices?|n(um)?_gpus?|to|cuda": "Use distribution_strategy, or set CUDA_VISIBLE_DEVICES",
-        "fp16|bf16|half|(use_)?amp|(torch_)?dtype": "Use precision, such as precision='bfloat16'",
-        "optimi[sz]er.*|weight_decay|loss|lr_.*|max_grad_norm|focal_loss|label_smoothing.*"
-        "|l[12]|regulari.*": "It is fixed, as in the original: to choose another, train "
-        "BertClassifier with Keras",
-        "(label|target)_names|id2label": "Pass fit [names[i] for i in labels]",
-        "num_(labels|classes)|n_classes": "Leave it out: it follows from the data. For labels of a "
-        "classifier that do not occur there, pass labels=[...]",
-        "problem_type": "For several labels per text, pass fit a list of labels for each text; for "
-        "numbers, use TextRegressor",
-        "compute_metrics": "Metrics are built in, and best_metric chooses one. For others, apply "
-        "sklearn.metrics to predictions",
+        "fp16|bf16|(torch_)?dtype": "Use precision, such as precision='bfloat16'",
+        "num_(labels|classes)|(label_|class_)names|id2label": "Leave it out: it follows from the "
+        "data. For labels of a classifier that do not occur there, pass labels=[...]",
+        "optimi[sz]er.*|weight_decay|loss|model_?|summary|layers|weights|compile"
+        "|state_dict": _KERAS,
+        "dropout|hidden_.*": "Change it in bert_config.json, and pass bert_config_file",
         "top_k|return_all_scores": "For labels, use predictor(text).probabilities; for answers, "
         "n_best; for masked words, Predictor(folder, top_k=10)",
-        "aggregation_strategy": "Use the entities of a prediction, predictor(text).entities",
-        "targets|[Xy](_.*)?": "Texts and labels are the first two arguments",
+        "problem_type|multi_?label": "For several labels per text, pass fit a list of labels for "
+        "each text; for numbers, use TextRegressor",
+        "padding|truncation|return_tensors": "Inputs are NumPy arrays, always padded and truncated "
+        "to max_seq_length",
         "text_pairs?|text_b": "Pass pairs of texts as tuples: [(a, b)]",
-        "multi_?label": "Pass fit a list of labels for each text",
-        "padding|truncation|return_tensors|return_(attention_mask|token_type_ids)": "Inputs are "
-        "NumPy arrays, always padded and truncated to max_seq_length",
-        "group_by_length": "Use length_grouping",
-        "model|checkpoint": "Use init_checkpoint",
-        "layers|output_layers?": f"{_LAYERS}. For a smaller model, see init_layers",
-        "output_attentions|output_hidden_states": "Call a Keras model: "
-        "BertModel.from_checkpoint(folder)(inputs, return_attention_probs=True), which also "
-        "returns all_encoder_layers",
-        "tokenizer|tokenize": "It is part of the model's folder. " + _TOKENIZER,
-        "trainable|frozen|unfreeze|lora.*|peft.*|adapters?": "To train a part of the weights, use "
-        "freeze_layers",
-        "monitor|load_best_model.*|(save|restore)_best.*": "Use best_metric, with eval_every",
-        "(over|under)sampl.*|sampler|sample_weights?": "Use class_weights",
-        "max_iter|steps_per_epoch|num_(train|training)_steps": "Use num_train_epochs",
-        "shuffle": "It is not needed: each epoch has another order, which random_seed determines",
-        "cv|refit|n_splits": "Use cross_val_score or GridSearchCV of scikit-learn",
-        "trust_remote_code|local_.*|revision|token|cache_.*|from_(pt|tf)|hub_.*": "Download the "
-        "model, and pass its folder",
-        "tensorboard.*|log_dir": "Use output_dir, which has files for TensorBoard",
-        "ngram_range|stop_words|max_features|vectorizer": "Pass texts as they are",
-        "quanti[sz].*": _CONVERT,
-        "n_jobs|(num_)?workers|use_multiprocessing|.*multi_process.*": "TensorFlow uses all cores",
+        "sample_weights?": "Use class_weights",
+        "trainable|frozen|lora.*|peft.*": "To train a part of the weights, use freeze_layers",
         "verbose|report_to|logging_.*": "For the log, call logging.basicConfig(level='INFO')",
-        "warm_start|partial_fit|initial_epoch": "To continue, use save(folder), then "
-        "load(folder).fit(...)",
+        "warm_start|partial_fit": "To continue, use save(folder), then load(folder).fit(...)",
     },
     "script": {
         "run_classifier": "Use TextClassifier.load(folder)",
@@ -168,30 +89,12 @@ _ADVICE = {
     },
     "bert_tf": {
         "pipeline|predict": "Use Predictor(folder)",
-        ".*ForSequenceClassification|BertTextClassifier": "Use TextClassifier(folder), or the "
-        "Keras model BertClassifier.from_checkpoint(folder)",
-        ".*ForTokenClassification": "Use TokenClassifier(folder), or the Keras model "
-        "BertTokenClassifier.from_checkpoint(folder)",
-        ".*ForQuestionAnswering": "Use run_squad.py, or the Keras model "
-        "BertSpanLabeler.from_checkpoint(folder)",
-        ".*ForMultipleChoice": "Use run_multiple_choice.py, or the Keras model "
-        "BertMultipleChoice.from_checkpoint(folder)",
-        ".*For(MaskedLM|PreTraining|NextSentencePrediction)|BertMaskedLM": "Use the Keras model "
-        "BertPretrainer.from_checkpoint(folder), or Predictor(folder, script='predict_masked')",
-        "(TF)?(Auto|Bert)Model|Model|Bert|BertBackbone|BertEncoder": "Use "
-        "BertModel.from_checkpoint(folder)",
-        "(Auto|.*Bert|WordPiece)?Tokenizer(Fast)?|tokenizer|BertPreprocessor": _INPUTS,
-        "AutoConfig": "Use BertConfig.from_json_file(path)",
-        ".*Trainer|TrainingArguments|fit|train|DataCollator.*|InputExample": "Use "
-        "TextClassifier(folder).fit(texts, labels)",
+        ".*For[A-Z].*|(TF)?(Auto|Bert)Model|BertBackbone": f"{_KERAS}; or TextClassifier(folder)",
+        "(Auto|.*Bert)?Tokenizer(Fast)?|BertPreprocessor": _INPUTS,
+        ".*Trainer|TrainingArguments": "Use TextClassifier(folder).fit(texts, labels)",
         "SentenceTransformer.*|embed.*": "Use SentenceEncoder(folder)",
         "CrossEncoder": "Use run_ranking.py, then Predictor(folder)",
-        "losses": "Pass loss to a SentenceEncoder, such as loss='cosent'",
-        "util|cos_sim|semantic_search|paraphrase_mining": _SIMILARITY,
         "load(_.*)?|from_pretrained": "Use TextClassifier.load(folder), or Predictor(folder)",
-        "export|convert|save(_.*)?": _CONVERT,
-        "evaluate": "Use score(texts, labels) of an estimator",
-        "set_seed": "Pass random_seed to an estimator",
     },
 }
 

@@ -108,7 +108,7 @@ def test_encode_refuses_tensors():
 @pytest.mark.parametrize(
     ("arguments", "flags", "message"),
     [
-        ([SMALL_BERT], {"max_length": 32}, "no argument 'max_length'. Did you mean max_seq_length"),
+        ([SMALL_BERT], {"max_length": 32}, "no argument 'max_length'. Use max_seq_length"),
         (
             [SMALL_BERT],
             {"padding": True},
