@@ -36,7 +36,7 @@ _TRAIN_COMMAND = (
 )
 
 # A browser's window, in pixels.
-_REPORT_SIZE = (1000, 1500)
+_REPORT_SIZE = (1140, 1400)
 _PAGE_SIZE = (760, 545)
 # A terminal, in characters and in pixels.
 _COLUMNS = 100
