@@ -56,7 +56,7 @@ class _TextEstimator(Estimator):
 
         The arguments and errors are those of `Predictor.explain`.
         """
-        return self._open().explain(self._to_input(text), label, steps)
+        return self._open().explain(text, label, steps)
 
     def _to_label(self, label: Any, rows: Rows) -> Any:
         return label

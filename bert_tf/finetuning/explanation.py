@@ -31,6 +31,8 @@ class Explanation(NamedTuple):
         difference: the output for the input, minus the output for `[MASK]` in place of each piece.
         completeness: the error |sum(scores) - difference|; more steps make it smaller.
         texts: the text or both texts. A notebook shows them with the pieces in colors.
+
+    `str` lists pieces and scores.
     """
 
     label: str
@@ -41,6 +43,10 @@ class Explanation(NamedTuple):
     difference: float
     completeness: float
     texts: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        pieces = zip(self.tokens, self.scores, strict=True)
+        return f"{self.label}: " + ", ".join(f"{token} {score:+.2f}" for token, score in pieces)
 
     def _repr_html_(self) -> str:
         """Colors the pieces that increase the output blue, and those that lower it red."""

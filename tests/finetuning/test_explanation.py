@@ -215,5 +215,8 @@ def test_estimators_explain(predictors):
     explanation = classifier.explain(text)
     assert explanation == predictors["label"].explain(text)
     assert explanation.texts == (text,)
+    assert str(explanation).startswith(f"{explanation.label}: the ")
+    with pytest.raises(UserError, match="one text, or a pair as a tuple"):
+        classifier.explain([text, "bad"])
     regressor = TextRegressor.load(predictors["price"]._model)
-    assert regressor.explain([text, "bad"], steps=2).texts == (text, "bad")
+    assert regressor.explain((text, "bad"), steps=2).texts == (text, "bad")
