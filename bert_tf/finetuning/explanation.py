@@ -45,10 +45,8 @@ class Explanation(NamedTuple):
     texts: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        pieces = zip(self.tokens, self.scores, strict=True)
-        return f"{self.label or 'number'}: " + ", ".join(
-            f"{token} {score:+.2f}" for token, score in pieces
-        )
+        pieces = (f"{token} {x:+.2f}" for token, x in zip(self.tokens, self.scores, strict=True))
+        return f"{self.label or 'number'}: {', '.join(pieces)}"
 
     def _repr_html_(self) -> str:
         """Colors pieces blue if they increase the output, and red if they lower it."""
