@@ -50,7 +50,7 @@ _ADVICE = {
     "FullTokenizer": {
         "(batch_)?encode.*|from_.*|pad|max_len.*": _INPUTS,
         "(batch_)?decode|ids?_to_tokens?": "Use convert_ids_to_tokens(ids)",
-        ".*vocab.*|.*_token(_id)?|token_to_id": "Use vocab, such as vocab['[MASK]'] for an id",
+        ".*vocab_size|get_vocab|.*_token(_id)?|token_to_id": "Use vocab, such as vocab['[MASK]']",
         "(do_)?lower(_?case)?": "Pass do_lower_case to FullTokenizer, which basic_tokenizer has",
     },
     "ConfiguredModel": {

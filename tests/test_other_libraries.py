@@ -89,6 +89,7 @@ def test_attributes_without_advice():
             "lowercase",
             "FullTokenizer.__init__ has no argument 'lowercase'. Pass do_",
         ),
+        (FullTokenizer, "vocab", "It takes vocab_file, do_lower_case, "),
         (PREDICTOR.explain, "target", "It takes item, label, steps"),
     ],
 )

@@ -22,6 +22,8 @@ _MAX_BATCH_TOKENS = 2048
 class Explanation(NamedTuple):
     """How much each word piece contributes to an output: the logit of a label, or a number.
 
+    `str` lists the pieces with their scores, and notebooks show the texts in colors.
+
     Attributes:
         label: name of the output; empty for a single number.
         tokens: word pieces of the text or both texts, without `[CLS]` and `[SEP]`.
@@ -30,9 +32,7 @@ class Explanation(NamedTuple):
         scores: contribution of each piece; positive ones increase the output.
         difference: the output for the input, minus the output for `[MASK]` in place of each piece.
         completeness: the error |sum(scores) - difference|; more steps make it smaller.
-        texts: the text or both texts. A notebook shows them with the pieces in colors.
-
-    `str` lists pieces and scores.
+        texts: the text or both texts.
     """
 
     label: str
@@ -45,18 +45,19 @@ class Explanation(NamedTuple):
     texts: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        pieces = zip(self.tokens, self.scores, strict=True)
-        return f"{self.label}: " + ", ".join(f"{token} {score:+.2f}" for token, score in pieces)
+        pieces = (f"{token} {x:+.2f}" for token, x in zip(self.tokens, self.scores, strict=True))
+        return f"{self.label or 'number'}: {', '.join(pieces)}"
 
     def _repr_html_(self) -> str:
-        """Colors the pieces that increase the output blue, and those that lower it red."""
+        """Colors pieces blue if they increase the output, and red if they lower it."""
         largest = max(map(abs, self.scores), default=0) or 1
         html = f"<p>Blue pieces are for <b>{escape(self.label or 'a higher number')}</b>, "
         html += "red ones against it.</p>"
         for number, text in enumerate(self.texts):
-            html, position = f"{html}<p>", 0
+            html, position = f'{html}<p style="white-space: pre-wrap">', 0
             pieces = zip(self.text_indices, self.offsets, self.scores, strict=True)
             for start, end, score in ((*span, x) for index, span, x in pieces if index == number):
+                start = max(start, position)  # a Hangul syllable may have several pieces
                 color = "42 111 219" if score > 0 else "219 60 42"
                 style = f"background: rgb({color} / {abs(score) / largest * 0.7:.2f})"
                 html += f'{escape(text[position:start])}<span style="{style}" title="{score:+.3f}">'

@@ -146,8 +146,9 @@ class EncoderWithHead(ConfiguredModel):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if not {"call", "pool"}.isdisjoint(vars(cls)):  # inherited formats are of another head
-            for name in {"head_format", "onnx_outputs"} - vars(cls).keys():
+        for name in ("head_format", "onnx_outputs"):  # an inherited one may be of another head
+            owner = next((x for x in cls.__mro__ if name in vars(x)), cls)
+            if any(getattr(cls, x, 0) is not getattr(owner, x, 0) for x in ("call", "pool")):
                 setattr(cls, name, None)
 
     def __init__(self, config: BertConfig, *args: Any, **kwargs: Any) -> None:

@@ -145,6 +145,7 @@ def _fold(cell: Any) -> Any:
     if len(text := str(cell)) <= _MAX_UNFOLDED:
         return cell
     first, rest = escape(text[:_MAX_UNFOLDED]), escape(text[_MAX_UNFOLDED:_MAX_CHARS])
+    rest += "…" * (len(text) > _MAX_CHARS)
     return _Html(f"<details><summary>{first}</summary>{rest}</details>")
 
 
@@ -276,9 +277,10 @@ def _mistakes(report: EvaluationReport, table: str) -> str:
             row.append(_fold(report.context(index)))
         rows.append(row)
     kind = "rows" if report.is_wrong is None else "wrong rows"
-    note = f"{len(rows)} of {len(order):,} {kind}, the worst first. All rows are in "
+    note = f"{len(rows)} of {len(order):,} {kind}, the worst first" if rows else "No row is wrong"
     link = f'<a href="{escape(quote(table))}">{escape(table)}</a>'
-    return _table(header, rows, _Html(f"{note}{link}."))
+    note = _Html(f"{note}. All rows are in {link}.")
+    return _table(header, rows, note) or f"<p>{note}</p>" * bool(len(report))
 
 
 def _curve(folder: RunFolder, epoch: float | None) -> str:

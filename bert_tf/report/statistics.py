@@ -98,7 +98,7 @@ def headline(report: EvaluationReport, ends: Mapping[str, np.ndarray]) -> str:
         precision = 100 * found["precision_micro"]
         parts.append(f"{precision:.0f} % of the {predicted:,} predicted ones are right")
     what, value, metric = report.baseline or ("", 0.0, "")
-    if not what and report.counts and report.confusion and len(report.confusion[0]) == total:
+    if not what and report.counts and report.confusion and len(report.confusion[0]) == total > 0:
         value = np.bincount(report.confusion[0]).max() / total
         what = "always the most frequent label"
     if metric:

@@ -31,18 +31,17 @@ def train() -> None:
     shutil.rmtree(OUTPUT, ignore_errors=True)
     OUTPUT.parent.mkdir(exist_ok=True)
     command = [sys.executable, *COMMAND]
+    settings = {"stderr": subprocess.PIPE, "encoding": "utf-8", "errors": "replace"}
     with (
-        open(LOG, "w", encoding="utf-8", newline="") as log,
-        subprocess.Popen(
-            command, cwd=ROOT, stderr=subprocess.PIPE, encoding="utf-8", bufsize=1
-        ) as process,
+        open(LOG, "w", encoding="utf-8") as log,
+        subprocess.Popen(command, cwd=ROOT, **settings) as process,
     ):
         for line in process.stderr or ():
             log.write(line)
             if line.startswith("train: "):
                 print(line.rstrip("\n"), end="\r", flush=True)
     if process.returncode:
-        raise SystemExit(f"The command failed. Its log:\n{LOG.read_text(encoding='utf-8')}")
+        raise SystemExit(f"\nThe command failed. Its log:\n{LOG.read_text(encoding='utf-8')}")
 
 
 def main() -> None:

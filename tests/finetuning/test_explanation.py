@@ -196,17 +196,26 @@ def test_only_one_text_is_explained(predictors):
             predictors["label"].explain(texts)
 
 
+def _paragraphs(html):
+    return [unescape(re.sub("<.*?>", "", x)) for x in re.findall("(?s)<p.*?>(.*?)</p>", html)]
+
+
 def test_notebooks_show_the_texts_in_colors():
     texts = ("a <b>good</b> film", "slow")
     spans, scores = [(5, 9), (14, 18), (0, 4)], [1.0, -0.5, 0.0]
     explanation = Explanation("x<y", [*"abc"], [0, 0, 1], spans, scores, 0.5, 0.0, texts)
     html = explanation._repr_html_()
-    paragraphs = re.findall("<p>(.*?)</p>", html)
-    shown = [unescape(re.sub("<.*?>", "", x)) for x in paragraphs]
+    shown = _paragraphs(html)
     assert shown == ["Blue pieces are for x<y, red ones against it.", *texts]
     colors = re.findall(r"rgb\((\d+) .*? / ([\d.]+)\)", html)
     assert colors == [("42", "0.70"), ("219", "0.35"), ("219", "0.00")]
-    assert "<p></p>" in Explanation("", [], [], [], [], 0.0, 0.0, ("",))._repr_html_()
+    empty = Explanation("", [], [], [], [], 0.0, 0.0, ("",))
+    assert _paragraphs(empty._repr_html_())[1:] == [""]
+    # The pieces of a Hangul syllable, which a lower-casing tokenizer splits into letters.
+    pieces = ["x", "##y", "##z", "a"], [0] * 4, [(0, 1), (0, 1), (0, 2), (3, 4)]
+    korean = Explanation("", *pieces, [1.0] * 4, 4.0, 0.0, ("한국\na",))
+    assert _paragraphs(korean._repr_html_())[1:] == ["한국\na"]
+    assert str(korean) == "number: x +1.00, ##y +1.00, ##z +1.00, a +1.00"
 
 
 def test_estimators_explain(predictors):

@@ -217,7 +217,15 @@ class FirstToken(BertClassifier):
         return encoded["sequence_output"][:, 0]
 
 
-@pytest.mark.parametrize("model_class", [Scaled, FirstToken])
+class Pooling:
+    pool = FirstToken.pool
+
+
+class Mixed(Pooling, BertClassifier):
+    pass
+
+
+@pytest.mark.parametrize("model_class", [Scaled, FirstToken, Mixed])
 def test_formats_of_another_head_are_not_inherited(tiny, model_class):
     model = model_class(tiny.config, 3)
     with pytest.raises(UserError, match=f"{model_class.__name__} cannot be exported to ONNX"):

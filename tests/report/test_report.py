@@ -130,7 +130,7 @@ def test_page_is_self_contained_and_its_metrics_are_those_of_the_files(run, case
     assert numbers.keys() - shown == {"global_step", *["loss"][: "eval_loss" in numbers]}
     assert ["step", str(numbers["global_step"])] in page.tables["Run"]
     assert re.findall(r'href="#(.*?)"', page.html) == re.findall(r'section id="(.*?)"', page.html)
-    assert 'href="eval_predictions.tsv"' in page.html or len(page.tables.get("Mistakes", [])) == 0
+    assert 'All rows are in <a href="eval_predictions.tsv">' in page.html
     rows = read_rows(out / "eval_predictions.tsv")
     losses = [float(row["loss"]) for row in rows if "loss" in row]
     assert losses == sorted(losses, reverse=True)
@@ -302,6 +302,7 @@ def test_answers(run, case):
     for group, _, _, f1 in table:
         assert close(f1, np.mean([by_id[number] for number in groups[group]]))
     assert ("By answer" in page.tables) == (case is squad_2)
+    assert ("always no answer" in page.html) == (case is squad_2)
     _check_mistakes(page, [row for row in rows if not float(row[name])], ["id", "answers"])
     assert "the good film was not slow" in page.texts["Mistakes"]
 
@@ -416,6 +417,14 @@ def classes(predicted, **more):
             classes(np.zeros(10, int), confusion=(TRUE, TRUE)),
             r"6 of 10 rows right \(.*: 60 %\. The model is no better\.",
         ),
+        (
+            {
+                "counts": Counts(*np.zeros((3, 2, 0), int)),
+                "labels": ["a"],
+                "confusion": (ROWS[:0], ROWS[:0]),
+            },
+            "0 of 0 rows right",
+        ),
         # Of entities, the confusion matrix counts words.
         (
             classes(TRUE, confusion=(np.zeros(30, int),) * 2, unit="entities"),
@@ -462,6 +471,16 @@ def test_headline(report, expected):
     assert re.fullmatch(expected, sentence)
     html = evaluation_page("", {}, [], RunFolder(""), None, {}, report, "x.tsv")
     assert sentence.replace(" %", "&nbsp;%") in html
+
+
+def test_mistakes_name_the_table_and_cut_long_texts():
+    texts = ["x" * 2000, "y" * 2001]
+    for is_wrong in ([True, True], [False, False]):
+        report = EvaluationReport(columns={"text": texts}, is_wrong=np.array(is_wrong))
+        html = evaluation_page("", {}, [], RunFolder(""), None, {}, report, "a 'b'.tsv")
+        assert html.count("x</details>") == html.count("y…</details>") == is_wrong.count(True) / 2
+        assert 'All rows are in <a href="a%20%27b%27.tsv">a &#x27;b&#x27;.tsv</a>' in html
+        assert ("No row is wrong" in html) == (not any(is_wrong))
 
 
 def test_intervals_cover_the_true_value():

@@ -196,6 +196,7 @@ class QuestionAnswering(Task):
         order = np.lexsort((-probability, f1))
         f1, exact, probability = f1[order], exact[order], probability[order]
         questions = [questions[index] for index in order]
+        no_answer = float(np.mean([not q.answers for q in questions]))
         return EvaluationReport(
             columns={
                 "id": [q.qas_id for q in questions],
@@ -215,7 +216,7 @@ class QuestionAnswering(Task):
             },
             context=lambda index: " ".join(questions[index].doc_tokens),
             unit="answers",
-            baseline=("always no answer", float(np.mean([not q.answers for q in questions])), ""),
+            baseline=("always no answer", no_answer, "") if no_answer else None,
         )
 
     def from_inputs(self, inputs: Sequence[Any]) -> Windows:

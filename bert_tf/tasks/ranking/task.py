@@ -194,7 +194,7 @@ class Ranking(Task):
         """Writes a TREC run, best first; of an evaluation, only logs if the order is better."""
         if isinstance(examples, Ranked):
             what, before, name = self._baseline(examples)
-            after = self.metrics(examples, predictions)[f"eval_{name}"]
+            after = _rank(examples, predictions).metrics()[f"eval_{name}"]
             say, advice = log.info, ""
             if after <= before:
                 say, advice = log.warning, ". The model is no better: train longer, or on more data"
