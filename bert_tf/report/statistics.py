@@ -101,13 +101,15 @@ def headline(report: EvaluationReport, ends: Mapping[str, np.ndarray]) -> str:
     if not what and report.counts and report.confusion and len(report.confusion[0]) == total > 0:
         value = np.bincount(report.confusion[0]).max() / total
         what = "always the most frequent label"
-    if metric:
+    if (metric or name) not in found:
+        what = ""
+    elif metric:
         own, (low, high) = f"{metric.replace('_', ' ')}: {found[metric]:.3g}", ends[metric]
         parts.append(f"{own} ({low:.3g} to {high:.3g}); {what}: {value:.3g}")
     elif what:
         parts.append(f"{what}: {100 * value:.0f} %")
     gain = found[metric or name] - value if what else 1.0
-    is_better = gain < 0 if "error" in metric else gain > 0
+    is_better = gain < 0 if "error" in metric or metric == "loss" else gain > 0
     return "; ".join(parts) + ". The model is no better." * (not is_better)
 
 

@@ -120,6 +120,8 @@ class Model:
             outputs = outputs_of(predictor(self.kind.sample))
             self.outputs = {name: _TYPES.get(_type(x), "DT_STRING") for name, x in outputs.items()}
             self._reply_bytes = len(json.dumps([*outputs.values()]))
+            # Of several numbers, a request does not say which to explain.
+            self.explains &= not isinstance(outputs.get("values"), list)
         return predictor
 
     @property

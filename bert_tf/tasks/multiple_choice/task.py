@@ -196,6 +196,7 @@ class MultipleChoice(Task):
             is_wrong=~right,
             values={"accuracy": right},
             confidence=(highest, right),
+            unit="questions",
             baseline=("chance", float(np.mean([1 / len(q.endings) for q in examples])), ""),
         )
 
