@@ -76,6 +76,7 @@ _ADVICE = {
         "each text; for numbers, use TextRegressor",
         "padding|truncation|return_tensors": "Inputs are NumPy arrays, always padded and truncated "
         "to max_seq_length",
+        "aggregation_strategy": "Use the entities of a prediction, predictor(text).entities",
         "text_pairs?|text_b": "Pass pairs of texts as tuples: [(a, b)]",
         "sample_weights?": "Use class_weights",
         "trainable|frozen|lora.*|peft.*": "To train a part of the weights, use freeze_layers",
