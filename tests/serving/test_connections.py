@@ -19,18 +19,20 @@ from tests.oracle import ROOT
 from tests.serving.servers import in_new_process
 
 resource = pytest.importorskip("resource")
-HEADER = b"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\n"
+HEADER = b"POST /v1/models/m:predict HTTP/1.1\r\nHost: localhost\r\n"
 STARTS = {"header": HEADER + b"X-A: ", "body": HEADER + b"Content-Length: 9\r\n\r\n{", "none": b""}
 
 
 def is_open(connection):
     connection.settimeout(0.01)
     try:
-        return connection.recv(1) != b""
+        while connection.recv(65536):
+            pass
     except TimeoutError:
         return True
     except ConnectionError:
-        return False
+        pass
+    return False
 
 
 def test_slow_clients_are_closed(tmp_path):
@@ -39,17 +41,17 @@ def test_slow_clients_are_closed(tmp_path):
     model = f"--model=m={ROOT / 'examples/small_bert'}"
     with in_new_process(model, *flags, folder=tmp_path) as server, contextlib.ExitStack() as stack:
         slow, starts = [], [*STARTS.values()] * 14
-        for start in starts:
+        for number, start in enumerate(starts, start=1):
             address = ("127.0.0.1", server.port)
             slow.append(stack.enter_context(socket.create_connection(address, timeout=60)))
             slow[-1].sendall(start)
+            # The kernel hands over all connections before this one; it would drop more than 16.
+            if number % 7 == 0:
+                assert httpx.get(f"{server.url}/health").status_code == 200
         begin = time.monotonic()
-        assert httpx.get(f"{server.url}/health").status_code == 200
-        assert time.monotonic() - begin < 1
-        # The kernel may hand over some of the connections a second later.
         while sum(kept := [is_open(connection) for connection in slow]) > 12:
             assert time.monotonic() - begin < 3
-        assert not any(kept[:12])
+        assert not any(kept[:28])
         while any(map(is_open, slow)):
             for start, connection in zip(starts[-3:], slow[-3:], strict=True):
                 with contextlib.suppress(OSError):
