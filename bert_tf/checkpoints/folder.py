@@ -67,8 +67,8 @@ def advice_for_model_id(path: str) -> str:
         return ""
     name = os.path.basename(path)
     urls = [r.url for r in releases.RELEASES if name in (r.name, r.hub_name)]
-    example = f", such as {urls[0]}" if urls else ""
-    return f". Models are not downloaded: pass the folder of an unpacked model{example}"
+    archive = f". To download it: {urls[0]}" if urls else ""
+    return f". Models are not downloaded: pass the folder of an unpacked model{archive}"
 
 
 def latest(folder: str) -> str | None:

@@ -211,19 +211,19 @@ def test_resolve_error_lists_existing_files(tmp_path):
 @pytest.mark.parametrize(
     ("name", "address"),
     [
-        ("bert-base-uncased", "such as https://.*/2018_10_18/uncased_L-12_H-768_A-12.zip"),
-        ("google-bert/bert-base-cased", "such as https://.*/2018_10_18/cased_L-12_H-768_A-12.zip"),
-        ("uncased_L-2_H-128_A-2", "such as https://.*/2020_02_20/uncased_L-2_H-128_A-2.zip"),
+        ("bert-base-uncased", "https://.*/2018_10_18/uncased_L-12_H-768_A-12.zip"),
+        ("google-bert/bert-base-cased", "https://.*/2018_10_18/cased_L-12_H-768_A-12.zip"),
+        ("uncased_L-2_H-128_A-2", "https://.*/2020_02_20/uncased_L-2_H-128_A-2.zip"),
         ("all-MiniLM-L6-v2", ""),
         ("BAAI/bge-base", ""),
     ],
 )
 def test_hub_name_is_rejected(name, address, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    rejects = rf"Models are not downloaded: pass the folder of an unpacked model(, {address})?$"
+    rejects = rf"Models are not downloaded: pass the folder of an unpacked model(. To download it: {address})?$"
     with pytest.raises(UserError, match=rejects) as error:
         checkpoint.resolve(name)
-    assert bool(address) == ("such as" in str(error.value))
+    assert bool(address) == ("To download it" in str(error.value))
     (tmp_path / "output").mkdir()
     for path in ("bert_model.ckpt-1000", "output/bert-1", "model"):
         with pytest.raises(UserError) as error:
