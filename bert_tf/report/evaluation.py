@@ -55,10 +55,10 @@ class EvaluationReport:
         numbers: true and predicted numbers, both [N, T].
         groups: the group of each row, by heading; the page shows the mean `values` of each group.
         context: returns a longer text about a row, given its index.
-        unit: what is right or wrong, for the headline: what is counted in `counts`, or else a row.
-        baseline: what is reached without the model: its name, its value, and the metric in `values`
-            or `numbers`; "": the share that is right. If each row has one of the labels, and there
-            is none, it is the share of the most frequent label.
+        unit: plural noun for what the headline counts: the labels in `counts`, or else the rows.
+        baseline: a result without the model, as its name, value and metric, such as ("chance",
+            0.25, "mrr@10"). The metric is one of `values` or `numbers`, or "" for the fraction that
+            is right. By default, tasks with one label per row have that of the most frequent label.
     """
 
     columns: Mapping[str, Column] = dataclasses.field(default_factory=dict)

@@ -82,7 +82,7 @@ def intervals(report: EvaluationReport) -> tuple[dict[str, np.ndarray], int]:
 
 
 def headline(report: EvaluationReport, ends: Mapping[str, np.ndarray]) -> str:
-    """Says how much is right, and what is reached without the model; "" if the task does not say.
+    """Summarizes the result in a sentence, beside the baseline; "" if the report has neither.
 
     `ends` are the 95% intervals that `intervals` returns.
     """
