@@ -48,7 +48,11 @@ def main() -> None:
     """Runs the command and prints its results."""
     print(f"$ python {' '.join(COMMAND)}")
     counts = [len(read(HERE / f"{name}.tsv")) for name in ("train", "dev", "test")]
-    print("A small BERT learns from {} reviews; {} check it, {} are new to it".format(*counts))
+    print(
+        "Fine-tuning a small BERT on {} reviews, to evaluate it on {} and label {} new ones".format(
+            *counts
+        )
+    )
     train()
     accuracy = json.loads((OUTPUT / "eval_results.json").read_text())["eval_accuracy"]
     print(f"\n{accuracy * counts[1]:.0f} of {counts[1]} reviews are labeled correctly. New ones:")
