@@ -34,7 +34,7 @@ FOLDER = Path(__file__).resolve().parent
 
 def serve(settings: dict[str, Any], args: argparse.Namespace) -> None:
     """Trains with bert_tf for each line of the standard input; prints seconds."""
-    from bert_tf.quiet import import_tensorflow
+    from bert_tf.base.quiet import import_tensorflow
 
     os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"  # leaves memory to the other process
     import_tensorflow()

@@ -46,7 +46,7 @@ BATCH_SIZE, LEARNING_RATE = 32, 2e-5
 
 def make_bert_tf_trainer(folder: Path, precision: str, name: str) -> Callable[[], Any]:
     """Returns a function that trains on all rows once with bert_tf."""
-    from bert_tf.quiet import import_tensorflow
+    from bert_tf.base.quiet import import_tensorflow
 
     import_tensorflow()
     import tensorflow as tf

@@ -32,7 +32,7 @@ PEER = "transformers"
 
 def make_bert_tf_timer(folder: Path, precision: str, name: str) -> Callable[[], Any]:
     """Returns a function that times how long bert_tf takes to compute the pooled output."""
-    from bert_tf.quiet import import_tensorflow
+    from bert_tf.base.quiet import import_tensorflow
 
     import_tensorflow()
     import tensorflow as tf

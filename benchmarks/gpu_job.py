@@ -97,7 +97,7 @@ def prepare_sentence(row: Row, contestant: str, folder: Path, seconds: float) ->
         classify = gpu_steps.make_torch_classify(row, contestant == "torch-compile", folder)
     else:
         write_model(row, folder)
-        from bert_tf.predictor import Predictor
+        from bert_tf.api.predictor import Predictor
 
         classify = Predictor(
             folder,
@@ -210,7 +210,7 @@ def _word(token_id: int) -> str:
 
 def write_model(row: Row, folder: Path) -> None:
     """Writes a classifier with random weights and its configuration."""
-    from bert_tf.quiet import import_tensorflow
+    from bert_tf.base.quiet import import_tensorflow
 
     import_tensorflow()
     import keras

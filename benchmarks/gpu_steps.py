@@ -46,7 +46,7 @@ def make_bert_tf_program(
     row: Row, jit_compile: bool, dropout: float = 0.1, warmup_steps: int = WARMUP_STEPS
 ) -> Program:
     """Builds the step of bert_tf, with or without XLA."""
-    from bert_tf.quiet import import_tensorflow
+    from bert_tf.base.quiet import import_tensorflow
 
     import_tensorflow()
     import keras

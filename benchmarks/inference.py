@@ -90,7 +90,7 @@ def make_bert_tf_encoder(
     model_dir: Path, folder: Path, engine: str, precision: str, count: int
 ) -> Encoder:
     """Returns a function from `count` texts to their vectors, with one of our engines."""
-    from bert_tf.quiet import import_tensorflow
+    from bert_tf.base.quiet import import_tensorflow
 
     if engine == "tensorflow":
         import_tensorflow()

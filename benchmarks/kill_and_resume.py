@@ -38,7 +38,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bert_tf import checkpoints
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 
 SCRIPT = Path(__file__).resolve().parents[1] / "run_classifier.py"
 # Fractions of the kills that happen during startup, and while a checkpoint is being written; the

@@ -22,8 +22,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import timing
+from bert_tf.base.quiet import import_tensorflow
 from bert_tf.options import MaskedWordsOptions
-from bert_tf.quiet import import_tensorflow
 from bert_tf.tasks.fill_mask.masked_texts import MASK
 from bert_tf.tokenization import FullTokenizer
 

@@ -29,7 +29,7 @@ def make_tensorflow_timer(
     batch: int, length: int, precision: str, jit_compile: bool
 ) -> Callable[[], Any]:
     """Returns a function that times each product with TensorFlow or XLA."""
-    from bert_tf.quiet import import_tensorflow
+    from bert_tf.base.quiet import import_tensorflow
 
     import_tensorflow()
     import tensorflow as tf

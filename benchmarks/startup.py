@@ -44,9 +44,9 @@ def write_inputs(folder: Path, args: argparse.Namespace) -> None:
     # This runs in a separate process, so that its memory is free when the commands are timed.
     import keras
 
-    from bert_tf import checkpoints, registry, releases
+    from bert_tf import checkpoints, releases
     from bert_tf.modeling import BertClassifier
-    from bert_tf.options import ConversionOptions
+    from bert_tf.options import ConversionOptions, registry
 
     model_dir, data_dir = folder / "model", folder / "data"
     model_dir.mkdir()

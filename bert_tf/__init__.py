@@ -20,15 +20,15 @@ _MODULES = {
     "BertSpanLabeler": "bert_tf.modeling",
     "BertTokenClassifier": "bert_tf.modeling",
     "FullTokenizer": "bert_tf.tokenization",
-    "Predictor": "bert_tf.predictor",
-    "SentenceEncoder": "bert_tf.estimators.sentence_encoder",
-    "TextClassifier": "bert_tf.estimators",
-    "TextRegressor": "bert_tf.estimators",
-    "TokenClassifier": "bert_tf.estimators",
-    "UserError": "bert_tf.errors",
-    "encode": "bert_tf.text_inputs",
-    "register": "bert_tf.registry",
-    "run": "bert_tf.registry",
+    "Predictor": "bert_tf.api.predictor",
+    "SentenceEncoder": "bert_tf.api.sentence_encoder",
+    "TextClassifier": "bert_tf.api.estimators",
+    "TextRegressor": "bert_tf.api.estimators",
+    "TokenClassifier": "bert_tf.api.estimators",
+    "UserError": "bert_tf.base.errors",
+    "encode": "bert_tf.api.text_inputs",
+    "register": "bert_tf.options.registry",
+    "run": "bert_tf.options.registry",
 }
 __all__ = [*_MODULES]  # pyright: ignore[reportUnsupportedDunderAll]
 # Modules of the original BERT code, for programs that import them.
@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Any:
     if name in _COMPAT_MODULES:
         return import_module(f"bert_tf.{name}")
     if name not in _MODULES:
-        if advice := import_module("bert_tf.other_libraries").advice_of(["bert_tf"], name):
+        if advice := import_module("bert_tf.base.other_libraries").advice_of(["bert_tf"], name):
             # Of an AttributeError, `from bert_tf import ...` would not show the message.
             raise ImportError(f"There is no bert_tf.{name}. {advice}", name=__name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

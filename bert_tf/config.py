@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bert_tf import files
-from bert_tf.errors import UserError
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
 
 # The original's activations (None and "" mean `linear`), and `gelu_erf`, the exact GELU.
 ACTIVATIONS = ("linear", "relu", "gelu", "tanh", "gelu_erf")

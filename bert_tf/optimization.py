@@ -13,8 +13,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.errors import counted
-from bert_tf.removed_api import error_stubs
+from bert_tf.base.errors import counted
+from bert_tf.base.removed_api import error_stubs
 
 _logger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from copy import copy
 from functools import partial
 from types import FrameType
 
-from bert_tf import registry
-from bert_tf.errors import Terminated
-from bert_tf.signals import handle_signals, log, preserve_signal_handlers
+from bert_tf.base.errors import Terminated
+from bert_tf.base.signals import handle_signals, log, preserve_signal_handlers
+from bert_tf.options import registry
 
 
 def __getattr__(name: str) -> Callable[[], None]:
@@ -52,7 +52,7 @@ def _main(name: str) -> None:
         handle_signals(exit_now)
         os.environ.update(environment)
         try:
-            from bert_tf import cli
+            from bert_tf.options import cli
 
             stack.enter_context(cli.exit_with_message())
             options = cli.read_options(name, sys.argv)

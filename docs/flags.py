@@ -13,8 +13,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bert_tf.cli import describe_default, describe_range, option_groups
-from bert_tf.registry import SCRIPTS
+from bert_tf.options.cli import describe_default, describe_range, option_groups
+from bert_tf.options.registry import SCRIPTS
 
 PAGES = Path(__file__).parent / "scripts"
 # Scripts that the original lacks; all their flags are marked as new.

@@ -13,9 +13,9 @@ import keras
 import pytest
 
 from bert_tf import checkpoint, checkpoints
+from bert_tf.base.signals import SIGNALS
 from bert_tf.config import BertConfig
 from bert_tf.modeling import BertModel
-from bert_tf.signals import SIGNALS
 from bert_tf.training.precision import set_precision
 from tests import oracle
 

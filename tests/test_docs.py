@@ -20,7 +20,7 @@ from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
 from benchmarks import tables
-from bert_tf.registry import SCRIPTS
+from bert_tf.options.registry import SCRIPTS
 from bert_tf.tasks.classification.task_module import load_task_module
 from docs import flags, pictures
 from tests import sample_data

@@ -9,13 +9,13 @@ from unittest.mock import MagicMock
 import pytest
 
 from bert_tf import Predictor, checkpoint
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats.saved_model import SavedModelSource
 from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
 from bert_tf.checkpoints.run_folder import RunFolder
-from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel
 from bert_tf.options import EmbeddingsOptions
-from bert_tf.registry import SCRIPTS
+from bert_tf.options.registry import SCRIPTS
 from bert_tf.saved_models.onnx_graph import build_onnx_model
 from bert_tf.serving.app import _Routes
 from bert_tf.serving.options import ServingOptions

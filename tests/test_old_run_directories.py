@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint, checkpoints, scripts
+from bert_tf.api.predictor import Predictor
 from bert_tf.modeling import BertClassifier
-from bert_tf.predictor import Predictor
 from tests.oracle import golden
 
 TASKS = ["run_classifier", "run_classifier_tsv", "run_squad", "run_ner", "run_pretraining"]

@@ -6,12 +6,18 @@ import keras
 import numpy as np
 import pytest
 
-from bert_tf import UserError, registry
+from bert_tf import UserError
+from bert_tf.api.predictor import Predictor
 from bert_tf.data import array_ops
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.modeling import losses
-from bert_tf.options import ConversionOptions, ExportOptions, ExtractionOptions, ServingOptions
-from bert_tf.predictor import Predictor
+from bert_tf.options import (
+    ConversionOptions,
+    ExportOptions,
+    ExtractionOptions,
+    ServingOptions,
+    registry,
+)
 from bert_tf.serving.models import Model
 from tests.oracle import ROOT
 from tests.own_tasks_page import PROGRAM, page

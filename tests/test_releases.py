@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint, checkpoints, releases
+from bert_tf.base.errors import UserError
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel, BertPretrainer
 from bert_tf.options import ClassifierOptions, ExtractionOptions, PretrainingDataOptions
 from bert_tf.releases import RELEASES, named

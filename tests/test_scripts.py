@@ -9,9 +9,9 @@ import time
 import pytest
 
 from bert_tf import scripts
+from bert_tf.base.errors import UserError
+from bert_tf.base.signals import SIGNALS, log
 from bert_tf.checkpoints.formats.safetensors_files import SafetensorsReader
-from bert_tf.errors import UserError
-from bert_tf.signals import SIGNALS, log
 from tests.oracle import ROOT
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals and limits")
@@ -86,7 +86,7 @@ def test_unwritable_stderr_does_not_end_a_script(tmp_path, stderr):
 
 def test_import_leaves_signal_handlers_unchanged():
     code = (
-        "import signal, bert_tf, bert_tf.cli, run_classifier\n"
+        "import signal, bert_tf, bert_tf.options.cli, run_classifier\n"
         "print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, "
         "signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)"
     )

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bert_tf import cli, registry
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.finetuning.run_checks import give_schema
+from bert_tf.options import cli, registry
 from bert_tf.tasks.pretraining.corpus import load_encoder, read_documents
 from bert_tf.tasks.token_classification.conll import read_conll
 from tests.oracle import ROOT

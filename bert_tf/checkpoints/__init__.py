@@ -7,7 +7,7 @@ in these files: no mapping table is needed. The subpackage `formats` supports ot
 """
 
 # ruff: noqa: F401
-from bert_tf import backend
+from bert_tf.base import backend
 from bert_tf.checkpoints.folder import add_newest, latest, names_in, newest_readable, resolve
 from bert_tf.checkpoints.tensors import GLOBAL_STEP, read, shapes, step_of, write
 

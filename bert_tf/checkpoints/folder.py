@@ -3,10 +3,11 @@
 import os
 import re
 
-from bert_tf import files, releases
+from bert_tf import releases
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.tensors import UnreadableCheckpoint, read, shapes
-from bert_tf.errors import UserError
-from bert_tf.progress import log
 
 # Lists the checkpoints of its folder, in TensorFlow's format.
 STATE_FILE = "checkpoint"

@@ -11,15 +11,15 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_tf import backend
+from bert_tf.base import backend
+from bert_tf.base.errors import UserError, brief, counted, shortened
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.folder import MAX_TO_KEEP, add_newest, latest, remove, resolve
 from bert_tf.checkpoints.formats.configs import POOLER, WORD_EMBEDDINGS
 from bert_tf.checkpoints.formats.source import OriginalSource, Source
 from bert_tf.checkpoints.run_folder import TARGET_SCALE, RunFolder
 from bert_tf.checkpoints.tensors import GLOBAL_STEP, non_finite, read, shapes, step_of, write
-from bert_tf.errors import UserError, brief, counted, shortened
 from bert_tf.modeling import BertModel, checkpoint_name
-from bert_tf.progress import log
 
 _ENCODER_SCOPE = "bert/"
 # Names of scalars of optimizers and of loss scaling; a head may have scalars of its own.

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import files, registry
+from bert_tf.base import files
+from bert_tf.base.errors import UserError, counted, excerpt
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.folder import STEP_NAME, latest, newest_readable, resolve
 from bert_tf.checkpoints.tensors import step_of
-from bert_tf.declare import check_values
-from bert_tf.errors import UserError, counted, excerpt
-from bert_tf.progress import log
+from bert_tf.options import registry
+from bert_tf.options.declare import check_values
 
 CONFIG = "bert_config.json"
 VOCAB = "vocab.txt"
@@ -218,13 +219,10 @@ class RunFolder:
 
     def declared_labels(self) -> list[str] | None:
         """Returns the names of the outputs in `labels.txt` or a configuration; None if unknown."""
-        if path := self.find(LABELS):
-            return files.read_small_file_lines(path)
-        if not self.model:
-            return None
-        from bert_tf.checkpoints import formats
-
-        labels = formats.find_source(self.model).labels
+        for name in (LABELS, f"assets/{LABELS}"):  # the latter in a SavedModel
+            if path := self.find(name):
+                return files.read_small_file_lines(path)
+        labels = labels_in(self._read_json("config.json")) if self.model else None
         return labels and [label.strip() for label in labels]
 
     # Checkpoints.
@@ -371,3 +369,16 @@ def read_labels(path: str, is_label: Callable[[str], object] = str.strip) -> lis
 def labels_file(labels: Iterable[str] | None) -> dict[str, str]:
     """Returns file name -> text for `labels.txt`; empty without labels."""
     return {LABELS: "".join(f"{label}\n" for label in labels)} if labels else {}
+
+
+def labels_in(settings: Mapping[str, Any]) -> list[str] | None:
+    """Returns the labels in a config.json; None if missing, invalid or placeholders (LABEL_0)."""
+    id_to_label = settings.get("id2label")
+    if not isinstance(id_to_label, dict):
+        return None
+    ordered = [id_to_label.get(str(index)) for index in range(len(id_to_label))]
+    are_valid = all(isinstance(label, str) and label.strip() for label in ordered)
+    are_placeholders = all(label == f"LABEL_{index}" for index, label in enumerate(ordered))
+    if not are_valid or are_placeholders or len(set(ordered)) < len(ordered):
+        return None
+    return [str(label) for label in ordered]

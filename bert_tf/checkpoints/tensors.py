@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import backend, files
-from bert_tf.errors import UserError, reason
+from bert_tf.base import backend, files
+from bert_tf.base.errors import UserError, reason
 
 GLOBAL_STEP = "global_step"
 

@@ -2,7 +2,7 @@
 
 import os
 
-from bert_tf import signals
+from bert_tf.base import signals
 from bert_tf.checkpoints.formats import convert, describe, find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.commands.options import ConversionOptions

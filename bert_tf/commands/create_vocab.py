@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf import file_names, files
+from bert_tf.base import file_names, files
+from bert_tf.base.errors import UserError, counted, reason
+from bert_tf.base.progress import bar, log
 from bert_tf.checkpoints.run_folder import CONFIG, RUN
 from bert_tf.commands.options import VocabularyOptions
 from bert_tf.data.texts import check_lines
-from bert_tf.errors import UserError, counted, reason
-from bert_tf.progress import bar, log
 from bert_tf.tokenization import BasicTokenizer
 
 # In the published vocabularies, [PAD] has id 0, and 99 unused tokens precede the special tokens.

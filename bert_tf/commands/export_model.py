@@ -5,7 +5,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf import checkpoints, files, registry
+from bert_tf import checkpoints
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.formats import find_source, guess_lower_case
 from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
 from bert_tf.checkpoints.model import fold_target_scale
@@ -13,13 +16,12 @@ from bert_tf.checkpoints.run_folder import CONFIG, TARGET_SCALE, VOCAB, RunFolde
 from bert_tf.commands.options import ExportOptions
 from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature
-from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.export import export_task, new_version
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.modeling import BertModel
-from bert_tf.progress import log
+from bert_tf.options import registry
 from bert_tf.saved_models import modules
 from bert_tf.saved_models.exported_folder import export_folder
 from bert_tf.training.precision import dtype_policy

@@ -3,9 +3,9 @@
 import dataclasses
 import re
 
-from bert_tf import registry
-from bert_tf.declare import Options, check_required, check_values, option
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
+from bert_tf.options import registry
+from bert_tf.options.declare import Options, check_required, check_values, option
 
 _HEADS = [*dict.fromkeys(script.head for script in registry.SCRIPTS.values() if script.head)]
 # [PAD], [UNK], [CLS], [SEP], [MASK].

@@ -4,9 +4,9 @@ import collections
 from collections.abc import Iterable
 
 from bert_tf import tokenization
+from bert_tf.base.removed_api import error_stubs
 from bert_tf.data.features import pack_example
 from bert_tf.data.texts import read_lines
-from bert_tf.removed_api import error_stubs
 
 globals().update(error_stubs("extract_features"))
 

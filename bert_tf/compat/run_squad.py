@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from bert_tf import files, tokenization
-from bert_tf.removed_api import error_stubs
+from bert_tf import tokenization
+from bert_tf.base import files
+from bert_tf.base.removed_api import error_stubs
 from bert_tf.tasks.question_answering import decoding, squad_reader
 from bert_tf.tasks.question_answering.decoding import get_final_text, join_pieces
 from bert_tf.tasks.question_answering.squad_reader import SquadExample

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from bert_tf import file_names, files, locks
-from bert_tf.declare import DEVICES, Options, option
-from bert_tf.errors import UserError, counted
-from bert_tf.extras import import_extra
+from bert_tf.base import file_names, files, locks
+from bert_tf.base.errors import UserError, counted
+from bert_tf.base.extras import import_extra
+from bert_tf.options.declare import DEVICES, Options, option
 
 _logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ def for_each_on_beam(
     # Beam raises SystemExit for an option that it does not know.
     except (Exception, SystemExit) as error:
         reason = (str(error).strip() or repr(error)).splitlines()[-1].strip()
-        reason = reason.removeprefix("bert_tf.errors.UserError: ")
+        reason = reason.removeprefix("bert_tf.base.errors.UserError: ")
         reason = re.sub(r" \[while running '.*'\]$", "", reason)
         raise UserError(f"The Beam pipeline failed: {reason}") from error
     yield from items

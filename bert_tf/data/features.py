@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from bert_tf.base.errors import UserError
 from bert_tf.data.packing import pack_batch
-from bert_tf.errors import UserError
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
 

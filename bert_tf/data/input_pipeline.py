@@ -8,12 +8,12 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf import files
-from bert_tf.backend import tf
+from bert_tf.base import files
+from bert_tf.base.backend import tf
+from bert_tf.base.errors import UserError
 from bert_tf.data.features import Feature
 from bert_tf.data.parallel import num_cores
 from bert_tf.data.records import find_blocks, make_parse_fn
-from bert_tf.errors import UserError
 
 # Batches are trimmed to a multiple of this length: faster on GPUs, and fewer distinct shapes.
 LENGTH_MULTIPLE = 8

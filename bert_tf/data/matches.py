@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.errors import UserError, brief, counted, excerpt, shortened
 from bert_tf.data.disk_list import collect
 from bert_tf.data.match_options import BEIR, MS_MARCO, SQUAD, MatchOptions
 from bert_tf.data.split_files import find_files, no_file
 from bert_tf.data.texts import check_prefix
-from bert_tf.errors import UserError, brief, counted, excerpt, shortened
 from bert_tf.tables import relevance
 from bert_tf.tables.columns import COLUMN_NAME, is_name, parse_number, read_cells, to_text
 from bert_tf.tables.read import Row, read_table

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds, enumerate_groups
 

@@ -14,8 +14,8 @@ from multiprocessing.connection import wait
 from types import FrameType
 from typing import TypeVar
 
-from bert_tf.errors import Terminated, UserError
-from bert_tf.signals import SIGNALS, handle_signals
+from bert_tf.base.errors import Terminated, UserError
+from bert_tf.base.signals import SIGNALS, handle_signals
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

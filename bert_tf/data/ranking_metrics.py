@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 
 # Query, passage, and the score of the pair or the relevance of the passage; 0: not relevant.
 Judgment = tuple[int, int, float]

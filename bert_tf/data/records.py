@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import files
-from bert_tf.backend import tf
+from bert_tf.base import files
+from bert_tf.base.backend import tf
+from bert_tf.base.errors import UserError, reason
 from bert_tf.data.features import Feature
-from bert_tf.errors import UserError, reason
 
 _BLOCK_RECORDS = 1024
 # Bytes of a record besides its content: the length and two checksums.

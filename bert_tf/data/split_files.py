@@ -7,9 +7,9 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from bert_tf import files
-from bert_tf.declare import DATA, PATH, Options, option
-from bert_tf.errors import UserError
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
+from bert_tf.options.declare import DATA, PATH, Options, option
 
 _logger = logging.getLogger(__name__)
 

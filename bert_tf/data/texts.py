@@ -5,8 +5,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, NamedTuple
 
-from bert_tf import files, text_lines
-from bert_tf.errors import UserError, counted
+from bert_tf.base import files, text_lines
+from bert_tf.base.errors import UserError, counted
 from bert_tf.tables.columns import num_numbers, read_cells, to_text
 from bert_tf.tables.read import read_table
 

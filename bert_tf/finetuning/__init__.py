@@ -1,3 +1,3 @@
 """The fine-tuning framework: the base class of tasks, the run, and its output directory."""
 
-import bert_tf.backend  # noqa: F401
+import bert_tf.base.backend  # noqa: F401

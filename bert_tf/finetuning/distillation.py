@@ -12,19 +12,21 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from bert_tf import checkpoints, files, registry, training
+from bert_tf import checkpoints, training
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RUN, VOCAB, RunFolder, fingerprint
 from bert_tf.data.features import Feature
-from bert_tf.declare import MODEL, ROWS
-from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.engines import checkpoint_id, loaded, open_model
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.finetuning.task import Task
 from bert_tf.inference.row_batches import RowBatches
-from bert_tf.progress import log
+from bert_tf.options import registry
+from bert_tf.options.declare import MODEL, ROWS
 
 _PAD_LOGIT = -1e9
 

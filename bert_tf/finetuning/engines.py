@@ -7,16 +7,16 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.run_folder import LABELS, RunFolder, fingerprint
 from bert_tf.data.features import Feature, texts_per_row
-from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.model_files import is_exported
 from bert_tf.finetuning.task import NO_SCHEMA, Schema
 from bert_tf.inference.exported_model import MODEL_FILES, ExportedModel
 from bert_tf.inference.row_batches import Fetch, RowBatches
-from bert_tf.progress import log
 
 # Suffixes of the files that an export depends on: labels and weights; and of exported models.
 _SOURCES = (LABELS, ".index", ".safetensors", ".keras", ".h5", *MODEL_FILES.values())

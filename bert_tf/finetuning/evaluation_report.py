@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import files, registry
+from bert_tf.base import files
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.run_folder import RUNS, RunFolder
 from bert_tf.finetuning.records import Splits
 from bert_tf.finetuning.task import Written
-from bert_tf.progress import log
+from bert_tf.options import registry
 from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.report.page import Data, evaluation_page, summary_page
 from bert_tf.runs import output_dir

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.progress import log
 from bert_tf.inference.row_batches import NotFinite
-from bert_tf.progress import log
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import tokenize_with_offsets
 

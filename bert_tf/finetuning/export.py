@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bert_tf import files, locks
+from bert_tf.base import files, locks
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.formats.saved_model import EXTRA_FOLDER
 from bert_tf.checkpoints.run_folder import LABELS, RunFolder
 from bert_tf.data.features import sequence_features
+from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.run_metadata import model_files
 from bert_tf.finetuning.task import Task
-from bert_tf.options import FineTuningOptions
-from bert_tf.progress import log
 from bert_tf.saved_models import modules
 
 

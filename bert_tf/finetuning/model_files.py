@@ -5,18 +5,18 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.errors import UserError, counted, shortened
+from bert_tf.base.progress import log
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.formats.configs import count_layers, warn_of_other_config
 from bert_tf.checkpoints.formats.source import tokenizer_settings
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError, counted, shortened
 from bert_tf.finetuning.run_metadata import COPIES
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 from bert_tf.inference.exported_model import MODEL_FILES
 from bert_tf.options import ModelOptions
-from bert_tf.progress import log
 from bert_tf.tokenization import FullTokenizer
 
 # Tokens that are required to convert texts to inputs.

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from bert_tf import checkpoints
+from bert_tf.base.errors import UserError, counted
+from bert_tf.base.progress import log
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.packing import CUT_TOKENS
-from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.engines import loaded, open_model
 from bert_tf.finetuning.model_files import read_model_files
+from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.finetuning.task import MakeTask
-from bert_tf.options import FineTuningOptions
-from bert_tf.progress import log
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.text_checks import find_problems

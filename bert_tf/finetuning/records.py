@@ -16,19 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.errors import UserError, counted, shortened
+from bert_tf.base.progress import bar, log
 from bert_tf.checkpoints.run_folder import fingerprint
 from bert_tf.data import records
 from bert_tf.data.features import NUM_LOGGED, Feature, log_rows, texts_per_row
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.data.parallel import chunks, map_in_order
-from bert_tf.declare import ROWS
-from bert_tf.errors import UserError, counted, shortened
 from bert_tf.finetuning.distillation import Teacher
 from bert_tf.finetuning.run_checks import describe_data
 from bert_tf.finetuning.task import Task
 from bert_tf.inference.row_batches import unpadded_lengths
-from bert_tf.progress import bar, log
+from bert_tf.options.declare import ROWS
 from bert_tf.tokenization import load_vocab
 from bert_tf.tokenization.special_tokens import place, unmarked
 from bert_tf.training import Devices, Lengths

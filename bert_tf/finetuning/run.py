@@ -10,25 +10,26 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_tf import files, training
+from bert_tf import training
+from bert_tf.base import files
+from bert_tf.base.errors import UserError, counted
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.model import follow_labels
 from bert_tf.checkpoints.run_folder import PLANNED_STEPS, RunFolder, labels_file
 from bert_tf.data.features import texts_per_row
 from bert_tf.data.input_pipeline import SHUFFLED_IN_MEMORY
-from bert_tf.errors import UserError, counted
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.distillation import open_teacher
 from bert_tf.finetuning.engines import open_model
 from bert_tf.finetuning.evaluation_report import write_report, write_summary_report
 from bert_tf.finetuning.export import export_task
 from bert_tf.finetuning.model_files import read_model_files
+from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.records import Splits, report_shared_examples
 from bert_tf.finetuning.run_checks import check_resumed, give_schema, result_suffix
 from bert_tf.finetuning.task import MakeTask, Task, Written
 from bert_tf.inference.row_batches import RowBatches
-from bert_tf.options import FineTuningOptions
-from bert_tf.progress import log
 from bert_tf.runs import output_dir
 from bert_tf.runs.output_dir import Results
 from bert_tf.runs.training_run import Plan, TrainingRecords, TrainingRun

@@ -5,12 +5,12 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from bert_tf import registry
+from bert_tf.base.errors import UserError, excerpt, shortened
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.run_folder import LABELS, RunFolder, fingerprint
-from bert_tf.declare import DURATION, MODEL, ROWS, WEIGHTS
-from bert_tf.errors import UserError, excerpt, shortened
 from bert_tf.finetuning import run_metadata
-from bert_tf.progress import log
+from bert_tf.options import registry
+from bert_tf.options.declare import DURATION, MODEL, ROWS, WEIGHTS
 from bert_tf.tokenization import decompose
 
 _DATA = "training_data"

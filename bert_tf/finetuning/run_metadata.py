@@ -10,7 +10,10 @@ import os
 import typing
 from typing import Any
 
-from bert_tf import declare, file_names, files, registry
+from bert_tf.base import file_names, files
+from bert_tf.base.errors import UserError, shortened, similar
+from bert_tf.base.other_libraries import use_instead
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.folder import advice_for_model_id
 from bert_tf.checkpoints.run_folder import (
     CONFIG,
@@ -21,11 +24,9 @@ from bert_tf.checkpoints.run_folder import (
     fingerprint,
     labels_file,
 )
-from bert_tf.declare import DATA, DEVICES, MODEL, check_type
-from bert_tf.errors import UserError, shortened, similar
 from bert_tf.finetuning.task import NO_SCHEMA, Schema
-from bert_tf.other_libraries import use_instead
-from bert_tf.progress import log
+from bert_tf.options import declare, registry
+from bert_tf.options.declare import DATA, DEVICES, MODEL, check_type
 
 # The `vocab_digest` of pre-training records, in their descriptions and in `run.json`.
 VOCABULARY = "vocab_sha256"

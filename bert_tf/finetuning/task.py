@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature, sequence_features
-from bert_tf.errors import UserError
-from bert_tf.options import FineTuningOptions
+from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.tokenization import FullTokenizer
 

@@ -4,11 +4,12 @@ import os
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from bert_tf import files, tokenization
+from bert_tf import tokenization
+from bert_tf.base import files
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.finetuning import run_metadata
-from bert_tf.progress import log
 from bert_tf.tokenization import casing
 
 # A model's vocab_size may be the number of entries rounded up to a multiple of 8, 16, 32 or 64.

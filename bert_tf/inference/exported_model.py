@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.base.errors import UserError, reason
+from bert_tf.base.extras import RUNTIMES, import_extra
+from bert_tf.base.quiet import hide_stderr
 from bert_tf.data.features import Feature
 from bert_tf.data.parallel import num_cores
-from bert_tf.errors import UserError, reason
-from bert_tf.extras import RUNTIMES, import_extra
 from bert_tf.inference.row_batches import Fetch, RowBatches, Rows, checked
-from bert_tf.quiet import hide_stderr
 
 # Export format -> name of the model file in its folder.
 MODEL_FILES = {"onnx": "model.onnx", "litert": "model.tflite"}

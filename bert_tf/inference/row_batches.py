@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.base.errors import UserError, counted, shortened
+from bert_tf.base.progress import bar
 from bert_tf.data import array_ops
 from bert_tf.data.features import Feature
 from bert_tf.data.parallel import map_in_order
-from bert_tf.errors import UserError, counted, shortened
-from bert_tf.progress import bar
 
 # Upper limit for batches that grow, because larger batches are not faster on a CPU.
 _MAX_BATCH_TOKENS = 2048

@@ -1,11 +1,12 @@
 """The BERT models. They use only keras and keras.ops, and so run on any Keras backend."""
 
 # ruff: noqa: F401
-from bert_tf.quiet import hidden_log
+from bert_tf.base.quiet import hidden_log
 
 with hidden_log():  # of TensorFlow, if it is the backend
     import keras
 
+from bert_tf.base.removed_api import error_stubs
 from bert_tf.config import BertConfig
 from bert_tf.modeling.bert import BertModel
 from bert_tf.modeling.head_format import HeadFormat
@@ -18,6 +19,5 @@ from bert_tf.modeling.heads import (
     checkpoint_name,
 )
 from bert_tf.modeling.layers import create_initializer, gelu, get_activation
-from bert_tf.removed_api import error_stubs
 
 globals().update(error_stubs("modeling"))

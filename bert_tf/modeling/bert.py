@@ -6,13 +6,13 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.base.removed_api import error_stubs
 from bert_tf.config import BertConfig
 from bert_tf.modeling import layers
 from bert_tf.modeling.configured_model import ConfiguredModel
 from bert_tf.modeling.dropout import Dropout
 from bert_tf.modeling.head_format import HeadFormat
 from bert_tf.modeling.token_layout import PaddedLayout, UnpaddedLayout
-from bert_tf.removed_api import error_stubs
 
 
 class BertEmbeddings(keras.layers.Layer):

@@ -11,13 +11,13 @@ from typing import Any, NoReturn
 import keras
 from keras import ops
 
-from bert_tf import registry
+from bert_tf.base.errors import UserError
+from bert_tf.base.other_libraries import advice_of
+from bert_tf.base.removed_api import error_stubs
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
 from bert_tf.modeling.dropout import fold_in
 from bert_tf.modeling.inputs import check_inputs
-from bert_tf.other_libraries import advice_of
-from bert_tf.removed_api import error_stubs
+from bert_tf.options import registry
 
 
 class ConfiguredModel(keras.Model):

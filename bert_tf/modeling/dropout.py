@@ -63,7 +63,7 @@ def _draw_uniform(shape: Any, seed: Any) -> Any:
     if not is_key or keras.config.backend() != "tensorflow":
         return keras.random.uniform(shape, dtype="float32", seed=_Seed(seed))
     # `keras.random` has TensorFlow scramble the seed, in a dozen operations for each mask.
-    from bert_tf.backend import tf
+    from bert_tf.base.backend import tf
 
     key = tf.reshape(tf.bitcast(seed, tf.uint64), [1])
     counter = tf.zeros([2], tf.uint64)

@@ -8,14 +8,13 @@ task's folder and can also be imported from here.
 # ruff: noqa: F401
 from typing import Any
 
-from bert_tf import registry
-from bert_tf.options.fine_tuning import FineTuningOptions
+from bert_tf.options import registry
 from bert_tf.options.shared import DeviceOptions, EncoderOptions, ModelOptions, TrainingOptions
 
 
 def __getattr__(name: str) -> Any:
-    if name in (found := _options_classes()):
-        return found[name].options_class
+    if name in (found := _references()):
+        return registry.load(found[name])
     if name.endswith("Options"):
         # Of an AttributeError, `from bert_tf.options import ...` would not show the message.
         raise ImportError(f"There is no {name}, only {', '.join(found)}", name=__name__)
@@ -23,8 +22,10 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_options_classes()])
+    return sorted([*globals(), *_references()])
 
 
-def _options_classes() -> dict[str, Any]:
-    return {str(x.options).rpartition(":")[2]: x for x in registry.SCRIPTS.values()}
+def _references() -> dict[str, Any]:
+    found = [x.options for x in registry.SCRIPTS.values()]
+    found.append("bert_tf.finetuning.options:FineTuningOptions")
+    return {str(x).rpartition(":")[2]: x for x in found}

@@ -3,9 +3,11 @@
 import dataclasses
 import os
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
+from bert_tf.base.extras import RUNTIMES, import_extra
 from bert_tf.config import BertConfig
-from bert_tf.declare import (
+from bert_tf.options.declare import (
     DEVICES,
     MODEL,
     NOTHING,
@@ -19,8 +21,6 @@ from bert_tf.declare import (
     check_values,
     option,
 )
-from bert_tf.errors import UserError
-from bert_tf.extras import RUNTIMES, import_extra
 from bert_tf.tokenization import FullTokenizer, validate_case_matches_checkpoint
 
 _TPU_FLAGS = ("tpu_name", "tpu_zone", "gcp_project")

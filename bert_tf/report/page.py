@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 import numpy as np
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.run_folder import RunFolder
-from bert_tf.errors import UserError
 from bert_tf.report import statistics
 from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.report.svg import Series, chart

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import files, locks
+from bert_tf.base import files, locks
+from bert_tf.base.errors import UserError, counted
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.run_folder import EVAL_RESULTS_JSON, RUNS, RunFolder
-from bert_tf.errors import UserError, counted
-from bert_tf.progress import log
 from bert_tf.training.curve import Scalars
 from bert_tf.training.evaluation import EVAL_FOLDER, plain_metrics
 

@@ -7,13 +7,15 @@ from typing import Any
 
 import keras
 
-from bert_tf import checkpoints, files, registry
+from bert_tf import checkpoints
+from bert_tf.base import files
+from bert_tf.base.errors import UserError, counted
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.folder import warn_if_incomplete
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.formats.configs import POOLER
 from bert_tf.checkpoints.run_folder import RunFolder
-from bert_tf.errors import UserError, counted
-from bert_tf.progress import log
+from bert_tf.options import registry
 
 
 def load_first_weights(model: keras.Model, options: Any) -> str | None:

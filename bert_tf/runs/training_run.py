@@ -10,11 +10,12 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_tf import checkpoints, file_names, files, training
+from bert_tf import checkpoints, training
+from bert_tf.base import file_names, files
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.features import Feature
-from bert_tf.declare import DURATION, NOTHING, PATH
-from bert_tf.progress import log
+from bert_tf.options.declare import DURATION, NOTHING, PATH
 from bert_tf.runs.output_dir import EVAL_RESULTS, Results
 from bert_tf.runs.restoring import load_first_weights
 from bert_tf.training.curve import TrainingCurve

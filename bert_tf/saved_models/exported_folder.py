@@ -11,14 +11,14 @@ from typing import Any
 
 import keras
 
-from bert_tf import files, locks
+from bert_tf.base import files, locks
+from bert_tf.base.errors import UserError
+from bert_tf.base.extras import import_extra
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.formats import hugging_face_config
 from bert_tf.checkpoints.run_folder import LABELS
-from bert_tf.errors import UserError
-from bert_tf.extras import import_extra
 from bert_tf.inference.exported_model import MODEL_FILES
 from bert_tf.options import ModelOptions
-from bert_tf.progress import log
 from bert_tf.saved_models.litert_model import build_litert_model
 from bert_tf.saved_models.onnx_graph import build_onnx_model
 from bert_tf.tokenization import FullTokenizer

@@ -12,10 +12,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from bert_tf.base.errors import UserError, reason
+from bert_tf.base.quiet import hide_stderr
 from bert_tf.data import array_ops
-from bert_tf.errors import UserError, reason
 from bert_tf.inference.exported_model import HIDDEN_STATES, INPUTS, OUTPUTS
-from bert_tf.quiet import hide_stderr
 
 # Output name of a model -> output name in the file, where they differ, as in ONNX files.
 _OUTPUTS = {name: exported for exported, name in OUTPUTS.items()}

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from bert_tf import files
+from bert_tf.base import files
 from bert_tf.checkpoints.formats.saved_model import ENCODER_INPUTS
 from bert_tf.data.features import Feature
 from bert_tf.tokenization import FullTokenizer

@@ -10,9 +10,9 @@ from typing import Any
 import keras
 import numpy as np
 
+from bert_tf.base.errors import UserError
+from bert_tf.base.extras import import_extra
 from bert_tf.config import LAYER_NORM_EPSILON
-from bert_tf.errors import UserError
-from bert_tf.extras import import_extra
 from bert_tf.inference.exported_model import HIDDEN_STATES, INPUTS
 from bert_tf.modeling import BertModel
 from bert_tf.modeling.layers import MASK_BIAS

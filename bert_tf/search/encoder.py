@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.base.errors import UserError, shortened
+from bert_tf.base.progress import log
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.formats.sentence_transformers import check_encoder, declared_vectors
 from bert_tf.checkpoints.model import training_state
 from bert_tf.checkpoints.run_folder import RunFolder, fingerprint
 from bert_tf.data import array_ops
 from bert_tf.data.texts import Text, check_prefix, require_room
-from bert_tf.declare import DATA, DEVICES, MODEL, PATH, ROWS
-from bert_tf.errors import UserError, shortened
-from bert_tf.progress import log
+from bert_tf.options.declare import DATA, DEVICES, MODEL, PATH, ROWS
 from bert_tf.search.options import SearchOptions
 from bert_tf.tasks.feature_extraction.extraction import Extractor
 from bert_tf.tasks.feature_extraction.options import ExtractionOptions

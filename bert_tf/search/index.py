@@ -17,10 +17,10 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from bert_tf import files, locks
+from bert_tf.base import files, locks
+from bert_tf.base.errors import UserError, counted, excerpt, reason
+from bert_tf.base.progress import bar, log
 from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
-from bert_tf.errors import UserError, counted, excerpt, reason
-from bert_tf.progress import bar, log
 from bert_tf.search.encoder import Encoder
 from bert_tf.search.options import SearchOptions
 from bert_tf.search.texts import Identified, read_texts

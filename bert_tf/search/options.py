@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from bert_tf.declare import DATA, MODEL, PATH, RESULTS, RUN, option
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
+from bert_tf.options.declare import DATA, MODEL, PATH, RESULTS, RUN, option
 from bert_tf.options.shared import EngineOptions, ModelOptions
 
 

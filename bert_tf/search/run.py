@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf import file_names, files, signals
+from bert_tf.api.predictor import Predictor
+from bert_tf.base import file_names, files, signals
+from bert_tf.base.errors import UserError, excerpt
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.texts import STDIN, lines
-from bert_tf.errors import UserError, excerpt
-from bert_tf.predictor import Predictor
-from bert_tf.progress import log
 from bert_tf.search.encoder import Encoder
 from bert_tf.search.index import Index, build, is_index
 from bert_tf.search.options import SearchOptions

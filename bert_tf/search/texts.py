@@ -5,9 +5,9 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator
 
+from bert_tf.base.errors import UserError, counted, excerpt
+from bert_tf.base.progress import log
 from bert_tf.data.texts import check_lines, display_name, lines, read_columns
-from bert_tf.errors import UserError, counted, excerpt
-from bert_tf.progress import log
 from bert_tf.search.options import SearchOptions
 from bert_tf.tables import relevance
 from bert_tf.tables.columns import COLUMN_NAME, is_name

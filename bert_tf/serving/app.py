@@ -16,8 +16,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
+from bert_tf.base.errors import UserError, reason
 from bert_tf.data import array_ops
-from bert_tf.errors import UserError, reason
 from bert_tf.inference.row_batches import NotFinite
 from bert_tf.serving import schemas
 from bert_tf.serving.batching import Batcher, TooLarge

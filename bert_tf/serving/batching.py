@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
+from bert_tf.base.progress import log, silenced
 from bert_tf.inference.row_batches import NotFinite
-from bert_tf.progress import log, silenced
 from bert_tf.serving.metrics import Metrics
 from bert_tf.serving.models import Model
 from bert_tf.serving.options import ServingOptions

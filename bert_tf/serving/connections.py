@@ -10,7 +10,7 @@ from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from bert_tf.progress import log
+from bert_tf.base.progress import log
 
 # Seconds until the server finds out whether a client that has sent everything still waits.
 _PROBE_INTERVAL = 2.0

@@ -13,7 +13,7 @@ import numpy as np
 from fastapi import HTTPException
 from fastapi.responses import JSONResponse
 
-from bert_tf.progress import log
+from bert_tf.base.progress import log
 from bert_tf.serving.browsers import BrowserCheck
 from bert_tf.serving.metrics import Metrics
 from bert_tf.serving.options import ServingOptions

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf import files, registry
+from bert_tf.api.predictor import Predictor
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
+from bert_tf.base.progress import log, silenced
 from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
 from bert_tf.checkpoints.run_folder import CONFIG, RUN, RunFolder
-from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.predictor import Predictor
-from bert_tf.progress import log, silenced
+from bert_tf.options import registry
 from bert_tf.serving.options import ServingOptions
 
 # The dtype policy, which models are built with, is one for the whole process.

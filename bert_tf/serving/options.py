@@ -5,8 +5,8 @@ import os
 import re
 from typing import Any
 
-from bert_tf.declare import Options, check_required, check_values, option
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
+from bert_tf.options.declare import Options, check_required, check_values, option
 
 _NAME = re.compile(r"[\w.-]+", re.ASCII)
 _MAX = 2**31 - 1

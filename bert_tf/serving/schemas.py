@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 from bert_tf.serving.models import Kind
 
 _FIRST = ("text", "text_a", "question", "query")

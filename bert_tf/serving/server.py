@@ -7,10 +7,10 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-from bert_tf import files, signals
-from bert_tf.errors import UserError
-from bert_tf.extras import import_extra
-from bert_tf.progress import log
+from bert_tf.base import files, signals
+from bert_tf.base.errors import UserError
+from bert_tf.base.extras import import_extra
+from bert_tf.base.progress import log
 from bert_tf.serving.options import ServingOptions
 
 _BACKLOG = 2048  # connections that the system holds until they are accepted

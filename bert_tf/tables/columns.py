@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bert_tf.errors import UserError, counted, excerpt, shortened
+from bert_tf.base.errors import UserError, counted, excerpt, shortened
 from bert_tf.tables.read import BAR_HINT, Row
 
 _SHOWN_NAMES = 20  # in a message

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
 
-from bert_tf import files, text_lines
-from bert_tf.errors import UserError, counted, excerpt, shortened
+from bert_tf.base import files, text_lines
+from bert_tf.base.errors import UserError, counted, excerpt, shortened
 
 _logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, NamedTuple
 
-from bert_tf import files
-from bert_tf.errors import UserError, brief, excerpt, shortened
+from bert_tf.base import files
+from bert_tf.base.errors import UserError, brief, excerpt, shortened
 from bert_tf.tables.columns import parse_number, to_text
 from bert_tf.tables.read import read_table
 

@@ -17,9 +17,9 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
-from bert_tf import files
-from bert_tf.errors import brief
-from bert_tf.other_libraries import ExplainsNames
+from bert_tf.base import files
+from bert_tf.base.errors import brief
+from bert_tf.base.other_libraries import ExplainsNames
 from bert_tf.tokenization.casing import (
     validate_case_matches_checkpoint as validate_case_matches_checkpoint,
 )

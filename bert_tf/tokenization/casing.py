@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterable
 
 from bert_tf import releases
-from bert_tf.errors import UserError, counted, excerpt
+from bert_tf.base.errors import UserError, counted, excerpt
 
 _logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.errors import reason
+from bert_tf.base.errors import reason
 from bert_tf.tokenization import is_control, is_punctuation
 
 _logger = logging.getLogger(__name__)

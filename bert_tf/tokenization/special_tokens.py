@@ -7,7 +7,7 @@ the same text.
 import re
 from collections.abc import Iterator, Mapping
 
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 
 _UNUSED = re.compile(r"[\[<]unused\D?\d+[\]>]", re.IGNORECASE)
 # Entries that no text can have, so that a special token may take their place.

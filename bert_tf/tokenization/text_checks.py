@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bert_tf.errors import counted, excerpt
+from bert_tf.base.errors import counted, excerpt
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast_wordpiece import UNKNOWN
 

@@ -2,7 +2,7 @@
 
 # ruff: noqa: F401
 
-from bert_tf.backend import tf
+from bert_tf.base.backend import tf
 from bert_tf.training.build import (
     build_model,
     check_training,

@@ -6,12 +6,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from bert_tf.base.errors import UserError, counted
+from bert_tf.base.progress import log
 from bert_tf.data.features import Feature
 from bert_tf.data.input_pipeline import read_dataset
-from bert_tf.errors import UserError, counted
 from bert_tf.optimization import create_optimizer
 from bert_tf.options import TrainingOptions
-from bert_tf.progress import log
 from bert_tf.training.devices import Devices
 from bert_tf.training.memory import log_memory
 from bert_tf.training.precision import LossScale

@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.errors import UserError
-from bert_tf.progress import log
+from bert_tf.base.errors import UserError
+from bert_tf.base.progress import log
 
 _POLL_SECONDS = 0.3
 _LOG_SECONDS = 30.0

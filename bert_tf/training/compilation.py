@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_tf.base.progress import log
 from bert_tf.data.input_pipeline import LENGTH_MULTIPLE
 from bert_tf.options import TrainingOptions
-from bert_tf.progress import log
 from bert_tf.training.devices import Devices
 
 # With XLA, inference takes 0.3 ms less for 128 tokens, but 24 s for the first batch of each length.

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.run_folder import CURVE
-from bert_tf.errors import UserError
-from bert_tf.progress import log
 
 CURVE_PLOT = "training_curve.png"
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf import backend
+from bert_tf.base import backend
+from bert_tf.base.errors import UserError, counted, reason
+from bert_tf.base.progress import log
+from bert_tf.base.signals import ended_by_signals
 from bert_tf.data.input_pipeline import LENGTH_MULTIPLE
 from bert_tf.data.parallel import num_cores
-from bert_tf.errors import UserError, counted, reason
 from bert_tf.options import DeviceOptions
-from bert_tf.progress import log
-from bert_tf.signals import ended_by_signals
 from bert_tf.training.cluster import read_cluster, wait_for_workers
 from bert_tf.training.precision import dtype_policy, set_precision
 

@@ -12,10 +12,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_tf import checkpoints, files
+from bert_tf import checkpoints
+from bert_tf.base import files
+from bert_tf.base.errors import UserError, counted
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.run_folder import BEST_FOLDER, BEST_NAME
-from bert_tf.errors import UserError, counted
-from bert_tf.progress import log
 from bert_tf.training.curve import Points, Scalars
 
 # Folder of the evaluation summaries for TensorBoard, as in the original BERT code.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from bert_tf.errors import UserError, WorkerLost, reason
+from bert_tf.base.errors import UserError, WorkerLost, reason
 from bert_tf.training.memory import SAVE_MEMORY
 
 # The errors that TensorFlow raises when a worker does not respond.

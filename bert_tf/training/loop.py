@@ -15,10 +15,10 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.errors import UserError, counted
+from bert_tf.base.errors import UserError, counted
+from bert_tf.base.progress import TrainingProgress, log
+from bert_tf.base.signals import stop_request
 from bert_tf.options import TrainingOptions
-from bert_tf.progress import TrainingProgress, log
-from bert_tf.signals import stop_request
 from bert_tf.training.curve import Scalars, TrainingCurve
 from bert_tf.training.devices import Devices
 from bert_tf.training.evaluation import EvalCallback

@@ -4,9 +4,9 @@ import math
 import os
 from typing import Any
 
+from bert_tf.base.errors import counted
+from bert_tf.base.progress import log
 from bert_tf.config import BertConfig
-from bert_tf.errors import counted
-from bert_tf.progress import log
 from bert_tf.training.devices import Devices
 from bert_tf.training.precision import compute_dtype
 

@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint, checkpoints
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import OriginalSource
-from bert_tf.errors import UserError
 from bert_tf.modeling import (
     BertClassifier,
     BertModel,

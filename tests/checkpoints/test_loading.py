@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from bert_tf import BertModel, checkpoint, checkpoints
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.checkpoints.formats.configs import POOLER
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier, BertSpanLabeler, BertTokenClassifier
 from bert_tf.options import ConversionOptions
 from tests.oracle import ROOT
@@ -84,7 +84,7 @@ def test_errors_name_the_file(tmp_path):
 
 
 def test_models_unlike_the_checkpoint_warn(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
     warnings = lambda: [r for r in caplog.records if r.levelname == "WARNING"]  # noqa: E731
     for path in SMALL_BERT.iterdir():
         (tmp_path / path.name).symlink_to(path)
@@ -106,7 +106,7 @@ def test_models_unlike_the_checkpoint_warn(tmp_path, caplog, monkeypatch):
 
 
 def test_unused_layers_and_heads_warn(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
     warnings = lambda: [r for r in caplog.records if r.levelname == "WARNING"]  # noqa: E731
     config = BertConfig.from_json_file(SMALL_BERT / "bert_config.json")
     config.num_hidden_layers = 1

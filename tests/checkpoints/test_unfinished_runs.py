@@ -7,22 +7,23 @@ import signal
 
 import pytest
 
-from bert_tf import BertClassifier, Predictor, TextClassifier, registry
+from bert_tf import BertClassifier, Predictor, TextClassifier
+from bert_tf.base.errors import UserError
+from bert_tf.base.signals import Terminated
 from bert_tf.checkpoints.folder import remove
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.commands import convert_checkpoint, export_model
-from bert_tf.errors import UserError
 from bert_tf.options import (
     ClassifierOptions,
     ConversionOptions,
     ExportOptions,
     ExtractionOptions,
     SearchOptions,
+    registry,
 )
 from bert_tf.serving.models import Model
 from bert_tf.serving.options import ServingOptions
-from bert_tf.signals import Terminated
 
 UNTRAINED = "was written before the first training step"
 

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from bert_tf.base.errors import UserError
 from bert_tf.commands import create_vocab
-from bert_tf.errors import UserError
 from bert_tf.options import VocabularyOptions
 from bert_tf.tokenization import BasicTokenizer, FullTokenizer
 

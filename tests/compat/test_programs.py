@@ -20,7 +20,7 @@ from bert_tf import (
     run_squad,
     tokenization,
 )
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 from bert_tf.tasks.classification.task_module import load_task_module
 from tests.oracle import ROOT
 

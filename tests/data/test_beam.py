@@ -11,9 +11,9 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
 from bert_tf.data.beam import convert_files, for_each_on_beam
-from bert_tf.errors import UserError
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_runner_options(beam, options, arguments):
         (SystemExit(2), "The Beam pipeline failed: 2"),
         (RuntimeError("a\nbert_tf.errors.UserError: no file"), "The Beam pipeline failed: no file"),
         (
-            RuntimeError("bert_tf.errors.UserError: a.txt:3: bad [while running 'Do']"),
+            RuntimeError("bert_tf.base.errors.UserError: a.txt:3: bad [while running 'Do']"),
             "The Beam pipeline failed: a.txt:3: bad$",
         ),
         (RuntimeError(), r"The Beam pipeline failed: RuntimeError\(\)"),

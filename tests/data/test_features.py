@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from bert_tf.base.errors import UserError
 from bert_tf.compat.run_classifier import (
     InputExample,
     InputFeatures,
@@ -16,7 +17,6 @@ from bert_tf.compat.run_classifier import (
     convert_examples_to_features,
     convert_single_example,
 )
-from bert_tf.errors import UserError
 from bert_tf.tasks.classification.glue import TASKS, GlueDataset, TsvTask
 from bert_tf.tokenization import FullTokenizer
 from tests.data import CONVERSIONS, Words

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.base.errors import UserError
 from bert_tf.data import input_pipeline
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.input_pipeline import read_dataset
 from bert_tf.data.records import write_records
-from bert_tf.errors import UserError
 from tests.data.test_records import IDS, MIXED, id_batches
 
 Context = tf.distribute.InputContext

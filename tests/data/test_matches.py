@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from bert_tf.base.errors import UserError
 from bert_tf.data.matches import Match, Matches, read_matches
-from bert_tf.errors import UserError
 from bert_tf.options import EmbeddingsOptions
 
 COLUMNS = {"anchor_column": "a", "positive_column": "b"}

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_tf.base.errors import UserError
 from bert_tf.data.features import InputExample, find_label_id
 from bert_tf.data.packing import (
     CUT_TOKENS,
@@ -14,7 +15,6 @@ from bert_tf.data.packing import (
     pack_batch,
     truncated_lengths,
 )
-from bert_tf.errors import UserError
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds

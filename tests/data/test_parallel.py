@@ -11,8 +11,8 @@ import time
 
 import pytest
 
+from bert_tf.base.errors import UserError
 from bert_tf.data.parallel import chunks, map_in_order, parallel_for
-from bert_tf.errors import UserError
 from tests.oracle import ROOT
 
 # A hung test fails after this time; on a busy machine, processes may take a minute to start.

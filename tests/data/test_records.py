@@ -9,10 +9,10 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bert_tf.base.errors import UserError
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.input_pipeline import read_dataset
 from bert_tf.data.records import count_records, encode_examples, make_parse_fn, write_records
-from bert_tf.errors import UserError
 from tests.data import CONVERSIONS
 from tests.oracle import golden
 

@@ -6,16 +6,15 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_tf import registry
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.packing import pack_batch
-from bert_tf.declare import DATA, option
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits
 from bert_tf.modeling import HeadFormat
 from bert_tf.modeling.heads import EncoderWithHead, LinearHead
 from bert_tf.modeling.losses import cross_entropy
-from bert_tf.options import FineTuningOptions
+from bert_tf.options import FineTuningOptions, registry
+from bert_tf.options.declare import DATA, option
 from bert_tf.tokenization.fast import BatchTokenizer
 
 

@@ -11,13 +11,12 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from bert_tf import registry
 from bert_tf.data.features import sequence_features
 from bert_tf.data.packing import pack_batch
-from bert_tf.declare import DATA, ROWS, WEIGHTS, option
 from bert_tf.finetuning.task import Metric, Task, Traits
 from bert_tf.modeling.heads import EncoderWithHead
-from bert_tf.options import FineTuningOptions
+from bert_tf.options import FineTuningOptions, registry
+from bert_tf.options.declare import DATA, ROWS, WEIGHTS, option
 from bert_tf.tokenization.fast import BatchTokenizer
 
 

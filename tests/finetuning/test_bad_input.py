@@ -8,17 +8,17 @@ import shutil
 import numpy as np
 import pytest
 
-from bert_tf import checkpoint, checkpoints, cli
+from bert_tf import checkpoint, checkpoints
+from bert_tf.base.errors import UserError
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
 from bert_tf.modeling import BertPretrainer
-from bert_tf.options import ClassifierOptions
+from bert_tf.options import ClassifierOptions, cli
 from bert_tf.runs import output_dir
 from bert_tf.tasks import classification
+from tests.base.test_locks import hold
 from tests.conftest import SIZES
 from tests.oracle import golden
 from tests.tasks.classification.test_task import options
-from tests.test_locks import hold
 
 
 def _assert_user_error(run_options, message):

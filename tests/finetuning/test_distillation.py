@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint, checkpoints
+from bert_tf.api.predictor import Predictor
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.records import Feature, count_records, read_chunks
-from bert_tf.errors import UserError
 from bert_tf.finetuning.distillation import open_teacher, row_loss
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.records import hash_texts
@@ -21,7 +22,6 @@ from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.finetuning.task import Traits
 from bert_tf.modeling import BertModel
 from bert_tf.options import ClassifierOptions, ConversionOptions
-from bert_tf.predictor import Predictor
 from bert_tf.tasks import classification, multiple_choice, ner, squad
 from bert_tf.tasks.classification.task import Classification
 from tests.tasks.classification.test_task import options

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 from bert_tf import Predictor, checkpoint
+from bert_tf.base.errors import UserError
 from bert_tf.commands import export_model
-from bert_tf.errors import UserError
 from bert_tf.inference.exported_model import MODEL_FILES
 from bert_tf.options import ExportOptions, ExtractionOptions
 from bert_tf.tasks import classification, extraction
 from bert_tf.tasks.classification.options import ClassifierOptions
+from tests.api.test_predictor import CONTEXT, SMALL_BERT, trained  # noqa: F401
 from tests.oracle import ROOT
 from tests.tasks.classification.test_custom_runs import custom_options, sentences
-from tests.test_predictor import CONTEXT, SMALL_BERT, trained  # noqa: F401
 
 ENGINES = ("onnx", "litert")
 PAIRS = [("a good film", "it was bad"), ("the plot", ""), ("zzz \u4e2d é", "a b c " * 20)]

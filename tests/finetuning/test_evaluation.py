@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint
+from bert_tf.api.predictor import Predictor
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import find_source
-from bert_tf.errors import UserError
 from bert_tf.options import ClassifierOptions
-from bert_tf.predictor import Predictor
 from bert_tf.runs import output_dir
 from bert_tf.tasks import classification
 from bert_tf.tasks.classification.glue import SUBMISSION_SIZES

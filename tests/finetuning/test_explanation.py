@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import TextClassifier, TextRegressor
-from bert_tf.errors import UserError
+from bert_tf.api.predictor import Predictor
+from bert_tf.base.errors import UserError
 from bert_tf.finetuning.explanation import Explanation, explain
-from bert_tf.predictor import Predictor
 from bert_tf.tasks import classification
 from bert_tf.tokenization import FullTokenizer
 from tests.conftest import WORDS

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint, cli, registry
+from bert_tf import checkpoint
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.commands import export_model
-from bert_tf.errors import UserError
 from bert_tf.finetuning import export
 from bert_tf.modeling import BertModel
-from bert_tf.options import ConversionOptions, ExportOptions
+from bert_tf.options import ConversionOptions, ExportOptions, cli, registry
 from bert_tf.saved_models import modules
 from bert_tf.tasks import classification, ner, squad
 from bert_tf.tokenization import FullTokenizer

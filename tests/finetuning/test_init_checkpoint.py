@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import convert, find_source
-from bert_tf.errors import UserError
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.options import ClassifierOptions, ConversionOptions, ExtractionOptions
 from bert_tf.tasks import classification, extraction

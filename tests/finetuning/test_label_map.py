@@ -8,12 +8,12 @@ import keras
 import numpy as np
 import pytest
 
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import OriginalSource
 from bert_tf.checkpoints.formats.conversion import convert
 from bert_tf.checkpoints.formats.detection import find_source
 from bert_tf.checkpoints.model import follow_labels
 from bert_tf.checkpoints.run_folder import RunFolder, labels_file, read_labels
-from bert_tf.errors import UserError
 from bert_tf.finetuning.run_checks import require_same_labels
 from bert_tf.options import ClassifierOptions, ConversionOptions
 from bert_tf.tasks.classification.dataset_factory import _require_order, make_dataset

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint, checkpoints, registry
+from bert_tf import checkpoint, checkpoints
+from bert_tf.api.predictor import Predictor
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import convert, describe, find_source
 from bert_tf.data.features import sequence_features
-from bert_tf.errors import UserError
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.run_metadata import model_files
 from bert_tf.finetuning.task import Schema
 from bert_tf.inference.exported_model import ExportedModel
 from bert_tf.modeling import BertClassifier
-from bert_tf.options import ConversionOptions, ExportOptions
-from bert_tf.predictor import Predictor
+from bert_tf.options import ConversionOptions, ExportOptions, registry
 from bert_tf.saved_models.litert_model import build_litert_model
 from bert_tf.saved_models.onnx_graph import build_onnx_model
 from tests.finetuning.own_relations import RelationClassifier, RelationOptions, Relations

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import registry, training
-from bert_tf.errors import UserError
+from bert_tf import training
+from bert_tf.api.predictor import Predictor
+from bert_tf.base.errors import UserError
 from bert_tf.finetuning.run import _check_gathering
 from bert_tf.finetuning.task import Task
-from bert_tf.options import FineTuningOptions
-from bert_tf.predictor import Predictor
+from bert_tf.options import FineTuningOptions, registry
 from tests.conftest import WORDS
 from tests.finetuning.own_relations import RelationOptions
 from tests.finetuning.own_task import RetrievalOptions

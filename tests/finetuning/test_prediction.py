@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 from bert_tf.finetuning.prediction import TextCheck, require_texts
 from bert_tf.tokenization import FullTokenizer
 

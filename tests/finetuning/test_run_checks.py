@@ -8,12 +8,12 @@ import shutil
 import numpy as np
 import pytest
 
-from bert_tf import registry, training
+from bert_tf import training
+from bert_tf.api.predictor import Predictor
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.commands import convert_checkpoint, export_model
-from bert_tf.declare import check_values
-from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks, run_metadata
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.modeling import BertModel
@@ -24,8 +24,9 @@ from bert_tf.options import (
     MultipleChoiceOptions,
     NerOptions,
     PretrainingOptions,
+    registry,
 )
-from bert_tf.predictor import Predictor
+from bert_tf.options.declare import check_values
 from bert_tf.runs.output_dir import Results, result_path, write_summary
 from bert_tf.tasks import classification
 from tests.tasks.classification.test_task import options

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bert_tf import files, registry
+from bert_tf.base import files
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.finetuning import run_metadata
@@ -24,6 +24,7 @@ from bert_tf.options import (
     NerOptions,
     RankingOptions,
     SquadOptions,
+    registry,
 )
 from tests.finetuning.own_task import RetrievalOptions
 from tests.own_tasks_page import page

@@ -8,9 +8,9 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import Predictor, SentenceEncoder, checkpoint
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.tensors import read, shapes
 from bert_tf.data import array_ops
-from bert_tf.errors import UserError
 from bert_tf.inference.row_batches import NotFinite, checked
 from bert_tf.options import ClassifierOptions, EmbeddingsOptions, ExtractionOptions, SearchOptions
 from bert_tf.search import index

@@ -13,7 +13,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 from bert_tf.modeling import (
     BertClassifier,
     BertConfig,

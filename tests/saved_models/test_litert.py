@@ -11,14 +11,15 @@ import tokenizers
 from scipy.special import softmax
 
 from bert_tf import Predictor
+from bert_tf.base.errors import UserError
 from bert_tf.commands import export_model
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
 from bert_tf.inference.exported_model import INPUTS
 from bert_tf.modeling import BertClassifier, BertModel
 from bert_tf.options import ExportOptions
 from bert_tf.saved_models.litert_model import build_litert_model
 from bert_tf.saved_models.onnx_graph import build_onnx_model
+from tests.api.test_predictor import CONTEXT, trained  # noqa: F401
 from tests.saved_models.models import (
     MODELS,
     SIZES,
@@ -27,7 +28,6 @@ from tests.saved_models.models import (
     make_random_model,
     to_model_inputs,
 )
-from tests.test_predictor import CONTEXT, trained  # noqa: F401
 
 interpreter = pytest.importorskip("ai_edge_litert.interpreter")
 

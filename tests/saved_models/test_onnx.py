@@ -11,9 +11,9 @@ import pytest
 import tokenizers
 
 from bert_tf import checkpoint, checkpoints
+from bert_tf.base.errors import UserError
 from bert_tf.commands import export_model
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
 from bert_tf.inference.exported_model import INPUTS
 from bert_tf.modeling import BertModel
 from bert_tf.options import ExportOptions

@@ -14,9 +14,9 @@ import time
 import numpy as np
 import pytest
 
-from bert_tf import Predictor, TextClassifier, TextRegressor, checkpoint, registry
-from bert_tf.errors import UserError
-from bert_tf.options import RankingOptions, SearchOptions
+from bert_tf import Predictor, TextClassifier, TextRegressor, checkpoint
+from bert_tf.base.errors import UserError
+from bert_tf.options import RankingOptions, SearchOptions, registry
 from bert_tf.search import index as index_module
 from bert_tf.search.encoder import Encoder
 from bert_tf.search.index import Index

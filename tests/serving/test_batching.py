@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 from bert_tf.serving.batching import Batcher, TooLarge
 from bert_tf.serving.metrics import Metrics
 from bert_tf.serving.options import ServingOptions

@@ -6,8 +6,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from bert_tf import Predictor, registry
-from bert_tf.options import RankingOptions
+from bert_tf import Predictor
+from bert_tf.options import RankingOptions, registry
 from tests.oracle import golden
 from tests.serving.servers import in_new_process
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 import bert_tf
 from bert_tf import Predictor
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats.sentence_transformers import declaration
 from bert_tf.commands import export_model
 from bert_tf.commands.options import ExportOptions
-from bert_tf.errors import UserError
 from bert_tf.serving.models import KINDS, Model, outputs_of, scores_of
 from bert_tf.serving.options import ServingOptions
 from bert_tf.serving.schemas import Instance

@@ -14,9 +14,8 @@ import time
 import httpx
 import pytest
 
-from bert_tf import registry
-from bert_tf.errors import UserError
-from bert_tf.options import RankingOptions
+from bert_tf.base.errors import UserError
+from bert_tf.options import RankingOptions, registry
 from bert_tf.serving.options import ServingOptions
 from bert_tf.serving.server import listen, run
 from tests.oracle import ROOT, golden

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 from bert_tf.tables.columns import find_positions, to_text, value_at
 from bert_tf.tables.read import read_table
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 from bert_tf.tables.read import LAST, Row, read_tsv, require_columns
 
 PLAIN = 'id\ttext\n1\tHe said "no.\n2\t"quoted"\n3\tit\'s\n'

@@ -250,7 +250,7 @@ def test_fallback_without_tensorflow_text_warns_once(monkeypatch, caplog):
 
     fast_wordpiece.tensorflow_text.cache_clear()
     monkeypatch.setattr(builtins, "__import__", fail_for_tensorflow_text)
-    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
     tokenizer = BatchTokenizer(load_reference("uncased", True))
     strings = ["plain", "Füße, 北京"]
     assert as_lists(tokenizer.encode(strings)) == reference_ids(tokenizer.reference, strings)

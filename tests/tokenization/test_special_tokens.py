@@ -7,9 +7,9 @@ import tensorflow as tf
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
+from bert_tf.options.registry import SCRIPTS
 from bert_tf.options.shared import TokenizerOptions
-from bert_tf.registry import SCRIPTS
 from bert_tf.saved_models.exported_folder import tokenizer_json
 from bert_tf.tokenization import FullTokenizer, fast
 from bert_tf.tokenization.fast import BatchTokenizer, tokenize_with_offsets

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_tf import tokenization
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 from bert_tf.tokenization import BasicTokenizer, FullTokenizer, WordpieceTokenizer
 from tests.oracle import ROOT, golden
 

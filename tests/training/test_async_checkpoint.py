@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint, checkpoints, training
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 from bert_tf.modeling import checkpoint_name
 from bert_tf.options import TrainingOptions
 from bert_tf.training.loop import AsyncSaver

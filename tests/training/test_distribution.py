@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 from bert_tf.options import DeviceOptions
 from bert_tf.training import Devices, open_devices
 from bert_tf.training.cluster import read_cluster

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.base.errors import UserError
 from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.records import write_records
-from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel
 from bert_tf.training import Devices, Inference
 from tests.conftest import SIZES

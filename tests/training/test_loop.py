@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint, checkpoints, training
-from bert_tf.errors import Terminated, UserError, WorkerLost
+from bert_tf.base.errors import Terminated, UserError, WorkerLost
 from bert_tf.options import TrainingOptions
 from bert_tf.training import loop
 from bert_tf.training.curve import TrainingCurve, read_table

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints, training
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 from bert_tf.modeling import BertClassifier
 from bert_tf.options import ClassifierOptions, TrainingOptions
 from bert_tf.tasks import classification

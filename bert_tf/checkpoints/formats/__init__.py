@@ -1,7 +1,7 @@
 """Reads, inspects and converts models of all formats; variables have the original BERT's names."""
 
 # ruff: noqa: F401
-from bert_tf import backend
+from bert_tf.base import backend
 from bert_tf.checkpoints.formats.source import OriginalSource, Source
 from bert_tf.checkpoints.tensors import temporary_folder
 

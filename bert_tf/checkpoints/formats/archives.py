@@ -7,10 +7,10 @@ import shutil
 import zipfile
 import zlib
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.errors import UserError, shortened
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB
 from bert_tf.checkpoints.tensors import temporary_folder
-from bert_tf.errors import UserError, shortened
 
 # Members to unpack. macOS adds metadata files `__MACOSX/...` and `._*`, which are excluded.
 _MEMBER_NAME = re.compile(

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from bert_tf import checkpoints
+from bert_tf.base.errors import UserError, shortened
+from bert_tf.base.progress import log
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError, shortened
-from bert_tf.progress import log
 
 if TYPE_CHECKING:  # imports Keras
     from bert_tf.checkpoints.formats.source import Source

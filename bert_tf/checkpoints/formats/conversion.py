@@ -12,7 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import checkpoints, file_names, files, locks
+from bert_tf import checkpoints
+from bert_tf.base import file_names, files, locks
+from bert_tf.base.errors import UserError, counted, shortened
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_files
 from bert_tf.checkpoints.formats.keras_files import MODEL_EXTENSION, WEIGHTS_EXTENSION
 from bert_tf.checkpoints.formats.sentence_transformers import (
@@ -27,9 +30,7 @@ from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.model import training_state, unscaled_head
 from bert_tf.checkpoints.run_folder import CONFIG, RUN, VOCAB, RunFolder, labels_file, read_labels
 from bert_tf.checkpoints.tensors import non_finite
-from bert_tf.errors import UserError, counted, shortened
 from bert_tf.modeling import BertClassifier, HeadFormat
-from bert_tf.progress import log
 from bert_tf.tokenization import FullTokenizer, load_vocab
 from bert_tf.tokenization.casing import find_capitals, is_cased
 

@@ -7,7 +7,10 @@ from typing import Any
 
 import keras
 
-from bert_tf import checkpoints, files
+from bert_tf import checkpoints
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.formats import archives, configs, keras_files, safetensors_files
 from bert_tf.checkpoints.formats.hugging_face import HuggingFaceSource
 from bert_tf.checkpoints.formats.keras_files import KerasSource
@@ -18,10 +21,8 @@ from bert_tf.checkpoints.formats.source import OriginalSource, Source
 from bert_tf.checkpoints.model import Restored, fold_target_scale, load_weights
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.checkpoints.tensors import OBJECT_GRAPH, open_reader
-from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel
 from bert_tf.modeling.configured_model import ConfiguredModel
-from bert_tf.progress import log
 
 _CONVERT = "BertModel.from_pretrained(folder{}).save_pretrained(new_folder)"
 # Other files that people have: endings of their names, or their first bytes -> what to do.

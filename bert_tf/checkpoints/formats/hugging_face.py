@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.errors import UserError, shortened
 from bert_tf.checkpoints.formats import configs, heads, hugging_face_config, safetensors_files
 from bert_tf.checkpoints.formats.source import TOKENIZER_CONFIG, Source
-from bert_tf.checkpoints.run_folder import VOCAB, RunFolder
+from bert_tf.checkpoints.run_folder import VOCAB, RunFolder, labels_in
 from bert_tf.checkpoints.tensors import temporary_folder
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError, shortened
 from bert_tf.modeling import HeadFormat
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.special_tokens import ANY_SPELLING, USED
@@ -50,7 +50,7 @@ class HuggingFaceSource(Source):
         self.config_file = os.path.join(folder, CONFIG)
         settings = files.read_json(self.config_file)
         self._config = hugging_face_config.read(settings, self.config_file)
-        self.labels = hugging_face_config.read_labels(settings)
+        self.labels = labels_in(settings)
         self._read_head(settings)
         self._tensors = safetensors_files.SafetensorsReader(path)
         head_names = heads.hugging_face_names(self.head)

@@ -8,8 +8,8 @@ transformers raise an error if they change the computation.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bert_tf.base.errors import UserError
 from bert_tf.config import LAYER_NORM_EPSILON, BertConfig, require_original
-from bert_tf.errors import UserError
 from bert_tf.modeling.head_format import HeadFormat
 from bert_tf.modeling.heads import CLASSIFIER_DROPOUT
 from bert_tf.tokenization import BasicTokenizer, FullTokenizer
@@ -51,18 +51,6 @@ def read(settings: Mapping[str, Any], path: str) -> BertConfig:
         return BertConfig.from_dict(values)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-
-
-def read_labels(settings: Mapping[str, Any]) -> list[str] | None:
-    """Returns the labels in a config.json; None if missing, invalid or placeholders (LABEL_0)."""
-    id_to_label = settings.get("id2label")
-    if not isinstance(id_to_label, dict):
-        return None
-    ordered = [id_to_label.get(str(index)) for index in range(len(id_to_label))]
-    are_valid = all(isinstance(label, str) and label.strip() for label in ordered)
-    if not are_valid or ordered == _placeholders(len(ordered)) or len(set(ordered)) < len(ordered):
-        return None
-    return [str(label) for label in ordered]
 
 
 def make_config(

@@ -4,10 +4,10 @@ import math
 import re
 
 from bert_tf import checkpoints, releases
+from bert_tf.base.errors import UserError, counted
 from bert_tf.checkpoints.formats import configs, heads
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.model import training_state
-from bert_tf.errors import UserError, counted
 
 _KINDS = {
     "original": "original BERT checkpoint",

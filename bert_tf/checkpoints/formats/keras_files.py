@@ -10,12 +10,13 @@ import h5py
 import keras
 import numpy as np
 
-from bert_tf import checkpoints, files
+from bert_tf import checkpoints
+from bert_tf.base import files
+from bert_tf.base.errors import UserError, reason
 from bert_tf.checkpoints.formats import heads
 from bert_tf.checkpoints.formats.configs import POOLER
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError, reason
 from bert_tf.modeling.configured_model import ConfiguredModel
 from bert_tf.modeling.head_format import HeadFormat
 from bert_tf.modeling.heads import ROOT_HEAD

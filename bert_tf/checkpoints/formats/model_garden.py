@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.base.errors import UserError, shortened
 from bert_tf.checkpoints.formats import configs
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.tensors import OBJECT_GRAPH, explained_read_errors, open_reader
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError, shortened
 from bert_tf.modeling.heads import MASKED_LM
 
 # Scope within an encoder layer -> scope in the original BERT.

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import files
-from bert_tf.errors import UserError
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
 
 INDEX_FILE = "model.safetensors.index.json"
 WEIGHTS_FILE = "model.safetensors"

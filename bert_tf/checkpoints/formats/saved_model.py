@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoints, files
+from bert_tf import checkpoints
+from bert_tf.base import files
+from bert_tf.base.errors import UserError, reason
 from bert_tf.checkpoints.formats import heads
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
 from bert_tf.checkpoints.formats.source import OriginalSource, Source
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.checkpoints.tensors import folder_to_read
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError, reason
 from bert_tf.modeling import BertModel
 from bert_tf.modeling.heads import ROOT_HEAD
 

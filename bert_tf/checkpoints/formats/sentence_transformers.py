@@ -5,11 +5,12 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bert_tf import files, registry
+from bert_tf.base import files
+from bert_tf.base.errors import UserError, counted
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError, counted
-from bert_tf.progress import log
+from bert_tf.options import registry
 
 # Poolings in the order in which sentence-transformers concatenates their vectors.
 _FLAGS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_tf import checkpoints, files, registry, releases
+from bert_tf import checkpoints, releases
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.formats.configs import WORD_EMBEDDINGS
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.checkpoints.tensors import open_reader
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
-from bert_tf.progress import log
+from bert_tf.options import registry
 
 if TYPE_CHECKING:  # imports Keras
     from bert_tf.modeling import HeadFormat

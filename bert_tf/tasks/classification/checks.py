@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.base.errors import UserError, brief, counted, excerpt, shortened
+from bert_tf.base.progress import log
 from bert_tf.data.features import InputExample
-from bert_tf.errors import UserError, brief, counted, excerpt, shortened
 from bert_tf.finetuning.run_checks import check_similar_labels
-from bert_tf.progress import log
 from bert_tf.tasks.classification.datasets import TextDataset
 from bert_tf.tasks.classification.label_inference import is_placeholder
 from bert_tf.tasks.classification.metrics import MIN_ROWS

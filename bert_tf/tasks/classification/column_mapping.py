@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from bert_tf.declare import value_for
-from bert_tf.errors import UserError, brief, counted, shortened
-from bert_tf.progress import log
+from bert_tf.base.errors import UserError, brief, counted, shortened
+from bert_tf.base.progress import log
+from bert_tf.options.declare import value_for
 from bert_tf.tables.columns import (
     COLUMN_NAME,
     find_positions,

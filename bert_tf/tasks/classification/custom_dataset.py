@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from bert_tf.base.errors import UserError, counted, excerpt
+from bert_tf.base.progress import log
 from bert_tf.data.features import InputExample
-from bert_tf.declare import value_for
-from bert_tf.errors import UserError, counted, excerpt
-from bert_tf.progress import log
+from bert_tf.options.declare import value_for
 from bert_tf.tables.columns import cell, find_positions, is_name, num_numbers, positions_in, to_text
 from bert_tf.tables.read import Row, read_table
 from bert_tf.tasks.classification import column_mapping

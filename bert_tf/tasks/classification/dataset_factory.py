@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_tf.base.errors import UserError
+from bert_tf.base.progress import log
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.run_folder import TARGET_SCALE, RunFolder
 from bert_tf.data.split_files import find_files, no_file
-from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks
 from bert_tf.options import ClassifierOptions
-from bert_tf.progress import log
 from bert_tf.tasks.classification import glue
 from bert_tf.tasks.classification.column_mapping import TrainingTable
 from bert_tf.tasks.classification.custom_dataset import HEADER, NUM_COLUMNS, CustomDataset

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bert_tf.base.errors import UserError, excerpt
 from bert_tf.data.features import InputExample
-from bert_tf.errors import UserError, excerpt
 from bert_tf.tasks.classification.options import CLASSIFICATION
 
 # Entry of `run.json` with the problem type, which may have been inferred.

@@ -5,9 +5,9 @@ import difflib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from bert_tf.base.errors import UserError, excerpt
+from bert_tf.base.progress import log
 from bert_tf.data.features import InputExample
-from bert_tf.errors import UserError, excerpt
-from bert_tf.progress import log
 from bert_tf.tables.columns import parse_number
 from bert_tf.tables.read import LAST, Row, read_tsv, require_columns
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset

@@ -2,11 +2,12 @@
 
 import dataclasses
 
-from bert_tf import files, registry
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.formats import SavedModelSource
 from bert_tf.checkpoints.run_folder import RunFolder
-from bert_tf.errors import UserError
-from bert_tf.progress import log
+from bert_tf.options import registry
 from bert_tf.runs.output_dir import Results
 from bert_tf.tasks.classification.options import ClassifierOptions, HubClassifierOptions
 

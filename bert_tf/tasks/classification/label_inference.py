@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.errors import UserError, brief, counted, excerpt, shortened
-from bert_tf.progress import log
+from bert_tf.base.errors import UserError, brief, counted, excerpt, shortened
+from bert_tf.base.progress import log
 from bert_tf.tables.columns import parse_number, to_text
 from bert_tf.tasks.classification.datasets import require_valid_labels
 from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, MULTILABEL, REGRESSION

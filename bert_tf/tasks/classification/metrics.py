@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.progress import log
+from bert_tf.base.progress import log
 
 # Multi-label: a label is predicted if its probability is at least this.
 THRESHOLD = 0.5

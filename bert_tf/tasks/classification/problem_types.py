@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf import backend
+from bert_tf.base import backend
+from bert_tf.base.errors import UserError
+from bert_tf.base.other_libraries import explains_fields
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.run_folder import TARGET_SCALE
 from bert_tf.data import array_ops
 from bert_tf.data.features import Feature, InputExample, find_label_id
-from bert_tf.errors import UserError
-from bert_tf.other_libraries import explains_fields
-from bert_tf.progress import log
 from bert_tf.tables.columns import parse_number
 from bert_tf.tasks.classification.datasets import TextDataset
 from bert_tf.tasks.classification.metrics import (

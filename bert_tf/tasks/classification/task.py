@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.errors import UserError, counted
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature, InputExample
 from bert_tf.data.packing import convert_examples, encode_texts, window_counts
-from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.prediction import PairCheck, require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written
-from bert_tf.progress import log
 from bert_tf.report.evaluation import EvaluationReport, format_table
 from bert_tf.tasks.classification import checks
 from bert_tf.tasks.classification.dataset_factory import (

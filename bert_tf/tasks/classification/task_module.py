@@ -17,10 +17,10 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.errors import UserError, counted
+from bert_tf.base.progress import log
 from bert_tf.data.features import InputExample
-from bert_tf.errors import UserError, counted
-from bert_tf.progress import log
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset, require_valid_labels
 from bert_tf.tasks.classification.label_inference import LabelParser, target_names
 from bert_tf.tasks.classification.options import CLASSIFICATION, MULTILABEL, REGRESSION

@@ -1,3 +1,3 @@
 """Vectors of texts: trains and evaluates bi-encoders."""
 
-from bert_tf.registry import run as run
+from bert_tf.options.registry import run as run

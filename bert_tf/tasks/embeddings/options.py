@@ -2,10 +2,10 @@
 
 import dataclasses
 
+from bert_tf.base.errors import UserError
 from bert_tf.data.match_options import MatchOptions
-from bert_tf.declare import DATA, MODEL, RESULTS, ROWS, WEIGHTS, option
-from bert_tf.errors import UserError
-from bert_tf.options.fine_tuning import FineTuningOptions
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.options.declare import DATA, MODEL, RESULTS, ROWS, WEIGHTS, option
 
 IN_BATCH = "multiple_negatives"
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.formats.sentence_transformers import (
     check_encoder,
@@ -32,7 +33,6 @@ from bert_tf.data.ranking_metrics import (
     rank,
 )
 from bert_tf.data.texts import require_room
-from bert_tf.errors import UserError
 from bert_tf.finetuning.distillation import VectorTeacher
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.prediction import require_texts

@@ -14,7 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf import backend, checkpoints, file_names, files
+from bert_tf import checkpoints
+from bert_tf.base import backend, file_names, files
+from bert_tf.base.errors import UserError, counted, excerpt
+from bert_tf.base.progress import bar, log
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.formats.sentence_transformers import DeclaredVectors, declared_vectors
 from bert_tf.checkpoints.run_folder import RunFolder, fingerprint
@@ -24,14 +27,12 @@ from bert_tf.data.features import sequence_features
 from bert_tf.data.packing import CUT_TOKENS, convert_examples
 from bert_tf.data.parallel import num_cores
 from bert_tf.data.texts import STDIN, Text, check_lines, display_name, read_columns, read_lines
-from bert_tf.declare import DATA, PATH, RESULTS, ROWS, WEIGHTS, DefaultInt, DefaultStr
-from bert_tf.errors import UserError, counted, excerpt
 from bert_tf.finetuning.engines import checkpoint_id, loaded, open_model
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.prediction import PairCheck, TextCheck, require_texts
 from bert_tf.inference.exported_model import HIDDEN_STATES, ExportedModel
 from bert_tf.inference.row_batches import RowBatches
-from bert_tf.progress import bar, log
+from bert_tf.options.declare import DATA, PATH, RESULTS, ROWS, WEIGHTS, DefaultInt, DefaultStr
 from bert_tf.tables.columns import COLUMN_NAME
 from bert_tf.tasks.feature_extraction.feature_files import FORMATS
 from bert_tf.tasks.feature_extraction.options import ExtractionOptions

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import backend, files
-from bert_tf.errors import UserError
+from bert_tf.base import backend, files
+from bert_tf.base.errors import UserError
 
 # Decimal places in JSON lines, as in the original BERT code.
 _DECIMALS = 6

@@ -3,10 +3,10 @@
 import dataclasses
 import re
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
 from bert_tf.data.beam import BeamOptions
-from bert_tf.declare import DATA, DEVICES, PATH, RESULTS, RUN, DefaultStr, option
-from bert_tf.errors import UserError
+from bert_tf.options.declare import DATA, DEVICES, PATH, RESULTS, RUN, DefaultStr, option
 from bert_tf.options.shared import EngineOptions, ModelOptions
 from bert_tf.tables.columns import is_name
 

@@ -14,17 +14,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoints, file_names, files, signals, training
+from bert_tf import checkpoints, training
+from bert_tf.base import file_names, files, signals
+from bert_tf.base.errors import UserError, counted
+from bert_tf.base.progress import bar, log
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.texts import STDIN, check_lines, display_name
-from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.engines import loaded, open_model
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.prediction import TextCheck, require_texts
 from bert_tf.modeling import BertPretrainer
-from bert_tf.progress import bar, log
 from bert_tf.tasks.fill_mask.masked_texts import (
     ANY,
     CONTINUATION,

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from bert_tf.base.errors import UserError, counted
+from bert_tf.base.progress import log
 from bert_tf.data.packing import pack_batch, truncated_lengths
 from bert_tf.data.texts import display_name, lines, read_columns
-from bert_tf.errors import UserError, counted
-from bert_tf.progress import log
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
 

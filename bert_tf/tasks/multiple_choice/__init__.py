@@ -1,3 +1,3 @@
 """Multiple choice (SWAG): fine-tuning, evaluation and prediction."""
 
-from bert_tf.registry import run as run
+from bert_tf.options.registry import run as run

@@ -3,8 +3,8 @@
 import dataclasses
 
 from bert_tf.data.split_files import SplitFileOptions
-from bert_tf.declare import DATA, MODEL, RESULTS, option, value_for
-from bert_tf.options.fine_tuning import FineTuningOptions
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.options.declare import DATA, MODEL, RESULTS, option, value_for
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from bert_tf.base.errors import UserError, counted, excerpt
+from bert_tf.base.progress import log
 from bert_tf.data.disk_list import collect
 from bert_tf.data.split_files import find_files, no_file
-from bert_tf.errors import UserError, counted, excerpt
-from bert_tf.progress import log
 from bert_tf.tables.columns import read_cells, to_text
 from bert_tf.tables.read import read_table
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_tf.base.errors import counted
+from bert_tf.base.other_libraries import explains_fields
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.packing import CUT_TOKENS, pack_batch
 from bert_tf.data.split_files import find_files
-from bert_tf.errors import counted
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits
-from bert_tf.other_libraries import explains_fields
 from bert_tf.report.evaluation import Column, EvaluationReport
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 from bert_tf.tasks.multiple_choice.reader import Question, read_questions

@@ -1,3 +1,3 @@
 """Pre-training: learns vocabularies, creates training records, and trains."""
 
-from bert_tf.registry import run as run
+from bert_tf.options.registry import run as run

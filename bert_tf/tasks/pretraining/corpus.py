@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from bert_tf import files
-from bert_tf.errors import UserError
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
 from bert_tf.tasks.pretraining.instances import Document, VocabInfo
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tokenization import FullTokenizer

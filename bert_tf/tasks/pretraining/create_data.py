@@ -5,16 +5,16 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from bert_tf import file_names, files, locks
+from bert_tf.base import file_names, files, locks
+from bert_tf.base.errors import Terminated, UserError, counted, shortened
+from bert_tf.base.progress import bar, log
+from bert_tf.base.quiet import import_tensorflow, pause_gc
 from bert_tf.data.beam import for_each_on_beam
 from bert_tf.data.features import NUM_LOGGED, log_rows
 from bert_tf.data.parallel import parallel_for
 from bert_tf.data.records import write_records
 from bert_tf.data.texts import check_lines
-from bert_tf.errors import Terminated, UserError, counted, shortened
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
-from bert_tf.progress import bar, log
-from bert_tf.quiet import import_tensorflow, pause_gc
 from bert_tf.tasks.pretraining import sharded_data
 from bert_tf.tasks.pretraining.corpus import LineEncoder, load_encoder, read_documents
 from bert_tf.tasks.pretraining.instances import create_training_instances, warn_about_single_lines

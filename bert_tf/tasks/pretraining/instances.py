@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bert_tf.errors import UserError
-from bert_tf.progress import log
+from bert_tf.base.errors import UserError
+from bert_tf.base.progress import log
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 
 # Share of documents with a single line above which a warning is logged.

@@ -2,9 +2,10 @@
 
 import dataclasses
 
-from bert_tf import file_names
+from bert_tf.base import file_names
+from bert_tf.base.errors import UserError
 from bert_tf.data.beam import BeamOptions
-from bert_tf.declare import (
+from bert_tf.options.declare import (
     DATA,
     DEVICES,
     DURATION,
@@ -19,7 +20,6 @@ from bert_tf.declare import (
     check_values,
     option,
 )
-from bert_tf.errors import UserError
 from bert_tf.options.shared import DeviceOptions, EncoderOptions, TokenizerOptions, TrainingOptions
 
 

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import files, locks
+from bert_tf.base import files, locks
+from bert_tf.base.errors import UserError, counted
+from bert_tf.base.progress import log
 from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.parallel import map_in_order
-from bert_tf.declare import MODEL
-from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.run_metadata import VOCABULARY
-from bert_tf.progress import log
+from bert_tf.options.declare import MODEL
 from bert_tf.tasks.pretraining.instances import Instance
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions, PretrainingOptions
 from bert_tf.tokenization import load_vocab, vocab_digest

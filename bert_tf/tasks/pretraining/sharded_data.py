@@ -20,12 +20,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.errors import UserError, counted
+from bert_tf.base.progress import bar, log
+from bert_tf.base.quiet import pause_gc
 from bert_tf.data.records import encode_examples
-from bert_tf.declare import ROWS
-from bert_tf.errors import UserError, counted
-from bert_tf.progress import bar, log
-from bert_tf.quiet import pause_gc
+from bert_tf.options.declare import ROWS
 from bert_tf.tasks.pretraining.corpus import LineEncoder, load_encoder
 from bert_tf.tasks.pretraining.instances import (
     Document,

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bert_tf import files
-from bert_tf.errors import UserError
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
 
 # Maximum size of a document, in shards; larger ones suggest a file without blank lines.
 _MAX_SHARDS_PER_DOCUMENT = 8

@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import file_names, files, training
+from bert_tf import training
+from bert_tf.base import file_names, files
+from bert_tf.base.errors import UserError, counted
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.run_folder import PLANNED_STEPS, VOCAB, RunFolder, fingerprint
 from bert_tf.config import BertConfig
 from bert_tf.data.records import count_records
-from bert_tf.errors import UserError, counted
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.model_files import check_length, find_model_files
 from bert_tf.finetuning.run_checks import check_resumed, describe_data
 from bert_tf.modeling import BertPretrainer
 from bert_tf.modeling.losses import MASKED_LM_EPSILON, cross_entropy
-from bert_tf.progress import log
 from bert_tf.runs import output_dir
 from bert_tf.runs.output_dir import Results
 from bert_tf.runs.training_run import Plan, TrainingRecords, TrainingRun

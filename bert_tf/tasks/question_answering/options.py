@@ -4,10 +4,10 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bert_tf import files
-from bert_tf.declare import DATA, MODEL, NOTHING, PATH, RESULTS, ROWS, RUN, WEIGHTS, option
-from bert_tf.errors import UserError
-from bert_tf.options.fine_tuning import FineTuningOptions
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.options.declare import DATA, MODEL, NOTHING, PATH, RESULTS, ROWS, RUN, WEIGHTS, option
 
 # [CLS] and two [SEP], in `[CLS] question [SEP] window [SEP]`.
 NUM_SPECIAL_TOKENS = 3

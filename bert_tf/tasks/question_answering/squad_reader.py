@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf import files
-from bert_tf.errors import UserError, counted, shortened
-from bert_tf.progress import log
+from bert_tf.base import files
+from bert_tf.base.errors import UserError, counted, shortened
+from bert_tf.base.progress import log
 from bert_tf.tables.read import is_object
 
 # The original splits texts only at these characters, not at U+00A0, U+3000 or U+2028.

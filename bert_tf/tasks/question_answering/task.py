@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.errors import UserError, counted
+from bert_tf.base.progress import log
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
 from bert_tf.data.features import Feature, sequence_features
-from bert_tf.errors import UserError, counted
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written
-from bert_tf.progress import log
 from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.tasks.question_answering import decoding, scoring, squad_reader
 from bert_tf.tasks.question_answering.decoding import Predictions

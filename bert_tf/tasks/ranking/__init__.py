@@ -1,3 +1,3 @@
 """Relevance of passages to queries: trains, evaluates and applies cross-encoders."""
 
-from bert_tf.registry import run as run
+from bert_tf.options.registry import run as run

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.base.errors import UserError, counted
+from bert_tf.base.progress import log
 from bert_tf.data.matches import Match, Matches
-from bert_tf.errors import UserError, counted
-from bert_tf.progress import log
 from bert_tf.tables.relevance import Candidate, read_candidates
 
 # Query id -> its candidates, best first.

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.other_libraries import explains_fields
+from bert_tf.base.progress import log
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops, ranking_metrics
 from bert_tf.data.features import Feature, sequence_features
@@ -22,11 +24,9 @@ from bert_tf.data.packing import CUT_TOKENS, convert_examples
 from bert_tf.data.ranking_metrics import RANKING, rank_candidates
 from bert_tf.data.split_files import find_files, no_file
 from bert_tf.data.texts import Text
-from bert_tf.declare import value_for
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written
-from bert_tf.other_libraries import explains_fields
-from bert_tf.progress import log
+from bert_tf.options.declare import value_for
 from bert_tf.report.evaluation import EvaluationReport, ranking_report
 from bert_tf.tables.relevance import Candidate
 from bert_tf.tasks.ranking.candidates import Choices, Ranked, read_run

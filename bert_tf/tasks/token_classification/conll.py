@@ -22,10 +22,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.errors import UserError, counted, excerpt
+from bert_tf.base.progress import log
 from bert_tf.data.texts import check_lines
-from bert_tf.errors import UserError, counted, excerpt
-from bert_tf.progress import log
 from bert_tf.tables.read import LAST, is_object
 from bert_tf.tasks.token_classification import schemes
 from bert_tf.tasks.token_classification.columns import EMPTY, find_separator, split_columns

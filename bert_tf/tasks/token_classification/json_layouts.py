@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bert_tf.errors import UserError, counted, excerpt
-from bert_tf.progress import log
+from bert_tf.base.errors import UserError, counted, excerpt
+from bert_tf.base.progress import log
 from bert_tf.tables.read import read_table
 from bert_tf.tasks.token_classification.entities import EntitySpan, LabeledWords
 from bert_tf.tasks.token_classification.schemes import OUTSIDE

@@ -10,7 +10,7 @@ of speech, stay as they are.
 import re
 from collections.abc import Mapping, Sequence
 
-from bert_tf.errors import counted, excerpt, shortened
+from bert_tf.base.errors import counted, excerpt, shortened
 
 OUTSIDE = "O"
 AUTO, ENTITIES, PLAIN = "auto", "entities", "plain"

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.extras import import_extra
-from bert_tf.progress import log
+from bert_tf.base.extras import import_extra
+from bert_tf.base.progress import log
 from bert_tf.tasks.token_classification.schemes import OUTSIDE
 
 # Metric name -> its name in seqeval's report.

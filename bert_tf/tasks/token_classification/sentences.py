@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.errors import UserError, counted, shortened
-from bert_tf.progress import log
+from bert_tf.base.errors import UserError, counted, shortened
+from bert_tf.base.progress import log
 from bert_tf.tasks.token_classification.schemes import OUTSIDE, PLAIN, is_label
 from bert_tf.tasks.token_classification.windows import WordWindows
 

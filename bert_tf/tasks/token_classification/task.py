@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import backend, files
+from bert_tf.base import backend, files
+from bert_tf.base.errors import UserError, counted
+from bert_tf.base.extras import import_extra
+from bert_tf.base.progress import log
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
 from bert_tf.data.features import Feature
 from bert_tf.data.split_files import find_files
-from bert_tf.errors import UserError, counted
-from bert_tf.extras import import_extra
 from bert_tf.finetuning import run_checks
 from bert_tf.finetuning.prediction import TABLE_ADVICE, warn_about_empty_texts
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits, Written
-from bert_tf.progress import log
 from bert_tf.report.evaluation import EvaluationReport
 from bert_tf.tasks.token_classification import columns, conll, json_layouts, scores, sentences
 from bert_tf.tasks.token_classification.entities import LabeledWords

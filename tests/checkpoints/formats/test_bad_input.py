@@ -12,15 +12,15 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from bert_tf import checkpoint
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import convert, find_source, heads
 from bert_tf.commands import convert_checkpoint
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel
 from bert_tf.options import ConversionOptions
+from tests.base.test_locks import hold
 from tests.checkpoints.formats.conftest import LABELS, values_of, write_model
 from tests.oracle import ROOT
-from tests.test_locks import hold
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import (
     configs,
     convert,
@@ -18,7 +19,7 @@ from bert_tf.checkpoints.formats import (
     hugging_face,
     hugging_face_config,
 )
-from bert_tf.errors import UserError
+from bert_tf.checkpoints.run_folder import labels_in
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.modeling import get_activation
 from bert_tf.options import ConversionOptions, EmbeddingsOptions
@@ -334,6 +335,6 @@ def test_vocabulary_is_read_from_tokenizer_json(models, modified):
 
 
 def test_placeholder_labels_are_ignored():
-    assert hugging_face_config.read_labels({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}) is None
-    assert hugging_face_config.read_labels({"id2label": {"1": "b", "0": "a"}}) == ["a", "b"]
-    assert hugging_face_config.read_labels({"id2label": {"5": "b", "0": "a"}}) is None
+    assert labels_in({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}) is None
+    assert labels_in({"id2label": {"1": "b", "0": "a"}}) == ["a", "b"]
+    assert labels_in({"id2label": {"5": "b", "0": "a"}}) is None

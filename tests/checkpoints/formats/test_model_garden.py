@@ -13,9 +13,9 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint, checkpoints
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import convert, find_source, model_garden
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel
 from bert_tf.options import ConversionOptions
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint, checkpoints
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import convert, describe, find_source, heads
 from bert_tf.commands import convert_checkpoint
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
 from bert_tf.optimization import create_optimizer
 from bert_tf.options import ConversionOptions
 from tests.checkpoints.formats.conftest import LABELS, NAMES, assert_same, values_of, write_model

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import archives, convert, find_source
-from bert_tf.errors import UserError
 from bert_tf.options import ConversionOptions
 from tests.checkpoints.formats.conftest import NAMES, assert_same
 

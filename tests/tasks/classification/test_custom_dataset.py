@@ -8,9 +8,9 @@ import re
 
 import pytest
 
+from bert_tf.base.errors import UserError
 from bert_tf.data.features import InputExample
-from bert_tf.declare import check_values
-from bert_tf.errors import UserError
+from bert_tf.options.declare import check_values
 from bert_tf.tasks.classification.custom_dataset import CustomDataset
 from bert_tf.tasks.classification.dataset_factory import make_dataset
 from bert_tf.tasks.classification.options import ClassifierOptions

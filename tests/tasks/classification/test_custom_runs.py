@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint
+from bert_tf.api.predictor import Predictor
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data import packing, records
-from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
-from bert_tf.predictor import Predictor
 from bert_tf.tasks import classification
 from bert_tf.tasks.classification import task
 from bert_tf.tasks.classification.custom_dataset import HEADER

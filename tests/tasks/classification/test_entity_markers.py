@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import Predictor, registry
+from bert_tf import Predictor
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import find_source
-from bert_tf.errors import UserError
-from bert_tf.options import ConversionOptions, ExportOptions
+from bert_tf.options import ConversionOptions, ExportOptions, registry
 from bert_tf.tasks import classification
 from bert_tf.tasks.classification.checks import find_markers
 from bert_tf.tokenization import FullTokenizer

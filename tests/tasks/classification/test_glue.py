@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bert_tf.base.errors import UserError
 from bert_tf.compat.run_classifier import InputExample, convert_examples_to_features
-from bert_tf.errors import UserError
 from bert_tf.tables.read import LAST
 from bert_tf.tasks.classification.glue import TASKS, GlueDataset, Split, TsvTask, task_named
 from tests.data import Words

@@ -15,12 +15,12 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint
+from bert_tf.api.predictor import Predictor
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.commands import export_model
-from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel
 from bert_tf.options import ExportOptions, HubClassifierOptions
-from bert_tf.predictor import Predictor
 from bert_tf.tasks.classification import hub
 from tests.checkpoints.formats.conftest import values_of
 

@@ -11,9 +11,9 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import Predictor
+from bert_tf.base.errors import UserError
 from bert_tf.commands import convert_checkpoint, export_model
 from bert_tf.commands.options import ConversionOptions, ExportOptions
-from bert_tf.errors import UserError
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.modeling import BertClassifier

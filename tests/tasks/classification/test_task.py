@@ -10,12 +10,12 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint, training
+from bert_tf.api.predictor import Predictor
 from bert_tf.data import records
 from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.optimization import create_optimizer
 from bert_tf.options import ClassifierOptions
-from bert_tf.predictor import Predictor
 from bert_tf.tasks import classification
 from bert_tf.tasks.classification.metrics import classification_metrics
 from bert_tf.training import build

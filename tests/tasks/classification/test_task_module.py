@@ -6,8 +6,8 @@ import textwrap
 
 import pytest
 
+from bert_tf.base.errors import UserError
 from bert_tf.data.features import InputExample
-from bert_tf.errors import UserError
 from bert_tf.options import ClassifierOptions
 from bert_tf.tasks.classification.dataset_factory import require_same_labels
 from bert_tf.tasks.classification.task_module import load_task_module

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint, registry
+from bert_tf import checkpoint
+from bert_tf.api.predictor import Predictor
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data import disk_list, input_pipeline, matches
 from bert_tf.data.texts import check_prefix
-from bert_tf.errors import UserError
 from bert_tf.finetuning import run as finetuning_run
 from bert_tf.finetuning.model_files import read_model_files
-from bert_tf.options import EmbeddingsOptions
-from bert_tf.predictor import Predictor
+from bert_tf.options import EmbeddingsOptions, registry
 from bert_tf.tasks.embeddings.task import Embeddings
 from tests.conftest import WORDS
 

@@ -6,16 +6,15 @@ import shutil
 import numpy as np
 import pytest
 
-from bert_tf import registry
+from bert_tf.api.predictor import Predictor
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.checkpoints.formats.sentence_transformers import declaration
 from bert_tf.data.array_ops import normalize
 from bert_tf.data.features import Feature
 from bert_tf.data.records import read_chunks
-from bert_tf.errors import UserError
 from bert_tf.finetuning.model_files import read_model_files
-from bert_tf.options import ConversionOptions, EmbeddingsOptions
-from bert_tf.predictor import Predictor
+from bert_tf.options import ConversionOptions, EmbeddingsOptions, registry
 from bert_tf.tasks.embeddings.task import Embeddings
 from tests.conftest import WORDS
 from tests.training.helpers import ONE_DEVICE

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 from bert_tf.options import ExtractionOptions
 from bert_tf.tasks import extraction
 from tests.oracle import ROOT

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from bert_tf import Predictor, SentenceEncoder, checkpoint
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
 from bert_tf.checkpoints.run_folder import RunFolder
-from bert_tf.cli import parse
 from bert_tf.commands import convert_checkpoint, export_model
 from bert_tf.commands.options import ConversionOptions, ExportOptions
-from bert_tf.errors import UserError
 from bert_tf.options import ExtractionOptions
+from bert_tf.options.cli import parse
 from bert_tf.tasks import extraction
 
 TEXTS = ["the good film", "a story was not slow it was fast the plot"]

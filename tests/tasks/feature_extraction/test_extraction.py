@@ -15,14 +15,14 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 from bert_tf.modeling import BertModel
 from bert_tf.options import ExtractionOptions
 from bert_tf.tasks import extraction
 from bert_tf.tokenization import FullTokenizer
+from tests.base.test_files import reader_of
 from tests.oracle import ROOT
 from tests.tasks.two_devices import run_on_two_devices
-from tests.test_files import reader_of
 
 LINES = ["the good film", "a ||| b c", "", "slow " * 30, "x not ||| fast ||| it", "plot|||story"]
 
@@ -215,7 +215,7 @@ def test_standard_input(tiny, folder, monkeypatch):
 
 
 def test_truncated_texts_are_counted(tiny, folder, caplog, monkeypatch):
-    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
     run(tiny, folder)
     assert "1 of 6 texts is longer than --max_seq_length=12 and was truncated" in caplog.text
 
@@ -269,7 +269,7 @@ def test_large_inputs_run_in_parallel(tiny, folder):
 
 THREADS = """
 import json, sys
-from bert_tf.quiet import import_tensorflow
+from bert_tf.base.quiet import import_tensorflow
 import_tensorflow()
 import tensorflow as tf
 from bert_tf.options import ExtractionOptions

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint, checkpoints
+from bert_tf.base.errors import UserError
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
 from bert_tf.modeling import BertPretrainer
 from bert_tf.options import MaskedWordsOptions
 from bert_tf.tasks.fill_mask import fill_mask
@@ -228,7 +228,7 @@ def test_vocabulary_without_continuations(tiny, model, folder):
 @pytest.mark.parametrize("flags", [{}, {"whole_word": True, "max_word_pieces": 2}])
 def test_long_texts(model, folder, flags, caplog, monkeypatch):
     """Masks in long texts see the surrounding tokens, and texts do not affect each other."""
-    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
     long_text = "good " * 40 + "bad [MASK] film " + "the " * 40 + "[MASK] " + "a b " * 20
     (folder / "in.txt").write_text(f"{long_text}\nthe [MASK]\n")
     first, second = run(model, folder, max_seq_length=9, **flags)

@@ -14,12 +14,12 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint
+from bert_tf.api.predictor import Predictor
+from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.data.packing import CUT_TOKENS
-from bert_tf.errors import UserError
 from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.options import ConversionOptions, MultipleChoiceOptions
-from bert_tf.predictor import Predictor
 from bert_tf.tasks import multiple_choice
 from bert_tf.tasks.multiple_choice.model import BertMultipleChoice
 from bert_tf.tasks.multiple_choice.reader import Question, read_questions

@@ -10,10 +10,10 @@ import threading
 import pytest
 import tensorflow as tf
 
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 from bert_tf.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining import create_data, sharded_data
-from tests.test_files import reader_of
+from tests.base.test_files import reader_of
 
 WORDS = [
     "a",
@@ -188,7 +188,7 @@ def test_incomplete_parts_are_not_reused(tiny, corpus, monkeypatch):
 
 
 def test_single_document_shards_warning(tiny, corpus, caplog, monkeypatch):
-    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
     text = _write(corpus / "in.txt", b"a good film\nthe story was slow\nit was not bad\n")
     create_sharded(tiny, corpus, "one", input_file=text)
     assert "1 shard contains only one document" in caplog.text
@@ -359,7 +359,7 @@ def _folder(path) -> str:
 
 
 def test_low_max_predictions_warning(tiny, corpus, caplog, monkeypatch):
-    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
     create_data.run(options(tiny, corpus, masked_lm_prob=0.25))
     assert "pass --max_predictions_per_seq=6" in caplog.text
     create_data.run(options(tiny, corpus, masked_lm_prob=0.25, max_predictions_per_seq=6))
@@ -383,14 +383,14 @@ def test_folders_and_compressed_inputs(tiny, corpus):
 
 
 def test_single_document_warning(tiny, corpus, caplog, monkeypatch):
-    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
     text = _write(corpus / "in.txt", b"a good film\nthe story was slow\nit was not bad\n")
     create_data.run(options(tiny, corpus, input_file=text))
     assert "all lines form one document" in caplog.text
 
 
 def test_single_line_documents_warning(tiny, corpus, caplog, monkeypatch):
-    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
     single, pair = b"the plot was not bad\n\n", b"a film\na story\n\n"
     for num_pairs, warns in ((0, True), (1, True), (4, False)):
         text = _write(corpus / "in.txt", 9 * single + num_pairs * pair)

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint, training
+from bert_tf.api.predictor import Predictor
+from bert_tf.base.errors import UserError
 from bert_tf.commands import convert_checkpoint
 from bert_tf.data.records import count_records
-from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel
 from bert_tf.options import ConversionOptions, PretrainingOptions
-from bert_tf.predictor import Predictor
 from bert_tf.tasks import pretraining
 from bert_tf.tasks.pretraining import create_data
+from tests.base.test_locks import hold
 from tests.tasks.pretraining.test_create_data import corpus  # noqa: F401
 from tests.tasks.pretraining.test_create_data import options as data_options
-from tests.test_locks import hold
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 from bert_tf.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.corpus import LineEncoder, load_segmenter
 from bert_tf.tasks.pretraining.instances import create_training_instances

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 from bert_tf.tasks.question_answering.squad_reader import read_squad_examples, split_words
 from tests.oracle import golden
 

@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import training
+from bert_tf.base.errors import UserError
 from bert_tf.config import BertConfig
 from bert_tf.data import records
-from bert_tf.errors import UserError
 from bert_tf.options import SquadOptions
 from bert_tf.tasks import squad
 from bert_tf.tasks.question_answering import scoring as scores

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from bert_tf.base.errors import UserError
 from bert_tf.data.matches import Match, Matches, read_matches
-from bert_tf.errors import UserError
 from bert_tf.options import RankingOptions
 from bert_tf.tables.relevance import Candidate, read_candidates
 from bert_tf.tasks.ranking.candidates import Choices, read_run

@@ -8,9 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from bert_tf import registry
-from bert_tf.options import ConversionOptions, RankingOptions
-from bert_tf.predictor import Predictor
+from bert_tf.api.predictor import Predictor
+from bert_tf.options import ConversionOptions, RankingOptions, registry
 from tests.conftest import WORDS
 
 pytestmark = [

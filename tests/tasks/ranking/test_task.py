@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint, registry
-from bert_tf.errors import UserError
+from bert_tf import checkpoint
+from bert_tf.api.predictor import Predictor
+from bert_tf.base.errors import UserError
 from bert_tf.finetuning.model_files import read_model_files
-from bert_tf.options import RankingOptions
-from bert_tf.predictor import Predictor
+from bert_tf.options import RankingOptions, registry
 from bert_tf.tasks.ranking.task import Ranking, _chance_mrr
 from tests.conftest import WORDS
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 from bert_tf.tasks.token_classification import conll
 from bert_tf.tasks.token_classification.schemes import to_bio
 from bert_tf.tasks.token_classification.sentences import DOCUMENT, describe_labels

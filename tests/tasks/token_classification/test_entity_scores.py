@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 from bert_tf.tasks.token_classification.schemes import to_bio
 from bert_tf.tasks.token_classification.scores import entity_scores
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from bert_tf.errors import UserError
+from bert_tf.base.errors import UserError
 from bert_tf.tasks.token_classification import json_layouts
 from bert_tf.tasks.token_classification.columns import with_labels
 from bert_tf.tasks.token_classification.conll import read_conll

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bert_tf import files
+from bert_tf.api.predictor import Predictor
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
 from bert_tf.data.parallel import chunks
-from bert_tf.errors import UserError
 from bert_tf.finetuning.run_checks import describe_data, give_schema
 from bert_tf.options import NerOptions
-from bert_tf.predictor import Predictor
 from bert_tf.tasks import ner
 from bert_tf.tasks.token_classification import conll
 from bert_tf.tasks.token_classification.sentences import DOCUMENT

@@ -1,0 +1,186 @@
+"""Texts and labels of a Python program as a file of JSON lines, which the scripts read."""
+
+import contextlib
+import itertools
+import json
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_tf.api.text_inputs import items_of
+from bert_tf.base.errors import UserError, shortened
+from bert_tf.base.progress import log
+from bert_tf.tables.columns import to_text
+
+LIST_TYPES = (list, tuple, set, frozenset, np.ndarray, Mapping)
+_ABSENT = object()
+
+
+class Rows:
+    """A file for `fit`, and what its rows have in common.
+
+    Args:
+        path: path of the file.
+        unit: what a row is called in messages.
+
+    Attributes:
+        place: the current row in messages, such as "text 3"; rows are counted from 0.
+        kinds: kinds of texts and labels in the rows.
+        names: name of each label, as in `labels.txt` -> the label.
+    """
+
+    def __init__(self, path: str, unit: str = "text") -> None:
+        self.path, self._unit, self.place = path, unit, ""
+        self.kinds: set[str] = set()
+        self.names: dict[str, Any] = {}
+
+    def write(
+        self, texts: Any, labels: Any, to_row: Callable[[Any, Any, "Rows"], Mapping[str, Any]]
+    ) -> None:
+        """Writes a line for each text and its label, which are read one at a time.
+
+        Raises a UserError if there is no text, or if the numbers of texts and labels differ.
+        """
+        _check_order(texts, labels)
+        items = text_items(texts), label_items(labels)
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write("\n")  # because advice about line 1 is about headers
+            for index, pair in enumerate(itertools.zip_longest(*items, fillvalue=_ABSENT)):
+                self.place = f"{self._unit} {index}"
+                if any(item is _ABSENT for item in pair):
+                    raise UserError(f"Texts and labels differ in number: one has only {index}")
+                file.write(json.dumps(to_row(*pair, self), default=self._plain) + "\n")
+        if not self.place:
+            raise UserError(f"There are no {self._unit}s")
+
+    @contextlib.contextmanager
+    def named_in_messages(self) -> Iterator[None]:
+        """In log and errors, writes "text 3" for line 5 of the file, and flags without dashes."""
+        line = re.compile(re.escape(self.path) + r":(\d+)")
+
+        def rename(message: str) -> str:
+            if ".py" not in message:  # no command, whose flags are not parameters
+                message = re.sub(r"(?<!\S)--(?=[a-z])", "", message)
+            message = line.sub(lambda match: f"{self._unit} {int(match[1]) - 2}", message)
+            return message.replace(self.path, f"{self._unit}s")
+
+        def rename_record(record: logging.LogRecord) -> bool:
+            record.msg, record.args = rename(record.getMessage()), ()
+            return True
+
+        log.addFilter(rename_record)
+        try:
+            yield
+        except UserError as error:
+            raise type(error)(rename(str(error))) from None
+        finally:
+            log.removeFilter(rename_record)
+
+    def class_names(self, labels: Any) -> list[str]:
+        """Returns the names of all labels of a model, as the user passes them."""
+        check_labels(self.names, labels := [*labels])
+        return [self.class_name(label) for label in labels]
+
+    def _plain(self, value: Any) -> Any:
+        """Converts what JSON does not have; missing values of pandas become None."""
+        if isinstance(value, np.generic | np.ndarray) and not isinstance(value, bytes):
+            return value.tolist()
+        if isinstance(value, bytes) or hasattr(value, "numpy"):  # a tensor
+            call = "decode()" if isinstance(value, bytes) else "numpy()"
+            problem = f"{self.place} has a value of type {type(value).__name__}"
+            raise UserError(f"{problem}. Convert it by {call}, as in [x.{call} for x in values]")
+        if isinstance(value, set | frozenset):
+            return list(value)
+        if value is None or type(value).__name__ in ("NAType", "NaTType"):
+            return None
+        problem = f"{self.place} has a value of type {type(value).__name__}: {value!r:.60}"
+        raise UserError(f"{problem}. Convert it to a string or a number")
+
+    def class_name(self, label: Any) -> str:
+        """Returns the name of a label, and notes the label."""
+        value = label if isinstance(label, str | int | float) else self._plain(label)
+        if isinstance(value, float) and value % 1 > 0:
+            advice = "For numbers, use TextRegressor; write names of classes as strings; to learn "
+            advice += "the probabilities of a model, pass its folder as teacher"
+            raise UserError(f"{self.place}: the label is {label}. {advice}")
+        name = to_text(value, "label", self.place).strip()
+        if (other := self.names.setdefault(name, label)) != label:
+            raise UserError(f"The labels {other!r} and {label!r} have the same name. Use only one")
+        return name
+
+
+def text_items(texts: Any) -> Iterator[Any]:
+    """Yields texts; raises a UserError for a table with more than two columns."""
+    if (count := len(getattr(texts, "columns", ()))) > 2:
+        raise UserError(f"The table has {count} columns: pass one or two, such as frame['text']")
+    if isinstance(texts, tuple) and [*map(type, texts)] == [str, str]:
+        raise UserError("Is this a pair, or two texts? Pass a list: [(a, b)] or [a, b]")
+    return items_of(texts, "texts")
+
+
+def label_items(labels: Any, names: Sequence[str] = ()) -> Iterator[Any]:
+    """Yields labels; the rows of a table as dicts, by the names of its columns.
+
+    `names` are those of an array's columns; by default, they are numbers.
+    """
+    labels = to_dense(labels)
+    shape = getattr(labels, "shape", ())
+    if len(shape) != 2 or shape[1] < 2:
+        yield from items_of(labels, "labels")
+        return
+    columns = getattr(labels, "columns", names if len(names) else range(shape[1]))
+    if len(columns) != shape[1]:
+        raise UserError(f"The labels have {shape[1]} columns, but the model has {len(columns)}")
+    names = [str(name).strip() for name in columns]
+    yield from (dict(zip(names, row, strict=True)) for row in items_of(labels))
+
+
+def check_labels(labels: Mapping[str, Any], classes: Sequence[Any]) -> None:
+    """Raises a UserError if labels, by name, have another type than a model's classes."""
+    of_model = {str(x).strip(): x for x in classes}
+    for name in sorted(labels.keys() & of_model):
+        label, known = (np.asarray(x).item() for x in (labels[name], of_model[name]))
+        if type(known) is not type(label):
+            kind, used = type(known).__name__, type(label).__name__
+            problem = f"Labels of this model have the type {kind}, such as {known!r}, not {used}"
+            convert = "x == 'True'" if kind == "bool" else f"{kind}(x)"
+            raise UserError(f"{problem}. Pass [{convert} for x in labels]")
+    are_names = all(isinstance(x, str) and not x.isdecimal() for x in classes)
+    if are_names and labels and all(map(str.isdecimal, labels)):
+        problem = f"The labels are numbers, such as {min(labels)}, not {shortened([*of_model])}"
+        raise UserError(f"{problem}. Pass the names: [names[i] for i in labels]")
+
+
+def check_true_labels(labels: Iterable[Any], classes: Sequence[Any]) -> None:
+    """Checks the labels for a score like `check_labels`; warns of those that the model lacks."""
+    named = {str(x).strip(): x for x in labels}
+    check_labels(named, classes)
+    if unknown := sorted(named.keys() - {str(x).strip() for x in classes}):
+        problem = "The model does not have these labels, so it cannot predict them"
+        log.warning("%s: %s", problem, shortened(unknown))
+
+
+def _check_order(texts: Any, labels: Any) -> None:
+    """Warns if the rows of two pandas objects have the same indexes in different orders."""
+    indexes = [[*x.index] for x in (texts, labels) if hasattr(x, "iloc")]
+    if len(indexes) == 2 and indexes[0] != indexes[1] and {*indexes[0]} == {*indexes[1]}:
+        problem = "texts and labels are paired by position, but their indexes differ in order"
+        log.warning("%s. If they belong together by index, pass labels[texts.index]", problem)
+
+
+def to_dense(labels: Any) -> Any:
+    """Returns a sparse matrix of SciPy as an array, and others as they are."""
+    return labels.toarray() if hasattr(labels, "toarray") else labels
+
+
+def to_array(values: list[Any]) -> np.ndarray:
+    """Returns values of one type, but not lists, as an array of that type; others as objects."""
+    if len({*map(type, values)}) > 1:
+        values = [x.item() if isinstance(x, np.generic) else x for x in values]
+    array = np.empty(len(values), object)
+    array[:] = values
+    is_uniform = len({*map(type, values)}) == 1 and not isinstance(values[0], list)
+    return np.array(values) if is_uniform else array

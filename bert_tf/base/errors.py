@@ -1,0 +1,116 @@
+"""Exceptions that end a script without a traceback, and helpers for error messages."""
+
+import difflib
+import re
+import signal
+from collections.abc import Iterable, Sequence
+
+_EXCERPT_LENGTH, _NAME_LENGTH = 60, 30
+# What TensorFlow adds to a message: names of operations, tracebacks and hints for programmers.
+_OF_TENSORFLOW = (
+    r"Graph execution error:.*?(Node: '\S*'|<stack traces unavailable>)|(\[\[)?\{\{.*?\}\}(\]\])?"
+    r"|\[Op:.*?\]( name:.*)?|(defined at |Hint: If you want |Original stack trace ).*"
+)
+# Flags of other libraries, or of other scripts, that have another name here, or several.
+_OF_OTHER_LIBRARIES = {
+    "data_dir": "train_file predict_file input_file",
+    "dev_file": "eval_file predict_file",
+    "eval_file": "predict_file",
+    "eval_steps": "eval_every",
+    "eval_strategy": "eval_every",
+    "evaluation_strategy": "eval_every",
+    "gradient_checkpointing": "recompute_layers",
+    "k": "top_k",
+    "max_steps": "num_train_epochs",
+    "metric_for_best_model": "best_metric",
+    "model_name": "init_checkpoint",
+    "model_name_or_path": "init_checkpoint",
+    "per_device_eval_batch_size": "eval_batch_size",
+    "save_steps": "save_checkpoints_steps",
+    "save_total_limit": "keep_checkpoint_max",
+    "temperature": "loss_scale",
+    "validation_file": "eval_file predict_file",
+    "warmup_ratio": "warmup_proportion",
+    "warmup_steps": "warmup_proportion",
+}
+_SINGULAR = {"are": "is", "were": "was", "have": "has", "do": "does", "contain": "contains"}
+
+
+class UserError(ValueError):
+    """A mistake that the user can correct, such as a wrong flag, file or checkpoint.
+
+    The message says what is wrong, where, and what to do. Scripts print it on one line, without a
+    traceback, and exit with `exit_code`; programs that call the library can catch a `ValueError`.
+    """
+
+    exit_code = 1
+
+
+def reason(error: BaseException) -> str:
+    """Returns an error's message on one line, shortened; its type if there is no message."""
+    message = re.sub(_OF_TENSORFLOW, "", " ".join(str(error).split()))
+    return " ".join(message.split())[:200] or type(error).__name__
+
+
+def shortened(items: Sequence[str], limit: int = 10) -> str:
+    """Joins at most `limit` items with commas, and appends "and N more" if there are more."""
+    suffix = f" and {len(items) - limit:,} more" if len(items) > limit else ""
+    return ", ".join(items[:limit]) + suffix
+
+
+def brief(names: Iterable[str]) -> list[str]:
+    """Returns names, such as labels, on one line each; of a long one, the beginning."""
+    lines = (" ".join(name.split()) for name in names)
+    return [x if len(x) <= _NAME_LENGTH else f"{x[:_NAME_LENGTH]}..." for x in lines]
+
+
+def similar(name: str, names: Iterable[str], limit: int = 3) -> list[str]:
+    """Returns the names of flags that a misspelled or foreign name may mean, best first."""
+    names, words = [*names], {*re.split("[-_]+", name)}
+    if known := [x for x in _OF_OTHER_LIBRARIES.get(name, "").split() if x in names]:
+        return known
+    # lr: learning_rate; epochs: num_train_epochs; max_length: max_seq_length.
+    initials = [x for x in names if "".join(word[0] for word in x.split("_")) == name]
+    parts = [x for x in names if name in x or words <= {*x.split("_")}]
+    # per_device_train_batch_size: train_batch_size.
+    wholes = [x for x in names if "_" in x and {*x.split("_")} <= words]
+    found = initials or sorted(parts, key=lambda x: x.count("_"))
+    found = found or sorted(wholes, key=len, reverse=True)
+    return (found or difflib.get_close_matches(name, names, limit))[:limit]
+
+
+def excerpt(text: str) -> str:
+    """Quotes a text on one line, and shortens it if it is long."""
+    return repr(text if len(text) <= _EXCERPT_LENGTH else f"{text[:_EXCERPT_LENGTH]}...")
+
+
+def counted(count: int, noun: str, text: str = "", of: int | None = None) -> str:
+    """Formats a count with its noun, and a text that begins with a verb in the plural.
+
+    Examples: `2 rows`, `1 of 2 rows has ...`. Verbs after parentheses, "and" or "but" also become
+    singular.
+    """
+    if count == 1:
+        verbs = rf"(^(?:\(.*?\) )?| and | but )({'|'.join(_SINGULAR)})\b"
+        text = re.sub(verbs, lambda match: match[1] + _SINGULAR[match[2]], text)
+    number = f"{count:,}" if of is None else f"{count:,} of {of:,}"
+    return f"{number} {noun}{'' if (of or count) == 1 else 's'} {text}".strip()
+
+
+class WorkerLost(UserError):
+    """A worker of a distributed run was lost; restarting all workers resumes the run."""
+
+    # EX_TEMPFAIL in sysexits.h ("try again"): tells a launcher that a restart can help.
+    exit_code = 75
+
+
+class Terminated(BaseException):
+    """Raised to end a script after SIGTERM or SIGHUP; the training loop first saves a checkpoint.
+
+    Like `KeyboardInterrupt`, it is not caught by `except Exception`.
+    """
+
+    def __init__(self, signal_number: int = signal.SIGTERM) -> None:
+        super().__init__()
+        # As a shell reports it for a program that a signal has ended.
+        self.exit_code = 128 + signal_number
