@@ -9,7 +9,7 @@ from bert_tf.base import files
 from bert_tf.base.errors import UserError, counted, shortened
 from bert_tf.base.progress import log
 from bert_tf.checkpoints import formats
-from bert_tf.checkpoints.formats.configs import count_layers, warn_of_other_config
+from bert_tf.checkpoints.formats.configs import count_layers
 from bert_tf.checkpoints.formats.source import tokenizer_settings
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.config import BertConfig
@@ -200,7 +200,7 @@ def load_config_and_tokenizer(
         RunFolder(folder).check_files()
     check_vocabulary(options.vocab_file or "", options.do_lower_case, config.vocab_size, sources)
     for source in sources:
-        warn_of_other_config(config, options.bert_config_file or "", source)
+        source.warn_of_other_config(config, options.bert_config_file or "")
     return config, tokenizer
 
 

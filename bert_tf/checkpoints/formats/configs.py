@@ -1,17 +1,14 @@
 """Names and shapes of the encoder's weights, and the configurations that fit them."""
 
-import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from bert_tf import checkpoints
 from bert_tf.base.errors import UserError, shortened
-from bert_tf.base.progress import log
 from bert_tf.config import BertConfig
 
 if TYPE_CHECKING:  # imports Keras
-    from bert_tf.checkpoints.formats.source import Source
     from bert_tf.modeling import HeadFormat
 
 WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
@@ -82,14 +79,8 @@ def guess_config(shapes: Shapes) -> BertConfig | None:
     return BertConfig.from_dict({**sizes, "num_attention_heads": num_heads})
 
 
-def find_config(source: "Source", path: str | None, shapes: Shapes) -> BertConfig | None:
-    """Returns the configuration in `path`, or else the source's; None if there is none.
-
-    Raises a UserError if it does not match the weights.
-    """
-    config = BertConfig.from_json_file(path) if path else source.config()
-    if config is None:
-        return None
+def require_matching(config: BertConfig, shapes: Shapes, file: str, path: str) -> None:
+    """Raises a UserError if a configuration, read from `file`, does not match the weights."""
     mismatches = []
     for key, size in infer_sizes(shapes).items():
         configured = getattr(config, key)
@@ -97,24 +88,8 @@ def find_config(source: "Source", path: str | None, shapes: Shapes) -> BertConfi
             variable = f" ({_AXES[key][0]} {shapes[_AXES[key][0]]})" if key in _AXES else ""
             mismatches.append(f"{key} is {configured}, but {size} in the weights{variable}")
     if mismatches:
-        file = path or source.config_file or source.path
-        problem = f"{file} is not the configuration of {source.path}: {'; '.join(mismatches)}"
+        problem = f"{file} is not the configuration of {path}: {'; '.join(mismatches)}"
         raise UserError(f"{problem}. Pass the configuration that the model was trained with")
-    return config
-
-
-def warn_of_other_config(config: BertConfig, file: str, source: "Source") -> None:
-    """Warns if `config` and the source's differ in settings that the shapes do not show."""
-    model_config = None
-    with contextlib.suppress(UserError):
-        model_config = source.config() if file != source.config_file else None
-    if model_config is None:
-        return
-    for name in ("num_attention_heads", "hidden_act"):
-        value, expected = getattr(config, name), getattr(model_config, name)
-        if str(value).lower() != str(expected).lower():
-            message = "%s: %s is %s, but the configuration of %s has %s. Check --bert_config_file"
-            log.warning(message, file, name, value, source.path, expected)
 
 
 def missing_weights(shapes: Shapes, head_variables: Iterable[str] = ()) -> list[str]:

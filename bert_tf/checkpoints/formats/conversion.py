@@ -148,9 +148,9 @@ def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:
 def _prepare(source: Source, options: Any, to: str) -> _Model:
     """Collects everything to write in the format `to`, and checks that it is consistent."""
     shapes = source.shapes()
-    config = configs.find_config(source, options.bert_config_file, shapes)
+    config = source.matching_config(options.bert_config_file, shapes)
     if config and options.bert_config_file:
-        configs.warn_of_other_config(config, options.bert_config_file, source)
+        source.warn_of_other_config(config, options.bert_config_file)
     head = None
     if source.kind == to == "original" and options.head == "auto":
         # A copy also has the variables that are not part of BERT.

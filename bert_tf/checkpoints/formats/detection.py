@@ -11,7 +11,7 @@ from bert_tf import checkpoints
 from bert_tf.base import files
 from bert_tf.base.errors import UserError
 from bert_tf.base.progress import log
-from bert_tf.checkpoints.formats import archives, configs, keras_files, safetensors_files
+from bert_tf.checkpoints.formats import archives, keras_files, safetensors_files
 from bert_tf.checkpoints.formats.hugging_face import HuggingFaceSource
 from bert_tf.checkpoints.formats.keras_files import KerasSource
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
@@ -117,7 +117,7 @@ def restore(model: keras.Model, source: str | os.PathLike | Source) -> Restored:
     if not isinstance(source, Source):
         source = find_source(os.path.expanduser(os.fspath(source)))
     if isinstance(model, ConfiguredModel):
-        configs.warn_of_other_config(model.config, type(model).__name__, source)
+        source.warn_of_other_config(model.config, type(model).__name__)
     if source.head and source.head.has_labels and not isinstance(model, BertModel):
         classes = source.head.model, type(model)
         if not any(map(issubclass, classes, reversed(classes))):

@@ -73,7 +73,7 @@ def _describe_config(source: Source, shapes: configs.Shapes, path: str | None) -
         found = f"it has no {checkpoints.summarize(missing)}"
         return [f"Configuration: none, this is not a BERT model: {found}"]
     sizes = ", ".join(f"{key} {value}" for key, value in configs.infer_sizes(shapes).items())
-    if config := configs.find_config(source, path, shapes):
+    if config := source.matching_config(path, shapes):
         file = path or source.config_file or source.path
         origin = f", hidden_act {config.hidden_act} (from {file})"
     else:

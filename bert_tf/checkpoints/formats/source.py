@@ -14,6 +14,7 @@ from bert_tf import checkpoints, releases
 from bert_tf.base import files
 from bert_tf.base.errors import UserError
 from bert_tf.base.progress import log
+from bert_tf.checkpoints.formats import configs
 from bert_tf.checkpoints.formats.configs import WORD_EMBEDDINGS
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.checkpoints.tensors import open_reader
@@ -119,6 +120,30 @@ class Source(abc.ABC):
     def config(self) -> BertConfig | None:
         """Returns the configuration; None if it is missing."""
         return BertConfig.from_json_file(self.config_file) if self.config_file else None
+
+    def matching_config(self, path: str | None, shapes: configs.Shapes) -> BertConfig | None:
+        """Returns the configuration in `path`, or else the source's; None if there is none.
+
+        Raises a UserError if it does not match the weights.
+        """
+        config = BertConfig.from_json_file(path) if path else self.config()
+        if config:
+            configs.require_matching(
+                config, shapes, path or self.config_file or self.path, self.path
+            )
+        return config
+
+    def warn_of_other_config(self, config: BertConfig, file: str) -> None:
+        """Warns if `config` and the source's differ in settings that the shapes do not show."""
+        own = None
+        with contextlib.suppress(UserError):
+            own = self.config() if file != self.config_file else None
+        for name in ("num_attention_heads", "hidden_act") if own else ():
+            value, expected = getattr(config, name), getattr(own, name)
+            if str(value).lower() != str(expected).lower():
+                message = "%s: %s is %s, but the configuration of %s has %s. Check "
+                message += "--bert_config_file"
+                log.warning(message, file, name, value, self.path, expected)
 
     @abc.abstractmethod
     def variables(self) -> dict[str, tuple[list[int], str]]:
