@@ -13,7 +13,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.base.errors import counted
+from bert_tf.base.errors import counted, warn
 from bert_tf.base.removed_api import error_stubs
 
 _logger = logging.getLogger(__name__)
@@ -135,8 +135,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         # `NO_WEIGHT_DECAY` has two spellings of the same layer.
         unused -= {*NO_WEIGHT_DECAY} if {*NO_WEIGHT_DECAY} <= {*patterns} else set()
         if unused and self.weight_decay_rate:
-            message = "exclude_from_weight_decay: no variable matches %s"
-            _logger.warning(message, ", ".join(sorted(unused)))
+            warn(f"exclude_from_weight_decay: no variable matches {', '.join(sorted(unused))}")
 
     def finalize_variable_values(self, var_list: list[keras.Variable]) -> None:
         """Ends `fit` as Keras does; warns if the learning rate was 0 in part of the training."""
@@ -261,7 +260,7 @@ def create_optimizer(
         raise ValueError(f"num_warmup_steps is a number of steps, not a proportion. {received}")
     if num_warmup_steps and num_warmup_steps >= num_train_steps:
         steps = counted(num_train_steps, "step", "are warm-up")
-        _logger.warning("num_warmup_steps is %d, so all %s", num_warmup_steps, steps)
+        warn(f"num_warmup_steps is {num_warmup_steps}, so all {steps}")
     optimizer_class = {"adamw": AdamWeightDecay, "lamb": Lamb}[optimizer]
     return optimizer_class(
         WarmupLinearDecay(init_lr, num_train_steps, num_warmup_steps),

@@ -13,7 +13,7 @@ from copy import copy
 from functools import partial
 from types import FrameType
 
-from bert_tf.base.errors import Terminated
+from bert_tf.base.errors import Terminated, telling_once
 from bert_tf.base.signals import handle_signals, log, preserve_signal_handlers
 from bert_tf.options import registry
 
@@ -63,7 +63,8 @@ def _main(name: str) -> None:
             )
         # From here on, exceptions let the script remove its temporary files.
         handle_signals(_raise)
-        registry.get_runner(name)(options)
+        with telling_once():
+            registry.get_runner(name)(options)
 
 
 def _raise(signal_number: int, frame: FrameType | None) -> None:

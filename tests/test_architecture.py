@@ -17,6 +17,7 @@ ROWS = [
         "backend",
         "batch_tokenization",
         "checkpoint",
+        "cli",
         "conversion",
         "declare",
         "errors",

@@ -15,11 +15,11 @@ from sklearn.exceptions import NotFittedError
 
 from bert_tf import checkpoints
 from bert_tf.api.predictor import Predictor
-from bert_tf.api.rows import Rows, text_items, to_array
+from bert_tf.api.rows import Rows, RowWords, text_items, to_array
 from bert_tf.base import files, locks
-from bert_tf.base.errors import UserError, similar
+from bert_tf.base.errors import UserError, silent, similar, speaking, warn
 from bert_tf.base.other_libraries import ExplainsNames, advice_of, use_instead
-from bert_tf.base.progress import log, show_table, silenced
+from bert_tf.base.progress import show_table
 from bert_tf.checkpoints.run_folder import CURVE, EVAL_RESULTS_JSON, RUN, RUNS, RunFolder
 from bert_tf.options import registry
 from bert_tf.options.declare import DATA, DEVICES, RESULTS, Affects
@@ -94,11 +94,11 @@ class Estimator(ExplainsNames, BaseEstimator):
                 use = f"{convert}Predictor(folder, script={cls._script!r}, ...)"
                 advice += f". To predict with a model that is trained already: {use}"
             problem = f"{trained} is not the folder of a trained model: it has no {RUN}"
-            raise UserError(f"{problem}. {advice}")
+            raise UserError(problem, fix=advice)
         use = advice_of(["script"], trained.script or "")
         if use and trained.script != cls._script:
             trained_with = f"{trained.script}, not {cls._script}"
-            raise UserError(f"{trained} was fine-tuned with {trained_with}. {use}")
+            raise UserError(f"{trained} was fine-tuned with {trained_with}", fix=use)
         trained.require_script(cls._script)
         names = cls._options_class().names(~DATA, without=DATA | Affects.RUN | Affects.PATH)
         saved = {name: value for name, value in trained.flags.items() if name in names}
@@ -120,7 +120,7 @@ class Estimator(ExplainsNames, BaseEstimator):
             close = " or ".join(map(repr, similar(name, self._defaults)))
             advice = use_instead(name) or (f"Did you mean {close}?" if close else "")
             advice = advice or use_instead(name, type(self)) or "get_params() returns all"
-            raise UserError(f"Invalid parameter {name!r} for {type(self).__name__}. {advice}")
+            raise UserError(f"Invalid parameter {name!r} for {type(self).__name__}", fix=advice)
         for name, value in flags.items():
             if hasattr(value, "save"):  # an estimator or a Keras model
                 problem = f"{name} cannot be a {type(value).__name__}"
@@ -149,7 +149,7 @@ class Estimator(ExplainsNames, BaseEstimator):
         if validation is not None and not (isinstance(validation, tuple) and len(validation) == 2):
             received = " ".join(f"{validation!r:.60}".split())
             advice = "Pass a tuple, whose first item for pairs of texts is list(zip(a, b))"
-            raise UserError(f"validation must be (texts, labels), not {received}. {advice}")
+            raise UserError(f"validation must be (texts, labels), not {received}", fix=advice)
         folder = os.fspath(values["output_dir"] or "")
         needs = {} if folder else dict.fromkeys(("do_export", "resume"), "output_dir")
         if validation is None:
@@ -184,13 +184,13 @@ class Estimator(ExplainsNames, BaseEstimator):
                 values["report"] = False
             options = self._options_class()(**values | fixed)
             try:
-                with rows.named_in_messages(), dev_rows.named_in_messages():
+                with speaking(RowWords([rows, dev_rows])):
                     registry.run(options)
             except KeyboardInterrupt:
                 newest = RunFolder(options.output_dir).newest
                 if newest and checkpoints.step_of(newest):
                     self._keep(RunFolder(options.output_dir), rows)
-                    log.warning("The estimator has the weights trained so far")
+                    warn("The estimator has the weights trained so far")
                 raise
             self._keep(RunFolder(options.output_dir), rows)
         columns = [values.tolist() for values in self.evaluations.values()]
@@ -253,7 +253,7 @@ class Estimator(ExplainsNames, BaseEstimator):
 
     def _open_copy(self, script: str, **flags: Any) -> Predictor:
         """Opens a copy of the model, whose path no message names: `load` or `fit` logged all."""
-        with tempfile.TemporaryDirectory(prefix="bert_tf_") as folder, silenced():
+        with tempfile.TemporaryDirectory(prefix="bert_tf_") as folder, silent():
             self.save(f"{folder}/model")
             return Predictor(f"{folder}/model", script, **flags)
 
@@ -267,12 +267,12 @@ class Estimator(ExplainsNames, BaseEstimator):
         path = files.resolve(os.path.expanduser(os.fspath(folder)))
         if path.endswith((".keras", ".h5")):
             advice = "For a Keras file, see BertClassifier.from_checkpoint(folder)"
-            raise UserError(f"save writes a folder, not a file: {path}. {advice}")
+            raise UserError(f"save writes a folder, not a file: {path}", fix=advice)
         names = files.list_dir(path)
         is_model = RUN in names and all(map(_SAVED_FILES.fullmatch, names))
         if files.exists(path) and not (overwrite and is_model):
             advice = ", or pass overwrite=True" if is_model else ": it is not only a saved model"
-            raise UserError(f"{path} exists. Remove it, or choose another folder{advice}")
+            raise UserError(f"{path} exists", fix=f"Remove it, or choose another folder{advice}")
         lock, (parent, name) = locks.exclusive(locks.lock_path(path)), os.path.split(path)
         with lock, files.temporary_folder_at(os.path.join(parent, f".{name}.tmp")) as temporary:
             for name, content in self._files.items():

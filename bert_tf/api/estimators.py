@@ -25,7 +25,7 @@ from bert_tf.api.rows import (
     to_dense,
 )
 from bert_tf.api.text_inputs import items_of
-from bert_tf.base.errors import UserError, counted
+from bert_tf.base.errors import UserError, Where, counted
 from bert_tf.checkpoints.run_folder import TARGET_SCALE
 from bert_tf.tasks.classification.dataset_factory import exceeds_float32
 from bert_tf.tasks.token_classification.scores import score, type_of
@@ -217,7 +217,7 @@ class TokenClassifier(Estimator):
                 if value.strip().startswith("["):
                     advice = "Convert it to a list with ast.literal_eval"
                 received = f"Received a string. {advice}"
-                raise UserError(f"{rows.place}: {name} must be a list. {received}")
+                raise UserError(f"{name} must be a list. {received}", at=rows.place)
             if isinstance(value, Mapping) and [*value] == [str(n) for n in range(len(value))]:
                 value = value.values()  # a row of a 2-D array, see `label_items`
             row[name] = [*items_of(value, f"the {name} of {rows.place}")]
@@ -233,7 +233,7 @@ class TokenClassifier(Estimator):
         return text if isinstance(text, str) else tuple(items_of(text))
 
 
-def _check_number(place: str, words: Sized, labels: Sized) -> None:
+def _check_number(place: Where, words: Sized, labels: Sized) -> None:
     if len(words) != len(labels):
         numbers = f"{counted(len(words), 'word')}, but {counted(len(labels), 'label')}"
-        raise UserError(f"{place}: {numbers}. Pass a label for each word")
+        raise UserError(numbers, at=place, fix="Pass a label for each word")

@@ -12,9 +12,8 @@ from typing import Any
 
 from bert_tf.api.text_inputs import items_of
 from bert_tf.base import backend
-from bert_tf.base.errors import UserError, shortened
+from bert_tf.base.errors import UserError, shortened, warn
 from bert_tf.base.other_libraries import ExplainsNames
-from bert_tf.base.progress import log
 from bert_tf.base.quiet import import_tensorflow
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.prediction import TaskPredictor
@@ -61,7 +60,7 @@ class Predictor(ExplainsNames):
 
     def __init__(self, model: Any = None, script: str | None = None, **flags: Any) -> None:
         if "options" in flags:  # the name of the argument in version 1.0
-            log.warning("Predictor(options=...) is deprecated: pass the options as `model`")
+            warn("Predictor(options=...) is deprecated: pass the options as `model`")
             model = flags.pop("options")
         options = model
         if isinstance(model, str | os.PathLike):
@@ -129,7 +128,9 @@ class Predictor(ExplainsNames):
             raise UserError("explain() needs a model that was fine-tuned with run_classifier.py")
         if not isinstance(item, str | tuple) and hasattr(item, "__iter__"):
             advice = "[predictor.explain(text) for text in texts]"
-            raise UserError(f"explain takes one text, or a pair as a tuple. For several: {advice}")
+            raise UserError(
+                "explain takes one text, or a pair as a tuple", fix=f"For several: {advice}"
+            )
         return self._predict.explain(item, label, steps)
 
     def columns(self, inputs: Any) -> dict[str, list[Any]]:

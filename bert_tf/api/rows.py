@@ -1,9 +1,7 @@
 """Texts and labels of a Python program as a file of JSON lines, which the scripts read."""
 
-import contextlib
 import itertools
 import json
-import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -11,9 +9,27 @@ from typing import Any
 import numpy as np
 
 from bert_tf.api.text_inputs import items_of
-from bert_tf.base.errors import UserError, shortened
-from bert_tf.base.progress import log
+from bert_tf.base.errors import Input, Place, UserError, Words, shortened, warn
 from bert_tf.tables.columns import to_text
+
+
+class RowWords(Words):
+    """Words of Python: parameters without dashes, and the number of a row instead of a line."""
+
+    def __init__(self, files: Iterable["Rows"]) -> None:
+        self._units = {rows.path: rows.unit for rows in files}
+
+    def place(self, place: Place) -> str:
+        """Returns the name of a place, such as "text 3"; rows are counted from 0."""
+        unit = self._units.get(place.file)
+        if unit is None:
+            return super().place(place)
+        return f"{unit} {place.line - 1}" if place.line else f"{unit}s"
+
+    def text(self, text: str) -> str:
+        """Writes `--name` as `name`, but not in a command."""
+        return text if ".py" in text else re.sub(r"(?<!\S)--(?=[a-z])", "", text)
+
 
 LIST_TYPES = (list, tuple, set, frozenset, np.ndarray, Mapping)
 _ABSENT = object()
@@ -33,7 +49,7 @@ class Rows:
     """
 
     def __init__(self, path: str, unit: str = "text") -> None:
-        self.path, self._unit, self.place = path, unit, ""
+        self.path, self.unit, self.place = path, unit, Input(-1, unit)
         self.kinds: set[str] = set()
         self.names: dict[str, Any] = {}
 
@@ -47,37 +63,13 @@ class Rows:
         _check_order(texts, labels)
         items = text_items(texts), label_items(labels)
         with open(self.path, "w", encoding="utf-8") as file:
-            file.write("\n")  # because advice about line 1 is about headers
             for index, pair in enumerate(itertools.zip_longest(*items, fillvalue=_ABSENT)):
-                self.place = f"{self._unit} {index}"
+                self.place = Input(index, self.unit)
                 if any(item is _ABSENT for item in pair):
                     raise UserError(f"Texts and labels differ in number: one has only {index}")
                 file.write(json.dumps(to_row(*pair, self), default=self._plain) + "\n")
-        if not self.place:
-            raise UserError(f"There are no {self._unit}s")
-
-    @contextlib.contextmanager
-    def named_in_messages(self) -> Iterator[None]:
-        """In log and errors, writes "text 3" for line 5 of the file, and flags without dashes."""
-        line = re.compile(re.escape(self.path) + r":(\d+)")
-
-        def rename(message: str) -> str:
-            if ".py" not in message:  # no command, whose flags are not parameters
-                message = re.sub(r"(?<!\S)--(?=[a-z])", "", message)
-            message = line.sub(lambda match: f"{self._unit} {int(match[1]) - 2}", message)
-            return message.replace(self.path, f"{self._unit}s")
-
-        def rename_record(record: logging.LogRecord) -> bool:
-            record.msg, record.args = rename(record.getMessage()), ()
-            return True
-
-        log.addFilter(rename_record)
-        try:
-            yield
-        except UserError as error:
-            raise type(error)(rename(str(error))) from None
-        finally:
-            log.removeFilter(rename_record)
+        if self.place.index < 0:
+            raise UserError(f"There are no {self.unit}s")
 
     def class_names(self, labels: Any) -> list[str]:
         """Returns the names of all labels of a model, as the user passes them."""
@@ -91,13 +83,13 @@ class Rows:
         if isinstance(value, bytes) or hasattr(value, "numpy"):  # a tensor
             call = "decode()" if isinstance(value, bytes) else "numpy()"
             problem = f"{self.place} has a value of type {type(value).__name__}"
-            raise UserError(f"{problem}. Convert it by {call}, as in [x.{call} for x in values]")
+            raise UserError(problem, fix=f"Convert it by {call}, as in [x.{call} for x in values]")
         if isinstance(value, set | frozenset):
             return list(value)
         if value is None or type(value).__name__ in ("NAType", "NaTType"):
             return None
         problem = f"{self.place} has a value of type {type(value).__name__}: {value!r:.60}"
-        raise UserError(f"{problem}. Convert it to a string or a number")
+        raise UserError(problem, fix="Convert it to a string or a number")
 
     def class_name(self, label: Any) -> str:
         """Returns the name of a label, and notes the label."""
@@ -105,10 +97,12 @@ class Rows:
         if isinstance(value, float) and value % 1 > 0:
             advice = "For numbers, use TextRegressor; write names of classes as strings; to learn "
             advice += "the probabilities of a model, pass its folder as teacher"
-            raise UserError(f"{self.place}: the label is {label}. {advice}")
+            raise UserError(f"the label is {label}", at=self.place, fix=advice)
         name = to_text(value, "label", self.place).strip()
         if (other := self.names.setdefault(name, label)) != label:
-            raise UserError(f"The labels {other!r} and {label!r} have the same name. Use only one")
+            raise UserError(
+                f"The labels {other!r} and {label!r} have the same name", fix="Use only one"
+            )
         return name
 
 
@@ -147,11 +141,11 @@ def check_labels(labels: Mapping[str, Any], classes: Sequence[Any]) -> None:
             kind, used = type(known).__name__, type(label).__name__
             problem = f"Labels of this model have the type {kind}, such as {known!r}, not {used}"
             convert = "x == 'True'" if kind == "bool" else f"{kind}(x)"
-            raise UserError(f"{problem}. Pass [{convert} for x in labels]")
+            raise UserError(problem, fix=f"Pass [{convert} for x in labels]")
     are_names = all(isinstance(x, str) and not x.isdecimal() for x in classes)
     if are_names and labels and all(map(str.isdecimal, labels)):
         problem = f"The labels are numbers, such as {min(labels)}, not {shortened([*of_model])}"
-        raise UserError(f"{problem}. Pass the names: [names[i] for i in labels]")
+        raise UserError(problem, fix="Pass the names: [names[i] for i in labels]")
 
 
 def check_true_labels(labels: Iterable[Any], classes: Sequence[Any]) -> None:
@@ -160,7 +154,7 @@ def check_true_labels(labels: Iterable[Any], classes: Sequence[Any]) -> None:
     check_labels(named, classes)
     if unknown := sorted(named.keys() - {str(x).strip() for x in classes}):
         problem = "The model does not have these labels, so it cannot predict them"
-        log.warning("%s: %s", problem, shortened(unknown))
+        warn(f"{problem}: {shortened(unknown)}")
 
 
 def _check_order(texts: Any, labels: Any) -> None:
@@ -168,7 +162,7 @@ def _check_order(texts: Any, labels: Any) -> None:
     indexes = [[*x.index] for x in (texts, labels) if hasattr(x, "iloc")]
     if len(indexes) == 2 and indexes[0] != indexes[1] and {*indexes[0]} == {*indexes[1]}:
         problem = "texts and labels are paired by position, but their indexes differ in order"
-        log.warning("%s. If they belong together by index, pass labels[texts.index]", problem)
+        warn(problem, fix="If they belong together by index, pass labels[texts.index]")
 
 
 def to_dense(labels: Any) -> Any:

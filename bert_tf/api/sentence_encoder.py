@@ -10,8 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from bert_tf.api.estimator import Estimator
 from bert_tf.api.predictor import Predictor
 from bert_tf.api.rows import Rows, text_items
-from bert_tf.base.errors import UserError, counted
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, counted, warn
 from bert_tf.checkpoints.formats.sentence_transformers import check_encoder, declared_vectors
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data import array_ops
@@ -80,11 +79,13 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         prefixes = tuple(filter(None, (self.query_prefix, self.passage_prefix)))
         if prefixes and not any(str(text).startswith(prefixes) for text in texts):
             text = "text" if self.passage_prefix else "query"
-            message = "encode adds no prefix: write %s before each %s"
-            log.warning(message, " or ".join(map(repr, prefixes)), text)
+            warn(
+                f"encode adds no prefix: write {' or '.join(map(repr, prefixes))} before "
+                f"each {text}"
+            )
         if count := extractor.num_truncated - num_truncated:
             cut = f"are longer than max_seq_length={extractor.options.max_seq_length}"
-            log.warning(counted(count, "text", f"{cut} and were truncated", of=len(texts)))
+            warn(counted(count, "text", f"{cut} and were truncated", of=len(texts)))
         vectors = np.stack([item.values[0] for item in features])
         _, normalize = self._requested()
         return array_ops.normalize(vectors) if normalize else vectors
@@ -123,14 +124,16 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         rows.kinds.add("score" if is_pair else "match")
         if is_pair != isinstance(label, Real) or len(rows.kinds - {"negatives"}) > 1:
             expected = "a text and a text that matches it, or a pair of texts and its score"
-            raise UserError(f"{rows.place}: pass {expected}. Received: {text!r:.40}, {label!r:.40}")
+            raise UserError(
+                f"pass {expected}. Received: {text!r:.40}, {label!r:.40}", at=rows.place
+            )
         if is_pair and len(text) != 2:
             advice = "To train with negatives, pass them after the positive: fit([a], [[b, c]])"
-            raise UserError(f"{rows.place}: a score needs 2 texts, not {len(text)}. {advice}")
+            raise UserError(f"a score needs 2 texts, not {len(text)}", at=rows.place, fix=advice)
         if is_pair:
             return dict(zip(("anchor", "positive", "score"), (*text, label), strict=True))
         if isinstance(label, list | tuple) and not label:
-            raise UserError(f"{rows.place}: the positive is missing")
+            raise UserError("the positive is missing", at=rows.place)
         positive, *negatives = label if isinstance(label, list | tuple) else [label]
         rows.kinds |= {"negatives"} if negatives else set()
         return {"anchor": text, "positive": positive, "negatives": negatives}
@@ -165,7 +168,7 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         follows = declares and isinstance(pooling, DefaultStr)
         if follows and is_normalized and not (normalize or isinstance(normalize, DefaultInt)):
             advice = "Omit normalize=False, or also pass pooling, to have others"
-            raise UserError(f"The folder of the model declares vectors of length 1. {advice}")
+            raise UserError("The folder of the model declares vectors of length 1", fix=advice)
         flags["pooling"] = "auto" if follows else pooling
         old = getattr(self, "_predictor", None)
         if old is None or old[0] != flags:

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.base.errors import UserError, counted, similar
+from bert_tf.base.errors import UserError, counted, similar, warn
 from bert_tf.base.other_libraries import use_instead
-from bert_tf.base.progress import log
 from bert_tf.checkpoints import formats
 from bert_tf.data.features import InputExample
 from bert_tf.data.packing import CUT_TOKENS, convert_examples
@@ -65,7 +64,7 @@ def encode(
     if any(type(x).__name__ in ("SymbolicTensor", "KerasTensor") for x in items):
         problem = "encode converts texts, not tensors in a tf.function, Dataset.map or Keras model"
         use = "tf.data.Dataset.from_tensor_slices((encode(texts, folder), labels))"
-        raise UserError(f"{problem}. Call it before, as in {use}")
+        raise UserError(problem, fix=f"Call it before, as in {use}")
     if not isinstance(folder, str | os.PathLike):
         advice = "Pass the folder, which has the tokenizer, and pairs as list(zip(a, b))"
         received = f"Received: {type(folder).__name__}. {advice}"
@@ -87,5 +86,5 @@ def encode(
     rows = convert_examples(examples, None, max_seq_length, tokenizer)
     if num_cut := np.count_nonzero(rows[CUT_TOKENS]):
         cut = f"are longer than max_seq_length={max_seq_length} and were truncated"
-        log.warning(counted(int(num_cut), "text", cut, of=len(inputs)))
+        warn(counted(int(num_cut), "text", cut, of=len(inputs)))
     return {name: rows[name] for name in ("input_ids", "input_mask", "segment_ids")}

@@ -1,9 +1,14 @@
-"""Exceptions that end a script without a traceback, and helpers for error messages."""
+"""Errors and warnings: what is wrong, where, and what to do; helpers for their texts."""
 
+import contextlib
+import copy
 import difflib
+import logging
 import re
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
 _EXCERPT_LENGTH, _NAME_LENGTH = 60, 30
 # What TensorFlow adds to a message: names of operations, tracebacks and hints for programmers.
@@ -36,14 +41,134 @@ _OF_OTHER_LIBRARIES = {
 _SINGULAR = {"are": "is", "were": "was", "have": "has", "do": "does", "contain": "contains"}
 
 
+class Words:
+    """How messages name places and flags; these are the words of the scripts.
+
+    `speaking` makes other words the current ones.
+    """
+
+    def place(self, place: "Place") -> str:
+        """Returns the name of a place in a file."""
+        if place.is_element:
+            return f"{place.file}: element {place.line}"
+        return f"{place.file}:{place.line}" if place.line else place.file
+
+    def text(self, text: str) -> str:
+        """Returns a problem or a fix in these words; code writes a flag as `--name`."""
+        return text
+
+    def join(self, problem: str, at: "Where | None" = None, fix: str | None = None) -> str:
+        """Joins the parts of a message, which `UserError` explains."""
+        where = self.place(at if isinstance(at, Place) else Place(str(at)))
+        text = self.text(problem) if at is None else f"{where}: {self.text(problem)}"
+        return f"{text}. {self.text(fix)}" if fix else text
+
+
+_SCRIPT = Words()
+_words: ContextVar[Words] = ContextVar("words", default=_SCRIPT)
+_told: ContextVar[set[str] | None] = ContextVar("told", default=None)
+_is_silent: ContextVar[bool] = ContextVar("is_silent", default=False)
+
+
+class Place(NamedTuple):
+    """A place in a user's file: a line, or an element of a JSON list, counted from 1; 0: the file.
+
+    As text, it is what the current `Words` call it, such as "train.tsv:1842".
+    """
+
+    file: str
+    line: int = 0
+    is_element: bool = False
+
+    def __str__(self) -> str:
+        return _words.get().place(self)
+
+
+class Input(NamedTuple):
+    """An input of a prediction, or a row that a program passed, counted from 0."""
+
+    index: int
+    unit: str = "Input"
+
+    def __str__(self) -> str:
+        return f"{self.unit} {self.index}"
+
+
+Where = Place | Input | str  # a path, or the name of a flag
+
+
 class UserError(ValueError):
     """A mistake that the user can correct, such as a wrong flag, file or checkpoint.
 
-    The message says what is wrong, where, and what to do. Scripts print it on one line, without a
-    traceback, and exit with `exit_code`; programs that call the library can catch a `ValueError`.
+    Scripts print it on one line, without a traceback, and exit with `exit_code`; programs that call
+    the library can catch a `ValueError`.
+
+    Attributes:
+        problem: what is wrong.
+        at: where: a `Place`, an `Input`, the path of a file or the name of a flag; None if the
+            problem says it.
+        fix: what to do, in a sentence; None if the problem says it.
     """
 
     exit_code = 1
+
+    def __init__(
+        self, problem: str = "", *, at: Where | None = None, fix: str | None = None
+    ) -> None:
+        super().__init__(problem)
+        self.problem, self.at, self.fix = problem, at, fix
+        self._words = _words.get()
+
+    def __str__(self) -> str:
+        return self._words.join(self.problem, self.at, self.fix)
+
+    def moved_to(self, at: Where) -> "UserError":
+        """Returns a copy of the error for another place."""
+        error = copy.copy(self)
+        error.at = at
+        return error
+
+
+def warn(problem: str, *, at: Where | None = None, fix: str | None = None) -> None:
+    """Logs a warning, whose parts are those of a `UserError`; in `telling_once`, only once."""
+    _log(logging.WARNING, _words.get().join(problem, at, fix))
+
+
+def note(text: str, *, at: Where | None = None) -> None:
+    """Logs an information."""
+    _log(logging.INFO, _words.get().join(text, at))
+
+
+def _log(level: int, text: str) -> None:
+    told = _told.get()
+    if not _is_silent.get() and (told is None or text not in told):
+        logging.getLogger("bert_tf").log(level, "%s", text, stacklevel=3)
+    if told is not None and level == logging.WARNING:
+        told.add(text)
+
+
+@contextlib.contextmanager
+def _set(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def speaking(words: Words) -> Any:
+    """Returns a context in which messages name places and flags in these words."""
+    return _set(_words, words)
+
+
+def telling_once() -> Any:
+    """Returns a context, such as that of a run, in which each warning is logged only once."""
+    return _set(_told, set() if _told.get() is None else _told.get())
+
+
+def silent() -> Any:
+    """Returns a context in which `warn` and `note` do nothing."""
+    return _set(_is_silent, True)
 
 
 def reason(error: BaseException) -> str:

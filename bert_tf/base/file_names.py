@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError
+from bert_tf.base.errors import UserError, warn
 
 _logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def expand(patterns: str) -> list[str]:
         paths += found
     repeated = [path for path, count in Counter(paths).items() if count > 1]
     if repeated:
-        _logger.warning("--input_file lists %s more than once", repeated[0])
+        warn(f"--input_file lists {repeated[0]} more than once")
     return paths
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from bert_tf.base import text_lines
-from bert_tf.base.errors import UserError, reason, shortened
+from bert_tf.base.errors import Place, UserError, reason, shortened
 from bert_tf.base.quiet import import_tensorflow
 
 _WEB = ("http://", "https://", "hf://")
@@ -30,7 +30,7 @@ def is_remote(path: str) -> bool:
     path = os.fspath(path)
     if path.startswith(_WEB):
         advice = "Download it, and pass a local path"
-        raise UserError(f"{path} is an address: bert_tf downloads nothing. {advice}")
+        raise UserError(f"{path} is an address: bert_tf downloads nothing", fix=advice)
     return "://" in path
 
 
@@ -249,7 +249,7 @@ def read_json(path: str) -> dict[str, Any]:
     text = read_text(path).removeprefix("\ufeff")
     content = parse_json(text, path)
     if not isinstance(content, dict):
-        raise UserError(f"{path}: expected a JSON object. Received: {text[:40]!r}")
+        raise UserError(f"expected a JSON object. Received: {text[:40]!r}", at=path)
     return content
 
 
@@ -264,7 +264,7 @@ def parse_json(text: str, path: str, line: int = 1, advice: str = "") -> Any:
         line += error.lineno - 1
     except (ValueError, RecursionError) as error:  # huge numbers, deep nesting
         problem = str(error)
-    raise UserError(f"{path}:{line}: invalid JSON: {problem}{advice}")
+    raise UserError(f"invalid JSON: {problem}{advice}", at=Place(path, line))
 
 
 def read_small_file_lines(path: str, max_bytes: int = text_lines.MAX_BYTES) -> list[str]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError
+from bert_tf.base.errors import UserError, note, warn
 
 _logger = logging.getLogger(__name__)
 # Held locks, as (process id, path). The operating system grants locks to a process, not a thread:
@@ -42,7 +42,7 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
     """
     if files.is_remote(path):
         if flag:
-            _logger.info("%s: remote folders are not locked. Do not start a second run", flag)
+            note(f"{flag}: remote folders are not locked. Do not start a second run")
         yield
         return
     path = files.resolve(path)
@@ -60,7 +60,7 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
                 f"{flag.partition('=')[0]}"
             )
         if attempts == _HOLDER_READ_ATTEMPTS:
-            _logger.info("Waiting for %s to release %s", holder, path)
+            note(f"Waiting for {holder} to release {path}")
         time.sleep(0.05)
     try:
         yield
@@ -95,7 +95,7 @@ def _try_lock(path: str) -> int | str:
         except (BlockingIOError, PermissionError, FileNotFoundError):
             is_locked = False
         except OSError as error:
-            _logger.warning("Cannot lock %s (%s). Do not let another run write there", path, error)
+            warn(f"Cannot lock {path} ({error})", fix="Do not let another run write there")
             is_locked = True
         os.lseek(descriptor, 0, os.SEEK_SET)
         if not is_locked:

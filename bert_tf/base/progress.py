@@ -7,7 +7,6 @@ import math
 import shutil
 import sys
 import textwrap
-import threading
 import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,21 +46,6 @@ class LogHandler(logging.StreamHandler):
         elif _stderr().isatty():
             text = "\n".join(map(text_wrapper("  ").fill, text.split("\n")))
         tqdm.write(text, file=_stderr())
-
-
-@contextlib.contextmanager
-def silenced() -> Iterator[None]:
-    """Drops what this thread logs."""
-    thread = threading.get_ident()
-
-    def is_not_ours(record: logging.LogRecord) -> bool:
-        return record.thread != thread
-
-    log.addFilter(is_not_ours)
-    try:
-        yield
-    finally:
-        log.removeFilter(is_not_ours)
 
 
 # Seconds between updates; longer in a log file, where each update is a line of its own.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import IO, Any
 
-from bert_tf.base.errors import Terminated, UserError
+from bert_tf.base.errors import Terminated, UserError, warn
 
 # The same logger as `progress.log`. Importing `progress` would also import tqdm.
 log = logging.getLogger("bert_tf")
@@ -72,7 +72,7 @@ class StopRequest:
             raise KeyboardInterrupt
         self.signal_number = number
         name = signal.Signals(number).name
-        log.warning("Received %s: finishing the current step and saving a checkpoint", name)
+        warn(f"Received {name}: finishing the current step and saving a checkpoint")
 
     def error(self) -> BaseException:
         """Returns the exception to raise once the checkpoint is saved."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from bert_tf.base.errors import UserError
+from bert_tf.base.errors import Place, UserError
 
 # Size limit of a line, and of small files. The corpus text8 has a single line of 95 MB.
 MAX_BYTES = 1 << 27
@@ -32,7 +32,7 @@ def split(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
     for line_number, line in enumerate(lines, start=1):
         if len(line) > max_bytes:
             problem = f"the line has more than {max_bytes >> 20} MB. Is this a text file?"
-            raise UserError(f"{name}:{line_number}: {problem}")
+            raise UserError(problem, at=Place(name, line_number))
         yield line
 
 
@@ -41,7 +41,7 @@ def decode(name: str, lines: Iterable[bytes]) -> Iterator[str]:
     for line_number, raw in enumerate(lines, start=1):
         for beginnings, advice in _DOCUMENTS.items() if line_number == 1 else ():
             if raw.startswith(beginnings):
-                raise UserError(f"{name}:1: this is not a text file: {raw[:20]!r}. {advice}")
+                raise UserError(f"{name}:1: this is not a text file: {raw[:20]!r}", fix=advice)
         try:
             yield raw.decode("utf-8")
         except UnicodeDecodeError as error:

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from bert_tf.base import backend
-from bert_tf.base.errors import UserError, brief, counted, shortened
+from bert_tf.base.errors import UserError, brief, counted, shortened, warn
 from bert_tf.base.progress import log
 from bert_tf.checkpoints.folder import MAX_TO_KEEP, add_newest, latest, remove, resolve
 from bert_tf.checkpoints.formats.configs import POOLER, WORD_EMBEDDINGS
@@ -69,8 +69,9 @@ class Restored:
         if self.new or self.unused:
             missing, unexpected = map(summarize, (self.new, self.unused))
             raise UserError(
-                f"{self.prefix} does not match this model. Missing variables: {missing}; "
-                f"unexpected variables: {unexpected}{advice if self.new else ''}"
+                f"{self.prefix} does not match this model",
+                fix=f"Missing variables: {missing}; unexpected variables: {unexpected}"
+                f"{(advice if self.new else '')}",
             )
 
 
@@ -160,8 +161,10 @@ def load_weights(
         new -= {*POOLER}
     unused = sorted(stored.keys() - variables.keys())
     if unused_layers := [name for name in unused if name.startswith("bert/encoder/")]:
-        message = "The checkpoint has more layers than the configuration; unused: %s"
-        log.warning(message, summarize(unused_layers))
+        warn(
+            "The checkpoint has more layers than the configuration; unused: "
+            f"{summarize(unused_layers)}"
+        )
     if verify and not layers:
         source.require_same_outputs(model.config)
     return Restored(prefix, tuple(restored), new=tuple(sorted(new)), unused=tuple(unused))
@@ -184,12 +187,11 @@ def restore_training_state(state: Any, prefix: str) -> None:
     for name, value in read(prefix, extra.keys() & stored.keys()):
         extra[name].assign(value)
     if len(present) < len(slots):
-        log.warning(
-            "%s lacks %d of %d Adam slots, which start from zero. To start a new training run from "
-            "it, pass it as --init_checkpoint with an empty --output_dir",
-            prefix,
-            len(slots) - len(present),
-            len(slots),
+        warn(
+            f"{prefix} lacks {len(slots) - len(present)} of {len(slots)} Adam slots, "
+            "which start from zero",
+            fix="To start a new training run from it, pass it as --init_checkpoint with "
+            "an empty --output_dir",
         )
 
 
@@ -218,7 +220,7 @@ def save_snapshot(folder: str, tensors: Mapping[str, Any], max_to_keep: int = MA
         last_good = latest(folder)
         if last_good != prefix:
             remove(folder, name)
-        raise UserError(f"{error}. Last good checkpoint: {last_good or 'none'}") from error
+        raise UserError(str(error), fix=f"Last good checkpoint: {last_good or 'none'}") from error
     add_newest(folder, name, max_to_keep)
     return prefix
 
@@ -297,7 +299,7 @@ def _check_fit(prefix: str, expected: dict[str, list[int]], stored: dict[str, li
             advice = f"Its hidden_size is {theirs}, and the model's is {ours}. {advice}"
     else:
         advice = "Its head differs. convert_checkpoint.py --head=encoder extracts the encoder"
-    raise UserError(f"Checkpoint {prefix} does not fit the model ({'; '.join(parts)}). {advice}")
+    raise UserError(f"Checkpoint {prefix} does not fit the model ({'; '.join(parts)})", fix=advice)
 
 
 def _assign(

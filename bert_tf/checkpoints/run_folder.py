@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, counted, excerpt
+from bert_tf.base.errors import Place, UserError, counted, excerpt, warn
 from bert_tf.base.progress import log
 from bert_tf.checkpoints.folder import STEP_NAME, latest, newest_readable, resolve
 from bert_tf.checkpoints.tensors import step_of
@@ -107,8 +107,9 @@ class RunFolder:
             return {}
         if script and script not in registry.entries():
             raise UserError(
-                f"{path}: {script} is not a registered task: first import the module that calls "
-                f"bert_tf.register({script!r}, ...)"
+                f"{script} is not a registered task: first import the module that calls "
+                f"bert_tf.register({script!r}, ...)",
+                at=path,
             )
         try:
             flags = dict(self._read_json(RUN)["flags"])
@@ -165,8 +166,9 @@ class RunFolder:
             # Trailing blank lines are not significant.
             if path and files.read_text(path).rstrip() != text.rstrip():
                 raise UserError(
-                    f"{path}, which an earlier training run saved, differs from {source}. Choose "
-                    "another --output_dir, pass what the earlier run used, or remove the saved file"
+                    f"{path}, which an earlier training run saved, differs from {source}",
+                    fix="Choose another --output_dir, pass what the earlier run used, or remove "
+                    "the saved file",
                 )
 
     def check_files(self) -> None:
@@ -180,8 +182,10 @@ class RunFolder:
         for name in (VOCAB, LABELS):
             path, before = self.find(name), self.entry("digests", name)
             if before and fingerprint(files.read_text(path).rstrip() if path else "") != before:
-                message = "%s was %s after training. Make sure that this was intentional"
-                log.warning(message, self.file(name), "changed" if path else "removed")
+                warn(
+                    f"{self.file(name)} was {('changed' if path else 'removed')} after training",
+                    fix="Make sure that this was intentional",
+                )
 
     # Labels.
 
@@ -207,14 +211,15 @@ class RunFolder:
             num_outputs = len(self._read_json("config.json").get("id2label", ()))
             if 1 < num_outputs != len(labels):
                 counts = f"{counted(len(labels), 'label')}, but the model has {num_outputs} outputs"
-                raise UserError(f"{path} has {counts}. {_ADVICE}")
+                raise UserError(f"{path} has {counts}", fix=_ADVICE)
             return labels
         if (declared := self.declared_labels()) and all(map(is_label, declared)):
             return declared
         raise UserError(
-            f"No such file: {path} ({files.describe_parent(path)}). Training writes it next to "
-            "its checkpoints: pass --do_train=true, the folder of a training run as --output_dir, "
-            f"or one of its checkpoints as --init_checkpoint{advice}"
+            f"No such file: {path} ({files.describe_parent(path)})",
+            fix="Training writes it next to its checkpoints: pass --do_train=true, the "
+            "folder of a training run as --output_dir, or one of its checkpoints as "
+            f"--init_checkpoint{advice}",
         )
 
     def declared_labels(self) -> list[str] | None:
@@ -272,14 +277,14 @@ class RunFolder:
             found = (None if options.do_train else self.best) or newest_readable(self.path)
         if found and options.resume == "never":
             problem = f"--resume=never, but --output_dir={self} has checkpoints: {found}"
-            raise UserError(f"{problem}. Choose another --output_dir, or empty this one")
+            raise UserError(problem, fix="Choose another --output_dir, or empty this one")
         if not found and options.resume == "must":
             absence = files.describe_folder(self.path)
             raise UserError(f"--resume=must, but --output_dir={self} has no checkpoint ({absence})")
         is_untrained = os.path.basename(found or "") == "model.ckpt-0"
         if is_untrained and not options.do_train and self.newest != found:
             advice = "Restore one from a copy, or train again"
-            raise UserError(f"All trained checkpoints in {self} are damaged. {advice}")
+            raise UserError(f"All trained checkpoints in {self} are damaged", fix=advice)
         return found
 
     @property
@@ -314,7 +319,7 @@ class RunFolder:
         with contextlib.suppress(UserError):
             prefix = self.checkpoint(check=False)
             for note in self.progress_notes(prefix, prefix):
-                log.warning("%s", note)
+                warn(note)
 
     def write_end(self) -> None:
         """Records that training has ended, unless it began with version 1.1."""
@@ -358,11 +363,13 @@ def read_labels(path: str, is_label: Callable[[str], object] = str.strip) -> lis
     labels = files.read_small_file_lines(path)
     for index, line in enumerate(labels):
         if not is_label(line):
-            raise UserError(f"{path}:{index + 1}: invalid label {excerpt(line)}. {_ADVICE}")
+            raise UserError(
+                f"invalid label {excerpt(line)}", at=Place(path, index + 1), fix=_ADVICE
+            )
         if line in labels[:index]:
-            raise UserError(f"{path}:{index + 1}: duplicate label {line}. {_ADVICE}")
+            raise UserError(f"duplicate label {line}", at=Place(path, index + 1), fix=_ADVICE)
     if not labels:
-        raise UserError(f"{path} contains no labels. {_ADVICE}")
+        raise UserError(f"{path} contains no labels", fix=_ADVICE)
     return labels
 
 

@@ -70,7 +70,7 @@ def write(prefix: str, tensors: Mapping[str, Any]) -> None:
     names, folder = sorted(tensors), os.path.dirname(prefix) or "."
     for name in names:
         if problem := non_finite(name, np.asarray(tensors[name])):
-            raise UserError(f"{problem}, so {prefix} is not written. Lower --learning_rate")
+            raise UserError(f"{problem}, so {prefix} is not written", fix="Lower --learning_rate")
     try:
         with backend.tf.device("/cpu:0"):
             backend.tf.raw_ops.SaveV2(
@@ -139,5 +139,5 @@ def _open(prefix: str) -> Any:
     reader = open_reader(prefix)
     if reader.has_tensor(OBJECT_GRAPH):
         advice = "Pass a name-based checkpoint: bert_model.ckpt, or a model.ckpt-N of bert_tf"
-        raise UserError(f"{prefix} is an object-based TensorFlow 2 checkpoint. {advice}")
+        raise UserError(f"{prefix} is an object-based TensorFlow 2 checkpoint", fix=advice)
     return reader

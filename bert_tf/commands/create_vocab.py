@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_tf.base import file_names, files
-from bert_tf.base.errors import UserError, counted, reason
-from bert_tf.base.progress import bar, log
+from bert_tf.base.errors import UserError, counted, note, reason, warn
+from bert_tf.base.progress import bar
 from bert_tf.checkpoints.run_folder import CONFIG, RUN
 from bert_tf.commands.options import VocabularyOptions
 from bert_tf.data.texts import check_lines
@@ -46,8 +46,7 @@ def run(options: VocabularyOptions) -> list[str]:
     if not counts:
         raise UserError(f"No words in {', '.join(paths[:5])}: nothing to learn")
     num_words, num_distinct = counted(counts.total(), "word"), f"{len(counts):,}"
-    message = "Learning from %s (%s distinct); this can take several minutes"
-    log.info(message, num_words, num_distinct)
+    note(f"Learning from {num_words} ({num_distinct} distinct); this can take several minutes")
     reserved = reserved_tokens(options.num_unused_tokens)
     tokens = learn(counts, options.vocab_size, reserved, learner)
     missing = _find_missing_characters(counts, tokens)
@@ -56,13 +55,13 @@ def run(options: VocabularyOptions) -> list[str]:
     num_unused = options.num_unused_tokens + options.vocab_size - len(tokens)
     tokens += [f"[unused{n}]" for n in range(options.num_unused_tokens, num_unused)]
     files.write_text(output, "\n".join(tokens) + "\n")
-    log.info("%s: %d tokens, %d of them [unusedN]", output, len(tokens), num_unused)
+    note(f"{output}: {len(tokens)} tokens, {num_unused} of them [unusedN]")
     num_missing = sum(count for _, count in missing[room:])
     num_chars = sum(len(word) * count for word, count in counts.items())
     if num_missing > _MAX_MISSING * num_chars:
         share = f"({num_missing / num_chars:.1%} of the text) have no token, so words become [UNK]"
         count = counted(len(missing[room:]), "character", share)
-        log.warning("%s. Pass a larger --vocab_size", count)
+        warn(count, fix="Pass a larger --vocab_size")
     return tokens
 
 
@@ -81,7 +80,7 @@ def count_words(paths: Sequence[str], tokenizer: BasicTokenizer) -> Counter[str]
             lines = iter(files.read_lines(path))
             first_lines = [*itertools.islice(lines, _BATCH_LINES)]
             for problem in check_lines(path, first_lines):
-                log.warning("%s: %s", path, problem)
+                warn(problem, at=path)
             lines = itertools.chain(first_lines, lines)
             while batch := list(itertools.islice(lines, _BATCH_LINES)):
                 counts.update(tokenizer.tokenize("\n".join(batch)))

@@ -7,8 +7,7 @@ from typing import Any
 
 from bert_tf import checkpoints
 from bert_tf.base import files
-from bert_tf.base.errors import UserError
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, warn
 from bert_tf.checkpoints.formats import find_source, guess_lower_case
 from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
 from bert_tf.checkpoints.model import fold_target_scale
@@ -57,7 +56,7 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None, 
     task_options.check_model()
     trained, used = RunFolder(folder).flags.get("max_seq_length"), task_options.max_seq_length
     if trained not in (None, used):
-        log.warning("%s was trained with --max_seq_length=%d, not %d", folder, trained, used)
+        warn(f"{folder} was trained with --max_seq_length={trained}, not {used}")
     export_dir, make_task = options.export_dir or "", registry.load(entry.make_task)
     files_of_model = load_config_and_tokenizer(task_options, [find_source(folder)])
     task = give_schema(make_task(task_options, *files_of_model))
@@ -102,7 +101,7 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
         pooling = None if options.pooling == "none" else options.pooling
         declared = declared_vectors(RunFolder(folder))
         if declared and declared.differs_from(options.pooling):
-            log.warning("%s, but the export has --pooling=%s", declared, options.pooling)
+            warn(f"{declared}, but the export has --pooling={options.pooling}")
         settings = {"format": options.format, "precision": options.precision, "pooling": pooling}
         contents = run_metadata.model_files(encoder_options, precision=options.precision)
         return export_folder(model, encoder_options, export_dir, contents, **settings)
@@ -147,7 +146,7 @@ def _require_model_folder(folder: str) -> None:
     for path in (RunFolder(folder).file(name) for name in (CONFIG, VOCAB)):
         if not files.exists(path):
             raise UserError(
-                f"No such file: {path} ({files.describe_parent(path)}). --model_dir must be the "
-                "folder of a training run or a published model. To convert other formats, use "
-                "convert_checkpoint.py"
+                f"No such file: {path} ({files.describe_parent(path)}). --model_dir must "
+                "be the folder of a training run or a published model",
+                fix="To convert other formats, use convert_checkpoint.py",
             )

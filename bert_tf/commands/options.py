@@ -85,7 +85,9 @@ class ConversionOptions(Options):
             raise UserError(f"{flag}: use export_model.py for this format")
         if self.to not in ("keras", "weights_h5") and (file := _OTHER_FILE.fullmatch(flag)):
             to = "hugging_face" if self.to == "auto" else self.to
-            raise UserError(f"{flag} is the name of a file. Pass a folder: {file[1]} --to={to}")
+            raise UserError(
+                f"{flag} is the name of a file", fix=f"Pass a folder: {file[1]} --to={to}"
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ import numpy as np
 
 from bert_tf import tokenization
 from bert_tf.base import files
+from bert_tf.base.errors import Place
 from bert_tf.base.removed_api import error_stubs
 from bert_tf.data.features import NUM_LOGGED, InputExample, find_label_id, log_rows, pack_example
 from bert_tf.tables.read import Row
@@ -130,7 +131,7 @@ class ColaProcessor(DataProcessor):
         split = self._task.splits[set_type if set_type in self._task.splits else "dev"]
         where = split.where and (split.where[0], self.language)
         split = dataclasses.replace(split, guid_prefix=set_type, where=where)
-        rows = (Row(f"{split.file}:{number}", cells) for number, cells in enumerate(lines, 1))
+        rows = (Row(Place(split.file, number), cells) for number, cells in enumerate(lines, 1))
         return list(glue.examples(self._task, split, rows))
 
 

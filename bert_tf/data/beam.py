@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from bert_tf.base import file_names, files, locks
-from bert_tf.base.errors import UserError, counted
+from bert_tf.base.errors import UserError, counted, note
 from bert_tf.base.extras import import_extra
 from bert_tf.options.declare import DEVICES, Options, option
 
@@ -151,7 +151,7 @@ def convert_files(
         missing = [shard for shard in shards if not files.exists(shard[1])]
         if len(missing) < len(paths):
             finished = counted(len(paths) - len(missing), "file", "are already done", of=len(paths))
-            _logger.info("%s: %s", folder, finished)
+            note(f"{folder}: {finished}")
         for _ in workers(function, missing) if missing else ():
             pass
         if absent := [result for _, result in missing if not files.exists(result)]:
@@ -167,9 +167,9 @@ def _check_plan(folder: str, settings: Any, stamps: dict[str, Any]) -> None:
     finished = {n for n in {*known, *stamps} if files.exists(os.path.join(folder, n))}
     advice = "Pass another --output_file, or delete this folder"
     if finished and plan["settings"] != settings:
-        raise UserError(f"{folder} has results of another model or other flags. {advice}")
+        raise UserError(f"{folder} has results of another model or other flags", fix=advice)
     for name in sorted(finished & stamps.keys()):
         if known.get(name) != stamps[name]:
-            raise UserError(f"{os.path.join(folder, name)}: its input file has changed. {advice}")
+            raise UserError(f"{os.path.join(folder, name)}: its input file has changed", fix=advice)
     plan = {"settings": settings, "files": {**known, **stamps}}
     files.write_text(path, json.dumps(plan, indent=1) + "\n")

@@ -137,12 +137,14 @@ class MatchOptions(SplitFileOptions, affects=DATA):
         if columns := not is_table and [*self.columns("train"), *self.columns("eval")]:
             name = columns[0] if columns[0].endswith("s") else f"{columns[0]}_column"
             problem = f"the files of --task_name={self.task_name} have fixed field names"
-            raise UserError(f"--{name}: {problem}. Omit the flag, or pass --task_name={TABLES}")
+            raise UserError(
+                f"--{name}: {problem}", fix=f"Omit the flag, or pass --task_name={TABLES}"
+            )
         for split in ("train", "eval"):
             if {"score", "label"} <= {*data.columns(split)}:
                 problem = f"--score_column and --label_column both describe the {split} file"
                 advice = f"Pass one of them, or columns of one split, such as {split}:score"
-                raise UserError(f"{problem}. {advice}")
+                raise UserError(problem, fix=advice)
         if data.label_column and data.positive_label == data.negative_label:
             problem = "--positive_label and --negative_label are the same"
             raise UserError(f"{problem}: {data.positive_label}")

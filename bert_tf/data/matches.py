@@ -12,7 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, brief, counted, excerpt, shortened
+from bert_tf.base.errors import (
+    Place,
+    UserError,
+    Where,
+    brief,
+    counted,
+    excerpt,
+    note,
+    shortened,
+    warn,
+)
 from bert_tf.data.disk_list import collect
 from bert_tf.data.match_options import BEIR, MS_MARCO, SQUAD, MatchOptions
 from bert_tf.data.split_files import find_files, no_file
@@ -157,21 +167,21 @@ def _read_data_set(options: MatchOptions, split: str, scored: bool) -> Matches:
     if not matches or not (scored or any(match.score for match in matches)):
         raise UserError(f"{path} contains no texts that match")
     if scored and all(match.score == matches[0].score for match in matches):
-        raise UserError(f"{path}: all pairs have the same score or label: there is no order")
+        raise UserError("all pairs have the same score or label: there is no order", at=path)
     if scored and "score" in options.columns(split):
         _warn_of_unused_range(options, path, [match.score for match in matches])
-    _logger.info("%s: %s", path, counted(len(matches), "pair"))
-    return Matches(path, matches, *texts)
+    note(f"{counted(len(matches), 'pair')}", at=path)
+    return Matches(str(Place(path)), matches, *texts)
 
 
-def _cells(options: MatchOptions, path: str, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _cells(options: MatchOptions, path: str, split: str) -> Iterator[tuple[Where, dict[str, Any]]]:
     columns = options.columns(split)
     has_header = any(map(is_name, columns.values()))
     if _SWAPPED.fullmatch(f"{columns['anchor']} {columns['positive']}"):
-        message = (
-            "--anchor_column=%s, --positive_column=%s: are they swapped? The anchors are queries"
+        warn(
+            f"--anchor_column={columns['anchor']}, --positive_column="
+            f"{columns['positive']}: are they swapped? The anchors are queries"
         )
-        _logger.warning(message, columns["anchor"], columns["positive"])
     rows, ahead = itertools.tee(read_table(path))
     if not (options.label_column or options.score_column):
         first = list(itertools.islice(ahead, _ROWS_AHEAD))
@@ -182,12 +192,15 @@ def _cells(options: MatchOptions, path: str, split: str) -> Iterator[tuple[str, 
     for index, (place, cells) in enumerate(read_cells(path, rows, columns, has_header, split)):
         names = [cells[x] for x in ("anchor", "positive")]
         if index == 0 and not has_header and any(map(COLUMN_NAME.fullmatch, map(str, names))):
-            message = "%s looks like a header, but is read as data: %s. Pass columns by name"
-            _logger.warning(message, place, ", ".join(brief(map(str, names))))
+            warn(
+                f"{place} looks like a header, but is read as data: "
+                f"{', '.join(brief(map(str, names)))}",
+                fix="Pass columns by name",
+            )
         for purpose in cells.keys() - {"negative_columns"}:
             cells[purpose] = to_text(cells[purpose], purpose, place).strip()
             if not cells[purpose] and purpose != "label":
-                raise UserError(f"{place}: the {purpose} is empty. Remove the row")
+                raise UserError(f"the {purpose} is empty", at=place, fix="Remove the row")
         yield place, cells
 
 
@@ -202,7 +215,7 @@ def _warn_of_unused_label(path: str, rows: Sequence[Row], used: Iterable[str]) -
         are_numbers = all(parse_number(value) is not None for value in cells)
         if cells and (are_numbers or 1 < len({*cells}) <= len(cells) / 2):
             advice = f"pass --label_column={name} or --score_column={name}"
-            _logger.warning("%s has a column %s that is not used: %s", path, name, advice)
+            warn(f"{path} has a column {name} that is not used: {advice}")
 
 
 def _warn_of_unused_negatives(path: str, rows: Sequence[Row], used: Iterable[str]) -> None:
@@ -212,7 +225,7 @@ def _warn_of_unused_negatives(path: str, rows: Sequence[Row], used: Iterable[str
         names = {x for x in names if any(row.cells.get(x) for row in rows)}
     if found := sorted(name for name in names if _NEGATIVE.fullmatch(name.strip())):
         advice = f"pass --negative_columns={','.join(found)}"
-        _logger.warning("%s has negatives that are not used: %s", path, advice)
+        warn(f"{path} has negatives that are not used: {advice}")
 
 
 def _warn_of_unused_range(options: MatchOptions, path: str, scores: Sequence[float]) -> None:
@@ -220,8 +233,11 @@ def _warn_of_unused_range(options: MatchOptions, path: str, scores: Sequence[flo
     low, high = options.score_limits
     least, most = (low + (high - low) * x for x in (min(scores), max(scores)))
     if most - least < _LEAST_RANGE * (high - low):
-        message = "%s: all scores are from %g to %g: is --score_range=%s right?"
-        _logger.warning(message, path, least, most, options.score_range)
+        warn(
+            f"all scores are from {least:g} to {most:g}: is --score_range="
+            f"{options.score_range} right?",
+            at=path,
+        )
 
 
 def _read_rows(options: MatchOptions, path: str, split: str) -> Iterator[Match]:
@@ -233,11 +249,11 @@ def _read_rows(options: MatchOptions, path: str, split: str) -> Iterator[Match]:
         negatives = [to_text(x, "negative", place).strip() for x in found if x is not None]
         if {cells["anchor"], cells["positive"]} & {*negatives}:
             problem = "a negative is the same text as the anchor or the positive"
-            raise UserError(f"{place}: {problem}. Correct or remove the row")
+            raise UserError(problem, at=place, fix="Correct or remove the row")
         score = parse_number(cells.get("score", str(high)))
         if score is None or not low <= score <= high:
             expected = f"the score must be a number from {low:g} to {high:g} (--score_range)"
-            raise UserError(f"{place}: {expected}. Received: {excerpt(cells['score'])}")
+            raise UserError(f"{expected}. Received: {excerpt(cells['score'])}", at=place)
         texts = tuple(filter(None, negatives))
         yield Match(cells["anchor"], cells["positive"], texts, (score - low) / (high - low))
 
@@ -255,11 +271,11 @@ def _read_labeled(options: MatchOptions, path: str, split: str, scored: bool) ->
     if not positives:
         found = ", ".join(sorted({cells["label"] for cells in rows})[:10])
         problem = f"no row has the label {options.positive_label}, only {found}"
-        raise UserError(f"{path}: {problem}. Pass --positive_label and --negative_label")
+        raise UserError(problem, at=path, fix="Pass --positive_label and --negative_label")
     _log_labels(options, path, Counter(cells["label"] for cells in rows))
     if both := positives.keys() & {match[:2] for match in pairs if not match.score}:
         advice = "correct them, or remove one of the rows"
-        _logger.warning("%s: %s: %s", path, counted(len(both), "pair", "have both labels"), advice)
+        warn(f"{counted(len(both), 'pair', 'have both labels')}: {advice}", at=path)
     if scored:
         return pairs
     negatives: dict[str, dict[str, None]] = {anchor: {} for anchor, _ in positives}
@@ -270,8 +286,7 @@ def _read_labeled(options: MatchOptions, path: str, split: str, scored: bool) ->
         elif (anchor, text) not in positives and anchor != text:
             negatives[anchor][text] = None
     if unused:
-        message = "%s: left out %s: no row with the same anchor matches"
-        _logger.info(message, path, counted(unused, "row"))
+        note(f"left out {counted(unused, 'row')}: no row with the same anchor matches", at=path)
     few = {x: tuple(itertools.islice(texts, _MAX_NEGATIVES)) for x, texts in negatives.items()}
     return [Match(x, text, tuple(negatives.pop(x, few[x]))) for x, text in positives]
 
@@ -286,9 +301,9 @@ def _log_labels(options: MatchOptions, path: str, counts: Counter[str]) -> None:
         number = counted(sum(others.values()), "row", "with other labels")
         used += f"; left out {number}: {shortened(brief(sorted(others)))}"
     if others and labels == (MatchOptions.positive_label, MatchOptions.negative_label):
-        _logger.warning("%s. Check --positive_label and --negative_label", used)
+        warn(used, fix="Check --positive_label and --negative_label")
     else:
-        _logger.info(used)
+        note(used)
 
 
 def _read_squad(path: str) -> Iterator[Match]:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Any
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError
+from bert_tf.base.errors import UserError, note
 from bert_tf.options.declare import DATA, PATH, Options, option
 
 _logger = logging.getLogger(__name__)
@@ -109,18 +109,20 @@ def find_files(
             names = [name for name in others if _find_split(name, more_extensions, True) == split]
         if len(names) > 1:
             candidates = " and ".join(names[:3])
-            raise UserError(f"{data_dir} contains {candidates}. Pass one of them as --{split}_file")
+            raise UserError(
+                f"{data_dir} contains {candidates}", fix=f"Pass one of them as --{split}_file"
+            )
         if names:
             paths[split] = os.path.join(data_dir, names[0])
     if "train" in missing and paths.keys() <= specified.keys():
         if others and os.path.realpath(data_dir) == os.path.realpath(options.output_dir or ""):
             problem = f"--output_dir={options.output_dir} is also the folder with the data, which"
             advice = "Choose another --output_dir, or pass the name of the file with --train_file"
-            raise UserError(f"{problem} later runs would not find there ({others[0]}). {advice}")
+            raise UserError(f"{problem} later runs would not find there ({others[0]})", fix=advice)
         if len(others) == 1 and not _find_split(others[0], more_extensions):
             paths["train"] = os.path.join(data_dir, others[0])
             only = "the only other" if specified else "the only"
-            _logger.info("Training file: %s, %s data file in the folder", paths["train"], only)
+            note(f"Training file: {paths['train']}, {only} data file in the folder")
     if not paths:
         folders = [(split, os.path.join(data_dir, n)) for split in missing for n in NAMES[split]]
         paths = {split: path for split, path in reversed(folders) if files.is_dir(path)}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, NamedTuple
 
 from bert_tf.base import files, text_lines
-from bert_tf.base.errors import UserError, counted
+from bert_tf.base.errors import UserError, Where, counted
 from bert_tf.tables.columns import num_numbers, read_cells, to_text
 from bert_tf.tables.read import read_table
 
@@ -42,7 +42,7 @@ def read_lines(path: str) -> Iterator[Text]:
 
 def read_columns(
     path: str, columns: Mapping[str, str | None], has_header: str = "auto"
-) -> Iterator[tuple[str, dict[str, str]]]:
+) -> Iterator[tuple[Where, dict[str, str]]]:
     """Yields the place (file and line) of each row of a table, and purpose -> the text of its cell.
 
     A column is a name, JSON path or 1-based number; the value of a flag such as --text_column for
@@ -84,7 +84,7 @@ def require_room(flag: str, prefix: Sequence[str], length: int) -> None:
     """Raises a UserError if rows of `length` tokens have none for a text after the prefix."""
     if len(prefix) + 3 > length:  # [CLS], a token of the text and [SEP]
         problem = f"takes {len(prefix)} of {length} tokens: there is no room for a text"
-        raise UserError(f"--{flag} {problem}. Shorten it, or raise the maximum length")
+        raise UserError(f"--{flag} {problem}", fix="Shorten it, or raise the maximum length")
 
 
 def check_lines(path: str, lines: Sequence[str], advice: str = "Pass plain text") -> Iterator[str]:

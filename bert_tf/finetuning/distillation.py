@@ -14,8 +14,7 @@ from keras import ops
 
 from bert_tf import checkpoints, training
 from bert_tf.base import files
-from bert_tf.base.errors import UserError
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, note
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RUN, VOCAB, RunFolder, fingerprint
 from bert_tf.data.features import Feature
@@ -69,7 +68,7 @@ class Teacher:
         self, batches: Iterable[Mapping[str, np.ndarray]], examples: Sequence[Any]
     ) -> Iterator[dict[str, np.ndarray]]:
         """Yields the rows of the examples with the teacher's logits; frees its model at the end."""
-        log.info("Teacher: computing the logits of %s for the training set", self._prefix)
+        note(f"Teacher: computing the logits of {self._prefix} for the training set")
         inference = self._open(self._student.features("predict"))
         for rows in batches:
             yield {**rows, **inference.predict(rows)}
@@ -147,7 +146,7 @@ class VectorTeacher(Teacher):
         self, batches: Iterable[Mapping[str, np.ndarray]], examples: Sequence[Any]
     ) -> Iterator[dict[str, np.ndarray]]:
         """Yields the rows of the examples with its vectors; frees its model at the end."""
-        log.info("Teacher: computing the vectors of %s for the training set", self._source.path)
+        note(f"Teacher: computing the vectors of {self._source.path} for the training set")
         inference, remaining = self._open(self._teacher.features("predict")), iter(examples)
         for rows in batches:
             chunk = itertools.islice(remaining, len(rows["input_ids"]))
@@ -158,7 +157,7 @@ class VectorTeacher(Teacher):
             yield {**rows, **dict(parts)}
 
     def _load_weights(self, model: Any) -> None:
-        log.info("%s", checkpoints.load_weights(model, self._source).describe())
+        note(checkpoints.load_weights(model, self._source).describe())
 
     def _fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
         return {"vectors": ops.cast(outputs[self._student.traits.soft_targets[0][0]], "float32")}
@@ -252,7 +251,8 @@ def _require_same_rows(folder: str, task: Task) -> None:
         if theirs != ours:
             raise UserError(
                 f"--teacher={folder} was trained with {name}={theirs}, but this run has "
-                f"{name}={ours}. Both must be the same"
+                f"{name}={ours}",
+                fix="Both must be the same",
             )
     teacher_vocab, vocab = run.file(VOCAB), options.vocab_file or ""
     if files.read_text(teacher_vocab).rstrip() != files.read_text(vocab).rstrip():

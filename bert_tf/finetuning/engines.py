@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, note
 from bert_tf.checkpoints.run_folder import LABELS, RunFolder, fingerprint
 from bert_tf.data.features import Feature, texts_per_row
 from bert_tf.finetuning import run_metadata
@@ -134,10 +133,10 @@ def find_exported_model(
             problem = f"Cannot export the model to {model_file}: {path} is read-only"
             advice = "Copy it to where you can write, or, for Predictor and extract_features.py, "
             advice += f"run export_model.py --format={engine} and load its --export_dir"
-            raise UserError(f"{problem}. {advice}")
+            raise UserError(problem, fix=advice)
         from bert_tf.saved_models.exported_folder import export_folder  # imports TensorFlow
 
-        log.info("Exporting the model to %s", model_file)
+        note(f"Exporting the model to {model_file}")
         contents = run_metadata.model_files(options, schema, **entries)
         kwargs |= {"format": engine, "precision": precision}
         export_folder(load_model(), options, cache.path, contents, schema.labels, **kwargs)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.base import files
-from bert_tf.base.progress import log
+from bert_tf.base.errors import note
 from bert_tf.checkpoints.run_folder import RUNS, RunFolder
 from bert_tf.finetuning.records import Splits
 from bert_tf.finetuning.task import Written
@@ -68,7 +68,7 @@ def write_report(
     paths = output_dir.write_results(
         run.folder.path, suffix, lambda folder: Written(files.write_texts(folder, contents))
     ).paths
-    log.info("Report: %s", ", ".join(paths))
+    note(f"Report: {', '.join(paths)}")
     return paths
 
 
@@ -78,7 +78,7 @@ def write_summary_report(options: Any, devices: Devices) -> str:
     title, path = f"Runs: {_name(folder)}", folder.file(REPORT)
     about, summary = _describe_run(options, devices), files.read_json(folder.file(RUNS))
     files.write_text(path, summary_page(title, about, summary))
-    log.info("Report: %s", path)
+    note(f"Report: {path}")
     return path
 
 

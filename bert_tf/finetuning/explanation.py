@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.progress import log
+from bert_tf.base.errors import warn
 from bert_tf.inference.row_batches import NotFinite
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import tokenize_with_offsets
@@ -92,8 +92,10 @@ def explain(
         text_indices += [index] * count
     completeness = abs(float(scores.sum()) - difference)
     if completeness > 0.05 * np.abs(scores).sum() + 1e-6:
-        message = "The scores are inaccurate: their sum is off by %.2g. Pass steps=%d"
-        log.warning(message, completeness, 4 * steps)
+        warn(
+            f"The scores are inaccurate: their sum is off by {completeness:.2g}",
+            fix=f"Pass steps={4 * steps}",
+        )
     lists = tokens, text_indices, offsets, scores.tolist()
     return Explanation(label, *lists, difference, completeness, texts)
 

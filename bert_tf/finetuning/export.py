@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bert_tf.base import files, locks
-from bert_tf.base.progress import log
+from bert_tf.base.errors import note, warn
 from bert_tf.checkpoints.formats.saved_model import EXTRA_FOLDER
 from bert_tf.checkpoints.run_folder import LABELS, RunFolder
 from bert_tf.data.features import sequence_features
@@ -32,7 +32,7 @@ def export_task(
     `ids` then contains the same model with token ids as input.
     """
     if task.traits.export_note:
-        log.warning("%s", task.traits.export_note)
+        warn(task.traits.export_note)
     features = [
         feature for feature in task.features("predict") if feature.name in model.input_names
     ]
@@ -80,7 +80,7 @@ def new_version(
             for path in assets.values():
                 files.remove(path)
             files.rename(folder, version)
-    log.info("Exported a SavedModel to %s", version)
+    note(f"Exported a SavedModel to {version}")
 
 
 def _warn_if_different(previous: str, folder: str) -> None:
@@ -95,5 +95,5 @@ def _warn_if_different(previous: str, folder: str) -> None:
         if old and new and old != new:
             name += f" ({old}, now {new})" if name != LABELS else ""
             advice = "Servers load the newest version: to serve both, export to another folder"
-            log.warning("The previous version, %s, has a different %s. %s", previous, name, advice)
+            warn(f"The previous version, {previous}, has a different {name}", fix=advice)
             return

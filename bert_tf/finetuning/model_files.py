@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, counted, shortened
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, counted, note, shortened, warn
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.formats.configs import count_layers
 from bert_tf.checkpoints.formats.source import tokenizer_settings
@@ -109,12 +108,12 @@ def _follow_settings(settings: Mapping[str, str], model: str, options: Any) -> A
     unset = {name: settings[name] for name, value in passed.items() if value in (None, "auto")}
     for name, value in settings.items():
         if name in unset:
-            log.info(
-                "Using --%s=%s, from the folder of %s", name, shortened(value.split(",")), model
-            )
+            note(f"Using --{name}={shortened(value.split(','))}, from the folder of {model}")
         elif passed[name] != value:
-            message = "--%s=%s was passed, but %s needs --%s=%s: tokens will differ"
-            log.warning(message, name, passed[name], model, name, value)
+            warn(
+                f"--{name}={passed[name]} was passed, but {model} needs --{name}={value}"
+                ": tokens will differ"
+            )
     return dataclasses.replace(options, **unset) if unset else options
 
 
@@ -185,9 +184,10 @@ def load_config_and_tokenizer(
         blank = shortened([str(number) for number, line in lines if not line.strip()])
         counting = f", counting blank lines ({blank})" if blank else ""
         raise UserError(
-            f"The vocabulary {options.vocab_file} has {num_entries} entries{counting}, but the "
-            f"model has only {config.vocab_size}. Pass the vocab.txt that came with the model. New "
-            "words replace its [unusedN]"
+            f"The vocabulary {options.vocab_file} has {num_entries} entries{counting}"
+            f", but the model has only {config.vocab_size}. Pass the vocab.txt that "
+            "came with the model",
+            fix="New words replace its [unusedN]",
         )
     missing = [token for token in _REQUIRED_TOKENS if token not in tokenizer.vocab]
     if missing:

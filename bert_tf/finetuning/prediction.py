@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf import checkpoints
-from bert_tf.base.errors import UserError, counted
-from bert_tf.base.progress import log
+from bert_tf.base.errors import Input, UserError, counted, warn
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.packing import CUT_TOKENS
@@ -76,7 +75,7 @@ class TaskPredictor:
             is_only_one = len(lengths) == 1
             limit = f"max_seq_length={max(lengths)}" if is_only_one else "their maximum lengths"
             cut = f"are longer than {limit} and were truncated (logged once)"
-            log.warning(counted(int(num_cut), "input", cut, of=len(inputs)))
+            warn(counted(int(num_cut), "input", cut, of=len(inputs)))
         outputs = self._inference.predict(rows)
         return list(self._task.decode(examples, outputs))
 
@@ -101,7 +100,7 @@ def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -
             advice = next((x for kind, x in _ADVICE.items() if isinstance(item, kind)), "")
             advice = ". Pass text.numpy().decode()" if hasattr(item, "numpy") else advice
             received = f"{repr(item)[:100]}{advice}"
-            raise UserError(f"Input {index}: expected {expected}. Received: {received}")
+            raise UserError(f"expected {expected}. Received: {received}", at=Input(index))
     warn_about_empty_texts(inputs)
 
 
@@ -111,7 +110,7 @@ def warn_about_empty_texts(inputs: Sequence[Any]) -> None:
     empty = [index for index, texts in enumerate(tuples) if not all(map(_has_content, texts))]
     if empty:
         others = f", and in {counted(len(empty) - 1, 'other input')}" if len(empty) > 1 else ""
-        log.warning("Input %d: a text is empty%s", empty[0], others)
+        warn(f"Input {empty[0]}: a text is empty{others}")
 
 
 def _has_content(text: str) -> bool:
@@ -141,7 +140,7 @@ class TextCheck:
         self._first = texts[:_NUM_CHECKED]
         for problem in find_problems(self._tokenizer, texts):
             self._has_warned = True
-            log.warning("%s: %s", self._source, problem)
+            warn(f"{self._source}: {problem}")
 
 
 class PairCheck:
@@ -166,7 +165,7 @@ class PairCheck:
         for kind, count in Counter(map(_kind_of, inputs)).items():
             if warning := self._warnings.pop(kind, None):
                 warning = counted(count, "input", warning, of=len(inputs))
-                log.warning("%s (logged once)", warning)
+                warn(f"{warning} (logged once)")
 
 
 def _kind_of(item: Any) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, counted, shortened
+from bert_tf.base.errors import UserError, counted, note, shortened, warn
 from bert_tf.base.progress import bar, log
 from bert_tf.checkpoints.run_folder import fingerprint
 from bert_tf.data import records
@@ -83,7 +83,7 @@ class Splits:
             if split == "train" and self.task.options.special_tokens:
                 self.problems[split] += _check_special_tokens(self.task, examples[split])
             for problem in self.problems[split]:
-                log.warning("%s", problem)
+                warn(problem)
 
     def _compute_digest(self, split: str) -> tuple[str, str]:
         identities, counter = self.task.identity(self.examples(split)), itertools.count()
@@ -127,7 +127,7 @@ class Splits:
         key = f"{_FORMAT_VERSION} {digest}"
         stats: Counter[str] = Counter(records.read_stats(path, key))
         if stats:
-            log.info("Reusing %s, which was written from the same data and flags", path)
+            note(f"Reusing {path}, which was written from the same data and flags")
         else:
             examples = self.examples(split)
             stats["examples"] = len(examples)
@@ -192,14 +192,14 @@ def _report(split: str, stats: Counter[str], max_seq_length: int) -> None:
     num_examples, num_truncated = stats["examples"], stats["cut_examples"]
     if stats["records"] > num_examples:
         into = f"were split into {counted(stats['records'], 'window')}"
-        log.info("%s: %s", split, counted(num_examples, "example", into))
+        note(f"{split}: {counted(num_examples, 'example', into)}")
     if num_truncated:
         share, mean = num_truncated / num_examples, stats["cut_tokens"] / num_truncated
         cut = (
             f"({share:.1%}) are longer than --max_seq_length={max_seq_length} and were truncated, "
             f"by {mean:.0f} word pieces on average and {stats['most_cut']} at most"
         )
-        log.info("%s: %s", split, counted(num_truncated, "example", cut, of=num_examples))
+        note(f"{split}: {counted(num_truncated, 'example', cut, of=num_examples)}")
 
 
 def hash_texts(texts: Iterable[Iterable[str]]) -> np.ndarray:

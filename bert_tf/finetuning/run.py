@@ -12,8 +12,7 @@ import numpy as np
 
 from bert_tf import training
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, counted
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, counted, note
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.model import follow_labels
 from bert_tf.checkpoints.run_folder import PLANNED_STEPS, RunFolder, labels_file
@@ -89,7 +88,7 @@ def _run_with_several_seeds(
             resume="auto" if options.resume == "must" and results else options.resume,
         )
         name = os.path.basename(run_folder.path)
-        log.info("%s of %d, --random_seed=%d", name, options.num_runs, seed)
+        note(f"{name} of {options.num_runs}, --random_seed={seed}")
         results.append(FineTuningRun(run_options, devices, monitor, task, splits).run())
         # Free the model: the models of all runs might not fit in device memory.
         keras.backend.clear_session()
@@ -157,8 +156,9 @@ class FineTuningRun(TrainingRun):
         options = self.options
         if options.engine != "tensorflow" and not (restored or options.init_checkpoint):
             raise UserError(
-                f"--engine={options.engine}: --output_dir={self.folder} has no checkpoint to "
-                "export. Pass the folder of a training run, or --init_checkpoint"
+                f"--engine={options.engine}: --output_dir={self.folder} has no "
+                "checkpoint to export",
+                fix="Pass the folder of a training run, or --init_checkpoint",
             )
         if restored:
             data_labels = labels_file(self.task.schema.labels)
@@ -206,7 +206,7 @@ class FineTuningRun(TrainingRun):
             if self.options.teacher:
                 teacher_hashes = RunFolder(self.options.teacher).text_hashes()
                 if len(teacher_hashes) and not np.isin(train_hashes, teacher_hashes).any():
-                    log.info("--teacher was not trained on any of the training examples")
+                    note("--teacher was not trained on any of the training examples")
                 hashes = np.union1d(hashes, teacher_hashes)
         if self.options.evaluates:
             trained = "the model or its teacher" if self.options.teacher else "the model"
@@ -312,8 +312,8 @@ class FineTuningRun(TrainingRun):
         written = output_dir.write_results(self.folder.path, suffix, write)
         for path in written.paths:
             if path.endswith(".png"):
-                log.info("Plot: %s", path)
+                note(f"Plot: {path}")
         if split == self.options.predict_split:
             paths = ", ".join(written.paths)
-            log.info("Predictions for %s: %s", counted(len(predictions), "example"), paths)
+            note(f"Predictions for {counted(len(predictions), 'example')}: {paths}")
         return written

@@ -5,7 +5,7 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from bert_tf.base.errors import UserError, excerpt, shortened
+from bert_tf.base.errors import UserError, excerpt, shortened, warn
 from bert_tf.base.progress import log
 from bert_tf.checkpoints.run_folder import LABELS, RunFolder, fingerprint
 from bert_tf.finetuning import run_metadata
@@ -38,9 +38,10 @@ def check_resumed(options: Any, training_data: str) -> bool:
     for name, (before, now) in required.items():
         if before != now:
             raise UserError(
-                f"--output_dir={folder} contains a run with {name}={before}, but this run "
-                f"has {name}={now}. Choose another --output_dir; to start from the "
-                f"weights of the earlier run, also pass --init_checkpoint={folder}"
+                f"--output_dir={folder} contains a run with {name}={before}, but this "
+                f"run has {name}={now}",
+                fix="Choose another --output_dir; to start from the weights of the earlier "
+                f"run, also pass --init_checkpoint={folder}",
             )
     if not options.do_train:
         return True
@@ -67,7 +68,7 @@ def result_suffix(options: Any, longest: int = 0) -> str:
     folder = RunFolder.used_by(options)
     run_metadata.warn_of_other_inputs(folder, options, longest)
     for problem in options.check_folder(folder):
-        log.warning("%s", problem)
+        warn(problem)
     name = os.path.splitext(os.path.basename(options.task))[0].lower()
     is_other = run_metadata.other_task(RunFolder(options.output_dir or ""), options)
     return f"_{name}" if is_other else ""
@@ -93,8 +94,9 @@ def require_same_labels(labels: Sequence[str], source: str, options: Any, advice
         trained = declared if sorted(old) == sorted(new) and old != new else None
     if trained and trained != [*labels]:
         raise UserError(
-            f"{source} has the labels {', '.join(labels)}, but the model in {folder} was trained "
-            f"with {', '.join(trained)} ({place}). {advice}"
+            f"{source} has the labels {', '.join(labels)}, but the model in {folder} "
+            f"was trained with {', '.join(trained)} ({place})",
+            fix=advice,
         )
 
 

@@ -11,9 +11,8 @@ import typing
 from typing import Any
 
 from bert_tf.base import file_names, files
-from bert_tf.base.errors import UserError, shortened, similar
+from bert_tf.base.errors import UserError, shortened, similar, warn
 from bert_tf.base.other_libraries import use_instead
-from bert_tf.base.progress import log
 from bert_tf.checkpoints.folder import advice_for_model_id
 from bert_tf.checkpoints.run_folder import (
     CONFIG,
@@ -100,7 +99,7 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
         close = " or ".join(similar(unknown[0], sorted(names)))
         advice = f"Did you mean {close}?" if close else f"Valid: {shortened(sorted(names))}"
         advice = use_instead(unknown[0]) or advice
-        raise UserError(f"{unknown[0]} is not a flag for a trained {script} model. {advice}")
+        raise UserError(f"{unknown[0]} is not a flag for a trained {script} model", fix=advice)
     device_flags = options_class.names(DEVICES)
     kept = (saved_flags.keys() & names).difference(device_flags)
     if script != saved_script:  # In another script, a flag of the same name may be another flag.
@@ -115,7 +114,7 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
             advice = f"Pass {flag}="
             if run.find("config.json"):
                 advice = "First convert the model: convert_checkpoint.py --to=original"
-            raise UserError(f"No such file: {values[flag]} ({absence}). {advice}")
+            raise UserError(f"No such file: {values[flag]} ({absence})", fix=advice)
     types = typing.get_type_hints(options_class)
     choices = {field.name: field.metadata["choices"] for field in dataclasses.fields(options_class)}
     passed = {n: check_type(n, value, types[n], choices[n]) for n, value in flags.items()}
@@ -133,7 +132,7 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
 def warn_of_other_inputs(folder: RunFolder, options: Any, longest: int = 0) -> None:
     """Warns about options with another task, or other inputs, than those of the training run."""
     if trained_task := other_task(folder, options):
-        log.warning("%s was trained for task %s, not %s", folder, trained_task, options.task)
+        warn(f"{folder} was trained for task {trained_task}, not {options.task}")
     names_of_columns = {
         name for name, value in options.values(DATA).items() if isinstance(value, str)
     }
@@ -147,7 +146,7 @@ def warn_of_other_inputs(folder: RunFolder, options: Any, longest: int = 0) -> N
         if name == "max_seq_length":  # affects only texts that are about as long
             is_other = longest >= min(trained, used)
         if trained != used and is_other and "auto" not in (trained, used):
-            log.warning("%s was trained with --%s=%r, not %r", folder, name, trained, used)
+            warn(f"{folder} was trained with --{name}={trained!r}, not {used!r}")
 
 
 def other_task(folder: RunFolder, options: Any) -> str | None:

@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 from bert_tf import tokenization
 from bert_tf.base import files
-from bert_tf.base.progress import log
+from bert_tf.base.errors import note, warn
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.finetuning import run_metadata
@@ -32,16 +32,20 @@ def check_vocabulary(
     else:
         problem = next(_find_problems(entries, vocab_size), None)
     if problem:
-        log.warning("%s %s. Check that --vocab_file belongs to the model", path, problem)
+        warn(f"{path} {problem}", fix="Check that --vocab_file belongs to the model")
     elif len(entries) < vocab_size:
-        message = "%s has %d entries, fewer than the model's vocab_size of %d, as in models that "
-        message += "round it up. If a line was removed, the ids of the next ones are wrong"
-        log.info(message, path, len(entries), vocab_size)
+        note(
+            f"{path} has {len(entries)} entries, fewer than the model's vocab_size "
+            f"of {vocab_size}, as in models that round it up. If a line was removed, "
+            "the ids of the next ones are wrong"
+        )
     for folder in (os.path.dirname(source.path) for source in sources):
         trained_on = RunFolder(folder).entry(run_metadata.VOCABULARY)
         if trained_on and trained_on != tokenization.vocab_digest(tokenization.load_vocab(path)):
-            message = "%s was pre-trained with a different vocabulary than %s. Check --vocab_file"
-            log.warning(message, folder, path)
+            warn(
+                f"{folder} was pre-trained with a different vocabulary than {path}",
+                fix="Check --vocab_file",
+            )
     # If a checkpoint records the same casing, trust it even if the vocabulary is unusual.
     if any(source.do_lower_case is lower_case for source in sources):
         return
@@ -50,7 +54,7 @@ def check_vocabulary(
         num_capitals = len(casing.find_capitals(entries))
         counts = f"{num_lower} lower-case tokens and {num_capitals} with capitals"
         effect = "words with capitals become [UNK]. For an uncased model, pass --do_lower_case=true"
-        log.warning("%s has %s; %s", path, counts, effect)
+        warn(f"{path} has {counts}; {effect}")
 
 
 def _read_entries(path: str) -> list[str]:

@@ -92,7 +92,7 @@ class ConfiguredModel(keras.Model):
         """Calls the model, after checking the inputs with clearer error messages than Keras'."""
         for name in kwargs:
             if advice := advice_of(["ConfiguredModel"], name):
-                raise UserError(f"The model has no argument {name!r}. {advice}")
+                raise UserError(f"The model has no argument {name!r}", fix=advice)
         check_inputs(inputs, self.config, self.input_rank, self.input_names)
         return super().__call__(inputs, *args, **kwargs)
 
@@ -123,11 +123,11 @@ class ConfiguredModel(keras.Model):
         advice = "For ids, pass numpy.unique(labels, return_inverse=True)[1]"
         if isinstance(first, str) or (isinstance(y, list) and isinstance(first, int)):
             kind = "names" if isinstance(first, str) else "a list"
-            raise UserError(f"Labels must be an array of ids, not {kind}. {advice}")
+            raise UserError(f"Labels must be an array of ids, not {kind}", fix=advice)
         count = getattr(self, "num_labels", 1)
         if count > 1 and isinstance(first, Integral) and max(y) >= count:
             problem = f"Label {max(y)} is out of range: ids are from 0 to num_labels - 1"
-            raise UserError(f"{problem} = {count - 1}. {advice}")
+            raise UserError(f"{problem} = {count - 1}", fix=advice)
         try:
             yield
         except (KeyError, ValueError) as error:
@@ -136,7 +136,7 @@ class ConfiguredModel(keras.Model):
             use = 'loss={"logits": SparseCategoricalCrossentropy(from_logits=True)}, '
             use += 'metrics={"logits": ["accuracy"]}'
             problem = f"Name the outputs in compile, such as {use}"
-            raise UserError(f"{problem}. Keras: {error.args[0]}") from None
+            raise UserError(problem, fix=f"Keras: {error.args[0]}") from None
 
     def _check_arrays(self, x: Any) -> None:
         # A compiled step cannot check values, and would ignore segments out of range. For texts,

@@ -9,6 +9,7 @@ from typing import Any
 
 from keras import KerasTensor, ops
 
+from bert_tf.base.errors import warn
 from bert_tf.config import BertConfig
 
 _logger = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ def check_inputs(
         values = _check_range(name, value, size)
         if name == "input_mask" and values is not None and not values[..., 0].any():
             message = "input_mask is 0 at the first token of all rows"
-            _logger.warning("%s. Pass 1 for tokens and 0 for padding", message)
+            warn(message, fix="Pass 1 for tokens and 0 for padding")
 
 
 def check_positions(positions: Any, ids_shape: Any) -> None:

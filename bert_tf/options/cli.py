@@ -17,7 +17,7 @@ from typing import Any
 from absl import flags
 
 from bert_tf.base import signals
-from bert_tf.base.errors import Terminated, UserError, WorkerLost, reason, similar
+from bert_tf.base.errors import Terminated, UserError, WorkerLost, reason, similar, warn
 from bert_tf.base.progress import LogHandler, log, text_wrapper
 from bert_tf.base.quiet import import_tensorflow
 from bert_tf.options import registry
@@ -105,8 +105,7 @@ def read_options(script: str, argv: Sequence[str]) -> Any:
     _set_up_logging(getattr(options, "verbose_logging", False))
     for field in dataclasses.fields(options):
         if field.metadata["new"] and field.default is None and getattr(options, field.name) == "":
-            message = "--%s is empty. Is a shell variable unset?"
-            log.warning(message, field.name)
+            warn(f"--{field.name} is empty", fix="Is a shell variable unset?")
     options.check()
     import_tensorflow()
     return options
@@ -211,12 +210,12 @@ def _check_value(name: str, value: Any) -> Any:
     if not isinstance(value, str) or name == "text":  # --text is written back byte for byte.
         return value
     if value.startswith("--"):
-        raise UserError(f"--{name} has no value: {value} follows it. Write --{name}=value")
+        raise UserError(f"--{name} has no value: {value} follows it", fix=f"Write --{name}=value")
     # Other paths must exist; these would be created.
     is_new = name.startswith(("output", "export"))
     if is_new and _VARIABLE.fullmatch(value) and not os.path.exists(value):
         advice = "In a shell, write it as $NAME, in double quotes; in Python, use an f-string"
-        raise UserError(f"--{name}={value}: a variable was not replaced by its value. {advice}")
+        raise UserError(f"--{name}={value}: a variable was not replaced by its value", fix=advice)
     # TensorFlow and JSON files require names in UTF-8.
     if re.search("[\ud800-\udfff]", value):
         raise UserError(f"--{name}={value!r} has bytes that are not UTF-8: rename the file")

@@ -215,7 +215,9 @@ def _to_flag(name: str, value: Any, expected: Any, choices: Collection[str] | No
         return str(value) if isinstance(value, int | float) else value
     items = [str(item).lower() if isinstance(item, bool) else str(item) for item in value]
     if commas := [item for item in items if "," in item]:
-        raise UserError(f"{name}: {commas[0]!r} has a comma, which separates items. Rename it")
+        raise UserError(
+            f"{name}: {commas[0]!r} has a comma, which separates items", fix="Rename it"
+        )
     return ",".join(items)
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from bert_tf.base.errors import UserError
+from bert_tf.base.errors import UserError, telling_once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,7 +226,7 @@ def script_of(options_class: type) -> str:
         raise UserError(f"Pass {expected}. Received: {options_class.__name__}")
     if name is None:
         advice = "Call bert_tf.register(name, options, make_task) in its module"
-        raise UserError(f"{options_class.__name__} belongs to no registered task. {advice}")
+        raise UserError(f"{options_class.__name__} belongs to no registered task", fix=advice)
     return name
 
 
@@ -255,4 +255,5 @@ def run(options: Any) -> Any:
         UserError: options, configuration, vocabulary, checkpoint or data are invalid, in which
             case `output_dir` (with `num_runs`, that run's) is unchanged; or writing fails.
     """
-    return get_runner(script_of(type(options)))(options)
+    with telling_once():
+        return get_runner(script_of(type(options)))(options)

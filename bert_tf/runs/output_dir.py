@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.base import files, locks
-from bert_tf.base.errors import UserError, counted
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, counted, note, warn
 from bert_tf.checkpoints.run_folder import EVAL_RESULTS_JSON, RUNS, RunFolder
 from bert_tf.training.curve import Scalars
 from bert_tf.training.evaluation import EVAL_FOLDER, plain_metrics
@@ -65,8 +64,7 @@ def warn_about_old_results(folder: str, written: Collection[str]) -> None:
     renewed = {os.path.relpath(path, folder).split(os.sep)[0] for path in written}
     old = [name for name in files.list_dir(folder) if _RESULTS.fullmatch(name)]
     if old := [name for name in old if name not in renewed]:
-        message = "%s: written before this training, and not renewed: %s"
-        log.warning(message, folder, ", ".join(sorted(old)))
+        warn(f"{folder}: written before this training, and not renewed: {', '.join(sorted(old))}")
 
 
 def result_path(output_dir: str, name: str, suffix: str) -> str:
@@ -117,7 +115,7 @@ def write_metrics(
     rounded = ", ".join(f"{name} = {round(plain[name], 4)}" for name in logged or names)
     path = result_path(output_dir, EVAL_RESULTS, suffix)
     examples = counted(num_examples, unit)
-    log.info("Evaluation of %s: %s. All metrics: %s", examples, rounded, path)
+    note(f"Evaluation of {examples}: {rounded}. All metrics: {path}")
     files.write_text(path, "\n".join(lines) + "\n")
     text = json.dumps({**plain, **(extra or {})}, indent=1) + "\n"
     files.write_text(result_path(output_dir, EVAL_RESULTS_JSON, suffix), text)
@@ -137,10 +135,9 @@ def write_summary(
     metrics = [plain_metrics(run.metrics) for run in runs]
     # Matthews correlation is 0 if all predictions are equal. Other tasks lack this metric.
     if not any(values.get("eval_matthews", 1) for values in metrics):
-        log.warning(
-            "eval_matthews is 0: all %d runs predict only one label. Check the labels, or lower "
-            "--learning_rate",
-            len(runs),
+        warn(
+            f"eval_matthews is 0: all {len(runs)} runs predict only one label",
+            fix="Check the labels, or lower --learning_rate",
         )
     table = np.array([[float(value) for value in values.values()] for values in metrics])
     mean = dict(zip(metrics[0], table.mean(axis=0).tolist(), strict=True))
@@ -157,6 +154,6 @@ def write_summary(
     for name, column in zip(metrics[0], table.T, strict=True):
         if name != "global_step":
             values = ", ".join(f"{value:.4f}" for value in column)
-            log.info("%s: %.4f +- %.4f (%s)", name, mean[name], deviation[name], values)
-    log.info("Best run: %s. All metrics: %s", best["folder"], path)
+            note(f"{name}: {mean[name]:.4f} +- {deviation[name]:.4f} ({values})")
+    note(f"Best run: {best['folder']}. All metrics: {path}")
     return Results(metrics=mean, files=[path])

@@ -9,7 +9,7 @@ import keras
 
 from bert_tf import checkpoints
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, counted
+from bert_tf.base.errors import UserError, counted, note, warn
 from bert_tf.base.progress import log
 from bert_tf.checkpoints.folder import warn_if_incomplete
 from bert_tf.checkpoints.formats import find_source
@@ -52,9 +52,9 @@ def _load_own_checkpoint(model: keras.Model, checkpoint: str, options: Any) -> N
         advice = "Pass the flags of the training run"
         if options.do_train:
             advice = "Choose another --output_dir, or empty this one to start over"
-        raise UserError(f"{problem}. {error}. {advice}") from error
+        raise UserError(f"{problem}. {error}", fix=advice) from error
     action = "Resuming from" if options.do_train else "Loaded"
-    log.info("%s %s (%d variables)", action, checkpoint, len(loaded.restored))
+    note(f"{action} {checkpoint} ({len(loaded.restored)} variables)")
     init_checkpoint = options.init_checkpoint
     if not init_checkpoint:
         return
@@ -77,26 +77,24 @@ def _load_init_checkpoint(model: keras.Model, options: Any) -> None:
     loaded = checkpoints.load_weights(model, find_source(options.init_checkpoint), layers)
     if layers:
         listed, count = ", ".join(map(str, layers)), counted(len(layers), "layer")
-        log.info("Initialized %s from %s: %s, counting from 0", count, loaded.prefix, listed)
+        note(f"Initialized {count} from {loaded.prefix}: {listed}, counting from 0")
     folder, output_dir = os.path.dirname(loaded.prefix), options.output_dir or ""
     if options.do_train and os.path.normpath(folder) == os.path.normpath(output_dir):
-        log.warning(
-            "--init_checkpoint is in --output_dir=%s: a later run with this folder as "
-            "--init_checkpoint would start from this run's weights. Choose another --output_dir",
-            output_dir,
+        warn(
+            f"--init_checkpoint is in --output_dir={output_dir}: a later run with "
+            "this folder as --init_checkpoint would start from this run's weights",
+            fix="Choose another --output_dir",
         )
-    log.info("%s", loaded.describe())
+    note(loaded.describe())
     if options.do_train:
         if {*POOLER} <= {*loaded.new}:
-            message = "%s has no pooler, which this task trains from random weights"
-            log.warning(message, loaded.prefix)
+            warn(f"{loaded.prefix} has no pooler, which this task trains from random weights")
     elif loaded.new:
-        log.warning(
-            "Not in %s, so initialized randomly: %s. Without --do_train=true the results are "
-            "meaningless: pass a checkpoint that %s.py trained as --init_checkpoint",
-            loaded.prefix,
-            checkpoints.summarize(loaded.new),
-            registry.script_of(type(options)),
+        warn(
+            f"Not in {loaded.prefix}, so initialized randomly: {checkpoints.summarize(loaded.new)}",
+            fix="Without --do_train=true the results are meaningless: pass a checkpoint "
+            f"that {registry.script_of(type(options))}.py trained as "
+            "--init_checkpoint",
         )
 
 

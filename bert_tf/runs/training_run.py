@@ -12,7 +12,7 @@ import numpy as np
 
 from bert_tf import checkpoints, training
 from bert_tf.base import file_names, files
-from bert_tf.base.progress import log
+from bert_tf.base.errors import note, warn
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.features import Feature
 from bert_tf.options.declare import DURATION, NOTHING, PATH
@@ -179,10 +179,10 @@ class TrainingRun(abc.ABC):
             reason = f"{self.restored} is already at step {self.step} of {plan.num_train_steps}"
             flags = " or ".join(f"--{name}" for name in self.options.names(DURATION))
             advice = f"Raise {flags} to continue, or choose another --output_dir"
-            log.warning("Skipping training: %s. %s", reason, advice)
+            warn(f"Skipping training: {reason}", fix=advice)
             return False
         if evaluation and evaluation.should_stop:
-            log.warning("Skipping training: early stopping ended it at step %d", self.step)
+            warn(f"Skipping training: early stopping ended it at step {self.step}")
             return False
         return True
 
@@ -220,4 +220,4 @@ class TrainingRun(abc.ABC):
         if prefix := self.folder.best:
             checkpoints.load_weights(self.model, prefix)
             self.step = checkpoints.step_of(prefix)
-            log.info("Restored the best weights, from step %d: %s", self.step, prefix)
+            note(f"Restored the best weights, from step {self.step}: {prefix}")

@@ -12,9 +12,8 @@ from typing import Any
 import keras
 
 from bert_tf.base import files, locks
-from bert_tf.base.errors import UserError
+from bert_tf.base.errors import UserError, note
 from bert_tf.base.extras import import_extra
-from bert_tf.base.progress import log
 from bert_tf.checkpoints.formats import hugging_face_config
 from bert_tf.checkpoints.run_folder import LABELS
 from bert_tf.inference.exported_model import MODEL_FILES
@@ -89,7 +88,7 @@ def export_folder(
                 files.write_bytes(path, content)
             files.write_texts(folder, texts)
             files.replace_folder(folder, export_dir)
-    log.info("Exported model: %s", os.path.join(export_dir, file_name))
+    note(f"Exported model: {os.path.join(export_dir, file_name)}")
     return export_dir
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.base.errors import UserError, shortened
+from bert_tf.base.errors import UserError, note, shortened, warn
 from bert_tf.base.progress import log
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.formats.sentence_transformers import check_encoder, declared_vectors
@@ -38,7 +38,7 @@ class Encoder:
         check_encoder(self._folder)
         declared = declared_vectors(self._folder)
         if declared and declared.unsupported:
-            raise UserError(f"{declared}, which is not supported. Choose another encoder")
+            raise UserError(f"{declared}, which is not supported", fix="Choose another encoder")
         values = options.values(ROWS | MODEL | PATH | DEVICES, without=DATA)
         shared = values.keys() & {field.name for field in dataclasses.fields(ExtractionOptions)}
         values = {name: values[name] for name in shared}
@@ -47,8 +47,10 @@ class Encoder:
         self._prefixes = {True: options.query_prefix, False: options.passage_prefix}
         unused = declared.unused_prompts() if declared else []
         if unused and "auto" in self._prefixes.values():
-            message = "%s: the prompts %s are not used. Pass --query_prefix and --passage_prefix"
-            log.warning(message, self._folder, shortened(unused, 5))
+            warn(
+                f"{self._folder}: the prompts {shortened(unused, 5)} are not used",
+                fix="Pass --query_prefix and --passage_prefix",
+            )
         for is_query, prefix in self._prefixes.items():
             if prefix == "auto":
                 self._prefixes[is_query] = declared.prefix(is_query) if declared else ""
@@ -60,22 +62,26 @@ class Encoder:
             log.info("Prefixes: %r before each query, %r before each text", *prefixes)
         limit = self._folder.entry("flags", "max_query_length", kind=int)
         if limit and limit < self.extractor.options.max_seq_length:
-            message = "Queries have up to %d tokens: max_query_length=%d of training does not apply"
-            log.info(message, self.extractor.options.max_seq_length, limit)
+            note(
+                f"Queries have up to {self.extractor.options.max_seq_length} tokens: "
+                f"max_query_length={limit} of training does not apply"
+            )
         self._has_checked = {True: False, False: False}
         self._lower_case = bool(declared and declared.lower_case)
         num_poolings = len(self.extractor.options.pooling.split("_"))
         self.size = num_poolings * self.extractor.config.hidden_size
         if declared and declared.similarity == "dot" and not declared.normalize:
-            message = "%s: these vectors are meant for dot products, but scores are cosines here"
-            log.warning(message, self._folder)
+            warn(
+                f"{self._folder}: these vectors are meant for dot products, but scores "
+                "are cosines here"
+            )
 
     def __call__(self, texts: Sequence[str], is_query: bool = False, **part: int) -> np.ndarray:
         """Returns the vectors of texts or queries, float32 [N, D]; `part`: see `RowBatches`."""
         if not self._has_checked[is_query]:
             self._has_checked[is_query] = True
             for problem in check_prefix(texts, self._prefixes[is_query]):
-                log.warning("%s", problem)
+                warn(problem)
         prefixed = [Text(self._prefixes[is_query] + text) for text in texts]
         features = self.extractor.features(prefixed, **part)
         return array_ops.normalize(np.stack([item.values[0] for item in features]))

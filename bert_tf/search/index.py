@@ -18,8 +18,8 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from bert_tf.base import files, locks
-from bert_tf.base.errors import UserError, counted, excerpt, reason
-from bert_tf.base.progress import bar, log
+from bert_tf.base.errors import UserError, counted, excerpt, note, reason, warn
+from bert_tf.base.progress import bar
 from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
 from bert_tf.search.encoder import Encoder
 from bert_tf.search.options import SearchOptions
@@ -57,13 +57,15 @@ class Index:
         self._folder, self._manifest = folder, _read_manifest(folder)
         if not self._manifest and any(map(RunFolder(folder).find, (CONFIG, "config.json"))):
             advice = "Pass it as --init_checkpoint, and the folder of an index as --index_dir"
-            raise UserError(f"--index_dir={folder} is the folder of a model. {advice}")
+            raise UserError(f"--index_dir={folder} is the folder of a model", fix=advice)
         if not self._manifest:
-            raise UserError(f"There is no index in {folder}. Build it: pass --input_file")
+            raise UserError(f"There is no index in {folder}", fix="Build it: pass --input_file")
         total = self._manifest["num_texts"]
         if (done := self._manifest["num_encoded"]) < total:
             problem = f"only {done:,} of {counted(total, 'text')} have vectors"
-            raise UserError(f"{folder} is unfinished: {problem}. Pass --input_file to continue")
+            raise UserError(
+                f"{folder} is unfinished: {problem}", fix="Pass --input_file to continue"
+            )
         try:
             self.vectors = np.load(os.path.join(folder, _VECTORS), mmap_mode="r")
             self._offsets = np.load(os.path.join(folder, _OFFSETS), mmap_mode="r")
@@ -84,8 +86,10 @@ class Index:
         checksum, now = noted.pop("checksum", None), _describe_input(str(noted.get("path", "")))
         # A file that was only copied or touched is the same.
         if now and now != noted and _checksum(now["path"]) != checksum:
-            message = "%s has changed since the index %s was built, which has its earlier texts"
-            log.warning(message, noted["path"], folder)
+            warn(
+                f"{noted['path']} has changed since the index {folder} was built, which "
+                "has its earlier texts"
+            )
 
     def _blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         """Yields the first row and the vectors of each block; checks them the first time."""
@@ -167,22 +171,22 @@ def build(options: SearchOptions) -> None:
                 _require_same(folder, old["model"], new["model"])
                 if old["texts"] != digest:
                     advice = "Pass another --index_dir, or remove this one"
-                    raise UserError(f"{folder} is the index of other texts or ids. {advice}")
+                    raise UserError(f"{folder} is the index of other texts or ids", fix=advice)
         content = io.BytesIO()
         np.save(content, np.array(offsets, np.int64))
         files.write_bytes(os.path.join(folder, _OFFSETS), content.getvalue())
         done = old["num_encoded"] if old and {**old, **new} == old else 0
         new |= {"input": source, "checksums": old["checksums"] if done else []}
         if 0 < done < total:
-            log.info("Continuing: %s of %s have vectors", f"{done:,}", counted(total, "text"))
+            note(f"Continuing: {done:,} of {counted(total, 'text')} have vectors")
         try:
             _write_vectors(encoder, new, done, folder)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("To continue, run the same command again.") from None
-    log.info("Index of %s: %s", counted(total, "text"), folder)
+    note(f"Index of {counted(total, 'text')}: {folder}")
     if count := encoder.extractor.num_truncated:
         cut = f"are longer than max_seq_length={encoder.extractor.options.max_seq_length}"
-        log.warning(counted(count, "text", f"{cut} and were truncated", of=total))
+        warn(counted(count, "text", f"{cut} and were truncated", of=total))
 
 
 def _write_texts(texts: Iterable[Identified], file: IO[bytes]) -> tuple[array.array, str]:
@@ -198,7 +202,7 @@ def _write_texts(texts: Iterable[Identified], file: IO[bytes]) -> tuple[array.ar
         offsets.append(offsets[-1] + len(line))
     if len(distinct) == 1 and len(offsets) > 2:
         problem = f"All {len(offsets) - 1:,} texts are the same: {excerpt(min(distinct))}"
-        raise UserError(f"{problem}. Check --input_file and --text_column")
+        raise UserError(problem, fix="Check --input_file and --text_column")
     return offsets, digest.hexdigest()
 
 
@@ -242,13 +246,17 @@ def _read_manifest(folder: str) -> dict[str, Any]:
     try:
         manifest = files.read_json(path)
     except UserError as error:
-        raise UserError(f"{error}. The index is damaged: remove {folder}") from None
+        raise UserError(str(error), fix=f"The index is damaged: remove {folder}") from None
     manifest = {"checksums": [], "input": {}, **manifest}
     are_valid = all(isinstance(manifest.get(name), kind) for name, kind in _TYPES.items())
     if are_valid and manifest["version"] > _VERSION:
-        raise UserError(f"{path}: a newer version of bert_tf built this index. Update bert_tf")
+        raise UserError(
+            "a newer version of bert_tf built this index", at=path, fix="Update bert_tf"
+        )
     if not (are_valid and 0 <= manifest["num_encoded"] <= manifest["num_texts"]):
-        raise UserError(f"{path} is not the file of an index. Remove it, or pass another folder")
+        raise UserError(
+            f"{path} is not the file of an index", fix="Remove it, or pass another folder"
+        )
     num_chunks = -(-manifest["num_encoded"] // _CHUNK)
     manifest["checksums"] = [*manifest["checksums"], *[0] * num_chunks][:num_chunks]  # 0: unknown
     return manifest
@@ -278,4 +286,4 @@ def _require_same(folder: str, old: Mapping[str, Any], new: Mapping[str, Any]) -
     ]
     if changed:
         advice = "Pass the model and flags that built it, or build an index in another --index_dir"
-        raise UserError(f"{folder} has vectors of another model: {', '.join(changed)}. {advice}")
+        raise UserError(f"{folder} has vectors of another model: {', '.join(changed)}", fix=advice)

@@ -11,8 +11,7 @@ import numpy as np
 
 from bert_tf.api.predictor import Predictor
 from bert_tf.base import file_names, files, signals
-from bert_tf.base.errors import UserError, excerpt
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, excerpt, note, warn
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.texts import STDIN, lines
@@ -47,7 +46,7 @@ def run(options: SearchOptions) -> None:
         raise UserError(f"--index_dir={options.index_dir} is a file, not a folder")
     if is_index(options.init_checkpoint or ""):
         advice = "Pass the model that built it, and the index as --index_dir"
-        raise UserError(f"--init_checkpoint={options.init_checkpoint} is an index. {advice}")
+        raise UserError(f"--init_checkpoint={options.init_checkpoint} is an index", fix=advice)
     output, is_stream = options.output_file or "", options.query_file is None
     if options.input_file == options.query_file == STDIN:
         raise UserError("--input_file and --query_file are both the standard input: name a file")
@@ -57,7 +56,9 @@ def run(options: SearchOptions) -> None:
         file_names.require_writable(output)
         index = os.path.realpath(options.index_dir or "")
         if os.path.realpath(output).startswith(os.path.join(index, "")):
-            raise UserError(f"--output_file={output} is inside --index_dir. Choose another folder")
+            raise UserError(
+                f"--output_file={output} is inside --index_dir", fix="Choose another folder"
+            )
     # Read them first to find errors early, unless they are typed.
     queries = _typed_queries() if is_stream else read_queries(options.query_file or "")
     if options.input_file:
@@ -71,7 +72,7 @@ def run(options: SearchOptions) -> None:
             file.write(answer.encode())
             file.flush()
     if output:
-        log.info("Results: %s", output)
+        note(f"Results: {output}")
 
 
 def _typed_queries() -> Iterator[Identified]:
@@ -84,7 +85,7 @@ def _typed_queries() -> Iterator[Identified]:
             if not warned and ("\t" in line.strip() or is_object(line)):
                 warned = True
                 problem = "tabs and JSON are searched as text. To read ids, pass --query_file=-"
-                log.warning("<stdin>:%d: %s", number, problem)
+                warn(f"<stdin>:{number}: {problem}")
             if line.strip():
                 yield "", str(number), line.strip()
     except EOFError:  # Ctrl-D
@@ -103,7 +104,7 @@ def _answers(
         vectors = encoder([query for _, _, query in chunk], is_query=True)
         if encoder.extractor.num_truncated and not warned:
             warned, limit = True, encoder.extractor.options.max_seq_length
-            log.warning("A query is longer than max_seq_length=%d and was truncated", limit)
+            warn(f"A query is longer than max_seq_length={limit} and was truncated")
         found = index.search(vectors, options.rerank_top_k if rerank else options.top_k)
         for (_, key, query), (rows, scores) in zip(chunk, found, strict=True):
             pairs = zip(map(index.text, rows.tolist()), scores.tolist(), strict=True)
@@ -121,9 +122,9 @@ def _open_reranker(options: SearchOptions) -> Callable[[str, list[Result]], list
     script = folder.script or "run_ranking"
     expected = "Pass the output_dir of run_ranking.py, or of a regression of text pairs"
     if script not in ("run_ranking", "run_classifier"):
-        raise UserError(f"{flag} is no cross-encoder: {script} trained it. {expected}")
+        raise UserError(f"{flag} is no cross-encoder: {script} trained it", fix=expected)
     if folder.flags.get("text_column") and not folder.flags.get("text_pair_column"):
-        raise UserError(f"{flag} is no cross-encoder: it was trained on single texts. {expected}")
+        raise UserError(f"{flag} is no cross-encoder: it was trained on single texts", fix=expected)
     settings = {"engine": options.engine, "precision": options.precision}
     try:
         predictor = Predictor(options.rerank_model, script, **settings)
@@ -137,7 +138,7 @@ def _open_reranker(options: SearchOptions) -> Callable[[str, list[Result]], list
         predictions = predictor([(query, result.text) for result in results])
         scores = [getattr(prediction, "score", prediction) for prediction in predictions]
         if not all(isinstance(score, float | np.floating) for score in scores):
-            raise UserError(f"{flag} is no cross-encoder: it predicts no number. {expected}")
+            raise UserError(f"{flag} is no cross-encoder: it predicts no number", fix=expected)
         scored = zip(results, scores, strict=True)
         results = [result._replace(score=round(float(score), 6)) for result, score in scored]
         return sorted(results, key=lambda result: -result.score)
@@ -162,7 +163,7 @@ def _json_line(key: str, query: str, results: Sequence[Result]) -> str:
 def _trec_lines(key: str, query: str, results: Sequence[Result]) -> str:
     if found := [name for name in (key, *(x.id for x in results)) if len(name.split()) > 1]:
         problem = f"the id {excerpt(found[0])} has a space, which separates columns there"
-        raise UserError(f"A file for trec_eval: {problem}. Write a .jsonl file, or other ids")
+        raise UserError(f"A file for trec_eval: {problem}", fix="Write a .jsonl file, or other ids")
     rows = enumerate(results, start=1)
     return "".join(f"{key} Q0 {x.id} {rank} {x.score:.6f} bert_tf\n" for rank, x in rows)
 

@@ -5,8 +5,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator
 
-from bert_tf.base.errors import UserError, counted, excerpt
-from bert_tf.base.progress import log
+from bert_tf.base.errors import Place, UserError, Where, counted, excerpt, warn
 from bert_tf.data.texts import check_lines, display_name, lines, read_columns
 from bert_tf.search.options import SearchOptions
 from bert_tf.tables import relevance
@@ -14,7 +13,7 @@ from bert_tf.tables.columns import COLUMN_NAME, is_name
 from bert_tf.tables.read import is_object
 
 # Place (file and line), id and text.
-Identified = tuple[str, str, str]
+Identified = tuple[Where, str, str]
 _JSON = re.compile(r"\.(jsonl?|ndjson)(\.gz)?$", re.IGNORECASE)
 _HEADER = re.compile(rf"{COLUMN_NAME.pattern}|query|q|[dpq]id|docid", re.IGNORECASE)
 _TSV = re.compile(r"\.tsv(\.gz)?$", re.IGNORECASE)
@@ -48,7 +47,7 @@ def read_texts(options: SearchOptions) -> Iterator[Identified]:
     first = [*itertools.islice(texts, _NUM_CHECKED)]
     advice = "Select a column with --text_column"
     for problem in check_lines(path, [text for _, _, text in first], advice):
-        log.warning("%s: %s", display_name(path), problem)
+        warn(problem, at=display_name(path))
     return _check(path, itertools.chain(first, texts), _BY_NAME)
 
 
@@ -73,21 +72,21 @@ def read_queries(path: str) -> list[Identified]:
     # The first line may be a header, and one line may be chance.
     if len(queries) > 1 and all(_QRELS.fullmatch(query) for _, _, query in queries[1:]):
         problem = "has ids of queries and texts, and scores (qrels)"
-        raise UserError(f"{path} {problem}. Pass the file with the texts of the queries")
+        raise UserError(f"{path} {problem}", fix="Pass the file with the texts of the queries")
     if any(query == "<top>" for _, _, query in queries):
         advice = "Write the number and the title of each on a line, with a tab between them"
-        raise UserError(f"{path} has the topics of TREC, in markup. {advice}")
+        raise UserError(f"{path} has the topics of TREC, in markup", fix=advice)
     has_ids = any("\t" in query for _, _, query in queries)
     for place, _, query in queries:
         if has_ids and "\t" not in query:
             problem = "no id and tab before the query, but other lines have them"
-            raise UserError(f"{place}: {problem}. Write an id in each line, or remove the tabs")
+            raise UserError(problem, at=place, fix="Write an id in each line, or remove the tabs")
     if has_ids:
         pairs = ((place, query.partition("\t")) for place, _, query in queries)
         queries = [*_check(path, ((place, key, text) for place, (key, _, text) in pairs))]
     first = [query for _, _, query in queries[:_NUM_CHECKED]]
     for problem in check_lines(path, first, "Write a query per line, as plain text"):
-        log.warning("%s: %s", path, problem)
+        warn(problem, at=path)
     return queries
 
 
@@ -98,14 +97,13 @@ def _check_delimiter(path: str) -> None:
         number = first[0].count(delimiter)
         count = sum(line.count(delimiter) == number for line in first)
         if number and 2 * count > len(first):
-            message = "%s: no line has a tab. Is this a CSV file? Then rename it to .csv"
-            log.warning(message, path)
+            warn("no line has a tab", at=path, fix="Is this a CSV file? Then rename it to .csv")
 
 
 def _read(path: str) -> Iterator[Identified]:
     for number, line in enumerate(lines(path), start=1):
         text = line.removeprefix("\ufeff") if number == 1 else line
-        yield f"{display_name(path)}:{number}", str(number), text
+        yield Place(display_name(path), number), str(number), text
 
 
 def _check(path: str, texts: Iterable[Identified], advice: str = "") -> Iterator[Identified]:
@@ -116,14 +114,17 @@ def _check(path: str, texts: Iterable[Identified], advice: str = "") -> Iterator
     blank, num_texts = [], 0
     for place, key, text in relevance.with_distinct_ids(texts):
         if text.strip() and not key.strip():
-            raise UserError(f"{place}: the id is empty. Write an id, or remove the line")
+            raise UserError("the id is empty", at=place, fix="Write an id, or remove the line")
         if text.strip():
             num_texts += 1
             cells = {"text": text, "id": key} if num_texts == 1 else {}
             found = [f"{n} is {excerpt(x)}" for n, x in cells.items() if _HEADER.fullmatch(x)]
             if found:
-                message = "%s: the %s. If it is a column name, remove the line%s"
-                log.warning(message, place, found[0], advice)
+                warn(
+                    f"the {found[0]}",
+                    at=place,
+                    fix=f"If it is a column name, remove the line{advice}",
+                )
             yield place, key.strip(), text.strip()
         else:
             blank.append(place)
@@ -131,4 +132,4 @@ def _check(path: str, texts: Iterable[Identified], advice: str = "") -> Iterator
         raise UserError(f"{display_name(path)} contains no text")
     if blank:
         skipped = counted(len(blank), "text", "are empty and were skipped")
-        log.warning("%s: %s", blank[0], skipped)
+        warn(f"{blank[0]}: {skipped}")

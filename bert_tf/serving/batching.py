@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from bert_tf.base.errors import UserError
-from bert_tf.base.progress import log, silenced
+from bert_tf.base.errors import Input, UserError, note, silent
 from bert_tf.inference.row_batches import NotFinite
 from bert_tf.serving.metrics import Metrics
 from bert_tf.serving.models import Model
@@ -133,10 +132,10 @@ class Batcher:
         seconds = time.perf_counter() - start
         model, step = self.model, self.model.run.step
         what = f"{model.kind.task}, step {step}" if step else model.kind.task
-        log.info("%s: ready after %.1f s (%s)", model.name, seconds, what)
+        note(f"{model.name}: ready after {seconds:.1f} s ({what})")
         gc.freeze()  # Never traverse the many objects of the model.
         self.is_ready = True
-        with silenced():
+        with silent():
             while not self._is_closed:
                 if batch := self._next_batch():
                     self._compute(batch)
@@ -180,9 +179,10 @@ class Batcher:
             for index, (length, cost) in enumerate(self.model.costs(job.inputs)):
                 if cost > self._max_tokens:
                     limit = f"--max_batch_tokens={self._max_tokens}"
-                    raise TooLarge(f"Input {index}: {cost:,} tokens to compute exceed {limit}")
+                    raise TooLarge(f"{cost:,} tokens to compute exceed {limit}", at=Input(index))
                 if not job.truncates and length > cost:
-                    raise TooLarge(f"Input {index}: {length} tokens, but the model reads {cost}")
+                    problem = f"{length} tokens, but the model reads {cost}"
+                    raise TooLarge(problem, at=Input(index))
                 size += self.model.reply_bytes(cost)
                 if size > self._max_reply_bytes:
                     limit = f"--max_reply_bytes={self._max_reply_bytes}"
@@ -217,6 +217,6 @@ class Batcher:
         except NotFinite:
             return NotFinite([item.index], len(item.job.inputs))
         except UserError as error:
-            return UserError(str(error).replace("Input 0:", f"Input {item.index}:", 1))
+            return error.moved_to(Input(item.index)) if isinstance(error.at, Input) else error
         except Exception as error:
             return error

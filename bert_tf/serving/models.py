@@ -10,8 +10,7 @@ import numpy as np
 
 from bert_tf.api.predictor import Predictor
 from bert_tf.base import files
-from bert_tf.base.errors import UserError
-from bert_tf.base.progress import log, silenced
+from bert_tf.base.errors import UserError, note, silent, warn
 from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
 from bert_tf.checkpoints.run_folder import CONFIG, RUN, RunFolder
 from bert_tf.finetuning import run_metadata
@@ -74,13 +73,13 @@ class Model:
         flags = {n: value for n, value in passed if value != getattr(defaults, n)}
         if not files.exists(folder):
             place = files.describe_parent(folder)
-            raise UserError(f"There is no folder {folder} ({place}). Pass an output_dir")
+            raise UserError(f"There is no folder {folder} ({place})", fix="Pass an output_dir")
         self.run = run = RunFolder.of(folder)
         run.require_one_run()
         if not (run.script or run.find(CONFIG) or folder.endswith(".keras")):
             problem = f"{folder} is not the folder of a model: it has no {RUN} and no {CONFIG}"
             advice = "Pass an output_dir, or convert the model: convert_checkpoint.py --to=original"
-            raise UserError(f"{problem} ({files.describe_parent(run.file(RUN))}). {advice}")
+            raise UserError(f"{problem} ({files.describe_parent(run.file(RUN))})", fix=advice)
         # Pre-trained models are for any script.
         script = options.script if run.script in (None, "run_pretraining") else None
         script = script or (None if run.script else "extract_features")
@@ -103,11 +102,13 @@ class Model:
         if self.prompts:
             prefixes = " or ".join(map(repr, dict.fromkeys(self.prompts.values())))
             text = "query" if {*self.prompts} == {"query"} else "text"
-            log.info("%s adds no prefix: write %s before each %s", name, prefixes, text)
+            note(f"{name} adds no prefix: write {prefixes} before each {text}")
         used: Any = self._options
         if self._script == "run_embeddings" and options.pooling not in ("auto", used.pooling):
-            message = "%s: --pooling=%s has no effect, because the encoder was trained with %s"
-            log.warning(message, name, options.pooling, used.pooling)
+            warn(
+                f"{name}: --pooling={options.pooling} has no effect, because the encoder "
+                f"was trained with {used.pooling}"
+            )
 
     def load(self) -> Predictor:
         """Loads the model, and computes an input, so that the first request takes no longer."""
@@ -117,7 +118,7 @@ class Model:
             self.kind = self.kind._replace(expected="text", counts=(1,))
         # Neither a warning, such as that a text should be a pair, nor an error concerns the user:
         # the model may need entity markers.
-        with silenced(), contextlib.suppress(UserError):
+        with silent(), contextlib.suppress(UserError):
             outputs = outputs_of(predictor(self.kind.sample))
             self.outputs = {name: _TYPES.get(_type(x), "DT_STRING") for name, x in outputs.items()}
             self._reply_bytes = len(json.dumps([*outputs.values()]))
@@ -151,15 +152,16 @@ class Model:
         if route not in self.kind.routes:
             right = [f"/v1/models/{self.name}:predict", *self.kind.routes]
             kind = f"{self.name} is a model for {self.kind.task}"
-            raise UserError(f"{route} needs another model: {kind}. Call POST {' or '.join(right)}")
+            raise UserError(
+                f"{route} needs another model: {kind}", fix=f"Call POST {' or '.join(right)}"
+            )
 
 
 def _pooling_flags(folder: RunFolder, pooling: str) -> dict[str, str]:
     if pooling == "auto" and declared_vectors(folder):
         return {"pooling": "auto"}
     if pooling == "auto":
-        message = "%s declares no pooling: serving the mean of its last layer (see --pooling)"
-        log.info(message, folder)
+        note(f"{folder} declares no pooling: serving the mean of its last layer (see --pooling)")
     return {"pooling": "mean" if pooling == "auto" else pooling, "layers": "-1"}
 
 

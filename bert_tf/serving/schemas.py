@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from bert_tf.base.errors import UserError
+from bert_tf.base.errors import Input, UserError
 from bert_tf.serving.models import Kind
 
 _FIRST = ("text", "text_a", "question", "query")
@@ -78,7 +78,7 @@ class Instance(_Body):
         texts += given.get("endings", [])
         is_valid = is_valid and is_choice == ("endings" in given) and "words" not in given
         if not is_valid or len(texts) not in kind.counts:
-            raise UserError(f"Input {index}: expected {kind.expected}. {received}")
+            raise UserError(f"expected {kind.expected}. {received}", at=Input(index))
         return texts[0] if len(texts) == 1 else tuple(texts)
 
 

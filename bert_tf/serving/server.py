@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf.base import files, signals
-from bert_tf.base.errors import UserError
+from bert_tf.base.errors import UserError, note
 from bert_tf.base.extras import import_extra
-from bert_tf.base.progress import log
 from bert_tf.serving.options import ServingOptions
 
 _BACKLOG = 2048  # connections that the system holds until they are accepted
@@ -76,13 +75,13 @@ def run(options: ServingOptions) -> None:
 
         batchers |= {model.name: Batcher(model, options, metrics, stop) for model in models}
         shown = f"[{host}]" if ":" in host else host
-        log.info("Loading %s; listening at http://%s:%d", ", ".join(batchers), shown, port)
+        note(f"Loading {', '.join(batchers)}; listening at http://{shown}:{port}")
         server.run(sockets=[listener])
         for batcher in batchers.values():
             batcher.close()
     for error in filter(None, (batcher.error for batcher in batchers.values())):
         raise error
-    log.info("Stopped: all requests are finished")
+    note("Stopped: all requests are finished")
 
 
 def _read_keys(path: str | None) -> list[bytes]:
@@ -107,5 +106,5 @@ def listen(options: ServingOptions) -> socket.socket:
         problem = str(error.strerror).partition(" (while")[0]
         is_host = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
         advice = "--host, such as 127.0.0.1" if is_host else "--port, such as 0"
-        raise UserError(f"{address}: {problem}. Pass another {advice}") from error
+        raise UserError(f"{address}: {problem}", fix=f"Pass another {advice}") from error
     return listener

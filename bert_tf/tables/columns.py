@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bert_tf.base.errors import UserError, counted, excerpt, shortened
+from bert_tf.base.errors import UserError, Where, counted, excerpt, shortened
 from bert_tf.tables.read import BAR_HINT, Row
 
 _SHOWN_NAMES = 20  # in a message
@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 def read_cells(
     path: str, rows: Iterable[Row], columns: Mapping[str, str], has_header: bool, split: str = ""
-) -> Iterator[tuple[str, dict[str, Any]]]:
+) -> Iterator[tuple[Where, dict[str, Any]]]:
     """Yields the place of each row, and purpose -> `cell`; see `find_positions`."""
     positions: dict[str, Any] = {}
     for row in rows:
@@ -51,14 +51,14 @@ def find_positions(
     if others := {*numbers}.difference(header) if {*numbers}.intersection(header) else ():
         advice = f"Pass names: {shortened(list(map(excerpt, header)), _SHOWN_NAMES)}"
         problem = f"some columns have numbers as names, but none is named {min(others)}"
-        raise UserError(f"{first_row.place}: {problem}. {advice}")
+        raise UserError(problem, at=first_row.place, fix=advice)
     for purpose, column in columns.items():
         positions[purpose] = _find_position(first_row, purpose, column, header, split)
         for position in positions_in(positions[purpose]):
             other = purpose_at.setdefault(position, purpose)
             if other != purpose:
                 same = f"{_flag(other)} and {_flag(purpose)}={column}"
-                raise UserError(f"{path}: {same} are the same column")
+                raise UserError(f"{same} are the same column", at=path)
     return positions
 
 
@@ -136,10 +136,10 @@ def _find_position(
         parts = [part.strip() for part in column.split(",") if part.strip()]
         if len(parts) < 2:
             problem = f"{_flag(purpose)}={column} has a comma, but only one column"
-            raise UserError(f"{first_row.place}: {problem}. Remove the comma")
+            raise UserError(problem, at=first_row.place, fix="Remove the comma")
         positions = [_find_position(first_row, purpose, part, header, split) for part in parts]
         if len({*positions}) < len(parts):
-            raise UserError(f"{first_row.place}: {_flag(purpose)}={column} repeats a column")
+            raise UserError(f"{_flag(purpose)}={column} repeats a column", at=first_row.place)
         if header:
             parts = [header[int(position)] for position in positions]
         return dict(zip(parts, positions, strict=True))
@@ -149,7 +149,7 @@ def _find_position(
     matches = [position for position, name in enumerate(header) if name == column.strip()]
     if len(matches) > 1:
         columns = f"{first_row.place}: columns {matches[0] + 1} and {matches[1] + 1}"
-        raise UserError(f"{columns} are both called {excerpt(column)}. Rename one of them")
+        raise UserError(f"{columns} are both called {excerpt(column)}", fix="Rename one of them")
     if matches:
         return matches[0]
     if is_name(column) or "," in column:
@@ -163,12 +163,12 @@ def _find_position(
             advice = f" Numbers count from 1; if {column} is a name, pass --has_header=yes"
         elif int(column) == 0:
             advice += " Numbers count from 1"
-        raise UserError(f"{place}: {_flag(purpose)}={column}, {problem}.{advice}")
+        raise UserError(f"{_flag(purpose)}={column}, {problem}.{advice}", at=place)
     return int(column) - 1
 
 
 def _no_such_column(
-    place: str, purpose: str, column: str, names: Sequence[str], kind: str, split: str = ""
+    place: Where, purpose: str, column: str, names: Sequence[str], kind: str, split: str = ""
 ) -> UserError:
     available = shortened(list(map(excerpt, names)), _SHOWN_NAMES)
     by_folded_name = {name.casefold(): name for name in reversed(names)}
@@ -198,7 +198,7 @@ def _no_such_column(
         end = "" if advice.endswith("?") else "."
         advice += f"{end} If only this file differs, add ,{split}:NAME to {_flag(purpose)}"
     rest = f", only {available}" if names else ": the object is empty"
-    return UserError(f"{place}: there is no {kind} {column!r} ({_flag(purpose)}){rest}.{advice}")
+    return UserError(f"there is no {kind} {column!r} ({_flag(purpose)}){rest}.{advice}", at=place)
 
 
 def _numbered(column: str, names: Sequence[str]) -> list[str]:
@@ -207,15 +207,15 @@ def _numbered(column: str, names: Sequence[str]) -> list[str]:
     return [name for name in names if re.fullmatch(rf"{stem}\d+", name)]
 
 
-def _csv_hint(place: str, cells: Sequence[str]) -> str:
+def _csv_hint(place: Where, cells: Sequence[str]) -> str:
     if len(cells) != 1:
         return ""
-    if ".csv" not in place and ("," in cells[0] or ";" in cells[0]):
+    if ".csv" not in str(place) and ("," in cells[0] or ";" in cells[0]):
         return " Is this a CSV file? Then rename it to .csv"
     return f" {BAR_HINT}" * ("|" in cells[0])
 
 
-def to_text(value: Any, name: str, place: str) -> str:
+def to_text(value: Any, name: str, place: Where) -> str:
     """Converts a cell, which in JSON may be a number or boolean, to text; 1.0 becomes "1".
 
     Error messages contain `name` (what the cell holds, such as "text") and `place` (file, line).
@@ -225,7 +225,9 @@ def to_text(value: Any, name: str, place: str) -> str:
             value.encode("utf-8")
         except UnicodeEncodeError:
             problem = "contains half a character (a lone surrogate)"
-            raise UserError(f"{place}: the {name} {problem}. Correct or remove the line") from None
+            raise UserError(
+                f"the {name} {problem}", at=place, fix="Correct or remove the line"
+            ) from None
         return value
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         value = int(value)
@@ -238,7 +240,7 @@ def to_text(value: Any, name: str, place: str) -> str:
         list: f"Write one line for each {name}, or join the parts to one text",
     }.get(type(value), "Correct or remove it")
     received = f"Received: {excerpt(json.dumps(value))}. {advice}"
-    raise UserError(f"{place}: the {name} must be a string or a finite number. {received}")
+    raise UserError(f"the {name} must be a string or a finite number. {received}", at=place)
 
 
 def parse_number(text: str) -> float | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from bert_tf.base import files, text_lines
-from bert_tf.base.errors import UserError, counted, excerpt, shortened
+from bert_tf.base.errors import Place, UserError, Where, counted, excerpt, note, shortened, warn
 
 _logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _OBJECT_ADVICE = (
 class Row:
     """A row of a table: `cells` is a list or, in JSON, a dict; `place` is file and first line."""
 
-    place: str
+    place: Place
     cells: Any
 
 
@@ -82,10 +82,12 @@ def read_table(
             return
         if re.fullmatch(r"\s*<(!doctype )?html\b[^>\t]*>\s*", first, re.IGNORECASE):
             advice = "Download the file itself, not the page about it"
-            raise UserError(f"{path}:1: this is a web page: {excerpt(first.strip())}. {advice}")
+            raise UserError(f"{path}:1: this is a web page: {excerpt(first.strip())}", fix=advice)
         if is_csv and re.fullmatch('"?sep=.?"?', first.rstrip("\r\n"), re.IGNORECASE):
             line = excerpt(first.rstrip("\r\n"))
-            raise UserError(f"{path}:1: {line} is Excel's delimiter declaration. Remove the line")
+            raise UserError(
+                f"{path}:1: {line} is Excel's delimiter declaration", fix="Remove the line"
+            )
         delimiter, spaced = _guess_style(first, is_quoted) if is_csv else ("\t", False)
         rows = _read_rows(path, itertools.chain([first], lines), delimiter, is_quoted, spaced)
         yield from _check_rows(rows, delimiter, is_quoted, num_used)
@@ -98,7 +100,8 @@ def _decode(path: str, lines: Iterable[bytes]) -> Iterator[str]:
             endian = "be" if line_number == 1 and line[0] == "\0" else "le"
             command = f"iconv -f utf-16{endian} -t utf-8 {os.path.basename(path)}"
             raise UserError(
-                f"{path}:{line_number}: {problem} If it is UTF-16, convert it with: {command}"
+                f"{problem} If it is UTF-16, convert it with: {command}",
+                at=Place(path, line_number),
             )
         yield line.removeprefix("\ufeff") if line_number == 1 else line
 
@@ -116,12 +119,12 @@ def _check_rows(rows: Iterator[Row], delimiter: str, quoted: bool, num_used: int
     first = next((row.cells for row in rows_ahead if row.cells), [""])
     width = len(first)
     del rows_ahead  # so that the rows are not kept for it
-    longer: list[str] = []  # places
+    longer: list[Place] = []  # places
     for row in rows:
         # In a table with one column, a blank line is an empty text.
         cells = row.cells or [""]
         if not row.cells and width > 1:
-            raise UserError(f"{row.place}: the line is empty. Remove the line")
+            raise UserError("the line is empty", at=row.place, fix="Remove the line")
         if len(cells) < width or (len(cells) > width and not 0 < 2 * num_used < width):
             raise _width_error(row.place, cells, first, delimiter, quoted)
         if len(cells) > width:
@@ -130,7 +133,7 @@ def _check_rows(rows: Iterator[Row], delimiter: str, quoted: bool, num_used: int
     if longer:
         problem = f"have more columns than the first row ({width})"
         advice = "The rest is left out; if it belongs to a text, remove the separator from the text"
-        _logger.warning("%s: %s. %s", longer[0], counted(len(longer), "row", problem), advice)
+        warn(f"{longer[0]}: {counted(len(longer), 'row', problem)}", fix=advice)
 
 
 # Only run_classifier.py has the flag.
@@ -139,13 +142,13 @@ BAR_HINT = "If | separates columns, replace it with tabs, and name the file .tsv
 
 
 def _width_error(
-    place: str, cells: list[str], first: list[str], delimiter: str, quoted: bool
+    place: Where, cells: list[str], first: list[str], delimiter: str, quoted: bool
 ) -> UserError:
     columns, row = counted(len(cells), "column"), excerpt(delimiter.join(cells))
     problem = f"{columns}, but {len(first)} in the first row. This row: {row}"
     separator = f"{problem}. The column separator is {delimiter!r}"
     if len(first) == 1 and "|" in first[0]:
-        return UserError(f"{place}: {separator}. {BAR_HINT}")
+        return UserError(separator, at=place, fix=BAR_HINT)
     is_single = any(cell.startswith("'") for cell in cells)
     quotes = "double quotes (single ones do not enclose cells)" if is_single else "quotes"
     advice = f"remove it from the text, name all columns, or enclose the text in {quotes}"
@@ -153,9 +156,9 @@ def _width_error(
         advice = "add the missing cells, or enclose a text with line breaks in quotes"
     if not quoted:
         advice += " and pass --quoted=yes (run_classifier.py)"
-    if delimiter == "\t" and ".csv" not in place:
+    if delimiter == "\t" and ".csv" not in str(place):
         advice += ". If commas separate columns, name the file .csv"
-    return UserError(f"{place}: {separator}: {advice}")
+    return UserError(f"{separator}: {advice}", at=place)
 
 
 def is_object(line: str) -> bool:
@@ -171,7 +174,7 @@ def _read_folder(folder: str) -> Iterator[Row]:
     labels = [name for name in names if files.is_dir(os.path.join(folder, name))]
     if labels and len(labels) < len(names):
         others = shortened([name for name in names if name not in labels], 5)
-        _logger.info("%s: only its subfolders are read, not %s", folder, others)
+        note(f"{folder}: only its subfolders are read, not {others}")
     for label in labels or [""]:
         parent = os.path.join(folder, label)
         for name in files.list_dir(parent) if label else names:
@@ -180,9 +183,9 @@ def _read_folder(folder: str) -> Iterator[Row]:
                 text = files.read_text(path).removeprefix("\ufeff")
                 if is_object(text):
                     advice = "Join such files: write a line for each row into one file"
-                    raise UserError(f"{path}: a JSON object, not a text. {advice}")
+                    raise UserError("a JSON object, not a text", at=path, fix=advice)
                 row = {"text": text, "file": os.path.join(label, name)}
-                yield Row(path, {**row, "label": label} if label else row)
+                yield Row(Place(path), {**row, "label": label} if label else row)
 
 
 def _read_json(path: str, lines: Iterator[str]) -> Iterator[Row]:
@@ -192,11 +195,11 @@ def _read_json(path: str, lines: Iterator[str]) -> Iterator[Row]:
     if is_list:
         values = files.parse_json("".join(lines), path, advice=_OBJECT_ADVICE)
         for position, value in enumerate(values, start=1):
-            yield _json_row(value, f"{path}: element {position}")
+            yield _json_row(value, Place(path, position, is_element=True))
         return
     for line_number, line in enumerate(lines, start=1):
         if line.strip():
-            place = f"{path}:{line_number}"
+            place = Place(path, line_number)
             try:
                 value = files.parse_json(line.rstrip(), path, line_number, _OBJECT_ADVICE)
             except UserError:
@@ -205,22 +208,22 @@ def _read_json(path: str, lines: Iterator[str]) -> Iterator[Row]:
                     raise
                 lists = [key for key, x in json.loads(text).items() if isinstance(x, list)]
                 advice = f". If {lists[0]!r} has the rows, save only this list" if lists else ""
-                raise UserError(f"{place}: one object{_OBJECT_ADVICE}{advice}") from None
+                raise UserError(f"one object{_OBJECT_ADVICE}{advice}", at=place) from None
             yield _json_row(value, place)
 
 
-def _json_row(value: Any, place: str) -> Row:
+def _json_row(value: Any, place: Place) -> Row:
     # Training data of spaCy: a text, and an object with its labels.
     if isinstance(value, list) and [*map(type, value)] == [str, dict]:
         value = {"text": value[0], **value[1]}
     if not isinstance(value, dict):
-        raise UserError(f"{place}: {excerpt(json.dumps(value))} is not an object{_OBJECT_ADVICE}")
+        raise UserError(f"{excerpt(json.dumps(value))} is not an object{_OBJECT_ADVICE}", at=place)
     columns = value and all(isinstance(x, dict) and "0" in x for x in value.values())
     rows = "0" in value and all(k.isdecimal() and isinstance(x, dict) for k, x in value.items())
     if columns or rows or value.keys() in _LAYOUTS_OF_PANDAS:
         kind = "rows" if rows else "columns"
         advice = 'Write rows: to_json(FILE, orient="records", lines=True)'
-        raise UserError(f"{place}: an object of {kind}, as pandas writes it. {advice}")
+        raise UserError(f"an object of {kind}, as pandas writes it", at=place, fix=advice)
     return Row(place, value)
 
 
@@ -248,7 +251,7 @@ def _read_rows(
     style: Any = {"delimiter": delimiter, "quoting": quoting, "skipinitialspace": spaced}
     reader = csv.reader(lines, strict=True, **style)
     pending: list[Row] = []  # blank lines, which are yielded only if a row follows
-    most_lines = (0, "")
+    most_lines = (0, Place(path))
     while True:
         first_line = reader.line_num + 1
         try:
@@ -256,11 +259,11 @@ def _read_rows(
         except StopIteration:
             if most_lines[0] > _MANY_LINES:
                 advice = f"If its quotes are part of the text, {_UNQUOTED}"
-                _logger.warning("The row at %s has %d lines. %s", *most_lines[::-1], advice)
+                warn(f"the row has {most_lines[0]} lines", at=most_lines[1], fix=advice)
             return
         except csv.Error as error:
             raise _csv_error(path, first_line, reader.line_num, error) from error
-        pending.append(Row(f"{path}:{first_line}", cells))
+        pending.append(Row(Place(path, first_line), cells))
         most_lines = max(most_lines, (reader.line_num - first_line + 1, pending[-1].place))
         if cells:
             yield from pending
@@ -271,7 +274,7 @@ def _csv_error(path: str, first_line: int, last_line: int, error: csv.Error) -> 
     reason = str(error)
     if "new-line" in reason:
         advice = "Remove the CR; if all lines end with CR, convert the file with: tr '\\r' '\\n'"
-        return UserError(f"{path}:{last_line}: CR without LF in the line. {advice}")
+        return UserError("CR without LF in the line", at=Place(path, last_line), fix=advice)
     if "limit" in reason:
         limit = csv.field_size_limit()
         problem = (
@@ -282,7 +285,7 @@ def _csv_error(path: str, first_line: int, last_line: int, error: csv.Error) -> 
     else:
         problem = f"text after a closing quote in this row ({reason}). Write inner quotes twice."
     advice = f"If quotes in this file are part of the text, {_UNQUOTED}"
-    return UserError(f"{path}:{first_line}: {problem} {advice}")
+    return UserError(f"{problem} {advice}", at=Place(path, first_line))
 
 
 def require_columns(row: Row, columns: Mapping[str, int], task: str) -> None:
@@ -295,11 +298,11 @@ def require_columns(row: Row, columns: Mapping[str, int], task: str) -> None:
         return
     expected = f"task {task} needs at least {counted(needed, 'column')} ({_describe(columns)})"
     if not row.cells:
-        raise UserError(f"{row.place}: the line is empty, but {expected}. Remove the line")
+        raise UserError(f"the line is empty, but {expected}", at=row.place, fix="Remove the line")
     text = "\t".join(row.cells)
     actual = f"found {len(row.cells)}: {excerpt(text)}"
     advice = "Columns must be separated by tabs, not commas. For your own files, such as CSV files"
-    raise UserError(f"{row.place}: {expected}, {actual}. {advice}, use --task_name=tsv")
+    raise UserError(f"{expected}, {actual}", at=row.place, fix=f"{advice}, use --task_name=tsv")
 
 
 def _describe(columns: Mapping[str, int]) -> str:

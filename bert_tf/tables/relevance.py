@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, NamedTuple
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, brief, excerpt, shortened
+from bert_tf.base.errors import UserError, Where, brief, excerpt, shortened, warn
 from bert_tf.tables.columns import parse_number, to_text
 from bert_tf.tables.read import read_table
 
@@ -69,7 +69,7 @@ def read_texts(path: str) -> dict[str, str]:
 
 def iterate_texts(
     path: str, advice: str = "", stream: IO[bytes] | None = None
-) -> Iterator[tuple[str, str, str]]:
+) -> Iterator[tuple[Where, str, str]]:
     """Yields place, id and text of each line, see `read_texts`; `advice` ends an error message.
 
     `stream` is an open file to read instead of `path`, see `read_table`.
@@ -83,7 +83,7 @@ def iterate_texts(
             received = f"Received: {shortened(brief(cells))}"
             if isinstance(cells, dict) and {"id", "text"} <= cells.keys():
                 received += ". Rename the key id to _id"
-            raise UserError(f"{row.place}: {expected}. {received}{advice}")
+            raise UserError(f"{expected}. {received}{advice}", at=row.place)
         names = ("_id", "title", "text")
         key, title, text = (
             to_text("" if (x := cells.get(n)) is None else x, n, row.place) for n in names
@@ -92,13 +92,15 @@ def iterate_texts(
 
 
 def with_distinct_ids(
-    texts: Iterable[tuple[str, str, str]],
-) -> Iterator[tuple[str, str, str]]:
+    texts: Iterable[tuple[Where, str, str]],
+) -> Iterator[tuple[Where, str, str]]:
     """Yields (place, id, text); raises a UserError for an id that occurs twice."""
     known: set[str] = set()
     for place, key, text in texts:
         if key in known:
-            raise UserError(f"{place}: the id {excerpt(key)} occurs a second time. Remove the line")
+            raise UserError(
+                f"the id {excerpt(key)} occurs a second time", at=place, fix="Remove the line"
+            )
         known.add(key)
         yield place, key, text
 
@@ -120,13 +122,15 @@ def read_qrels(
         relevance = parse_number(cells[-1]) if len(cells) in (3, 4) else None
         if relevance is None:
             expected = "expected the columns query-id, corpus-id and score"
-            raise UserError(f"{place}: {expected}; or, as in TREC, query, 0, document, relevance")
+            raise UserError(f"{expected}; or, as in TREC, query, 0, document, relevance", at=place)
         query, document = cells[0], cells[-2]
         _look_up(query, queries, "query", place)
         _look_up(document, documents, "document", place)
         if relevance > 0 and not (queries[query] and documents[document]):
             kind, key = ("document", document) if queries[query] else ("query", query)
-            raise UserError(f"{place}: the {kind} {excerpt(key)} has no text. Remove the line")
+            raise UserError(
+                f"the {kind} {excerpt(key)} has no text", at=place, fix="Remove the line"
+            )
         yield query, document, max(relevance, 0.0)
 
 
@@ -158,15 +162,17 @@ def read_candidates(
         score = parse_number(cells[4]) if is_run else 0.0
         if len(cells) not in (4, 6) or score is None:
             expected = "expected a TREC run (query, Q0, document, rank, score, tag)"
-            raise UserError(f"{place}: {expected}, or the columns query id, id, query and text")
+            raise UserError(f"{expected}, or the columns query id, id, query and text", at=place)
         if not is_run and cells[2].strip().lower() == "query":
-            raise UserError(f"{place}: a header, which such a file does not have. Remove the line")
+            raise UserError(
+                "a header, which such a file does not have", at=place, fix="Remove the line"
+            )
         query, document = cells[0], cells[2] if is_run else cells[1]
         if is_run and not documents:
             if not folders:
                 problem = "the texts of these data have no ids to which a TREC run could refer"
                 advice = "Pass a file with the columns query id, id, query and text"
-                raise UserError(f"{place}: {problem}. {advice}, as top1000.dev has")
+                raise UserError(problem, at=place, fix=f"{advice}, as top1000.dev has")
             queries, documents = read_collection(folders)
         if documents:
             texts = [_look_up(query, queries, "query", place)]
@@ -176,13 +182,13 @@ def read_candidates(
         if not all(texts) or len(f"{query} {document}".split()) != 2:
             problem = "a text is empty, or an id has white space"
             columns = "" if is_run else ". The columns are query id, id, query and text"
-            raise UserError(f"{place}: {problem}{columns}. Correct or remove the line")
+            raise UserError(f"{problem}{columns}", at=place, fix="Correct or remove the line")
         if document in found[query]:
-            raise UserError(f"{place}: the query has this document twice. Remove the line")
+            raise UserError("the query has this document twice", at=place, fix="Remove the line")
         for _, other in itertools.islice(found[query].values(), 1):
             if other.query != texts[0]:
                 problem = f"the query {excerpt(query)} has another text in a line before"
-                raise UserError(f"{place}: {problem}. Correct or remove the line")
+                raise UserError(problem, at=place, fix="Correct or remove the line")
         found[query][document] = (-score, Candidate(texts[0], texts[1], query, document))
     if not found:
         raise UserError(f"{path} contains no candidates")
@@ -203,18 +209,18 @@ def _warn_of_distances(path: str) -> None:
     ]
     if sum(step > 0 for step in steps) > len(steps) / 2:
         advice = "The highest score comes first: if these are distances, negate them"
-        _logger.warning("%s: the scores rise with the ranks. %s", path, advice)
+        warn("the scores rise with the ranks", at=path, fix=advice)
 
 
-def _rows(path: str) -> Iterator[tuple[str, list[str]]]:
+def _rows(path: str) -> Iterator[tuple[Where, list[str]]]:
     """Yields the cells of each line, which are separated by tabs or else by white space."""
     for row in read_table(path):
         cells = row.cells if isinstance(row.cells, list) else []
         yield row.place, cells[0].split() if len(cells) == 1 else cells
 
 
-def _look_up(key: str, texts: Mapping[str, str], kind: str, place: str) -> str:
+def _look_up(key: str, texts: Mapping[str, str], kind: str, place: Where) -> str:
     if key not in texts:
         problem = f"there is no {kind} with the id {excerpt(key)}"
-        raise UserError(f"{place}: {problem}. Correct or remove the line")
+        raise UserError(problem, at=place, fix="Correct or remove the line")
     return texts[key]

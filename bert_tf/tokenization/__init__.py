@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from bert_tf.base import files
-from bert_tf.base.errors import brief
+from bert_tf.base.errors import brief, warn
 from bert_tf.base.other_libraries import ExplainsNames
 from bert_tf.tokenization.casing import (
     validate_case_matches_checkpoint as validate_case_matches_checkpoint,
@@ -356,7 +356,7 @@ class FullTokenizer(ExplainsNames):
             raise ValueError(f"do_lower_case must be True or False. Received: {do_lower_case!r}")
         self.vocab = load_vocab(vocab_file)
         if "[UNK]" not in self.vocab:
-            _logger.warning("%s has no [UNK]: is it a BERT vocabulary?", vocab_file)
+            warn(f"{vocab_file} has no [UNK]: is it a BERT vocabulary?")
         kept: list[str] = []
         if special_tokens:
             is_text = isinstance(special_tokens, str)

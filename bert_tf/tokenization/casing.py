@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterable
 
 from bert_tf import releases
-from bert_tf.base.errors import UserError, counted, excerpt
+from bert_tf.base.errors import UserError, counted, excerpt, warn
 
 _logger = logging.getLogger(__name__)
 
@@ -32,8 +32,9 @@ def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str |
     actual, required = ("true", "false") if release.cased else ("false", "true")
     kind = "a cased model" if release.cased else "an uncased model"
     raise UserError(
-        f"--do_lower_case={actual} does not match --init_checkpoint={init_checkpoint}: the name "
-        f"{folder} is that of {kind}. Pass --do_lower_case={required}, or rename the folder"
+        f"--do_lower_case={actual} does not match --init_checkpoint="
+        f"{init_checkpoint}: the name {folder} is that of {kind}",
+        fix=f"Pass --do_lower_case={required}, or rename the folder",
     )
 
 
@@ -60,5 +61,8 @@ def warn_if_cased(vocab_file: str, pieces: Collection[str]) -> None:
         advice = "If you added them, write them in lower case"
         if is_cased(pieces):
             advice = "For a cased model, set do_lower_case to false"
-        message = "%s has %s, such as %s, which lower-cased text never matches. %s"
-        _logger.warning(message, vocab_file, tokens, excerpt(found[0]), advice)
+        warn(
+            f"{vocab_file} has {tokens}, such as {excerpt(found[0])}, which "
+            "lower-cased text never matches",
+            fix=advice,
+        )

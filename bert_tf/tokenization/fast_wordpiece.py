@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.base.errors import reason
+from bert_tf.base.errors import reason, warn
 from bert_tf.tokenization import is_control, is_punctuation
 
 _logger = logging.getLogger(__name__)
@@ -82,6 +82,5 @@ def try_build(lines: Sequence[str]) -> Any:
     try:
         return build_wordpiece(lines) if tensorflow_text() else None
     except RuntimeError as error:
-        message = "Tokenizing in Python, because the vocabulary is unusual: %s"
-        _logger.warning(message, reason(error))
+        warn(f"Tokenizing in Python, because the vocabulary is unusual: {reason(error)}")
         return None

@@ -45,7 +45,7 @@ def place(special_tokens: str, vocab: Mapping[str, int]) -> tuple[dict[str, int]
         count = sum(bool(_UNUSED.fullmatch(piece)) for piece in vocab)
         problem = f"no entry for {renamed['']}: the vocabulary has {count} [unusedN]"
         advice = "Name entries to replace, as in [E1]=[unused1], or pass fewer tokens"
-        raise UserError(f"--special_tokens={special_tokens}: {problem}. {advice}")
+        raise UserError(f"--special_tokens={special_tokens}: {problem}", fix=advice)
     new_vocab = {renamed.get(piece, piece): index for piece, index in vocab.items()}
     return new_vocab, [token for token, _ in placed]
 

@@ -6,8 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from bert_tf.base.errors import UserError, counted
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, counted, note, warn
 from bert_tf.data.features import Feature
 from bert_tf.data.input_pipeline import read_dataset
 from bert_tf.optimization import create_optimizer
@@ -36,15 +35,10 @@ def build_model(
             # As in the original BERT code: on TPUs, a one-hot product is faster than a lookup.
             use_one_hot_embeddings=devices.kind == "tpu",
         )
-    log.info(
-        "%s with %s parameters in %s on %s. TensorFlow %s, Keras %s",
-        type(model).__name__,
-        f"{model.count_params():,}",
-        devices.precision
-        + " (TF32 is off)" * (devices.has_tf32 and devices.precision == "float32"),
-        devices.description,
-        tf.__version__,
-        keras.__version__,
+    tf32 = " (TF32 is off)" * (devices.has_tf32 and devices.precision == "float32")
+    note(
+        f"{type(model).__name__} with {model.count_params():,} parameters in {devices.precision}"
+        f"{tf32} on {devices.description}. TensorFlow {tf.__version__}, Keras {keras.__version__}"
     )
     return model
 
@@ -62,7 +56,7 @@ def freeze_layers(model: Any, count: int) -> None:
         if not model.trainable_weights:
             problem = "leaves nothing to train, because the model has no head. Pass at most"
             raise UserError(f"--freeze_layers={count} {problem} {count - 1}")
-        log.info("Froze the embeddings and the first %s", counted(count, "layer", of=len(layers)))
+        note(f"Froze the embeddings and the first {counted(count, 'layer', of=len(layers))}")
 
 
 def check_training(model: Any, options: Any, devices: Devices, texts_per_row: int = 1) -> None:
@@ -72,8 +66,7 @@ def check_training(model: Any, options: Any, devices: Devices, texts_per_row: in
     where this is needed.
     """
     if options.learning_rate > 0.01 and options.optimizer == "adamw":
-        message = "--learning_rate=%g exceeds 0.01; check the exponent"
-        log.warning(message, options.learning_rate)
+        warn(f"--learning_rate={options.learning_rate:g} exceeds 0.01; check the exponent")
     replicas, batch_size = devices.replicas, options.train_batch_size
     micro_batches = options.gradient_accumulation_steps
     if batch_size < replicas:
@@ -111,7 +104,7 @@ def create_train_state(
         optimizer.build(model.trainable_variables)
         loss_scale = LossScale() if devices.precision == "float16" else None
     steps = counted(num_train_steps, "step")
-    log.info("%s in all, %d of them warm-up", steps, num_warmup_steps)
+    note(f"{steps} in all, {num_warmup_steps} of them warm-up")
     return TrainState(model, optimizer, loss_scale)
 
 

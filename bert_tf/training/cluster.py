@@ -11,8 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.base.errors import UserError
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, note, warn
 
 _POLL_SECONDS = 0.3
 _LOG_SECONDS = 30.0
@@ -39,15 +38,16 @@ def read_cluster() -> tuple[list[str], int]:
         job, index = str(task["type"]), int(task["index"])
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
-            f"The environment variable TF_CONFIG cannot be parsed ({error!r}). It should look like "
-            f"{_EXAMPLE}. Received: {text}"
+            f"The environment variable TF_CONFIG cannot be parsed ({error!r})",
+            fix=f"It should look like {_EXAMPLE}. Received: {text}",
         ) from error
     if not jobs:
         return [], 0
     if not jobs.keys() <= {"chief", "worker"} or job not in jobs:
         raise UserError(
-            "TF_CONFIG: the cluster may only have the jobs chief and worker, and must include the "
-            f"task's type, {job}. Found: {', '.join(sorted(jobs))}"
+            "TF_CONFIG: the cluster may only have the jobs chief and worker, and "
+            f"must include the task's type, {job}",
+            fix=f"Found: {', '.join(sorted(jobs))}",
         )
     chief = jobs.get("chief", [])
     if not 0 <= index < (count := len(jobs[job])):
@@ -74,13 +74,13 @@ def wait_for_workers(addresses: Sequence[str], worker: int) -> None:
     the port for TensorFlow. Raises a UserError if this port is in use.
     """
     address = addresses[worker]
-    log.info("Worker %d of %d, at %s", worker, len(addresses), address)
+    note(f"Worker {worker} of {len(addresses)}, at {address}")
     try:
         # The operating system accepts connections up to the backlog; no accept() is needed.
         server = socket.create_server(("", _host_and_port(address)[1]), backlog=len(addresses))
     except OSError as error:
         message = f"Cannot listen at {address}, this worker's address in TF_CONFIG"
-        raise UserError(f"{message}: {error.strerror}. Is the port in use?") from error
+        raise UserError(f"{message}: {error.strerror}", fix="Is the port in use?") from error
     missing = [other for other in addresses if other != address]
     last_logged = time.monotonic() - _LOG_SECONDS + 3.0  # logs for the first time after 3 s
     with server:
@@ -88,8 +88,7 @@ def wait_for_workers(addresses: Sequence[str], worker: int) -> None:
             if time.monotonic() - last_logged > _LOG_SECONDS:
                 last_logged = time.monotonic()
                 # A warning, because workers other than the chief do not log below that level.
-                message = "Waiting for the workers at %s, which TF_CONFIG lists"
-                log.warning(message, ", ".join(missing))
+                warn(f"Waiting for the workers at {', '.join(missing)}, which TF_CONFIG lists")
             time.sleep(_POLL_SECONDS)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf.base.progress import log
+from bert_tf.base.errors import note, warn
 from bert_tf.data.input_pipeline import LENGTH_MULTIPLE
 from bert_tf.options import TrainingOptions
 from bert_tf.training.devices import Devices
@@ -86,9 +86,10 @@ def for_training(
     a resumed run makes the same decision: with XLA, dropout masks are different.
     """
     if devices.has_tf32 and devices.precision == "float32" and num_train_steps >= _MANY_STEPS:
-        log.info(
-            "Computing in exact float32. On this GPU, --precision=tf32 is faster, with a relative "
-            "error of about 1e-3 in matrix products; --precision=bfloat16 is the fastest"
+        note(
+            "Computing in exact float32. On this GPU, --precision=tf32 is faster, "
+            "with a relative error of about 1e-3 in matrix products; "
+            "--precision=bfloat16 is the fastest"
         )
     if devices.jit_compile is None:
         limits, batch_size = _limits(devices), options.train_batch_size
@@ -103,12 +104,12 @@ def for_training(
         elif not (devices.fixed_shapes or has_little_padding or is_small):
             reason = f"all batches would be padded to {lengths.longest} tokens, the longest text"
         if reason:
-            log.info("Training without XLA: %s. --jit_compile=true overrides this", reason)
+            note(f"Training without XLA: {reason}. --jit_compile=true overrides this")
         devices = dataclasses.replace(devices, jit_compile=not reason)
     if devices.jit_compile:
         devices = _pad_for_xla(devices, lengths, "training step", has_one_length=True)
     if devices.fixed_shapes and options.length_grouping:
-        log.warning("--length_grouping has no effect when all batches are padded to one length")
+        warn("--length_grouping has no effect when all batches are padded to one length")
     return devices
 
 
@@ -137,6 +138,8 @@ def _pad_for_xla(
     length = lengths.longest if trims else lengths.max_length
     devices = dataclasses.replace(devices, fixed_shapes=has_one_length, length=length)
     padded = " or ".join(map(str, devices.padded_lengths(lengths.max_length)))
-    message = "XLA compiles the %s first, which may take a minute. Texts are padded to %s tokens"
-    log.info(message, compiled, padded)
+    note(
+        f"XLA compiles the {compiled} first, which may take a minute. Texts are "
+        f"padded to {padded} tokens"
+    )
     return devices

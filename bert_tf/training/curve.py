@@ -11,8 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, note, warn
 from bert_tf.checkpoints.run_folder import CURVE
 
 CURVE_PLOT = "training_curve.png"
@@ -91,9 +90,9 @@ class TrainingCurve:
             steps, losses, _ = zip(*self._rows, strict=True)
             path = os.path.join(self.output_dir, CURVE_PLOT)
             files.write_bytes(path, plot_training_curve(steps, losses, self.get_metrics()))
-            log.info("Training curve: %s", path)
+            note(f"Training curve: {path}")
         except UserError as error:
-            log.warning("%s", error)
+            warn(str(error))
 
 
 def read_table(path: str) -> list[tuple[int, float, float]]:

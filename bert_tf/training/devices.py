@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.base import backend
-from bert_tf.base.errors import UserError, counted, reason
+from bert_tf.base.errors import UserError, counted, reason, warn
 from bert_tf.base.progress import log
 from bert_tf.base.signals import ended_by_signals
 from bert_tf.data.input_pipeline import LENGTH_MULTIPLE
@@ -148,7 +148,7 @@ def open_devices(
     """
     backend.require_runtime(loads_model=True)
     for note in options.ignored_flag_warnings():
-        log.warning("%s", note)
+        warn(note)
     # Other engines compute in int8; TensorFlow then uses float32.
     precision = "float32" if options.precision == "int8" else options.precision
     set_precision(precision)
@@ -175,8 +175,9 @@ def _choose_devices(options: DeviceOptions, one_thread: bool, one_process: bool)
     addresses, worker = read_cluster()
     if one_process and len(addresses) > 1:
         raise UserError(
-            f"TF_CONFIG names {len(addresses)} workers, but this runs in one process: unset "
-            "TF_CONFIG. To use several machines, run it on each with a part of the input"
+            f"TF_CONFIG names {len(addresses)} workers, but this runs in one "
+            "process: unset TF_CONFIG",
+            fix="To use several machines, run it on each with a part of the input",
         )
     gpus = _list_gpus()
     if kind == "auto":
@@ -204,7 +205,7 @@ def _choose_devices(options: DeviceOptions, one_thread: bool, one_process: bool)
         devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
         strategy = tf.distribute.MirroredStrategy([device.name for device in devices])
         if not gpus and len(devices) == 1:
-            log.warning("--distribution_strategy=mirrored: no GPU found, so this runs on the CPU")
+            warn("--distribution_strategy=mirrored: no GPU found, so this runs on the CPU")
         devices_used = counted(len(devices), "device")
         return Devices(strategy, kind, f"{description}, mirrored on {devices_used}")
     # Creating the strategy starts TensorFlow's threads, so set their number first.
@@ -265,7 +266,8 @@ def _connect_tpu(options: DeviceOptions) -> Devices:
         strategy = tf.distribute.TPUStrategy(resolver)
     except Exception as error:  # TensorFlow's error depends on the cause
         raise UserError(
-            f"Cannot initialize the TPU {address!r} (--tpu_name): {reason(error)}. On a TPU VM "
-            "install tensorflow-tpu and omit --tpu_name; without a TPU, omit --use_tpu"
+            f"Cannot initialize the TPU {address!r} (--tpu_name): {reason(error)}",
+            fix="On a TPU VM install tensorflow-tpu and omit --tpu_name; without a TPU, "
+            "omit --use_tpu",
         ) from error
     return Devices(strategy, "tpu", f"a TPU with {strategy.num_replicas_in_sync} cores")

@@ -14,8 +14,7 @@ import numpy as np
 
 from bert_tf import checkpoints
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, counted
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, counted, note, warn
 from bert_tf.checkpoints.run_folder import BEST_FOLDER, BEST_NAME
 from bert_tf.training.curve import Points, Scalars
 
@@ -147,10 +146,10 @@ class EvalCallback:
         name, value = self.monitor.name, self.monitor.value
         earlier_best = f"best: {value(best):.4f} at step {best['step']}"
         rank = "best so far" if best is evaluation else earlier_best
-        log.info("Evaluation at step %d: %s = %.4f (%s)", step, name, value(evaluation), rank)
+        note(f"Evaluation at step {step}: {name} = {value(evaluation):.4f} ({rank})")
         if self.should_stop:
             evaluations = counted(self.patience, "evaluation")
-            log.info("Early stopping: no improvement in %s", evaluations)
+            note(f"Early stopping: no improvement in {evaluations}")
         return self.should_stop
 
     def _save_best(self, step: int) -> None:
@@ -191,5 +190,5 @@ class EvalCallback:
                 reason = f"there is no checkpoint in {BEST_FOLDER}"
         except (UserError, ValueError, KeyError, TypeError):
             reason = "the file is damaged"
-        log.warning("Ignoring the evaluations in %s (%s)", self._path, reason)
+        warn(f"Ignoring the evaluations in {self._path} ({reason})")
         return []

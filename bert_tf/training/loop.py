@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.base.errors import UserError, counted
-from bert_tf.base.progress import TrainingProgress, log
+from bert_tf.base.errors import UserError, counted, note, warn
+from bert_tf.base.progress import TrainingProgress
 from bert_tf.base.signals import stop_request
 from bert_tf.options import TrainingOptions
 from bert_tf.training.curve import Scalars, TrainingCurve
@@ -76,7 +76,7 @@ def train(
             batch, started = next(batch_iterator), time.monotonic()
             results = train_step(batch, stop)
             if devices.jit_compile and step == first_step:
-                log.info("Compiled the training step in %.0f s", time.monotonic() - started)
+                note(f"Compiled the training step in {time.monotonic() - started:.0f} s")
             step += 1
             # The device computes this step while the host reads the results of the previous one.
             if unread_results:
@@ -97,7 +97,7 @@ def train(
         # A signal may also arrive during the last step or while its checkpoint is saved.
         if interrupted or request.signal_number is not None:
             advice = "" if options.resume == "never" else "; run the same command again to resume"
-            log.warning("Stopped at step %d%s", step, advice)
+            warn(f"Stopped at step {step}{advice}")
             raise request.error()
         recorder.report(step)
 
@@ -183,16 +183,14 @@ class _Recorder:
 
     def report(self, step: int) -> None:
         self._progress.close()
-        log.info(
-            "Trained up to step %d in %.0f s, %s. Checkpoint: %s",
-            step,
-            self._progress.seconds,
-            self._progress.describe_throughput(),
-            checkpoints.latest(self.output_dir),
+        note(
+            f"Trained up to step {step} in {self._progress.seconds:.0f} s, "
+            f"{self._progress.describe_throughput()}. Checkpoint: "
+            f"{checkpoints.latest(self.output_dir)}"
         )
         if self._num_skipped:
             skipped = counted(self._num_skipped, "update")
-            log.info("Skipped %s, because gradients overflowed in float16", skipped)
+            note(f"Skipped {skipped}, because gradients overflowed in float16")
 
     def close(self) -> None:
         self._progress.close()

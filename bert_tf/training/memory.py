@@ -4,8 +4,7 @@ import math
 import os
 from typing import Any
 
-from bert_tf.base.errors import counted
-from bert_tf.base.progress import log
+from bert_tf.base.errors import counted, note, warn
 from bert_tf.config import BertConfig
 from bert_tf.training.devices import Devices
 from bert_tf.training.precision import compute_dtype
@@ -85,8 +84,10 @@ def log_memory(model: Any, options: Any, devices: Devices, texts_per_row: int = 
         per_device = " per device"
     batches += f", in {micro_batches} micro-batches" if micro_batches > 1 else ""
     gigabytes = max(num_bytes / 1e9, 0.1)
-    log.info("Training: %s, about %.1f GB of memory%s (estimated)", batches, gigabytes, per_device)
+    note(f"Training: {batches}, about {gigabytes:.1f} GB of memory{per_device} (estimated)")
     needed = num_bytes * replicas / devices.workers
     if not devices.has_gpus and devices.kind != "tpu" and needed > (available := machine_memory()):
-        message = "This machine has %.1f GB of memory. Training will probably fail: %s"
-        log.warning(message, available / 1e9, SAVE_MEMORY)
+        warn(
+            f"This machine has {available / 1000000000.0:.1f} GB of memory",
+            fix=f"Training will probably fail: {SAVE_MEMORY}",
+        )

@@ -113,7 +113,7 @@ def test_token_classifier_equals_the_script(tmp_path):
     rows = Rows(str(tmp_path / "array.jsonl"))
     rows.write(np.array([WORDS[0]] * 2), np.array([TAGS[0]] * 2), tagger._to_row)
     row = {"tokens": WORDS[0], "ner_tags": TAGS[0]}
-    assert [*map(json.loads, files.read_text(rows.path).split("\n")[1:])] == [row] * 2
+    assert [*map(json.loads, files.read_text(rows.path).split("\n"))] == [row] * 2
     assert os.path.exists(tmp_path / "kept" / "eval_results.json")
     with pytest.raises(UserError, match=r"output_dir=.*kept has a model: choose another.*load\("):
         tagger.fit(WORDS, TAGS, output_dir=tmp_path / "kept")

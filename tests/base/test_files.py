@@ -119,7 +119,7 @@ def test_web_addresses_are_rejected(path):
 
 
 def test_tensorflow_is_imported_without_its_log():
-    code = "from bert_tf import files; files.make_dirs('ram://a'); files.exists('s3://a')"
+    code = "from bert_tf.base import files; files.make_dirs('ram://a'); files.exists('s3://a')"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "bert_tf.base.errors.UserError: Cannot look for s3://a" in process.stderr
     assert "I0000" not in process.stderr
@@ -148,7 +148,7 @@ def test_remote_file_systems_use_tensorflow():
 def test_stdout_errors(redirection, code, message):
     """A closed pipe is not an error, a full disk is; the write is not retried at exit."""
     script = (
-        "import sys; from bert_tf import errors, signals\n"
+        "import sys; from bert_tf.base import errors, signals\n"
         "try:\n"
         "    with signals.standard_output() as file:\n"
         "        for _ in range(50): file.write(b'bytes' * 1000)\n"
@@ -272,7 +272,7 @@ def test_pipes_and_files_receive_the_same_bytes(tmp_path, kind):
 def test_device_files_are_written_in_place(tmp_path):
     """Uses a link of its own: as root, a faulty atomic write would replace a system device."""
     (tmp_path / "link").symlink_to("/proc/self/fd/1")
-    script = "import sys; from bert_tf import files; files.write_text(sys.argv[1], 'text')"
+    script = "import sys; from bert_tf.base import files; files.write_text(sys.argv[1], 'text')"
     command = [sys.executable, "-c", script, str(tmp_path / "link")]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (result.stdout, result.stderr) == ("text", "")

@@ -17,7 +17,7 @@ from bert_tf.base.errors import UserError
 from tests.oracle import ROOT
 
 _HOLD_LOCK = (
-    "import sys; from bert_tf import locks\n"
+    "import sys; from bert_tf.base import locks\n"
     "with locks.exclusive(sys.argv[1], '--output_dir=out'):\n"
     "    print('locked', flush=True); sys.stdin.read()"
 )

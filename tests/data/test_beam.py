@@ -66,7 +66,10 @@ def test_runner_options(beam, options, arguments):
     ("error", "message"),
     [
         (SystemExit(2), "The Beam pipeline failed: 2"),
-        (RuntimeError("a\nbert_tf.errors.UserError: no file"), "The Beam pipeline failed: no file"),
+        (
+            RuntimeError("a\nbert_tf.base.errors.UserError: no file"),
+            "The Beam pipeline failed: no file",
+        ),
         (
             RuntimeError("bert_tf.base.errors.UserError: a.txt:3: bad [while running 'Do']"),
             "The Beam pipeline failed: a.txt:3: bad$",

@@ -41,7 +41,8 @@ def used_names(tree):
 def test_framework_knows_no_flag_of_a_single_task(folder):
     flags = task_flags()
     assert {"long_text", "null_score_diff_threshold", "task_name", "doc_stride"} <= flags
-    for path in (ROOT / "bert_tf" / folder).glob("*.py"):
+    paths = {*(ROOT / "bert_tf" / folder).glob("*.py")}
+    for path in paths - {ROOT / "bert_tf/options/registry.py"}:  # describes all scripts
         found = flags & {*used_names(ast.parse(path.read_text()))}
         assert not found, f"{path.name}: {found}"
 

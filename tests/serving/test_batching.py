@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bert_tf.base.errors import UserError
+from bert_tf.base.errors import Input, UserError
 from bert_tf.serving.batching import Batcher, TooLarge
 from bert_tf.serving.metrics import Metrics
 from bert_tf.serving.options import ServingOptions
@@ -37,7 +37,7 @@ class FakeModel:
         self.batches.append(list(inputs))
         self.released.wait()
         if "bad" in inputs:
-            raise UserError("Input 0: bad")
+            raise UserError("bad", at=Input(0))
         if "crash" in inputs:
             raise RuntimeError("crash")
         return [len(text) for text in inputs]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bert_tf.base.errors import UserError
+from bert_tf.base.errors import Place, UserError
 from bert_tf.tables.read import LAST, Row, read_tsv, require_columns
 
 PLAIN = 'id\ttext\n1\tHe said "no.\n2\t"quoted"\n3\tit\'s\n'
@@ -48,7 +48,7 @@ def test_equivalent_files(write, content):
 def test_line_numbers_include_blank_lines(write):
     path = write("a\tb\n\nc\n\n\nd\n\n")
     cells = [["a", "b"], [], ["c"], [], [], ["d"]]
-    assert [*read_tsv(path)] == [Row(f"{path}:{line}", row) for line, row in enumerate(cells, 1)]
+    assert [*read_tsv(path)] == [Row(Place(path, line), row) for line, row in enumerate(cells, 1)]
 
 
 @pytest.mark.parametrize("content", ["", "\n", "\n\n\n", "\ufeff", "\r\n"])
@@ -99,7 +99,9 @@ def test_round_trip(tmp_path_factory, rows):
     assume(not text.startswith("\ufeff"))
     path = tmp_path_factory.getbasetemp() / "any.tsv"
     path.write_bytes(text.encode())
-    assert [*read_tsv(str(path))] == [Row(f"{path}:{i}", row) for i, row in enumerate(rows, 1)]
+    assert [*read_tsv(str(path))] == [
+        Row(Place(str(path), i), row) for i, row in enumerate(rows, 1)
+    ]
 
 
 COLUMNS = {"text": 3, "label": 1}
@@ -114,7 +116,7 @@ COLUMNS = {"text": 3, "label": 1}
     ],
 )
 def test_rows_with_enough_columns_are_accepted(row, columns):
-    assert require_columns(Row("f.tsv:1", row), columns, "cola") is None
+    assert require_columns(Row(Place("f.tsv", 1), row), columns, "cola") is None
 
 
 REQUIREMENT = "task cola needs at least 4 columns (label in column 2, text in column 4)"
@@ -139,7 +141,7 @@ REQUIREMENT = "task cola needs at least 4 columns (label in column 2, text in co
 )
 def test_rows_with_too_few_columns_are_rejected(row, message):
     with pytest.raises(UserError, match=re.escape(message)):
-        require_columns(Row("f.tsv:7", row), COLUMNS, "cola")
+        require_columns(Row(Place("f.tsv", 7), row), COLUMNS, "cola")
 
 
 def test_message_lists_the_last_column_last():
@@ -148,9 +150,9 @@ def test_message_lists_the_last_column_last():
         "at least 9 columns (id in column 1, first text in column 9, label in the last column)"
     )
     with pytest.raises(UserError, match=re.escape(expected)):
-        require_columns(Row("f.tsv:2", ["a"]), columns, "mnli")
+        require_columns(Row(Place("f.tsv", 2), ["a"]), columns, "mnli")
 
 
 def test_empty_row_has_no_last_column():
     with pytest.raises(UserError, match=r"needs at least 1 column \(label in the last column\)"):
-        require_columns(Row("f.tsv:2", []), {"label": LAST}, "mnli")
+        require_columns(Row(Place("f.tsv", 2), []), {"label": LAST}, "mnli")

@@ -61,12 +61,12 @@ def _select_members(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.Zi
         content = shortened(archive.namelist(), 8) or "nothing"
         advice = "If there is a model in it, unpack it and pass the model's folder"
         problem = f"{path} contains no original BERT checkpoint. It contains: {content}"
-        raise UserError(f"{problem}. {advice}")
+        raise UserError(problem, fix=advice)
     selected = [member for member in expected if os.path.dirname(member.filename) in folders]
     size = sum(member.file_size for member in selected)
     packed_size = os.path.getsize(path)
     if size > max(_ALWAYS_ALLOWED_BYTES, _MAX_COMPRESSION_RATIO * packed_size):
         sizes = f"its {packed_size:,} bytes would unpack to {size:,}"
         advice = "If you trust it, unpack it yourself and pass the folder"
-        raise UserError(f"Refusing to unpack {path}: {sizes}. {advice}")
+        raise UserError(f"Refusing to unpack {path}: {sizes}", fix=advice)
     return {os.path.basename(member.filename): member for member in selected}

@@ -89,7 +89,7 @@ def require_matching(config: BertConfig, shapes: Shapes, file: str, path: str) -
             mismatches.append(f"{key} is {configured}, but {size} in the weights{variable}")
     if mismatches:
         problem = f"{file} is not the configuration of {path}: {'; '.join(mismatches)}"
-        raise UserError(f"{problem}. Pass the configuration that the model was trained with")
+        raise UserError(problem, fix="Pass the configuration that the model was trained with")
 
 
 def missing_weights(shapes: Shapes, head_variables: Iterable[str] = ()) -> list[str]:

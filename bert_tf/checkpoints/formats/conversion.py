@@ -14,7 +14,7 @@ import numpy as np
 
 from bert_tf import checkpoints
 from bert_tf.base import file_names, files, locks
-from bert_tf.base.errors import UserError, counted, shortened
+from bert_tf.base.errors import UserError, counted, note, shortened, warn
 from bert_tf.base.progress import log
 from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_files
 from bert_tf.checkpoints.formats.keras_files import MODEL_EXTENSION, WEIGHTS_EXTENSION
@@ -71,14 +71,14 @@ def convert(source: Source, options: Any) -> None:
         check_encoder(source.run or RunFolder(os.path.dirname(source.path)))
     if declared and declares and declared.unsupported:
         advice = "Pass --to=hugging_face --head=encoder to convert only the encoder"
-        raise UserError(f"{declared}, which is not supported. {advice}")
+        raise UserError(f"{declared}, which is not supported", fix=advice)
     if declared and not declares:
         prefixes = ", ".join(repr(text) for text in declared.prompts.values() if text)
         found = f"{declared}{f', and the prefixes {prefixes}' * bool(prefixes)}"
         advice = "pass --to=sentence_transformers, or pooling and prefixes when you use it"
-        log.warning("%s. The output does not: %s", found, advice)
+        warn(found, fix=f"The output does not: {advice}")
     if declares and not declared:
-        log.info("%s declares no pooling: its vectors will be the mean of the tokens", source.path)
+        note(f"{source.path} declares no pooling: its vectors will be the mean of the tokens")
     model = _prepare(source, options, target.format)
     with target.stage() as folder:
         path = os.path.join(folder, target.name)
@@ -92,7 +92,7 @@ def convert(source: Source, options: Any) -> None:
             copy_cross_encoder(folder, RunFolder(os.path.dirname(source.path)))
     head = model.head.name if model.head else "all"
     count = counted(len(model.names), "variable")
-    log.info("Converted %s (%s) from %s to %s", count, head, source.path, target.output)
+    note(f"Converted {count} ({head}) from {source.path} to {target.output}")
     present = {"keras": [CONFIG]} | {name: [CONFIG, VOCAB] for name in _TRANSFORMERS}
     for name, file in ((CONFIG, model.config and CONFIG), (VOCAB, model.vocab_file)):
         if name not in present.get(target.format, []) and not RunFolder(target.folder).find(name):
@@ -109,7 +109,7 @@ def _declares_vectors(source: Source, to: str) -> bool:
 def _read(source: Source, model: _Model) -> dict[str, Any]:
     weights = dict(source.read(model.names))
     for problem in filter(None, itertools.starmap(non_finite, weights.items())):
-        raise UserError(f"{source.path}: {problem}")
+        raise UserError(problem, at=source.path)
     # A full copy has a copy of `run.json`, too.
     return weights | unscaled_head(weights, source.run) if model.head and source.run else weights
 
@@ -163,7 +163,7 @@ def _prepare(source: Source, options: Any, to: str) -> _Model:
             RunFolder.of(source.path).require_flags()  # the head may be that of an unknown task
         head = heads.find(source, shapes.keys(), "encoder" if encodes else options.head)
         if head.name == "classification" and options.head == "auto" and source.head is None:
-            log.info("Assuming a text classifier. For a token classifier pass --head=token")
+            note("Assuming a text classifier. For a token classifier pass --head=token")
         configs.check_weights(head, shapes, source.path)
         selected = _select_variables(source, options, head, shapes, to)
     if config is None and to != "original":
@@ -185,7 +185,9 @@ def _select_variables(
         listed = shortened(unexpected, 8)
         if options.head == "auto":
             problem = f"{source.path} has tensors that are not part of BERT or the {head.name} head"
-            raise UserError(f"{problem}: {listed}. Drop them with --head, such as --head=encoder")
+            raise UserError(
+                f"{problem}: {listed}", fix="Drop them with --head, such as --head=encoder"
+            )
         level = logging.INFO if options.head == "encoder" else logging.WARNING
         log.log(level, "Not converted: %s", listed)
     if to != "original" or options.strip_optimizer:
@@ -220,14 +222,14 @@ def _find_labels(
     expected = source.labels or labels
     if [*labels] != [*expected] and sorted(labels) == sorted(expected):
         problem = f"the model has the same labels in a different order: {', '.join(expected)}"
-        raise UserError(f"--labels: {problem}. Omit --labels")
+        raise UserError(f"--labels: {problem}", fix="Omit --labels")
     if len(labels) == num_outputs:
         return labels
     outputs = counted(num_outputs, "output") if num_outputs else "no outputs"
     problem = f"{counted(len(labels), 'label')}, but the head has {outputs} for labels"
     if requested:
         raise UserError(f"--labels: {problem}")
-    log.warning("Ignoring the labels of %s: %s", source.path, problem)
+    warn(f"Ignoring the labels of {source.path}: {problem}")
     return None
 
 
@@ -260,8 +262,10 @@ def guess_lower_case(vocab_file: str | None) -> bool:
     pieces = list(load_vocab(vocab_file)) if vocab_file else []
     lower = not is_cased(pieces)
     capitals = "many" if not lower else "few" if find_capitals(pieces) else "no"
-    text = "Assuming --do_lower_case=%s: the vocabulary has %s capitals. Pass the flag to override"
-    log.info(text, str(lower).lower(), capitals)
+    note(
+        f"Assuming --do_lower_case={str(lower).lower()}: the vocabulary has "
+        f"{capitals} capitals. Pass the flag to override"
+    )
     return lower
 
 

@@ -9,7 +9,7 @@ import keras
 
 from bert_tf import checkpoints
 from bert_tf.base import files
-from bert_tf.base.errors import UserError
+from bert_tf.base.errors import UserError, note, warn
 from bert_tf.base.progress import log
 from bert_tf.checkpoints.formats import archives, keras_files, safetensors_files
 from bert_tf.checkpoints.formats.hugging_face import HuggingFaceSource
@@ -69,7 +69,7 @@ def find_source(path: str) -> Source:
         if path.endswith(extension):
             if files.is_remote(path):
                 advice = "copy it to a local disk; only TensorFlow checkpoints can be read remotely"
-                raise UserError(f"{path}: {advice}")
+                raise UserError(advice, at=path)
             # Raises a clearer error for a missing file than the libraries do.
             with files.open_binary(path) as file:
                 is_other = file.read(8).startswith((b"version ", b"<"))
@@ -94,7 +94,7 @@ def load_model(model_class: Any, path: str | os.PathLike, **kwargs: Any) -> Any:
             raise UserError(f"Pass num_labels: no labels.txt next to {source.path}")
         kwargs["num_labels"] = len(source.labels)
     model = model_class(config, zero_init_encoder=True, **kwargs)
-    log.info("%s", restore(model, source).describe())
+    note(restore(model, source).describe())
     return model
 
 
@@ -128,7 +128,7 @@ def restore(model: keras.Model, source: str | os.PathLike | Source) -> Restored:
         fold_target_scale(model, source.run)
     unused_heads = [name for name in restored.unused if name.endswith("output_weights")]
     if restored.new and set(unused_heads) - {"cls/seq_relationship/output_weights"}:
-        log.warning("%s", restored.describe())
+        warn(restored.describe())
     return restored
 
 

@@ -50,7 +50,7 @@ def find(source: Source, stored: Set[str], requested: str = "auto") -> HeadForma
         return head
     if source.model and not declared:
         problem = f"{source.model.__name__} cannot be converted: it has no attribute head_format"
-        raise UserError(f"{problem}. Pass --head=encoder to convert only its encoder")
+        raise UserError(problem, fix="Pass --head=encoder to convert only its encoder")
     kinds: dict[Set[str], HeadFormat] = {}
     for head in (*([declared] if declared else []), *heads.values()):
         kinds.setdefault(frozenset(head.variables), head)
@@ -59,7 +59,7 @@ def find(source: Source, stored: Set[str], requested: str = "auto") -> HeadForma
     if len(present) > 1:
         advice = f"Pass --head={present[-1].name}, or --head=encoder for no head"
         listed = " and ".join(head.name for head in present)
-        raise UserError(f"The model has several heads: {listed}. {advice}")
+        raise UserError(f"The model has several heads: {listed}", fix=advice)
     head = present[0] if present else heads["encoder"]
     has_more = (pretraining.variables.keys() - head.variables.keys()) & stored
     return pretraining if head is MASKED_LM and has_more else head

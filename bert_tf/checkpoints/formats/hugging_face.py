@@ -165,7 +165,9 @@ class HuggingFaceSource(Source):
         embeddings = self._tensors.read(self._names[configs.WORD_EMBEDDINGS])
         if not np.array_equal(self._tensors.read(decoder), embeddings):
             problem = f"{decoder} in {self.path} differs from the word embeddings"
-            raise UserError(f"{problem}; BERT ties the two. Pass --head=encoder to drop the head")
+            raise UserError(
+                f"{problem}; BERT ties the two", fix="Pass --head=encoder to drop the head"
+            )
 
 
 def write(

@@ -38,19 +38,21 @@ def read(settings: Mapping[str, Any], path: str) -> BertConfig:
     """Converts the content of a config.json; `path` is used in messages."""
     model_type = settings.get("model_type", "bert")
     if model_type != "bert":
-        raise UserError(f"{path}: model_type is {model_type!r}. Only BERT models can be converted")
+        raise UserError(
+            f"model_type is {model_type!r}", at=path, fix="Only BERT models can be converted"
+        )
     values = {**_DEFAULTS, **{key: settings[key] for key in _DEFAULTS if key in settings}}
     act = values["hidden_act"]
     if not isinstance(act, str) or act.lower() not in _ACTIVATIONS:
         supported = ", ".join(_ACTIVATIONS)
-        raise UserError(f"{path}: hidden_act must be one of {supported}; got {act!r}")
+        raise UserError(f"hidden_act must be one of {supported}; got {act!r}", at=path)
     values["hidden_act"] = _ACTIVATIONS[act.lower()]
     values |= {key: value for key, value in settings.items() if key.startswith(_UNUSED_PREFIXES)}
     try:
         require_original(settings)
         return BertConfig.from_dict(values)
     except UserError as error:
-        raise UserError(f"{path}: {error}") from error
+        raise UserError(str(error), at=path) from error
 
 
 def make_config(

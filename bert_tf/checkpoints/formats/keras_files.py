@@ -74,7 +74,7 @@ def build(head: HeadFormat, config: BertConfig, num_outputs: int) -> Any:
     """Builds a model with random weights; `num_outputs` is only used for heads with labels."""
     if head.model is None:
         problem = "Keras pre-training models need a next-sentence head, which this model lacks"
-        raise UserError(f"{problem}. Pass --head=encoder to write only the encoder")
+        raise UserError(problem, fix="Pass --head=encoder to write only the encoder")
     # A multiple-choice model, for rows [B, C, S], is stored as its base class, for rows [B, S].
     bases = (base for base in head.model.__mro__ if vars(base).get("head_format"))
     model_class = next((base for base in bases if base.input_rank == 2), head.model)
@@ -126,7 +126,7 @@ def _find_class(path: str) -> Any:
         if layers and not is_model and ">" not in str(name):
             call = f"model.get_layer({layers[0].get('name')!r}).save('encoder.keras')"
             problem = f"{path} is not a bert_tf.modeling model, but contains one"
-            raise UserError(f"{problem}. Load it with Keras, and save that one: {call}")
+            raise UserError(problem, fix=f"Load it with Keras, and save that one: {call}")
         problem = f"{path} must contain a bert_tf.modeling model and no other classes"
         advice = ". Import the module of your class first" if ">" in str(name) and not model else ""
         raise UserError(f"{problem}. It contains: {listed or 'no classes'}{advice}")

@@ -86,10 +86,10 @@ class ModelGardenSource(Source):
         if configs.WORD_EMBEDDINGS not in self._keys:
             problem = f"{path} does not contain a BERT encoder of the Model Garden"
             if not ignored:
-                raise UserError(f"{problem}, or any weights. Is it a preprocessor?")
+                raise UserError(f"{problem}, or any weights", fix="Is it a preprocessor?")
             advice = "If tf.train.Checkpoint wrote it, restore it with tf.train.Checkpoint, then "
             advice += 'call model.save("x.keras")'
-            raise UserError(f"{problem}. It contains the variables {listed}. {advice}")
+            raise UserError(f"{problem}. It contains the variables {listed}", fix=advice)
         if ignored:
             self.notes.append(f"Ignoring variables of {path} that are not part of BERT: {listed}")
 

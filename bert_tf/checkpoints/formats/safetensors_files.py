@@ -37,7 +37,7 @@ class SafetensorsReader:
                 file = safe_open(shard, framework="numpy")
             except (SafetensorError, OSError, ValueError) as error:
                 problem = f"is not a complete safetensors file ({error})"
-                raise UserError(f"{shard} {problem}. Download it again") from error
+                raise UserError(f"{shard} {problem}", fix="Download it again") from error
             for name in file.keys():  # noqa: SIM118
                 if name in self._files:
                     raise UserError(f"{name} is stored in both {self._files[name][0]} and {shard}")

@@ -62,13 +62,13 @@ class SavedModelSource(ModelGardenSource):
             if not files.exists(path):
                 problem = f"No such file: {path} ({files.describe_parent(path)})"
                 advice = f"Pass the folder with {GRAPH_FILE} and variables/, such as my_model/1"
-                raise UserError(f"{problem}. {advice}")
+                raise UserError(problem, fix=advice)
         meta_graph = _read_meta_graph(folder)
         nodes = meta_graph.object_graph_def.nodes
         if not nodes:
             advice = "Use its TensorFlow 2 version, or the checkpoint that it was made from"
             kind = "a TensorFlow Hub module for TensorFlow 1"
-            raise UserError(f"{folder} is {kind}. {advice} (docs/checkpoints.md)")
+            raise UserError(f"{folder} is {kind}", fix=f"{advice} (docs/checkpoints.md)")
         super().__init__(prefix, folder)
         extra_assets = os.path.join(folder, EXTRA_FOLDER)
         self.config_file = RunFolder(extra_assets).find(CONFIG)
@@ -124,7 +124,9 @@ class SavedModelSource(ModelGardenSource):
         if not difference <= _TOLERANCE:
             problem = f"its outputs differ from BERT's by up to {difference:.2g}"
             advice = "It has a different architecture and cannot be fine-tuned as BERT"
-            raise UserError(f"{self.path} has the weights of a BERT model, but {problem}. {advice}")
+            raise UserError(
+                f"{self.path} has the weights of a BERT model, but {problem}", fix=advice
+            )
 
 
 def _run_module(path: str, values: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:

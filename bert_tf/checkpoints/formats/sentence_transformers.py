@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, counted
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, counted, warn
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.options import registry
@@ -139,7 +138,7 @@ def _find_modules(folder: RunFolder) -> tuple[RunFolder, list[tuple[str, str]]]:
         modules = files.parse_json(files.read_text(path), path)
         return root, [(m["type"].split(".")[-1], m["path"]) for m in modules]
     except (AttributeError, KeyError, TypeError):
-        raise UserError(f"{path} is not a list of modules. Restore it from a copy") from None
+        raise UserError(f"{path} is not a list of modules", fix="Restore it from a copy") from None
 
 
 def is_cross_encoder(folder: RunFolder) -> bool:
@@ -158,11 +157,13 @@ def check_encoder(folder: RunFolder) -> None:
     if is_cross_encoder(folder):
         reason = "run_ranking trained it" if folder.script else "it is a CrossEncoder"
         advice = "Pass it as --rerank_model of search_texts.py, and another model here"
-        raise UserError(f"{folder} has no vectors of texts: {reason}. {advice}")
+        raise UserError(f"{folder} has no vectors of texts: {reason}", fix=advice)
     tasks = [name for name, entry in registry.entries().items() if entry.make_task]
     if folder.script in tasks and not declared_vectors(folder):
-        message = "%s: %s trained it, not for comparing vectors. For that, use run_embeddings.py"
-        log.warning(message, folder, folder.script)
+        warn(
+            f"{folder}: {folder.script} trained it, not for comparing vectors",
+            fix="For that, use run_embeddings.py",
+        )
 
 
 def declaration(

@@ -12,8 +12,7 @@ import numpy as np
 
 from bert_tf import checkpoints, releases
 from bert_tf.base import files
-from bert_tf.base.errors import UserError
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, warn
 from bert_tf.checkpoints.formats import configs
 from bert_tf.checkpoints.formats.configs import WORD_EMBEDDINGS
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
@@ -94,7 +93,7 @@ class Source(abc.ABC):
     def log_notes(self) -> None:
         """Logs the notes as warnings."""
         for note in self.notes:
-            log.warning("%s", note)
+            warn(note)
 
     @property
     def model(self) -> Any:
@@ -141,9 +140,11 @@ class Source(abc.ABC):
         for name in ("num_attention_heads", "hidden_act") if own else ():
             value, expected = getattr(config, name), getattr(own, name)
             if str(value).lower() != str(expected).lower():
-                message = "%s: %s is %s, but the configuration of %s has %s. Check "
-                message += "--bert_config_file"
-                log.warning(message, file, name, value, self.path, expected)
+                warn(
+                    f"{name} is {value}, but the configuration of {self.path} has {expected}",
+                    at=file,
+                    fix="Check --bert_config_file",
+                )
 
     @abc.abstractmethod
     def variables(self) -> dict[str, tuple[list[int], str]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.base.errors import UserError, brief, counted, excerpt, shortened
+from bert_tf.base.errors import UserError, Where, brief, counted, excerpt, note, shortened
 from bert_tf.base.progress import log
 from bert_tf.data.features import InputExample
 from bert_tf.finetuning.run_checks import check_similar_labels
@@ -90,7 +90,7 @@ def require_metric(metric: str, data: TextDataset, problem: ProblemType) -> None
     if not is_own and data.problem_type != REGRESSION and _OF_REGRESSION.match(metric):
         advice = "For numbers, use --problem_type=regression or TextRegressor; for classes, one of "
         names = ", ".join(problem.metric_names)
-        raise UserError(f"--best_metric={metric}: the labels are classes. {advice}{names}")
+        raise UserError(f"--best_metric={metric}: the labels are classes", fix=f"{advice}{names}")
 
 
 def _check_contradictions(path: str, examples: Sequence[InputExample]) -> Iterator[str]:
@@ -139,7 +139,7 @@ def _check_labels(path: str, data: TextDataset) -> Iterator[str]:
 def _check_unit(path: str, *splits: Sequence[InputExample]) -> Iterator[str]:
     """Compares the numbers of a split with those of the training set, which follows it."""
     labels = [np.array([example.label for example in split], np.float64) for split in splits]
-    log.info("%s: numbers from %g to %g", path, labels[0].min(), labels[0].max())
+    note(f"numbers from {labels[0].min():g} to {labels[0].max():g}", at=path)
     for numbers, trained in zip(*(x.reshape(len(x), -1).T for x in labels), strict=True):
         is_other = numbers.min() > trained.max() or numbers.max() < trained.min()
         # Outliers change only the first measure, and numbers that are mostly equal only the second.
@@ -186,18 +186,20 @@ def find_markers(pooling: str, tokenizer: FullTokenizer) -> dict[str, int]:
         found = f"{len(starts)} in --special_tokens: {', '.join(starts) or 'none'}"
         advice = "Pass their names, as in --special_tokens=[E1],[/E1],[E2],[/E2]"
         problem = "needs the markers before two entities, but there are"
-        raise UserError(f"--pooling=entity_starts {problem} {found}. {advice}")
+        raise UserError(f"--pooling=entity_starts {problem} {found}", fix=advice)
     log.info("The classifier reads the entities after %s and %s", *starts)
     return {marker: tokenizer.vocab[marker] for marker in starts}
 
 
-def require_markers(examples: Sequence[InputExample], markers: Iterable[str], source: str) -> None:
+def require_markers(
+    examples: Sequence[InputExample], markers: Iterable[str], source: Where
+) -> None:
     """Raises a UserError if a marker is in no text of a file."""
     for marker in markers:
         if examples and not any(marker in _text(example) for example in examples):
             advice = "Mark the two entities of each text, or omit --pooling=entity_starts"
             found = f"no text has {marker}, such as {excerpt(_text(examples[0]))}"
-            raise UserError(f"{source}: {found}. {advice}")
+            raise UserError(found, at=source, fix=advice)
 
 
 def check_markers(

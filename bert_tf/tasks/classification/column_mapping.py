@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from bert_tf.base.errors import UserError, brief, counted, shortened
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, brief, counted, note, shortened, warn
 from bert_tf.options.declare import value_for
 from bert_tf.tables.columns import (
     COLUMN_NAME,
@@ -79,8 +78,11 @@ def find_header(
     positions = find_positions(path, rows[0], columns, [])
     if not _is_header(rows, positions, labels, training_header):
         return []
-    message = "%s: the first row is used as column names: %s (--has_header=no reads it as data)"
-    log.info(message, path, shortened(brief(header), 20))
+    note(
+        f"the first row is used as column names: {shortened(brief(header), 20)} "
+        "(--has_header=no reads it as data)",
+        at=path,
+    )
     return header
 
 
@@ -103,8 +105,10 @@ def warn_about_columns(
         if header and [c.strip().lstrip("\ufeff") for c in r.cells] == header
     ]
     if repeated:
-        message = "%s equals the header (%s in all). Check whether files were concatenated"
-        log.warning(message, repeated[0], counted(len(repeated), "such row"))
+        warn(
+            f"{repeated[0]} equals the header ({counted(len(repeated), 'such row')} in all)",
+            fix="Check whether files were concatenated",
+        )
     cells, training_header = rows[0].cells, training.header or []
     # Columns given by name were found in the header; ids are only read for prediction.
     numbers = {
@@ -114,9 +118,11 @@ def warn_about_columns(
         if column == getattr(options, f"{purpose}_column")
     }
     if "text" in numbers and len(cells) < training.num_columns:
-        message = f"%s has {counted(len(cells), 'column')}, but the training file has %d. Check "
-        message += f"--text_column, or add ,{split}:NUMBER to it"
-        log.warning(message, rows[0].place, training.num_columns)
+        warn(
+            f"{rows[0].place} has {counted(len(cells), 'column')}, but the training "
+            f"file has {training.num_columns}",
+            fix=f"Check --text_column, or add ,{split}:NUMBER to it",
+        )
     # Without a header, compare the first row if it shares a name with the training file's header:
     # then it is probably a header that was mistaken for data.
     names = header or [name.strip() for name in cells]
@@ -125,15 +131,20 @@ def warn_about_columns(
         for purpose, number in numbers.items():
             name, trained = pairs.get(number, ("", ""))
             if name.casefold() != trained.casefold():
-                message = "%s: column %d is %r, but %r in the training file. Check --%s_column"
-                log.warning(message, rows[0].place, number, name, trained, purpose)
+                warn(
+                    f"column {number} is {name!r}, but {trained!r} in the training file",
+                    at=rows[0].place,
+                    fix=f"Check --{purpose}_column",
+                )
     used = list(columns_of_split(options, "train", without=("label", "id")).values())
     for folder, text_columns in training.text_columns.items():
         others = list(filter(None, (value_for(column, "train") for column in text_columns)))
         is_other = is_name(used[0]) and others != used and {*others} <= {*names}
         if others and (is_other or len(others) != len(used)):
-            message = "%s: trained on column %s, not %s. Check --text_column, --text_pair_column"
-            log.warning(message, folder, " and ".join(others), " and ".join(used))
+            warn(
+                f"{folder}: trained on column {' and '.join(others)}, not {' and '.join(used)}",
+                fix="Check --text_column, --text_pair_column",
+            )
 
 
 def _is_header(
@@ -161,8 +172,10 @@ def _is_header(
         num_longer = sum(len(other.split()) > 1 or len(other) > 4 * len(first) for other in others)
         looks_like_name |= len(first.split()) == 1 and num_longer > len(others) / 2
     if looks_like_name:
-        message = "%s looks like a header, but is read as data: %s (--has_header=yes skips it)"
-        log.warning(message, rows[0].place, shortened(brief(cells), 20))
+        warn(
+            f"{rows[0].place} looks like a header, but is read as data: "
+            f"{shortened(brief(cells), 20)} (--has_header=yes skips it)"
+        )
     return False
 
 

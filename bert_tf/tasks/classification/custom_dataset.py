@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from bert_tf.base.errors import UserError, counted, excerpt
-from bert_tf.base.progress import log
+from bert_tf.base.errors import Place, UserError, Where, counted, excerpt, note, warn
 from bert_tf.data.features import InputExample
 from bert_tf.options.declare import value_for
 from bert_tf.tables.columns import cell, find_positions, is_name, num_numbers, positions_in, to_text
@@ -89,12 +88,14 @@ class CustomDataset(TextDataset):
             self._hold_out_dev_set()
         if split not in self._examples:
             self._examples[split] = self._load(split)
-            log.info("%s: %s", self._paths[split], counted(len(self._examples[split]), "row"))
+            note(f"{counted(len(self._examples[split]), 'row')}", at=self._paths[split])
         return list(self._examples[split])
 
     def describe(self, split: str) -> str:
-        """Returns the path of the split's file."""
-        return self._paths["train" if split == "eval" and self._holds_out_rows else split]
+        """Returns the name of the split's file."""
+        return str(
+            Place(self._paths["train" if split == "eval" and self._holds_out_rows else split])
+        )
 
     def _load(self, split: str) -> list[InputExample]:
         """Reads the file of a split; if it is the training file, also infers the labels."""
@@ -140,13 +141,13 @@ class CustomDataset(TextDataset):
     def _skip_rows(self, path: str, rows: Sequence[Row], position: Any) -> list[Row]:
         kept = [r for r in rows if not self._parser.is_skipped(cell(r, "label", position), r.place)]
         count = counted(len(rows) - len(kept), "row")
-        log.info("%s: %s left out by --skip_labels=%s", path, count, self._options.skip_labels)
+        note(f"{count} left out by --skip_labels={self._options.skip_labels}", at=path)
         if not kept:
-            raise UserError(f"{path}: --skip_labels={self._options.skip_labels} leaves no row")
+            raise UserError(f"--skip_labels={self._options.skip_labels} leaves no row", at=path)
         return kept
 
     def _to_examples(
-        self, split: str, places: Sequence[str], values: Mapping[str, Sequence[Any]]
+        self, split: str, places: Sequence[Where], values: Mapping[str, Sequence[Any]]
     ) -> list[InputExample]:
         guids = [f"{SPLIT_NAMES[split]}-{index}" for index in range(len(places))]
         if "id" in values:
@@ -162,8 +163,10 @@ class CustomDataset(TextDataset):
         rows = list(zip(places, guids, labels, *texts, strict=True))
         empty = [place for place, _, _, *row in rows if not all(map(str.strip, row))]
         if empty:
-            message = "%s: %s with an empty text, the first at %s"
-            log.warning(message, self._paths[split], counted(len(empty), "row"), empty[0])
+            warn(
+                f"{counted(len(empty), 'row')} with an empty text, the first at {empty[0]}",
+                at=self._paths[split],
+            )
         return [InputExample(guid, *row, label=label) for _, guid, label, *row in rows]
 
     def _hold_out_dev_set(self) -> None:
@@ -172,12 +175,14 @@ class CustomDataset(TextDataset):
         row_count = counted(len(examples), "row")
         if dev_size >= len(examples):
             problem = f"{path} has only {row_count}, too few to hold out a dev set"
-            raise UserError(f"{problem}. Pass --eval_file or --dev_fraction=0")
+            raise UserError(problem, fix="Pass --eval_file or --dev_fraction=0")
         train, held_out = _split(examples, dev_size, self.problem_type)
         self._examples |= {"train": train, "eval": held_out}
         summary = f"{len(held_out):,} of the {row_count} of {path} are held out for evaluation"
-        message = "no dev set: %s (--dev_fraction=%g), %s to train on"
-        log.info(message, summary, self._options.dev_fraction, f"{len(train):,}")
+        note(
+            f"no dev set: {summary} (--dev_fraction={self._options.dev_fraction:g}), "
+            f"{len(train):,} to train on"
+        )
 
 
 def _warn_about_quotes(path: str, values: Mapping[str, Sequence[Any]]) -> None:
@@ -188,18 +193,21 @@ def _warn_about_quotes(path: str, values: Mapping[str, Sequence[Any]]) -> None:
         unpaired = [text for text in stripped if text.count('"') % 2]
         is_split = any(a[0] == '"' and b[-1] == '"' for a, b in pairwise(unpaired))
         if all_quoted or is_split:
-            message = "%s: quotes around a %s are kept. Pass --quoted=yes to remove them"
-            log.warning(message, path, purpose)
+            warn(
+                f"quotes around a {purpose} are kept",
+                at=path,
+                fix="Pass --quoted=yes to remove them",
+            )
             return
 
 
-def _read_ids(values: Sequence[Any], places: Sequence[str]) -> list[str]:
-    place_of_id: dict[str, str] = {}
+def _read_ids(values: Sequence[Any], places: Sequence[Where]) -> list[str]:
+    place_of_id: dict[str, Where] = {}
     for value, place in zip(values, places, strict=True):
         id_ = to_text(value, "id", place)
         if place_of_id.setdefault(id_, place) != place:
             duplicate = f"{place}: duplicate id {excerpt(id_)}, also at {place_of_id[id_]}"
-            raise UserError(f"{duplicate}. Make ids unique, or omit --id_column")
+            raise UserError(duplicate, fix="Make ids unique, or omit --id_column")
     return list(place_of_id)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf.base.errors import UserError
+from bert_tf.base.errors import UserError, warn
 from bert_tf.base.progress import log
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.run_folder import TARGET_SCALE, RunFolder
@@ -78,8 +78,11 @@ def _find_paths(options: ClassifierOptions) -> dict[str, str]:
         splits.append("train")
         paths |= find_files(options, ["train"])
     if "eval" in paths and options.dev_fraction not in (0, ClassifierOptions().dev_fraction):
-        message = "--dev_fraction=%g has no effect, as there is a dev file: %s. Check --eval_file"
-        log.warning(message, options.dev_fraction, paths["eval"])
+        warn(
+            f"--dev_fraction={options.dev_fraction:g} has no effect, as there is a "
+            f"dev file: {paths['eval']}",
+            fix="Check --eval_file",
+        )
     for split in splits:
         can_be_held_out = options.dev_fraction or not options.evaluates
         if split not in paths and not (split == "eval" and can_be_held_out):
@@ -181,9 +184,11 @@ def scale_entry(options: ClassifierOptions, data: TextDataset) -> dict[str, str]
     if not pairs:
         return {}
     if exceeds_float32(pairs):
-        message = "%s: float32, which exported and converted models return, is too coarse for the "
-        message += "differences of these numbers. For such models, subtract the mean beforehand"
-        log.warning(message, data.describe("train"))
+        warn(
+            f"{data.describe('train')}: float32, which exported and converted models "
+            "return, is too coarse for the differences of these numbers",
+            fix="For such models, subtract the mean beforehand",
+        )
     message = "Numbers are standardized for training, and losses are those of the results: %s"
     log.info(message, ", ".join(f"(x - {mean:g}) / {scale:g}" for mean, scale in pairs))
     return {TARGET_SCALE: json.dumps(pairs)}
@@ -221,8 +226,10 @@ def _require_order(labels: Sequence[str], folder: RunFolder) -> None:
         )
     # A different number of outputs raises an error when the weights are loaded.
     if model_labels and expected != actual and len(expected) == len(actual):
-        message = "The model names its outputs %s; assuming that they are %s, in this order"
-        log.warning(message, ", ".join(model_labels), ", ".join(labels))
+        warn(
+            f"The model names its outputs {', '.join(model_labels)}; assuming that "
+            f"they are {', '.join(labels)}, in this order"
+        )
 
 
 def require_problem_type(options: ClassifierOptions, data: TextDataset) -> None:
@@ -231,7 +238,8 @@ def require_problem_type(options: ClassifierOptions, data: TextDataset) -> None:
         trained = trained_problem_type(folder)
         if trained not in (None, data.problem_type):
             raise UserError(
-                f"--output_dir={folder} contains a run with problem_type={trained}, but this run "
-                f"has problem_type={data.problem_type}. Choose another --output_dir; to start from "
-                f"the weights of the earlier run, also pass --init_checkpoint={folder}"
+                f"--output_dir={folder} contains a run with problem_type={trained}, but "
+                f"this run has problem_type={data.problem_type}",
+                fix="Choose another --output_dir; to start from the weights of the earlier "
+                f"run, also pass --init_checkpoint={folder}",
             )

@@ -59,7 +59,7 @@ def require_valid_labels(labels: Sequence[Any], source: str) -> None:
     for number, label in enumerate(labels, start=1):
         if not isinstance(label, str) or not label.strip() or len(label.splitlines()) != 1:
             shown = repr(label)[:100]
-            raise UserError(f"{source}: label {number} is not one line of text: {shown}")
+            raise UserError(f"label {number} is not one line of text: {shown}", at=source)
     duplicates = [label for label, count in Counter(labels).items() if count > 1]
     if duplicates:
-        raise UserError(f"{source}: duplicate label {excerpt(duplicates[0])}. Remove one")
+        raise UserError(f"duplicate label {excerpt(duplicates[0])}", at=source, fix="Remove one")

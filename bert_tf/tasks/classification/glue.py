@@ -5,8 +5,7 @@ import difflib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from bert_tf.base.errors import UserError, excerpt
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, excerpt, warn
 from bert_tf.data.features import InputExample
 from bert_tf.tables.columns import parse_number
 from bert_tf.tables.read import LAST, Row, read_tsv, require_columns
@@ -155,9 +154,10 @@ def task_named(name: str) -> TsvTask:
         return TASKS[name.lower()]
     close = difflib.get_close_matches(name.lower(), TASKS, n=1)
     raise UserError(
-        f"Unknown task {name!r}. {f'Did you mean {close[0]}? ' if close else ''}Pass one of "
-        f"{', '.join(sorted(TASKS))} as --task_name. For your own data, pass "
-        "--task_name=tsv or --task_module"
+        f"Unknown task {name!r}. "
+        f"{(f'Did you mean {close[0]}? ' if close else '')}Pass one of "
+        f"{', '.join(sorted(TASKS))} as --task_name",
+        fix="For your own data, pass --task_name=tsv or --task_module",
     )
 
 
@@ -226,10 +226,13 @@ def _check_header(task: TsvTask, split: Split, row: Row) -> None:
     header = [cell.strip().casefold() for cell in row.cells]
     for name, column in zip(split.text_names, (split.text_a, split.text_b), strict=False):
         if column is not None and header and header[column : column + 1] != [name.casefold()]:
-            message = "%s: task %s expects %r as column %d, but the header is %s. "
-            message += "Check --data_dir, and whether the header is missing"
             cells = excerpt(", ".join(row.cells))
-            log.warning(message, row.place, task.name, name, column + 1, cells)
+            warn(
+                f"task {task.name} expects {name!r} as column {column + 1}, but the "
+                f"header is {cells}",
+                at=row.place,
+                fix="Check --data_dir, and whether the header is missing",
+            )
             return
 
 
@@ -249,4 +252,4 @@ def _parse_label(task: TsvTask, split: Split, row: Row, is_first: bool) -> str:
     else:
         advice = "Correct or remove the line, or pass --task_name=tsv to use your own labels"
     subject = f"label {written!r} of task {task.name}"
-    raise UserError(f"{row.place}: {subject} is not {allowed}. {advice}")
+    raise UserError(f"{subject} is not {allowed}", at=row.place, fix=advice)

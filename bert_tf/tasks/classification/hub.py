@@ -3,8 +3,7 @@
 import dataclasses
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, note, warn
 from bert_tf.checkpoints.formats import SavedModelSource
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.options import registry
@@ -35,7 +34,7 @@ def with_module(options: HubClassifierOptions) -> ClassifierOptions:
     for name in ("bert_config_file", "init_checkpoint", "vocab_file"):
         value = getattr(options, name)
         if value and value != vocab_file:
-            log.warning("--%s=%s is ignored: the module determines it", name, value)
+            warn(f"--{name}={value} is ignored: the module determines it")
     run = RunFolder(options.output_dir or "")
     is_lower, was_lower = module.do_lower_case, run.entry("flags", "do_lower_case", kind=bool)
     if run.will_be_resumed_by(options) and {is_lower, was_lower} == {True, False}:
@@ -43,7 +42,7 @@ def with_module(options: HubClassifierOptions) -> ClassifierOptions:
         problem = f"{folder} is {now}, but the encoder of the run in --output_dir={run} is {before}"
         raise UserError(f"{problem}: pass that encoder as --bert_hub_module_handle")
     lower_case = options.do_lower_case if module.do_lower_case is None else module.do_lower_case
-    log.info("Vocabulary %s, do_lower_case=%s", vocab_file, str(lower_case).lower())
+    note(f"Vocabulary {vocab_file}, do_lower_case={str(lower_case).lower()}")
     names = [field.name for field in dataclasses.fields(ClassifierOptions)]
     overrides = {
         "init_checkpoint": folder,

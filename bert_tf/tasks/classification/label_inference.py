@@ -10,8 +10,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.base.errors import UserError, brief, counted, excerpt, shortened
-from bert_tf.base.progress import log
+from bert_tf.base.errors import (
+    Place,
+    UserError,
+    Where,
+    brief,
+    counted,
+    excerpt,
+    note,
+    shortened,
+    warn,
+)
 from bert_tf.tables.columns import parse_number, to_text
 from bert_tf.tasks.classification.datasets import require_valid_labels
 from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, MULTILABEL, REGRESSION
@@ -48,14 +57,14 @@ class LabelParser:
             return ("0",) * len(self.labels) or "0"
         return () if self.problem_type == MULTILABEL else next(iter(self.labels), "0")
 
-    def parse(self, value: Any, place: str) -> Any:
+    def parse(self, value: Any, place: Where) -> Any:
         """Converts a cell to a label: a tuple if there are several labels or numbers, in order."""
         names = self.names(value, place)
         if self.problem_type == MULTILABEL:
             return tuple(label for label in self.labels if label in names)
         return tuple(names) if self.problem_type == REGRESSION and self.labels else names[0]
 
-    def names(self, value: Any, place: str) -> list[str]:
+    def names(self, value: Any, place: Where) -> list[str]:
         """Lists the labels in a cell, exactly one unless multilabel, or the numbers, as text."""
         is_multilabel = self.problem_type == MULTILABEL
         if self.problem_type == REGRESSION or (isinstance(value, dict) and is_multilabel):
@@ -65,9 +74,9 @@ class LabelParser:
         elif is_multilabel:
             names = [self._strip(to_text(part, "label", place)) for part in value]
         else:
-            raise UserError(f"{place}: a list of labels needs problem_type=multilabel")
+            raise UserError("a list of labels needs problem_type=multilabel", at=place)
         if "" in names or not (names or is_multilabel):
-            raise UserError(f"{place}: the label is empty. {self._advice('', place)}")
+            raise UserError(f"the label is empty. {self._advice('', place)}", at=place)
         for name in names:
             if self.labels and name not in self.labels:
                 is_new = not is_placeholder(name)
@@ -81,10 +90,12 @@ class LabelParser:
                     if all(parse_number(x) is not None for x in (name, *self.labels)):
                         advice += ". To predict numbers, pass --problem_type=regression"
                 allowed = shortened(brief(self.labels))
-                raise UserError(f"{place}: label {excerpt(name)} is not one of {allowed}. {advice}")
+                raise UserError(
+                    f"label {excerpt(name)} is not one of {allowed}", at=place, fix=advice
+                )
         return list(dict.fromkeys(names))
 
-    def _named_values(self, value: Any, place: str) -> list[str]:
+    def _named_values(self, value: Any, place: Where) -> list[str]:
         """Lists the numbers in a cell, as text, or the names of those that are 1."""
         texts = [to_text(part, "label", place).strip() for part in _parts(value) or [""]]
         names = target_names(value, self.problem_type)
@@ -98,7 +109,7 @@ class LabelParser:
                 raise _not_a_number(text, advice, f"{place}: column {column}" if columns else place)
         if sorted(names) != sorted(self.labels):
             found, expected = (shortened(brief(x)) or "one number" for x in (names, self.labels))
-            raise UserError(f"{place}: the label has {found}, but others have {expected}")
+            raise UserError(f"the label has {found}, but others have {expected}", at=place)
         by_name = dict(zip(names, texts, strict=False))
         if self.problem_type == REGRESSION:
             return [by_name[name] for name in self.labels] or texts
@@ -110,7 +121,7 @@ class LabelParser:
                         "To learn the probabilities of a model, pass its folder as teacher; to "
                     )
                     advice += "predict numbers, train a regression"
-                raise UserError(f"{place}: {problem}. {advice}")
+                raise UserError(problem, at=place, fix=advice)
         return [name for name in names if by_name[name] == "1"]
 
     def split(self, text: str) -> list[str]:
@@ -119,19 +130,20 @@ class LabelParser:
         parts = text.split(self.separator) if is_list else [text]
         return [self._strip(part) for part in parts if part.strip()]
 
-    def is_skipped(self, value: Any, place: str) -> bool:
+    def is_skipped(self, value: Any, place: Where) -> bool:
         """Returns whether the row of a cell is left out."""
         names = ["" if part is None else str(part).strip() for part in _parts(value)]
         if not isinstance(value, list | dict | None):
             names = self.split(to_text(value, "label", place)) or [""]
         return not {*(self.skipped or ())}.isdisjoint(names)
 
-    def _advice(self, name: str, place: str) -> str:
+    def _advice(self, name: str, place: Where) -> str:
         if self.skipped is not None and is_placeholder(name):
             skip = ",".join((*self.skipped, name)) or ","
             return f"Correct the row or, to leave out all such rows, pass --skip_labels={skip}"
         header_advice = "If line 1 is a header, pass --has_header=yes"
-        return header_advice if place.endswith(":1") else "Correct or remove the row"
+        is_first = isinstance(place, Place) and place.line == 1 and ".json" not in place.file
+        return header_advice if is_first else "Correct or remove the row"
 
     def _strip(self, text: str) -> str:
         # A task module may have labels with spaces around them.
@@ -183,7 +195,7 @@ def is_number_like(text: str) -> bool:
 
 
 def infer_labels(
-    path: str, places: Sequence[str], values: Sequence[Any], given: LabelParser
+    path: str, places: Sequence[Where], values: Sequence[Any], given: LabelParser
 ) -> LabelParser:
     """Infers what `given` leaves open, problem type and labels, from a training file; logs both.
 
@@ -206,7 +218,7 @@ def infer_labels(
             advice = "If there is one label per text, pass it without a list"
         if known:
             advice = "If there is one label per text, write its name into a single column"
-        log.warning("%s: multilabel, but no row has two labels. %s", path, advice)
+        warn("multilabel, but no row has two labels", at=path, fix=advice)
     if problem_type == REGRESSION:
         numbers = [float(name) for name in counts]
         count = f"{len(parser.labels)} " if parser.labels else ""
@@ -223,7 +235,7 @@ def infer_labels(
         labels = zip(brief(parser.labels), parser.labels, strict=True)
         label_counts = [f"{name} ({counts[label]:,})" for name, label in labels]
         summary = f"{counted(len(label_counts), 'label')}: {shortened(label_counts)}"
-    log.info("%s: %s; %s with %s", path, counted(len(values), "row"), problem_type, summary)
+    note(f"{counted(len(values), 'row')}; {problem_type} with {summary}", at=path)
     return parser
 
 
@@ -243,7 +255,7 @@ def _infer_type_of_lists(path: str, values: Sequence[Any], given: LabelParser) -
             return problem_type
         if -1 in numbers and all(x in (-1, 0, 1) for x in numbers):
             advice = "If -1 means no label, pass --skip_labels=-1; else --problem_type=regression"
-            raise UserError(f"{path}: labels are -1, 0 and 1. {advice}")
+            raise UserError("labels are -1, 0 and 1", at=path, fix=advice)
         return REGRESSION
     if problem_type == REGRESSION or not all(isinstance(x, int | float) for x in numbers):
         return problem_type
@@ -251,11 +263,11 @@ def _infer_type_of_lists(path: str, values: Sequence[Any], given: LabelParser) -
     are_unclear = {*numbers} <= {0, 1} or is_auto != are_scores
     if are_unclear and len({*map(len, rows)}) == 1 and len(rows[0]) > 1:
         advice = "To predict them, pass --problem_type=regression; otherwise, list names of labels"
-        raise UserError(f"{path}: each label has {len(rows[0])} numbers. {advice}")
+        raise UserError(f"each label has {len(rows[0])} numbers", at=path, fix=advice)
     return REGRESSION if is_auto and are_scores else problem_type
 
 
-def _infer_problem_type(places: Sequence[str], values: Sequence[Any], given: LabelParser) -> str:
+def _infer_problem_type(places: Sequence[Where], values: Sequence[Any], given: LabelParser) -> str:
     """Infers the problem type; raises a UserError for a label that must be a mistake.
 
     If most labels are numbers, not all of them whole, any other label is a mistake. If the numbers
@@ -279,7 +291,7 @@ def _infer_problem_type(places: Sequence[str], values: Sequence[Any], given: Lab
     return CLASSIFICATION if all_integers else REGRESSION
 
 
-def _not_a_number(text: str, advice: str, place: str, context: str = "") -> UserError:
+def _not_a_number(text: str, advice: str, place: Where, context: str = "") -> UserError:
     if _THOUSANDS.fullmatch(text):
         advice = "Remove thousands separators; if the comma is a decimal comma, write a point"
     elif "," in text:
@@ -287,7 +299,7 @@ def _not_a_number(text: str, advice: str, place: str, context: str = "") -> User
         advice += "; if it is a list of labels, pass --problem_type=multilabel"
     elif context and text:
         advice += "; if labels are classes, pass --problem_type=classification"
-    return UserError(f"{place}: label {excerpt(text)} is not a number{context}. {advice}")
+    return UserError(f"label {excerpt(text)} is not a number{context}", at=place, fix=advice)
 
 
 def _sort_labels(labels: Counter[str]) -> tuple[str, ...]:
@@ -305,10 +317,12 @@ def _check_counts(path: str, parser: LabelParser, counts: Counter[str], num_rows
     ):
         names = shortened(brief(labels))
         reason = f"every row has the label {names}" if labels else "no row has a label"
-        raise UserError(f"{path}: {reason}; nothing to learn. Check --label_column")
+        raise UserError(f"{reason}; nothing to learn", at=path, fix="Check --label_column")
     num_single = sum(counts[label] == 1 for label in labels)
     has_many = len(labels) > min(_MANY_LABELS, max(_FEW_LABELS, num_rows / 2))
     if has_many and num_single > len(labels) / 2:
-        message = "%s: %d of %d labels occur only once. Check --label_column. To predict numbers, "
-        message += "pass --problem_type=regression"
-        log.warning(message, path, num_single, len(labels))
+        warn(
+            f"{num_single} of {len(labels)} labels occur only once. Check --label_column",
+            at=path,
+            fix="To predict numbers, pass --problem_type=regression",
+        )

@@ -176,7 +176,7 @@ class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
         """Checks the options in the original's order, without reading any data files."""
         if self.pooling in ("mean", "max", "mean_max"):
             advice = "To train vectors of texts, use run_embeddings.py or SentenceEncoder"
-            raise UserError(f"--pooling={self.pooling}: classifiers read [CLS]. {advice}")
+            raise UserError(f"--pooling={self.pooling}: classifiers read [CLS]", fix=advice)
         super().check()
         if self.task_module and self.task_name:
             raise UserError("--task_module and --task_name are mutually exclusive: pass one")
@@ -188,7 +188,9 @@ class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
                 raise UserError(f"--{field.name} only applies to --task_name=tsv (your own files)")
         labels = {*map(str.strip, (self.labels or "").split(","))} - {""}
         if both := labels & {*self.skipped_labels}:
-            raise UserError(f"--labels and --skip_labels both have {both.pop()!r}. Remove one")
+            raise UserError(
+                f"--labels and --skip_labels both have {both.pop()!r}", fix="Remove one"
+            )
         if self.long_text == "windows" and self.max_seq_length < _MIN_WINDOW_LENGTH:
             needed = f"--max_seq_length={_MIN_WINDOW_LENGTH} or more"
             raise UserError(f"--long_text=windows needs {needed}. Received: {self.max_seq_length}")

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf.base import backend
-from bert_tf.base.errors import UserError
+from bert_tf.base.errors import UserError, note
 from bert_tf.base.other_libraries import explains_fields
-from bert_tf.base.progress import log
 from bert_tf.checkpoints.run_folder import TARGET_SCALE
 from bert_tf.data import array_ops
 from bert_tf.data.features import Feature, InputExample, find_label_id
@@ -88,7 +87,9 @@ class ProblemType(abc.ABC):
     def set_class_weights(self, examples: Sequence[InputExample]) -> None:
         """Sets the weights of labels in the training loss according to `--class_weights`."""
         if self.soft_target == "number":
-            raise UserError("--class_weights: the labels are numbers, not classes. Omit the flag")
+            raise UserError(
+                "--class_weights: the labels are numbers, not classes", fix="Omit the flag"
+            )
         ids, num_labels = self.label_ids(examples), len(self.labels)
         counts = np.bincount(ids, minlength=num_labels) if ids.ndim == 1 else ids.sum(axis=0)
         self._weights = label_weights(self.options.class_weights or "", self.labels, counts)
@@ -294,9 +295,9 @@ def label_weights(spec: str, labels: Sequence[str], counts: np.ndarray) -> np.nd
             if label not in labels or label in weight_of_label or weight <= 0:
                 form = "balanced, or label:weight,label:weight: each label once, weights above 0"
                 advice = f"Labels: {', '.join(labels)}. Received: {part}"
-                raise UserError(f"--class_weights must be {form}. {advice}")
+                raise UserError(f"--class_weights must be {form}", fix=advice)
             weight_of_label[label] = weight
         weights = np.array([weight_of_label.get(label, 1.0) for label in labels])
     formatted = (f"{label} {weight:.3g}" for label, weight in zip(labels, weights, strict=True))
-    log.info("Weights of the labels: %.500s", ", ".join(formatted))
+    note(f"Weights of the labels: {', '.join(formatted):.500}")
     return weights.astype(np.float32)

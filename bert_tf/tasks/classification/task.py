@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, counted
+from bert_tf.base.errors import Input, UserError, counted, note, warn
 from bert_tf.base.progress import log
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
@@ -229,7 +229,7 @@ class Classification(Task):
         labels, values = self.schema.labels, predictions.values
         label_ids = None if split == "predict" else self.problem.label_ids(examples)
         for warning in checks.check_predictions(self.problem, values, label_ids):
-            log.warning("%s", warning)
+            warn(warning)
         if label_ids is None:
             return Written(self._write_predictions(examples, values, folder))
         if not labels:
@@ -240,14 +240,13 @@ class Classification(Task):
                 scores = regression_metrics(values, true, np.square(values - true))
                 del scores["eval_loss"]  # the mean over the targets
                 report[name] = {n.removeprefix("eval_"): float(x) for n, x in scores.items()}
-                log.info("%s: %s", name, ", ".join(f"{n} {x:.4g}" for n, x in scores.items()))
+                note(f"{name}: {', '.join(f'{n} {x:.4g}' for n, x in scores.items())}")
             return Written(entries={"targets": report})
         report = classification_report(predictions.values, label_ids, labels)
-        log.info("%s", describe_report(report))
+        note(describe_report(report))
         matrix = report.get("confusion_matrix")
         if matrix and len(labels) == 2:
-            message = "eval_f1, eval_precision and eval_recall are those of label %s"
-            log.info(message, labels[1])
+            note(f"eval_f1, eval_precision and eval_recall are those of label {labels[1]}")
         if not matrix or len(labels) > _MAX_PLOTTED_LABELS:
             return Written(entries=report)
         path = os.path.join(folder, CONFUSION_MATRIX)
@@ -290,7 +289,7 @@ class Classification(Task):
         tuples = [item if isinstance(item, tuple) else (item,) for item in inputs]
         examples = [InputExample("", *texts, label=label) for texts in tuples]
         for index, example in enumerate(examples):
-            checks.require_markers([example], self._markers, f"Input {index}")
+            checks.require_markers([example], self._markers, Input(index))
         return examples
 
     def explain(self, model: Any, item: Any, prediction: Any, label: Any, steps: int) -> Any:
@@ -308,7 +307,7 @@ class Classification(Task):
         rows = self.featurize(self.from_inputs([item]), "predict")
         if len(rows["input_ids"]) > 1:
             problem = f"explain() needs a text of one window, not {len(rows['input_ids'])}"
-            raise UserError(f'{problem}. Shorten it, or pass long_text="truncate" to Predictor')
+            raise UserError(problem, fix='Shorten it, or pass long_text="truncate" to Predictor')
 
         def output(logits: Any) -> Any:
             values = self.problem.values(logits) if is_number else logits

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, counted
+from bert_tf.base.errors import UserError, counted, note
 from bert_tf.base.progress import log
 from bert_tf.data.features import InputExample
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset, require_valid_labels
@@ -41,7 +41,7 @@ class ModuleDataset(TextDataset):
         self.name = f"task {type(task).__name__}"
         labels = task.get_labels()
         if not isinstance(labels, list | tuple | None):
-            raise UserError(f"{path}: get_labels() must return a list, not {_short(labels)}")
+            raise UserError(f"get_labels() must return a list, not {_short(labels)}", at=path)
         names = (str(x) if isinstance(x, numbers.Integral) else x for x in labels or ())
         self.labels = tuple(names)
         require_valid_labels(self.labels, f"{path}: get_labels()")
@@ -50,7 +50,7 @@ class ModuleDataset(TextDataset):
         if self.problem_type not in allowed:
             problem = f"problem_type is {self.problem_type!r}, but get_labels() returns"
             count = counted(len(self.labels), "label") if self.labels else "no labels"
-            raise UserError(f"{path}: {problem} {count}. Use {' or '.join(allowed)}")
+            raise UserError(f"{problem} {count}", at=path, fix=f"Use {' or '.join(allowed)}")
 
     def read(self, split: str) -> list[InputExample]:
         """Calls the method for a split and checks its examples; for prediction, drops labels.
@@ -70,7 +70,7 @@ class ModuleDataset(TextDataset):
         count = counted(len(examples), "example")
         are_numbers = self.problem_type == REGRESSION
         reason = ", because get_labels() returns no labels" * are_numbers
-        log.info("%s: %s; %s%s", self.describe(split), count, self.problem_type, reason)
+        note(f"{self.describe(split)}: {count}; {self.problem_type}{reason}")
         if are_numbers and split == "train" and examples:
             self.labels = target_names(labels[0])
         examples = [self._convert(item, split, index) for index, item in enumerate(examples)]
@@ -95,7 +95,7 @@ class ModuleDataset(TextDataset):
         text_a, text_b = getattr(item, "text_a", None), getattr(item, "text_b", None)
         if not isinstance(text_a, str) or not isinstance(text_b, str | None):
             texts = f"text_a is {_short(text_a)}, text_b is {_short(text_b)}"
-            raise UserError(f"{place}: {texts}. Return InputExample objects with strings")
+            raise UserError(texts, at=place, fix="Return InputExample objects with strings")
         if split == "predict":
             return InputExample(guid, text_a, text_b)
         label = _label_of(item)
@@ -158,7 +158,7 @@ def _find_task_class(module: types.ModuleType, path: str) -> type:
     if len(leaf_classes) != 1:
         found = ", ".join(sorted(cls.__name__ for cls in leaf_classes)) or "none"
         problem = f"exactly one class must define at least one of {', '.join(methods)}"
-        raise UserError(f"{path}: {problem}. Found: {found}")
+        raise UserError(problem, at=path, fix=f"Found: {found}")
     return leaf_classes[0]
 
 

@@ -129,7 +129,7 @@ class Embeddings(Task):
         if (size := teacher.vector_size) != self.vector_size:
             sizes = f"has vectors of size {size}, but this model of {self.vector_size}"
             advice = "Choose another teacher, or write its cosines to a column for --loss=cosine"
-            raise UserError(f"--teacher={path} {sizes}. {advice}")
+            raise UserError(f"--teacher={path} {sizes}", fix=advice)
 
         def texts(match: Match) -> list[Text]:
             passages = [Text(prefix * bool(x) + x) for x in self._passages(match)]

@@ -16,7 +16,7 @@ import numpy as np
 
 from bert_tf import checkpoints
 from bert_tf.base import backend, file_names, files
-from bert_tf.base.errors import UserError, counted, excerpt
+from bert_tf.base.errors import UserError, counted, excerpt, note, warn
 from bert_tf.base.progress import bar, log
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.formats.sentence_transformers import DeclaredVectors, declared_vectors
@@ -70,7 +70,7 @@ def _run_on_beam(options: ExtractionOptions) -> None:
     # Programs that write a file per worker leave some empty.
     paths = [path for path in found if files.size(path)]
     if len(paths) < len(found):
-        log.info("%s", counted(len(found) - len(paths), "file", "are empty", of=len(found)))
+        note(counted(len(found) - len(paths), "file", "are empty", of=len(found)))
     if not paths:
         raise UserError(f"--input_file={options.input_file} contains no text")
     # Errors in model and flags appear now rather than in a worker.
@@ -84,7 +84,7 @@ def _run_on_beam(options: ExtractionOptions) -> None:
     )
     function, extension = functools.partial(extract_shard, options), f".{options.output_format}"
     convert_files(function, paths, output, extension, settings, workers)
-    log.info("Features of %s: %s", counted(len(paths), "file"), output)
+    note(f"Features of {counted(len(paths), 'file')}: {output}")
 
 
 # Beam pickles it by name.
@@ -112,13 +112,17 @@ def _extract_file(options: ExtractionOptions, get_extractor: Callable[[int], "Ex
         raise UserError(f"{display_name(input_file)} contains no text")
     del texts_ahead  # so that the texts are not kept for it
     if options.file_format == "jsonl" and output_file.lower().endswith(_NON_JSON_EXTENSIONS):
-        message = "%s will contain JSON lines. Pass --output_format=npz to write NumPy arrays"
-        log.warning(message, output_file)
+        warn(
+            f"{output_file} will contain JSON lines",
+            fix="Pass --output_format=npz to write NumPy arrays",
+        )
     extractor = get_extractor(total)
     extractor.num_texts = extractor.num_truncated = 0
     if extractor._declared and any(extractor._declared.prompts.values()):
-        message = "The declared prompts are not added. Write them before the texts: %s"
-        log.info(message, dict(extractor._declared.prompts))
+        note(
+            "The declared prompts are not added. Write them before the texts: "
+            f"{dict(extractor._declared.prompts)}"
+        )
     options = dataclasses.replace(extractor.options, input_file=input_file)
     indexed_texts, empty = enumerate(texts), []
     with (
@@ -135,13 +139,13 @@ def _extract_file(options: ExtractionOptions, get_extractor: Callable[[int], "Ex
                 write(index, *text_features)
             empty += [i + 1 for i, text in chunk if not all(x is None or x.strip() for x in text)]
             progress.update(len(chunk))
-    log.info("Features of %s: %s", counted(extractor.num_texts, "text"), output_file)
+    note(f"Features of {counted(extractor.num_texts, 'text')}: {output_file}")
     if empty:
         are_empty = counted(len(empty), "text", "are empty", of=extractor.num_texts)
-        log.warning("%s: %s. The first is text %d", display_name(input_file), are_empty, empty[0])
+        warn(are_empty, at=display_name(input_file), fix=f"The first is text {empty[0]}")
     if extractor.num_truncated:
         cut = f"are longer than --max_seq_length={options.max_seq_length} and were truncated"
-        log.warning(counted(extractor.num_truncated, "text", cut, of=extractor.num_texts))
+        warn(counted(extractor.num_truncated, "text", cut, of=extractor.num_texts))
 
 
 def _read(options: ExtractionOptions) -> Iterator[Text]:
@@ -157,11 +161,14 @@ def _warn_about_texts(options: ExtractionOptions, texts: Sequence[Text]) -> None
     path, column = display_name(options.input_file or ""), options.text_column
     lines = [" ".join(filter(None, text)) for text in texts]
     if count := sum("|||" in line for line in lines):
-        message = "%s: ||| is part of %d of the first %s. Write a pair as A ||| B, with spaces"
-        log.warning(message, path, count, counted(len(lines), "text"))
+        warn(
+            f"||| is part of {count} of the first {counted(len(lines), 'text')}",
+            at=path,
+            fix="Write a pair as A ||| B, with spaces",
+        )
     if not column:
         for problem in check_lines(path, lines, "Select a column with --text_column"):
-            log.warning("%s: %s", path, problem)
+            warn(problem, at=path)
     elif column.isdecimal() and options.has_header == "auto":
         level = logging.WARNING if COLUMN_NAME.fullmatch(lines[0]) else logging.INFO
         message = "%s: the first text is %s. If it is a column name, pass --has_header=yes"
@@ -218,7 +225,7 @@ class Extractor:
 
         def load(model: Any) -> None:
             restored = checkpoints.load_weights(model, formats.find_source(checkpoint))
-            log.info("%s", restored.describe())
+            note(restored.describe())
 
         features = sequence_features(options.max_seq_length)
         arguments: Any = (self._select, features, options, options.batch_size)
@@ -273,7 +280,7 @@ class Extractor:
         self._check_texts(texts)
         if self._declared and not self.num_texts:
             for problem in self._declared.check(texts):
-                log.warning("%s: %s", self._folder, problem)
+                warn(f"{self._folder}: {problem}")
         if self._declared and self._declared.lower_case:
             texts = [Text(a.lower(), b and b.lower()) for a, b in texts]
         rows = convert_examples(texts, None, self.options.max_seq_length, self.tokenizer)
@@ -314,19 +321,20 @@ def _follow_folder(
     if options.pooling != "auto" or not declared:
         pooling = "none" if options.pooling == "auto" else options.pooling
         if declared and pooling != "none" and declared.differs_from(pooling):
-            message = "%s, but --pooling=%s was passed. Omit it to have the declared vectors"
-            log.warning(message, declared, pooling)
+            warn(
+                f"{declared}, but --pooling={pooling} was passed",
+                fix="Omit it to have the declared vectors",
+            )
         return dataclasses.replace(options, pooling=pooling), None
     if declared.unsupported:
         advice = "Pass --pooling=mean, or another value, to have other vectors of the encoder"
-        raise UserError(f"{declared}, which is not supported. {advice}")
+        raise UserError(f"{declared}, which is not supported", fix=advice)
     length = declared.max_seq_length or options.max_seq_length
     values: dict[str, Any] = {"layers": "-1", "max_seq_length": length}
     for name, value in values.items():
         passed = getattr(options, name)
         if not isinstance(passed, DefaultInt | DefaultStr) and passed != value:
-            message = "--%s=%s was passed, but the vectors of %s are made with %s"
-            log.warning(message, name, passed, folder, value)
+            warn(f"--{name}={passed} was passed, but the vectors of {folder} are made with {value}")
             values[name] = passed
-    log.info("%s, max_seq_length=%d", declared, values["max_seq_length"])
+    note(f"{declared}, max_seq_length={values['max_seq_length']}")
     return dataclasses.replace(options, pooling=declared.pooling, **values), declared

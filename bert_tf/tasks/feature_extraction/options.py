@@ -117,7 +117,7 @@ class ExtractionOptions(BeamOptions, ModelOptions, EngineOptions, affects=RESULT
         path = self.input_file or ""
         if not self.beam_runner and re.search("[,*?]", path) and not files.exists(path):
             advice = "For several, pass --beam_runner=DirectRunner, or join them with cat"
-            raise UserError(f"--input_file={path} is not the name of a file. {advice}")
+            raise UserError(f"--input_file={path} is not the name of a file", fix=advice)
         if not self.text_column:
             for name in ("text_pair_column", "has_header"):
                 if getattr(self, name) not in (None, "auto"):

@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, training
 from bert_tf.base import file_names, files, signals
-from bert_tf.base.errors import UserError, counted
-from bert_tf.base.progress import bar, log
+from bert_tf.base.errors import Input, UserError, counted, note, warn
+from bert_tf.base.progress import bar
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.features import Feature, sequence_features
@@ -61,7 +61,7 @@ def run(options: MaskedWordsOptions) -> None:
         file_names.require_writable(output_file)
         if options.output_format == "table" and output_file.lower().endswith((".json", ".jsonl")):
             advice = "For JSON lines, pass --output_format=jsonl"
-            log.warning("%s will contain a table for reading. %s", output_file, advice)
+            warn(f"{output_file} will contain a table for reading", fix=advice)
     # Read the whole input first to find errors early, unless it is a stream.
     is_stream = input_file == STDIN or files.is_stream(input_file)
     total = 0 if is_stream else sum(1 for _ in _read(options))
@@ -76,7 +76,7 @@ def run(options: MaskedWordsOptions) -> None:
             if not (model.num_texts or options.text_column):
                 name, advice = display_name(input_file), "Select a column with --text_column"
                 for problem in check_lines(name, [text for _, text in chunk], advice):
-                    log.warning("%s: %s", name, problem)
+                    warn(f"{name}: {problem}")
             predicted = model.fill([text for _, text in chunk])
             for (line_number, text), masks in zip(chunk, predicted, strict=True):
                 formatted = format_text(line_number, text, masks)
@@ -87,10 +87,10 @@ def run(options: MaskedWordsOptions) -> None:
             raise UserError(f"{display_name(input_file)} contains no text")
     if not to_stdout:
         num_texts = counted(model.num_texts, "text")
-        log.info("Predictions for the masks in %s: %s", num_texts, output_file)
+        note(f"Predictions for the masks in {num_texts}: {output_file}")
     if model.num_truncated:
         cut = f"are longer than --max_seq_length={options.max_seq_length}: only the text around a "
-        log.warning(counted(model.num_truncated, "text", f"{cut}[MASK] was read", model.num_texts))
+        warn(counted(model.num_truncated, "text", f"{cut}[MASK] was read", model.num_texts))
 
 
 def _read(options: MaskedWordsOptions) -> Iterator[tuple[int, str]]:
@@ -141,7 +141,7 @@ class FillMask:
         """Returns the candidates for the masks of texts, for a `Predictor`."""
         require_texts(inputs, [1], "a string with [MASK]")
         for index, text in enumerate(inputs):
-            require_mask(text, f"Input {index}")
+            require_mask(text, Input(index))
         return self.fill(inputs)
 
     def fill(self, texts: Sequence[str]) -> list[list[list[Candidate]]]:
@@ -201,7 +201,7 @@ def _load(checkpoint: str, model: BertPretrainer) -> None:
         problem = f"{restored.prefix} has no masked-LM head ({checkpoints.summarize(missing)})"
         advice = "pass a published bert_model.ckpt, or a model.ckpt-N from run_pretraining.py"
         raise UserError(f"{problem}: {advice}")
-    log.info("%s", restored.describe())
+    note(restored.describe())
 
 
 def json_line(line_number: int, text: str, masks: Sequence[Sequence[Candidate]]) -> str:

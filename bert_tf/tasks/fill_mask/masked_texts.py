@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from bert_tf.base.errors import UserError, counted
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, Where, counted, warn
 from bert_tf.data.packing import pack_batch, truncated_lengths
 from bert_tf.data.texts import display_name, lines, read_columns
 from bert_tf.tokenization.fast import BatchTokenizer
@@ -34,22 +33,24 @@ def read_masked_texts(path: str, column: str | None = None) -> Iterator[tuple[in
             yield number, text
 
 
-def require_mask(text: str, where: str) -> None:
+def require_mask(text: str, where: Where) -> None:
     """Raises a UserError about `where` if a text lacks `[MASK]`, or has `[CLS]` or `[SEP]`."""
     if "[CLS]" in text or "[SEP]" in text:
         problem = f"{where}: remove [CLS] and [SEP]; they are added automatically"
         raise UserError(f"{problem}. Received: {text[:100]!r}")
     if MASK not in text:
         advice = f"Write {MASK}, in capitals, for the word to predict"
-        raise UserError(f"{where}: there is no {MASK}. {advice}. Received: {text[:100]!r}")
+        raise UserError(f"{where}: there is no {MASK}", fix=f"{advice}. Received: {text[:100]!r}")
 
 
 def warn_of_other_masks(texts: Sequence[str]) -> None:
     """Warns about masks of other models in texts."""
     found = [_OTHER_MASK.search(text.replace(MASK, "")) for text in texts]
     if others := [match[0] for match in found if match]:
-        message = "%s %s, which is read as text: write %s for each word to predict"
-        log.warning(message, counted(len(others), "text", "have", len(texts)), others[0], MASK)
+        warn(
+            f"{counted(len(others), 'text', 'have', len(texts))} {others[0]}, which "
+            f"is read as text: write {MASK} for each word to predict"
+        )
 
 
 def allowed_pieces(tokens: Mapping[int, str], vocab_size: int) -> np.ndarray:

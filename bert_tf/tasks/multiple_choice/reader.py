@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from bert_tf.base.errors import UserError, counted, excerpt
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, Where, counted, excerpt, note
 from bert_tf.data.disk_list import collect
 from bert_tf.data.split_files import find_files, no_file
 from bert_tf.tables.columns import read_cells, to_text
@@ -40,12 +39,12 @@ def read_questions(
         raise UserError(f"{paths[split]} contains no question")
     counts = [len(question.endings) for question in questions]
     varied = f" with {min(counts)} to {max(counts)} endings" if min(counts) < max(counts) else ""
-    log.info("%s: %s%s", paths[split], counted(len(questions), "question"), varied)
+    note(f"{counted(len(questions), 'question')}{varied}", at=paths[split])
     return questions
 
 
 def _parse_questions(
-    rows: Iterable[tuple[str, dict[str, Any]]], num_endings: int | None
+    rows: Iterable[tuple[Where, dict[str, Any]]], num_endings: int | None
 ) -> Iterator[Question]:
     for place, cells in rows:
         question = _parse_question(cells, place)
@@ -53,11 +52,11 @@ def _parse_questions(
         if num_endings and count > num_endings:
             advice = "Pass it as --init_checkpoint with another --output_dir"
             problem = f"the model in --output_dir has at most {num_endings} endings"
-            raise UserError(f"{place}: {problem}. Received: {count}. {advice}")
+            raise UserError(f"{problem}. Received: {count}", at=place, fix=advice)
         yield question
 
 
-def _parse_question(cells: dict[str, Any], place: str) -> Question:
+def _parse_question(cells: dict[str, Any], place: Where) -> Question:
     endings, names = _find_endings(cells.pop("ending_columns", None), place)
     texts = {purpose: to_text(value, purpose, place) for purpose, value in cells.items()}
     question, label = texts.get("question", ""), None
@@ -67,7 +66,7 @@ def _parse_question(cells: dict[str, Any], place: str) -> Question:
     return Question(texts["context"], full_endings, label)
 
 
-def _find_endings(cells: Any, place: str) -> tuple[list[str], Sequence[str]]:
+def _find_endings(cells: Any, place: Where) -> tuple[list[str], Sequence[str]]:
     """Returns the endings, and their names: columns, or the labels of choices in JSON, if any.
 
     JSON has a list of texts; objects with text and label, as in CommonsenseQA, or an object of two
@@ -80,31 +79,31 @@ def _find_endings(cells: Any, place: str) -> tuple[list[str], Sequence[str]]:
     endings = [to_text(text, "ending", place) for text in texts]
     if len(endings) < 2:
         needed = "a question needs at least two endings: two or more columns, or a list in JSON"
-        raise UserError(f"{place}: {needed} (--ending_columns)")
+        raise UserError(f"{needed} (--ending_columns)", at=place)
     return endings, [to_text(name, "label of an ending", place) for name in names[: len(endings)]]
 
 
-def _unpack_choices(choices: Any, place: str) -> tuple[list[Any], list[Any]]:
+def _unpack_choices(choices: Any, place: Where) -> tuple[list[Any], list[Any]]:
     """Returns the texts of a list or object of choices, and their labels, [] if there are none."""
     if isinstance(choices, list):
         if any(isinstance(choice, list) for choice in choices):
-            raise UserError(f"{place}: several questions. Write one line for each question")
+            raise UserError("several questions", at=place, fix="Write one line for each question")
         if not all(isinstance(choice, dict) for choice in choices):
             return choices, []
         if any("text" not in choice for choice in choices):
             advice = f"Add the key of their texts to --ending_columns: {', '.join(choices[0])}"
-            raise UserError(f"{place}: choices without the key 'text'. {advice}")
+            raise UserError("choices without the key 'text'", at=place, fix=advice)
         choices = {key: [choice.get(key) for choice in choices] for key in ("text", "label")}
     elif not isinstance(choices.get("text"), list):
         return [*choices.values()], [*choices]
     texts, labels = choices["text"], choices.get("label") or []
     labels = [label for label in labels if label is not None]
     if labels and len({*map(str, labels)}) != len(texts):
-        raise UserError(f"{place}: not every ending has a label of its own. Correct the row")
+        raise UserError("not every ending has a label of its own", at=place, fix="Correct the row")
     return texts, labels
 
 
-def _find_label(cell: str, names: Sequence[str], count: int, place: str) -> int:
+def _find_label(cell: str, names: Sequence[str], count: int, place: Where) -> int:
     """Returns the index of the ending that a label names."""
     # If names are 1, 2 and so on, a label must be such a name.
     has_numbers = bool(names) and all(map(str.isdecimal, names))
@@ -117,4 +116,6 @@ def _find_label(cell: str, names: Sequence[str], count: int, place: str) -> int:
             return indices[name]
     advice = "Correct or remove the row" + ". Indices count from 0" * (cell == str(count))
     expected = f"one of {', '.join(indices)}"
-    raise UserError(f"{place}: the label must be {expected}. Received: {excerpt(cell)}. {advice}")
+    raise UserError(
+        f"the label must be {expected}. Received: {excerpt(cell)}", at=place, fix=advice
+    )

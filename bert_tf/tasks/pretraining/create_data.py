@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from bert_tf.base import file_names, files, locks
-from bert_tf.base.errors import Terminated, UserError, counted, shortened
-from bert_tf.base.progress import bar, log
+from bert_tf.base.errors import Terminated, UserError, counted, note, shortened, warn
+from bert_tf.base.progress import bar
 from bert_tf.base.quiet import import_tensorflow, pause_gc
 from bert_tf.data.beam import for_each_on_beam
 from bert_tf.data.features import NUM_LOGGED, log_rows
@@ -42,13 +42,13 @@ def run(options: PretrainingDataOptions) -> list[str]:
     for path in paths:
         lines = [*itertools.islice(files.read_lines(path), _NUM_CHECKED_LINES)]
         for problem in encode.tokenizer.check_texts(path, [[line] for line in lines]):
-            log.warning("%s", problem)
+            warn(problem)
         for problem in itertools.chain(check_lines(path, lines), _find_problems(lines, options)):
             affected[problem].append(path)
     for problem, problem_paths in affected.items():
-        log.warning("%s: %s", shortened(problem_paths, _MAX_PATHS), problem)
+        warn(problem, at=shortened(problem_paths, _MAX_PATHS))
     _check_num_predictions(options)
-    log.info("Reading %s: %s", counted(len(paths), "file"), shortened(paths, _MAX_PATHS))
+    note(f"Reading {counted(len(paths), 'file')}: {shortened(paths, _MAX_PATHS)}")
     if options.uses_shards:
         _write_in_shards(options, paths, encode.tokenizer.reference.vocab)
     else:
@@ -83,7 +83,7 @@ def _check_num_predictions(options: PretrainingDataOptions) -> None:
     message += f": pass --max_predictions_per_seq={needed} here and to run_pretraining.py"
     if options.uses_shards:
         raise UserError(message)
-    log.warning("%s", message)
+    warn(message)
 
 
 def _write_in_shards(
@@ -106,7 +106,7 @@ def _write_in_shards(
         except (KeyboardInterrupt, Terminated) as stop:
             stop.args = (f"The same command resumes from {folder}.",)
             raise
-    log.info("%s: %s", ", ".join(outputs), counted(num_examples, "example"))
+    note(f"{', '.join(outputs)}: {counted(num_examples, 'example')}")
 
 
 def _write_in_memory(
@@ -119,7 +119,7 @@ def _write_in_memory(
     if len(documents) == 1 and len(documents[0]) > 1:
         problem = "all lines form one document, so random next sentences come from that document"
         advice = "put a blank line between documents"
-        log.warning("%s: %s: %s", shortened(paths, _MAX_PATHS), problem, advice)
+        warn(f"{problem}: {advice}", at=shortened(paths, _MAX_PATHS))
     warn_about_single_lines(sum(len(document) == 1 for document in documents), len(documents))
     with bar(len(documents) * options.dupe_factor, "documents") as progress:
         instances = create_training_instances(documents, options, encode.vocab, progress.update)
@@ -131,7 +131,7 @@ def _write_in_memory(
         for index, output in enumerate(outputs):
             batches = record_batches(instances[index :: len(outputs)], options, use_threads=True)
             num_examples = write_records(output, features, batches)
-            log.info("%s: %s", output, counted(num_examples, "example"))
+            note(f"{output}: {counted(num_examples, 'example')}")
 
 
 def _find_problems(lines: Sequence[str], options: PretrainingDataOptions) -> Iterator[str]:

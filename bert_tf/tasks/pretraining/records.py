@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base import files, locks
-from bert_tf.base.errors import UserError, counted
+from bert_tf.base.errors import UserError, counted, note
 from bert_tf.base.progress import log
 from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature, sequence_features
@@ -137,7 +137,9 @@ def check_records(
         lengths = {flag: len(first[feature]) for feature, flag in _LENGTH_FLAGS.items()}
         if description.get("bytes", files.size(path)) != files.size(path):
             sizes = f"{files.size(path)} bytes instead of {description['bytes']}"
-            raise UserError(f"{path} has {sizes}: it is incomplete. Copy it again, or rebuild it")
+            raise UserError(
+                f"{path} has {sizes}: it is incomplete", fix="Copy it again, or rebuild it"
+            )
         for flag, length in lengths.items():
             if length != getattr(options, flag):
                 mismatch = f"--{flag}={length}, not --{flag}={getattr(options, flag)}"
@@ -155,8 +157,7 @@ def check_records(
         raise UserError(f"{both} use different vocabularies: rebuild the records with only one")
     if options.init_checkpoint and (unknown or not vocabularies):
         source = f"{unknown} has no {unknown}.json" if unknown else "the model has no vocab.txt"
-        message = "Cannot compare the vocabularies of the records and the model: %s"
-        log.info(message, source)
+        note(f"Cannot compare the vocabularies of the records and the model: {source}")
     return None if unknown else next(iter(sources), None)
 
 

@@ -21,8 +21,8 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, counted
-from bert_tf.base.progress import bar, log
+from bert_tf.base.errors import UserError, counted, note, warn
+from bert_tf.base.progress import bar
 from bert_tf.base.quiet import pause_gc
 from bert_tf.data.records import encode_examples
 from bert_tf.options.declare import ROWS
@@ -62,7 +62,7 @@ def write_parts(
     missing = [unit for unit in units if not _is_complete(unit, folder)]
     if len(missing) < len(units):
         count = len(units) - len(missing)
-        log.info(counted(count, "unit", "are already done", of=len(units)))
+        note(counted(count, "unit", "are already done", of=len(units)))
     total_bytes = sum(unit.size for unit in units)
     complete_bytes = total_bytes - sum(unit.size for unit in missing)
     # Start the workers before the bar starts its thread: forking a process with threads is unsafe.
@@ -90,7 +90,7 @@ def _prepare_folder(options: PretrainingDataOptions, units: Sequence[Unit], fold
     if existing != text and files.exists(folder):
         if existing:
             cause = "other options, other input files or an earlier version of bert_tf"
-            log.warning("%s was made with %s; starting over", folder, cause)
+            warn(f"{folder} was made with {cause}; starting over")
         files.remove_tree(folder)
     files.make_dirs(folder)
     files.write_text(path, text + "\n")
@@ -202,7 +202,7 @@ def join_parts(
     if counts["single_document_shards"]:
         problem = "contain only one document, so random next sentences come from the same document"
         advice = "put a blank line between documents, or pass a larger --shard_mb"
-        log.warning(f"{counted(counts['single_document_shards'], 'shard', problem)}: {advice}")
+        warn(f"{counted(counts['single_document_shards'], 'shard', problem)}: {advice}")
     for _ in workers(functools.partial(_join_output, units, folder), list(enumerate(outputs))):
         pass
     files.remove_tree(folder)

@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from bert_tf import training
 from bert_tf.base import file_names, files
-from bert_tf.base.errors import UserError, counted
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, counted, warn
 from bert_tf.checkpoints.run_folder import PLANNED_STEPS, VOCAB, RunFolder, fingerprint
 from bert_tf.config import BertConfig
 from bert_tf.data.records import count_records
@@ -178,12 +177,13 @@ def _check_evaluation(options: PretrainingOptions, paths: Sequence[str]) -> None
     if folder.script != "run_pretraining":
         return
     if options.use_next_sentence and not saved.get("use_next_sentence", True):
-        message = "%s was trained with --use_next_sentence=false: pass it, too"
-        log.warning(message, folder)
+        warn(f"{folder} was trained with --use_next_sentence=false: pass it, too")
     trained_on = {*(folder.entry(_TRAINED_ON) or "").split("\n")}
     if count := sum(files.resolve(path) in trained_on for path in paths):
-        message = "%s was trained on %d of these %s. Check --input_file"
-        log.warning(message, folder, count, counted(len(paths), "file"))
+        warn(
+            f"{folder} was trained on {count} of these {counted(len(paths), 'file')}",
+            fix="Check --input_file",
+        )
 
 
 def _compute_row_metrics(outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:

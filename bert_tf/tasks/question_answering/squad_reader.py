@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, counted, shortened
+from bert_tf.base.errors import UserError, counted, shortened, warn
 from bert_tf.base.progress import log
 from bert_tf.tables.read import is_object
 
@@ -136,7 +136,7 @@ def read_squad_examples(
         if len(ids) > _TOLERATED.get(problem, 0) * total:
             listed = shortened(ids, _MAX_LISTED)
             problem = counted(len(ids), "question", problem, of=total)
-            log.warning("%s: %s: %s", path, problem, listed)
+            warn(f"{problem}: {listed}", at=path)
             log.debug("All of them: %s", ", ".join(ids))
     if not examples:
         raise UserError(f"{path} has no usable questions")
@@ -214,7 +214,7 @@ def _get(parent: Any, key: str, expected_type: Any, location: str) -> Any:
         value = json.dumps(parent[key], ensure_ascii=False)[:40]
         expected = getattr(expected_type, "__name__", "str or number")
         problem = f'has an invalid "{key}": {value} is not of type {expected}'
-    raise UserError(f"{location} {problem}. The format of SQuAD is {_FORMAT}")
+    raise UserError(f"{location} {problem}", fix=f"The format of SQuAD is {_FORMAT}")
 
 
 def _answer_texts(entry: dict[str, Any]) -> tuple[str, ...] | None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, counted
+from bert_tf.base.errors import UserError, counted, note, warn
 from bert_tf.base.progress import log
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
@@ -69,16 +69,16 @@ class QuestionAnswering(Task):
             _require_answers(examples, path, with_negative)
             if options.answer_scoring == "auto" and scoring.should_score_characters(examples):
                 reason = "most answer characters are Han, kana, Thai or Hangul"
-                log.info("%s: --answer_scoring=characters, because %s", path, reason)
+                note(f"--answer_scoring=characters, because {reason}", at=path)
         windows = self._make_windows(examples)
         sizes = counted(len(examples), "question"), counted(len(windows), "window")
         log.info("%s: %s, %s", path, *sizes)
         if windows.num_cut_questions:
             limit = options.max_query_length
             cut = f"are longer than --max_query_length={limit} and were truncated"
-            log.info("%s: %s", path, counted(windows.num_cut_questions, "question", cut))
+            note(f"{counted(windows.num_cut_questions, 'question', cut)}", at=path)
         if is_training and not len(windows):
-            raise UserError(f"{path}: all texts are empty; cannot train")
+            raise UserError("all texts are empty; cannot train", at=path)
         return windows
 
     def check(self, split: str, examples: Windows, train_examples: Sequence[Any]) -> Iterator[str]:
@@ -157,7 +157,7 @@ class QuestionAnswering(Task):
         if isinstance(threshold, str):
             answered = Predictions(questions, n_best_lists, math.inf)
             threshold = scoring.best_f1_threshold(questions, answered.texts, answered.null_odds)
-            log.info("--null_score_diff_threshold=auto: the best F1 is at %s", threshold)
+            note(f"--null_score_diff_threshold=auto: the best F1 is at {threshold}")
         return Predictions(questions, n_best_lists, threshold)
 
     def metrics(self, examples: Windows, predictions: Predictions) -> dict[str, Any]:
@@ -232,7 +232,7 @@ class QuestionAnswering(Task):
         if windows.num_cut_questions:
             limit = self.options.max_query_length
             cut = f"are longer than max_query_length={limit} and were truncated"
-            log.warning(counted(windows.num_cut_questions, "question", cut, of=len(examples)))
+            warn(counted(windows.num_cut_questions, "question", cut, of=len(examples)))
         return windows
 
     def epoch_size(self, examples: Windows) -> int:
@@ -255,7 +255,7 @@ def _require_answers(examples: Sequence[SquadExample], path: str, negative: bool
     if missing:
         problem = f"{counted(len(missing), 'question', 'have')} no answer, for example {missing[0]}"
         needed = '"answers": [{"text": TEXT}, ...], or [] with --version_2_with_negative=true'
-        raise UserError(f"{path}: {problem}. --do_eval needs {needed}")
+        raise UserError(f"{problem}. --do_eval needs {needed}", at=path)
 
 
 def top_positions(outputs: Mapping[str, Any], count: int, max_seq_length: int) -> dict[str, Any]:

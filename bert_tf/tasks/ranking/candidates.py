@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.base.errors import UserError, counted
+from bert_tf.base.errors import UserError, counted, note, warn
 from bert_tf.base.progress import log
 from bert_tf.data.matches import Match, Matches
 from bert_tf.tables.relevance import Candidate, read_candidates
@@ -23,8 +23,11 @@ def read_run(path: str, top_k: int, *texts: Any) -> Run:
     found = read_candidates(path, *texts)
     most = max(map(len, found.values()))
     number = "all" if most <= top_k else f"the first {top_k}"
-    message = "%s: uses %s of up to %s of a query (number of queries: %d)"
-    log.info(message, path, number, counted(most, "candidate"), len(found))
+    note(
+        f"uses {number} of up to {counted(most, 'candidate')} of a query (number "
+        f"of queries: {len(found)})",
+        at=path,
+    )
     return {query: candidates[:top_k] for query, candidates in found.items()}
 
 
@@ -119,11 +122,11 @@ class Choices:
         if self.run and not any(_key(match.anchor) in self.run for match in rows):
             problem = f"{self.data.path}: the run has no candidates for these queries"
             advice = "If it is for the evaluation only, pass --run_file=eval:FILE"
-            raise UserError(f"{problem}. {advice}")
+            raise UserError(problem, fix=advice)
         if any(len(row.negatives) < count for row in rows):
             number = counted(len(self.passages), "passage")
             problem = f"there {'is' if len(self.passages) == 1 else 'are'} only {number}"
-            raise UserError(f"{self.data.path}: {problem}. Lower --num_negatives={count}")
+            raise UserError(problem, at=self.data.path, fix=f"Lower --num_negatives={count}")
         message = "%s: negatives of a row, on average: %.3g hard, %.3g of the run, %.3g random"
         log.info(message, self.data.path, *(numbers / len(rows)))
         return rows
@@ -159,14 +162,16 @@ class Choices:
         if not is_any_relevant:
             problem = f"{self.data.path}: no candidate of the run is relevant to its query"
             if all(len(found) < top_k for found in self.run.values()):
-                raise UserError(f"{problem}. Is it a run for these texts?")
-            log.warning("%s. It may have relevant ones below --top_k=%d", problem, top_k)
+                raise UserError(problem, fix="Is it a run for these texts?")
+            warn(problem, fix=f"It may have relevant ones below --top_k={top_k}")
         if not self.run and all(x.all() for x in gains):
             problem = "all passages that are ranked are relevant, so that all metrics are 1"
-            log.warning("%s: %s. Add other passages", self.data.path, problem)
+            warn(problem, at=self.data.path, fix="Add other passages")
         if num_empty:
-            message = "%s: queries without candidates, which count as 0: %d of %d"
-            log.warning(message, self.data.path, num_empty, len(judged))
+            warn(
+                f"queries without candidates, which count as 0: {num_empty} of {len(judged)}",
+                at=self.data.path,
+            )
         kind = "the candidates of a run"
         if not self.run:
             kind = "relevant passages, and hard negatives or random ones"

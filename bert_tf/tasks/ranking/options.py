@@ -60,10 +60,12 @@ class RankingOptions(MatchOptions, FineTuningOptions, affects=DATA):
             self.check_columns()
         if self.evaluates and self.top_k == 1 and not value_for(self.run_file or "", "eval"):
             problem = "a query would have one passage, so that all metrics would be 1"
-            raise UserError(f"--top_k=1: without --run_file, {problem}. Pass at least --top_k=2")
+            raise UserError(
+                f"--top_k=1: without --run_file, {problem}", fix="Pass at least --top_k=2"
+            )
         if self.do_train and self.loss != POINTWISE and self.is_scored("train"):
             problem = f"--loss={self.loss} would ignore the scores"
             raise UserError(f"{problem}: pass --loss={POINTWISE}")
         if self.do_train and not (self.is_scored("train") or self.num_negatives):
             problem = "without scores or labels, all pairs of --num_negatives=0 would be relevant"
-            raise UserError(f"{problem}. Pass at least --num_negatives=1")
+            raise UserError(problem, fix="Pass at least --num_negatives=1")

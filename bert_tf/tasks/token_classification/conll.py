@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, counted, excerpt
+from bert_tf.base.errors import Place, UserError, Where, counted, excerpt, note, warn
 from bert_tf.base.progress import log
 from bert_tf.data.texts import check_lines
 from bert_tf.tables.read import LAST, is_object
@@ -97,7 +97,7 @@ def read_conll(
     if file.labels:
         file.scheme = _choose_scheme(file, label_scheme, label_column)
         if file.scheme != PLAIN and not all(map(is_label, {*file.labels})):
-            log.info("%s: labels such as %s are entities (%s)", path, file.labels[0], file.scheme)
+            note(f"labels such as {file.labels[0]} are entities ({file.scheme})", at=path)
         file.targets = schemes.convert(file.labels, file.sentence_starts, file.scheme)
     return file
 
@@ -106,12 +106,14 @@ def _require_supported(path: str, lines: Sequence[str]) -> None:
     """Raises a UserError if the first lines show a format that looks like columns, but is not."""
     if lines[0].startswith("#FORMAT=WebAnno TSV"):
         advice = "Export the annotations as CoNLL 2002 or CoNLL 2003"
-        raise UserError(f"{path}:1: the format WebAnno TSV is not supported. {advice}")
+        raise UserError(f"{path}:1: the format WebAnno TSV is not supported", fix=advice)
     lists = [number for number, line in enumerate(lines, 1) if _LIST.search(line)]
     if lists and 2 * len(lists) >= len(lines):
         problem = "the words or labels are lists that are written as strings"
         advice = "Convert them with ast.literal_eval, and write one word and its label per line"
-        raise UserError(f"{path}:{lists[0]}: {problem}. {advice}, or JSON lines with lists")
+        raise UserError(
+            problem, at=Place(path, lists[0]), fix=f"{advice}, or JSON lines with lists"
+        )
 
 
 def _read_lines(
@@ -129,7 +131,7 @@ def _read_lines(
     # If a file may have no labels, a single column such as "w/o" is a word, not a span.
     if all(map(_SPAN, first)) and (need_labels or len(first) > 1):
         for number, row in words:
-            file.add_sentence(number, *_split_spans(row, f"{path}:{number}"))
+            file.add_sentence(number, *_split_spans(row, Place(path, number)))
         return
     # The number of columns varies in CoNLL-2012.
     is_ragged = any(line.startswith("#begin document") for line in lines)
@@ -138,19 +140,19 @@ def _read_lines(
     if not is_table and _are_sentences(lines, [row for _, row in words], known):
         for number, line in enumerate(lines, start=1):
             file.add_sentence(number, split(line), text=line)
-        log.info("%s: each line is a sentence", path)
+        note("each line is a sentence", at=path)
         for problem in check_lines(path, lines):
-            log.warning("%s: %s", path, problem)
+            warn(problem, at=path)
         return
-    indices = _find_columns(first, numbers, need_labels, f"{path}:{first_number}")
+    indices = _find_columns(first, numbers, need_labels, Place(path, first_number))
     for number, row in words:
         if len(row) != len(first) and not (is_ragged and len(row) > max(indices)):
             problem = f"{counted(len(row), 'column')} ({excerpt(' '.join(row))})"
-            other = f"{counted(len(first), 'column')} in {path}:{first_number}"
-            raise UserError(f"{path}:{number}: {problem}, but {other}. {_FORMAT}")
+            other = f"{counted(len(first), 'column')} in {Place(path, first_number)}"
+            raise UserError(f"{problem}, but {other}", at=Place(path, number), fix=_FORMAT)
         if need_labels and row[indices[1]] == EMPTY:
             problem = f"the label in column {indices[1] + 1} is empty: {excerpt(' '.join(row))}"
-            raise UserError(f"{path}:{number}: {problem}. {_FORMAT}")
+            raise UserError(problem, at=Place(path, number), fix=_FORMAT)
     file.lines, file.rows, file.line_numbers = lines, rows, [number for number, _ in words]
     file.words, *labels = ([row[index] for _, row in words] for index in indices)
     file.labels, file.label_index = (labels[0], indices[1]) if labels else ([], None)
@@ -188,7 +190,7 @@ def _number_columns(
     is_named = any(column in first for column in columns if isinstance(column, str))
     if not is_conllu and (is_named or sum(cell.casefold() in _NAMES for cell in first) > 1):
         header, *data = data
-        log.info("%s: the first line has the names of columns: %s", path, ", ".join(header))
+        note(f"the first line has the names of columns: {', '.join(header)}", at=path)
         rows[rows.index(header)] = None
     number_of = {name.casefold(): number for number, name in enumerate(header, start=1)}
     if columns[0] == 1:
@@ -203,7 +205,7 @@ def _number_columns(
         if number is None:
             available = f"only {', '.join(header)}" if header else "and its first line has no names"
             problem = f"{path} has no column {excerpt(str(column))}, {available} (--{kind}_column)"
-            raise UserError(f"{problem}. Pass the number of the column, counting from 1")
+            raise UserError(problem, fix="Pass the number of the column, counting from 1")
         numbers.append(number)
     id_index = number_of.get("id", 1) - 1
     ids = [row[id_index] for row in data if len(row) > id_index != numbers[0] - 1]
@@ -288,25 +290,25 @@ def _choose_scheme(file: ConllFile, wanted: str, label_column: int | str) -> str
     elif all(label.lstrip("+-").isdecimal() for label in counts):
         advice = "Replace numbers with the labels that they stand for, such as B-LOC"
     elif wanted == AUTO and len(counts) > 1:
-        log.info("%s: labels such as %s are no entities: --label_scheme=plain", file.path, odd)
+        note(f"labels such as {odd} are no entities: --label_scheme=plain", at=file.path)
         return PLAIN
     else:
         advice = f"{_FORMAT}. Only labels of entities can be learned here: O, B-LOC and I-LOC, not "
         advice += "just LOC, and no parts of speech. For other labels, pass --label_scheme=plain"
     column = "" if index is None else f" in column {index + 1}"
-    problem = f"{file.path}:{number}: {excerpt(odd)}{column} is not a label"
+    problem = f"{Place(file.path, number)}: {excerpt(odd)}{column} is not a label"
     problem += ". All words have it" * (len(counts) == 1)
     check = "Check --label_column; a file to predict may have only words, or objects with a text"
-    raise UserError(f"{problem}. {advice}. {check}")
+    raise UserError(problem, fix=f"{advice}. {check}")
 
 
-def _split_spans(spans: list[str], place: str) -> tuple[list[str], list[str]]:
+def _split_spans(spans: list[str], place: Where) -> tuple[list[str], list[str]]:
     """Returns the characters of a line of spans, and their labels in BIO."""
     characters, labels = [], []
     for text in spans:
         span = _SPAN(text)
         if span is None:
-            raise UserError(f"{place}: {excerpt(text)} does not end with /o, /nr, /ns or /nt")
+            raise UserError(f"{excerpt(text)} does not end with /o, /nr, /ns or /nt", at=place)
         first, other = _SPAN_LABELS.get(span[2], (OUTSIDE, OUTSIDE))
         characters += span[1]
         labels += [first] + [other] * (len(span[1]) - 1)
@@ -314,7 +316,7 @@ def _split_spans(spans: list[str], place: str) -> tuple[list[str], list[str]]:
 
 
 def _find_columns(
-    row: list[str], numbers: Sequence[int], need_labels: bool, place: str
+    row: list[str], numbers: Sequence[int], need_labels: bool, place: Where
 ) -> list[int]:
     """Returns the 0-based indices of the word column and of the label column, if any."""
     token_column, label_column = numbers
@@ -324,5 +326,5 @@ def _find_columns(
     if not has_word or (need_labels and not has_label):
         problem = f"{counted(len(row), 'column')} and no {'label' if has_word else 'word'}"
         flags = f"--token_column={token_column}, --label_column={label_column}"
-        raise UserError(f"{place}: {problem} ({flags}): {excerpt(' '.join(row))}. {_FORMAT}")
+        raise UserError(f"{problem} ({flags}): {excerpt(' '.join(row))}", at=place, fix=_FORMAT)
     return [token_column - 1, label_number - 1][: 1 + has_label]

@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bert_tf.base.errors import UserError, counted, excerpt
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, Where, counted, excerpt, note
 from bert_tf.tables.read import read_table
 from bert_tf.tasks.token_classification.entities import EntitySpan, LabeledWords
 from bert_tf.tasks.token_classification.schemes import OUTSIDE
@@ -67,10 +66,10 @@ def read_json(
         file.objects.append((cells, key))
     if num_skipped:
         reason = "were rejected, ignored or not labeled in the annotation tool"
-        log.info("%s: left out %s", file.path, counted(num_skipped, "object", f"that {reason}"))
+        note(f"left out {counted(num_skipped, 'object', f'that {reason}')}", at=file.path)
     file.end_offset = _find_end_offset(file.path, found)
     for place, words, value in found:
-        number, text = int(re.findall(r"\d+", place)[-1]), None
+        number, text = place.line, None
         if isinstance(words, str):
             text, words = words, split(words)
             places = locate_words(words, text)
@@ -129,7 +128,7 @@ def _find_end_offset(path: str, found: Sequence[tuple[str, Any, Any]]) -> int | 
     reach_the_end, are_single, are_lists = map(any, zip(*spans, strict=True))
     is_probable = are_lists and not reach_the_end and len(spans) < _MANY_SPANS
     offset = int(are_single or is_probable)
-    log.info("%s: spans count words; the end of a span is %s", path, _ENDS[offset])
+    note(f"spans count words; the end of a span is {_ENDS[offset]}", at=path)
     return offset
 
 
@@ -138,7 +137,7 @@ def _are_spans(value: Any) -> bool:
 
 
 def _find_values(
-    cells: Mapping[str, Any], keys: Columns, need_labels: bool, place: str
+    cells: Mapping[str, Any], keys: Columns, need_labels: bool, place: Where
 ) -> tuple[Any, Any, str]:
     """Returns words or text; labels or spans, None if there are none; and the key of labels."""
     (word_key, label_key), names = keys, ", ".join(cells)
@@ -180,12 +179,12 @@ def _is_strings(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _error(place: str, problem: str) -> UserError:
-    return UserError(f"{place}: {problem}. Write objects such as {_FORMAT}")
+def _error(place: Where, problem: str) -> UserError:
+    return UserError(problem, at=place, fix=f"Write objects such as {_FORMAT}")
 
 
 def _parse_spans(
-    value: Any, text: str | Sequence[str], file: ConllFile, place: str
+    value: Any, text: str | Sequence[str], file: ConllFile, place: Where
 ) -> Iterator[tuple[int, int, str]]:
     """Yields start, end (exclusive) and type of each span of a text, or of a list of words.
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.base.errors import note
 from bert_tf.base.extras import import_extra
-from bert_tf.base.progress import log
 from bert_tf.tasks.token_classification.schemes import OUTSIDE
 
 # Metric name -> its name in seqeval's report.
@@ -84,4 +84,9 @@ def log_scores(scores: Scores, title: str, kind: str) -> None:
     for name, values in scores.items():
         ratios = f"{values['precision']:9.4f}  {values['recall']:6.4f}  {values['f1']:6.4f}"
         lines.append(f"{name or 'all':{width}}  {ratios}  {int(values['support']):7}")
-    log.info("%s\n%s", title, "\n".join(lines))
+    note(
+        f"""{title}\n{
+            '''
+'''.join(lines)
+        }"""
+    )

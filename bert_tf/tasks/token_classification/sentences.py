@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.base.errors import UserError, counted, shortened
+from bert_tf.base.errors import Place, UserError, counted, shortened
 from bert_tf.base.progress import log
 from bert_tf.tasks.token_classification.schemes import OUTSIDE, PLAIN, is_label
 from bert_tf.tasks.token_classification.windows import WordWindows
@@ -129,12 +129,12 @@ def labels_to_learn(file: ConllFile, given: str) -> list[str]:
     labels = [label.strip() for label in given.split(",")] if given else found
     for number, label in zip(file.line_numbers, file.targets, strict=True):
         if label not in labels:
-            problem = f"{file.path}:{number}: label {label} is not one of {', '.join(labels)}"
+            problem = f"{Place(file.path, number)}: label {label} is not one of {', '.join(labels)}"
             advice = "For other labels, omit --labels, and start from a published model"
-            raise UserError(f"{problem}. {advice} (in Python: from_checkpoint)")
+            raise UserError(problem, fix=f"{advice} (in Python: from_checkpoint)")
     if len(labels) < 2:
         problem = f"{file.path}: all labels are {file.targets[0]}; nothing to learn"
-        raise UserError(f"{problem}. Check --label_column")
+        raise UserError(problem, fix="Check --label_column")
     return labels
 
 
@@ -205,7 +205,7 @@ def check_sentences(examples: Sentences, doc_context: bool) -> Iterator[str]:
         labels = [file.targets[index] for index in unknown]
         problem = f"label {labels[0]} is not in the training data: the model cannot predict it"
         names = f"{counted(len(labels), 'such word')}: {', '.join(sorted({*labels}))}"
-        yield f"{path}:{file.line_numbers[unknown[0]]}: {problem} ({names})"
+        yield f"{Place(path, file.line_numbers[unknown[0]])}: {problem} ({names})"
 
 
 def _check_labels(path: str, targets: Sequence[str]) -> Iterator[str]:

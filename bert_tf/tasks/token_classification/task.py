@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.base import backend, files
-from bert_tf.base.errors import UserError, counted
+from bert_tf.base.errors import UserError, counted, note, warn
 from bert_tf.base.extras import import_extra
 from bert_tf.base.progress import log
 from bert_tf.checkpoints.run_folder import RunFolder
@@ -90,7 +90,7 @@ class TokenClassification(Task):
             scheme = folder.entry(_SCHEME) or (PLAIN if wanted == PLAIN else ENTITIES)
             if wanted not in (AUTO, scheme):
                 problem = f"--label_scheme={wanted}, but the model was trained with {scheme} labels"
-                raise UserError(f"{folder}: {problem}. Omit the flag")
+                raise UserError(f"{folder}: {problem}", fix="Omit the flag")
             is_valid = str.strip if scheme == PLAIN else is_label
             advice = ". For labels that are not those of entities, also pass --label_scheme=plain"
             labels = folder.require_labels(is_valid, "" if scheme == PLAIN else advice)
@@ -118,7 +118,7 @@ class TokenClassification(Task):
         sizes = counted(len(examples), "sentence"), counted(len(file.words), "word")
         log.info("%s: %s, %s", file.path, *sizes)
         if names := sentences.describe_labels(file):
-            log.info("%s: %s", file.path, names)
+            note(names, at=file.path)
         return examples
 
     def check(
@@ -162,7 +162,7 @@ class TokenClassification(Task):
         found = find_files(self.options, [split], _EXTENSIONS) if can_be_found else {}
         if split not in found:
             problem = f"No such file: {paths[0]} ({files.describe_parent(paths[0])})"
-            raise UserError(f"{problem}. For a file with another name, pass --{split}_file")
+            raise UserError(problem, fix=f"For a file with another name, pass --{split}_file")
         return found[split]
 
     def _make_sentences(self, file: ConllFile) -> Sentences:
@@ -325,5 +325,5 @@ class TokenClassification(Task):
         if has_spaces or (is_short and all(isinstance(item, str) for item in inputs)):
             advice = "pass a text as a string, or as a tuple of its words; several texts as a list"
             problem = "A word has spaces" if has_spaces else "Most inputs are single words"
-            log.warning("%s: %s", problem, advice)
+            warn(f"{problem}: {advice}")
         return self._make_sentences(file)
