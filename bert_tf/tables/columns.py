@@ -1,16 +1,18 @@
 """Finds the columns of a user's table by name or number, and converts the values of cells."""
 
 import difflib
+import itertools
 import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bert_tf.base.errors import UserError, Where, counted, excerpt, shortened
+from bert_tf.base.errors import UserError, Where, brief, counted, excerpt, shortened, warn
 from bert_tf.tables.read import BAR_HINT, Row
 
 _SHOWN_NAMES = 20  # in a message
+_ROWS_AHEAD = 1000  # with which the first row is compared
 _COMMON_WORD = (
     "(text|sentence|question)(_?[12ab])?|anchor|answer|body|category|class|comment|content|"
     "description|document|hypothesis|id|index|labels?|message|passage|positive|premise|query|"
@@ -23,17 +25,56 @@ _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 def read_cells(
-    path: str, rows: Iterable[Row], columns: Mapping[str, str], has_header: bool, split: str = ""
+    path: str,
+    rows: Iterable[Row],
+    columns: Mapping[str, str],
+    has_header: str = "auto",
+    split: str = "",
 ) -> Iterator[tuple[Where, dict[str, Any]]]:
-    """Yields the place of each row, and purpose -> `cell`; see `find_positions`."""
-    positions: dict[str, Any] = {}
-    for row in rows:
-        is_header = has_header and not (positions or isinstance(row.cells, dict))
-        if not positions:
-            header = [name.strip() for name in row.cells] if is_header else []
-            positions = find_positions(path, row, columns, header, split)
-        if not is_header:
-            yield row.place, {purpose: cell(row, purpose, at) for purpose, at in positions.items()}
+    """Yields the place of each row, and purpose -> `cell`; see `find_positions`.
+
+    The first row has the names of columns if any column is given by name, or if `has_header` is
+    "yes". "no": it is data. "auto" only warns if data look like names.
+    """
+    by_name = [f"{_flag(x)}={column}" for x, column in columns.items() if is_name(column)]
+    rows, ahead = itertools.tee(rows)
+    first = list(itertools.islice(ahead, _ROWS_AHEAD))
+    del ahead  # so that the rows are not kept for it
+    is_table = bool(first) and not isinstance(first[0].cells, dict)
+    if is_table and by_name and has_header == "no":
+        raise UserError(f"{by_name[0]} is a name, but --has_header=no", fix="Pass a 1-based number")
+    is_header = is_table and (has_header == "yes" or bool(by_name))
+    header = [name.strip() for name in first[0].cells] if is_header else []
+    positions = find_positions(path, first[0], columns, header, split) if first else {}
+    if is_table and not is_header and has_header == "auto":
+        _warn_of_names(first, positions)
+    for row in itertools.islice(rows, int(is_header), None):
+        yield row.place, {purpose: cell(row, purpose, at) for purpose, at in positions.items()}
+
+
+def _warn_of_names(rows: Sequence[Row], positions: Mapping[str, Any]) -> None:
+    """Warns if a row that is read as data looks like a header."""
+    first, *others = (row.cells for row in rows)
+    for purpose, position in positions.items():
+        for index in positions_in(position):
+            if _is_name_of(str(first[index]), [str(cells[index]) for cells in others], purpose):
+                names = shortened(brief(map(str, first)), _SHOWN_NAMES)
+                problem = f"looks like a header, but is read as data: {names}"
+                return warn(problem, at=rows[0].place, fix="Pass columns by name")
+    return None
+
+
+def _is_name_of(first: str, others: Sequence[str], purpose: str) -> bool:
+    """Guesses whether a cell is the name of a column with these cells."""
+    if first in others or parse_number(first.strip()) is not None:
+        return False
+    if COLUMN_NAME.fullmatch(first):
+        return True
+    if purpose in ("label", "score"):  # classes that repeat, or numbers
+        are_numbers = all(parse_number(x.strip()) is not None for x in others)
+        return bool(others) and (are_numbers or 2 * len({*others}) <= len(others))
+    # A word above texts.
+    return 2 * sum(len(x.split()) > 1 for x in others) > len(others) and len(first.split()) == 1
 
 
 def find_positions(
