@@ -18,8 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, counted, note
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, counted, note, warn
 from bert_tf.data.features import InputExample
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset, require_valid_labels
 from bert_tf.tasks.classification.label_inference import LabelParser, target_names
@@ -61,7 +60,7 @@ class ModuleDataset(TextDataset):
         with _user_code(self._path):
             returned = getattr(self._task, method)(self._data_dir)
             if returned is None:
-                raise UserError(f"{self._path}: {method}(data_dir) returns None, not examples")
+                raise UserError(f"{method}(data_dir) returned None", at=self._path)
             examples = list(returned)
         labels = [_label_of(item) for item in examples if split != "predict"]
         are_lists = any(isinstance(label, list | dict) for label in labels)
@@ -79,9 +78,8 @@ class ModuleDataset(TextDataset):
             self.has_pairs = are_pairs.pop() if len(are_pairs) == 1 else None
             self.entries = {INPUTS: _KINDS[self.has_pairs]}
         elif self.has_pairs is not None and are_pairs != {self.has_pairs}:
-            message = "%s: the model was trained on %s, but some examples are %s. Check text_b"
-            kinds = _KINDS[self.has_pairs], _KINDS[not self.has_pairs]
-            log.warning(message, self.describe(split), *kinds)
+            kind = _KINDS[self.has_pairs]
+            warn(f"the model was trained on {kind}", at=self.describe(split), fix="Check text_b")
         return examples
 
     def describe(self, split: str) -> str:
@@ -95,7 +93,7 @@ class ModuleDataset(TextDataset):
         text_a, text_b = getattr(item, "text_a", None), getattr(item, "text_b", None)
         if not isinstance(text_a, str) or not isinstance(text_b, str | None):
             texts = f"text_a is {_short(text_a)}, text_b is {_short(text_b)}"
-            raise UserError(texts, at=place, fix="Return InputExample objects with strings")
+            raise UserError(f"expected strings. Received: {texts}", at=place)
         if split == "predict":
             return InputExample(guid, text_a, text_b)
         label = _label_of(item)
