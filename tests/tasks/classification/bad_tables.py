@@ -430,4 +430,6 @@ _FILES = [
     ),
 ]
 
+# Whoever creates a dataset checks that it has the files to read; test_custom_runs has these cases.
+MISSING_FILES = ("no dev file", "no test file")
 BAD_FILES = [*_ROWS, *_COLUMNS, *_LABELS, *_JSON, *_FILES]

@@ -19,6 +19,7 @@ from tests.tasks.classification.bad_tables import (
     BAD_FILES,
     BY_NAME,
     BY_NUMBER,
+    MISSING_FILES,
     TRAIN,
     dataset_from_flags,
     split_files,
@@ -26,8 +27,6 @@ from tests.tasks.classification.bad_tables import (
 )
 
 NO_HELD_OUT_ROWS = {"dev_fraction": "0"}
-# Whoever creates a dataset checks that it has the files to read; test_custom_runs has these cases.
-MISSING_FILES = ("no dev file", "no test file")
 
 
 @pytest.fixture
