@@ -75,8 +75,6 @@ def _find_paths(options: ClassifierOptions) -> dict[str, str]:
     if needs_eval_rows and not options.do_train and "eval" not in paths:
         splits.append("train")
         paths |= find_files(options, ["train"])
-    if "eval" in paths and options.dev_fraction not in (0, ClassifierOptions().dev_fraction):
-        warn(f"--dev_fraction has no effect, as there is a dev file: {paths['eval']}")
     for split in splits:
         can_be_held_out = options.dev_fraction or not options.evaluates
         if split not in paths and not (split == "eval" and can_be_held_out):
@@ -115,7 +113,7 @@ def _make_custom_dataset(options: ClassifierOptions, folder: RunFolder | None) -
         trained_on = [model.entry("flags", flag) for flag in ("text_column", "text_pair_column")]
         if trained_on[0] and bool(trained_on[1]) != bool(options.text_pair_column):
             kind = "pairs of texts" if trained_on[1] else "single texts"
-            warn(f"the model was trained on {kind}", at=str(model), fix="Check --text_pair_column")
+            warn(f"the model was trained on {kind}", at=str(model))
     return CustomDataset(paths, options, labels, problem_type)
 
 
@@ -178,11 +176,8 @@ def scale_entry(options: ClassifierOptions, data: TextDataset) -> dict[str, str]
     if not pairs:
         return {}
     if exceeds_float32(pairs):
-        problem = "float32, which exported and converted models return, is too coarse for the "
-        problem += "differences of these numbers"
-        warn(
-            problem, at=data.describe("train"), fix="For such models, subtract the mean beforehand"
-        )
+        problem = "numbers differ too little for the float32 of exported and converted models"
+        warn(problem, at=data.describe("train"))
     scales = ", ".join(f"(x - {mean:g}) / {scale:g}" for mean, scale in pairs)
     note(f"Numbers are standardized for training, and losses are those of the results: {scales}")
     return {TARGET_SCALE: json.dumps(pairs)}
@@ -229,4 +224,4 @@ def require_problem_type(options: ClassifierOptions, data: TextDataset) -> None:
         trained = trained_problem_type(folder)
         if trained not in (None, data.problem_type):
             problem = f"its model has problem_type={trained}, but this run {data.problem_type}"
-            raise UserError(problem, at=str(folder), fix="Choose another --output_dir")
+            raise UserError(problem, at=str(folder))

@@ -251,5 +251,5 @@ def _parse_label(task: TsvTask, split: Split, row: Row) -> str:
     if label in task.labels or (not task.labels and parse_number(label) is not None):
         return label
     allowed = f"one of {', '.join(task.labels)}" if task.labels else "a number"
-    advice = f"Is it a file of the task {task.name}? For your own labels, pass --task_name=tsv"
-    raise UserError(f"label {written!r} is not {allowed}", at=row.place, fix=advice)
+    problem = f"label {written!r} of task {task.name} is not {allowed}"
+    raise UserError(problem, at=row.place, fix="For your own files, pass --task_name=tsv")

@@ -187,8 +187,8 @@ def infer_labels(
     names = list(map(parser.names, values, places))
     counts = Counter(itertools.chain.from_iterable(names))
     if problem_type == MULTILABEL and max(map(len, names)) < 2:
-        advice = f"Check --label_column and --label_separator={given.separator}"
-        warn("multilabel, but no row has two labels", at=path, fix=advice)
+        problem = f"no row has two labels, separated by {given.separator!r}, but it is multilabel"
+        warn(problem, at=path)
     if problem_type == REGRESSION:
         numbers = [float(name) for name in counts]
         count = f"{len(parser.labels)} " if parser.labels else ""
@@ -284,7 +284,7 @@ def _check_counts(path: str, parser: LabelParser, counts: Counter[str], num_rows
     ):
         names = shortened(brief(labels))
         reason = f"every row has the label {names}" if labels else "no row has a label"
-        raise UserError(reason, at=path, fix="Check --label_column")
+        raise UserError(reason, at=path)
     num_single = sum(counts[label] == 1 for label in labels)
     has_many = len(labels) > min(_MANY_LABELS, max(_FEW_LABELS, num_rows / 2))
     if has_many and num_single > len(labels) / 2:

@@ -40,16 +40,16 @@ class ModuleDataset(TextDataset):
         self.name = f"task {type(task).__name__}"
         labels = task.get_labels()
         if not isinstance(labels, list | tuple | None):
-            raise UserError(f"get_labels() must return a list, not {_short(labels)}", at=path)
+            expected = "get_labels() must return a list"
+            raise UserError(f"{expected}. Received: {_short(labels)}", at=path)
         names = (str(x) if isinstance(x, numbers.Integral) else x for x in labels or ())
         self.labels = tuple(names)
         require_valid_labels(self.labels, f"{path}: get_labels()")
         allowed = (CLASSIFICATION, MULTILABEL) if self.labels else (REGRESSION,)
         self.problem_type = getattr(task, "problem_type", None) or allowed[0]
         if self.problem_type not in allowed:
-            problem = f"problem_type is {self.problem_type!r}, but get_labels() returns"
-            count = counted(len(self.labels), "label") if self.labels else "no labels"
-            raise UserError(f"{problem} {count}", at=path, fix=f"Use {' or '.join(allowed)}")
+            expected = f"problem_type must be {' or '.join(allowed)} with these get_labels()"
+            raise UserError(f"{expected}. Received: {self.problem_type!r}", at=path)
 
     def read(self, split: str) -> list[InputExample]:
         """Calls the method for a split and checks its examples; for prediction, drops labels.
@@ -79,7 +79,7 @@ class ModuleDataset(TextDataset):
             self.entries = {INPUTS: _KINDS[self.has_pairs]}
         elif self.has_pairs is not None and are_pairs != {self.has_pairs}:
             kind = _KINDS[self.has_pairs]
-            warn(f"the model was trained on {kind}", at=self.describe(split), fix="Check text_b")
+            warn(f"the model was trained on {kind}", at=self.describe(split))
         return examples
 
     def describe(self, split: str) -> str:
@@ -98,7 +98,7 @@ class ModuleDataset(TextDataset):
             return InputExample(guid, text_a, text_b)
         label = _label_of(item)
         if label is None:
-            raise UserError(f"{place} has no label")
+            raise UserError("the example has no label", at=place)
         if isinstance(label, list) and len(label) == len(self.labels):
             values = [{"0.0": "0", "1.0": "1", "False": "0", "True": "1"}.get(x, x) for x in label]
             if {*values} <= {"0", "1"} and not {*values} <= {*self.labels}:
@@ -155,8 +155,8 @@ def _find_task_class(module: types.ModuleType, path: str) -> type:
     leaf_classes = [c for c in classes if not any(c in other.__mro__[1:] for other in classes)]
     if len(leaf_classes) != 1:
         found = ", ".join(sorted(cls.__name__ for cls in leaf_classes)) or "none"
-        problem = f"exactly one class must define at least one of {', '.join(methods)}"
-        raise UserError(problem, at=path, fix=f"Found: {found}")
+        expected = f"one class that defines at least one of {', '.join(methods)}"
+        raise UserError(f"expected {expected}. Received: {found}", at=path)
     return leaf_classes[0]
 
 

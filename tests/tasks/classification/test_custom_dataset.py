@@ -532,19 +532,6 @@ def test_named_columns_may_be_in_any_order(read_dataset, caplog):
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
-@pytest.mark.parametrize(
-    ("fraction", "expected_warning"), [(0.5, True), (0.2, False), (0.0, False)]
-)
-def test_dev_fraction_with_a_dev_file(tmp_path, run_log, fraction, expected_warning):
-    for name in ("train", "dev"):
-        (tmp_path / f"{name}.tsv").write_text(HEADER)
-    flags = {**BY_NAME, "task_name": "tsv", "data_dir": str(tmp_path), "dev_fraction": fraction}
-    make_dataset(ClassifierOptions(do_train=True, **flags), "train")
-    assert (
-        "--dev_fraction has no effect, as there is a dev file" in run_log.text
-    ) == expected_warning
-
-
 def test_long_labels_are_shortened(read_dataset, caplog):
     rows = "".join(f"{'Such a text is no label. ' * 9}{n}\tyes\n" for n in range(8))
     flags = {"text_column": "2", "label_column": "1", "dev_fraction": "0"}

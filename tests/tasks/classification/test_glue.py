@@ -281,10 +281,20 @@ def test_xnli_has_no_test_set(tmp_path):
 @pytest.mark.parametrize(
     ("task", "split", "content", "message"),
     [
-        ("cola", "train", "s\t1\t\tx\ns\t2\t\tx\n", "2: label '2' is not one of 0, 1"),
-        ("cola", "dev", "s\t1 \t\tx\n", "1: label '1 ' is not one of 0, 1"),
-        ("cola", "train", "source\tlabel\tx\tsentence\n", "1: label 'label' is not one of 0, 1"),
-        ("mrpc", "train", "Quality\nQuality\ta\tb\tc\td\n", "2: label 'Quality' is not one of"),
+        ("cola", "train", "s\t1\t\tx\ns\t2\t\tx\n", "2: label '2' of task cola is not one of 0, 1"),
+        ("cola", "dev", "s\t1 \t\tx\n", "1: label '1 ' of task cola is not one of 0, 1"),
+        (
+            "cola",
+            "train",
+            "source\tlabel\tx\tsentence\n",
+            "1: label 'label' of task cola is not one of",
+        ),
+        (
+            "mrpc",
+            "train",
+            "Quality\nQuality\ta\tb\tc\td\n",
+            "2: label 'Quality' of task mrpc is not one",
+        ),
         ("mrpc", "train", "header\n1\ta\tb\tc\n", "(label: 1, first text: 4, second"),
         ("mnli", "test", "header\n1\ta\n", "(id: 1, first text: 9, second text: 10)"),
         ("xnli", "dev", "header\nzh\tneutral\n", "task xnli needs 8 columns"),

@@ -223,7 +223,7 @@ MULTI = 'problem_type = "multilabel"'
         ),
         (
             task_module_code('[Example("a", "b")]'),
-            ": example a of .* has no label",
+            ": example a of .*: the example has no label",
         ),
         (
             task_module_code('[Example("a", "b", "", "maybe")]'),
